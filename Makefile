@@ -1,0 +1,57 @@
+# Everything from a fresh clone: `make results/tiny/8tasks/table.csv`, `make test`.  `make` alone says what there is.
+PYTHON ?= python3
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+BIN := .venv/bin
+INSTALLED := .venv/installed
+
+.DEFAULT_GOAL := help
+.PHONY: help install test test-long check format lock clean FORCE
+.SUFFIXES:
+
+help:  ## what can be made
+	@echo "make results/tiny/8tasks/table.csv   set up .venv and build a table (any file under results/ works)"
+	@sed -n 's/^\([a-z][a-z-]*\):.*##\( .*\)/make \1 :\2/p' Makefile | column -t -s: -l 2 2>/dev/null \
+	  || sed -n 's/^\([a-z][a-z-]*\):.*##\( .*\)/make \1:\2/p' Makefile
+
+results/%: $(INSTALLED) FORCE
+	@PATH="$(CURDIR)/$(BIN):$$PATH" snakemake -j$(JOBS) $@
+
+install: $(INSTALLED)  ## create .venv with everything pinned in requirements.lock
+
+$(INSTALLED): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "error: $(PYTHON) is $$($(PYTHON) -V 2>&1), and Python 3.11 or newer is needed:" \
+	       "make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "error: $(PYTHON) cannot make virtual environments; on Debian or Ubuntu: apt install python3-venv" >&2; \
+	  exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $@
+
+test: check  ## code checks and the test suite
+	$(BIN)/python -m pytest -n $(JOBS) -m "not long"
+
+test-long: check  ## the whole test suite, with the tests that take minutes
+	$(BIN)/python -m pytest -n $(JOBS)
+
+check: $(INSTALLED)  ## formatting, lint, types and the workflow's own lint
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/snakefmt --check --quiet Snakefile workflow/rules
+	$(BIN)/mypy --no-error-summary
+	$(BIN)/python workflow/scripts/check_lint.py
+
+format: $(INSTALLED)  ## put the code into its format
+	$(BIN)/ruff check --fix --quiet .
+	$(BIN)/ruff format --quiet .
+	$(BIN)/snakefmt --quiet Snakefile workflow/rules
+
+lock: $(INSTALLED)  ## resolve requirements.lock anew from pyproject.toml
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	  --no-header --no-annotate --group dev pyproject.toml -o requirements.lock
+
+clean:  ## remove everything that make and the workflow made, but not results/
+	rm -rf .venv store logs .snakemake .tallmasks

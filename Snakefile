@@ -1,0 +1,36 @@
+"""Localizing Task Information for Improved Model Merging and Compression, as a workflow.
+
+    snakemake -j4 results/tiny/8tasks/table.csv
+
+fine-tune -> task vector -> merge -> mask -> consensus -> evaluate -> results/<model>/<benchmark>/
+"""
+
+from snakemake.utils import min_version, validate
+
+min_version("9.27")
+
+
+configfile: "params.yaml"
+
+
+validate(config, "workflow/schemas/params.schema.yaml", set_default=False)
+
+
+include: "workflow/rules/common.smk"
+include: "workflow/rules/examples.smk"
+include: "workflow/rules/checkpoints.smk"
+include: "workflow/rules/merge.smk"
+include: "workflow/rules/masks.smk"
+include: "workflow/rules/evaluate.smk"
+include: "workflow/rules/results.smk"
+include: "workflow/rules/pretrain.smk"
+
+
+localrules:
+    all,
+
+
+rule all:
+    default_target: True
+    input:
+        GLUE.views(config["build"]),

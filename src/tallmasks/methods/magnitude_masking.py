@@ -1,0 +1,24 @@
+"""Magnitude masking: the summed vector, masked by where the task's own vector is large."""
+
+import numpy as np
+
+from tallmasks.methods import Vector, method
+
+KEEP = 0.1
+"""The fraction of each task vector whose places are kept."""
+
+
+@method(
+    name="magnitude_masking",
+    row=90,
+    title="Magnitude Masking",
+    section="compression",
+    paper="Wang et al. 2024, compression baseline",
+    protocol="per_task",
+    storage="masked",
+    merge="sum",
+    keep=lambda tasks: KEEP,
+)
+def magnitude_masking(task_vector: Vector, threshold: np.float32, multi_task_vector: Vector) -> Vector:
+    """tau_MTL where |tau_t| >= v_t (its top 10 %), 0 elsewhere."""
+    return np.where(np.abs(task_vector) >= threshold, multi_task_vector, np.float32(0))

@@ -1,0 +1,26 @@
+"""Magnitude pruning: each task keeps the largest entries of its own task vector."""
+
+import numpy as np
+
+from tallmasks.methods import Vector, method
+from tallmasks.storage import FLOAT_BITS
+
+
+def kept_fraction(tasks: int) -> float:
+    """q = (32 + T) / (32 T): the values alone then cost what TALL-masks cost."""
+    return (FLOAT_BITS + tasks) / (FLOAT_BITS * tasks)
+
+
+@method(
+    name="magnitude_pruning",
+    row=80,
+    title="Magnitude Pruning",
+    section="compression",
+    paper="Wang et al. 2024, compression baseline",
+    protocol="per_task",
+    storage="pruned",
+    keep=kept_fraction,
+)
+def magnitude_pruning(task_vector: Vector, threshold: np.float32) -> Vector:
+    """tau_t where |tau_t| >= v_t, 0 elsewhere."""
+    return np.where(np.abs(task_vector) >= threshold, task_vector, np.float32(0))

@@ -1,0 +1,464 @@
+"""Parameters to recipes to paths: what has to be made, from what, and where it lies.
+
+Every artifact is a `Node`.  Its digest is a function of what it is made *from* (kind, stage version, parameters,
+digests of its inputs, sha256 of source files), never of who asked for it (a benchmark's name) nor of when (file
+times).  Its path carries the digest, so "the file exists" means "it is up to date", a parameter set back to an old
+value finds the old artifact again, and two benchmarks with the same members share everything.
+
+Pure: no Snakemake, no DVC, no torch; nothing is read but the parameters and the source files that they name.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tallmasks import methods
+from tallmasks.errors import TallmasksError, nearest
+from tallmasks.methods import Method, magnitude_masking, ties
+from tallmasks.tasks import Task, catalogue
+
+Params = Mapping[str, Any]
+
+STAGE_VERSIONS = {
+    "examples": 1,
+    "head": 1,
+    "checkpoint": 1,
+    "task_vector": 1,
+    "multi_task_vector": 1,
+    "mask_bundle": 1,
+    "agreement": 1,
+    "evaluation": 1,
+    "task_evaluation": 1,
+    "view": 1,
+}
+"""One explicit version per stage.  A change of code that changes what a stage makes raises its number."""
+
+_FOLDERS = {
+    "examples": "store/data/{catalogue}/examples",
+    "head": "store/{model}/heads",
+    "checkpoint": "store/{model}/checkpoints",
+    "task_vector": "store/{model}/derived/task_vectors",
+    "multi_task_vector": "store/{model}/derived/multi_task_vectors",
+    "mask_bundle": "store/{model}/derived/mask_bundles",
+    "agreement": "store/{model}/derived/agreements",
+    "evaluation": "store/{model}/derived/evaluations",
+    "task_evaluation": "store/{model}/derived/task_evaluations",
+}
+_EXTENSIONS = {"evaluation": "json", "task_evaluation": "json"}
+
+DIGEST_LENGTH = 12
+
+GRIDS = {"scaled": "scaling_coefficient", "masked": "mask_lambda"}
+"""What a protocol chooses on validation data: a key of `grids` in params.yaml."""
+
+TRIM_FRACTIONS = (magnitude_masking.KEEP, ties.KEEP)
+"""Kept fractions whose exact thresholds every task vector carries, so that no later step searches for them."""
+
+
+def canonical(value: object) -> str:
+    """JSON with one spelling per value: sorted keys, no spaces."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def digest_of(value: object) -> str:
+    """The first 12 hexadecimal digits of the sha256 of `value`'s canonical JSON."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()[:DIGEST_LENGTH]
+
+
+@functools.lru_cache(maxsize=4096)
+def _sha256(path: str, size: int, mtime_ns: int) -> str:
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sha256_of_file(path: Path) -> str:
+    """sha256 of a file's content, remembered within a process while its size and time stay the same."""
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        raise TallmasksError(f"{path}: no such file; params.yaml names it as a source") from None
+    return _sha256(str(path), stat.st_size, stat.st_mtime_ns)
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """One artifact of the store: what it is, what it is made from, where it lies."""
+
+    kind: str
+    model: str
+    slug: str
+    params: Mapping[str, Any]
+    inputs: Mapping[str, tuple[Node, ...]] = field(default_factory=dict)
+    sources: Mapping[str, Path] = field(default_factory=dict)
+
+    @functools.cached_property
+    def recipe(self) -> dict[str, Any]:
+        """Everything that decides the content, as plain JSON values."""
+        return {
+            "kind": self.kind,
+            "version": STAGE_VERSIONS[self.kind],
+            "params": dict(self.params),
+            "inputs": {role: [node.digest for node in nodes] for role, nodes in self.inputs.items()},
+            "sources": {role: sha256_of_file(path) for role, path in self.sources.items()},
+        }
+
+    @functools.cached_property
+    def digest(self) -> str:
+        return digest_of(self.recipe)
+
+    @functools.cached_property
+    def name(self) -> str:
+        return f"{self.slug}-{self.digest}"
+
+    @functools.cached_property
+    def path(self) -> str:
+        folder = _FOLDERS[self.kind].format(model=self.model, catalogue=self.model)
+        return f"{folder}/{self.name}.{_EXTENSIONS.get(self.kind, 'safetensors')}"
+
+    def walk(self) -> Iterator[Node]:
+        """This node and everything that it is made from, each once."""
+        seen: set[int] = set()
+        todo: list[Node] = [self]
+        while todo:
+            node = todo.pop()
+            if id(node) not in seen:
+                seen.add(id(node))
+                yield node
+                todo.extend(needed for nodes in node.inputs.values() for needed in nodes)
+
+
+class Plan:
+    """What `params` ask for, as nodes.  The same arguments give the same `Node` object.
+
+    Args:
+        params: the content of params.yaml, already valid under its schema.
+        root: the folder that relative paths in `params` are relative to.
+
+    Raises:
+        TallmasksError: `params` name a task, method, model or benchmark that does not exist, or one twice.
+    """
+
+    def __init__(self, params: Params, root: Path | str = ".") -> None:
+        self.params = params
+        self.root = Path(root)
+        self._nodes: dict[tuple[str, str, str], Node] = {}
+        self._complete: set[str] = set()
+        for stage in (
+            "examples",
+            "head",
+            "checkpoint",
+            "task_vector",
+            "task_evaluation",
+            "multi_task_vector",
+            "mask_bundle",
+            "agreement",
+            "evaluation",
+        ):
+            setattr(self, stage, functools.cache(getattr(self, stage)))
+        self._check()
+
+    # -- what params.yaml declares ------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        for name in self.method_names:
+            methods.get(name)
+        for key, names in {"methods": list(self.method_names), **self._benchmark_keys()}.items():
+            repeated = sorted({name for name in names if list(names).count(name) > 1})
+            if repeated:
+                raise TallmasksError(f"params.yaml: {key}: {', '.join(repeated)} listed twice; list each once")
+        for key, grid in self.params["grids"].items():
+            if list(grid) != sorted(set(grid)):
+                raise TallmasksError(
+                    f"params.yaml: grids.{key}: found {list(grid)}, expected different values in ascending order"
+                )
+        for name, model in self.models.items():
+            known = catalogue(model["tasks"])
+            for key, tasks in self._benchmark_keys().items():
+                for task in tasks:
+                    if task not in known:
+                        raise TallmasksError(
+                            f"params.yaml: {key}: model {name} has no task {task!r}{nearest(task, known)}"
+                        )
+
+    def _benchmark_keys(self) -> dict[str, list[str]]:
+        return {f"benchmarks.{name}": list(tasks) for name, tasks in self.params["benchmarks"].items()}
+
+    @property
+    def models(self) -> Mapping[str, Params]:
+        return self.params["models"]
+
+    @property
+    def method_names(self) -> tuple[str, ...]:
+        """The rows of every table, in their order."""
+        listed = self.params["methods"]
+        return methods.names() if listed == "all" else tuple(listed)
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Fine-tuning seeds; tables come from the first."""
+        return tuple(self.params["seeds"])
+
+    def model(self, name: str) -> Params:
+        if name not in self.models:
+            raise TallmasksError(
+                f"no model {name!r} in params.yaml{nearest(name, self.models)}; models: {', '.join(self.models)}"
+            )
+        return self.models[name]
+
+    def resources(self, model: str, step: str) -> Mapping[str, int]:
+        """Threads, gpu, mem_mb and runtime (minutes) of a kind of step: "arrays", "evaluation" or "finetuning"."""
+        if model in self.models:
+            return self.models[model]["resources"][step]
+        (first, *_) = (spec for spec in self.models.values() if spec["tasks"] == model)
+        return first["resources"][step]
+
+    def pretraining(self, model: str) -> tuple[dict[str, Any], Path]:
+        """The recipe of the pretrained weights that ship with the project, and where they lie."""
+        spec = self.model(model)
+        params = {**self._architecture(model), "pretraining": dict(spec["pretraining"]), "tasks": spec["tasks"]}
+        return {"kind": "pretrained", "params": params}, self.root / spec["pretrained"]
+
+    def tasks(self, benchmark: str) -> tuple[str, ...]:
+        """The tasks of a benchmark in the order in which people read them."""
+        benchmarks = self.params["benchmarks"]
+        if benchmark not in benchmarks:
+            raise TallmasksError(
+                f"no benchmark {benchmark!r} in params.yaml{nearest(benchmark, benchmarks)}; benchmarks: "
+                f"{', '.join(benchmarks)}; add one as a name and a list of tasks"
+            )
+        return tuple(benchmarks[benchmark])
+
+    @staticmethod
+    def members(tasks: Iterable[str]) -> tuple[str, ...]:
+        """The *set* of tasks in its one canonical order: what a recipe sees of a benchmark."""
+        return tuple(sorted(set(tasks)))
+
+    # -- the chain, stage by stage ------------------------------------------------------------------------
+
+    def _node(
+        self,
+        kind: str,
+        model: str,
+        slug: str,
+        params: Mapping[str, Any],
+        inputs: Mapping[str, Iterable[Node]] | None = None,
+        sources: Mapping[str, Path] | None = None,
+    ) -> Node:
+        node = Node(
+            kind, model, slug, params, {role: tuple(nodes) for role, nodes in (inputs or {}).items()}, sources or {}
+        )
+        self._nodes[kind, model, node.name] = node
+        return node
+
+    def pretrained(self, model: str) -> dict[str, Path]:
+        """The source files of a model's pretrained weights, by role."""
+        return {"pretrained": self.root / self.model(model)["pretrained"]}
+
+    def _architecture(self, model: str) -> dict[str, Any]:
+        spec = self.model(model)
+        return {"family": spec["family"], "architecture": spec["architecture"]}
+
+    def examples(self, model: str, task: str, split: str) -> Node:
+        """Images and labels of one split of one task; shared by all models of one catalogue."""
+        spec = self.model(model)
+        params = {"task": task, "split": split, "count": spec["examples"][split], "seed": spec["examples"]["seed"]}
+        return self._node("examples", spec["tasks"], f"{task}-{split}", params)
+
+    def head(self, model: str, task: str) -> Node:
+        """The frozen zero-shot classification head of one task."""
+        prompts: Task = catalogue(self.model(model)["tasks"])[task]
+        params = {
+            **self._architecture(model),
+            "classes": list(prompts.classes),
+            "templates": list(prompts.templates),
+        }
+        return self._node("head", model, task, params, sources=self.pretrained(model))
+
+    def checkpoint(self, model: str, task: str, seed: int) -> Node:
+        """The trainable tensors after fine-tuning on one task."""
+        params = {
+            **self._architecture(model),
+            "task": task,
+            "seed": seed,
+            "finetuning": dict(self.model(model)["finetuning"]),
+        }
+        inputs = {"examples": [self.examples(model, task, "train")], "head": [self.head(model, task)]}
+        return self._node("checkpoint", model, f"{task}-s{seed}", params, inputs, self.pretrained(model))
+
+    def task_vector(self, model: str, task: str, seed: int) -> Node:
+        """What fine-tuning changed, with the exact trim thresholds of the fractions that later steps keep."""
+        params = {**self._architecture(model), "fractions": list(TRIM_FRACTIONS)}
+        inputs = {"checkpoint": [self.checkpoint(model, task, seed)]}
+        return self._node("task_vector", model, f"{task}-s{seed}", params, inputs, self.pretrained(model))
+
+    def task_evaluation(self, model: str, task: str, method: str, seed: int) -> Node:
+        """One task's accuracy under a method that looks at no other task; every benchmark with the task shares it."""
+        inputs: dict[str, Iterable[Node]] = {
+            "head": [self.head(model, task)],
+            "validation": [self.examples(model, task, "validation")],
+            "test": [self.examples(model, task, "test")],
+        }
+        slug = f"{method}-{task}"
+        if methods.get(method).protocol == "finetuned":
+            inputs["checkpoint"] = [self.checkpoint(model, task, seed)]
+            slug += f"-s{seed}"
+        params = {**self._architecture(model), "method": method, "task": task}
+        return self._node("task_evaluation", model, slug, params, inputs, self.pretrained(model))
+
+    def _slug(self, name: str, tasks: tuple[str, ...], seed: int) -> str:
+        return f"{name}-{len(tasks)}tasks-s{seed}"
+
+    def _task_vectors(self, model: str, tasks: tuple[str, ...], seed: int) -> list[Node]:
+        return [self.task_vector(model, task, seed) for task in tasks]
+
+    def multi_task_vector(self, model: str, tasks: tuple[str, ...], merge: str, seed: int) -> Node:
+        inputs = {"task_vectors": self._task_vectors(model, tasks, seed)}
+        return self._node("multi_task_vector", model, self._slug(merge, tasks, seed), {"merge": merge}, inputs)
+
+    def mask_bundle(self, model: str, tasks: tuple[str, ...], merge: str, seed: int) -> Node:
+        params = {"tasks": list(tasks), "mask_lambda": list(self.params["grids"]["mask_lambda"])}
+        inputs = {
+            "task_vectors": self._task_vectors(model, tasks, seed),
+            "multi_task_vector": [self.multi_task_vector(model, tasks, merge, seed)],
+        }
+        return self._node("mask_bundle", model, self._slug(merge, tasks, seed), params, inputs)
+
+    def agreement(self, model: str, tasks: tuple[str, ...], merge: str, seed: int) -> Node:
+        """How many tasks' selected masks hold each weight; the selection is that of the TALL-mask method."""
+        inputs = {
+            "multi_task_vector": [self.multi_task_vector(model, tasks, merge, seed)],
+            "mask_bundle": [self.mask_bundle(model, tasks, merge, seed)],
+            "selection": [self.evaluation(model, tasks, self._masking_method(merge).name, seed)],
+        }
+        return self._node("agreement", model, self._slug(merge, tasks, seed), {"tasks": list(tasks)}, inputs)
+
+    @staticmethod
+    def _masking_method(merge: str) -> Method:
+        """The TALL-mask method on a merge: its mask lambdas are those whose masks are counted for the consensus."""
+        return next(
+            method
+            for method in map(methods.get, methods.names())
+            if method.protocol == "masked" and method.merge == merge
+        )
+
+    def evaluation(self, model: str, tasks: tuple[str, ...], method: str, seed: int) -> Node:
+        """Every coefficient of one method on every task's validation data, the choice, and one reading of the test."""
+        chosen = methods.get(method)
+        inputs: dict[str, Iterable[Node]] = {
+            "heads": [self.head(model, task) for task in tasks],
+            "validation": [self.examples(model, task, "validation") for task in tasks],
+            "test": [self.examples(model, task, "test") for task in tasks],
+            "fine_tuned": [self.task_evaluation(model, task, "fine_tuned", seed) for task in tasks],
+        }
+        if chosen.merge:
+            inputs["multi_task_vector"] = [self.multi_task_vector(model, tasks, chosen.merge, seed)]
+            if "mask" in chosen.needs:
+                inputs["mask_bundle"] = [self.mask_bundle(model, tasks, chosen.merge, seed)]
+            if "agreement" in chosen.needs:
+                inputs["agreement"] = [self.agreement(model, tasks, chosen.merge, seed)]
+        if chosen.needs & {"task_vector", "threshold"}:
+            inputs["task_vectors"] = self._task_vectors(model, tasks, seed)
+        params: dict[str, Any] = {**self._architecture(model), "method": method, "tasks": list(tasks)}
+        if chosen.protocol in GRIDS:
+            params["grid"] = list(self.params["grids"][GRIDS[chosen.protocol]])
+        return self._node(
+            "evaluation", model, self._slug(method, tasks, seed), params, inputs, self.pretrained(model)
+        )
+
+    # -- what people ask for ------------------------------------------------------------------------------
+
+    def results(self, model: str, tasks: tuple[str, ...], seed: int) -> dict[str, list[Node]]:
+        """What the files of results/<model>/<benchmark>/ are written from, by role, for the set `tasks`."""
+        rows = [methods.get(name) for name in self.method_names]
+        alone = [row for row in rows if row.looks_at_one_task] + [methods.get("fine_tuned")]
+        merges = self._agreeing_merges()
+        return {
+            "task_evaluations": [
+                self.task_evaluation(model, task, name, seed)
+                for name in sorted({row.name for row in alone})
+                for task in tasks
+            ],
+            "evaluations": [
+                self.evaluation(model, tasks, row.name, seed) for row in rows if not row.looks_at_one_task
+            ],
+            "agreements": [self.agreement(model, tasks, merge, seed) for merge in merges],
+            "merged": [self.multi_task_vector(model, tasks, merge, seed) for merge in merges],
+        }
+
+    def _agreeing_merges(self) -> list[str]:
+        """The merges whose masks are counted for a consensus in the tables."""
+        rows = [methods.get(name) for name in self.method_names]
+        return list(dict.fromkeys(row.merge for row in rows if row.merge and "agreement" in row.needs))
+
+    def find(self, kind: str, model: str, name: str) -> Node:
+        """The node of one file name, also in a process that was told nothing but that name.
+
+        Raises:
+            TallmasksError: no declared recipe yields the name, since the parameters have changed or never did.
+        """
+        key = (kind, model, name)
+        if key not in self._nodes:
+            self.declare_all()
+        try:
+            return self._nodes[key]
+        except KeyError:
+            raise TallmasksError(
+                f"{name}: no recipe declared in params.yaml yields this artifact; its parameters have changed since "
+                "it was named: ask for the results file instead"
+            ) from None
+
+    def declare_all(self) -> None:
+        """Make every node of every declared model, benchmark and seed known to `find`."""
+        for model in self.models:
+            if model not in self._complete:
+                self._complete.add(model)
+                for benchmark in self.params["benchmarks"]:
+                    for seed in self.seeds:
+                        for nodes in self.results(model, self.members(self.tasks(benchmark)), seed).values():
+                            for node in nodes:
+                                _ = node.path
+
+    def closure(self, model: str, seeds: Iterable[int] | None = None) -> list[Node]:
+        """Every artifact behind every declared benchmark of `model`, each once, sorted by path."""
+        found: dict[str, Node] = {}
+        for benchmark in self.params["benchmarks"]:
+            for seed in self.seeds[:1] if seeds is None else seeds:
+                for nodes in self.results(model, self.members(self.tasks(benchmark)), seed).values():
+                    for top in nodes:
+                        for node in top.walk():
+                            found[node.path] = node
+        return [found[path] for path in sorted(found)]
+
+    def view(self, kind: str, model: str, benchmark: str) -> dict[str, Any]:
+        """The recipe of results/<model>/<benchmark>/ (`kind` "benchmark") or of its seeds/ ("seeds": every seed).
+
+        Unlike an artifact's, it holds the benchmark's name and the order of its tasks, which the files show.
+        """
+        tasks = self.tasks(benchmark)
+        seeds = self.seeds if kind == "seeds" else self.seeds[:1]
+        recipe = {
+            "kind": f"{kind}_view",
+            "version": STAGE_VERSIONS["view"],
+            "params": {
+                "model": model,
+                "benchmark": benchmark,
+                "tasks": list(tasks),
+                "methods": list(self.method_names),
+                "seeds": list(seeds),
+                "agreements": [self._masking_method(merge).name for merge in self._agreeing_merges()],
+                **self._architecture(model),
+            },
+            "inputs": {
+                f"{seed}/{role}": [node.digest for node in nodes]
+                for seed in seeds
+                for role, nodes in self.results(model, self.members(tasks), seed).items()
+            },
+            "sources": {role: sha256_of_file(path) for role, path in self.pretrained(model).items()},
+        }
+        return {**recipe, "digest": digest_of(recipe)}

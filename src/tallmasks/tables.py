@@ -1,0 +1,265 @@
+"""The files of a results folder, from counts of right answers.
+
+Everything here is a function from `Evaluation`s to tables; percent are rounded to 4 decimals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tallmasks import methods
+from tallmasks.select import accuracies, normalized
+from tallmasks.storage import storage
+
+SPLITS = ("validation", "test")
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What one method scored on a set of tasks.
+
+    Attributes:
+        method: a name in the registry of methods.
+        tasks: the tasks, in the order of all the lists here.
+        total: examples per split, {split: [tasks]}.
+        correct: right answers of the chosen model per split, {split: [tasks]}.
+        scaling_coefficient: the coefficient that was chosen or given, None where there is none.
+        mask_lambda: the chosen lambda of each task, None where there is none.
+        grid: the values that were tried on validation data, empty where nothing was chosen.
+        curve: right answers on validation data for each of them, [tasks][grid].
+    """
+
+    method: str
+    tasks: tuple[str, ...]
+    total: Mapping[str, Sequence[int]]
+    correct: Mapping[str, Sequence[int]]
+    scaling_coefficient: float | None = None
+    mask_lambda: tuple[float, ...] | None = None
+    grid: tuple[float, ...] = ()
+    curve: tuple[tuple[int, ...], ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Evaluation:
+        fields = {name: value[name] for name in cls.__dataclass_fields__}
+        return cls(
+            **{
+                **fields,
+                "tasks": tuple(value["tasks"]),
+                "mask_lambda": None if value["mask_lambda"] is None else tuple(value["mask_lambda"]),
+                "grid": tuple(value["grid"]),
+                "curve": tuple(tuple(row) for row in value["curve"]),
+            }
+        )
+
+    def in_order(self, tasks: Sequence[str]) -> Evaluation:
+        """The same evaluation with its tasks in another order."""
+        order = [self.tasks.index(task) for task in tasks]
+
+        def sorted_rows(rows: Sequence[Any]) -> tuple[Any, ...]:
+            return tuple(rows[i] for i in order) if rows else ()
+
+        return Evaluation(
+            method=self.method,
+            tasks=tuple(tasks),
+            total={split: sorted_rows(counts) for split, counts in self.total.items()},
+            correct={split: sorted_rows(counts) for split, counts in self.correct.items()},
+            scaling_coefficient=self.scaling_coefficient,
+            mask_lambda=None if self.mask_lambda is None else sorted_rows(self.mask_lambda),
+            grid=self.grid,
+            curve=sorted_rows(self.curve),
+        )
+
+    @classmethod
+    def joined(cls, single: Sequence[Evaluation]) -> Evaluation:
+        """One evaluation of several tasks from evaluations of one task each, which all had nothing to choose."""
+        return cls(
+            method=single[0].method,
+            tasks=tuple(part.tasks[0] for part in single),
+            total={split: [part.total[split][0] for part in single] for split in SPLITS},
+            correct={split: [part.correct[split][0] for part in single] for split in SPLITS},
+            scaling_coefficient=single[0].scaling_coefficient,
+        )
+
+    def accuracy(self, split: str) -> NDArray[np.float64]:
+        return accuracies(self.correct[split], self.total[split])
+
+
+@dataclass(frozen=True)
+class ParameterCounts:
+    """P' (trainable) and F (frozen) of a model, in numbers of values (Wang et al. 2024, appendix C)."""
+
+    trainable: int
+    frozen: int
+
+
+def _percent(fraction: float) -> float:
+    return round(100 * float(fraction), 4)
+
+
+def _finetuned(evaluations: Sequence[Evaluation]) -> Evaluation:
+    (found,) = (evaluation for evaluation in evaluations if evaluation.method == "fine_tuned")
+    return found
+
+
+def per_task_table(evaluations: Sequence[Evaluation]) -> pd.DataFrame:
+    """One row per method, task and split: accuracies in percent and what was chosen."""
+    finetuned = _finetuned(evaluations)
+    rows = []
+    for evaluation in evaluations:
+        for split in SPLITS:
+            accuracy = evaluation.accuracy(split)
+            relative = normalized(accuracy, finetuned.accuracy(split), evaluation.tasks)
+            for index, task in enumerate(evaluation.tasks):
+                rows.append(
+                    {
+                        "method": evaluation.method,
+                        "task": task,
+                        "split": split,
+                        "accuracy": _percent(accuracy[index]),
+                        "normalized_accuracy": _percent(relative[index]),
+                        "scaling_coefficient": evaluation.scaling_coefficient,
+                        "mask_lambda": None if evaluation.mask_lambda is None else evaluation.mask_lambda[index],
+                    }
+                )
+    return pd.DataFrame(rows)
+
+
+def summary_table(evaluations: Sequence[Evaluation], counts: ParameterCounts) -> pd.DataFrame:
+    """One row per method: test accuracy, its normalised mean over the tasks, and storage in 1e9 bits."""
+    finetuned = _finetuned(evaluations)
+    rows = []
+    for evaluation in evaluations:
+        method = methods.get(evaluation.method)
+        accuracy = evaluation.accuracy("test")
+        stored = storage(
+            method.storage,
+            tasks=len(evaluation.tasks),
+            trainable_parameters=counts.trainable,
+            frozen_parameters=counts.frozen,
+        )
+        rows.append(
+            {
+                "section": method.section,
+                "method": evaluation.method,
+                "accuracy": _percent(accuracy.mean()),
+                "normalized_accuracy": _percent(
+                    normalized(accuracy, finetuned.accuracy("test"), evaluation.tasks).mean()
+                ),
+                "storage_gb": round(stored.gigabits, 4),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def table_for_people(summary: pd.DataFrame, title: str) -> str:
+    """The summary laid out as in the paper: percent with one decimal, normalised accuracy in parentheses."""
+    lines = [f"# {title}", ""]
+    for section, rows in summary.groupby("section", sort=False):
+        lines += [f"| {str(section).capitalize()} | Acc. (%) | Bits (Gb) |", "|---|---:|---:|"]
+        for row in rows.itertuples():
+            method = methods.get(str(row.method))
+            size = f"{'>' if method.storage == 'pruned' else ''}{row.storage_gb:.4g}"
+            lines.append(f"| {method.title} | {_score(row)} | {size} |")
+        lines.append("")
+    lines.append("Test accuracy averaged over the tasks, in parentheses relative to the fine-tuned models.")
+    return "\n".join(lines) + "\n"
+
+
+def _score(row: Any) -> str:
+    plain = f"{row.accuracy:.1f}"
+    return plain if row.method == "fine_tuned" else f"{plain} ({row.normalized_accuracy:.1f})"
+
+
+def selection_record(evaluations: Sequence[Evaluation]) -> dict[str, Any]:
+    """What was chosen for each method, with the whole validation curve behind it."""
+    finetuned = _finetuned(evaluations).accuracy("validation")
+    record: dict[str, Any] = {}
+    for evaluation in evaluations:
+        if not evaluation.grid:
+            continue
+        accuracy = accuracies(evaluation.curve, evaluation.total["validation"])
+        relative = normalized(accuracy, finetuned, evaluation.tasks)
+        if evaluation.mask_lambda is None:
+            record[evaluation.method] = {
+                "scaling_coefficient": evaluation.scaling_coefficient,
+                "validation": [
+                    {
+                        "scaling_coefficient": value,
+                        "accuracy": _percent(accuracy[:, index].mean()),
+                        "normalized_accuracy": _percent(relative[:, index].mean()),
+                    }
+                    for index, value in enumerate(evaluation.grid)
+                ],
+            }
+        else:
+            record[evaluation.method] = {
+                task: {
+                    "mask_lambda": evaluation.mask_lambda[row],
+                    "validation": [
+                        {
+                            "mask_lambda": value,
+                            "accuracy": _percent(accuracy[row, index]),
+                            "normalized_accuracy": _percent(relative[row, index]),
+                        }
+                        for index, value in enumerate(evaluation.grid)
+                    ],
+                }
+                for row, task in enumerate(evaluation.tasks)
+            }
+    return record
+
+
+def agreement_table(profiles: Mapping[str, Mapping[str, float]]) -> pd.DataFrame:
+    """Mask agreement profiles: the fraction of the trainable weights that n tasks' masks hold.
+
+    Args:
+        profiles: {method: {n: fraction}}; n is "0".."T", and "merged_zero" for the weights whose multi-task value
+            is exactly 0, which no mask can change and which are counted apart.
+    """
+    rows = [
+        {"method": method, "n": n, "fraction": round(fraction, 6)}
+        for method, profile in profiles.items()
+        for n, fraction in profile.items()
+    ]
+    return pd.DataFrame(rows, columns=["method", "n", "fraction"])
+
+
+def seeds_table(summaries: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
+    """Mean and sample standard deviation over fine-tuning seeds of every row of the summaries."""
+    every = pd.concat(summaries.values())
+    groups = every.groupby(["section", "method"], sort=False)
+    scores = groups[["accuracy", "normalized_accuracy"]]
+    mean, spread = scores.mean(), scores.std(ddof=1)
+    table = pd.DataFrame(
+        {
+            "accuracy_mean": mean["accuracy"],
+            "accuracy_std": spread["accuracy"],
+            "normalized_accuracy_mean": mean["normalized_accuracy"],
+            "normalized_accuracy_std": spread["normalized_accuracy"],
+        }
+    ).round(4)
+    return table.assign(seeds=len(summaries)).reset_index()
+
+
+def seeds_table_for_people(table: pd.DataFrame, title: str) -> str:
+    """The table of `seeds_table` with one decimal and the spread behind a plus-minus sign."""
+    lines = [f"# {title}", ""]
+    for section, rows in table.groupby("section", sort=False):
+        lines += [f"| {str(section).capitalize()} | Acc. (%) | Normalised (%) |", "|---|---:|---:|"]
+        lines += [
+            f"| {methods.get(str(row.method)).title} | {row.accuracy_mean:.1f} ± {row.accuracy_std:.1f} "
+            f"| {row.normalized_accuracy_mean:.1f} ± {row.normalized_accuracy_std:.1f} |"
+            for row in rows.itertuples()
+        ]
+        lines.append("")
+    lines.append("Test accuracy averaged over the tasks: mean and sample standard deviation over the seeds.")
+    return "\n".join(lines) + "\n"

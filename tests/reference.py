@@ -1,0 +1,51 @@
+"""The method as its equations state it, in plain NumPy: what the kernels must equal bit for bit.
+
+Written to be read beside Wang et al. 2024 and Yadav et al. 2023, with no thought for speed. Task vectors are the
+rows of a float32 array [T, P'].
+"""
+
+import numpy as np
+
+
+def sum_vectors(vectors):
+    """tau_MTL of task arithmetic: the sum, task by task in float32."""
+    total = vectors[0].copy()
+    for vector in vectors[1:]:
+        total = total + vector
+    return total
+
+
+def trim_threshold(vector, fraction):
+    """v, the n-th smallest magnitude with n = P' - int(fraction P'); everything stays where n is not positive."""
+    n = vector.size - int(fraction * vector.size)
+    return np.sort(np.abs(vector))[n - 1] if n > 0 else np.float32(0)
+
+
+def trim(vector, threshold):
+    """Keep |tau| >= v."""
+    return np.where(np.abs(vector) >= threshold, vector, np.float32(0))
+
+
+def ties(vectors, thresholds, mean):
+    """Trim, elect, disjoint merge."""
+    trimmed = np.stack([trim(vector, limit) for vector, limit in zip(vectors, thresholds, strict=True)])
+    elected = np.sign(sum_vectors(trimmed))
+    majority = np.sign(elected.astype(np.int64).sum())
+    elected = np.where(elected == 0, majority, elected)
+    agreeing = (np.sign(trimmed) == elected) & (trimmed != 0)
+    merged = np.zeros_like(vectors[0])
+    for entries, agrees in zip(trimmed, agreeing, strict=True):
+        merged = merged + np.where(agrees, entries, np.float32(0))
+    if mean:
+        merged = merged / np.maximum(agreeing.sum(0), 1).astype(np.float32)
+    return merged
+
+
+def mask(vector, merged, mask_lambda):
+    """m_t = 1{|tau_t| > lambda |tau_MTL - tau_t|}."""
+    return np.abs(vector) > np.float32(mask_lambda) * np.abs(merged - vector)
+
+
+def agreement(masks):
+    """n(p), the number of masks that hold each weight."""
+    return np.stack(masks).astype(np.uint8).sum(0, dtype=np.uint8)

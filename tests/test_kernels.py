@@ -1,0 +1,146 @@
+"""The array kernels against the plain statement of the method in reference.py, bit for bit."""
+
+import numpy as np
+import pytest
+import reference
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import GRIDS, PIECES, no_deadline, task_vectors
+
+from tallmasks import kernels
+
+FRACTIONS = st.sampled_from([0.0, 0.1, 0.2, 0.5, 0.9, 0.999])
+
+
+def same_bits(found, expected):
+    """Equal as bit patterns, so that 0.0 and -0.0 differ."""
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(found.view(np.uint8), np.ascontiguousarray(expected).view(np.uint8))
+
+
+def merged_by_ties(vectors, fraction, mean, piece=kernels.PIECE):
+    """The kernel's TIES and the reference's, from the reference's thresholds."""
+    limits = [reference.trim_threshold(vector, fraction) for vector in vectors]
+    out = np.empty_like(vectors[0])
+    kernels.merge_ties(vectors, limits, out, mean=mean, piece=piece)
+    return out, reference.ties(vectors, limits, mean)
+
+
+def packed_levels(vectors, merged, grid, piece=kernels.PIECE):
+    """Bit planes of every task."""
+    planes = [np.full((len(grid).bit_length(), -(-merged.size // 8)), 255, np.uint8) for _ in vectors]
+    kernels.pack_levels(vectors, merged, grid, planes, piece)
+    return planes
+
+
+@no_deadline
+@given(task_vectors(), PIECES)
+def test_sum_is_the_float32_sum_in_task_order(vectors, piece):
+    """Another order or precision would make task arithmetic irreproducible between machines."""
+    out = np.empty_like(vectors[0])
+    kernels.sum_vectors(vectors, out, piece)
+    same_bits(out, reference.sum_vectors(vectors))
+
+
+@no_deadline
+@given(task_vectors(max_tasks=1), st.data())
+def test_nth_magnitude_is_what_sorting_gives(vectors, data):
+    """A threshold one value off trims other weights than the paper's."""
+    vector = vectors[0]
+    n = data.draw(st.integers(1, vector.size))
+    same_bits(np.array([kernels.nth_magnitude(vector, n)]), np.sort(np.abs(vector))[n - 1 : n])
+
+
+@pytest.mark.parametrize("n", [0, 4])
+def test_nth_magnitude_refuses_what_is_not_there(n):
+    """A wrong count would read a threshold out of thin air."""
+    with pytest.raises(ValueError, match=r"1\.\.3"):
+        kernels.nth_magnitude(np.ones(3, np.float32), n)
+
+
+@no_deadline
+@given(task_vectors(), FRACTIONS, st.booleans(), PIECES)
+def test_ties_is_trim_elect_merge(vectors, fraction, mean, piece):
+    """TIES rows, and all masks on TIES, would be another method's."""
+    same_bits(*merged_by_ties(vectors, fraction, mean, piece))
+
+
+@pytest.mark.parametrize("majority", [1, -1])
+def test_ties_gives_a_zero_sum_to_the_majority_of_the_whole_model(majority):
+    """Weights on which two tasks cancel would be dropped instead of following the majority."""
+    vectors = np.array([[2, 1, 1, 1], [-2, 1, 1, 1]], np.float32) * np.float32(majority)
+    out, expected = merged_by_ties(vectors, 1.0, mean=False, piece=2)
+    same_bits(out, expected)
+    assert out[0] == 2 * majority
+
+
+@no_deadline
+@given(task_vectors(), GRIDS, PIECES)
+def test_levels_hold_every_mask_of_the_grid(vectors, grid, piece):
+    """A mask from the one-pass levels would differ from the mask of its own lambda."""
+    merged = reference.sum_vectors(vectors)
+    for vector, planes in zip(vectors, packed_levels(vectors, merged, grid, piece), strict=True):
+        expected = [reference.mask(vector, merged, mask_lambda) for mask_lambda in grid]
+        np.testing.assert_array_equal(kernels.unpack_levels(planes, merged.size), np.sum(expected, 0))
+        for index, held in enumerate(expected):
+            same_bits(kernels.packed_mask(planes, index), np.packbits(held, bitorder="little"))
+
+
+@pytest.mark.parametrize("length", [1, 3, 4, 7, 8, 31, 255])
+def test_levels_of_grids_of_any_length(length):
+    """A longer grid would lose its highest masks in too few bits."""
+    vectors = np.random.default_rng(length).standard_normal((2, 501), dtype=np.float32)
+    merged, grid = reference.sum_vectors(vectors), np.linspace(0, 3, length).tolist()
+    planes = packed_levels(vectors, merged, grid)
+    for index, mask_lambda in enumerate(grid):
+        expected = np.packbits(reference.mask(vectors[1], merged, mask_lambda), bitorder="little")
+        same_bits(kernels.packed_mask(planes[1], index), expected)
+
+
+def test_a_weight_that_no_task_moved_is_in_no_mask():
+    """With >= for > the untouched weights would count as needed by every task."""
+    vectors = np.zeros((2, 9), np.float32)
+    assert not any(planes.any() for planes in packed_levels(vectors, vectors[0], [0.0, 0.5]))
+
+
+@no_deadline
+@given(task_vectors(max_tasks=9), PIECES)
+def test_agreement_counts_the_masks(vectors, piece):
+    """The consensus would keep or drop the wrong weights."""
+    masks = list(vectors > 0)
+    out = np.full(vectors.shape[1], 255, np.uint8)
+    kernels.count_agreement([np.packbits(mask, bitorder="little") for mask in masks], out, piece)
+    same_bits(out, reference.agreement(masks))
+
+
+def test_agreement_counts_up_to_255():
+    """A benchmark with many tasks would carry from one weight's count into its neighbour's."""
+    out = np.empty(17, np.uint8)
+    kernels.count_agreement([np.full(3, 255, np.uint8)] * 255, out)
+    assert (out == 255).all()
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_pieces_and_threads_do_not_show(threads, monkeypatch):
+    """Results would depend on the machine: here P' takes three default pieces and a part of one."""
+    monkeypatch.setattr(kernels.numba, "get_num_threads", lambda: threads)
+    vectors = np.random.default_rng(0).standard_normal((3, 3 * kernels.PIECE + 13), dtype=np.float32)
+    total = np.empty_like(vectors[0])
+    kernels.sum_vectors(vectors, total)
+    same_bits(total, reference.sum_vectors(vectors))
+    same_bits(*merged_by_ties(vectors, 0.2, mean=True))
+    assert kernels.nth_magnitude(total, 77_777) == np.sort(np.abs(total))[77_776]
+    planes = packed_levels(vectors, total, [0.2, 0.5])
+    masks = [kernels.packed_mask(plane, 1) for plane in planes]
+    counts = np.empty(total.size, np.uint8)
+    kernels.count_agreement(masks, counts)
+    same_bits(counts, reference.agreement([reference.mask(vector, total, 0.5) for vector in vectors]))
+
+
+def test_bit_planes_need_pieces_of_whole_bytes():
+    """Two threads would write the same byte."""
+    vector = np.ones(16, np.float32)
+    with pytest.raises(ValueError, match="multiple of 8"):
+        packed_levels([vector], vector, [0.5], piece=12)
+    with pytest.raises(ValueError, match="multiple of 8"):
+        kernels.count_agreement([np.zeros(2, np.uint8)], np.empty(16, np.uint8), piece=12)

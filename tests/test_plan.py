@@ -1,0 +1,152 @@
+"""Recipes: what rebuilds, what is shared, and what a typo in params.yaml gets."""
+
+import copy
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from conftest import ROOT
+
+from tallmasks.errors import TallmasksError
+from tallmasks.plan import Plan
+
+Params = dict[str, Any]
+
+
+def paths(params: Params, model: str = "tiny") -> dict[str, str]:
+    """Every artifact's path by kind and slug."""
+    return {f"{node.kind}/{node.slug}": node.path for node in Plan(params, ROOT).closure(model)}
+
+
+def changed(params: Params, *keys: Any, value: Any) -> set[str]:
+    """The kinds of artifacts that another value under `keys` renames."""
+    other = copy.deepcopy(params)
+    place = other
+    for key in keys[:-1]:
+        place = place[key]
+    assert place[keys[-1]] != value
+    place[keys[-1]] = value
+    before, after = paths(params), paths(other)
+    assert before.keys() == after.keys()
+    return {name.split("/")[0] for name in before if before[name] != after[name]}
+
+
+def test_a_digest_is_the_same_in_every_process(params: Params) -> None:
+    """A store shared between machines would find nothing again."""
+    code = (
+        "import sys, json, yaml; from tallmasks.plan import Plan; "
+        "print(json.dumps([n.path for n in Plan(yaml.safe_load(open('params.yaml')), '.').closure('tiny')]))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert json.loads(run.stdout) == [node.path for node in Plan(params, ROOT).closure("tiny")]
+
+
+@pytest.mark.parametrize(
+    ("keys", "value", "expected"),
+    [
+        (("grids", "mask_lambda"), [0.2, 0.4], {"mask_bundle", "agreement", "evaluation"}),
+        (("grids", "scaling_coefficient"), [0.1, 0.2], {"evaluation"}),
+        (
+            ("models", "tiny", "finetuning", "learning_rate"),
+            0.5,
+            {
+                "checkpoint",
+                "task_vector",
+                "task_evaluation",
+                "multi_task_vector",
+                "mask_bundle",
+                "agreement",
+                "evaluation",
+            },
+        ),
+        (("models", "tiny", "resources", "evaluation", "threads"), 7, set()),
+        (("build",), [], set()),
+    ],
+)
+def test_a_parameter_renames_what_depends_on_it_and_nothing_else(
+    params: Params, keys: tuple[Any, ...], value: Any, expected: set[str]
+) -> None:
+    """A user would wait for fine-tunings that nobody asked for, or keep results of old parameters."""
+    assert changed(params, *keys, value=value) == expected
+
+
+def test_new_test_data_do_not_retrain(params: Params) -> None:
+    """More test images would cost every fine-tuning again."""
+    kinds = changed(params, "models", "tiny", "examples", "test", value=17)
+    assert kinds == {"examples", "task_evaluation", "evaluation", "mask_bundle", "agreement"} - {"mask_bundle"}
+
+
+def test_the_same_set_shares_everything(params: Params) -> None:
+    """A benchmark under another name and order would be computed twice."""
+    params["benchmarks"] = {"a": ["cars", "mnist"], "b": ["mnist", "cars"]}
+    both = paths(params)
+    del params["benchmarks"]["b"]
+    assert both == paths(params)
+
+
+def test_a_new_task_adds_one_fine_tuning(params: Params) -> None:
+    """A new subset would fine-tune again what is there."""
+    params["benchmarks"] = {"a": ["cars", "mnist"]}
+    before = set(paths(params).values())
+    params["benchmarks"]["b"] = ["cars", "mnist", "svhn"]
+    new = set(paths(params).values()) - before
+    assert sum("/checkpoints/" in path for path in new) == 1
+
+
+def test_a_lone_job_finds_its_recipe(params: Params) -> None:
+    """A cluster job is told one file name only, and would not know what to make."""
+    for node in Plan(params, ROOT).closure("tiny"):
+        assert Plan(params, ROOT).find(node.kind, node.model, node.name).recipe == node.recipe
+        break
+    plan = Plan(params, ROOT)
+    for node in Plan(params, ROOT).closure("tiny"):
+        assert plan.find(node.kind, node.model, node.name).path == node.path
+
+
+def test_an_old_name_says_why_it_is_not_known(params: Params) -> None:
+    """A user who asks for an artifact of old parameters would get a traceback."""
+    with pytest.raises(TallmasksError, match="parameters have changed"):
+        Plan(params, ROOT).find("checkpoint", "tiny", "cars-s0-000000000000")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda p: p["benchmarks"]["8tasks"].append("carz"), r"benchmarks.8tasks: .*'carz'; did you mean 'cars'"),
+        (lambda p: p["benchmarks"]["8tasks"].append("CARS"), r"did you mean 'cars'"),
+        (lambda p: p["benchmarks"]["8tasks"].append("cars"), r"benchmarks.8tasks: cars listed twice"),
+        (lambda p: p.update(methods=["tiess"]), r"'tiess'; did you mean 'ties'"),
+        (lambda p: p.update(methods=["ties", "ties"]), r"methods: ties listed twice"),
+        (lambda p: p["grids"].update(mask_lambda=[0.3, 0.2]), r"grids.mask_lambda: .*ascending"),
+        (lambda p: p["models"]["tiny"].update(pretrained="models/none.safetensors"), r"none.safetensors: no such"),
+    ],
+)
+def test_what_is_wrong_in_params_is_named(params: Params, change: Any, message: str) -> None:
+    """A typo would end in a traceback, or worse, in a table without a task."""
+    change(params)
+    with pytest.raises(TallmasksError, match=message):
+        Plan(params, ROOT).closure("tiny")
+
+
+def test_an_unknown_model_or_benchmark_names_the_nearest(params: Params) -> None:
+    """A mistyped target would say that a rule is missing."""
+    plan = Plan(params, ROOT)
+    with pytest.raises(TallmasksError, match=r"'tinny' in params.yaml; did you mean 'tiny'"):
+        plan.model("tinny")
+    with pytest.raises(TallmasksError, match=r"'8task' in params.yaml; did you mean '8tasks'"):
+        plan.tasks("8task")
+
+
+def test_a_view_knows_its_name_and_its_order(params: Params) -> None:
+    """A table with the tasks in the old order would pass for fresh."""
+    first = Plan(params, ROOT).view("benchmark", "tiny", "8tasks")["digest"]
+    params["benchmarks"]["8tasks"].reverse()
+    assert Plan(params, ROOT).view("benchmark", "tiny", "8tasks")["digest"] != first
+
+
+def test_the_plan_needs_no_torch() -> None:
+    """Every parse of the Snakefile, and so every cluster job, would take seconds longer."""
+    code = "import sys, tallmasks.plan, tallmasks.tables, tallmasks.masks; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

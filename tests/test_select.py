@@ -1,0 +1,31 @@
+"""Selection: which coefficient and which lambdas, from counts."""
+
+import numpy as np
+import pytest
+
+from tallmasks.errors import TallmasksError
+from tallmasks.select import accuracies, choose_coefficient, choose_per_task, first_best, normalized
+
+
+def test_ties_go_to_the_smallest_value() -> None:
+    """Two machines would choose different coefficients from the same counts."""
+    assert first_best([1, 3, 3, 2]) == 1
+    assert choose_per_task([[5, 5, 4], [1, 2, 2]]) == [0, 1]
+
+
+def test_the_coefficient_is_chosen_on_normalised_accuracy() -> None:
+    """A hard task would count less than in the paper: here the plain mean prefers index 0, the normalised index 1."""
+    correct, total, finetuned = [[90, 80], [10, 16]], [100, 100], [0.9, 0.2]
+    assert first_best(accuracies(correct, total).mean(axis=0)) == 0
+    assert choose_coefficient(correct, total, finetuned, ["easy", "hard"]) == 1
+
+
+def test_accuracies_divide_by_each_tasks_own_total() -> None:
+    """Tasks with few test images would look bad."""
+    np.testing.assert_array_equal(accuracies([[1, 2], [3, 4]], [2, 4]), [[0.5, 1.0], [0.75, 1.0]])
+
+
+def test_a_useless_fine_tuned_model_is_named() -> None:
+    """The table would hold infinities."""
+    with pytest.raises(TallmasksError, match="model of svhn answers nothing right"):
+        normalized([0.5, 0.5], [0.5, 0.0], ["mnist", "svhn"])

@@ -1,0 +1,124 @@
+"""Tables: their headers and numbers, from hand-made counts."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from tallmasks.tables import (
+    Evaluation,
+    ParameterCounts,
+    agreement_table,
+    per_task_table,
+    seeds_table,
+    selection_record,
+    summary_table,
+    table_for_people,
+)
+
+COUNTS = ParameterCounts(trainable=1_000_000, frozen=500_000)
+
+
+def evaluation(method: str, validation: list[int], test: list[int], **chosen: object) -> Evaluation:
+    return Evaluation(
+        method,
+        ("b", "a"),
+        total={"validation": [10, 10], "test": [100, 200]},
+        correct={"validation": validation, "test": test},
+        **chosen,  # type: ignore[arg-type]
+    )
+
+
+@pytest.fixture
+def evaluations() -> list[Evaluation]:
+    return [
+        evaluation(
+            "task_arithmetic",
+            [6, 4],
+            [45, 50],
+            scaling_coefficient=0.3,
+            grid=(0.0, 0.3),
+            curve=((5, 6), (4, 4)),
+        ),
+        evaluation("fine_tuned", [10, 8], [90, 100]),
+        evaluation(
+            "tall_mask_ties", [9, 8], [90, 90], mask_lambda=(0.2, 0.4), grid=(0.2, 0.4), curve=((9, 9), (7, 8))
+        ),
+    ]
+
+
+def test_summary(evaluations: list[Evaluation]) -> None:
+    """The headline numbers would be wrong: mean accuracy, mean of ratios (not ratio of means), storage."""
+    table = summary_table(evaluations, COUNTS)
+    assert list(table.columns) == ["section", "method", "accuracy", "normalized_accuracy", "storage_gb"]
+    first, finetuned, masked = table.itertuples(index=False)
+    assert (first.section, first.accuracy, first.normalized_accuracy) == ("merging", 35.0, 50.0)
+    assert first.storage_gb == round(32 * 1.5e6 / 1e9, 4)
+    assert (finetuned.accuracy, finetuned.normalized_accuracy) == (70.0, 100.0)
+    assert finetuned.storage_gb == round(32 * (2 * 1e6 + 0.5e6) / 1e9, 4)
+    assert masked.normalized_accuracy == 95.0
+    assert masked.storage_gb == round((66 * 1e6 + 32 * 0.5e6) / 1e9, 4)
+
+
+def test_per_task(evaluations: list[Evaluation]) -> None:
+    """A reader could not see which task fails, on which split, with which choice."""
+    table = per_task_table(evaluations)
+    assert list(table.columns) == [
+        "method", "task", "split", "accuracy", "normalized_accuracy", "scaling_coefficient", "mask_lambda",
+    ]  # fmt: skip
+    assert len(table) == 3 * 2 * 2
+    row = table.query("method == 'tall_mask_ties' and task == 'a' and split == 'test'").iloc[0]
+    assert (row.accuracy, row.normalized_accuracy, row.mask_lambda) == (45.0, 90.0, 0.4)
+
+
+def test_selection_holds_the_whole_curve(evaluations: list[Evaluation]) -> None:
+    """Nobody could check a choice."""
+    record = selection_record(evaluations)
+    assert record["task_arithmetic"]["scaling_coefficient"] == 0.3
+    assert [point["scaling_coefficient"] for point in record["task_arithmetic"]["validation"]] == [0.0, 0.3]
+    assert record["task_arithmetic"]["validation"][1]["normalized_accuracy"] == 55.0
+    assert record["tall_mask_ties"]["a"]["mask_lambda"] == 0.4
+    assert "fine_tuned" not in record
+
+
+def test_the_order_of_tasks_changes_no_number(evaluations: list[Evaluation]) -> None:
+    """The same set under another order would give another table."""
+    turned = [evaluation.in_order(("a", "b")) for evaluation in evaluations]
+    assert turned[2].mask_lambda == (0.4, 0.2)
+    pd.testing.assert_frame_equal(summary_table(turned, COUNTS), summary_table(evaluations, COUNTS))
+    assert selection_record(turned) == selection_record(evaluations)
+
+
+def test_evaluations_survive_json(evaluations: list[Evaluation]) -> None:
+    """A table made from files would differ from one made in memory."""
+    again = [Evaluation.from_json(json.loads(json.dumps(evaluation.to_json()))) for evaluation in evaluations]
+    pd.testing.assert_frame_equal(per_task_table(again), per_task_table(evaluations))
+
+
+def test_the_table_for_people_looks_like_the_papers(evaluations: list[Evaluation]) -> None:
+    """One decimal, normalised in parentheses, '>' before a lower bound."""
+    pruned = evaluation("magnitude_pruning", [9, 8], [90, 90])
+    text = table_for_people(summary_table([*evaluations, pruned], COUNTS), "tiny")
+    assert "| Task arithmetic | 35.0 (50.0) | 0.048 |" in text
+    assert "| Fine-tuned | 70.0 | 0.08 |" in text
+    assert "| >0.082 |" in text
+
+
+def test_agreement_keeps_integers_and_the_part_counted_apart() -> None:
+    """The profile's bins would be unreadable, or hide the weights whose merged value is 0."""
+    table = agreement_table({"tall_mask_ties": {"0": 0.5, "1": 0.25, "merged_zero": 0.25}})
+    assert table.to_csv(index=False).splitlines() == [
+        "method,n,fraction",
+        "tall_mask_ties,0,0.5",
+        "tall_mask_ties,1,0.25",
+        "tall_mask_ties,merged_zero,0.25",
+    ]
+
+
+def test_spread_over_seeds(evaluations: list[Evaluation]) -> None:
+    """A difference within the noise would pass for a gain."""
+    other = [evaluation("task_arithmetic", [6, 4], [55, 50]), *evaluations[1:]]
+    table = seeds_table({0: summary_table(evaluations, COUNTS), 1: summary_table(other, COUNTS)})
+    first = table.iloc[0]
+    assert (first.accuracy_mean, first.seeds) == (37.5, 2)
+    assert first.accuracy_std == pytest.approx(3.5355, abs=1e-4)

@@ -1,0 +1,235 @@
+"""Between Snakemake and the plan: input functions, job descriptions, and whether a results folder is stale.
+
+Snakemake has one question left here, "is it there?", since a store path carries its recipe's digest.  So every input
+is `ancient` (file times decide nothing) and an artifact that exists declares no inputs (the DAG is as small as the
+work to do, and a lost intermediate does not re-run what was made from it).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import hashlib
+import json
+import os
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from snakemake.exceptions import WorkflowError
+from snakemake.io import ancient
+
+from tallmasks.errors import TallmasksError
+from tallmasks.plan import Node, Plan, digest_of
+
+SCRATCH = Path(".tallmasks")
+SCRIPTS = Path("workflow/scripts")
+PROVENANCE = "provenance.json"
+
+InputFunction = Callable[..., Any]
+
+
+def _for_users(function: InputFunction) -> InputFunction:
+    """An error that a user can put right reaches Snakemake as its own kind of error: a message, no traceback."""
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except TallmasksError as error:
+            raise WorkflowError(str(error)) from None
+
+    return wrapper
+
+
+class Glue:
+    """What the rules of one parsed Snakefile need.
+
+    Args:
+        params: the content of params.yaml with what `--config` overrides.
+        workflow: Snakemake's workflow object.
+    """
+
+    def __init__(self, params: Mapping[str, Any], workflow: Any) -> None:
+        self.workflow = workflow
+        self._lock: IO[str] | None = None
+        self.plan: Plan = _for_users(Plan)(params)
+
+    # -- one writer per working copy ----------------------------------------------------------------------
+
+    @functools.cached_property
+    def _pruned(self) -> bool:
+        """Whether an artifact that exists is a leaf of the DAG.  Not when the user forces jobs (-f, -F, -R).
+
+        Asked first when the DAG is built: only then are the settings and the executor known.
+        """
+        settings = self.workflow.dag_settings
+        self._check_profile()
+        if self.workflow.is_main_process and self.workflow.executor_plugin and not self.workflow.dryrun:
+            self._become_the_writer()
+        return not (settings.forceall or settings.forcetargets or settings.forcerun)
+
+    def _check_profile(self) -> None:
+        settings, execution = self.workflow.dag_settings, self.workflow.execution_settings
+        triggers = {str(trigger) for trigger in settings.rerun_triggers}
+        if self.workflow.is_main_process and (triggers != {"mtime"} or not execution.ignore_incomplete):
+            raise WorkflowError(
+                "profiles/default is not in force, and the workflow is only right under it: run snakemake in the "
+                "project's folder, without --workflow-profile and without other --rerun-triggers"
+            )
+
+    def _become_the_writer(self) -> None:
+        """Hold a kernel lock for the life of this process: a second Snakemake waits, and a killed one leaves nothing
+        to unlock (Snakemake's own lock is a plain file, which would stay)."""
+        SCRATCH.mkdir(exist_ok=True)
+        self._lock = (SCRATCH / "writer.lock").open("a")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("Another snakemake is at work in this folder; waiting for it to end ...", file=sys.stderr)
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+
+    # -- the store ----------------------------------------------------------------------------------------
+
+    def inputs(self, kind: str) -> InputFunction:
+        """Input function of the rule that makes `kind`: the files of each role, as named inputs."""
+
+        @_for_users
+        def files_by_role(wildcards: Any) -> dict[str, Any]:
+            node = self.plan.find(kind, wildcards.model, wildcards.name)
+            if self._pruned and Path(node.path).exists():
+                return {}
+            return {role: ancient([str(path) for path in paths]) for role, paths in _files(node).items()}
+
+        return files_by_role
+
+    def job(self, kind: str, script: str) -> InputFunction:
+        """Params function: the shell words that run `script` on the node which a rule's wildcards name."""
+
+        @_for_users
+        def command(wildcards: Any, threads: int) -> str:
+            node = self.plan.find(kind, wildcards.model, wildcards.name)
+            return self.command(script, node.recipe, _files(node), {"artifact": node.path}, threads)
+
+        return command
+
+    @staticmethod
+    def command(
+        script: str,
+        recipe: Mapping[str, Any],
+        inputs: Mapping[str, Iterable[Path | str]],
+        outputs: Mapping[str, Path | str],
+        threads: int,
+    ) -> str:
+        told = {
+            "recipe": recipe,
+            "inputs": {role: [str(path) for path in paths] for role, paths in inputs.items()},
+            "outputs": {role: str(path) for role, path in outputs.items()},
+            "threads": threads,
+        }
+        text = json.dumps(told, separators=(",", ":"), ensure_ascii=False)
+        return shlex.join([sys.executable, str(SCRIPTS / "job.py"), str(SCRIPTS / f"{script}.py"), text])
+
+    def resource(self, step: str, name: str) -> InputFunction:
+        """Resource function: what params.yaml gives this kind of step for the model of a job."""
+        return _for_users(lambda wildcards: self.plan.resources(wildcards.model, step)[name])
+
+    def threads(self, step: str) -> InputFunction:
+        """Threads function, likewise."""
+        return self.resource(step, "threads")
+
+    def pretraining(self, model: str, script: str) -> InputFunction:
+        """Params function: the shell words that pretrain `model` anew, in place of the weights that ship with it."""
+
+        @_for_users
+        def command(wildcards: Any, threads: int) -> str:
+            recipe, output = self.plan.pretraining(model)
+            return self.command(script, recipe, {}, {"weights": output}, threads)
+
+        return command
+
+    # -- results ------------------------------------------------------------------------------------------
+
+    def views(self, models: Iterable[str]) -> list[str]:
+        """The table of every declared benchmark of `models`."""
+        return [f"results/{model}/{benchmark}/table.csv" for model in models for benchmark in self.plan.params["benchmarks"]]
+
+    def result_inputs(self, view: str) -> InputFunction:
+        """Input function of a results folder: what it is written from, and a marker if its content is not right."""
+
+        @_for_users
+        def files_by_role(wildcards: Any) -> dict[str, Any]:
+            _ = self._pruned
+            recipe, files = self._result(view, wildcards)
+            folder = self._folder(view, wildcards)
+            if self._fresh(folder, recipe):
+                return {}
+            return {"artifacts": ancient(sorted({path for paths in files.values() for path in paths}))} | {
+                "stale": self._stale_marker(folder, recipe)
+            }
+
+        return files_by_role
+
+    def result_job(self, view: str, script: str) -> InputFunction:
+        """Params function: the shell words that write a results folder."""
+
+        @_for_users
+        def command(wildcards: Any, threads: int) -> str:
+            recipe, files = self._result(view, wildcards)
+            return self.command(script, recipe, files, {"folder": self._folder(view, wildcards)}, threads)
+
+        return command
+
+    @staticmethod
+    def _folder(view: str, wildcards: Any) -> Path:
+        folder = Path("results", wildcards.model, wildcards.benchmark)
+        return folder if view == "benchmark" else folder / view
+
+    def _result(self, view: str, wildcards: Any) -> tuple[dict[str, Any], dict[str, list[str]]]:
+        """A results folder's recipe, and its input files by role (`<seed>/<role>`)."""
+        self.plan.model(wildcards.model)
+        tasks = self.plan.members(self.plan.tasks(wildcards.benchmark))
+        recipe = self.plan.view(view, wildcards.model, wildcards.benchmark)
+        files = {
+            f"{seed}/{role}": [node.path for node in nodes]
+            for seed in recipe["params"]["seeds"]
+            for role, nodes in self.plan.results(wildcards.model, tasks, seed).items()
+        }
+        files |= {role: [str(path)] for role, path in self.plan.pretrained(wildcards.model).items()}
+        return recipe, files
+
+    @staticmethod
+    def _fresh(folder: Path, recipe: Mapping[str, Any]) -> bool:
+        """Whether a results folder holds what `recipe` makes, by content: its provenance and every file's sha256."""
+        try:
+            provenance = json.loads((folder / PROVENANCE).read_text())
+            found = {
+                name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in provenance["sha256"]
+            }
+        except (OSError, ValueError, KeyError, TypeError):
+            return False
+        return bool(provenance.get("recipe", {}).get("digest") == recipe["digest"] and found == provenance["sha256"])
+
+    @staticmethod
+    def _stale_marker(folder: Path, recipe: Mapping[str, Any]) -> list[str]:
+        """A file that is newer than what lies in `folder`, with content of its own: Snakemake passes over a newer
+        input whose checksum it has seen."""
+        files = [path for path in folder.glob("*") if path.is_file()]
+        if not files:
+            return []
+        marker = SCRATCH / "stale" / digest_of([str(folder), recipe["digest"]])
+        marker.parent.mkdir(parents=True, exist_ok=True)
+        marker.write_text(f"{folder} {time.time_ns()}\n")
+        newest = max(path.stat().st_mtime for path in files) + 1
+        os.utime(marker, (newest, newest))
+        return [str(marker)]
+
+
+def _files(node: Node) -> dict[str, list[Path]]:
+    """A node's input files by role: artifacts of the store and source files."""
+    return {role: [Path(needed.path) for needed in nodes] for role, nodes in node.inputs.items()} | {
+        role: [path] for role, path in node.sources.items()
+    }

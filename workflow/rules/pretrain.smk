@@ -1,0 +1,17 @@
+rule pretrain_tiny:
+    # Never a part of the chain, which starts from the weights that ship in models/: ask for it by name.
+    params:
+        command=GLUE.pretraining("tiny", "pretrain_tiny"),
+    log:
+        "logs/tiny/pretraining.log",
+    benchmark:
+        "logs/tiny/pretraining.benchmark.tsv"
+    threads: 2
+    resources:
+        gpu=0,
+        mem_mb=4000,
+        runtime=240,
+    message:
+        "Pretrain the tiny model from nothing; progress is in {log}"
+    shell:
+        "{params.command} 2>&1 | tee {log}"

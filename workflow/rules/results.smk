@@ -1,0 +1,53 @@
+rule results:
+    input:
+        unpack(GLUE.result_inputs("benchmark")),
+    output:
+        table=report(
+            "results/{model}/{benchmark}/table.csv",
+            category="{model}",
+            labels={"benchmark": "{benchmark}", "file": "table"},
+        ),
+        table_for_people="results/{model}/{benchmark}/table.md",
+        per_task="results/{model}/{benchmark}/per_task.csv",
+        selection="results/{model}/{benchmark}/selection.json",
+        agreement="results/{model}/{benchmark}/agreement.csv",
+        provenance="results/{model}/{benchmark}/provenance.json",
+    params:
+        command=GLUE.result_job("benchmark", "results"),
+    log:
+        "logs/{model}/results/{benchmark}.log",
+    benchmark:
+        "logs/{model}/results/{benchmark}.benchmark.tsv"
+    threads: 1
+    resources:
+        gpu=0,
+        mem_mb=GLUE.resource("arrays", "mem_mb"),
+        runtime=GLUE.resource("arrays", "runtime"),
+    message:
+        "Write the tables of {wildcards.model} on {wildcards.benchmark}"
+    shell:
+        "{params.command} > {log} 2>&1"
+
+
+rule seeds:
+    input:
+        unpack(GLUE.result_inputs("seeds")),
+    output:
+        table="results/{model}/{benchmark}/seeds/table.csv",
+        table_for_people="results/{model}/{benchmark}/seeds/table.md",
+        provenance="results/{model}/{benchmark}/seeds/provenance.json",
+    params:
+        command=GLUE.result_job("seeds", "seeds"),
+    log:
+        "logs/{model}/seeds/{benchmark}.log",
+    benchmark:
+        "logs/{model}/seeds/{benchmark}.benchmark.tsv"
+    threads: 1
+    resources:
+        gpu=0,
+        mem_mb=GLUE.resource("arrays", "mem_mb"),
+        runtime=GLUE.resource("arrays", "runtime"),
+    message:
+        "Write the spread over fine-tuning seeds of {wildcards.model} on {wildcards.benchmark}"
+    shell:
+        "{params.command} > {log} 2>&1"

@@ -1,0 +1,20 @@
+"""Count, weight by weight, how many tasks' selected masks hold it: the array behind every consensus mask."""
+
+import json
+
+from job import Job, main
+
+from tallmasks.consensus import write_agreement
+from tallmasks.tables import Evaluation
+
+
+def run(job: Job) -> None:
+    selection = Evaluation.from_json(json.loads(job.input("selection").read_text()))
+    if selection.mask_lambda is None:
+        raise ValueError(f"{job.input('selection')} holds no mask lambdas")
+    chosen = dict(zip(selection.tasks, selection.mask_lambda, strict=True))
+    write_agreement(job.output, job.input("mask_bundle"), chosen, job.metadata)
+
+
+if __name__ == "__main__":
+    main(run)

@@ -1,0 +1,159 @@
+"""Evaluate one method on a set of tasks: its whole grid on validation data, the choice, and one reading of the test."""
+
+import json
+from collections.abc import Iterator
+
+import numpy as np
+from job import Job, main
+from model_io import load_model, load_task, say
+from numpy.typing import NDArray
+
+from tallmasks import methods
+from tallmasks.checkpoints import atomic_write_text
+from tallmasks.consensus import open_agreement
+from tallmasks.evaluate import Evaluator
+from tallmasks.masks import open_mask_bundle
+from tallmasks.merging import open_multi_task_vector
+from tallmasks.methods import Method
+from tallmasks.select import choose_coefficient, choose_per_task
+from tallmasks.tables import SPLITS, Evaluation
+from tallmasks.task_vectors import open_task_vector
+
+
+class Updates:
+    """The updates of one method, computed from the store files that its function asks for."""
+
+    def __init__(self, job: Job, method: Method, pretrained: NDArray[np.float32]) -> None:
+        self._method = method
+        self._tasks = job.params["tasks"]
+        self._shared: dict[str, object] = {"pretrained": pretrained}
+        if "multi_task_vector" in job.inputs:
+            self._shared["multi_task_vector"] = open_multi_task_vector(job.input("multi_task_vector"))
+        if "agreement" in job.inputs:
+            self._shared["agreement"] = open_agreement(job.input("agreement"))
+        self._task_vectors = [open_task_vector(path) for path in job.inputs.get("task_vectors", ())]
+        self._bundle = open_mask_bundle(job.input("mask_bundle")) if "mask_bundle" in job.inputs else None
+
+    def _update(self, **more: object) -> NDArray[np.float32]:
+        given = self._shared | more
+        return self._method.update(**{name: given[name] for name in self._method.needs})
+
+    def of_benchmark(self) -> NDArray[np.float32]:
+        """The one update of a method that gives one model."""
+        return self._update()
+
+    def of_task(self, index: int) -> Iterator[NDArray[np.float32]]:
+        """The updates of one task: for every mask lambda of the grid, or the only one."""
+        more: dict[str, object] = {}
+        if self._task_vectors:
+            more["task_vector"] = self._task_vectors[index].flat
+            if self._method.keep:
+                more["threshold"] = self._task_vectors[index].threshold(self._method.keep(len(self._tasks)))
+        if self._bundle is None:
+            yield self._update(**more)
+        else:
+            for value in self._bundle.lambdas:
+                yield self._update(mask=self._bundle.mask(self._tasks[index], value), **more)
+
+    def of_task_at(self, index: int, chosen: int) -> NDArray[np.float32]:
+        """The update of one task at one place of the grid."""
+        assert self._bundle is not None
+        return self._update(mask=self._bundle.mask(self._tasks[index], self._bundle.lambdas[chosen]))
+
+
+def run(job: Job) -> None:
+    method, tasks = methods.get(job.params["method"]), job.params["tasks"]
+    model = load_model(job)
+    data = [
+        load_task(task, head, dict(zip(SPLITS, splits, strict=True)))
+        for task, head, *splits in zip(
+            tasks, job.inputs["heads"], *(job.inputs[split] for split in SPLITS), strict=True
+        )
+    ]
+    evaluator = Evaluator(model, data, progress=say)
+    updates = Updates(job, method, model.pretrained_flat().numpy())
+    result = EVALUATE[method.protocol](job, method, evaluator, updates)
+    atomic_write_text(job.output, json.dumps(result.to_json() | {"recipe": job.recipe}))
+
+
+def _fixed(job: Job, method: Method, evaluator: Evaluator, updates: Updates) -> Evaluation:
+    assert method.coefficient is not None
+    coefficient = method.coefficient(len(evaluator.tasks))
+    update = updates.of_benchmark()
+    return _evaluation(
+        job,
+        evaluator,
+        {split: _column(evaluator.scaled(split, update, [coefficient])) for split in SPLITS},
+        scaling_coefficient=coefficient,
+    )
+
+
+def _scaled(job: Job, method: Method, evaluator: Evaluator, updates: Updates) -> Evaluation:
+    grid, update = job.params["grid"], updates.of_benchmark()
+    totals = evaluator.totals("validation")
+    curve = evaluator.scaled("validation", update, grid)
+    chosen = choose_coefficient(curve, totals, _finetuned_validation(job), job.params["tasks"])
+    say(f"chosen on validation data: scaling coefficient {grid[chosen]}")
+    return _evaluation(
+        job,
+        evaluator,
+        {
+            "validation": [row[chosen] for row in curve],
+            "test": _column(evaluator.scaled("test", update, [grid[chosen]])),
+        },
+        scaling_coefficient=grid[chosen],
+        grid=tuple(grid),
+        curve=tuple(map(tuple, curve)),
+    )
+
+
+def _per_task(job: Job, method: Method, evaluator: Evaluator, updates: Updates) -> Evaluation:
+    return _evaluation(
+        job, evaluator, {split: _column(evaluator.own(split, updates.of_task, 1)) for split in SPLITS}
+    )
+
+
+def _masked(job: Job, method: Method, evaluator: Evaluator, updates: Updates) -> Evaluation:
+    grid = job.params["grid"]
+    curve = evaluator.own("validation", updates.of_task, len(grid))
+    chosen = choose_per_task(curve)
+    say(f"chosen on validation data: mask lambdas {[grid[index] for index in chosen]}")
+    test = evaluator.own("test", lambda index: iter([updates.of_task_at(index, chosen[index])]), 1)
+    return _evaluation(
+        job,
+        evaluator,
+        {"validation": [row[place] for row, place in zip(curve, chosen, strict=True)], "test": _column(test)},
+        mask_lambda=tuple(grid[index] for index in chosen),
+        grid=tuple(grid),
+        curve=tuple(map(tuple, curve)),
+    )
+
+
+EVALUATE = {"fixed": _fixed, "scaled": _scaled, "per_task": _per_task, "masked": _masked}
+"""By protocol; `tallmasks.methods` says what each means."""
+
+
+def _evaluation(
+    job: Job, evaluator: Evaluator, correct: dict[str, list[int]], **chosen: object
+) -> Evaluation:
+    return Evaluation(
+        method=job.params["method"],
+        tasks=tuple(job.params["tasks"]),
+        total={split: evaluator.totals(split) for split in SPLITS},
+        correct=correct,
+        **chosen,  # type: ignore[arg-type]
+    )
+
+
+def _column(counts: list[list[int]]) -> list[int]:
+    return [row[0] for row in counts]
+
+
+def _finetuned_validation(job: Job) -> list[float]:
+    """Validation accuracy of each task's fine-tuned model, in the order of the tasks."""
+    found = [Evaluation.from_json(json.loads(path.read_text())) for path in job.inputs["fine_tuned"]]
+    return [float(evaluation.accuracy("validation")[0]) for evaluation in found]
+
+
+if __name__ == "__main__":
+    main(run)

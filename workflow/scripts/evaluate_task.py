@@ -1,0 +1,41 @@
+"""Count the right answers of one model on one task: the pretrained model, or the task's own fine-tuned one."""
+
+import json
+from functools import partial
+
+import numpy as np
+import torch
+from job import Job, main
+from model_io import load_model, load_task, say
+
+from tallmasks import methods
+from tallmasks.checkpoints import Layout, atomic_write_text, open_tensors
+from tallmasks.evaluate import Evaluator
+from tallmasks.tables import SPLITS, Evaluation
+
+
+def run(job: Job) -> None:
+    task, method = job.params["task"], methods.get(job.params["method"])
+    data = load_task(task, job.input("head"), {split: job.input(split) for split in SPLITS})
+    model = load_model(job)
+    evaluator = Evaluator(model, [data], progress=say)
+    if method.protocol == "finetuned":
+        checkpoint = open_tensors(job.input("checkpoint"))
+        model.check_trainable(Layout.of(checkpoint), job.input("checkpoint"))
+        weights = torch.from_numpy(np.array(checkpoint.flat()))
+        counts = {split: evaluator.as_is(split, weights) for split in SPLITS}
+    else:
+        update = method.update(pretrained=model.pretrained_flat().numpy())
+        counts = {split: [row[0] for row in evaluator.scaled(split, update, [1.0])] for split in SPLITS}
+    result = Evaluation(
+        method=method.name,
+        tasks=(task,),
+        total={split: evaluator.totals(split) for split in SPLITS},
+        correct=counts,
+        scaling_coefficient=method.coefficient(1) if method.coefficient else None,
+    )
+    atomic_write_text(job.output, json.dumps(result.to_json() | {"recipe": job.recipe}))
+
+
+if __name__ == "__main__":
+    main(run)

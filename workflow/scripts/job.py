@@ -1,0 +1,107 @@
+"""What every step of the workflow shares: how a job is told what to do, and how it is started.
+
+A job is one step script (`finetune.py`, `evaluate.py`, ...) and one JSON object, which a rule passes whole, so that a
+job can be run again by hand from the command line in its log, and needs neither Snakemake nor params.yaml:
+
+    python workflow/scripts/job.py workflow/scripts/merge.py '{"recipe": ..., "inputs": ..., "output": ...}'
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+)
+# glibc hands large buffers back to the kernel and fetches them again at every training step: a quarter of the time.
+ALLOCATOR_VARIABLES = {
+    "MALLOC_MMAP_THRESHOLD_": "33554432",
+    "MALLOC_TRIM_THRESHOLD_": "8589934592",
+    "MALLOC_TOP_PAD_": "268435456",
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    """One step's work: the recipe, the input files by role, the output file and the resources it may use."""
+
+    recipe: Mapping[str, Any]
+    inputs: Mapping[str, list[Path]]
+    outputs: Mapping[str, Path]
+    threads: int = 1
+
+    @classmethod
+    def parse(cls, text: str) -> Job:
+        told = json.loads(text)
+        return cls(
+            recipe=told["recipe"],
+            inputs={role: [Path(path) for path in paths] for role, paths in told["inputs"].items()},
+            outputs={role: Path(path) for role, path in told["outputs"].items()},
+            threads=told.get("threads", 1),
+        )
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        return self.recipe["params"]
+
+    @property
+    def output(self) -> Path:
+        """The one output of a step that has one."""
+        (path,) = self.outputs.values()
+        return path
+
+    def input(self, role: str) -> Path:
+        """The one input in a role that has one."""
+        (path,) = self.inputs[role]
+        return path
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """What a store file says of its own making."""
+        return {"recipe": json.dumps(self.recipe, sort_keys=True, separators=(",", ":"))}
+
+
+def main(step: Callable[[Job], None]) -> None:
+    """Run a step on the job that the command line holds; a user's error is one line, not a traceback."""
+    from tallmasks.errors import TallmasksError
+
+    job = Job.parse(sys.argv[1])
+    if "numba" in sys.modules:  # forked from the warm server, where it was imported with all cores
+        sys.modules["numba"].set_num_threads(job.threads)
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(job.threads)
+    start = time.monotonic()
+    try:
+        step(job)
+    except TallmasksError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
+    print(f"done in {time.monotonic() - start:.1f} s", flush=True)
+
+
+def start(script: str, text: str) -> int:
+    """Run a step script with the job's threads in force: in the warm server if there is one to be had, else here."""
+    job = Job.parse(text)
+    for name in THREAD_VARIABLES:
+        os.environ[name] = str(job.threads)
+    os.environ.update(ALLOCATOR_VARIABLES)
+    import warm
+
+    if warm.wanted():
+        return warm.run(script, [text])
+    os.execv(sys.executable, [sys.executable, script, text])
+
+
+if __name__ == "__main__":
+    sys.exit(start(*sys.argv[1:]))

@@ -1,0 +1,19 @@
+"""Build every task's masks for the whole grid of mask lambdas, in one pass, into one bundle."""
+
+from job import Job, main
+
+from tallmasks.masks import open_mask_bundle, write_mask_bundle
+
+
+def run(job: Job) -> None:
+    lambdas = job.params["mask_lambda"]
+    vectors = dict(zip(job.params["tasks"], job.inputs["task_vectors"], strict=True))
+    write_mask_bundle(job.output, vectors, job.input("multi_task_vector"), lambdas, job.metadata)
+    bundle = open_mask_bundle(job.output)
+    for task in bundle.tasks:
+        densities = "  ".join(f"{value}: {bundle.density(task, value):.4f}" for value in lambdas)
+        print(f"{task}: mask density by lambda  {densities}", flush=True)
+
+
+if __name__ == "__main__":
+    main(run)

@@ -1,0 +1,61 @@
+"""Write the results folder of one benchmark: tables, selections, mask agreement, provenance."""
+
+import json
+
+from job import Job, main
+from results_io import evaluations_of, publish
+
+from tallmasks import models
+from tallmasks.checkpoints import open_tensors
+from tallmasks.consensus import agreement_profile, open_agreement
+from tallmasks.merging import open_multi_task_vector
+from tallmasks.tables import (
+    ParameterCounts,
+    agreement_table,
+    per_task_table,
+    selection_record,
+    summary_table,
+    table_for_people,
+)
+
+
+def run(job: Job) -> None:
+    (seed,) = job.params["seeds"]
+    evaluations = evaluations_of(job, seed)
+    summary = summary_table(evaluations, parameter_counts(job))
+    title = f"{job.params['model']} on {job.params['benchmark']} ({len(job.params['tasks'])} tasks)"
+    files = {
+        "table.csv": summary.to_csv(index=False, float_format="%.4f"),
+        "table.md": table_for_people(summary, title),
+        "per_task.csv": per_task_table(evaluations).to_csv(index=False),
+        "selection.json": json.dumps(selection_record(evaluations), indent=1) + "\n",
+        "agreement.csv": agreement_table(profiles(job, seed)).to_csv(index=False),
+    }
+    publish(job, files, {"finetuning_seeds": [seed]})
+    print(files["table.md"])
+
+
+def parameter_counts(job: Job) -> ParameterCounts:
+    """P' and F of the model, from its recipe and the shapes in its pretrained file."""
+    return ParameterCounts(*models.parameter_counts(job.params, open_tensors(job.input("pretrained")).shapes))
+
+
+def profiles(job: Job, seed: int) -> dict[str, dict[str, float]]:
+    """The mask agreement profile behind each consensus method."""
+    found = {}
+    for method, agreement, merged in zip(
+        job.params["agreements"], job.inputs[f"{seed}/agreements"], job.inputs[f"{seed}/merged"], strict=True
+    ):
+        profile = agreement_profile(
+            open_agreement(agreement), open_multi_task_vector(merged), len(job.params["tasks"])
+        )
+        shared = {
+            str(n): all_weights - zero
+            for n, (all_weights, zero) in enumerate(zip(profile.fractions, profile.merged_zero, strict=True))
+        }
+        found[method] = shared | {"merged_zero": sum(profile.merged_zero)}
+    return found
+
+
+if __name__ == "__main__":
+    main(run)

@@ -1,0 +1,55 @@
+"""From store files to the evaluations of one seed's table, and the provenance of a results folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from job import Job
+
+from tallmasks import __version__
+from tallmasks.checkpoints import atomic_write_text
+from tallmasks.tables import Evaluation
+
+PACKAGES = ("torch", "open_clip_torch", "numpy", "numba", "safetensors", "snakemake", "dvc", "pandas")
+
+
+def load_evaluation(path: Path) -> Evaluation:
+    return Evaluation.from_json(json.loads(path.read_text()))
+
+
+def evaluations_of(job: Job, seed: int) -> list[Evaluation]:
+    """Every row of one seed's table in the order of the recipe, with the tasks in the benchmark's order."""
+    tasks = job.params["tasks"]
+    found = {}
+    for path in job.inputs[f"{seed}/evaluations"]:
+        evaluation = load_evaluation(path)
+        found[evaluation.method] = evaluation.in_order(tasks)
+    alone: dict[str, dict[str, Evaluation]] = {}
+    for path in job.inputs[f"{seed}/task_evaluations"]:
+        evaluation = load_evaluation(path)
+        alone.setdefault(evaluation.method, {})[evaluation.tasks[0]] = evaluation
+    for method, by_task in alone.items():
+        found[method] = Evaluation.joined([by_task[task] for task in tasks])
+    return [found[method] for method in job.params["methods"]]
+
+
+def publish(job: Job, files: Mapping[str, str], facts: Mapping[str, Any]) -> None:
+    """Write a results folder: the files, then the provenance that vouches for them."""
+    folder = job.outputs["folder"]
+    for name, text in files.items():
+        atomic_write_text(folder / name, text, read_only=False)
+    provenance = {
+        "recipe": job.recipe,
+        "sha256": {name: hashlib.sha256(text.encode()).hexdigest() for name, text in files.items()},
+        "versions": {"tallmasks": __version__, "python": platform.python_version()}
+        | {package: version(package) for package in PACKAGES},
+        "hardware": {"machine": platform.machine(), "system": platform.system()},
+        **facts,
+    }
+    atomic_write_text(folder / "provenance.json", json.dumps(provenance, indent=1) + "\n", read_only=False)

@@ -1,0 +1,28 @@
+"""Write the spread over fine-tuning seeds of one benchmark's table."""
+
+from job import Job, main
+from results import parameter_counts
+from results_io import evaluations_of, publish
+
+import pandas as pd
+
+from tallmasks.tables import seeds_table, seeds_table_for_people, summary_table
+
+
+def run(job: Job) -> None:
+    counts = parameter_counts(job)
+    summaries = {seed: summary_table(evaluations_of(job, seed), counts) for seed in job.params["seeds"]}
+    table = seeds_table(summaries)
+    title = f"{job.params['model']} on {job.params['benchmark']}, fine-tuning seeds {job.params['seeds']}"
+    every = pd.concat([summary.assign(seed=seed) for seed, summary in summaries.items()])
+    files = {
+        "table.csv": table.to_csv(index=False, float_format="%.4f"),
+        "table.md": seeds_table_for_people(table, title),
+        "per_seed.csv": every[["seed", "section", "method", "accuracy", "normalized_accuracy"]].to_csv(index=False),
+    }
+    publish(job, files, {"finetuning_seeds": job.params["seeds"]})
+    print(files["table.md"])
+
+
+if __name__ == "__main__":
+    main(run)

@@ -1,0 +1,195 @@
+"""A warm Python for jobs: one process that has torch and open_clip imported and forks a child for every job.
+
+Importing torch and open_clip costs about ten seconds of CPU, a fine-tuning on the tiny model twenty, an evaluation
+two.  On a laptop the imports would be most of the work, so the first job starts a server in the background, and each
+job is a fork of it: the same script, arguments, environment, folder and output streams, with the imports already
+there.  The server is an accelerator and nothing else: without it (TALLMASKS_WARM=0, on a cluster, for GPU jobs) a job
+imports what it needs itself and gives the same bytes.
+
+* One server per working copy, Python and user, found by a socket in .tallmasks/; it leaves 60 s after its last job.
+* It runs nothing in its own process but imports of installed packages; the project's code is read by each child, so
+  an edit takes effect with the next job.
+* A child watches its client's connection and dies with it: kill -9 of a job or of Snakemake leaves nothing behind.
+* It never touches CUDA and starts no threads, so that forking is sound.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import importlib
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+IDLE_SECONDS = 60.0
+PRELOADED = ("numpy", "torch", "torch._dynamo", "open_clip", "numba", "safetensors")
+SCRATCH = Path(".tallmasks")
+
+
+def _address() -> str:
+    """An abstract socket name: it vanishes with its process, so there is no stale file to clean up."""
+    key = f"{Path.cwd().resolve()}|{sys.executable}|{os.getuid()}"
+    return "\0tallmasks-warm-" + hashlib.sha256(key.encode()).hexdigest()[:20]
+
+
+def wanted() -> bool:
+    """Whether a job should look for the warm server: only on Linux, on this machine, with no GPU leased."""
+    return (
+        sys.platform == "linux"
+        and os.environ.get("TALLMASKS_WARM", "1") != "0"
+        and "SLURM_JOB_ID" not in os.environ
+    )
+
+
+# -- the client -------------------------------------------------------------------------------------------
+
+
+def run(script: str, arguments: list[str]) -> int:
+    """Run `script` in a fork of the warm server, starting the server if there is none; its exit status."""
+    connection = _connect()
+    request = json.dumps(
+        {"script": script, "arguments": arguments, "environment": dict(os.environ), "folder": str(Path.cwd())}
+    ).encode()
+    with connection:
+        socket.send_fds(connection, [struct.pack("!I", len(request))], [0, 1, 2])
+        connection.sendall(request)
+        answer = connection.recv(4)
+    if len(answer) < 4:
+        print("error: the job's process died (out of memory, or killed); nothing half-written is kept", file=sys.stderr)
+        return 137
+    return int(struct.unpack("!i", answer)[0])
+
+
+def _connect() -> socket.socket:
+    connection = _try_connect()
+    if connection is not None:
+        return connection
+    SCRATCH.mkdir(exist_ok=True)
+    with (SCRATCH / "warm.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # one client starts the server, the others wait for it
+        connection = _try_connect()
+        if connection is not None:
+            return connection
+        _start_server()
+        for _ in range(1200):
+            connection = _try_connect()
+            if connection is not None:
+                return connection
+            time.sleep(0.1)
+    raise TimeoutError("the warm Python did not start; set TALLMASKS_WARM=0 to do without it")
+
+
+def _try_connect() -> socket.socket | None:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.connect(_address())
+    except (ConnectionRefusedError, FileNotFoundError):
+        connection.close()
+        return None
+    return connection
+
+
+def _start_server() -> None:
+    """Start the server in a session of its own, free of the first job's thread limits: each fork sets its own."""
+    environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    command = [sys.executable, str(Path(__file__).resolve())]
+    with (SCRATCH / "warm.log").open("w") as log:
+        subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True
+        )
+
+
+# -- the server -------------------------------------------------------------------------------------------
+
+
+def serve() -> None:
+    """Accept jobs until none has run for `IDLE_SECONDS`."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listener.bind(_address())
+    except OSError:
+        return  # another server was faster
+    for name in PRELOADED:
+        importlib.import_module(name)
+    listener.listen(256)
+    print(f"ready: process {os.getpid()}", flush=True)
+    children: set[int] = set()
+    last = time.monotonic()
+    while children or time.monotonic() - last < IDLE_SECONDS:
+        ready, _, _ = select.select([listener], [], [], 1.0)
+        if ready:
+            connection, _ = listener.accept()
+            children.add(_fork(connection, listener))
+            connection.close()
+        for child in list(children):
+            if os.waitpid(child, os.WNOHANG)[0]:
+                children.discard(child)
+                last = time.monotonic()
+
+
+def _fork(connection: socket.socket, listener: socket.socket) -> int:
+    child = os.fork()
+    if child:
+        return child
+    listener.close()
+    status = 1
+    try:
+        status = _child(connection)
+    finally:
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+            connection.sendall(struct.pack("!i", status))
+        os._exit(status)
+
+
+def _child(connection: socket.socket) -> int:
+    """In the fork: become the job."""
+    os.setsid()
+    header, descriptors, _, _ = socket.recv_fds(connection, 4, 3)
+    (size,) = struct.unpack("!I", header)
+    request = b""
+    while len(request) < size:
+        piece = connection.recv(size - len(request))
+        if not piece:
+            return 1  # the client is gone already
+        request += piece
+    for stream, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, stream)
+        os.close(descriptor)
+    threading.Thread(target=_die_with, args=(connection,), daemon=True).start()
+    job = json.loads(request)
+    os.environ.clear()
+    os.environ.update(job["environment"])
+    os.chdir(job["folder"])
+    sys.argv = [job["script"], *job["arguments"]]
+    sys.path.insert(0, str(Path(job["script"]).resolve().parent))
+    try:
+        runpy.run_path(job["script"], run_name="__main__")
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        return 1
+    return 0
+
+
+def _die_with(connection: socket.socket) -> None:
+    """A client sends nothing more, so anything readable is its end."""
+    select.select([connection], [], [])
+    os.killpg(os.getpgid(0), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    serve()
