@@ -40,14 +40,14 @@ test-long: check  ## the whole test suite, with the tests that take minutes
 check: $(INSTALLED)  ## formatting, lint, types and the workflow's own lint
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
-	$(BIN)/snakefmt --check --quiet Snakefile workflow/rules
+	$(BIN)/snakefmt --check Snakefile workflow/rules
 	$(BIN)/mypy --no-error-summary
 	$(BIN)/python workflow/scripts/check_lint.py
 
 format: $(INSTALLED)  ## put the code into its format
 	$(BIN)/ruff check --fix --quiet .
 	$(BIN)/ruff format --quiet .
-	$(BIN)/snakefmt --quiet Snakefile workflow/rules
+	$(BIN)/snakefmt Snakefile workflow/rules
 
 lock: $(INSTALLED)  ## resolve requirements.lock anew from pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \

@@ -1,7 +1,7 @@
 """The method as its equations state it, in plain NumPy: what the kernels must equal bit for bit.
 
-Written to be read beside Wang et al. 2024 and Yadav et al. 2023, with no thought for speed. Task vectors are the
-rows of a float32 array [T, P'].
+Written to be read beside Wang et al. 2024 and Yadav et al. 2023, with no thought for speed. Task vectors are
+the rows of a float32 array [T, P'].
 """
 
 import numpy as np

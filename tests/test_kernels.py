@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-import reference
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import GRIDS, PIECES, no_deadline, task_vectors
 
+import reference
+from strategies import GRIDS, PIECES, no_deadline, task_vectors
 from tallmasks import kernels
 
 FRACTIONS = st.sampled_from([0.0, 0.1, 0.2, 0.5, 0.9, 0.999])
@@ -109,14 +109,15 @@ def test_agreement_counts_the_masks(vectors, piece):
     """The consensus would keep or drop the wrong weights."""
     masks = list(vectors > 0)
     out = np.full(vectors.shape[1], 255, np.uint8)
-    kernels.count_agreement([np.packbits(mask, bitorder="little") for mask in masks], out, piece)
+    planes = [np.packbits(mask, bitorder="little")[None] for mask in masks]
+    kernels.count_agreement(planes, [0] * len(planes), out, piece)
     same_bits(out, reference.agreement(masks))
 
 
 def test_agreement_counts_up_to_255():
     """A benchmark with many tasks would carry from one weight's count into its neighbour's."""
     out = np.empty(17, np.uint8)
-    kernels.count_agreement([np.full(3, 255, np.uint8)] * 255, out)
+    kernels.count_agreement([np.full((1, 3), 255, np.uint8)] * 255, [0] * 255, out)
     assert (out == 255).all()
 
 
@@ -131,9 +132,8 @@ def test_pieces_and_threads_do_not_show(threads, monkeypatch):
     same_bits(*merged_by_ties(vectors, 0.2, mean=True))
     assert kernels.nth_magnitude(total, 77_777) == np.sort(np.abs(total))[77_776]
     planes = packed_levels(vectors, total, [0.2, 0.5])
-    masks = [kernels.packed_mask(plane, 1) for plane in planes]
     counts = np.empty(total.size, np.uint8)
-    kernels.count_agreement(masks, counts)
+    kernels.count_agreement(planes, [1, 1, 1], counts)
     same_bits(counts, reference.agreement([reference.mask(vector, total, 0.5) for vector in vectors]))
 
 
@@ -143,4 +143,4 @@ def test_bit_planes_need_pieces_of_whole_bytes():
     with pytest.raises(ValueError, match="multiple of 8"):
         packed_levels([vector], vector, [0.5], piece=12)
     with pytest.raises(ValueError, match="multiple of 8"):
-        kernels.count_agreement([np.zeros(2, np.uint8)], np.empty(16, np.uint8), piece=12)
+        kernels.count_agreement([np.zeros((1, 2), np.uint8)], [0], np.empty(16, np.uint8), piece=12)

@@ -114,13 +114,19 @@ def test_an_old_name_says_why_it_is_not_known(params: Params) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda p: p["benchmarks"]["8tasks"].append("carz"), r"benchmarks.8tasks: .*'carz'; did you mean 'cars'"),
+        (
+            lambda p: p["benchmarks"]["8tasks"].append("carz"),
+            r"benchmarks.8tasks: .*'carz'; did you mean 'cars'",
+        ),
         (lambda p: p["benchmarks"]["8tasks"].append("CARS"), r"did you mean 'cars'"),
         (lambda p: p["benchmarks"]["8tasks"].append("cars"), r"benchmarks.8tasks: cars listed twice"),
         (lambda p: p.update(methods=["tiess"]), r"'tiess'; did you mean 'ties'"),
         (lambda p: p.update(methods=["ties", "ties"]), r"methods: ties listed twice"),
         (lambda p: p["grids"].update(mask_lambda=[0.3, 0.2]), r"grids.mask_lambda: .*ascending"),
-        (lambda p: p["models"]["tiny"].update(pretrained="models/none.safetensors"), r"none.safetensors: no such"),
+        (
+            lambda p: p["models"]["tiny"].update(pretrained="models/none.safetensors"),
+            r"none.safetensors: no such",
+        ),
     ],
 )
 def test_what_is_wrong_in_params_is_named(params: Params, change: Any, message: str) -> None:

@@ -31,7 +31,12 @@ PAPER = [
 def test_storage_is_the_papers(model, tasks, single, finetuned, masked):
     """The storage column could not be compared with the paper's."""
     parameters, trainable = MODELS[model]
-    for kind, expected in {"single": single, "finetuned": finetuned, "masked": masked, "pruned": masked}.items():
+    for kind, expected in {
+        "single": single,
+        "finetuned": finetuned,
+        "masked": masked,
+        "pruned": masked,
+    }.items():
         cost = storage(kind, tasks=tasks, trainable_parameters=trainable, frozen_parameters=parameters - trainable)
         assert round(cost.gigabits, 1) == expected, kind
         assert isinstance(cost.bits, int)

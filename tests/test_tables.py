@@ -42,7 +42,12 @@ def evaluations() -> list[Evaluation]:
         ),
         evaluation("fine_tuned", [10, 8], [90, 100]),
         evaluation(
-            "tall_mask_ties", [9, 8], [90, 90], mask_lambda=(0.2, 0.4), grid=(0.2, 0.4), curve=((9, 9), (7, 8))
+            "tall_mask_ties",
+            [9, 8],
+            [90, 90],
+            mask_lambda=(0.2, 0.4),
+            grid=(0.2, 0.4),
+            curve=((9, 9), (7, 8)),
         ),
     ]
 

@@ -155,7 +155,9 @@ class Glue:
 
     def views(self, models: Iterable[str]) -> list[str]:
         """The table of every declared benchmark of `models`."""
-        return [f"results/{model}/{benchmark}/table.csv" for model in models for benchmark in self.plan.params["benchmarks"]]
+        return [
+            f"results/{model}/{benchmark}/table.csv" for model in models for benchmark in self.plan.params["benchmarks"]
+        ]
 
     def result_inputs(self, view: str) -> InputFunction:
         """Input function of a results folder: what it is written from, and a marker if its content is not right."""
@@ -206,9 +208,7 @@ class Glue:
         """Whether a results folder holds what `recipe` makes, by content: its provenance and every file's sha256."""
         try:
             provenance = json.loads((folder / PROVENANCE).read_text())
-            found = {
-                name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in provenance["sha256"]
-            }
+            found = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in provenance["sha256"]}
         except (OSError, ValueError, KeyError, TypeError):
             return False
         return bool(provenance.get("recipe", {}).get("digest") == recipe["digest"] and found == provenance["sha256"])

@@ -209,8 +209,8 @@ class TensorFile:
 def open_tensors(path: Path | str, kind: str | None = None) -> TensorFile:
     """Open a safetensors file for lazy reading; with ``kind``, only one whose metadata has that "format".
 
-    Raises TallmasksError, naming the file, where it is absent, truncated, not safetensors, of another format, or
-    where its tensors overlap or leave holes.
+    Raises TallmasksError, naming the file, where it is absent, truncated, not safetensors, of another format,
+    or where its tensors overlap or leave holes.
     """
     tensors = TensorFile(path)
     found = tensors.metadata.get("format")
@@ -255,13 +255,12 @@ class NewTensors:
 
 
 @contextmanager
-def new_tensors(
-    path: Path | str, specs: Mapping[str, TensorSpec], metadata: Mapping[str, str]
-) -> Iterator[NewTensors]:
+def new_tensors(path: Path | str, specs: Mapping[str, TensorSpec], metadata: Mapping[str, str]) -> Iterator[NewTensors]:
     """Create a safetensors file and fill it in pieces; it appears at ``path`` only on a clean exit.
 
     ``new.metadata`` may be added to until the exit: the header keeps 1 KiB free for it. Use the arrays only
-    inside the ``with`` block. Raises TallmasksError before the first value is written where the disk has no room.
+    inside the ``with`` block. Raises TallmasksError before the first value is written where the disk has no
+    room.
     """
     header = _encode_header(specs, metadata)
     room = -(-(8 + len(header) + _LATE_METADATA) // _ALIGNMENT) * _ALIGNMENT
@@ -301,13 +300,13 @@ def atomic_write_text(path: Path | str, text: str, *, read_only: bool = True) ->
 def _atomic_file(path: Path, size: int, read_only: bool = True) -> Iterator[BinaryIO]:
     """A file of ``size`` bytes under a temporary name, fsynced and renamed to ``path`` on a clean exit.
 
-    The space is taken from the disk before anything is written, so that a full disk is an error here and not a
-    bus error in a memory map.
+    The space is taken from the disk before anything is written, so that a full disk is an error here and not
+    a bus error in a memory map.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.tmp")
     try:
-        with open(temporary, "x+b") as file:
+        with temporary.open("x+b") as file:
             if size:
                 os.posix_fallocate(file.fileno(), 0, size)
             yield file
@@ -315,7 +314,7 @@ def _atomic_file(path: Path, size: int, read_only: bool = True) -> Iterator[Bina
             if read_only:
                 os.fchmod(file.fileno(), os.fstat(file.fileno()).st_mode & 0o444)
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+        temporary.replace(path)
         _fsync_folder(path.parent)
     except OSError as error:
         if error.errno not in _NO_SPACE:
@@ -341,7 +340,7 @@ def _read_header(path: Path) -> tuple[dict[str, dict], dict[str, str]]:
     try:
         with safe_open(path, framework="np"):
             pass
-        with open(path, "rb") as file:
+        with path.open("rb") as file:
             header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
     except FileNotFoundError:
         raise TallmasksError(f"{path} does not exist; expected a safetensors file there. Make it first.") from None

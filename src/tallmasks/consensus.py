@@ -26,8 +26,8 @@ class AgreementProfile:
     merged_zero: tuple[float, ...]
     """For n = 0..T, the part of it whose multi-task value is exactly 0: no mask changes what they do.
 
-    Where the merge gives 0, the mask rule |tau_t| > lambda |tau_t| holds for every task that moved the weight. With
-    TIES that is common, and it looks like agreement (n = T) though nothing is shared.
+    Where the merge gives 0, the mask rule |tau_t| > lambda |tau_t| holds for every task that moved the
+    weight. With TIES that is common, and it looks like agreement (n = T) though nothing is shared.
     """
 
 
@@ -44,7 +44,8 @@ def write_agreement(out: Path, mask_bundle: Path, chosen: Mapping[str, float], m
             " expected one for each task, and 255 tasks at most."
         )
     with new_flat(out, bundle.layout, {**metadata, "format": FORMAT}, np.uint8) as new:
-        kernels.count_agreement([bundle.packed_mask(task, chosen[task]) for task in bundle.tasks], new.flat)
+        planes = [bundle.planes(task) for task in bundle.tasks]
+        kernels.count_agreement(planes, [bundle.index(chosen[task]) for task in bundle.tasks], new.flat)
 
 
 def open_agreement(path: Path | str) -> NDArray[np.uint8]:
@@ -56,10 +57,8 @@ def agreement_profile(
     agreement: NDArray[np.uint8], multi_task_vector: NDArray[np.float32], tasks: int
 ) -> AgreementProfile:
     """The profile of n(p), uint8 [P'], for T ``tasks``, with the weights whose tau_MTL is exactly 0 told apart."""
-    every = np.bincount(agreement, minlength=tasks + 1)
-    zero = np.bincount(agreement[multi_task_vector == 0], minlength=tasks + 1)
-    size = agreement.size
-    return AgreementProfile(tuple((every / size).tolist()), tuple((zero / size).tolist()))
+    moving, zero = kernels.count_values(agreement, multi_task_vector)[:, : tasks + 1] / agreement.size
+    return AgreementProfile(tuple((moving + zero).tolist()), tuple(zero.tolist()))
 
 
 def consensus_mask(agreement: NDArray[np.uint8], k: int) -> NDArray[np.bool_]:
@@ -67,8 +66,6 @@ def consensus_mask(agreement: NDArray[np.uint8], k: int) -> NDArray[np.bool_]:
     return agreement >= k
 
 
-def keep_agreed(
-    multi_task_vector: NDArray[np.float32], agreement: NDArray[np.uint8], k: int
-) -> NDArray[np.float32]:
+def keep_agreed(multi_task_vector: NDArray[np.float32], agreement: NDArray[np.uint8], k: int) -> NDArray[np.float32]:
     """The consensus update m_consensus(k) * tau_MTL, float32 [P']."""
     return apply_mask(multi_task_vector, consensus_mask(agreement, k))

@@ -47,7 +47,11 @@ class Evaluator:
     """
 
     def __init__(
-        self, model: Model, tasks: Sequence[TaskData], batch_size: int = 128, progress: Progress = lambda line: None
+        self,
+        model: Model,
+        tasks: Sequence[TaskData],
+        batch_size: int = 128,
+        progress: Progress = lambda line: None,
     ) -> None:
         self.model = model
         self.tasks = tuple(tasks)
@@ -116,11 +120,9 @@ class Evaluator:
     def _batches(self, task: TaskData, split: str) -> list[tuple[torch.Tensor, torch.Tensor]]:
         key = (task.name, split)
         if key not in self._prepared:
-            images = self.model.prepare(torch.from_numpy(task.splits[split].images))
+            images = self.model.prepare(task.splits[split].images)
             labels = torch.from_numpy(task.splits[split].labels)
-            self._prepared[key] = list(
-                zip(images.split(self.batch_size), labels.split(self.batch_size), strict=True)
-            )
+            self._prepared[key] = list(zip(images.split(self.batch_size), labels.split(self.batch_size), strict=True))
         return self._prepared[key]
 
 
@@ -140,6 +142,4 @@ class _Report:
         self._last = now
         rate = self._done / max(now - self._start, 1e-9)
         left = (self._images - self._done) / rate
-        self._progress(
-            f"{self._what}: {self._done} of {self._images} images, {rate:.0f} images/s, {left:.0f} s left"
-        )
+        self._progress(f"{self._what}: {self._done} of {self._images} images, {rate:.0f} images/s, {left:.0f} s left")

@@ -1,9 +1,9 @@
 """The array kernels: numba loops over contiguous slices, exact and in pieces.
 
-Every vector here is float32 [P'] and may be a memory map. The work is cut into pieces of ``piece`` values that
-``numba.get_num_threads()`` threads take in turn: memory grows with one piece, never with T models, and since each
-value belongs to one piece the number of threads never changes a result. Fast-math stays off: float32 operations
-happen one by one in the order written here, and denormals count.
+Every vector here is float32 [P'] and may be a memory map. The work is cut into pieces of ``piece`` values
+that ``numba.get_num_threads()`` threads take in turn: memory grows with one piece, never with T models, and
+since each value belongs to one piece the number of threads never changes a result. Fast-math stays off:
+float32 operations happen one by one in the order written here, and denormals count.
 """
 
 from __future__ import annotations
@@ -48,20 +48,21 @@ def sum_vectors(vectors: Sequence[Vector], out: Vector, piece: int = PIECE) -> N
 
 
 def merge_ties(
-    vectors: Sequence[Vector], thresholds: Sequence[float], out: Vector, *, mean: bool, piece: int = PIECE
+    vectors: Sequence[Vector], thresholds: Sequence[np.float32], out: Vector, *, mean: bool, piece: int = PIECE
 ) -> None:
-    """TIES (Yadav et al. 2023): trim at ``thresholds``, elect a sign per weight, merge the entries that agree.
+    """TIES (Yadav et al. 2023): trim at ``thresholds``, elect a sign per weight, merge the entries that
+    agree.
 
-    Trim keeps |tau| >= threshold (one per task). The elected sign is that of the sum of the trimmed vectors; where
-    the sum is 0, the majority: the sign of the sum of all elected signs (where that is 0 too, no entry agrees).
-    ``out`` [P'] becomes the sum of the agreeing entries, or with ``mean`` their mean (0 where none agrees).
+    Trim keeps |tau| >= threshold (one per task). The elected sign is that of the sum of the trimmed vectors;
+    where the sum is 0, the majority: the sign of the sum of all elected signs (where that is 0 too, no entry
+    agrees). ``out`` [P'] becomes the sum of the agreeing entries, or with ``mean`` their mean (0 where none
+    agrees).
     """
     rows = [_read_only(vector) for vector in vectors]
-    limits = [np.float32(threshold) for threshold in thresholds]
 
     def elect(part: slice) -> int:
         out[part] = 0
-        for row, limit in zip(rows, limits, strict=True):
+        for row, limit in zip(rows, thresholds, strict=True):
             _add_trimmed(out[part], row[part], limit)
         return _balance(out[part])
 
@@ -71,7 +72,7 @@ def merge_ties(
         elected = _elect(out[part], majority)
         agreeing = np.zeros_like(elected)
         out[part] = 0
-        for row, limit in zip(rows, limits, strict=True):
+        for row, limit in zip(rows, thresholds, strict=True):
             _add_agreeing(out[part], agreeing, row[part], limit, elected)
         if mean:
             out[part] /= np.maximum(agreeing, np.float32(1))
@@ -82,9 +83,9 @@ def merge_ties(
 def nth_magnitude(vector: Vector, n: int) -> np.float32:
     """The exact n-th smallest |value| of ``vector`` [P'], 1 <= n <= P', without sorting it.
 
-    For float32 the order of magnitudes is the order of the bit patterns without their sign, so a histogram of the
-    upper 16 bits and one of the lower 16 within the bucket found give the pattern; 0.0 and -0.0 are one value and
-    denormals count.
+    For float32 the order of magnitudes is the order of the bit patterns without their sign, so a histogram of
+    the upper 16 bits and one of the lower 16 within the bucket found give the pattern; 0.0 and -0.0 are one
+    value and denormals count.
     """
     if not 1 <= n <= vector.size:
         raise ValueError(f"n = {n} is not within 1..{vector.size}")
@@ -114,13 +115,13 @@ def pack_levels(
 ) -> None:
     """The TALL-mask of each task for every lambda of an ascending grid, in one pass over the data.
 
-    The level of a weight is the number of lambdas with ``|tau_t| > float32(lambda) * |tau_MTL - tau_t|`` (Eq. 5 of
-    Wang et al. 2024 with > for >=, as their code has it: a weight that no task moved is in no mask). Each
-    comparison is evaluated in float32 as written, and since rounding is monotone the mask of the j-th lambda is
-    ``level > j``.
+    The level of a weight is the number of lambdas with ``|tau_t| > float32(lambda) * |tau_MTL - tau_t|`` (Eq.
+    5 of Wang et al. 2024 with > for >=, as their code has it: a weight that no task moved is in no mask).
+    Each comparison is evaluated in float32 as written, and since rounding is monotone the mask of the j-th
+    lambda is ``level > j``.
 
-    ``planes``: per task uint8 [B, ceil(P' / 8)] to overwrite; bit i of byte j of plane b is bit b of the level of
-    weight 8 j + i. ``piece`` must be a multiple of 8.
+    ``planes``: per task uint8 [B, ceil(P' / 8)] to overwrite; bit i of byte j of plane b is bit b of the
+    level of weight 8 j + i. ``piece`` must be a multiple of 8.
     """
     if piece % 8:
         raise ValueError(f"piece = {piece} is not a multiple of 8")
@@ -163,24 +164,39 @@ def packed_mask(planes: NDArray[np.uint8], index: int) -> NDArray[np.uint8]:
     return above
 
 
-def count_agreement(masks: Sequence[NDArray[np.uint8]], out: NDArray[np.uint8], piece: int = PIECE) -> None:
-    """``out[p]`` = n(p), the number of masks that hold weight p.
+def count_agreement(
+    planes: Sequence[NDArray[np.uint8]], indices: Sequence[int], out: NDArray[np.uint8], piece: int = PIECE
+) -> None:
+    """``out[p]`` = n(p), the number of tasks whose mask at its own lambda, the grid's index-th, holds weight p.
 
-    ``masks``: T <= 255 packed masks uint8 [ceil(P' / 8)]; ``out`` uint8 [P'] is overwritten. ``piece`` must be a
-    multiple of 8.
+    ``planes``: per task, T <= 255, uint8 [B, ceil(P' / 8)] as of :func:`pack_levels`; ``indices``: per task;
+    ``out`` uint8 [P'] is overwritten. ``piece`` must be a multiple of 8.
     """
     if piece % 8:
         raise ValueError(f"piece = {piece} is not a multiple of 8")
-    rows = [_read_only(mask) for mask in masks]
 
     def work(part: slice) -> None:
         size = part.stop - part.start
         counts = np.zeros(-(-size // 8) * 8, np.uint8)
-        for row in rows:
-            _add_bits(counts.view(np.uint64), row[part.start // 8 : -(-part.stop // 8)])
+        packed = slice(part.start // 8, -(-part.stop // 8))
+        for plane, index in zip(planes, indices, strict=True):
+            _add_bits(counts.view(np.uint64), packed_mask(plane[:, packed], index))
         out[part] = counts[:size]
 
     _in_pieces(out.size, piece, work)
+
+
+def count_values(agreement: NDArray[np.uint8], multi_task_vector: Vector, piece: int = PIECE) -> NDArray[np.int64]:
+    """How many weights have each n, int64 [2, 256]: those whose tau_MTL is not 0, and those where it is 0 (or -0).
+
+    ``agreement`` uint8 [P'], ``multi_task_vector`` [P'].
+    """
+
+    def work(part: slice) -> NDArray[np.int64]:
+        joint = agreement[part].astype(np.intp) + 256 * (multi_task_vector[part] == 0)
+        return np.bincount(joint, minlength=512)
+
+    return np.sum(_in_pieces(agreement.size, piece, work), axis=0).reshape(2, 256)
 
 
 def _in_pieces(size: int, piece: int, work: Callable[[slice], Result]) -> list[Result]:

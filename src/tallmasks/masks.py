@@ -1,10 +1,11 @@
 """TALL-masks: every task's mask for a whole grid of mask lambdas, in one bundle.
 
-A bundle is one safetensors file with a tensor per task, named after it: uint8 [B, ceil(P' / 8)], the bit planes of
-the weight's *level*, the number of grid lambdas whose mask holds it. Bit i (from the lowest) of byte j of plane b is
-bit b of the level of weight 8 j + i of the flat layout; B is the number of bits that the grid's length needs, and
-the bits after the last weight are 0. The mask of the j-th lambda of the ascending grid is ``level > j``.
-The metadata: ``format``; ``tasks`` and ``lambdas``, JSON lists; ``layout``, a JSON object of shapes by tensor name.
+A bundle is one safetensors file with a tensor per task, named after it: uint8 [B, ceil(P' / 8)], the bit
+planes of the weight's *level*, the number of grid lambdas whose mask holds it. Bit i (from the lowest) of
+byte j of plane b is bit b of the level of weight 8 j + i of the flat layout; B is the number of bits that the
+grid's length needs, and the bits after the last weight are 0. The mask of the j-th lambda of the ascending
+grid is ``level > j``. The metadata: ``format``; ``tasks`` and ``lambdas``, JSON lists; ``layout``, a JSON
+object of shapes by tensor name.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -49,12 +51,20 @@ class MaskBundle:
 
     def packed_mask(self, task: str, mask_lambda: float) -> NDArray[np.uint8]:
         """m_t(lambda) as bits, uint8 [ceil(P' / 8)]. Raises TallmasksError for a task or lambda that is not here."""
+        return kernels.packed_mask(self.planes(task), self.index(mask_lambda))
+
+    def planes(self, task: str) -> NDArray[np.uint8]:
+        """The bit planes of a task's levels, uint8 [B, ceil(P' / 8)], memory-mapped and read-only."""
+        return self.tensors.view(task)
+
+    def index(self, mask_lambda: float) -> int:
+        """The place of a lambda in the grid. Raises TallmasksError where it is not in it."""
         if mask_lambda not in self.lambdas:
             raise TallmasksError(
                 f"{self.tensors.path} has no masks for mask_lambda {mask_lambda}; its grid is {list(self.lambdas)}."
                 " Choose one of these, or change the grid in the parameters and run again."
             )
-        return kernels.packed_mask(self.tensors.view(task), self.lambdas.index(mask_lambda))
+        return self.lambdas.index(mask_lambda)
 
     def mask(self, task: str, mask_lambda: float) -> NDArray[np.bool_]:
         """m_t(lambda), bool [P']. Raises as :meth:`packed_mask`."""
@@ -63,7 +73,7 @@ class MaskBundle:
 
     def levels(self, task: str) -> NDArray[np.uint8]:
         """How many lambdas of the grid hold each weight, uint8 [P']."""
-        return kernels.unpack_levels(self.tensors.view(task), self.layout.size)
+        return kernels.unpack_levels(self.planes(task), self.layout.size)
 
     def density(self, task: str, mask_lambda: float) -> float:
         """The fraction of the P' weights that m_t(lambda) holds. Raises as :meth:`packed_mask`."""
@@ -83,7 +93,8 @@ def write_mask_bundle(
     lambdas: Sequence[float],
     metadata: Mapping[str, str],
 ) -> None:
-    """Write every task's masks for the whole grid, in one pass over the (untrimmed) task vectors, by task name.
+    """Write every task's masks for the whole grid, in one pass over the (untrimmed) task vectors, by task
+    name.
 
     Raises TallmasksError where the grid is not ascending, or the vectors differ in layout.
     """
@@ -110,7 +121,7 @@ def apply_mask(multi_task_vector: NDArray[np.float32], mask: NDArray[np.bool_]) 
 
 
 def _check_grid(lambdas: Sequence[float]) -> None:
-    ascending = all(low < high for low, high in zip(lambdas, lambdas[1:], strict=False))
+    ascending = all(low < high for low, high in pairwise(lambdas))
     if not (lambdas and ascending and lambdas[0] >= 0 and len(lambdas) < 256 and np.isfinite(lambdas).all()):
         raise TallmasksError(
             f"The grid of mask lambdas is {list(lambdas)}; expected 1 to 255 different finite numbers from 0 up, in"

@@ -221,7 +221,11 @@ class Plan:
     def pretraining(self, model: str) -> tuple[dict[str, Any], Path]:
         """The recipe of the pretrained weights that ship with the project, and where they lie."""
         spec = self.model(model)
-        params = {**self._architecture(model), "pretraining": dict(spec["pretraining"]), "tasks": spec["tasks"]}
+        params = {
+            **self._architecture(model),
+            "pretraining": dict(spec["pretraining"]),
+            "tasks": spec["tasks"],
+        }
         return {"kind": "pretrained", "params": params}, self.root / spec["pretrained"]
 
     def tasks(self, benchmark: str) -> tuple[str, ...]:
@@ -251,7 +255,12 @@ class Plan:
         sources: Mapping[str, Path] | None = None,
     ) -> Node:
         node = Node(
-            kind, model, slug, params, {role: tuple(nodes) for role, nodes in (inputs or {}).items()}, sources or {}
+            kind,
+            model,
+            slug,
+            params,
+            {role: tuple(nodes) for role, nodes in (inputs or {}).items()},
+            sources or {},
         )
         self._nodes[kind, model, node.name] = node
         return node
@@ -267,7 +276,12 @@ class Plan:
     def examples(self, model: str, task: str, split: str) -> Node:
         """Images and labels of one split of one task; shared by all models of one catalogue."""
         spec = self.model(model)
-        params = {"task": task, "split": split, "count": spec["examples"][split], "seed": spec["examples"]["seed"]}
+        params = {
+            "task": task,
+            "split": split,
+            "count": spec["examples"][split],
+            "seed": spec["examples"]["seed"],
+        }
         return self._node("examples", spec["tasks"], f"{task}-{split}", params)
 
     def head(self, model: str, task: str) -> Node:
@@ -367,9 +381,7 @@ class Plan:
         params: dict[str, Any] = {**self._architecture(model), "method": method, "tasks": list(tasks)}
         if chosen.protocol in GRIDS:
             params["grid"] = list(self.params["grids"][GRIDS[chosen.protocol]])
-        return self._node(
-            "evaluation", model, self._slug(method, tasks, seed), params, inputs, self.pretrained(model)
-        )
+        return self._node("evaluation", model, self._slug(method, tasks, seed), params, inputs, self.pretrained(model))
 
     # -- what people ask for ------------------------------------------------------------------------------
 
@@ -384,9 +396,7 @@ class Plan:
                 for name in sorted({row.name for row in alone})
                 for task in tasks
             ],
-            "evaluations": [
-                self.evaluation(model, tasks, row.name, seed) for row in rows if not row.looks_at_one_task
-            ],
+            "evaluations": [self.evaluation(model, tasks, row.name, seed) for row in rows if not row.looks_at_one_task],
             "agreements": [self.agreement(model, tasks, merge, seed) for merge in merges],
             "merged": [self.multi_task_vector(model, tasks, merge, seed) for merge in merges],
         }

@@ -15,6 +15,7 @@ from tallmasks.checkpoints import Layout, TensorFile, name_some, new_flat, open_
 from tallmasks.errors import TallmasksError
 
 FORMAT = "tallmasks/task_vector/1"
+MERGED_FORMAT = "tallmasks/multi_task_vector/1"
 _PIECE = 1 << 20
 
 
@@ -54,9 +55,9 @@ def compute_task_vector(
     """Write tau = float32(theta_t) - float32(theta_0) over the trainable tensors, piece by piece.
 
     ``checkpoint`` holds exactly the tensors named ``trainable``, ``pretrained`` at least those, each float16,
-    bfloat16 or float32. The thresholds of the kept ``fractions`` go into the metadata (keys of a JSON object).
-    Raises TallmasksError where tensors are missing, extra or wrongly shaped, or hold NaN or infinity (names file
-    and tensor); then nothing is written.
+    bfloat16 or float32. The thresholds of the kept ``fractions`` go into the metadata (keys of a JSON
+    object). Raises TallmasksError where tensors are missing, extra or wrongly shaped, or hold NaN or infinity
+    (names file and tensor); then nothing is written.
     """
     before, after = open_tensors(pretrained), open_tensors(checkpoint)
     layout = _agreed_layout(before, after, set(trainable))
@@ -89,7 +90,7 @@ def open_task_vectors(paths: Sequence[Path], merged: Path | None = None) -> list
     if not paths:
         raise TallmasksError("There is no task vector to work on. Give the benchmark one task at least.")
     first = merged or paths[0]
-    layout = Layout.of(open_tensors(first))
+    layout = Layout.of(open_tensors(first, MERGED_FORMAT if merged else FORMAT))
     vectors = [open_task_vector(path) for path in paths]
     for path, vector in zip(paths, vectors, strict=True):
         if difference := layout.describe_difference(vector.layout):

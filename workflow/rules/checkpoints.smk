@@ -3,8 +3,6 @@ rule head:
         unpack(GLUE.inputs("head")),
     output:
         "store/{model}/heads/{name}.safetensors",
-    params:
-        command=GLUE.job("head", "head"),
     log:
         "logs/{model}/head/{name}.log",
     benchmark:
@@ -14,6 +12,8 @@ rule head:
         gpu=GLUE.resource("evaluation", "gpu"),
         mem_mb=GLUE.resource("evaluation", "mem_mb"),
         runtime=GLUE.resource("evaluation", "runtime"),
+    params:
+        command=GLUE.job("head", "head"),
     message:
         "Build the zero-shot head {wildcards.name} of {wildcards.model}"
     shell:
@@ -25,8 +25,6 @@ rule finetune:
         unpack(GLUE.inputs("checkpoint")),
     output:
         "store/{model}/checkpoints/{name}.safetensors",
-    params:
-        command=GLUE.job("checkpoint", "finetune"),
     log:
         "logs/{model}/checkpoint/{name}.log",
     benchmark:
@@ -36,6 +34,8 @@ rule finetune:
         gpu=GLUE.resource("finetuning", "gpu"),
         mem_mb=GLUE.resource("finetuning", "mem_mb"),
         runtime=GLUE.resource("finetuning", "runtime"),
+    params:
+        command=GLUE.job("checkpoint", "finetune"),
     message:
         "Fine-tune {wildcards.model} on {wildcards.name}"
     shell:
@@ -47,8 +47,6 @@ rule task_vector:
         unpack(GLUE.inputs("task_vector")),
     output:
         "store/{model}/derived/task_vectors/{name}.safetensors",
-    params:
-        command=GLUE.job("task_vector", "task_vector"),
     log:
         "logs/{model}/task_vector/{name}.log",
     benchmark:
@@ -58,6 +56,8 @@ rule task_vector:
         gpu=GLUE.resource("arrays", "gpu"),
         mem_mb=GLUE.resource("arrays", "mem_mb"),
         runtime=GLUE.resource("arrays", "runtime"),
+    params:
+        command=GLUE.job("task_vector", "task_vector"),
     message:
         "Subtract the pretrained weights: task vector {wildcards.name} of {wildcards.model}"
     shell:

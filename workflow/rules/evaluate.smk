@@ -3,8 +3,6 @@ rule evaluate_task:
         unpack(GLUE.inputs("task_evaluation")),
     output:
         "store/{model}/derived/task_evaluations/{name}.json",
-    params:
-        command=GLUE.job("task_evaluation", "evaluate_task"),
     log:
         "logs/{model}/task_evaluation/{name}.log",
     benchmark:
@@ -14,6 +12,8 @@ rule evaluate_task:
         gpu=GLUE.resource("evaluation", "gpu"),
         mem_mb=GLUE.resource("evaluation", "mem_mb"),
         runtime=GLUE.resource("evaluation", "runtime"),
+    params:
+        command=GLUE.job("task_evaluation", "evaluate_task"),
     message:
         "Evaluate one model of {wildcards.model} on its own task: {wildcards.name}"
     shell:
@@ -25,8 +25,6 @@ rule evaluate:
         unpack(GLUE.inputs("evaluation")),
     output:
         "store/{model}/derived/evaluations/{name}.json",
-    params:
-        command=GLUE.job("evaluation", "evaluate"),
     log:
         "logs/{model}/evaluation/{name}.log",
     benchmark:
@@ -36,6 +34,8 @@ rule evaluate:
         gpu=GLUE.resource("evaluation", "gpu"),
         mem_mb=GLUE.resource("evaluation", "mem_mb"),
         runtime=GLUE.resource("evaluation", "runtime"),
+    params:
+        command=GLUE.job("evaluation", "evaluate"),
     message:
         "Evaluate {wildcards.model} over its grid, choose, and test: {wildcards.name}"
     shell:

@@ -3,8 +3,6 @@ rule examples:
         unpack(GLUE.inputs("examples")),
     output:
         "store/data/{model}/examples/{name}.safetensors",
-    params:
-        command=GLUE.job("examples", "examples"),
     log:
         "logs/{model}/examples/{name}.log",
     benchmark:
@@ -14,6 +12,8 @@ rule examples:
         gpu=GLUE.resource("arrays", "gpu"),
         mem_mb=GLUE.resource("arrays", "mem_mb"),
         runtime=GLUE.resource("arrays", "runtime"),
+    params:
+        command=GLUE.job("examples", "examples"),
     message:
         "Prepare the examples {wildcards.name} of {wildcards.model}"
     shell:

@@ -3,8 +3,6 @@ rule mask:
         unpack(GLUE.inputs("mask_bundle")),
     output:
         "store/{model}/derived/mask_bundles/{name}.safetensors",
-    params:
-        command=GLUE.job("mask_bundle", "mask"),
     log:
         "logs/{model}/mask_bundle/{name}.log",
     benchmark:
@@ -14,6 +12,8 @@ rule mask:
         gpu=GLUE.resource("arrays", "gpu"),
         mem_mb=GLUE.resource("arrays", "mem_mb"),
         runtime=GLUE.resource("arrays", "runtime"),
+    params:
+        command=GLUE.job("mask_bundle", "mask"),
     message:
         "Build the masks of {wildcards.model} for the whole lambda grid: {wildcards.name}"
     shell:
@@ -25,8 +25,6 @@ rule consensus:
         unpack(GLUE.inputs("agreement")),
     output:
         "store/{model}/derived/agreements/{name}.safetensors",
-    params:
-        command=GLUE.job("agreement", "consensus"),
     log:
         "logs/{model}/agreement/{name}.log",
     benchmark:
@@ -36,6 +34,8 @@ rule consensus:
         gpu=GLUE.resource("arrays", "gpu"),
         mem_mb=GLUE.resource("arrays", "mem_mb"),
         runtime=GLUE.resource("arrays", "runtime"),
+    params:
+        command=GLUE.job("agreement", "consensus"),
     message:
         "Count the agreement of the selected masks of {wildcards.model}: {wildcards.name}"
     shell:

@@ -3,8 +3,6 @@ rule merge:
         unpack(GLUE.inputs("multi_task_vector")),
     output:
         "store/{model}/derived/multi_task_vectors/{name}.safetensors",
-    params:
-        command=GLUE.job("multi_task_vector", "merge"),
     log:
         "logs/{model}/multi_task_vector/{name}.log",
     benchmark:
@@ -14,6 +12,8 @@ rule merge:
         gpu=GLUE.resource("arrays", "gpu"),
         mem_mb=GLUE.resource("arrays", "mem_mb"),
         runtime=GLUE.resource("arrays", "runtime"),
+    params:
+        command=GLUE.job("multi_task_vector", "merge"),
     message:
         "Merge the task vectors of {wildcards.model}: {wildcards.name}"
     shell:

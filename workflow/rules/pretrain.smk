@@ -1,7 +1,4 @@
 rule pretrain_tiny:
-    # Never a part of the chain, which starts from the weights that ship in models/: ask for it by name.
-    params:
-        command=GLUE.pretraining("tiny", "pretrain_tiny"),
     log:
         "logs/tiny/pretraining.log",
     benchmark:
@@ -11,6 +8,9 @@ rule pretrain_tiny:
         gpu=0,
         mem_mb=4000,
         runtime=240,
+    # Never a part of the chain, which starts from the weights that ship in models/: ask for it by name.
+    params:
+        command=GLUE.pretraining("tiny", "pretrain_tiny"),
     message:
         "Pretrain the tiny model from nothing; progress is in {log}"
     shell:

@@ -12,8 +12,6 @@ rule results:
         selection="results/{model}/{benchmark}/selection.json",
         agreement="results/{model}/{benchmark}/agreement.csv",
         provenance="results/{model}/{benchmark}/provenance.json",
-    params:
-        command=GLUE.result_job("benchmark", "results"),
     log:
         "logs/{model}/results/{benchmark}.log",
     benchmark:
@@ -23,6 +21,8 @@ rule results:
         gpu=0,
         mem_mb=GLUE.resource("arrays", "mem_mb"),
         runtime=GLUE.resource("arrays", "runtime"),
+    params:
+        command=GLUE.result_job("benchmark", "results"),
     message:
         "Write the tables of {wildcards.model} on {wildcards.benchmark}"
     shell:
@@ -36,8 +36,6 @@ rule seeds:
         table="results/{model}/{benchmark}/seeds/table.csv",
         table_for_people="results/{model}/{benchmark}/seeds/table.md",
         provenance="results/{model}/{benchmark}/seeds/provenance.json",
-    params:
-        command=GLUE.result_job("seeds", "seeds"),
     log:
         "logs/{model}/seeds/{benchmark}.log",
     benchmark:
@@ -47,6 +45,8 @@ rule seeds:
         gpu=0,
         mem_mb=GLUE.resource("arrays", "mem_mb"),
         runtime=GLUE.resource("arrays", "runtime"),
+    params:
+        command=GLUE.result_job("seeds", "seeds"),
     message:
         "Write the spread over fine-tuning seeds of {wildcards.model} on {wildcards.benchmark}"
     shell:

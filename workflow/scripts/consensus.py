@@ -3,7 +3,6 @@
 import json
 
 from job import Job, main
-
 from tallmasks.consensus import write_agreement
 from tallmasks.tables import Evaluation
 

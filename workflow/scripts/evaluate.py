@@ -4,10 +4,10 @@ import json
 from collections.abc import Iterator
 
 import numpy as np
-from job import Job, main
-from model_io import load_model, load_task, say
 from numpy.typing import NDArray
 
+from job import Job, main
+from model_io import load_model, load_task, say
 from tallmasks import methods
 from tallmasks.checkpoints import atomic_write_text
 from tallmasks.consensus import open_agreement
@@ -108,9 +108,7 @@ def _scaled(job: Job, method: Method, evaluator: Evaluator, updates: Updates) ->
 
 
 def _per_task(job: Job, method: Method, evaluator: Evaluator, updates: Updates) -> Evaluation:
-    return _evaluation(
-        job, evaluator, {split: _column(evaluator.own(split, updates.of_task, 1)) for split in SPLITS}
-    )
+    return _evaluation(job, evaluator, {split: _column(evaluator.own(split, updates.of_task, 1)) for split in SPLITS})
 
 
 def _masked(job: Job, method: Method, evaluator: Evaluator, updates: Updates) -> Evaluation:
@@ -133,9 +131,7 @@ EVALUATE = {"fixed": _fixed, "scaled": _scaled, "per_task": _per_task, "masked":
 """By protocol; `tallmasks.methods` says what each means."""
 
 
-def _evaluation(
-    job: Job, evaluator: Evaluator, correct: dict[str, list[int]], **chosen: object
-) -> Evaluation:
+def _evaluation(job: Job, evaluator: Evaluator, correct: dict[str, list[int]], **chosen: object) -> Evaluation:
     return Evaluation(
         method=job.params["method"],
         tasks=tuple(job.params["tasks"]),

@@ -1,7 +1,6 @@
 """Prepare one split of one task: images and labels in one file, so that no later step draws or decodes anything."""
 
 from job import Job, main
-
 from tallmasks.checkpoints import write_tensors
 from tallmasks.tasks import drawn
 

@@ -2,7 +2,6 @@
 
 from job import Job, main
 from model_io import load_model
-
 from tallmasks.checkpoints import write_tensors
 from tallmasks.tasks import Task
 

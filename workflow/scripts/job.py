@@ -78,6 +78,7 @@ def main(step: Callable[[Job], None]) -> None:
 
     job = Job.parse(sys.argv[1])
     if "numba" in sys.modules:  # forked from the warm server, where it was imported with all cores
+        os.environ.pop("NUMBA_NUM_THREADS", None)
         sys.modules["numba"].set_num_threads(job.threads)
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(job.threads)

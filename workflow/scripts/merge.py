@@ -1,7 +1,6 @@
 """Merge the task vectors of a set of tasks into one multi-task vector."""
 
 from job import Job, main
-
 from tallmasks.merging import write_multi_task_vector
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-from job import Job
 from numpy.typing import NDArray
 
+from job import Job
 from tallmasks import models
 from tallmasks.checkpoints import load_state
 from tallmasks.evaluate import Examples, TaskData

@@ -1,8 +1,8 @@
 """Pretrain the tiny model from nothing and put it where the project keeps the weights that it ships."""
 
-from job import Job, main
-
 from tallmasks.pretrain import pretrain_tiny
+
+from job import Job, main
 
 
 def run(job: Job) -> None:

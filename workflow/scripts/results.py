@@ -4,11 +4,10 @@ import json
 
 from job import Job, main
 from results_io import evaluations_of, publish
-
-from tallmasks import models
 from tallmasks.checkpoints import open_tensors
 from tallmasks.consensus import agreement_profile, open_agreement
 from tallmasks.merging import open_multi_task_vector
+from tallmasks.models.naming import parameter_counts
 from tallmasks.tables import (
     ParameterCounts,
     agreement_table,
@@ -22,7 +21,7 @@ from tallmasks.tables import (
 def run(job: Job) -> None:
     (seed,) = job.params["seeds"]
     evaluations = evaluations_of(job, seed)
-    summary = summary_table(evaluations, parameter_counts(job))
+    summary = summary_table(evaluations, counts_of(job))
     title = f"{job.params['model']} on {job.params['benchmark']} ({len(job.params['tasks'])} tasks)"
     files = {
         "table.csv": summary.to_csv(index=False, float_format="%.4f"),
@@ -35,9 +34,10 @@ def run(job: Job) -> None:
     print(files["table.md"])
 
 
-def parameter_counts(job: Job) -> ParameterCounts:
+def counts_of(job: Job) -> ParameterCounts:
     """P' and F of the model, from its recipe and the shapes in its pretrained file."""
-    return ParameterCounts(*models.parameter_counts(job.params, open_tensors(job.input("pretrained")).shapes))
+    shapes = open_tensors(job.input("pretrained")).shapes
+    return ParameterCounts(*parameter_counts(job.params["family"], shapes))
 
 
 def profiles(job: Job, seed: int) -> dict[str, dict[str, float]]:
@@ -46,9 +46,7 @@ def profiles(job: Job, seed: int) -> dict[str, dict[str, float]]:
     for method, agreement, merged in zip(
         job.params["agreements"], job.inputs[f"{seed}/agreements"], job.inputs[f"{seed}/merged"], strict=True
     ):
-        profile = agreement_profile(
-            open_agreement(agreement), open_multi_task_vector(merged), len(job.params["tasks"])
-        )
+        profile = agreement_profile(open_agreement(agreement), open_multi_task_vector(merged), len(job.params["tasks"]))
         shared = {
             str(n): all_weights - zero
             for n, (all_weights, zero) in enumerate(zip(profile.fractions, profile.merged_zero, strict=True))

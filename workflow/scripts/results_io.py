@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from job import Job
-
 from tallmasks import __version__
 from tallmasks.checkpoints import atomic_write_text
 from tallmasks.tables import Evaluation

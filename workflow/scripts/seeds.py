@@ -1,16 +1,15 @@
 """Write the spread over fine-tuning seeds of one benchmark's table."""
 
-from job import Job, main
-from results import parameter_counts
-from results_io import evaluations_of, publish
-
 import pandas as pd
 
+from job import Job, main
+from results import counts_of
+from results_io import evaluations_of, publish
 from tallmasks.tables import seeds_table, seeds_table_for_people, summary_table
 
 
 def run(job: Job) -> None:
-    counts = parameter_counts(job)
+    counts = counts_of(job)
     summaries = {seed: summary_table(evaluations_of(job, seed), counts) for seed in job.params["seeds"]}
     table = seeds_table(summaries)
     title = f"{job.params['model']} on {job.params['benchmark']}, fine-tuning seeds {job.params['seeds']}"

@@ -45,11 +45,7 @@ def _address() -> str:
 
 def wanted() -> bool:
     """Whether a job should look for the warm server: only on Linux, on this machine, with no GPU leased."""
-    return (
-        sys.platform == "linux"
-        and os.environ.get("TALLMASKS_WARM", "1") != "0"
-        and "SLURM_JOB_ID" not in os.environ
-    )
+    return sys.platform == "linux" and os.environ.get("TALLMASKS_WARM", "1") != "0" and "SLURM_JOB_ID" not in os.environ
 
 
 # -- the client -------------------------------------------------------------------------------------------
@@ -66,7 +62,10 @@ def run(script: str, arguments: list[str]) -> int:
         connection.sendall(request)
         answer = connection.recv(4)
     if len(answer) < 4:
-        print("error: the job's process died (out of memory, or killed); nothing half-written is kept", file=sys.stderr)
+        print(
+            "error: the job's process died (out of memory, or killed); nothing half-written is kept",
+            file=sys.stderr,
+        )
         return 137
     return int(struct.unpack("!i", answer)[0])
 

@@ -1,8 +1,9 @@
 """The registry of merges and methods: each file of this folder registers its own, and nothing else changes.
 
 A *merge* turns the task vectors of a benchmark into one multi-task vector. A *method* is a row of the results
-table. Its function names, as parameters, what it is computed from (see ``INPUTS``), and returns an update: float32,
-element by element, so that it works on a slice as on the whole. Its protocol says how the update is used:
+table. Its function names, as parameters, what it is computed from (see ``INPUTS``), and returns an update:
+float32, element by element, so that it works on a slice as on the whole. Its protocol says how the update is
+used:
 
 =========  ===================================================================================================
 fixed      one model, theta_0 + coefficient(T) * update
@@ -20,13 +21,12 @@ import inspect
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Literal, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.errors import TallmasksError
+from tallmasks.errors import TallmasksError, nearest
 from tallmasks.storage import StorageKind
 from tallmasks.task_vectors import TaskVector
 
@@ -153,8 +153,8 @@ def _add(registry: dict, entry: Method | Merge) -> None:
 
 def _look_up(what: str, name: str, registry: Mapping[str, Entry]) -> Entry:
     if name not in registry:
-        (nearest,) = get_close_matches(name, sorted(registry), n=1, cutoff=0)
-        raise TallmasksError(f"There is no {what} {name!r}; did you mean {nearest!r}? Known: {', '.join(sorted(registry))}.")
+        known = sorted(registry)
+        raise TallmasksError(f"There is no {what} {name!r}{nearest(name, known)}. Known: {', '.join(known)}.")
     return registry[name]
 
 

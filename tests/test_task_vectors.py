@@ -1,0 +1,118 @@
+"""Task vectors from checkpoints of every precision, their thresholds, and what bad checkpoints get."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import reference
+from chain import build
+from strategies import no_deadline, task_vectors
+from tallmasks import task_vectors as module
+from tallmasks.checkpoints import Layout, load_state, open_tensors, write_tensors
+from tallmasks.errors import TallmasksError
+from tallmasks.task_vectors import compute_task_vector, open_task_vector, open_task_vectors, trim_threshold
+
+PRETRAINED = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.ones(5, np.float32), "z": np.ones(2)}
+CHECKPOINT = {"a": np.full((2, 3), 0.5, np.float32), "b": np.full(5, 2, np.float32)}
+
+
+def compute(folder, pretrained=PRETRAINED, checkpoint=CHECKPOINT, trainable=("a", "b")):
+    """The task vector of two state dicts, through files."""
+    write_tensors(folder / "pretrained", pretrained, {})
+    write_tensors(folder / "checkpoint", checkpoint, {})
+    files = [folder / name for name in ("pretrained", "checkpoint", "tau")]
+    compute_task_vector(*files[:2], trainable, files[2], {"recipe": "r"}, [0.2, 0.1])
+    return open_task_vector(files[2])
+
+
+@pytest.mark.parametrize("before", [np.float16, np.float32])
+@pytest.mark.parametrize("after", [np.float16, np.float32])
+def test_difference_is_taken_in_float32_piece_by_piece(before, after, tmp_path, monkeypatch):
+    """Half-precision checkpoints would be subtracted in half precision, or a piece's end be skipped."""
+    monkeypatch.setattr(module, "_PIECE", 4)
+    draw = np.random.default_rng(1)
+    pretrained = {name: draw.standard_normal(PRETRAINED[name].shape).astype(before) for name in "ab"}
+    checkpoint = {name: draw.standard_normal(PRETRAINED[name].shape).astype(after) for name in "ab"}
+    tau = compute(tmp_path, pretrained, checkpoint)
+    expected = [checkpoint[name].astype(np.float32) - pretrained[name].astype(np.float32) for name in "ab"]
+    np.testing.assert_array_equal(tau.flat, np.concatenate([part.ravel() for part in expected]))
+    assert tau.layout == Layout(("a", "b"), ((2, 3), (5,)))
+    assert tau.thresholds == {f: reference.trim_threshold(tau.flat, f) for f in (0.2, 0.1)}
+    assert open_tensors(tmp_path / "tau").metadata["recipe"] == "r"
+    np.testing.assert_array_equal(load_state(tmp_path / "tau")["a"], expected[0])
+
+
+@no_deadline
+@given(task_vectors(max_tasks=1), st.floats(0, 1.5))
+def test_threshold_is_the_nth_smallest_magnitude(vectors, fraction):
+    """TIES, magnitude masking and pruning would keep another share than the paper's."""
+    vector = vectors[0]
+    found = trim_threshold(vector, fraction)
+    assert found.dtype == np.float32
+    assert found == reference.trim_threshold(vector, fraction)
+    assert (np.abs(vector) >= found).sum() >= min(int(fraction * vector.size) + 1, vector.size)
+
+
+def test_a_threshold_that_was_not_stored_is_computed(tmp_path):
+    """Magnitude pruning's fraction depends on the number of tasks, so no file can hold it."""
+    tau = compute(tmp_path)
+    assert tau.threshold(0.2) is tau.thresholds[0.2]
+    assert tau.threshold(0.53) == reference.trim_threshold(tau.flat, 0.53)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("place", ["pretrained", "checkpoint"])
+def test_nan_and_infinity_are_named(bad, place, tmp_path):
+    """One diverged task would silently turn the whole merge into NaN."""
+    states = {"pretrained": PRETRAINED, "checkpoint": CHECKPOINT}
+    spoiled = CHECKPOINT["b"].copy()
+    spoiled[3] = bad
+    states[place] = {**states[place], "b": spoiled}
+    with pytest.raises(TallmasksError, match=f"{place}: tensor b holds NaN or infinity"):
+        compute(tmp_path, **states)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint", "pretrained"]
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"a": None}, "missing: a"),
+        ({"c": np.ones(1, np.float32)}, "extra: c"),
+        ({"b": np.ones((5, 1), np.float32)}, r"wrongly shaped: b \(found \[5, 1\], expected \[5\]\)"),
+    ],
+)
+def test_a_checkpoint_of_another_model_is_refused(change, complaint, tmp_path):
+    """Tensors that do not correspond would be subtracted, or left out without a word."""
+    checkpoint = {name: array for name, array in {**CHECKPOINT, **change}.items() if array is not None}
+    with pytest.raises(TallmasksError, match=f"checkpoint does not fit .*pretrained: {complaint}"):
+        compute(tmp_path, checkpoint=checkpoint)
+    assert not (tmp_path / "tau").exists()
+
+
+def test_the_pretrained_model_must_have_what_is_trained(tmp_path):
+    """The wrong pretrained file would surface as a KeyError."""
+    with pytest.raises(TallmasksError, match="pretrained: the pretrained model lacks the trainable tensors q"):
+        compute(tmp_path, trainable=("a", "b", "q"))
+    with pytest.raises(TallmasksError, match="no trainable values"):
+        compute(tmp_path, checkpoint={}, trainable=())
+
+
+def test_integers_are_not_weights(tmp_path):
+    """A counter among the trainable tensors would be merged like a weight."""
+    with pytest.raises(TallmasksError, match="checkpoint: tensor b is I64; expected F32"):
+        compute(tmp_path, checkpoint={**CHECKPOINT, "b": np.ones(5, np.int64)})
+
+
+def test_task_vectors_of_different_models_do_not_merge(tmp_path):
+    """Two models of the same size would be added weight by weight."""
+    chain = build(tmp_path)
+    (tmp_path / "other").mkdir()
+    compute(tmp_path / "other")
+    paths = [*chain.task_vectors.values(), tmp_path / "other" / "tau"]
+    with pytest.raises(TallmasksError, match=r"other/tau and .*tau-dtd belong to different models: missing: a\.weight"):
+        open_task_vectors(paths)
+    with pytest.raises(TallmasksError, match="no task vector"):
+        open_task_vectors([])
+    with pytest.raises(TallmasksError, match="pretrained is of format None; expected tallmasks/task_vector/1"):
+        open_task_vectors([tmp_path / "pretrained"])
