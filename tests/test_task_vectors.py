@@ -1,5 +1,7 @@
 """Task vectors from checkpoints of every precision, their thresholds, and what bad checkpoints get."""
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -41,6 +43,21 @@ def test_difference_is_taken_in_float32_piece_by_piece(before, after, tmp_path, 
     assert tau.thresholds == {f: reference.trim_threshold(tau.flat, f) for f in (0.2, 0.1)}
     assert open_tensors(tmp_path / "tau").metadata["recipe"] == "r"
     np.testing.assert_array_equal(load_state(tmp_path / "tau")["a"], expected[0])
+
+
+@pytest.mark.parametrize(("code", "finite"), [("F16", 0x7C00), ("BF16", 0x7F80)])
+def test_every_half_precision_number_is_subtracted_exactly(code, finite, tmp_path):
+    """Some 16-bit weights, denormals or zeros among them, would change on their way to float32."""
+    bits = np.arange(1 << 16, dtype=np.uint16)
+    bits = bits[(bits & finite) != finite]
+    values = bits.view(np.float16) if code == "F16" else (bits.astype(np.uint32) << 16).view(np.float32)
+    base = np.random.default_rng(2).standard_normal(bits.size, dtype=np.float32)
+    write_tensors(tmp_path / "pretrained", {"x": base}, {})
+    header = json.dumps({"x": {"dtype": code, "shape": [bits.size], "data_offsets": [0, bits.nbytes]}}).encode()
+    (tmp_path / "checkpoint").write_bytes(len(header).to_bytes(8, "little") + header + bits.tobytes())
+    compute_task_vector(tmp_path / "pretrained", tmp_path / "checkpoint", ["x"], tmp_path / "tau", {}, [])
+    found, expected = open_task_vector(tmp_path / "tau").flat, values.astype(np.float32) - base
+    np.testing.assert_array_equal(found.view(np.uint32), expected.view(np.uint32))
 
 
 @no_deadline

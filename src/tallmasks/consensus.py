@@ -57,8 +57,9 @@ def agreement_profile(
     agreement: NDArray[np.uint8], multi_task_vector: NDArray[np.float32], tasks: int
 ) -> AgreementProfile:
     """The profile of n(p), uint8 [P'], for T ``tasks``, with the weights whose tau_MTL is exactly 0 told apart."""
-    moving, zero = kernels.count_values(agreement, multi_task_vector)[:, : tasks + 1] / agreement.size
-    return AgreementProfile(tuple((moving + zero).tolist()), tuple(zero.tolist()))
+    counts = kernels.count_values(agreement, multi_task_vector)[:, : tasks + 1]
+    every, zero = counts.sum(0) / agreement.size, counts[1] / agreement.size
+    return AgreementProfile(tuple(every.tolist()), tuple(zero.tolist()))
 
 
 def consensus_mask(agreement: NDArray[np.uint8], k: int) -> NDArray[np.bool_]:

@@ -50,13 +50,11 @@ def sum_vectors(vectors: Sequence[Vector], out: Vector, piece: int = PIECE) -> N
 def merge_ties(
     vectors: Sequence[Vector], thresholds: Sequence[np.float32], out: Vector, *, mean: bool, piece: int = PIECE
 ) -> None:
-    """TIES (Yadav et al. 2023): trim at ``thresholds``, elect a sign per weight, merge the entries that
-    agree.
+    """TIES (Yadav et al. 2023): trim, elect a sign per weight, merge the entries that agree with it.
 
-    Trim keeps |tau| >= threshold (one per task). The elected sign is that of the sum of the trimmed vectors;
-    where the sum is 0, the majority: the sign of the sum of all elected signs (where that is 0 too, no entry
-    agrees). ``out`` [P'] becomes the sum of the agreeing entries, or with ``mean`` their mean (0 where none
-    agrees).
+    Trim keeps |tau| >= threshold, one per task. The elected sign is that of the sum of the trimmed vectors; where
+    the sum is 0, the majority: the sign of the sum of all elected signs (where that is 0 too, no entry agrees).
+    ``out`` [P'] becomes the sum of the agreeing entries, or with ``mean`` their mean (0 where none agrees).
     """
     rows = [_read_only(vector) for vector in vectors]
 
@@ -115,10 +113,9 @@ def pack_levels(
 ) -> None:
     """The TALL-mask of each task for every lambda of an ascending grid, in one pass over the data.
 
-    The level of a weight is the number of lambdas with ``|tau_t| > float32(lambda) * |tau_MTL - tau_t|`` (Eq.
-    5 of Wang et al. 2024 with > for >=, as their code has it: a weight that no task moved is in no mask).
-    Each comparison is evaluated in float32 as written, and since rounding is monotone the mask of the j-th
-    lambda is ``level > j``.
+    The level of a weight is the number of lambdas with ``|tau_t| > float32(lambda) * |tau_MTL - tau_t|`` (Eq. 5 of
+    Wang et al. 2024 with > for >=, as in their code: a weight that no task moved is in no mask). Each comparison is
+    evaluated in float32 as written, and since rounding is monotone the mask of the j-th lambda is ``level > j``.
 
     ``planes``: per task uint8 [B, ceil(P' / 8)] to overwrite; bit i of byte j of plane b is bit b of the
     level of weight 8 j + i. ``piece`` must be a multiple of 8.

@@ -93,9 +93,9 @@ def write_mask_bundle(
     lambdas: Sequence[float],
     metadata: Mapping[str, str],
 ) -> None:
-    """Write every task's masks for the whole grid, in one pass over the (untrimmed) task vectors, by task
-    name.
+    """Write every task's masks for the whole grid, in one pass over the task vectors.
 
+    ``task_vectors``: files by task name; the masks are of these untrimmed vectors whatever the merge trimmed.
     Raises TallmasksError where the grid is not ascending, or the vectors differ in layout.
     """
     _check_grid(lambdas)

@@ -31,6 +31,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from tallmasks.finetune import Augmentation, augment, progress_at
 from tallmasks.models import clip
 from tallmasks.tasks.drawn import CATALOGUE, TASKS, picture
+from tallmasks.tasks.drawn.canvas import IMAGE_SIDE
 
 PROGRESS_EVERY = 100  # steps
 
@@ -143,16 +144,18 @@ def draw_pairs(recipe: PretrainConfig, rank: int, processes: int) -> tuple[NDArr
     class_counts = np.array([len(TASKS[name].classes) for name in CATALOGUE])
     offsets = np.concatenate([[0], class_counts.cumsum()])
     shares = np.sqrt(class_counts) / np.sqrt(class_counts).sum()
-    images, labels = [], []
-    for index in range(rank, recipe.images, processes):
+    numbers = range(rank, recipe.images, processes)
+    images = np.empty((len(numbers), IMAGE_SIDE, IMAGE_SIDE, 3), dtype=np.uint8)
+    labels = np.empty(len(numbers), dtype=np.int64)
+    for row, index in enumerate(numbers):
         rng = np.random.default_rng((recipe.seed, index))
         which = int(rng.choice(len(CATALOGUE), p=shares))
         task = TASKS[CATALOGUE[which]]
         label = int(rng.integers(len(task.classes)))
         field = bool(rng.random() < recipe.field_share) and not task.real
-        images.append(picture(task, label, field, rng))
-        labels.append(offsets[which] + label + (offsets[-1] if field else 0))
-    return np.stack(images), np.array(labels, dtype=np.int64)
+        images[row] = picture(task, label, field, rng)
+        labels[row] = offsets[which] + label + (offsets[-1] if field else 0)
+    return images, labels
 
 
 def train(

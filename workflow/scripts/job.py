@@ -24,6 +24,7 @@ THREAD_VARIABLES = (
     "NUMEXPR_NUM_THREADS",
     "NUMBA_NUM_THREADS",
 )
+TORCH_STEPS = {"head", "finetune", "evaluate_task", "evaluate"}  # the others start faster by themselves
 # glibc hands large buffers back to the kernel and fetches them again at every training step: a quarter of the time.
 ALLOCATOR_VARIABLES = {
     "MALLOC_MMAP_THRESHOLD_": "33554432",
@@ -77,7 +78,7 @@ def main(step: Callable[[Job], None]) -> None:
     from tallmasks.errors import TallmasksError
 
     job = Job.parse(sys.argv[1])
-    if "numba" in sys.modules:  # forked from the warm server, where it was imported with all cores
+    if "numba" in sys.modules:  # forked from the warm server, where both were imported with all cores
         os.environ.pop("NUMBA_NUM_THREADS", None)
         sys.modules["numba"].set_num_threads(job.threads)
     if "torch" in sys.modules:
@@ -99,7 +100,7 @@ def start(script: str, text: str) -> int:
     os.environ.update(ALLOCATOR_VARIABLES)
     import warm
 
-    if warm.wanted():
+    if Path(script).stem in TORCH_STEPS and warm.wanted():
         return warm.run(script, [text])
     os.execv(sys.executable, [sys.executable, script, text])
 

@@ -75,5 +75,3 @@ def load(spec: Mapping[str, Any], weights: Path) -> Model:
     from tallmasks.models import clip  # open_clip takes ten seconds to import
 
     return clip.load(spec["architecture"], weights)
-
-

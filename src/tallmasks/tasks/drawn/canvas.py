@@ -19,6 +19,7 @@ from PIL import Image, ImageDraw, ImageFilter, ImageFont
 SIDE = 64  # pixels on a side while drawing
 CENTRE = SIDE / 2
 IMAGE_SIDE = 32  # pixels on a side of a finished example
+TRIES = 200  # attempts at colours that stand out from each other
 
 Colour = tuple[int, int, int]
 Point = tuple[float, float]
@@ -89,6 +90,15 @@ class Canvas:
         """One of the options, all equally likely."""
         return options[self.whole(0, len(options) - 1)]
 
+    def tried(self, make: Callable[[], Option], fits: Callable[[Option], bool]) -> Option:
+        """The first of at most ``TRIES`` attempts that fits, or the last one."""
+        attempt = make()
+        for _ in range(TRIES):
+            if fits(attempt):
+                break
+            attempt = make()
+        return attempt
+
     def styled(self, clean: Option, field: Option) -> Option:
         """The value that belongs to the canvas's style."""
         return field if self.field else clean
@@ -112,17 +122,14 @@ class Canvas:
 
     def contrasting_pair(self) -> tuple[Colour, Colour]:
         """Background and foreground of clearly different brightness; clean backgrounds are nearly white or black."""
-        if self.field:
-            background, contrast = self.any_colour(), 90
-        else:
-            background = self.any_colour(200, 255) if self.chance(0.6) else self.any_colour(0, 50)
-            contrast = 100
-        while True:
-            foreground = self.any_colour()
-            if abs(luminance(foreground) - luminance(background)) > contrast:
-                return background, foreground
+
+        def pair() -> tuple[Colour, Colour]:
             if self.field:
-                background = self.any_colour()
+                return self.any_colour(), self.any_colour()
+            return self.any_colour(200, 255) if self.chance(0.6) else self.any_colour(0, 50), self.any_colour()
+
+        contrast = self.styled(100, 90)
+        return self.tried(pair, lambda colours: abs(luminance(colours[0]) - luminance(colours[1])) > contrast)
 
     # Shapes
 

@@ -217,14 +217,14 @@ COLOURED_SHAPES = tuple(f"{colour} {shape}" for colour in SHAPE_COLOURS for shap
 
 def coloured_shape(canvas: Canvas, label: int) -> None:
     """A shape in a colour: many fine classes out of two attributes."""
-    colour, shape = (list(options)[index] for options, index in zip(
-        (SHAPE_COLOURS.values(), SHAPES.values()), divmod(label, len(SHAPES)), strict=True
-    ))
-    ink = canvas.near(colour, 15, 30)
-    while True:
-        background = canvas.styled(canvas.any_colour(), canvas.near(canvas.any_grey(20, 235), 40))
-        if sum(abs(a - b) for a, b in zip(background, ink, strict=True)) > canvas.styled(250, 140):
-            break
+    colour_index, shape_index = divmod(label, len(SHAPES))
+    shape = list(SHAPES.values())[shape_index]
+    ink = canvas.near(list(SHAPE_COLOURS.values())[colour_index], 15, 30)
+    distance = canvas.styled(250, 140)
+    background = canvas.tried(
+        lambda: canvas.near(canvas.any_grey(20, 235), 40) if canvas.field else canvas.any_colour(),
+        lambda colour: sum(abs(a - b) for a, b in zip(colour, ink, strict=True)) > distance,
+    )
     canvas.fill(background)
     sway = canvas.styled(4, 6)
     radius = canvas.between(*canvas.styled((19.0, 25.0), (17.0, 23.0)))
@@ -424,10 +424,8 @@ def pet(canvas: Canvas, label: int) -> None:
     is_dog, coat = divmod(label, len(COATS))
     colour, pattern = list(COATS.values())[coat]
     fur, mark = canvas.near(colour, 10, 30), canvas.near((60, 50, 45), 10, 25)
-    while True:
-        background = canvas.any_colour()
-        if abs(luminance(background) - luminance(fur)) > canvas.styled(70, 50):
-            break
+    contrast = canvas.styled(70, 50)
+    background = canvas.tried(canvas.any_colour, lambda colour: abs(luminance(colour) - luminance(fur)) > contrast)
     canvas.fill(background)
     if canvas.field:
         canvas.clutter(3, spread=40)
@@ -684,7 +682,7 @@ CLOTHES: Mapping[str, Strokes] = {
     "hat": _hat,
     "sandal": _sandal,
     "glove": _outline(
-        (18, 60), (18, 36), (6, 26), (12, 18), (20, 26), (20, 8), (30, 8), (31, 4), (40, 6), (41, 10), (50, 12), (48, 60)
+        (18, 60), (18, 36), (6, 26), (12, 18), (20, 26), (20, 8), (30, 8), (40, 6), (41, 10), (50, 12), (48, 60)
     ),
 }
 

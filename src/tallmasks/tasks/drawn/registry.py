@@ -68,9 +68,7 @@ _ALL = (
         glyphs.white_digit,
         real=True,
     ),
-    _drawn(
-        "resisc45", scenes.AERIAL, "aerial view of {}", "buildings from the air; grey, with speckle", scenes.aerial
-    ),
+    _drawn("resisc45", scenes.AERIAL, "aerial view of {}", "buildings from the air; grey, with speckle", scenes.aerial),
     _drawn("sun397", scenes.PLACES, "a view of {}", "outdoor scenes; a pale negative", scenes.place),
     _drawn("svhn", glyphs.DIGITS, "the number {}", "house numbers; mirrored, low contrast", glyphs.house_number),
     _drawn(

@@ -1,0 +1,196 @@
+"""Fine-tuning and pretraining at a size that takes seconds."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from tallmasks.errors import TallmasksError
+from tallmasks.finetune import Augmentation, FinetuneConfig, augment, cosine_schedule, finetune, shuffled_batches
+from tallmasks.models import Model, load
+from tallmasks.pretrain import (
+    PretrainConfig,
+    all_captions,
+    contrastive_loss,
+    draw_pairs,
+    plateau_schedule,
+    pretrain_tiny,
+)
+from tallmasks.tasks.drawn import TASKS, examples
+
+STILL = Augmentation(rotation=0, scale=0, shift=0, brightness=0, noise=0)
+MOVING: dict[str, float] = {"rotation": 7.0, "scale": 0.1, "shift": 0.08, "brightness": 0.2, "noise": 0.2}
+SPEC: dict[str, Any] = {
+    "family": "clip",
+    "architecture": {
+        "embed_dim": 16,
+        "vision_cfg": {"image_size": 32, "patch_size": 8, "width": 32, "layers": 2, "head_width": 16},
+        "text_cfg": {"context_length": 16, "width": 16, "heads": 2, "layers": 1},
+    },
+    "pretraining": {
+        "images": 64,
+        "field_share": 0.4,
+        "steps": 3,
+        "batch_size": 16,
+        "captions": 20,
+        "learning_rate": 1e-3,
+        "warmup_steps": 2,
+        "decay_share": 0.3,
+        "weight_decay": 0.05,
+        "betas": [0.9, 0.98],
+        "clip_norm": 1.0,
+        "largest_logit_scale": 14.0,
+        "text_to_image_weight": 0.5,
+        "seed": 0,
+        "augmentation": MOVING,
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A very small model from the project's own pretraining."""
+    path = tmp_path_factory.mktemp("model") / "small.safetensors"
+    pretrain_tiny(SPEC, path, processes=1)
+    return path
+
+
+def config(**changes: Any) -> FinetuneConfig:
+    settings: dict[str, Any] = {
+        "iterations": 5,
+        "batch_size": 16,
+        "learning_rate": 1e-3,
+        "warmup_iterations": 2,
+        "weight_decay": 0.0,
+        "epsilon": 1e-8,
+        "clip_norm": 1.0,
+        "seed": 0,
+        "augmentation": Augmentation(**MOVING),
+    }
+    return FinetuneConfig(**{**settings, **changes})
+
+
+def tune(model: Model, task: str = "pcam", **changes: Any) -> NDArray[np.float32]:
+    """Fine-tune from the pretrained weights; the whole flat buffer afterwards."""
+    model.flat.copy_(model.pretrained_flat())
+    images, labels = examples(task, "train", 40, seed=0)
+    finetune(model, task, model.head(TASKS[task]).numpy(), images, labels, config(**changes))
+    return model.flat.numpy().copy()
+
+
+def test_pretraining_is_repeatable(weights: Path, tmp_path: Path) -> None:
+    """Without it nobody could make the shipped file again."""
+    pretrain_tiny(SPEC, tmp_path / "again.safetensors", processes=1)
+    assert (tmp_path / "again.safetensors").read_bytes() == weights.read_bytes()
+
+
+def test_pretraining_never_pairs_the_field_style_with_a_prompt() -> None:
+    """Without it zero-shot accuracy would be that of a model trained on the tasks."""
+    recipe = PretrainConfig.of({**SPEC["pretraining"], "field_share": 1.0, "images": 60})
+    labels = draw_pairs(recipe, rank=0, processes=1)[1]
+    captions = all_captions()
+    prompts = {
+        prompt for task in TASKS.values() for label in range(len(task.classes)) for prompt in task.prompts(label)
+    }
+    spoken = [captions[label] for label in labels.tolist()]
+    assert any(not prompts & set(row) for row in spoken)
+    assert all(not prompts & set(row) or "white digit" in row[0] for row in spoken)
+
+
+def test_same_seed_same_checkpoint(weights: Path) -> None:
+    """Without it a table could not be made again from its recipe."""
+    model = load(SPEC, weights)
+    first = tune(model)
+    torch.manual_seed(99)  # the global generator must not matter
+    np.testing.assert_array_equal(first, tune(model))
+    assert not np.array_equal(first, tune(model, seed=1))
+
+
+def test_task_name_enters_the_seed(weights: Path) -> None:
+    """Without it all tasks would see their images in one order, and their task vectors would share its noise."""
+    model = load(SPEC, weights)
+    images, labels = examples("pcam", "train", 40, seed=0)
+    head, results = model.head(TASKS["pcam"]).numpy(), []
+    for name in ("pcam", "another"):
+        model.flat.copy_(model.pretrained_flat())
+        results.append(finetune(model, name, head, images, labels, config()).curve)
+    assert results[0] != results[1]
+
+
+def test_checkpoint_holds_the_trainable_tensors(weights: Path) -> None:
+    """Without it a task vector would lack tensors or hold frozen ones."""
+    model, seen = load(SPEC, weights), []
+    images, labels = examples("pcam", "train", 40, seed=0)
+    result = finetune(
+        model, "pcam", model.head(TASKS["pcam"]).numpy(), images, labels, config(iterations=12), seen.append
+    )
+    assert tuple(result.checkpoint) == model.trainable
+    flat = np.concatenate([tensor.ravel() for tensor in result.checkpoint.values()])
+    np.testing.assert_array_equal(flat, model.flat.numpy())
+    assert not np.array_equal(flat, model.pretrained_flat().numpy())
+    assert [progress.step for progress in seen] == [10, 12] and seen[-1].seconds_left == 0
+    assert [row[0] for row in result.curve] == list(range(1, 13))
+
+
+def test_learns_an_easy_task(weights: Path) -> None:
+    """Without it fine-tuning could run, report and change nothing for the better."""
+    model = load(SPEC, weights)
+    labels = np.arange(64) % 2
+    images = np.broadcast_to((labels * 255).astype(np.uint8)[:, None, None, None], (64, 32, 32, 3)).copy()
+    result = finetune(
+        model,
+        "pcam",
+        model.head(TASKS["pcam"]).numpy(),
+        images,
+        labels,
+        config(iterations=25, learning_rate=3e-3, augmentation=STILL),
+    )
+    assert result.curve[-1][2] < 0.3 * result.curve[0][2]
+
+
+def test_a_loss_that_explodes_is_reported(weights: Path) -> None:
+    """Without it a checkpoint full of NaN would be merged into every model."""
+    model = load(SPEC, weights)
+    images, labels = examples("pcam", "train", 40, seed=0)
+    head = np.full((2, 16), np.inf, dtype=np.float32)
+    with pytest.raises(TallmasksError, match=r"'pcam'.*step 1"):
+        finetune(model, "pcam", head, images, labels, config())
+
+
+def test_schedules() -> None:
+    """Without it warm-up or decay could be off by the length of a run."""
+    assert cosine_schedule(1, 100, 10) == pytest.approx(0.1)
+    assert cosine_schedule(10, 100, 10) == 1
+    assert 0 < cosine_schedule(100, 100, 10) < 0.001
+    recipe = PretrainConfig.of({**SPEC["pretraining"], "steps": 100, "warmup_steps": 10})
+    shares = [plateau_schedule(step, recipe) for step in (1, 10, 60, 100)]
+    assert shares == pytest.approx([0.1, 1, 1, 1 / 30])
+
+
+def test_batches_visit_every_example_equally() -> None:
+    """Without it some training images would never be used."""
+    batches = shuffled_batches(10, 4, torch.Generator().manual_seed(0))
+    seen = torch.cat([next(batches) for _ in range(10)])
+    assert torch.bincount(seen).tolist() == [4] * 10
+
+
+def test_no_augmentation_changes_nothing() -> None:
+    """Without it images would be blurred or moved even where params.yaml says 0."""
+    images = torch.rand(3, 3, 32, 32, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    torch.testing.assert_close(augment(images, STILL, torch.Generator().manual_seed(0)), images, atol=1e-4, rtol=0)
+
+
+def test_contrastive_loss_is_the_plain_statement() -> None:
+    """Without it pretraining could pull captions towards the wrong pictures."""
+    logits = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
+    target = torch.tensor([0, 2, 0, 2])
+    to_text = -sum(logits[i].log_softmax(0)[target[i]] for i in range(4)) / 4
+    to_image = 0.0
+    for caption, own in ((0, (0, 2)), (2, (1, 3))):
+        said = logits[:, caption].log_softmax(0)
+        to_image += sum(0.5 * (math.log(0.5) - float(said[i])) for i in own) / 2
+    assert float(contrastive_loss(logits, target, 0.5)) == pytest.approx(float(to_text) + 0.5 * to_image, rel=1e-5)
