@@ -5,7 +5,7 @@ BIN := .venv/bin
 INSTALLED := .venv/installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install test test-long check format lock clean FORCE
+.PHONY: help install test test-long check format docs lock clean FORCE
 .SUFFIXES:
 
 help:  ## what can be made
@@ -48,6 +48,11 @@ format: $(INSTALLED)  ## put the code into its format
 	$(BIN)/ruff check --fix --quiet .
 	$(BIN)/ruff format --quiet .
 	$(BIN)/snakefmt Snakefile workflow/rules
+
+docs: $(INSTALLED) FORCE  ## build the tiny tables with their spread over seeds and put them into docs/ and README.md
+	@PATH="$(CURDIR)/$(BIN):$$PATH" snakemake -j$(JOBS) \
+	  $(foreach benchmark,8tasks 14tasks 20tasks,results/tiny/$(benchmark)/table.csv results/tiny/$(benchmark)/seeds/table.csv)
+	$(BIN)/python docs/update.py
 
 lock: $(INSTALLED)  ## resolve requirements.lock anew from pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \

@@ -41,17 +41,21 @@ def counts_of(job: Job) -> ParameterCounts:
 
 
 def profiles(job: Job, seed: int) -> dict[str, dict[str, float]]:
-    """The mask agreement profile behind each consensus method."""
+    """The mask agreement profile behind each consensus method.
+
+    Where the merge gives exactly 0, the mask rule holds for every task that moved the weight (TIES does that a lot),
+    which would look like agreement: such weights are counted apart.
+    """
     found = {}
     for method, agreement, merged in zip(
         job.params["agreements"], job.inputs[f"{seed}/agreements"], job.inputs[f"{seed}/merged"], strict=True
     ):
         profile = agreement_profile(open_agreement(agreement), open_multi_task_vector(merged), len(job.params["tasks"]))
+        zero = (0.0, *profile.merged_zero[1:])  # a weight that no mask holds is catastrophic, whatever it merged to
         shared = {
-            str(n): all_weights - zero
-            for n, (all_weights, zero) in enumerate(zip(profile.fractions, profile.merged_zero, strict=True))
+            str(n): fraction - apart for n, (fraction, apart) in enumerate(zip(profile.fractions, zero, strict=True))
         }
-        found[method] = shared | {"merged_zero": sum(profile.merged_zero)}
+        found[method] = shared | {"merged_zero": sum(zero)}
     return found
 
 

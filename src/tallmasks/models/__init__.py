@@ -31,14 +31,11 @@ class Model(Protocol):
     """
 
     trainable: tuple[str, ...]
-    shapes: Mapping[str, tuple[int, ...]]
+    shapes: dict[str, tuple[int, ...]]
     flat: "torch.Tensor"
 
     def pretrained_flat(self) -> "torch.Tensor":
         """A copy of the flat buffer as it was loaded, float32 [P']."""
-
-    def named(self) -> "dict[str, torch.Tensor]":
-        """The trainable tensors by name, as views into the flat buffer."""
 
     def parameters(self) -> "list[torch.nn.Parameter]":
         """The trainable parameters in the order of ``trainable``, for an optimizer."""

@@ -1,0 +1,64 @@
+"""Put what the workflow printed for the tiny model into docs/tiny/ and into the README.
+
+`make docs` builds results/tiny/*/ with the spread over seeds first, then runs this.  Nothing is computed here: files
+are copied, and the marked blocks of README.md are replaced by the tables for people.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+BENCHMARKS = ("8tasks", "14tasks", "20tasks")
+FILES = (
+    "table.csv",
+    "table.md",
+    "per_task.csv",
+    "selection.json",
+    "agreement.csv",
+    "seeds/table.csv",
+    "seeds/table.md",
+    "seeds/per_seed.csv",
+)
+
+
+def copy_results() -> None:
+    """The files of every benchmark, as they came out."""
+    for benchmark in BENCHMARKS:
+        for name in FILES:
+            target = ROOT / "docs" / "tiny" / benchmark / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / "results" / "tiny" / benchmark / name, target)
+
+
+def body(table: Path) -> str:
+    """A table for people without its title."""
+    return table.read_text().split("\n", 1)[1].strip()
+
+
+def fill(text: str, mark: str, content: str) -> str:
+    """Replace what stands between <!-- mark --> and <!-- /mark -->."""
+    pattern = re.compile(rf"(<!-- {re.escape(mark)} -->\n).*?(<!-- /{re.escape(mark)} -->)", re.DOTALL)
+    found = pattern.findall(text)
+    if len(found) != 1:
+        raise SystemExit(f"README.md: expected one block marked {mark!r}, found {len(found)}")
+    return pattern.sub(lambda match: f"{match[1]}\n{content}\n\n{match[2]}", text)
+
+
+def main() -> None:
+    copy_results()
+    readme = ROOT / "README.md"
+    text = readme.read_text()
+    for benchmark in BENCHMARKS:
+        for kind in ("table", "seeds"):
+            mark = f"{kind}:{benchmark}"
+            if f"<!-- {mark} -->" in text:
+                folder = ROOT / "docs" / "tiny" / benchmark
+                text = fill(text, mark, body(folder / ("table.md" if kind == "table" else "seeds/table.md")))
+    readme.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
