@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import reference
 from strategies import GRIDS, PIECES, no_deadline, task_vectors
-from tallmasks import kernels
+from tallmasks import kernels, loops
 
 FRACTIONS = st.sampled_from([0.0, 0.1, 0.2, 0.5, 0.9, 0.999])
 
@@ -124,7 +124,7 @@ def test_agreement_counts_up_to_255():
 @pytest.mark.parametrize("threads", [1, 3])
 def test_pieces_and_threads_do_not_show(threads, monkeypatch):
     """Results would depend on the machine: here P' takes three default pieces and a part of one."""
-    monkeypatch.setattr(kernels.numba, "get_num_threads", lambda: threads)
+    monkeypatch.setattr(loops, "threads", lambda: threads)
     vectors = np.random.default_rng(0).standard_normal((3, 3 * kernels.PIECE + 13), dtype=np.float32)
     total = np.empty_like(vectors[0])
     kernels.sum_vectors(vectors, total)

@@ -1,0 +1,116 @@
+"""The compiled loops behind the kernels: numba functions over contiguous slices.
+
+Fast-math stays off: float32 operations happen one by one in the order written here, and denormals count.
+They are a module of their own because numba takes most of a second to import, which planning can do without.
+"""
+
+import numba
+import numpy as np
+from numba import njit
+
+_MAGNITUDE = np.uint32(0x7FFFFFFF)
+_LOWER = np.uint32(0xFFFF)
+_HALF = np.uint32(16)
+_EACH_BYTE = np.uint64(0x0101010101010101)
+_DIAGONAL = np.uint64(0x8040201008040201)
+_CARRY = np.uint64(0x7F7F7F7F7F7F7F7F)
+_GATHER = np.uint64(0x0102040810204080)
+
+
+def threads() -> int:
+    """How many threads numba would use: NUMBA_NUM_THREADS, or what `numba.set_num_threads` says."""
+    return numba.get_num_threads()
+
+
+@njit(nogil=True, cache=True)
+def add(total, row):
+    """float32 [n]: total += row."""
+    for i in range(total.size):
+        total[i] += row[i]
+
+
+@njit(nogil=True, cache=True)
+def add_trimmed(total, row, limit):
+    """float32 [n]: total += row where |row| >= limit."""
+    for i in range(total.size):
+        total[i] += row[i] if abs(row[i]) >= limit else np.float32(0)
+
+
+@njit(nogil=True, cache=True)
+def balance(total):
+    """float32 [n]: how many values are above 0, less how many are below."""
+    balance = 0
+    for i in range(total.size):
+        balance += (total[i] > 0) - (total[i] < 0)
+    return balance
+
+
+@njit(nogil=True, cache=True)
+def elect(total, majority):
+    """float32 [n] -> float32 [n]: the sign of each value, the majority where it is 0."""
+    elected = np.empty_like(total)
+    for i in range(total.size):
+        sign = np.float32(total[i] > 0) - np.float32(total[i] < 0)
+        elected[i] = majority if sign == 0 else sign
+    return elected
+
+
+@njit(nogil=True, cache=True)
+def add_agreeing(total, agreeing, row, limit, elected):
+    """float32 [n]: total += row and agreeing += 1 where |row| >= limit and row has the elected sign."""
+    for i in range(total.size):
+        kept = row[i] if abs(row[i]) >= limit else np.float32(0)
+        agrees = kept * elected[i] > 0
+        total[i] += kept if agrees else np.float32(0)
+        agreeing[i] += np.float32(agrees)
+
+
+@njit(nogil=True, cache=True)
+def histogram_upper(patterns):
+    """uint32 [n] -> int64 [65536]: how often each upper half of a magnitude occurs."""
+    counts = np.zeros(1 << 16, np.int64)
+    for i in range(patterns.size):
+        counts[(patterns[i] & _MAGNITUDE) >> _HALF] += 1
+    return counts
+
+
+@njit(nogil=True, cache=True)
+def histogram_lower(patterns, upper):
+    """uint32 [n] -> int64 [65536]: how often each lower half occurs, among the magnitudes with this upper half."""
+    counts = np.zeros(1 << 16, np.int64)
+    for i in range(patterns.size):
+        magnitude = patterns[i] & _MAGNITUDE
+        if magnitude >> _HALF == upper:
+            counts[magnitude & _LOWER] += 1
+    return counts
+
+
+@njit(nogil=True, cache=True)
+def count_levels(task_vector, multi_task_vector, lambdas, levels):
+    """float32 [n], [n], L-tuple -> uint8 [n]: for how many lambdas |tau| > lambda * |tau_MTL - tau|.
+
+    The lambdas come as a tuple so that the compiler knows how many there are.
+    """
+    for i in range(levels.size):
+        own = abs(task_vector[i])
+        others = abs(multi_task_vector[i] - task_vector[i])
+        level = np.int32(0)
+        for factor in lambdas:
+            level += np.int32(own > factor * others)
+        levels[i] = level
+
+
+@njit(nogil=True, cache=True)
+def pack(words, planes):
+    """uint64 [m], eight levels each -> uint8 [B, m]: one multiplication gathers a bit of eight bytes in a byte."""
+    for bit in range(planes.shape[0]):
+        for j in range(words.size):
+            planes[bit, j] = (((words[j] >> np.uint64(bit)) & _EACH_BYTE) * _GATHER) >> np.uint64(56)
+
+
+@njit(nogil=True, cache=True)
+def add_bits(words, packed):
+    """uint64 [m], eight counts each; uint8 [m]: counts += bits, eight at once (the inverse of the gathering)."""
+    for j in range(words.size):
+        spread = (np.uint64(packed[j]) * _EACH_BYTE) & _DIAGONAL
+        words[j] += ((spread + _CARRY) >> np.uint64(7)) & _EACH_BYTE
