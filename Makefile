@@ -5,7 +5,7 @@ BIN := .venv/bin
 INSTALLED := .venv/installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install test test-long check format docs lock clean FORCE
+.PHONY: help install slurm test test-long check format docs lock clean FORCE
 .SUFFIXES:
 
 help:  ## what can be made
@@ -31,10 +31,13 @@ $(INSTALLED): requirements.lock pyproject.toml
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@touch $@
 
+slurm: $(INSTALLED)  ## add Snakemake's slurm plugin, for `snakemake --profile profiles/slurm`
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-slurm.lock
+
 test: check  ## code checks and the test suite
 	$(BIN)/python -m pytest -n $(JOBS) -m "not long"
 
-test-long: check  ## the whole test suite, with the tests that take minutes
+test-long: check slurm  ## the whole test suite, with the tests that take minutes
 	$(BIN)/python -m pytest -n $(JOBS)
 
 check: $(INSTALLED)  ## formatting, lint, types and the workflow's own lint
@@ -57,6 +60,8 @@ docs: $(INSTALLED) FORCE  ## build the tiny tables with their spread over seeds 
 lock: $(INSTALLED)  ## resolve requirements.lock anew from pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	  --no-header --no-annotate --group dev pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	  --no-header --no-annotate --group slurm -c requirements.lock -o requirements-slurm.lock
 
 clean:  ## remove everything that make and the workflow made, but not results/
 	rm -rf .venv store logs .snakemake .tallmasks

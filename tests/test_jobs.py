@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ROOT
 
+from conftest import ROOT
 from tallmasks.checkpoints import open_tensors, write_tensors
 
 TRIMS = [0.1, 0.2]

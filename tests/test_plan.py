@@ -7,8 +7,8 @@ import sys
 from typing import Any
 
 import pytest
-from conftest import ROOT
 
+from conftest import ROOT
 from tallmasks.errors import TallmasksError
 from tallmasks.plan import Plan
 

@@ -2,7 +2,6 @@
 
 from job import Job, main
 from model_io import load_examples, load_head, load_model, say
-
 from tallmasks.checkpoints import write_tensors
 from tallmasks.finetune import Augmentation, FinetuneConfig, finetune
 
