@@ -1,0 +1,42 @@
+"""The controlled experiment's partition of the weights."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tallmasks.controlled import Controlled, disjoint, owners, part_mask
+from tallmasks.errors import TallmasksError
+
+
+@given(size=st.integers(8, 3000), parts=st.integers(1, 8), seed=st.integers(0, 2**32 - 1))
+def test_parts_are_disjoint_equal_and_all(size: int, parts: int, seed: int) -> None:
+    """Weights would interfere after all, or one task would have more room than another."""
+    masks = [part_mask(size, {"seed": seed, "parts": parts, "part": part}) for part in range(parts)]
+    assert disjoint(masks) and sum(mask.sum() for mask in masks) == size
+    sizes = [int(mask.sum()) for mask in masks]
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_the_partition_never_changes() -> None:
+    """A checkpoint's recipe would stand for other weights on another machine or with another NumPy."""
+    assert owners(12, 3, 0).tolist() == [0, 2, 1, 1, 2, 2, 1, 1, 0, 0, 0, 2]
+    assert (owners(999, 4, 0) != owners(999, 4, 1)).any()
+
+
+def test_parts_are_at_random() -> None:
+    """Each task would own whole layers, which is another experiment."""
+    found = owners(100_000, 8, 0)
+    for half in np.split(found, 2):
+        assert np.abs(np.bincount(half) / 50_000 - 1 / 8).max() < 0.01
+
+
+def test_a_task_without_a_part_is_named() -> None:
+    """A task would be fine-tuned on somebody else's weights."""
+    who = Controlled(0, ("cars", "mnist"))
+    assert who.partition("mnist") == {"seed": 0, "parts": 2, "part": 1}
+    assert str(who) == "0-controlled2"
+    with pytest.raises(TallmasksError, match="svhn has no part"):
+        who.partition("svhn")
+    with pytest.raises(TallmasksError, match="cannot be dealt out"):
+        owners(3, 4, 0)

@@ -1,0 +1,68 @@
+"""Figure 5's task combinations: the paper's protocol, and nothing computed twice."""
+
+import pytest
+
+from tallmasks.errors import TallmasksError
+from tallmasks.subsets import ORDERS, orders, subsets
+
+PAPER = {
+    "zeroshot_ascending": """KMNIST, EMNIST, SVHN, GTSRB, FER2013, DTD, EuroSAT, MNIST, RenderedSST2, Cars, PCAM,
+        RESISC45, FashionMNIST, SUN397, CIFAR100, Flowers102, Food101, OxfordIIITPet, CIFAR10, STL10""",
+    "zeroshot_descending": """STL10, CIFAR10, OxfordIIITPet, Food101, Flowers102, CIFAR100, SUN397, FashionMNIST,
+        RESISC45, PCAM, Cars, RenderedSST2, MNIST, EuroSAT, DTD, FER2013, GTSRB, SVHN, EMNIST, KMNIST""",
+    "zeroshot_wave": """Cars, PCAM, RenderedSST2, RESISC45, MNIST, FashionMNIST, EuroSAT, SUN397, DTD, CIFAR100,
+        FER2013, Flowers102, GTSRB, Food101, SVHN, OxfordIIITPet, EMNIST, CIFAR10, KMNIST, STL10""",
+    "zeroshot_zigzag": """STL10, KMNIST, CIFAR10, EMNIST, OxfordIIITPet, SVHN, Food101, GTSRB, Flowers102, FER2013,
+        CIFAR100, DTD, SUN397, EuroSAT, FashionMNIST, MNIST, RESISC45, RenderedSST2, PCAM, Cars""",
+    "name_ascending": """CIFAR10, CIFAR100, Cars, DTD, EMNIST, EuroSAT, FER2013, FashionMNIST, Flowers102, Food101,
+        GTSRB, KMNIST, MNIST, OxfordIIITPet, PCAM, RESISC45, RenderedSST2, STL10, SUN397, SVHN""",
+    "name_descending": """SVHN, SUN397, STL10, RenderedSST2, RESISC45, PCAM, OxfordIIITPet, MNIST, KMNIST, GTSRB,
+        Food101, Flowers102, FashionMNIST, FER2013, EuroSAT, EMNIST, DTD, Cars, CIFAR100, CIFAR10""",
+    "name_wave": """CIFAR10, SVHN, CIFAR100, SUN397, Cars, STL10, DTD, RenderedSST2, EMNIST, RESISC45, EuroSAT, PCAM,
+        FER2013, OxfordIIITPet, FashionMNIST, MNIST, Flowers102, KMNIST, Food101, GTSRB""",
+    "name_zigzag": """GTSRB, Food101, KMNIST, Flowers102, MNIST, FashionMNIST, OxfordIIITPet, FER2013, PCAM, EuroSAT,
+        RESISC45, EMNIST, RenderedSST2, DTD, STL10, Cars, SUN397, CIFAR100, SVHN, CIFAR10""",
+}
+"""The lists of appendix "Sample subset selection protocol"."""
+
+LISTS = {order: tuple(name.strip().lower() for name in text.split(",")) for order, text in PAPER.items()}
+ZEROSHOT = {task: float(place) for place, task in enumerate(LISTS["zeroshot_ascending"])}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_the_orders_are_the_papers(order: str) -> None:
+    """Figure 5 would average over other combinations than the paper's."""
+    assert orders(ZEROSHOT)[order] == LISTS[order]
+
+
+def test_the_papers_own_spelling_gives_the_same() -> None:
+    """A user who names tasks as the paper does would get other subsets."""
+    names = {name.strip() for name in PAPER["name_wave"].split(",")}
+    written = {name: ZEROSHOT[name.lower()] for name in names}
+    assert [task.lower() for task in orders(written)["name_zigzag"]] == list(LISTS["name_zigzag"])
+
+
+def test_coinciding_subsets_come_once() -> None:
+    """The sweep would take longer than it must, and a subset's weight in the mean would be lost."""
+    found = subsets(orders(ZEROSHOT))
+    assert len({subset.tasks for subset in found}) == len(found) < 8 * 20
+    assert sorted(place for subset in found for place in subset.places) == sorted(
+        (order, n) for order in ORDERS for n in range(1, 21)
+    )
+    for subset in found:
+        for order, n in subset.places:
+            assert subset.tasks == tuple(sorted(LISTS[order][:n]))
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_any_number_of_tasks(count: int) -> None:
+    """A benchmark with an odd number of tasks, or one, would lose a task in the middle."""
+    some = dict(list(ZEROSHOT.items())[:count])
+    for tasks in orders(some).values():
+        assert sorted(tasks) == sorted(some)
+
+
+def test_sizes_are_checked() -> None:
+    """A size beyond the benchmark would silently be the whole benchmark."""
+    with pytest.raises(TallmasksError, match="the benchmark has 3"):
+        subsets(orders(dict(list(ZEROSHOT.items())[:3])), [4])
