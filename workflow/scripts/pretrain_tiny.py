@@ -1,8 +1,7 @@
 """Pretrain the tiny model from nothing and put it where the project keeps the weights that it ships."""
 
-from tallmasks.pretrain import pretrain_tiny
-
 from job import Job, main
+from tallmasks.pretrain import pretrain_tiny
 
 
 def run(job: Job) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import platform
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -38,6 +39,19 @@ def evaluations_of(job: Job, seed: int) -> list[Evaluation]:
     return [found[method] for method in job.params["methods"]]
 
 
+def hardware() -> dict[str, str | int | None]:
+    """What the results were written on."""
+    described = Path("/proc/cpuinfo")
+    lines = described.read_text().splitlines() if described.exists() else []
+    models = {line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")}
+    return {
+        "system": platform.system(),
+        "machine": platform.machine(),
+        "processor": ", ".join(sorted(models)) or platform.processor(),
+        "cores": os.cpu_count(),
+    }
+
+
 def publish(job: Job, files: Mapping[str, str], facts: Mapping[str, Any]) -> None:
     """Write a results folder: the files, then the provenance that vouches for them."""
     folder = job.outputs["folder"]
@@ -48,7 +62,7 @@ def publish(job: Job, files: Mapping[str, str], facts: Mapping[str, Any]) -> Non
         "sha256": {name: hashlib.sha256(text.encode()).hexdigest() for name, text in files.items()},
         "versions": {"tallmasks": __version__, "python": platform.python_version()}
         | {package: version(package) for package in PACKAGES},
-        "hardware": {"machine": platform.machine(), "system": platform.system()},
+        "hardware": hardware(),
         **facts,
     }
     atomic_write_text(folder / "provenance.json", json.dumps(provenance, indent=1) + "\n", read_only=False)
