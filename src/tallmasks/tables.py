@@ -233,33 +233,44 @@ def agreement_table(profiles: Mapping[str, Mapping[str, float]]) -> pd.DataFrame
     return pd.DataFrame(rows, columns=["method", "n", "fraction"])
 
 
+GAIN_OVER = "task_arithmetic"
+"""The row that the gains of `seeds_table` are measured from."""
+
+
 def seeds_table(summaries: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
-    """Mean and sample standard deviation over fine-tuning seeds of every row of the summaries."""
-    every = pd.concat(summaries.values())
-    groups = every.groupby(["section", "method"], sort=False)
-    scores = groups[["accuracy", "normalized_accuracy"]]
+    """Mean and sample standard deviation over fine-tuning seeds of every row of the summaries.
+
+    `gain` is a row's accuracy minus task arithmetic's *of the same seed*: its spread is the one that a difference
+    between the two has to be held against. Empty where the table has no task arithmetic.
+    """
+    every = pd.concat([summary.assign(seed=seed) for seed, summary in summaries.items()])
+    base = every[every["method"] == GAIN_OVER].set_index("seed")["accuracy"]
+    every["gain"] = every["accuracy"] - every["seed"].map(base)
+    scores = every.groupby(["section", "method"], sort=False)[["accuracy", "normalized_accuracy", "gain"]]
     mean, spread = scores.mean(), scores.std(ddof=1)
-    table = pd.DataFrame(
-        {
-            "accuracy_mean": mean["accuracy"],
-            "accuracy_std": spread["accuracy"],
-            "normalized_accuracy_mean": mean["normalized_accuracy"],
-            "normalized_accuracy_std": spread["normalized_accuracy"],
-        }
-    ).round(4)
-    return table.assign(seeds=len(summaries)).reset_index()
+    columns = {
+        f"{score}_{name}": values[score] for score in mean.columns for name, values in (("mean", mean), ("std", spread))
+    }
+    return pd.DataFrame(columns).round(4).assign(seeds=len(summaries)).reset_index()
 
 
 def seeds_table_for_people(table: pd.DataFrame, title: str) -> str:
     """The table of `seeds_table` with one decimal and the spread behind a plus-minus sign."""
     lines = [f"# {title}", ""]
     for section, rows in table.groupby("section", sort=False):
-        lines += [f"| {str(section).capitalize()} | Acc. (%) | Normalised (%) |", "|---|---:|---:|"]
         lines += [
-            f"| {methods.get(str(row.method)).title} | {row.accuracy_mean:.1f} ± {row.accuracy_std:.1f} "
-            f"| {row.normalized_accuracy_mean:.1f} ± {row.normalized_accuracy_std:.1f} |"
-            for row in rows.itertuples()
+            f"| {str(section).capitalize()} | Acc. (%) | Normalised (%) | Gain over TA |",
+            "|---|---:|---:|---:|",
         ]
+        for row in rows.itertuples():
+            gain = "" if pd.isna(row.gain_mean) else f"{row.gain_mean:+.1f} ± {row.gain_std:.1f}"
+            lines.append(
+                f"| {methods.get(str(row.method)).title} | {row.accuracy_mean:.1f} ± {row.accuracy_std:.1f} "
+                f"| {row.normalized_accuracy_mean:.1f} ± {row.normalized_accuracy_std:.1f} | {gain} |"
+            )
         lines.append("")
-    lines.append("Test accuracy averaged over the tasks: mean and sample standard deviation over the seeds.")
+    lines += [
+        f"Test accuracy averaged over the tasks: mean and sample standard deviation over {table['seeds'].iloc[0]} "
+        "fine-tuning seeds. Gain: accuracy minus task arithmetic's of the same seed."
+    ]
     return "\n".join(lines) + "\n"
