@@ -262,11 +262,11 @@ def seeds_table_for_people(table: pd.DataFrame, title: str) -> str:
             f"| {str(section).capitalize()} | Acc. (%) | Normalised (%) | Gain over TA |",
             "|---|---:|---:|---:|",
         ]
-        for row in rows.itertuples():
-            gain = "" if pd.isna(row.gain_mean) else f"{row.gain_mean:+.1f} ± {row.gain_std:.1f}"
+        for row in rows.to_dict("records"):
+            gain = "" if pd.isna(row["gain_mean"]) else f"{row['gain_mean']:+.1f} ± {row['gain_std']:.1f}"
             lines.append(
-                f"| {methods.get(str(row.method)).title} | {row.accuracy_mean:.1f} ± {row.accuracy_std:.1f} "
-                f"| {row.normalized_accuracy_mean:.1f} ± {row.normalized_accuracy_std:.1f} | {gain} |"
+                f"| {methods.get(row['method']).title} | {row['accuracy_mean']:.1f} ± {row['accuracy_std']:.1f} "
+                f"| {row['normalized_accuracy_mean']:.1f} ± {row['normalized_accuracy_std']:.1f} | {gain} |"
             )
         lines.append("")
     lines += [
