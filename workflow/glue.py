@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import fcntl
 import functools
-import hashlib
 import json
 import os
 import shlex
@@ -24,10 +23,9 @@ from snakemake.io import ancient
 
 from tallmasks.errors import TallmasksError
 from tallmasks.plan import Node, Plan, digest_of
+from tallmasks.project import SCRATCH, staleness
 
-SCRATCH = Path(".tallmasks")
 SCRIPTS = Path("workflow/scripts")
-PROVENANCE = "provenance.json"
 
 InputFunction = Callable[..., Any]
 
@@ -167,7 +165,7 @@ class Glue:
             _ = self._pruned
             recipe, files = self._result(view, wildcards)
             folder = self._folder(view, wildcards)
-            if self._fresh(folder, recipe):
+            if staleness(folder, recipe) is None:
                 return {}
             return {"artifacts": ancient(sorted({path for paths in files.values() for path in paths}))} | {
                 "stale": self._stale_marker(folder, recipe)
@@ -193,25 +191,11 @@ class Glue:
     def _result(self, view: str, wildcards: Any) -> tuple[dict[str, Any], dict[str, list[str]]]:
         """A results folder's recipe, and its input files by role (`<seed>/<role>`)."""
         self.plan.model(wildcards.model)
-        tasks = self.plan.members(self.plan.tasks(wildcards.benchmark))
         recipe = self.plan.view(view, wildcards.model, wildcards.benchmark)
-        files = {
-            f"{seed}/{role}": [node.path for node in nodes]
-            for seed in recipe["params"]["seeds"]
-            for role, nodes in self.plan.results(wildcards.model, tasks, seed).items()
-        }
+        artifacts = self.plan.view_artifacts(view, wildcards.model, wildcards.benchmark)
+        files = {role: [node.path for node in nodes] for role, nodes in artifacts.items()}
         files |= {role: [str(path)] for role, path in self.plan.pretrained(wildcards.model).items()}
         return recipe, files
-
-    @staticmethod
-    def _fresh(folder: Path, recipe: Mapping[str, Any]) -> bool:
-        """Whether a results folder holds what `recipe` makes, by content: its provenance and every file's sha256."""
-        try:
-            provenance = json.loads((folder / PROVENANCE).read_text())
-            found = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in provenance["sha256"]}
-        except (OSError, ValueError, KeyError, TypeError):
-            return False
-        return bool(provenance.get("recipe", {}).get("digest") == recipe["digest"] and found == provenance["sha256"])
 
     @staticmethod
     def _stale_marker(folder: Path, recipe: Mapping[str, Any]) -> list[str]:

@@ -434,6 +434,11 @@ class Plan:
                             for node in nodes:
                                 _ = node.path
 
+    def declared(self) -> dict[str, Node]:
+        """Every artifact that a declared recipe names, by path: those of every model, benchmark and seed."""
+        self.declare_all()
+        return {node.path: node for node in self._nodes.values()}
+
     def closure(self, model: str, seeds: Iterable[int] | None = None) -> list[Node]:
         """Every artifact behind every declared benchmark of `model`, each once, sorted by path."""
         found: dict[str, Node] = {}
@@ -450,8 +455,7 @@ class Plan:
 
         Unlike an artifact's, it holds the benchmark's name and the order of its tasks, which the files show.
         """
-        tasks = self.tasks(benchmark)
-        seeds = self.seeds if kind == "seeds" else self.seeds[:1]
+        tasks, seeds = self.tasks(benchmark), self._view_seeds(kind)
         recipe = {
             "kind": f"{kind}_view",
             "version": STAGE_VERSIONS["view"],
@@ -465,10 +469,21 @@ class Plan:
                 **self._architecture(model),
             },
             "inputs": {
-                f"{seed}/{role}": [node.digest for node in nodes]
-                for seed in seeds
-                for role, nodes in self.results(model, self.members(tasks), seed).items()
+                role: [node.digest for node in nodes]
+                for role, nodes in self.view_artifacts(kind, model, benchmark).items()
             },
             "sources": {role: sha256_of_file(path) for role, path in self.pretrained(model).items()},
         }
         return {**recipe, "digest": digest_of(recipe)}
+
+    def view_artifacts(self, kind: str, model: str, benchmark: str) -> dict[str, list[Node]]:
+        """What a results folder is written from, by role: `<seed>/<role>`."""
+        members = self.members(self.tasks(benchmark))
+        return {
+            f"{seed}/{role}": nodes
+            for seed in self._view_seeds(kind)
+            for role, nodes in self.results(model, members, seed).items()
+        }
+
+    def _view_seeds(self, kind: str) -> tuple[int, ...]:
+        return self.seeds if kind == "seeds" else self.seeds[:1]

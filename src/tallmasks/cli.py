@@ -1,0 +1,43 @@
+"""The command line: `tallmasks <command> ...`, run in the project's folder."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+from tallmasks import __version__
+from tallmasks.errors import TallmasksError
+
+COMMANDS = {
+    "gc": "list what no declared recipe names in the store, and remove it on confirmation",
+    "why": "say why a result or an artifact would be rebuilt, or that it would not",
+}
+"""Every command and what it does.  `tallmasks.commands.<name>` has `add_arguments(parser)` and `run(arguments)`."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status; an error that a user can put right is one line, no traceback."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    parser = argparse.ArgumentParser(prog="tallmasks", description=__doc__)
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(dest="command", metavar="command", required=True)
+    for name, summary in COMMANDS.items():
+        command = commands.add_parser(name, help=summary)
+        if arguments[:1] == [name]:  # the others need not be imported
+            module = importlib.import_module(f"tallmasks.commands.{name}")
+            command.description = module.__doc__
+            command.formatter_class = argparse.RawDescriptionHelpFormatter
+            module.add_arguments(command)
+            command.set_defaults(run=module.run)
+    parsed = parser.parse_args(arguments)
+    try:
+        return int(parsed.run(parsed))
+    except TallmasksError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,69 @@
+"""Remove what no recipe declared in params.yaml names.
+
+Looks into store/ for artifacts of other parameters and into store/ and results/ for the hidden temporary files that
+a killed job leaves.  Lists them, and removes them with --yes or on your answer.  Follows no symbolic link, and removes
+no file but those that the workflow wrote: an artifact's own recipe must have the digest that its name carries.
+What DVC has versioned stays in DVC's cache and comes back with `dvc checkout` or, by its recipe, with `dvc repro`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tallmasks.project import RESULTS, SCRATCH, STORE, TEMPORARY, is_artifact, only_writer, open_plan
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--yes", action="store_true", help="remove without asking")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """List, and remove what the user agrees to lose."""
+    declared = open_plan().declared()
+    with only_writer():
+        unnamed: list[Path] = []
+        foreign: list[Path] = []
+        for path in files_under(STORE):
+            if str(path) not in declared:
+                (unnamed if _is_temporary(path) or is_artifact(path) else foreign).append(path)
+        unnamed += [path for path in files_under(RESULTS) if _is_temporary(path)]
+        unnamed += files_under(SCRATCH / "corrupt")
+        for path in foreign:
+            print(f"left alone, since the workflow did not make it or it is damaged: {path}", file=sys.stderr)
+        if not unnamed:
+            print("nothing to remove: a declared recipe names every artifact")
+            return 0
+        sizes = {path: path.lstat().st_size for path in unnamed}
+        for path, size in sizes.items():
+            print(f"{size / 1e6:10.1f} MB  {path}")
+        print(f"{sum(sizes.values()) / 1e6:10.1f} MB  in {len(sizes)} files that no declared recipe names")
+        if not (arguments.yes or _agreed()):
+            print("nothing removed; `tallmasks gc --yes` removes them")
+            return 0
+        for path in unnamed:
+            path.unlink()
+        print(f"removed {len(unnamed)} files")
+    return 0
+
+
+def files_under(folder: Path) -> Iterator[Path]:
+    """The plain files under a folder, sorted; neither the folder itself nor anything in it is followed as a link."""
+    if folder.is_symlink() or not folder.is_dir():
+        return
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+        if entry.is_dir(follow_symlinks=False):
+            yield from files_under(Path(entry.path))
+        elif entry.is_file(follow_symlinks=False):
+            yield Path(entry.path)
+
+
+def _is_temporary(path: Path) -> bool:
+    return TEMPORARY.fullmatch(path.name) is not None
+
+
+def _agreed() -> bool:
+    return sys.stdin.isatty() and input("Remove them? [y/N] ").strip().lower() in {"y", "yes"}

@@ -1,0 +1,129 @@
+"""Say in words why a target would be rebuilt, or that it would not.
+
+    tallmasks why results/tiny/8tasks/table.csv
+    tallmasks why store/tiny/checkpoints/mnist-s0-0123456789ab.safetensors
+
+Names what has to be made for it, and what is new about that: the values in params.yaml that differ from those of the
+artifacts that lie in the store, the stage versions, the source files.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tallmasks.errors import TallmasksError, nearest
+from tallmasks.plan import Node, Plan
+from tallmasks.project import ARTIFACT, PROVENANCE, RESULTS, missing, open_plan, read_json, recipe_of, staleness
+
+SHOWN = 4  # names in one line
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("target", type=Path, help="a file or folder of results/, or an artifact of store/")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the answer; the exit status is 0 whatever it is."""
+    print("\n".join(explain(open_plan(), arguments.target)))
+    return 0
+
+
+def explain(plan: Plan, target: Path) -> Iterator[str]:
+    """The answer, line by line."""
+    parts = target.parts
+    if parts[:1] == (RESULTS.name,) and len(parts) > 2:
+        yield from _explain_results(plan, target, parts[1], parts[2], parts[3:4] == ("seeds",))
+    else:
+        yield from _explain_artifact(plan, target)
+
+
+def _explain_results(plan: Plan, target: Path, model: str, benchmark: str, seeds: bool) -> Iterator[str]:
+    kind = "seeds" if seeds else "benchmark"
+    recipe = plan.view(kind, model, benchmark)
+    folder = RESULTS / model / benchmark / ("seeds" if seeds else "")
+    reason = staleness(plan.root / folder, recipe)
+    if reason is None:
+        yield f"{target} would not be rebuilt: it is what params.yaml asks for, byte for byte."
+        return
+    yield f"{target} would be rebuilt: {reason}."
+    before = read_json(plan.root / folder / PROVENANCE).get("recipe", {})
+    yield from _differences(before, recipe) if before else ()
+    tops = plan.view_artifacts(kind, model, benchmark)
+    yield from _explain_missing(plan, missing((node for nodes in tops.values() for node in nodes), plan.root))
+
+
+def _explain_artifact(plan: Plan, target: Path) -> Iterator[str]:
+    declared = plan.declared()
+    node = declared.get(str(target))
+    if node is None:
+        raise TallmasksError(
+            f"{target}: neither a file of results/<model>/<benchmark>/ nor an artifact that a recipe declared in "
+            f"params.yaml yields{nearest(str(target), declared)}"
+        )
+    if (plan.root / node.path).exists():
+        yield f"{target} would not be rebuilt: it is there, and its name is the digest of its recipe."
+        return
+    yield f"{target} would be made: it is not there."
+    yield from _explain_missing(plan, missing([node], plan.root))
+
+
+def _explain_missing(plan: Plan, nodes: list[Node]) -> Iterator[str]:
+    """What has to be made, and what is new about those that no other missing artifact explains."""
+    if not nodes:
+        yield "Everything that it is written from is there: one short job."
+        return
+    counts = Counter(node.kind for node in nodes)
+    yield f"To be made first: {', '.join(f'{count} {kind}' for kind, count in counts.items())}."
+    lacking = {node.path for node in nodes}
+    reasons: dict[tuple[str, ...], list[Node]] = {}
+    for node in nodes:
+        inputs = [needed for nodes in node.inputs.values() for needed in nodes]
+        reason = tuple(_news(plan, node))
+        if reason or not any(needed.path in lacking for needed in inputs):
+            reasons.setdefault((node.kind, *reason), []).append(node)
+    for (kind, *news), some in reasons.items():
+        names = ", ".join(node.slug for node in some[:SHOWN]) + (
+            f" and {len(some) - SHOWN} more" if len(some) > SHOWN else ""
+        )
+        if news:
+            yield f"{kind} {names}: there with another recipe:"
+            yield from news
+        else:
+            yield f"{kind} {names}: not there, under any recipe with that name."
+
+
+def _news(plan: Plan, node: Node) -> Iterator[str]:
+    """What a missing artifact's own recipe has that the nearest one of its name in the store has not."""
+    folder = (plan.root / node.path).parent
+    others = [
+        recipe
+        for path in sorted(folder.glob(f"{node.slug}-*"))
+        if (named := ARTIFACT.fullmatch(path.name)) and named["slug"] == node.slug and (recipe := recipe_of(path))
+    ]
+    changes = [list(_differences(other, node.recipe)) for other in others]
+    yield from min(changes, key=len, default=())
+
+
+def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    """One line per value that differs, but for the inputs' digests, which follow from what lies behind them."""
+    old, new = dict(_flat(before)), dict(_flat(after))
+    for key in sorted(old.keys() | new.keys()):
+        if key.split(".")[0] not in {"inputs", "digest"} and old.get(key) != new.get(key):
+            yield f"    {key}: {_short(old, key)} then, {_short(new, key)} now"
+
+
+def _flat(value: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+    for key, inner in value.items():
+        if isinstance(inner, Mapping):
+            yield from _flat(inner, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", inner
+
+
+def _short(values: Mapping[str, Any], key: str) -> str:
+    text = repr(values[key]) if key in values else "nothing"
+    return text if len(text) < 80 else text[:76] + " ..."
