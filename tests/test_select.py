@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 
 from tallmasks.errors import TallmasksError
-from tallmasks.select import accuracies, choose_coefficient, choose_per_task, first_best, normalized
+from tallmasks.select import accuracies, choose_coefficient, choose_per_task, first_best, normalized, wilson_interval
 
 
 def test_ties_go_to_the_smallest_value() -> None:
@@ -29,3 +30,12 @@ def test_a_useless_fine_tuned_model_is_named() -> None:
     """The table would hold infinities."""
     with pytest.raises(TallmasksError, match="model of svhn answers nothing right"):
         normalized([0.5, 0.5], [0.5, 0.0], ["mnist", "svhn"])
+
+
+@pytest.mark.parametrize(("correct", "total"), [(0, 10), (10, 10), (45, 100), (1, 32768)])
+def test_the_interval_is_wilsons(correct: int, total: int) -> None:
+    """The interval beside an accuracy would promise more, or less, than the examples can say."""
+    low, high = wilson_interval([correct], [total])
+    expected = binomtest(correct, total).proportion_ci(0.95, method="wilson")
+    assert (low[0], high[0]) == pytest.approx((expected.low, expected.high), abs=1e-12)
+    assert low[0] <= correct / total <= high[0]

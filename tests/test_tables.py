@@ -70,11 +70,14 @@ def test_per_task(evaluations: list[Evaluation]) -> None:
     """A reader could not see which task fails, on which split, with which choice."""
     table = per_task_table(evaluations)
     assert list(table.columns) == [
-        "method", "task", "split", "accuracy", "normalized_accuracy", "scaling_coefficient", "mask_lambda",
+        "method", "task", "split", "correct", "total", "accuracy", "accuracy_low", "accuracy_high",
+        "normalized_accuracy", "scaling_coefficient", "mask_lambda",
     ]  # fmt: skip
     assert len(table) == 3 * 2 * 2
     row = table.query("method == 'tall_mask_ties' and task == 'a' and split == 'test'").iloc[0]
     assert (row.accuracy, row.normalized_accuracy, row.mask_lambda) == (45.0, 90.0, 0.4)
+    assert (row.correct, row.total) == (90, 200)
+    assert (row.accuracy_low, row.accuracy_high) == pytest.approx((38.26, 51.93), abs=0.01)
 
 
 def test_selection_holds_the_whole_curve(evaluations: list[Evaluation]) -> None:

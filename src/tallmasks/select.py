@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from tallmasks.errors import TallmasksError
 
+_NORMAL_QUANTILE = 1.959963984540054  # 97.5 %
+
 
 def accuracies(correct: ArrayLike, total: ArrayLike) -> NDArray[np.float64]:
     """Fractions of right answers, in [0, 1].
@@ -22,6 +24,20 @@ def accuracies(correct: ArrayLike, total: ArrayLike) -> NDArray[np.float64]:
     """
     counts, totals = np.asarray(correct, np.float64), np.asarray(total, np.float64)
     return counts / totals.reshape(totals.shape + (1,) * (counts.ndim - totals.ndim))
+
+
+def wilson_interval(correct: ArrayLike, total: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The 95 % interval of a binomial proportion (Wilson 1927), as fractions: lower and upper end.
+
+    Args:
+        correct: counts of right answers.
+        total: numbers of examples, of the same shape.
+    """
+    n, z = np.asarray(total, np.float64), _NORMAL_QUANTILE
+    p = np.asarray(correct, np.float64) / n
+    centre = (p + z**2 / (2 * n)) / (1 + z**2 / n)
+    half = z / (1 + z**2 / n) * np.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
+    return np.clip(centre - half, 0, p), np.clip(centre + half, p, 1)  # exactly 0 and 1 at the ends, whatever rounds
 
 
 def normalized(accuracy: ArrayLike, finetuned: ArrayLike, tasks: Sequence[str]) -> NDArray[np.float64]:

@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tallmasks import methods
-from tallmasks.select import accuracies, normalized
+from tallmasks.select import accuracies, normalized, wilson_interval
 from tallmasks.storage import storage
 
 SPLITS = ("validation", "test")
@@ -111,20 +111,29 @@ def _finetuned(evaluations: Sequence[Evaluation]) -> Evaluation:
 
 
 def per_task_table(evaluations: Sequence[Evaluation]) -> pd.DataFrame:
-    """One row per method, task and split: accuracies in percent and what was chosen."""
+    """One row per method, task and split: counts, accuracies in percent, and what was chosen.
+
+    ``accuracy_low`` and ``accuracy_high`` are the ends of the 95 % Wilson interval: how far the accuracy on these
+    examples may be from that on all examples of the task.
+    """
     finetuned = _finetuned(evaluations)
     rows = []
     for evaluation in evaluations:
         for split in SPLITS:
             accuracy = evaluation.accuracy(split)
             relative = normalized(accuracy, finetuned.accuracy(split), evaluation.tasks)
+            low, high = wilson_interval(evaluation.correct[split], evaluation.total[split])
             for index, task in enumerate(evaluation.tasks):
                 rows.append(
                     {
                         "method": evaluation.method,
                         "task": task,
                         "split": split,
+                        "correct": evaluation.correct[split][index],
+                        "total": evaluation.total[split][index],
                         "accuracy": _percent(accuracy[index]),
+                        "accuracy_low": _percent(low[index]),
+                        "accuracy_high": _percent(high[index]),
                         "normalized_accuracy": _percent(relative[index]),
                         "scaling_coefficient": evaluation.scaling_coefficient,
                         "mask_lambda": None if evaluation.mask_lambda is None else evaluation.mask_lambda[index],

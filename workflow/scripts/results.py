@@ -8,6 +8,7 @@ from tallmasks.checkpoints import open_tensors
 from tallmasks.consensus import agreement_profile, open_agreement
 from tallmasks.merging import open_multi_task_vector
 from tallmasks.models.naming import parameter_counts
+from tallmasks.reference import beside_paper, paper_rows
 from tallmasks.tables import (
     ParameterCounts,
     agreement_table,
@@ -30,6 +31,11 @@ def run(job: Job) -> None:
         "selection.json": json.dumps(selection_record(evaluations), indent=1) + "\n",
         "agreement.csv": agreement_table(profiles(job, seed)).to_csv(index=False),
     }
+    paper = paper_rows(job.params["model"], job.params["tasks"])
+    if paper is None:
+        (job.outputs["folder"] / "vs_paper.csv").unlink(missing_ok=True)  # of a set of tasks that it had before
+    else:
+        files["vs_paper.csv"] = beside_paper(summary, paper).to_csv(index=False)
     publish(job, files, {"finetuning_seeds": [seed]})
     print(files["table.md"])
 

@@ -1,0 +1,97 @@
+"""The paper's numbers as they ship, and ours beside them."""
+
+import pandas as pd
+import pytest
+
+from tallmasks import methods
+from tallmasks.reference import PAPER_TASKS, TABLES, beside_paper, paper_rows, paper_table
+from tallmasks.storage import storage
+
+PARAMETERS = {  # P' and F: the image encoder, and what else the paper counts
+    "vit_b32": (87_849_216, 25_599_489),
+    "vit_b16": (86_192_640, 25_599_489),
+    "vit_l14": (303_966_208, 38_595_841),
+}
+
+
+@pytest.mark.parametrize(
+    ("number", "model", "benchmark", "method", "expected"),
+    [  # read off the paper, one from each corner
+        (2, "t5_large", "7nlp", "zeroshot", {"accuracy": 44.9, "storage_gb": 25.1}),
+        (2, "t5_large", "11nlp", "tall_mask_ties", {"accuracy": 77.4, "normalized_accuracy": 97.5, "storage_gb": 57.3}),
+        (2, "t5_large", "8qa", "magnitude_pruning", {"accuracy": 70.8, "storage_gb": 55.1, "lower_bound": True}),
+        (3, "vit_b32", "8tasks", "weight_averaging", {"accuracy": 66.5, "normalized_accuracy": 72.3}),
+        (3, "vit_b32", "20tasks", "tall_mask_task_arithmetic", {"accuracy": 90.6, "storage_gb": 8.2}),
+        (3, "vit_l14", "14tasks", "consensus_task_arithmetic", {"accuracy": 82.2, "normalized_accuracy": 86.9}),
+        (3, "vit_l14", "20tasks", "fine_tuned", {"accuracy": 94.7, "storage_gb": 195.8}),
+        (4, "vit_b32", "8tasks", "consensus_ties_k1", {"accuracy": 75.9, "normalized_accuracy": 81.0}),
+        (4, "vit_l14", "20tasks", "consensus_ties", {"accuracy": 76.8, "normalized_accuracy": 80.9}),
+        (5, "vit_b16", "20tasks", "consensus_task_arithmetic", {"accuracy": 70.0, "normalized_accuracy": 75.2}),
+        (6, "t5_large_ia3", "8qa", "consensus_task_arithmetic_k1", {"accuracy": 60.2, "normalized_accuracy": 77.1}),
+        (7, "vit_b16", "8tasks", "zeroshot", {"accuracy": 55.2, "storage_gb": 3.6}),
+        (7, "vit_b16", "20tasks", "tall_mask_ties", {"accuracy": 93.0, "normalized_accuracy": 99.8}),
+    ],
+)
+def test_spot_values(number: int, model: str, benchmark: str, method: str, expected: dict[str, float]) -> None:
+    """Ours would be held against numbers that the paper does not report."""
+    table = paper_table(number)
+    (row,) = table.query("model == @model and benchmark == @benchmark and method == @method").to_dict("records")
+    assert {name: row[name] for name in expected} == expected
+    assert row["source"] == f"Wang et al. 2024, table {number}"
+
+
+def test_table_1() -> None:
+    """The controlled experiment has another shape: standard against controlled fine-tuning."""
+    table = paper_table(1).set_index(["method", "finetuning"])
+    assert table.loc[("task_arithmetic", "controlled"), ["accuracy", "normalized_accuracy"]].tolist() == [68.8, 76.6]
+    assert table.loc[("fine_tuned", "standard"), "accuracy"] == 92.8
+
+
+def test_the_tables_are_whole() -> None:
+    """A line lost in copying would leave a hole in every comparison."""
+    rows = {number: len(paper_table(number)) for number in TABLES}
+    assert rows == {1: 4, 2: 3 * 11, 3: 6 * 11, 4: 6 * 6, 5: 3 * 6, 6: 3 * 7, 7: 3 * 11}
+    for number in TABLES:
+        table = paper_table(number)
+        assert set(table["method"]) <= set(methods.names())
+        assert not table.duplicated([c for c in ("model", "benchmark", "method", "finetuning") if c in table]).any()
+
+
+@pytest.mark.parametrize("number", [3, 7])
+def test_the_papers_storage_is_the_formulas(number: int) -> None:
+    """Either the copied figures or appendix C's formula, with these architectures, would be wrong."""
+    for row in paper_table(number).itertuples():
+        trainable, frozen = PARAMETERS[str(row.model)]
+        tasks = int(str(row.benchmark).removesuffix("tasks"))
+        found = storage(
+            methods.get(str(row.method)).storage, tasks=tasks, trainable_parameters=trainable, frozen_parameters=frozen
+        )
+        assert round(found.gigabits, 1) == row.storage_gb, row
+        assert found.lower_bound == row.lower_bound
+
+
+def test_a_set_of_tasks_finds_its_numbers_whatever_its_name() -> None:
+    """A benchmark that was given the paper's name but other tasks would be compared with the paper's."""
+    rows = paper_rows("vit_b32", reversed(PAPER_TASKS[:8]))
+    assert rows is not None and len(rows) == 13
+    by_method = rows.set_index("method")
+    assert by_method.loc["consensus_task_arithmetic_k1", "accuracy"] == 73.8
+    assert by_method.loc["task_arithmetic", "source"] == "Wang et al. 2024, table 3"
+    assert paper_rows("vit_b32", PAPER_TASKS[:9]) is None
+    assert paper_rows("tiny", PAPER_TASKS[:8]) is None
+
+
+def test_ours_stands_beside_the_papers() -> None:
+    """The difference would have the wrong sign, or a method of the user's own would be dropped with an error."""
+    summary = pd.DataFrame(
+        [
+            {"section": "merging", "method": "ties", "accuracy": 75.6, "normalized_accuracy": 81.2, "storage_gb": 3.63},
+            {"section": "merging", "method": "mine", "accuracy": 99.0, "normalized_accuracy": 99.0, "storage_gb": 3.63},
+        ]
+    )
+    paper = paper_rows("vit_b32", PAPER_TASKS[:8])
+    assert paper is not None
+    (row,) = beside_paper(summary, paper).to_dict("records")
+    assert row["method"] == "ties" and row["source"] == "Wang et al. 2024, table 3"
+    assert (row["accuracy"], row["accuracy_paper"], row["accuracy_difference"]) == (75.6, 75.1, 0.5)
+    assert (row["normalized_accuracy_difference"], row["storage_gb_difference"]) == (0.2, 0.03)
