@@ -24,6 +24,7 @@ include: "workflow/rules/masks.smk"
 include: "workflow/rules/evaluate.smk"
 include: "workflow/rules/results.smk"
 include: "workflow/rules/pretrain.smk"
+include: "workflow/rules/dvc.smk"
 
 
 localrules:

@@ -22,7 +22,7 @@ from snakemake.exceptions import WorkflowError
 from snakemake.io import ancient
 
 from tallmasks.errors import TallmasksError
-from tallmasks.plan import Node, Plan, digest_of
+from tallmasks.plan import STAGE_VERSIONS, Node, Plan, digest_of
 from tallmasks.project import SCRATCH, staleness
 
 SCRIPTS = Path("workflow/scripts")
@@ -148,6 +148,25 @@ class Glue:
             return self.command(script, recipe, {}, {"weights": output}, threads)
 
         return command
+
+    def missing(self, model: str, *kinds: str) -> InputFunction:
+        """Input function of what a DVC stage commits: every artifact behind the benchmarks of `model`, or those of some
+        kinds, that is not there.  All of them, since DVC would drop from dvc.lock what it does not find.
+
+        Examples that were downloaded are no part of it: DVC does not version them, and only jobs need them.
+        """
+
+        @_for_users
+        def files(wildcards: Any) -> list[str]:
+            _ = self._pruned
+            wanted = set(kinds or STAGE_VERSIONS) - (
+                set() if self.plan.models[model]["tasks"] == "drawn" else {"examples"}
+            )
+            return [
+                node.path for node in self.plan.closure(model) if node.kind in wanted and not Path(node.path).exists()
+            ]
+
+        return files
 
     # -- results ------------------------------------------------------------------------------------------
 

@@ -265,7 +265,7 @@ def new_tensors(path: Path | str, specs: Mapping[str, TensorSpec], metadata: Map
     header = _encode_header(specs, metadata)
     room = -(-(8 + len(header) + _LATE_METADATA) // _ALIGNMENT) * _ALIGNMENT
     size = sum(spec.nbytes for spec in specs.values())
-    with _atomic_file(Path(path), room + size) as file:
+    with atomic_file(Path(path), room + size) as file:
         mapped = np.memmap(file, np.uint8, mode="r+", shape=(room + size,))
         new = NewTensors(dict(metadata), _map_tensors(specs, mapped[room:]), np.asarray(mapped[room:]))
         yield new
@@ -287,7 +287,7 @@ def new_flat(
 
 def atomic_write_bytes(path: Path | str, content: bytes, *, read_only: bool = True) -> None:
     """Write a small file whole or not at all; read-only unless it is a view that people may edit."""
-    with _atomic_file(Path(path), len(content), read_only) as file:
+    with atomic_file(Path(path), len(content), read_only) as file:
         file.write(content)
 
 
@@ -297,7 +297,7 @@ def atomic_write_text(path: Path | str, text: str, *, read_only: bool = True) ->
 
 
 @contextmanager
-def _atomic_file(path: Path, size: int, read_only: bool = True) -> Iterator[BinaryIO]:
+def atomic_file(path: Path, size: int, read_only: bool = True) -> Iterator[BinaryIO]:
     """A file of ``size`` bytes under a temporary name, fsynced and renamed to ``path`` on a clean exit.
 
     The space is taken from the disk before anything is written, so that a full disk is an error here and not

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from tallmasks.errors import TallmasksError
 from tallmasks.plan import DIGEST_LENGTH, Node, Plan, digest_of
 
 SCRATCH = Path(".tallmasks")
+DAMAGED = SCRATCH / "damaged"
 STORE = Path("store")
 RESULTS = Path("results")
 PROVENANCE = "provenance.json"
@@ -47,6 +49,17 @@ def open_plan(root: Path = Path()) -> Plan:
     except jsonschema.ValidationError as error:
         raise TallmasksError(f"{path}: {'.'.join(map(str, error.absolute_path))}: {error.message}") from None
     return Plan(params, root)
+
+
+def files_under(folder: Path) -> Iterator[Path]:
+    """The plain files under a folder, sorted; neither the folder itself nor anything in it is followed as a link."""
+    if folder.is_symlink() or not folder.is_dir():
+        return
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+        if entry.is_dir(follow_symlinks=False):
+            yield from files_under(Path(entry.path))
+        elif entry.is_file(follow_symlinks=False):
+            yield Path(entry.path)
 
 
 def recipe_of(path: Path) -> dict[str, Any] | None:

@@ -1,7 +1,10 @@
+import os
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(workflow.basedir) / "workflow"))
+# This copy's code, also where the active environment was installed for another copy of the project; jobs inherit it.
+sys.path[:0] = [str(Path(workflow.basedir) / folder) for folder in ("workflow", "src")]
+os.environ["PYTHONPATH"] = os.pathsep.join(sys.path[:2])
 
 from glue import Glue
 

@@ -11,6 +11,7 @@ rule results:
         per_task="results/{model}/{benchmark}/per_task.csv",
         selection="results/{model}/{benchmark}/selection.json",
         agreement="results/{model}/{benchmark}/agreement.csv",
+        metrics="results/{model}/{benchmark}/metrics.json",
         provenance="results/{model}/{benchmark}/provenance.json",
     log:
         "logs/{model}/results/{benchmark}.log",

@@ -2,6 +2,8 @@
 
 import json
 
+import pandas as pd
+
 from job import Job, main
 from results_io import evaluations_of, publish
 from tallmasks.checkpoints import open_tensors
@@ -30,6 +32,7 @@ def run(job: Job) -> None:
         "per_task.csv": per_task_table(evaluations).to_csv(index=False),
         "selection.json": json.dumps(selection_record(evaluations), indent=1) + "\n",
         "agreement.csv": agreement_table(profiles(job, seed)).to_csv(index=False),
+        "metrics.json": metrics(summary),
     }
     paper = paper_rows(job.params["model"], job.params["tasks"])
     if paper is None:
@@ -44,6 +47,12 @@ def counts_of(job: Job) -> ParameterCounts:
     """P' and F of the model, from its recipe and the shapes in its pretrained file."""
     shapes = open_tensors(job.input("pretrained")).shapes
     return ParameterCounts(*parameter_counts(job.params["family"], shapes))
+
+
+def metrics(summary: pd.DataFrame) -> str:
+    """The accuracies by method, in the form that `dvc metrics` reads."""
+    columns = summary.set_index("method")[["accuracy", "normalized_accuracy"]]
+    return json.dumps(columns.to_dict(), indent=1) + "\n"
 
 
 def profiles(job: Job, seed: int) -> dict[str, dict[str, float]]:

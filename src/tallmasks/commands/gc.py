@@ -9,12 +9,10 @@ What DVC has versioned stays in DVC's cache and comes back with `dvc checkout` o
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-from tallmasks.project import RESULTS, SCRATCH, STORE, TEMPORARY, is_artifact, only_writer, open_plan
+from tallmasks.project import DAMAGED, RESULTS, STORE, TEMPORARY, files_under, is_artifact, only_writer, open_plan
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
             if str(path) not in declared:
                 (unnamed if _is_temporary(path) or is_artifact(path) else foreign).append(path)
         unnamed += [path for path in files_under(RESULTS) if _is_temporary(path)]
-        unnamed += files_under(SCRATCH / "corrupt")
+        unnamed += files_under(DAMAGED)
         for path in foreign:
             print(f"left alone, since the workflow did not make it or it is damaged: {path}", file=sys.stderr)
         if not unnamed:
@@ -48,17 +46,6 @@ def run(arguments: argparse.Namespace) -> int:
             path.unlink()
         print(f"removed {len(unnamed)} files")
     return 0
-
-
-def files_under(folder: Path) -> Iterator[Path]:
-    """The plain files under a folder, sorted; neither the folder itself nor anything in it is followed as a link."""
-    if folder.is_symlink() or not folder.is_dir():
-        return
-    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
-        if entry.is_dir(follow_symlinks=False):
-            yield from files_under(Path(entry.path))
-        elif entry.is_file(follow_symlinks=False):
-            yield Path(entry.path)
 
 
 def _is_temporary(path: Path) -> bool:

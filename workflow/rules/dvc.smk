@@ -1,0 +1,21 @@
+# What the stages of dvc.yaml and experiments/<model>/dvc.yaml ask for.
+for _model in config["models"]:
+
+    rule:
+        name:
+            f"checkpoints_{_model}"
+        input:
+            GLUE.missing(_model, "examples", "head", "checkpoint"),
+        localrule: True
+        message:
+            "Every checkpoint is there"
+
+    rule:
+        name:
+            f"experiment_{_model}"
+        input:
+            GLUE.missing(_model),
+            GLUE.views([_model]),
+        localrule: True
+        message:
+            "Every table is there, and all that it was made from"

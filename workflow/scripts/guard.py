@@ -1,0 +1,147 @@
+"""Make the store agree with dvc.lock before Snakemake runs in a DVC stage: `guard.py FOLDER...`.
+
+A store file never changes, so one that is not what dvc.lock says is damaged, and DVC, which keeps the folders that a
+stage makes (`persist`), would commit the damage as the new truth.  Such a file is moved to .tallmasks/damaged/ and
+comes back from DVC's cache, whose copy must have the right md5 itself, or from the remote; a lost file too, if a
+declared recipe still names it.  What cannot be had is left to Snakemake, which makes it again: the same bytes.
+
+New files, which dvc.lock does not know, must be whole and carry the recipe that their name says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from dvc.api import DVCFileSystem
+
+from tallmasks.checkpoints import atomic_file, atomic_write_text
+from tallmasks.errors import TallmasksError
+from tallmasks.project import DAMAGED, SCRATCH, is_artifact, open_plan
+
+KNOWN = SCRATCH / "md5.json"
+
+
+class Checksums:
+    """md5 of files, remembered between runs while inode, size and change time stay the same.
+
+    The change time moves with every write and cannot be set, unlike the modification time.
+    """
+
+    def __init__(self) -> None:
+        try:
+            self._known: dict[str, list] = json.loads(KNOWN.read_text())
+        except (OSError, ValueError):
+            self._known = {}
+
+    def __call__(self, path: Path) -> str | None:
+        """The md5 of a file; None where there is none."""
+        try:
+            stat = path.stat()
+        except FileNotFoundError:
+            return None
+        identity = [stat.st_ino, stat.st_size, stat.st_ctime_ns]
+        known = self._known.get(str(path))
+        if known is None or known[:3] != identity:
+            with path.open("rb") as file:
+                known = [*identity, hashlib.file_digest(file, "md5").hexdigest()]
+            self._known[str(path)] = known
+        return known[3]
+
+    def save(self) -> None:
+        found = {path: known for path, known in self._known.items() if Path(path).exists()}
+        atomic_write_text(KNOWN, json.dumps(found), read_only=False)
+
+
+def main(folders: Iterable[str]) -> None:
+    """Restore or set aside what is damaged or lost under `folders`."""
+    folders, checksum, dvc = list(folders), Checksums(), DVCFileSystem(".")
+    _drop_damaged_lists(dvc, folders)
+    expected = _expected(dvc, folders)
+    declared = open_plan().declared()
+    lost: dict[str, str] = {}
+    for name, md5 in expected.items():
+        found = checksum(Path(name))
+        if found is not None and found != md5:
+            _set_aside(name, "is not what dvc.lock says")
+        if found != md5 and (found is not None or name in declared):
+            lost[name] = md5
+    for name in declared.keys() - expected.keys():
+        if (
+            name.startswith(tuple(f"{folder}/" for folder in folders))
+            and Path(name).exists()
+            and not is_artifact(Path(name))
+        ):
+            _set_aside(name, "is not a whole artifact of its recipe")
+    _restore(dvc, lost)
+    checksum.save()
+
+
+def _drop_damaged_lists(dvc: DVCFileSystem, folders: Iterable[str]) -> None:
+    """Remove the cache's lists of a folder's files that are damaged, so that DVC fetches them or writes them anew."""
+    root = Path(dvc.repo.root_dir)
+    for out in dvc.repo.index.outs:
+        if out.hash_info and any(Path(out.fs_path).is_relative_to(root / folder) for folder in folders):
+            _intact(dvc, out.hash_info.value)
+
+
+def _expected(dvc: DVCFileSystem, folders: Iterable[str]) -> dict[str, str]:
+    """md5 by path of every file that dvc.lock has under `folders`, as far as the cache or the remote can tell."""
+    found = (entry for folder in folders for entry in dvc.find(folder, detail=True, dvc_only=True).items())
+    return {name: entry["md5"] for name, entry in found if "md5" in entry and not entry["md5"].endswith(".dir")}
+
+
+def _set_aside(name: str, why: str) -> None:
+    target = DAMAGED / name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    Path(name).replace(target)
+    _say(f"{name} {why}: moved to {target}")
+
+
+def _restore(dvc: DVCFileSystem, lost: Mapping[str, str]) -> None:
+    """Bring files back from the cache, after fetching what the cache has not; each has the md5 that it should have."""
+    absent = [name for name, md5 in lost.items() if not _intact(dvc, md5)]
+    if absent:
+        command = [sys.executable, "-m", "dvc", "fetch", *absent]
+        subprocess.run(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
+    for name, md5 in lost.items():
+        if _intact(dvc, md5):
+            source = _object(dvc, md5)
+            with source.open("rb") as original, atomic_file(Path(name), source.stat().st_size) as copy:
+                shutil.copyfileobj(original, copy)
+            _say(f"{name}: restored")
+        else:
+            _say(f"{name}: neither cache nor remote has it; Snakemake makes it again where it is needed")
+
+
+def _object(dvc: DVCFileSystem, md5: str) -> Path:
+    return Path(dvc.repo.cache.local.path, md5[:2], md5[2:])
+
+
+def _intact(dvc: DVCFileSystem, md5: str) -> bool:
+    """Whether the cache has an object with the content that its name says.  One with another content is removed."""
+    path = _object(dvc, md5)
+    if not path.exists():
+        return False
+    with path.open("rb") as file:
+        if hashlib.file_digest(file, "md5").hexdigest() == md5.removesuffix(".dir"):
+            return True
+    path.unlink()
+    _say(f"{path}: damaged in DVC's cache, removed")
+    return False
+
+
+def _say(line: str) -> None:
+    print(f"guard: {line}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except TallmasksError as error:
+        sys.exit(f"error: {error}")
