@@ -1,0 +1,118 @@
+"""Result files of a made-up model, as the workflow writes them, for the tests of figures and tables."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from tallmasks import methods
+from tallmasks.figures import Results
+from tallmasks.storage import storage
+from tallmasks.tasks.titles import TITLES
+
+COEFFICIENTS = [round(0.1 * step, 1) for step in range(11)]
+LAMBDAS = [0.2, 0.3, 0.4, 0.5, 0.6]
+MASKED = ("tall_mask_task_arithmetic", "tall_mask_ties")
+
+
+def write_results(folder: Path, counts: tuple[int, ...] = (8, 14, 20)) -> Results:
+    """A folder like results/<model>, with a benchmark of the first n of the paper's tasks for every count."""
+    benchmarks = {f"{count}tasks": tuple(list(TITLES)[:count]) for count in counts}
+    draw = np.random.default_rng(0)
+    for name, tasks in benchmarks.items():
+        _benchmark(folder / name, tasks, draw)
+        _masks(folder / name / "masks", tasks, draw)
+        _thresholds(folder / name / "thresholds", len(tasks), draw)
+        _subsets(folder / name / "subsets", len(tasks), draw)
+        _illustration(folder / name / "illustration", tasks[:4], draw)
+    return Results(folder, benchmarks)
+
+
+def _write(path: Path, rows: list, columns: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pd.DataFrame(rows, columns=columns.split()).to_csv(path, index=False)
+
+
+def _benchmark(folder: Path, tasks: tuple[str, ...], draw: np.random.Generator) -> None:
+    per_task, table, agreement, selection = [], [], [], {}
+    for place, name in enumerate(methods.names()):
+        method = methods.get(name)
+        scores = np.clip(45 + 5 * place + draw.normal(0, 4, (2, len(tasks))), 0, 100).round(4)
+        for split, row in zip(("validation", "test"), scores, strict=True):
+            per_task += [(name, task, split, score, score + 3, "", "") for task, score in zip(tasks, row, strict=True)]
+        kind = storage(method.storage, tasks=len(tasks), trainable_parameters=1_400_000, frozen_parameters=200_000)
+        table.append((method.section, name, scores[1].mean(), scores[1].mean() + 3, kind.gigabits))
+        if method.protocol == "scaled":
+            curve = [{"scaling_coefficient": x, "normalized_accuracy": 60 - 30 * (x - 0.3) ** 2} for x in COEFFICIENTS]
+            selection[name] = {"scaling_coefficient": 0.3, "validation": curve}
+        elif method.protocol == "masked":
+            chosen = draw.choice(LAMBDAS, len(tasks)).tolist()
+            selection[name] = {
+                task: {
+                    "mask_lambda": best,
+                    "validation": [{"mask_lambda": x, "normalized_accuracy": 99 - 8 * abs(x - best)} for x in LAMBDAS],
+                }
+                for task, best in zip(tasks, chosen, strict=True)
+            }
+    for name in MASKED:
+        shares = draw.dirichlet(np.ones(len(tasks) + 2)).round(6)
+        agreement += [
+            (name, n, share) for n, share in zip([*range(len(tasks) + 1), "merged_zero"], shares, strict=True)
+        ]
+    _write(
+        folder / "per_task.csv",
+        per_task,
+        "method task split accuracy normalized_accuracy scaling_coefficient mask_lambda",
+    )
+    _write(folder / "table.csv", table, "section method accuracy normalized_accuracy storage_gb")
+    _write(folder / "agreement.csv", agreement, "method n fraction")
+    (folder / "selection.json").write_text(json.dumps(selection))
+
+
+def _masks(folder: Path, tasks: tuple[str, ...], draw: np.random.Generator) -> None:
+    density, tensors, overlap = [], [], []
+    for name in MASKED:
+        density += [(name, task, 0.4, draw.uniform(0.3, 0.6)) for task in tasks]
+        for layer in ("stem", "0", "1", "2", "head"):
+            for kind in ("embedding", "projection") if layer in ("stem", "head") else ("attn.in", "attn.out", "mlp.in"):
+                tensors.append((name, layer, kind, int(draw.integers(100, 10_000)), draw.uniform(0.2, 0.7)))
+        common = draw.uniform(0.2, 0.6, (len(tasks), len(tasks)))
+        common = (common + common.T) / 2
+        np.fill_diagonal(common, 1)
+        overlap += [(name, a, b, common[i, j]) for i, a in enumerate(tasks) for j, b in enumerate(tasks)]
+    _write(folder / "density.csv", density, "method task mask_lambda density")
+    _write(folder / "tensors.csv", tensors, "method layer kind weights density")
+    _write(folder / "overlap.csv", overlap, "method task other jaccard")
+
+
+def _thresholds(folder: Path, tasks: int, draw: np.random.Generator) -> None:
+    rows = [
+        (name, k, 0.1 * min(k + 1, 10), 60 - k, 65 - k + draw.normal(), 62 - k)
+        for name in ("consensus_task_arithmetic", "consensus_ties")
+        for k in range(tasks + 2)
+    ]
+    columns = "method k scaling_coefficient accuracy normalized_accuracy validation_normalized_accuracy"
+    _write(folder / "thresholds.csv", rows, columns)
+
+
+def _subsets(folder: Path, tasks: int, draw: np.random.Generator) -> None:
+    falls = (("task_arithmetic", 2, 0), ("tall_mask_task_arithmetic", 0.1, 0.0014), ("fine_tuned", 0, 0.04))
+    rows = [
+        (order, n, name, 0, 100 - fall * n + draw.normal(), 0.05 + cost * n)
+        for order in ("zeroshot_ascending", "name_ascending", "name_wave")
+        for n in range(1, tasks + 1)
+        for name, fall, cost in falls
+    ]
+    _write(folder / "accuracy.csv", rows, "order n method accuracy normalized_accuracy storage_gb")
+
+
+def _illustration(folder: Path, tasks: tuple[str, ...], draw: np.random.Generator) -> None:
+    rows = []
+    for row in ("vector", "mask", "masked"):
+        for block in (*tasks, "merged"):
+            values = draw.integers(0, 2, (16, 16)) if row == "mask" else draw.normal(0, 0.01, (16, 16))
+            rows += [(row, block, y, x, values[y, x]) for y in range(16) for x in range(16)]
+    _write(folder / "weights.csv", rows, "row block y x value")
