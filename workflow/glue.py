@@ -129,7 +129,8 @@ class Glue:
             "threads": threads,
         }
         text = json.dumps(told, separators=(",", ":"), ensure_ascii=False)
-        return shlex.join([sys.executable, str(SCRIPTS / "job.py"), str(SCRIPTS / f"{script}.py"), text])
+        # `exec` makes the job a child of Snakemake itself, with which it dies
+        return "exec " + shlex.join([sys.executable, str(SCRIPTS / "job.py"), str(SCRIPTS / f"{script}.py"), text])
 
     def resource(self, step: str, name: str) -> InputFunction:
         """Resource function: what params.yaml gives this kind of step for the model of a job."""

@@ -4,7 +4,9 @@ from pathlib import Path
 
 # This copy's code, also where the active environment was installed for another copy of the project; jobs inherit it.
 sys.path[:0] = [str(Path(workflow.basedir) / folder) for folder in ("workflow", "src")]
-os.environ["PYTHONPATH"] = os.pathsep.join(sys.path[:2])
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    dict.fromkeys([*sys.path[:2], *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))])
+)
 
 from glue import Glue
 

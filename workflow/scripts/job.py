@@ -8,8 +8,10 @@ job can be run again by hand from the command line in its log, and needs neither
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -25,6 +27,7 @@ THREAD_VARIABLES = (
     "NUMBA_NUM_THREADS",
 )
 TORCH_STEPS = {"head", "finetune", "evaluate_task", "evaluate"}  # the others start faster by themselves
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
 # glibc hands large buffers back to the kernel and fetches them again at every training step: a quarter of the time.
 ALLOCATOR_VARIABLES = {
     "MALLOC_MMAP_THRESHOLD_": "33554432",
@@ -93,7 +96,11 @@ def main(step: Callable[[Job], None]) -> None:
 
 
 def start(script: str, text: str) -> int:
-    """Run a step script with the job's threads in force: in the warm server if there is one to be had, else here."""
+    """Run a step script with the job's threads in force: in the warm server if there is one to be had, else here.
+
+    The job dies with the process that started it: after kill -9 of Snakemake none goes on beside those of the next one.
+    """
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     job = Job.parse(text)
     for name in THREAD_VARIABLES:
         os.environ[name] = str(job.threads)

@@ -6,7 +6,8 @@ job is a fork of it: the same script, arguments, environment, folder and output 
 there.  The server is an accelerator and nothing else: without it (TALLMASKS_WARM=0, on a cluster, for GPU jobs) a job
 imports what it needs itself and gives the same bytes.
 
-* One server per working copy, Python and user, found by a socket in .tallmasks/; it leaves 60 s after its last job.
+* One server per user and Python, shared by all copies of the project; it leaves 60 s after its last job.  Server and
+  clients make sure that the other end is of the same user.
 * It runs nothing in its own process but imports of installed packages; the project's code is read by each child, so
   an edit takes effect with the next job.
 * A child watches its client's connection and dies with it: kill -9 of a job or of Snakemake leaves nothing behind.
@@ -39,8 +40,21 @@ SCRATCH = Path(".tallmasks")
 
 def _address() -> str:
     """An abstract socket name: it vanishes with its process, so there is no stale file to clean up."""
-    key = f"{Path.cwd().resolve()}|{sys.executable}|{os.getuid()}"
+    key = "|".join([sys.executable, str(os.getuid()), *_search_path()[1]])
     return "\0tallmasks-warm-" + hashlib.sha256(key.encode()).hexdigest()[:20]
+
+
+def _search_path() -> tuple[list[str], list[str]]:
+    """PYTHONPATH's folders in this copy of the project, which a job imports from, and the others, which all share."""
+    folders = [folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
+    ours = [folder for folder in folders if Path(folder).is_relative_to(Path.cwd())]
+    return ours, [folder for folder in folders if folder not in ours]
+
+
+def _same_user(connection: socket.socket) -> bool:
+    """Whether the other end is of this user: an abstract socket has no file permissions."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    return bool(struct.unpack("3i", credentials)[1] == os.getuid())
 
 
 def wanted() -> bool:
@@ -96,13 +110,16 @@ def _try_connect() -> socket.socket | None:
     except (ConnectionRefusedError, FileNotFoundError):
         connection.close()
         return None
+    if not _same_user(connection):
+        raise PermissionError("the warm Python's address is taken by another user; set TALLMASKS_WARM=0")
     return connection
 
 
 def _start_server() -> None:
     """Start the server in a session of its own, free of the first job's thread limits: each fork sets its own."""
     environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
-    command = [sys.executable, str(Path(__file__).resolve())]
+    environment["PYTHONPATH"] = os.pathsep.join(_search_path()[1])
+    command = [sys.executable, "-P", str(Path(__file__).resolve())]
     with (SCRATCH / "warm.log").open("w") as log:
         subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True
@@ -129,7 +146,8 @@ def serve() -> None:
         ready, _, _ = select.select([listener], [], [], 1.0)
         if ready:
             connection, _ = listener.accept()
-            children.add(_fork(connection, listener))
+            if _same_user(connection):
+                children.add(_fork(connection, listener))
             connection.close()
         for child in list(children):
             if os.waitpid(child, os.WNOHANG)[0]:
@@ -173,7 +191,7 @@ def _child(connection: socket.socket) -> int:
     os.environ.update(job["environment"])
     os.chdir(job["folder"])
     sys.argv = [job["script"], *job["arguments"]]
-    sys.path.insert(0, str(Path(job["script"]).resolve().parent))
+    sys.path[:0] = [str(Path(job["script"]).resolve().parent), *_search_path()[0]]
     try:
         runpy.run_path(job["script"], run_name="__main__")
     except SystemExit as stop:
