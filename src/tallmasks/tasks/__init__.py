@@ -37,4 +37,8 @@ def catalogue(name: str) -> Mapping[str, Task]:
         from tallmasks.tasks.drawn import TASKS
 
         return TASKS
-    raise TallmasksError(f"no task catalogue {name!r}; there is: drawn")
+    if name == "vision":
+        from tallmasks.tasks.vision import TASKS as VISION_TASKS
+
+        return VISION_TASKS
+    raise TallmasksError(f"no task catalogue {name!r}; there are: drawn, vision")
