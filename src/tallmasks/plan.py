@@ -5,7 +5,8 @@ digests of its inputs, sha256 of source files), never of who asked for it (a ben
 times).  Its path carries the digest, so "the file exists" means "it is up to date", a parameter set back to an old
 value finds the old artifact again, and two benchmarks with the same members share everything.
 
-Pure: no Snakemake, no DVC, no torch; nothing is read but the parameters and the source files that they name.
+Pure: no Snakemake, no DVC, no torch; nothing is read but the parameters, the source files that they name and, for
+figure 5, the orders of the tasks where they are known.
 """
 
 from __future__ import annotations
@@ -18,12 +19,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tallmasks import methods
+from tallmasks import figures, methods
+from tallmasks.content import sha256_of_folder
+from tallmasks.controlled import Controlled
 from tallmasks.errors import TallmasksError, nearest
 from tallmasks.methods import Method, magnitude_masking, ties
+from tallmasks.subsets import ORDERS, Subset, subsets
 from tallmasks.tasks import Task, catalogue
+from tallmasks.tasks.vision.registry import TASKS
 
 Params = Mapping[str, Any]
+Seed = int | Controlled
+"""Of a fine-tuning: how its images are drawn and, in the controlled experiment, which weights it may change."""
 
 STAGE_VERSIONS = {
     "examples": 1,
@@ -35,7 +42,17 @@ STAGE_VERSIONS = {
     "agreement": 1,
     "evaluation": 1,
     "task_evaluation": 1,
+    "threshold_evaluation": 1,
+    "task_orders": 1,
+    "subset_evaluation": 1,
     "view": 2,
+    "masks": 1,
+    "thresholds": 1,
+    "controlled": 1,
+    "subsets": 1,
+    "illustration": 1,
+    "figure": 1,
+    "paper_table": 1,
 }
 """One explicit version per stage.  A change of code that changes what a stage makes raises its number."""
 
@@ -49,13 +66,24 @@ _FOLDERS = {
     "agreement": "store/{model}/derived/agreements",
     "evaluation": "store/{model}/derived/evaluations",
     "task_evaluation": "store/{model}/derived/task_evaluations",
+    "threshold_evaluation": "store/{model}/derived/threshold_evaluations",
+    "task_orders": "store/{model}/derived/task_orders",
+    "subset_evaluation": "store/{model}/derived/subset_evaluations",
 }
-_EXTENSIONS = {"evaluation": "json", "task_evaluation": "json"}
+_EXTENSIONS = dict.fromkeys(
+    ("evaluation", "task_evaluation", "threshold_evaluation", "task_orders", "subset_evaluation"), "json"
+)
 
 DIGEST_LENGTH = 12
 
 GRIDS = {"scaled": "scaling_coefficient", "masked": "mask_lambda"}
 """What a protocol chooses on validation data: a key of `grids` in params.yaml."""
+
+PAPER_VIEWS = ("masks", "thresholds", "controlled", "subsets", "illustration")
+"""The results folders behind the paper's figures, results/<model>/<benchmark>/<name>/."""
+
+ILLUSTRATED = 4
+"""How many tasks figure 1 shows."""
 
 TRIM_FRACTIONS = (magnitude_masking.KEEP, ties.KEEP)
 """Kept fractions whose exact thresholds every task vector carries, so that no later step searches for them."""
@@ -78,11 +106,16 @@ def _sha256(path: str, size: int, mtime_ns: int) -> str:
 
 
 def sha256_of_file(path: Path) -> str:
-    """sha256 of a file's content, remembered within a process while its size and time stay the same."""
+    """sha256 of a file's content, remembered within a process while its size and time stay the same.
+
+    Of a folder, `sha256_of_folder`.
+    """
     try:
         stat = path.stat()
     except FileNotFoundError:
         raise TallmasksError(f"{path}: no such file; params.yaml names it as a source") from None
+    if path.is_dir():
+        return sha256_of_folder(path)
     return _sha256(str(path), stat.st_size, stat.st_mtime_ns)
 
 
@@ -133,6 +166,12 @@ class Node:
                 todo.extend(needed for nodes in node.inputs.values() for needed in nodes)
 
 
+def _check_names(key: str, names: Iterable[str], known: Iterable[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise TallmasksError(f"params.yaml: {key}: no {name!r}{nearest(name, known)}; there is: {', '.join(known)}")
+
+
 class Plan:
     """What `params` ask for, as nodes.  The same arguments give the same `Node` object.
 
@@ -159,6 +198,9 @@ class Plan:
             "mask_bundle",
             "agreement",
             "evaluation",
+            "threshold_evaluation",
+            "task_orders",
+            "subset_evaluation",
         ):
             setattr(self, stage, functools.cache(getattr(self, stage)))
         self._check()
@@ -172,6 +214,15 @@ class Plan:
             repeated = sorted({name for name in names if list(names).count(name) > 1})
             if repeated:
                 raise TallmasksError(f"params.yaml: {key}: {', '.join(repeated)} listed twice; list each once")
+        for name in self.params["paper"]["subsets"]["methods"]:
+            methods.get(name)
+        for listed in (self._shown_benchmarks, self.params["benchmarks"]), (self.subset_orders, ORDERS):
+            _check_names("paper", *listed)
+        if taken := {"figures", "tables"} & self.params["benchmarks"].keys():
+            raise TallmasksError(
+                f"params.yaml: benchmarks: {', '.join(sorted(taken))}: results/<model>/ has a folder of that name "
+                "already; give the benchmark another one"
+            )
         for key, grid in self.params["grids"].items():
             if list(grid) != sorted(set(grid)):
                 raise TallmasksError(
@@ -274,8 +325,10 @@ class Plan:
         return {"family": spec["family"], "architecture": spec["architecture"]}
 
     def examples(self, model: str, task: str, split: str) -> Node:
-        """Images and labels of one split of one task; shared by all models of one catalogue."""
+        """Images and labels of one split of one task; shared by all models of one catalogue and size of images."""
         spec = self.model(model)
+        if spec["tasks"] == "vision":
+            return self._vision_examples(spec["preprocess"]["size"], task, split)
         params = {
             "task": task,
             "split": split,
@@ -283,6 +336,16 @@ class Plan:
             "seed": spec["examples"]["seed"],
         }
         return self._node("examples", spec["tasks"], f"{task}-{split}", params)
+
+    def _vision_examples(self, side: int, task: str, split: str) -> Node:
+        """Examples for models that take images of `side` pixels, from the hub or the local folder that `data` names."""
+        data = TASKS[task].data_recipe
+        folder = self.params.get("data", {}).get(task, {}).get("path")
+        params = {"task": task, "split": split, "side": side, "data": data}
+        if folder is None:
+            return self._node("examples", "vision", f"{task}-{split}", params)
+        params["data"] = {key: value for key, value in data.items() if key not in ("hub", "revision")}
+        return self._node("examples", "vision", f"{task}-{split}", params, sources={"data": self.root / folder})
 
     def head(self, model: str, task: str) -> Node:
         """The frozen zero-shot classification head of one task."""
@@ -294,24 +357,26 @@ class Plan:
         }
         return self._node("head", model, task, params, sources=self.pretrained(model))
 
-    def checkpoint(self, model: str, task: str, seed: int) -> Node:
+    def checkpoint(self, model: str, task: str, seed: Seed) -> Node:
         """The trainable tensors after fine-tuning on one task."""
         params = {
             **self._architecture(model),
             "task": task,
-            "seed": seed,
+            "seed": seed.seed if isinstance(seed, Controlled) else seed,
             "finetuning": dict(self.model(model)["finetuning"]),
         }
+        if isinstance(seed, Controlled):
+            params["partition"] = seed.partition(task)
         inputs = {"examples": [self.examples(model, task, "train")], "head": [self.head(model, task)]}
         return self._node("checkpoint", model, f"{task}-s{seed}", params, inputs, self.pretrained(model))
 
-    def task_vector(self, model: str, task: str, seed: int) -> Node:
+    def task_vector(self, model: str, task: str, seed: Seed) -> Node:
         """What fine-tuning changed, with the exact trim thresholds of the fractions that later steps keep."""
         params = {**self._architecture(model), "fractions": list(TRIM_FRACTIONS)}
         inputs = {"checkpoint": [self.checkpoint(model, task, seed)]}
         return self._node("task_vector", model, f"{task}-s{seed}", params, inputs, self.pretrained(model))
 
-    def task_evaluation(self, model: str, task: str, method: str, seed: int) -> Node:
+    def task_evaluation(self, model: str, task: str, method: str, seed: Seed) -> Node:
         """One task's accuracy under a method that looks at no other task; every benchmark with the task shares it."""
         inputs: dict[str, Iterable[Node]] = {
             "head": [self.head(model, task)],
@@ -325,17 +390,17 @@ class Plan:
         params = {**self._architecture(model), "method": method, "task": task}
         return self._node("task_evaluation", model, slug, params, inputs, self.pretrained(model))
 
-    def _slug(self, name: str, tasks: tuple[str, ...], seed: int) -> str:
+    def _slug(self, name: str, tasks: tuple[str, ...], seed: Seed) -> str:
         return f"{name}-{len(tasks)}tasks-s{seed}"
 
-    def _task_vectors(self, model: str, tasks: tuple[str, ...], seed: int) -> list[Node]:
+    def _task_vectors(self, model: str, tasks: tuple[str, ...], seed: Seed) -> list[Node]:
         return [self.task_vector(model, task, seed) for task in tasks]
 
-    def multi_task_vector(self, model: str, tasks: tuple[str, ...], merge: str, seed: int) -> Node:
+    def multi_task_vector(self, model: str, tasks: tuple[str, ...], merge: str, seed: Seed) -> Node:
         inputs = {"task_vectors": self._task_vectors(model, tasks, seed)}
         return self._node("multi_task_vector", model, self._slug(merge, tasks, seed), {"merge": merge}, inputs)
 
-    def mask_bundle(self, model: str, tasks: tuple[str, ...], merge: str, seed: int) -> Node:
+    def mask_bundle(self, model: str, tasks: tuple[str, ...], merge: str, seed: Seed) -> Node:
         params = {"tasks": list(tasks), "mask_lambda": list(self.params["grids"]["mask_lambda"])}
         inputs = {
             "task_vectors": self._task_vectors(model, tasks, seed),
@@ -343,7 +408,7 @@ class Plan:
         }
         return self._node("mask_bundle", model, self._slug(merge, tasks, seed), params, inputs)
 
-    def agreement(self, model: str, tasks: tuple[str, ...], merge: str, seed: int) -> Node:
+    def agreement(self, model: str, tasks: tuple[str, ...], merge: str, seed: Seed) -> Node:
         """How many tasks' selected masks hold each weight; the selection is that of the TALL-mask method."""
         inputs = {
             "multi_task_vector": [self.multi_task_vector(model, tasks, merge, seed)],
@@ -361,7 +426,7 @@ class Plan:
             if method.protocol == "masked" and method.merge == merge
         )
 
-    def evaluation(self, model: str, tasks: tuple[str, ...], method: str, seed: int) -> Node:
+    def evaluation(self, model: str, tasks: tuple[str, ...], method: str, seed: Seed) -> Node:
         """Every coefficient of one method on every task's validation data, the choice, and one reading of the test."""
         chosen = methods.get(method)
         inputs: dict[str, Iterable[Node]] = {
@@ -383,9 +448,92 @@ class Plan:
             params["grid"] = list(self.params["grids"][GRIDS[chosen.protocol]])
         return self._node("evaluation", model, self._slug(method, tasks, seed), params, inputs, self.pretrained(model))
 
+    # -- behind the paper's figures -----------------------------------------------------------------------
+
+    def _images(self, model: str, *splits: str) -> dict[str, int | None]:
+        """How many images of a split are behind one choice or one accuracy of a sweep; None for all."""
+        stated = self.model(model).get("sweeps", {})
+        return {split: stated.get(split) for split in splits}
+
+    def threshold_evaluation(self, model: str, tasks: tuple[str, ...], merge: str, seed: Seed) -> Node:
+        """Consensus merging for every threshold k from 0 to T + 1, alpha tuned at each (figure 6)."""
+        evaluation = self.evaluation(model, tasks, self._consensus_method(merge).name, seed)
+        params = {
+            **self._architecture(model),
+            "tasks": list(tasks),
+            "images": self._images(model, "validation"),
+            "grid": list(self.params["grids"]["scaling_coefficient"]),
+        }
+        slug = self._slug(merge, tasks, seed)
+        return self._node("threshold_evaluation", model, slug, params, evaluation.inputs, self.pretrained(model))
+
+    def task_orders(self, model: str, tasks: tuple[str, ...]) -> Node:
+        """The tasks in figure 5's orders, which follow from the zero-shot accuracies."""
+        inputs = {"zeroshot": [self.task_evaluation(model, task, "zeroshot", self.seeds[0]) for task in tasks]}
+        return self._node("task_orders", model, f"{len(tasks)}tasks", {"tasks": list(tasks)}, inputs)
+
+    def subset_evaluation(self, model: str, tasks: tuple[str, ...], seed: Seed) -> Node:
+        """Figure 5's methods on one set of tasks, from its task vectors; merges and masks are made in memory."""
+        params = {
+            **self._architecture(model),
+            "tasks": list(tasks),
+            "images": self._images(model, "validation", "test"),
+            "methods": list(self.params["paper"]["subsets"]["methods"]),
+            "grids": {name: list(grid) for name, grid in self.params["grids"].items()},
+        }
+        inputs = {
+            "heads": [self.head(model, task) for task in tasks],
+            "validation": [self.examples(model, task, "validation") for task in tasks],
+            "test": [self.examples(model, task, "test") for task in tasks],
+            "fine_tuned": [self.task_evaluation(model, task, "fine_tuned", seed) for task in tasks],
+            "task_vectors": self._task_vectors(model, tasks, seed),
+        }
+        slug = f"{len(tasks)}tasks-s{seed}"
+        return self._node("subset_evaluation", model, slug, params, inputs, self.pretrained(model))
+
+    def subsets(self, model: str, benchmark: str) -> list[tuple[Subset, Node]] | None:
+        """Figure 5's subsets of a benchmark, each once; None as long as the zero-shot accuracies are not known."""
+        path = self.root / self.task_orders(model, self.members(self.tasks(benchmark))).path
+        if not path.exists():
+            return None
+        ordered = json.loads(path.read_text())["orders"]
+        found = subsets({order: ordered[order] for order in self.subset_orders})
+        return [(subset, self.subset_evaluation(model, subset.tasks, self.seeds[0])) for subset in found]
+
+    @property
+    def subset_orders(self) -> tuple[str, ...]:
+        """The orders of tasks that figure 5 averages over."""
+        listed = self.params["paper"]["subsets"]["orders"]
+        return ORDERS if listed == "all" else tuple(listed)
+
+    def controlled(self, benchmark: str) -> Controlled:
+        """The seed and the partition of the controlled experiment on a benchmark (table 1)."""
+        return Controlled(self.seeds[0], self.members(self.tasks(benchmark)))
+
+    def paper_benchmarks(self, model: str) -> dict[str, tuple[str, ...]]:
+        """The benchmarks that figures and tables show, with their tasks, the smallest first."""
+        known = catalogue(self.model(model)["tasks"])
+        named = {name: self.tasks(name) for name in self._shown_benchmarks}
+        usable = {name: tasks for name, tasks in named.items() if set(tasks) <= known.keys()}
+        return dict(sorted(usable.items(), key=lambda item: len(item[1])))
+
+    @property
+    def _shown_benchmarks(self) -> tuple[str, ...]:
+        listed = self.params["paper"]["benchmarks"]
+        return tuple(self.params["benchmarks"] if listed == "all" else listed)
+
+    @staticmethod
+    def _consensus_method(merge: str) -> Method:
+        """The consensus method on a merge: the row that stands for it in figure 6."""
+        return next(
+            method
+            for method in map(methods.get, methods.names())
+            if method.merge == merge and "agreement" in method.needs
+        )
+
     # -- what people ask for ------------------------------------------------------------------------------
 
-    def results(self, model: str, tasks: tuple[str, ...], seed: int) -> dict[str, list[Node]]:
+    def results(self, model: str, tasks: tuple[str, ...], seed: Seed) -> dict[str, list[Node]]:
         """What the files of results/<model>/<benchmark>/ are written from, by role, for the set `tasks`."""
         rows = [methods.get(name) for name in self.method_names]
         alone = [row for row in rows if row.looks_at_one_task] + [methods.get("fine_tuned")]
@@ -433,6 +581,12 @@ class Plan:
                         for nodes in self.results(model, self.members(self.tasks(benchmark)), seed).values():
                             for node in nodes:
                                 _ = node.path
+                    for kind in PAPER_VIEWS:
+                        for nodes in self.view_artifacts(kind, model, benchmark).values():
+                            for node in nodes:
+                                _ = node.path
+                    for _, node in self.subsets(model, benchmark) or ():
+                        _ = node.path
 
     def declared(self) -> dict[str, Node]:
         """Every artifact that a declared recipe names, by path: those of every model, benchmark and seed."""
@@ -458,14 +612,13 @@ class Plan:
         tasks, seeds = self.tasks(benchmark), self._view_seeds(kind)
         recipe = {
             "kind": f"{kind}_view",
-            "version": STAGE_VERSIONS["view"],
+            "version": STAGE_VERSIONS.get(kind, STAGE_VERSIONS["view"]),
             "params": {
                 "model": model,
                 "benchmark": benchmark,
                 "tasks": list(tasks),
-                "methods": list(self.method_names),
+                **self._view_params(kind),
                 "seeds": list(seeds),
-                "agreements": [self._masking_method(merge).name for merge in self._agreeing_merges()],
                 **self._architecture(model),
             },
             "inputs": {
@@ -477,13 +630,79 @@ class Plan:
         return {**recipe, "digest": digest_of(recipe)}
 
     def view_artifacts(self, kind: str, model: str, benchmark: str) -> dict[str, list[Node]]:
-        """What a results folder is written from, by role: `<seed>/<role>`."""
-        members = self.members(self.tasks(benchmark))
+        """What a results folder is written from, by role; for the tables of a benchmark `<seed>/<role>`.
+
+        "subsets" is written from the evaluation of every subset as well, once the zero-shot accuracies say which
+        those are; here stands the one of the whole benchmark, whose recipe changes whenever that of a subset does.
+        """
+        tasks = self.tasks(benchmark)
+        members, seed, merges = self.members(tasks), self.seeds[0], self._agreeing_merges()
+        if kind not in PAPER_VIEWS:
+            return {
+                f"{seed}/{role}": nodes
+                for seed in self._view_seeds(kind)
+                for role, nodes in self.results(model, members, seed).items()
+            }
+        fine_tuned = [self.task_evaluation(model, task, "fine_tuned", seed) for task in members]
+        if kind == "masks":
+            return {
+                "selections": [self.evaluation(model, members, self._masking_method(m).name, seed) for m in merges],
+                "mask_bundles": [self.mask_bundle(model, members, merge, seed) for merge in merges],
+                "merged": [self.multi_task_vector(model, members, merge, seed) for merge in merges],
+            }
+        if kind == "thresholds":
+            thresholds = [self.threshold_evaluation(model, members, merge, seed) for merge in merges]
+            return {"thresholds": thresholds, "fine_tuned": fine_tuned}
+        if kind == "controlled":
+            controlled = self.controlled(benchmark)
+            return {
+                "standard": [*fine_tuned, self.evaluation(model, members, "task_arithmetic", seed)],
+                "controlled": [
+                    *(self.task_evaluation(model, task, "fine_tuned", controlled) for task in members),
+                    self.evaluation(model, members, "task_arithmetic", controlled),
+                ],
+            }
+        if kind == "subsets":
+            whole = self.subset_evaluation(model, members, seed)
+            return {"orders": [self.task_orders(model, members)], "fine_tuned": fine_tuned, "whole": [whole]}
+        assert kind == "illustration"
+        return {"task_vectors": [self.task_vector(model, task, seed) for task in tasks[:ILLUSTRATED]]}
+
+    def _view_params(self, kind: str) -> dict[str, Any]:
+        """What the files of a results folder follow from besides its artifacts."""
+        masking = [self._masking_method(merge).name for merge in self._agreeing_merges()]
+        consensus = [self._consensus_method(merge).name for merge in self._agreeing_merges()]
         return {
-            f"{seed}/{role}": nodes
-            for seed in self._view_seeds(kind)
-            for role, nodes in self.results(model, members, seed).items()
+            "masks": {"methods": masking},
+            "thresholds": {"methods": consensus},
+            "controlled": {},
+            "subsets": {"orders": list(self.subset_orders)},
+            "illustration": {"grid": list(self.params["grids"]["mask_lambda"])},
+        }.get(kind, {"methods": list(self.method_names), "agreements": masking})
+
+    def figure(self, model: str, name: str) -> dict[str, Any]:
+        """The recipe of results/<model>/figures/<name>.*: the results folders that it is drawn from."""
+        shown = figures.shown(name, self.paper_benchmarks(model))
+        return self._drawn("figure", model, name, shown, figures.FIGURES[name].views)
+
+    def _drawn(
+        self, kind: str, model: str, name: str, shown: Mapping[str, tuple[str, ...]], views: Iterable[str]
+    ) -> dict[str, Any]:
+        recipe = {
+            "kind": kind,
+            "version": STAGE_VERSIONS[kind],
+            "params": {
+                "model": model,
+                "name": name,
+                "benchmarks": [[benchmark, list(tasks)] for benchmark, tasks in shown.items()],
+            },
+            "inputs": {
+                f"{benchmark}/{view}": [self.view(view, model, benchmark)["digest"]]
+                for benchmark in shown
+                for view in views
+            },
         }
+        return {**recipe, "digest": digest_of(recipe)}
 
     def _view_seeds(self, kind: str) -> tuple[int, ...]:
         return self.seeds if kind == "seeds" else self.seeds[:1]

@@ -13,11 +13,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from tallmasks.errors import TallmasksError, nearest
+
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,8 @@ class Results:
 
     def each(self, file: str) -> pd.DataFrame:
         """One CSV of every benchmark, with the benchmark's name in the first column."""
+        import pandas as pd  # the plan needs FIGURES, and no table
+
         parts = [pd.read_csv(self.path(name, file)) for name in self.benchmarks]
         return pd.concat(
             [part.assign(benchmark=name) for name, part in zip(self.benchmarks, parts, strict=True)],
