@@ -228,6 +228,9 @@ class Plan:
                 raise TallmasksError(
                     f"params.yaml: grids.{key}: found {list(grid)}, expected different values in ascending order"
                 )
+        for task in self.params.get("data", {}):
+            if task not in TASKS:
+                raise TallmasksError(f"params.yaml: data: there is no vision task {task!r}{nearest(task, TASKS)}")
         for name, model in self.models.items():
             known = catalogue(model["tasks"])
             for key, tasks in self._benchmark_keys().items():

@@ -16,9 +16,9 @@ expects:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib.resources import files
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from tallmasks.tasks import Task
 
@@ -63,6 +63,11 @@ class VisionTask(Task):
     counts: Mapping[str, int]
     aliases: Mapping[int, str] = field(default_factory=dict)
     wordings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def data_recipe(self) -> dict[str, Any]:
+        """What decides the content of the examples, apart from what the dataset's own files hold."""
+        return {**asdict(self.source), "classes": list(self.classes)}
 
     def worded_for(self, checkpoints: str) -> Task:
         """The task with the class names of a head that fits checkpoints from `checkpoints`."""
