@@ -9,6 +9,7 @@ from tallmasks.tables import (
     Evaluation,
     ParameterCounts,
     agreement_table,
+    interval_table,
     per_task_table,
     seeds_table,
     seeds_table_for_people,
@@ -70,13 +71,19 @@ def test_per_task(evaluations: list[Evaluation]) -> None:
     """A reader could not see which task fails, on which split, with which choice."""
     table = per_task_table(evaluations)
     assert list(table.columns) == [
-        "method", "task", "split", "correct", "total", "accuracy", "accuracy_low", "accuracy_high",
-        "normalized_accuracy", "scaling_coefficient", "mask_lambda",
+        "method", "task", "split", "accuracy", "normalized_accuracy", "scaling_coefficient", "mask_lambda",
     ]  # fmt: skip
     assert len(table) == 3 * 2 * 2
     row = table.query("method == 'tall_mask_ties' and task == 'a' and split == 'test'").iloc[0]
     assert (row.accuracy, row.normalized_accuracy, row.mask_lambda) == (45.0, 90.0, 0.4)
-    assert (row.correct, row.total) == (90, 200)
+
+
+def test_intervals(evaluations: list[Evaluation]) -> None:
+    """A difference of a few images would pass for one of the methods."""
+    table = interval_table(evaluations)
+    assert len(table) == 3 * 2 * 2
+    row = table.query("method == 'tall_mask_ties' and task == 'a' and split == 'test'").iloc[0]
+    assert (row.correct, row.total, row.accuracy) == (90, 200, 45.0)
     assert (row.accuracy_low, row.accuracy_high) == pytest.approx((38.26, 51.93), abs=0.01)
 
 

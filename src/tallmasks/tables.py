@@ -111,32 +111,49 @@ def _finetuned(evaluations: Sequence[Evaluation]) -> Evaluation:
 
 
 def per_task_table(evaluations: Sequence[Evaluation]) -> pd.DataFrame:
-    """One row per method, task and split: counts, accuracies in percent, and what was chosen.
-
-    ``accuracy_low`` and ``accuracy_high`` are the ends of the 95 % Wilson interval: how far the accuracy on these
-    examples may be from that on all examples of the task.
-    """
+    """One row per method, task and split: accuracies in percent and what was chosen."""
     finetuned = _finetuned(evaluations)
     rows = []
     for evaluation in evaluations:
         for split in SPLITS:
             accuracy = evaluation.accuracy(split)
             relative = normalized(accuracy, finetuned.accuracy(split), evaluation.tasks)
-            low, high = wilson_interval(evaluation.correct[split], evaluation.total[split])
             for index, task in enumerate(evaluation.tasks):
                 rows.append(
                     {
                         "method": evaluation.method,
                         "task": task,
                         "split": split,
-                        "correct": evaluation.correct[split][index],
-                        "total": evaluation.total[split][index],
                         "accuracy": _percent(accuracy[index]),
-                        "accuracy_low": _percent(low[index]),
-                        "accuracy_high": _percent(high[index]),
                         "normalized_accuracy": _percent(relative[index]),
                         "scaling_coefficient": evaluation.scaling_coefficient,
                         "mask_lambda": None if evaluation.mask_lambda is None else evaluation.mask_lambda[index],
+                    }
+                )
+    return pd.DataFrame(rows)
+
+
+def interval_table(evaluations: Sequence[Evaluation]) -> pd.DataFrame:
+    """One row per method, task and split: counts, accuracy, and its 95 % Wilson interval, all in percent.
+
+    The interval says how far the accuracy on these examples may be from that on all examples of the task.
+    """
+    rows = []
+    for evaluation in evaluations:
+        for split in SPLITS:
+            correct, total = evaluation.correct[split], evaluation.total[split]
+            low, high = wilson_interval(correct, total)
+            for index, task in enumerate(evaluation.tasks):
+                rows.append(
+                    {
+                        "method": evaluation.method,
+                        "task": task,
+                        "split": split,
+                        "correct": correct[index],
+                        "total": total[index],
+                        "accuracy": _percent(correct[index] / total[index]),
+                        "accuracy_low": _percent(low[index]),
+                        "accuracy_high": _percent(high[index]),
                     }
                 )
     return pd.DataFrame(rows)

@@ -9,6 +9,7 @@ rule results:
         ),
         table_for_people="results/{model}/{benchmark}/table.md",
         per_task="results/{model}/{benchmark}/per_task.csv",
+        intervals="results/{model}/{benchmark}/intervals.csv",
         selection="results/{model}/{benchmark}/selection.json",
         agreement="results/{model}/{benchmark}/agreement.csv",
         metrics="results/{model}/{benchmark}/metrics.json",

@@ -14,6 +14,7 @@ from tallmasks.reference import beside_paper, paper_rows
 from tallmasks.tables import (
     ParameterCounts,
     agreement_table,
+    interval_table,
     per_task_table,
     selection_record,
     summary_table,
@@ -30,6 +31,7 @@ def run(job: Job) -> None:
         "table.csv": summary.to_csv(index=False, float_format="%.4f"),
         "table.md": table_for_people(summary, title),
         "per_task.csv": per_task_table(evaluations).to_csv(index=False),
+        "intervals.csv": interval_table(evaluations).to_csv(index=False),
         "selection.json": json.dumps(selection_record(evaluations), indent=1) + "\n",
         "agreement.csv": agreement_table(profiles(job, seed)).to_csv(index=False),
         "metrics.json": metrics(summary),
