@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from open_clip import image_transform
+from PIL import Image
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch.nn import functional
 
 from tallmasks.errors import TallmasksError
-from tallmasks.models import clip, load
+from tallmasks.models import clip, convert_pretrained, load, naming, parameter_counts
 from tallmasks.tasks.drawn import CATALOGUE, TASKS, examples
 
 SPEC: dict[str, Any] = {
@@ -144,6 +146,135 @@ def test_damaged_files_are_refused(tmp_path: Path, weights: Path) -> None:
         load(SPEC, tmp_path / "cut.safetensors")
     with pytest.raises(TallmasksError, match="'t6'"):
         load({"family": "t6"}, weights)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "trainable", "every"),
+    [
+        ("ViT-B-32-quickgelu", 87_849_216, 113_448_705),
+        ("ViT-B-16-quickgelu", 86_192_640, 111_792_129),
+        ("ViT-L-14-quickgelu", 303_966_208, 342_562_049),
+    ],
+)
+def test_the_papers_models_have_the_papers_sizes(architecture: str, trainable: int, every: int) -> None:
+    """Without it every storage figure would be off, and nobody would know before the weights are downloaded."""
+    found, frozen = parameter_counts({"family": "clip", "architecture": architecture})
+    assert (found, found + frozen) == (trainable, every)
+
+
+def test_a_wrong_architecture_gets_the_nearest() -> None:
+    """Without it a typing error in params.yaml would end in a KeyError, after the download."""
+    with pytest.raises(TallmasksError, match="'ViT-B-33'; did you mean 'ViT-B-32'"):
+        parameter_counts({"family": "clip", "architecture": "ViT-B-33"})
+
+
+PREPROCESS = {"size": 32, "mean": [0.48145466, 0.4578275, 0.40821073], "std": [0.26862954, 0.26130258, 0.27577711]}
+
+
+@pytest.mark.parametrize("form", ["pt", "wrapped", "half"])
+def test_any_file_of_open_clips_becomes_the_same_model(form: str, tmp_path: Path) -> None:
+    """Without it weights that open_clip loads would be another model here."""
+    torch.manual_seed(1)
+    network = clip.build(SPEC["architecture"]).eval()
+    if form == "half":
+        network = network.half().float()
+    state = network.state_dict()
+    if form == "half":
+        save_file({name: tensor.half() for name, tensor in state.items()}, tmp_path / "weights.safetensors")
+    else:
+        torch.save({"state_dict": state} if form == "wrapped" else state, tmp_path / "weights.pt")
+    (path,) = tmp_path.iterdir()
+    tensors = convert_pretrained(SPEC, path)
+    assert {tensor.dtype for tensor in tensors.values()} == {np.dtype(np.float32)}
+    save_file({name: torch.from_numpy(tensor) for name, tensor in tensors.items()}, tmp_path / "ours.safetensors")
+    model = load({**SPEC, "preprocess": PREPROCESS}, tmp_path / "ours.safetensors")
+    images = examples("cars", "test", 4, seed=0)[0]
+    transform = image_transform(32, is_train=False)
+    theirs = torch.stack([transform(Image.fromarray(image)) for image in images])
+    with torch.no_grad():
+        expected = network.encode_image(theirs, normalize=True)
+        found = model.logits(model.prepare(images), torch.eye(16))
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+
+
+def test_pickled_code_is_not_run(tmp_path: Path) -> None:
+    """Without it a downloaded file could do anything on the user's machine."""
+    torch.save(clip.build(SPEC["architecture"]), tmp_path / "model.pt")
+    with pytest.raises(TallmasksError, match=r"model\.pt.*code in files is not run"):
+        convert_pretrained(SPEC, tmp_path / "model.pt")
+
+
+def test_weights_of_another_architecture_are_refused(tmp_path: Path) -> None:
+    """Without it half of a network could stay random."""
+    state = clip.build(SPEC["architecture"]).state_dict()
+    del state["visual.proj"]
+    torch.save(state, tmp_path / "model.pt")
+    with pytest.raises(TallmasksError, match=r"model\.pt.*visual\.proj"):
+        convert_pretrained(SPEC, tmp_path / "model.pt")
+
+
+def test_images_are_resized_as_by_open_clip(tmp_path: Path) -> None:
+    """Without it small images would reach the network otherwise than in the paper."""
+    preprocess = clip.Preprocess(224, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
+    transform = image_transform(224, is_train=False, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
+    for side in (28, 64, 96, 224):
+        image = np.random.default_rng(side).integers(0, 256, (side, side, 3), np.uint8)
+        ours, theirs = preprocess(torch.from_numpy(image[None]))[0], transform(Image.fromarray(image))
+        assert (ours - theirs).abs().mean() < 1 / 255, side
+
+
+def test_batch_statistics_are_no_weights(tmp_path: Path) -> None:
+    """Without it a ResNet's running means would be merged as if they had been trained."""
+    tensors = convert_pretrained_resnet(tmp_path)
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    names = naming.trainable_names("clip", shapes)
+    assert not [name for name in names if "running" in name or "num_batches" in name]
+    assert naming.parameter_counts("clip", shapes) == parameter_counts(RESNET)
+
+
+RESNET: dict[str, Any] = {
+    "family": "clip",
+    "architecture": {
+        "embed_dim": 16,
+        "vision_cfg": {"image_size": 32, "layers": [1, 1, 1, 1], "width": 4},
+        "text_cfg": {"context_length": 16, "width": 16, "heads": 2, "layers": 1},
+    },
+}
+
+
+def convert_pretrained_resnet(folder: Path) -> dict[str, np.ndarray]:
+    """A small ResNet's weights through a file; loading them back works too."""
+    torch.save(clip.build(RESNET["architecture"]).state_dict(), folder / "resnet.pt")
+    tensors = convert_pretrained(RESNET, folder / "resnet.pt")
+    save_file({name: torch.from_numpy(tensor) for name, tensor in tensors.items()}, folder / "resnet.safetensors")
+    assert load(RESNET, folder / "resnet.safetensors").trainable == naming.trainable_names("clip", tensors)
+    return tensors
+
+
+def test_another_buffer_takes_the_networks_place(weights: Path) -> None:
+    """Without it weight sets that lie side by side would all be scored as the first one."""
+    model = load(SPEC, weights)
+    images, head = model.prepare(examples("cars", "test", 4, seed=0)[0]), model.head(TASKS["cars"])
+    other = model.flat + 0.05 * torch.randn(model.flat.shape, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        first = model.logits(images, head)
+        model.use(other)
+        second = model.logits(images, head)
+        model.use(model.pretrained_flat())
+        assert torch.equal(model.logits(images, head), first)
+        model.flat.copy_(other)
+        assert torch.equal(model.logits(images, head), second)
+    assert not torch.allclose(first, second, atol=1e-3)
+
+
+def test_mixed_precision_stays_near(weights: Path) -> None:
+    """Without it bfloat16 would change the weights, or not be used at all."""
+    strict, mixed = load(SPEC, weights), load(SPEC, weights, "bfloat16")
+    images, head = strict.prepare(examples("cars", "test", 8, seed=0)[0]), strict.head(TASKS["cars"])
+    with torch.no_grad():
+        exact, found = strict.logits(images, head), mixed.logits(images, head)
+    assert mixed.flat.dtype == found.dtype == torch.float32 and torch.equal(mixed.head(TASKS["cars"]), head)
+    assert 0 < (found - exact).abs().max() < 0.05 * exact.abs().max()
 
 
 def test_shipped_model_knows_every_task() -> None:

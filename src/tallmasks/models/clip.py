@@ -1,30 +1,39 @@
 """CLIP models, built by open_clip.
 
-A pretrained file of a custom architecture holds open_clip's own tensor names in float32 or float16. Its text tower
-knows only the words that the prompts use: ``tokenizer.vocabulary`` lists their numbers in open_clip's tokenizer, in
+A pretrained file holds open_clip's own tensor names in float32 or float16; what a network keeps beside its parameters
+(the statistics of a ResNet's batch normalisation) stands behind ``buffers.``. The text tower of the tiny model knows
+only the words that the prompts use: ``tokenizer.vocabulary`` lists their numbers in open_clip's tokenizer, in
 ascending order, and row i of ``token_embedding.weight`` belongs to entry i. The end-of-text token has the largest
 number and so stays the largest, which is how CLIP finds the end of a prompt.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import pickle
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import open_clip
 import torch
 from numpy.typing import NDArray
-from open_clip.model import CLIP, CLIPTextCfg, CLIPVisionCfg
+from open_clip.model import CLIP, CustomTextCLIP
 from open_clip.tokenizer import SimpleTokenizer
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch.nn import functional
 
-from tallmasks.errors import TallmasksError
+from tallmasks import hub
+from tallmasks.errors import TallmasksError, nearest
+from tallmasks.models import Precision, naming
 from tallmasks.tasks import Task
 
 VOCABULARY = "tokenizer.vocabulary"  # int64 [V] in the pretrained file
-TRAINABLE_PREFIX = "visual."
-TEXT_TRANSFORMER_PREFIX = "transformer."  # counts for neither P' nor F, as in the paper
+TRAINABLE_PREFIX = naming.FAMILIES["clip"].trainable
+BUFFER_PREFIX = "buffers."
+HUB_FILES = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")  # open_clip's names for whole models
+
+Tokenize = Callable[[Sequence[str]], torch.Tensor]
 
 
 class Tokenizer:
@@ -63,22 +72,64 @@ def vocabulary_of(prompts: Iterable[str], context_length: int) -> tuple[int, ...
     return tuple(torch.unique(tokens).tolist())
 
 
-def build(architecture: Mapping[str, Any], vocabulary_size: int) -> CLIP:
-    """open_clip's CLIP with random weights.
+def build(architecture: str | Mapping[str, Any], vocabulary_size: int | None = None) -> CLIP | CustomTextCLIP:
+    """open_clip's network with random weights, on the default device.
 
     Args:
-        architecture: open_clip's configuration: ``embed_dim``, ``vision_cfg``, ``text_cfg``.
-        vocabulary_size: Rows of the token embedding.
+        architecture: The name of an open_clip model, or open_clip's configuration of a plain CLIP: ``embed_dim``,
+            ``vision_cfg``, ``text_cfg``.
+        vocabulary_size: Rows of the token embedding, where it is not the configuration's.
+
+    Raises:
+        TallmasksError: If open_clip knows no model of that name.
     """
-    return CLIP(
-        architecture["embed_dim"],
-        CLIPVisionCfg(**architecture["vision_cfg"]),
-        CLIPTextCfg(**architecture["text_cfg"], vocab_size=vocabulary_size),
-    )
+    config = open_clip.get_model_config(architecture) if isinstance(architecture, str) else dict(architecture)
+    if config is None:
+        known = open_clip.list_models()
+        raise TallmasksError(
+            f"params.yaml: architecture: open_clip has no model {architecture!r}{nearest(str(architecture), known)}; "
+            "`python -c 'import open_clip; print(open_clip.list_models())'` lists them"
+        )
+    if vocabulary_size is not None:
+        config["text_cfg"] = {**config["text_cfg"], "vocab_size": vocabulary_size}
+    if "timm_model_name" in config["vision_cfg"]:
+        config["vision_cfg"]["timm_model_pretrained"] = False  # all weights come from one file
+    has_own_text_tower = "hf_model_name" in config["text_cfg"]
+    if has_own_text_tower:
+        config["text_cfg"]["hf_model_pretrained"] = False
+    custom = config.pop("custom_text", False) or has_own_text_tower
+    return CustomTextCLIP(**config) if custom else CLIP(**config)
+
+
+@dataclass(frozen=True)
+class Preprocess:
+    """How an image becomes the network's input.
+
+    Attributes:
+        size: Pixels to a side.
+        mean: Of the three channels in 0 to 1, subtracted.
+        std: Of the three channels; divides.
+    """
+
+    size: int
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+
+    def __call__(self, images: torch.Tensor) -> torch.Tensor:
+        """uint8 [N, H, W, 3] as float32 [N, 3, size, size]; resized as Pillow does it, to whole numbers."""
+        pixels = images.permute(0, 3, 1, 2).float()
+        if pixels.shape[2:] != (self.size, self.size):
+            size = [self.size, self.size]
+            pixels = functional.interpolate(pixels, size, mode="bicubic", antialias=True).round_().clamp_(0, 255)
+        return pixels.div_(255).sub_(self._row(self.mean, pixels)).div_(self._row(self.std, pixels))
+
+    @staticmethod
+    def _row(values: Sequence[float], like: torch.Tensor) -> torch.Tensor:
+        return torch.tensor(values, device=like.device).view(1, 3, 1, 1)
 
 
 def prepare(images: NDArray[np.uint8] | torch.Tensor) -> torch.Tensor:
-    """Images uint8 [N, H, W, 3] as float32 [N, 3, H, W] in -1 to 1."""
+    """Images uint8 [N, H, W, 3] as float32 [N, 3, H, W] in -1 to 1: what the drawn tasks' model takes."""
     return torch.as_tensor(images).permute(0, 3, 1, 2).float().div_(127.5).sub_(1)
 
 
@@ -86,19 +137,36 @@ class ClipModel:
     """A CLIP network with its visual tower in one flat buffer; satisfies :class:`tallmasks.models.Model`.
 
     Args:
-        network: The network, with its weights loaded.
-        tokenizer: Turns prompts into its tokens.
+        network: The network, with its weights loaded, on the device where it is to stay.
+        tokenize: Turns prompts into its tokens.
+        preprocess: Turns images into its input.
+        precision: Of the image tower's products.
     """
 
-    def __init__(self, network: CLIP, tokenizer: Tokenizer) -> None:
+    def __init__(
+        self,
+        network: CLIP | CustomTextCLIP,
+        tokenize: Tokenize,
+        preprocess: Callable[[torch.Tensor], torch.Tensor] = prepare,
+        precision: Precision = "float32",
+    ) -> None:
         self._network = network.eval().requires_grad_(False)
-        self._tokenizer = tokenizer
+        self._tokenize, self._preprocess = tokenize, preprocess
+        self._mixed = precision == "bfloat16"
+        self.device = network.logit_scale.device
+        size = network.visual.image_size
+        self.image_size: int = size[0] if isinstance(size, tuple) else size
         named = {name: p for name, p in network.named_parameters() if name.startswith(TRAINABLE_PREFIX)}
         self.trainable: tuple[str, ...] = tuple(sorted(named))
         self.shapes: dict[str, tuple[int, ...]] = {name: tuple(named[name].shape) for name in self.trainable}
         self._parameters = [named[name].requires_grad_(True) for name in self.trainable]
         self.flat = torch.cat([parameter.detach().reshape(-1).float() for parameter in self._parameters])
         self._pretrained = self.flat.clone()
+        self.use(self.flat)
+
+    def use(self, flat: torch.Tensor) -> None:
+        """Take the weights from another buffer, float32 [P'] on ``device``, which becomes ``flat``; copies nothing."""
+        self.flat = flat
         for parameter, view in zip(self._parameters, self._views(), strict=True):
             parameter.data = view
 
@@ -116,17 +184,11 @@ class ClipModel:
 
     def named_arrays(self) -> dict[str, NDArray[np.float32]]:
         """Copies of the trainable tensors by name, float32, as a checkpoint stores them."""
-        return {name: view.numpy().copy() for name, view in zip(self.trainable, self._views(), strict=True)}
+        return {name: view.cpu().numpy().copy() for name, view in zip(self.trainable, self._views(), strict=True)}
 
     def parameter_counts(self) -> tuple[int, int]:
         """P' and F of the paper's storage formula. The text transformer is in neither, as in the paper."""
-        counted = [
-            (name, parameter.numel())
-            for name, parameter in self._network.named_parameters()
-            if not name.startswith(TEXT_TRANSFORMER_PREFIX)
-        ]
-        trainable = sum(count for name, count in counted if name.startswith(TRAINABLE_PREFIX))
-        return trainable, sum(count for _, count in counted) - trainable
+        return _counts(self._network)
 
     @torch.no_grad()
     def head(self, task: Task) -> torch.Tensor:
@@ -136,21 +198,32 @@ class ClipModel:
         """
         rows = []
         for label in range(len(task.classes)):
-            embedded = self._network.encode_text(self._tokenizer(task.prompts(label)), normalize=True)
+            tokens = self._tokenize(task.prompts(label)).to(self.device)
+            embedded = self._network.encode_text(tokens, normalize=True)
             rows.append(functional.normalize(embedded.mean(dim=0), dim=0))
-        return torch.stack(rows) * self._network.logit_scale.exp()
+        return (torch.stack(rows) * self._network.logit_scale.exp()).cpu()
 
     def prepare(self, images: NDArray[np.uint8] | torch.Tensor) -> torch.Tensor:
-        """Images uint8 [N, H, W, 3] as float32 [N, 3, H, W] in -1 to 1."""
-        return prepare(images)
+        """Images uint8 [N, H, W, 3] as the network takes them, float32 on ``device``."""
+        tensor = torch.as_tensor(images)
+        if self.device.type == "cuda" and tensor.device.type == "cpu":
+            tensor = tensor.pin_memory().to(self.device, non_blocking=True)  # the copy runs beside the computation
+        return self._preprocess(tensor)
 
     def logits(self, prepared: torch.Tensor, head: torch.Tensor) -> torch.Tensor:
         """Scores float32 [N, C]: normalised image features times the head."""
-        return self._network.encode_image(prepared, normalize=True) @ head.T
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self._mixed):
+            features = self._network.encode_image(prepared)
+        return functional.normalize(features.float(), dim=-1) @ head.T
 
 
-def load(architecture: Mapping[str, Any], weights: Path) -> ClipModel:
-    """A custom architecture with the weights of a pretrained file.
+def load(spec: Mapping[str, Any], weights: Path, precision: Precision = "float32") -> ClipModel:
+    """The model of a specification with the weights of a pretrained file, on the GPU if there is one.
+
+    Args:
+        spec: ``architecture`` (see `build`), and ``preprocess`` where images are not the drawn tasks'.
+        weights: A pretrained file as this module's docstring says.
+        precision: Of the image tower's products.
 
     Raises:
         TallmasksError: If the file is missing or damaged, or its tensors are not those of the architecture.
@@ -159,18 +232,119 @@ def load(architecture: Mapping[str, Any], weights: Path) -> ClipModel:
         tensors = load_file(weights)
     except FileNotFoundError:
         raise TallmasksError(
-            f"{weights}: no such file. The pretrained model ships with the project; `git checkout` restores it and "
-            "`snakemake pretrain_tiny` makes it anew."
+            f"{weights}: no such file. The tiny model ships with the project: `git checkout` restores it, and "
+            "`snakemake pretrain_tiny` makes it anew. Any other is what `pretrained` in params.yaml says."
         ) from None
     except SafetensorError as error:
         raise TallmasksError(f"{weights}: not a whole safetensors file ({error}). Restore or remake it.") from None
-    if VOCABULARY not in tensors:
-        raise TallmasksError(f"{weights}: the tensor {VOCABULARY!r} is missing. Remake it: `snakemake pretrain_tiny`.")
-    vocabulary = tensors.pop(VOCABULARY).tolist()
-    network = build(architecture, len(vocabulary))
+    architecture = spec["architecture"]
+    vocabulary = tensors.pop(VOCABULARY).tolist() if VOCABULARY in tensors else None
+    network = build(architecture, None if vocabulary is None else len(vocabulary))
+    tensors = {name.removeprefix(BUFFER_PREFIX): tensor for name, tensor in tensors.items()}
     _check(weights, network.state_dict(), tensors)
-    network.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
-    return ClipModel(network, Tokenizer(vocabulary, network.context_length))
+    network.load_state_dict(tensors)  # copies into float32
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    settings = spec.get("preprocess")
+    preprocess = prepare if settings is None else Preprocess(settings["size"], settings["mean"], settings["std"])
+    model = ClipModel(
+        network.to(device), _tokenizer(architecture, network.context_length, vocabulary), preprocess, precision
+    )
+    if isinstance(preprocess, Preprocess) and preprocess.size != model.image_size:
+        raise TallmasksError(
+            f"params.yaml: preprocess.size is {preprocess.size}, and {architecture} takes {model.image_size} pixels"
+        )
+    return model
+
+
+def _tokenizer(architecture: str | Mapping[str, Any], context_length: int, vocabulary: list[int] | None) -> Tokenize:
+    if vocabulary is not None:
+        return Tokenizer(vocabulary, context_length)
+    if not isinstance(architecture, str):
+        return SimpleTokenizer(context_length=context_length)
+    try:
+        return open_clip.get_tokenizer(architecture)
+    except OSError as error:  # a tokenizer from the hub, as SigLIP's
+        raise TallmasksError(f"{architecture}: its tokenizer could not be had from the hub: {error}") from None
+
+
+def parameter_counts(spec: Mapping[str, Any]) -> tuple[int, int]:
+    """P' and F of the paper's storage formula from the architecture alone, built without memory for its weights."""
+    with torch.device("meta"):
+        return _counts(build(spec["architecture"]))
+
+
+def _counts(network: torch.nn.Module) -> tuple[int, int]:
+    return naming.parameter_counts("clip", {name: tuple(p.shape) for name, p in network.named_parameters()})
+
+
+def download_pretrained(spec: Mapping[str, Any], pretrained: Mapping[str, Any]) -> tuple[Path, dict[str, str]]:
+    """The file of pretrained weights that params.yaml names, and where it comes from, for the provenance.
+
+    Args:
+        spec: ``architecture``.
+        pretrained: ``hub`` (a repository), ``file`` in it, ``revision`` and optionally the file's ``sha256``; or
+            ``tag``, one of open_clip's for this architecture, with a ``revision`` if it lies on the hub.
+
+    Raises:
+        TallmasksError: If open_clip knows no such tag, or the file cannot be had or is another.
+    """
+    repository, files, revision = pretrained.get("hub"), [pretrained.get("file")], pretrained.get("revision", "main")
+    if repository is None:
+        known = open_clip.pretrained.get_pretrained_cfg(spec["architecture"], pretrained["tag"])
+        if not known:
+            tags = open_clip.list_pretrained_tags_by_model(spec["architecture"])
+            raise TallmasksError(
+                f"params.yaml: pretrained.tag: open_clip has no weights {pretrained['tag']!r} for "
+                f"{spec['architecture']}{nearest(pretrained['tag'], tags)}; it has {', '.join(tags) or 'none'}"
+            )
+        if not known.get("hf_hub"):
+            path = Path(open_clip.pretrained.download_pretrained(known))
+            return path, {"url": known["url"], "file": path.name}
+        repository, _, file = known["hf_hub"].rpartition("/")
+        files = [file]
+    path = _first_of([file for file in files if file] or list(HUB_FILES), repository, revision)
+    if "sha256" in pretrained:
+        hub.check_sha256(path, pretrained["sha256"], hub.address(repository, path.name, revision))
+    return path, {"repository": repository, "file": path.name, "commit": hub.commit_of(path) or revision}
+
+
+def _first_of(files: Sequence[str], repository: str, revision: str) -> Path:
+    """The first of some files that a repository has."""
+    for file in files[:-1]:
+        try:
+            return hub.download(repository, file, revision)
+        except hub.NoSuchFile:
+            continue
+    return hub.download(repository, files[-1], revision)
+
+
+def convert_pretrained(spec: Mapping[str, Any], weights: Path) -> dict[str, NDArray[Any]]:
+    """The tensors of a file of whole-model weights, in any form that open_clip reads, as `load` takes them.
+
+    Nothing in the file is executed: it is safetensors, or torch's format read with ``weights_only``.
+
+    Raises:
+        TallmasksError: If the file is damaged, holds more than tensors, or is not of the architecture.
+    """
+    network = build(spec["architecture"])
+    try:
+        open_clip.load_checkpoint(network, str(weights), strict=True, weights_only=True)
+    except (pickle.UnpicklingError, SafetensorError, RuntimeError, OSError, EOFError) as error:
+        pickled = isinstance(error, pickle.UnpicklingError)
+        why = "it holds more than tensors by name" if pickled else " ".join(str(error).split())
+        raise TallmasksError(
+            f"{weights}: open_clip cannot read it as weights of {spec['architecture']}: {why}. Expected safetensors, or "
+            "a state dict that torch.save wrote; code in files is not run"
+        ) from None
+    parameters = {name for name, _ in network.named_parameters()}
+    tensors = {
+        name if name in parameters else BUFFER_PREFIX + name: tensor.numpy()
+        for name, tensor in network.state_dict().items()
+    }
+    for name, tensor in tensors.items():
+        if not np.isfinite(tensor).all():
+            raise TallmasksError(f"{weights}: tensor {name!r} holds NaN or infinity; download it again")
+    return tensors
 
 
 def _check(weights: Path, expected: Mapping[str, torch.Tensor], found: Mapping[str, torch.Tensor]) -> None:

@@ -22,7 +22,9 @@ class Naming:
     uncounted: tuple[str, ...]
 
 
-FAMILIES = {"clip": Naming(trainable="visual.", uncounted=("transformer.", "tokenizer."))}
+FAMILIES = {
+    "clip": Naming(trainable="visual.", uncounted=("transformer.", "text.transformer.", "tokenizer.", "buffers."))
+}
 
 
 def naming(family: str) -> Naming:
