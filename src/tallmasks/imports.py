@@ -100,6 +100,13 @@ class Imported:
         }
 
 
+def source_of(checkpoints: Any, task: str) -> str:
+    """What `checkpoints` in params.yaml says of a task: ``finetune``, a name of `SOURCES`, or a folder."""
+    if isinstance(checkpoints, str):
+        return checkpoints
+    return str(checkpoints.get("tasks", {}).get(task, checkpoints["source"]))
+
+
 def locate(checkpoints: Any, architecture: Any, task: str, root: Path = Path()) -> Imported | None:
     """Where the checkpoint of a task comes from; None if it is fine-tuned here.  Looks at file names at most.
 
@@ -113,7 +120,7 @@ def locate(checkpoints: Any, architecture: Any, task: str, root: Path = Path()) 
         TallmasksError: the source has no checkpoint of this model or task, or the folder has none.
     """
     settings: Mapping[str, Any] = {"source": checkpoints} if isinstance(checkpoints, str) else checkpoints
-    source = settings.get("tasks", {}).get(task, settings["source"])
+    source = source_of(checkpoints, task)
     if source == FINETUNE:
         return None
     if source not in SOURCES:

@@ -333,8 +333,8 @@ def convert_pretrained(spec: Mapping[str, Any], weights: Path) -> dict[str, NDAr
         pickled = isinstance(error, pickle.UnpicklingError)
         why = "it holds more than tensors by name" if pickled else " ".join(str(error).split())
         raise TallmasksError(
-            f"{weights}: open_clip cannot read it as weights of {spec['architecture']}: {why}. Expected safetensors, or "
-            "a state dict that torch.save wrote; code in files is not run"
+            f"{weights}: open_clip cannot read it as weights of {spec['architecture']}: {why}. Expected safetensors, "
+            "or a state dict that torch.save wrote; code in files is not run"
         ) from None
     parameters = {name for name, _ in network.named_parameters()}
     tensors = {
