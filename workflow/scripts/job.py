@@ -26,7 +26,8 @@ THREAD_VARIABLES = (
     "NUMEXPR_NUM_THREADS",
     "NUMBA_NUM_THREADS",
 )
-TORCH_STEPS = {"head", "finetune", "evaluate_task", "evaluate"}  # the others start faster by themselves
+# the others start faster by themselves
+TORCH_STEPS = {"head", "finetune", "evaluate_task", "evaluate", "evaluate_thresholds", "evaluate_subset"}
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 # glibc hands large buffers back to the kernel and fetches them again at every training step: a quarter of the time.
 ALLOCATOR_VARIABLES = {
@@ -44,6 +45,7 @@ class Job:
     inputs: Mapping[str, list[Path]]
     outputs: Mapping[str, Path]
     threads: int = 1
+    gpus: int = 0
 
     @classmethod
     def parse(cls, text: str) -> Job:
@@ -53,6 +55,7 @@ class Job:
             inputs={role: [Path(path) for path in paths] for role, paths in told["inputs"].items()},
             outputs={role: Path(path) for role, path in told["outputs"].items()},
             threads=told.get("threads", 1),
+            gpus=told.get("gpus", 0),
         )
 
     @property
@@ -105,9 +108,12 @@ def start(script: str, text: str) -> int:
     for name in THREAD_VARIABLES:
         os.environ[name] = str(job.threads)
     os.environ.update(ALLOCATOR_VARIABLES)
+    import gpu
     import warm
 
-    if Path(script).stem in TORCH_STEPS and warm.wanted():
+    if job.gpus:
+        gpu.lease(job.gpus)
+    elif Path(script).stem in TORCH_STEPS and warm.wanted():
         return warm.run(script, [text])
     os.execv(sys.executable, [sys.executable, script, text])
 
