@@ -6,8 +6,8 @@ job is a fork of it: the same script, arguments, environment, folder and output 
 there.  The server is an accelerator and nothing else: without it (TALLMASKS_WARM=0, on a cluster, for GPU jobs) a job
 imports what it needs itself and gives the same bytes.
 
-* One server per user and Python, shared by all copies of the project; it leaves 60 s after its last job.  Server and
-  clients make sure that the other end is of the same user.
+* One server per user, Python, niceness, CPU set and limits, shared by all copies of the project; it leaves 60 s after
+  its last job.  Server and clients make sure that the other end is of the same user.
 * It runs nothing in its own process but imports of installed packages; the project's code is read by each child, so
   an edit takes effect with the next job.
 * A child watches its client's connection and dies with it: kill -9 of a job or of Snakemake leaves nothing behind.
@@ -40,8 +40,20 @@ SCRATCH = Path(".tallmasks")
 
 def _address() -> str:
     """An abstract socket name: it vanishes with its process, so there is no stale file to clean up."""
-    key = "|".join([sys.executable, str(os.getuid()), *_search_path()[1]])
+    key = "|".join([sys.executable, *_search_path()[1], *_surroundings()])
     return "\0tallmasks-warm-" + hashlib.sha256(key.encode()).hexdigest()[:20]
+
+
+def _surroundings() -> list[str]:
+    """What a fork takes over from the server although it is another's: only clients with the same share a server."""
+    status = Path("/proc/self/status").read_text().splitlines()
+    own = ("Uid:", "Gid:", "Groups:", "Umask:", "Cpus_allowed:")
+    return [
+        *(line for line in status if line.startswith(own)),
+        *(Path("/proc/self", name).read_text() for name in ("limits", "cgroup")),
+        str(Path("/proc/self/ns/mnt").readlink()),
+        f"nice {os.nice(0)}",
+    ]
 
 
 def _search_path() -> tuple[list[str], list[str]]:
