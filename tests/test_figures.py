@@ -27,7 +27,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
 
 def shown(results: Results, name: str) -> Results:
     """What a figure of the workflow is given."""
-    return dataclasses.replace(results, benchmarks=figures.shown(name, results.benchmarks))
+    return dataclasses.replace(results, benchmarks=figures.in_scope(FIGURES[name].scope, results.benchmarks))
 
 
 def drawn(results: Results, name: str) -> tuple[pd.DataFrame, Figure]:

@@ -102,22 +102,24 @@ def read_json(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def staleness(folder: Path, recipe: Mapping[str, Any]) -> str | None:
-    """Why a results folder is not what `recipe` makes, by content; None where it is."""
+def staleness(folder: Path, recipe: Mapping[str, Any], provenance_name: str = PROVENANCE) -> str | None:
+    """Why a results folder, or those of its files that a provenance vouches for, are not what `recipe` makes, by
+    content; None where they are."""
+    path = folder / provenance_name
     try:
-        provenance = json.loads((folder / PROVENANCE).read_text())
+        provenance = json.loads(path.read_text())
         vouched, digest = provenance["sha256"], provenance["recipe"]["digest"]
     except FileNotFoundError:
-        return f"{folder / PROVENANCE} is not there"
+        return f"{path} is not there"
     except (OSError, ValueError, KeyError, TypeError):
-        return f"{folder / PROVENANCE} cannot be read"
+        return f"{path} cannot be read"
     for name, expected in vouched.items():
         try:
             found = hashlib.sha256((folder / name).read_bytes()).hexdigest()
         except OSError:
             return f"{folder / name} is not there"
         if found != expected:
-            return f"{folder / name} is not what was written there: its sha256 is not the one in {PROVENANCE}"
+            return f"{folder / name} is not what was written there: its sha256 is not the one in {path.name}"
     return None if digest == recipe["digest"] else "what it is made from has changed"
 
 

@@ -13,7 +13,8 @@ from typing import Any
 
 from job import Job
 from tallmasks import __version__
-from tallmasks.checkpoints import atomic_write_text
+from tallmasks.checkpoints import atomic_write_bytes, atomic_write_text
+from tallmasks.project import PROVENANCE
 from tallmasks.tables import Evaluation
 
 PACKAGES = ("torch", "open_clip_torch", "numpy", "numba", "safetensors", "snakemake", "dvc", "pandas")
@@ -52,17 +53,20 @@ def hardware() -> dict[str, str | int | None]:
     }
 
 
-def publish(job: Job, files: Mapping[str, str], facts: Mapping[str, Any]) -> None:
-    """Write a results folder: the files, then the provenance that vouches for them."""
+def publish(
+    job: Job, files: Mapping[str, str | bytes], facts: Mapping[str, Any], provenance_name: str = PROVENANCE
+) -> None:
+    """Write a results folder, or some files of it: the files, then the provenance that vouches for them."""
     folder = job.outputs["folder"]
-    for name, text in files.items():
-        atomic_write_text(folder / name, text, read_only=False)
+    contents = {name: text.encode() if isinstance(text, str) else text for name, text in files.items()}
+    for name, content in contents.items():
+        atomic_write_bytes(folder / name, content, read_only=False)
     provenance = {
         "recipe": job.recipe,
-        "sha256": {name: hashlib.sha256(text.encode()).hexdigest() for name, text in files.items()},
+        "sha256": {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()},
         "versions": {"tallmasks": __version__, "python": platform.python_version()}
         | {package: version(package) for package in PACKAGES},
         "hardware": hardware(),
         **facts,
     }
-    atomic_write_text(folder / "provenance.json", json.dumps(provenance, indent=1) + "\n", read_only=False)
+    atomic_write_text(folder / provenance_name, json.dumps(provenance, indent=1) + "\n", read_only=False)

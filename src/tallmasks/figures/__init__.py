@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from tallmasks.errors import TallmasksError, nearest
 
-
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -91,10 +90,10 @@ class Results:
         ).pipe(lambda table: table[["benchmark", *table.columns.drop("benchmark")]])
 
 
-def shown(name: str, benchmarks: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """Those of the benchmarks (tasks by name) that a figure shows, the smallest first."""
+def in_scope(scope: str, benchmarks: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Those of the benchmarks (tasks by name) that something of this scope shows, the smallest first."""
     ordered = sorted(benchmarks.items(), key=lambda item: len(item[1]))
-    return dict({"every": ordered, "smallest": ordered[:1], "largest": ordered[-1:]}[FIGURES[name].scope])
+    return dict({"every": ordered, "smallest": ordered[:1], "largest": ordered[-1:]}[scope])
 
 
 def load(name: str) -> ModuleType:

@@ -6,6 +6,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from tallmasks.figures import Results, style
+from tallmasks.tasks.titles import benchmark_title
 
 MERGED_ZERO = "merged_zero"
 KINDS = {
@@ -52,7 +53,7 @@ def draw(data: pd.DataFrame) -> Figure:
             panel.bar(
                 places, rows["percentage"], 0.8, color=color, hatch=hatch, edgecolor="#404040", label=LABELS[kind]
             )
-        panel.set_title(f"{style.title_of(str(method))}, {style.benchmark_title(str(benchmark), tasks)}")
+        panel.set_title(f"{style.title_of(str(method))}, {benchmark_title(str(benchmark), tasks)}")
         ticks = range(0, tasks + 1, 1 if tasks <= 10 else 2)
         panel.set_xticks([*ticks, tasks + 2], [*map(str, ticks), "zero"])
         panel.set_xlabel("number of tasks n whose mask holds the weight")

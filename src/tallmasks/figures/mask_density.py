@@ -7,6 +7,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from tallmasks.figures import Results, style
+from tallmasks.tasks.titles import benchmark_title
 
 
 def data(results: Results) -> pd.DataFrame:
@@ -41,7 +42,7 @@ def draw(data: pd.DataFrame) -> Figure:
                     color=look.color,
                     marker=look.marker,
                     linestyle=look.dashes if by == "layer" else "none",
-                    label=style.benchmark_title(benchmark, int(series["tasks"].iloc[0])),
+                    label=benchmark_title(benchmark, int(series["tasks"].iloc[0])),
                 )
             crowded = by == "kind" or len(values) > 12
             panel.set_xticks(

@@ -8,7 +8,7 @@ from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
 from tallmasks.figures import Results, style
-from tallmasks.tasks.titles import title
+from tallmasks.tasks.titles import benchmark_title, title
 
 METHOD = "tall_mask_task_arithmetic"
 
@@ -52,7 +52,7 @@ def draw(data: pd.DataFrame) -> Figure:
         labels = [title(task) for task in tasks]
         panel.set_xticks(range(len(tasks)), labels, rotation=90, fontsize=6)
         panel.set_yticks(range(len(tasks)), labels, fontsize=6)
-        panel.set_title(style.benchmark_title(benchmark, len(tasks)))
+        panel.set_title(benchmark_title(benchmark, len(tasks)))
         panel.grid(visible=False)
     label, place = "Jaccard index of two tasks' masks", style.spare(figure)
     if place is None:

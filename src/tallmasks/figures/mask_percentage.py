@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from tallmasks.figures import Results, style
-from tallmasks.tasks.titles import title
+from tallmasks.tasks.titles import benchmark_title, title
 
 MASKED, BASELINE = "tall_mask_task_arithmetic", "task_arithmetic"
 
@@ -44,7 +44,7 @@ def draw(data: pd.DataFrame) -> Figure:
             ("task_arithmetic_normalized_accuracy", BASELINE, "normalised accuracy, task arithmetic"),
         ):
             panel.plot(places, part[column], label=label, **style.look(method).line)
-        panel.set(title=style.benchmark_title(benchmark, len(part)), ylabel="%", ylim=(0, None))
+        panel.set(title=benchmark_title(benchmark, len(part)), ylabel="%", ylim=(0, None))
         panel.set_xticks(places, [title(task) for task in part["task"]], rotation=35, ha="right")
         panel.set_xlim(-0.6, len(part) - 0.4)
         panel.grid(axis="x", visible=False)

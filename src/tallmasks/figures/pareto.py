@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from tallmasks import methods
 from tallmasks.figures import Results, style
+from tallmasks.tasks.titles import benchmark_title
 
 
 def data(results: Results) -> pd.DataFrame:
@@ -46,7 +47,7 @@ def draw(data: pd.DataFrame) -> Figure:
             label = style.title_of(row.method) + (" (stores more)" if row.at_least else "")
             point = {"marker": look.marker, "color": look.color, "markersize": 6, "linestyle": "none", **edges}
             panel.plot([row.storage_gb], [row.normalized_accuracy], label=label, **point)
-        panel.set(title=style.benchmark_title(benchmark, int(part["tasks"].iloc[0])), xscale="log")
+        panel.set(title=benchmark_title(benchmark, int(part["tasks"].iloc[0])), xscale="log")
         panel.set_xlabel("stored bits (Gb)")
         ticks = sorted(set(part["storage_gb"]))
         panel.set_xticks(ticks, [f"{tick:.3g}" for tick in ticks])

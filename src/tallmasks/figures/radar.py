@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.projections.polar import PolarAxes
 
 from tallmasks.figures import Results, style
-from tallmasks.tasks.titles import title
+from tallmasks.tasks.titles import benchmark_title, title
 
 METHODS = (
     "fine_tuned",
@@ -41,7 +41,7 @@ def draw(data: pd.DataFrame) -> Figure:
         for method, rows in style.groups(part, "method"):
             closed = [*rows["accuracy"], rows["accuracy"].iloc[0]]
             panel.plot([*angles, angles[0]], closed, label=style.title_of(method), **style.look(method).line)
-        panel.set_title(style.benchmark_title(benchmark, len(tasks)), pad=20)
+        panel.set_title(benchmark_title(benchmark, len(tasks)), pad=20)
         panel.set_ylim(0, 100)
         panel.set_theta_zero_location("N")
         panel.set_xticks(angles, [])

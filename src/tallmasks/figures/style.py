@@ -167,12 +167,6 @@ def legend(figure: Figure, source: Axes | Sequence[Axes], columns: int) -> None:
         place.legend(list(found.values()), list(found), loc="center", fontsize=8, labelspacing=0.9)
 
 
-def benchmark_title(name: str, tasks: int) -> str:
-    """A benchmark's name for people, with its number of tasks."""
-    count = "1 task" if tasks == 1 else f"{tasks} tasks"
-    return count if name == f"{tasks}tasks" else f"{name} ({count})"
-
-
 def groups(data: Any, column: str) -> Iterator[tuple[str, Any]]:
     """The parts of a table by the values of a column, in the order in which they appear."""
     for value, part in data.groupby(column, sort=False):

@@ -6,6 +6,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from tallmasks.figures import Results, style
+from tallmasks.tasks.titles import benchmark_title
 
 
 def data(results: Results) -> pd.DataFrame:
@@ -27,7 +28,7 @@ def draw(data: pd.DataFrame) -> Figure:
             "no weight is left: zero-shot ", (tasks + 0.5, 1), xycoords=("data", "axes fraction"), ha="right", va="top",
             fontsize=6.5, color="#505050",
         )  # fmt: skip
-        panel.set(title=style.benchmark_title(benchmark, tasks), ylabel="normalised accuracy (%)")
+        panel.set(title=benchmark_title(benchmark, tasks), ylabel="normalised accuracy (%)")
         panel.set_xticks(sorted(part["k"].unique()))
         panel.margins(y=0.15)
     axes[-1].set_xlabel("threshold k: a weight is kept if the masks of at least k tasks hold it")

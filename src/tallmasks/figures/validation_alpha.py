@@ -6,6 +6,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from tallmasks.figures import Results, style
+from tallmasks.tasks.titles import benchmark_title
 
 
 def data(results: Results) -> pd.DataFrame:
@@ -39,7 +40,7 @@ def draw(data: pd.DataFrame) -> Figure:
                 best["scaling_coefficient"], best["normalized_accuracy"],
                 "o", markersize=9, markerfacecolor="none", markeredgecolor=line["color"],
             )  # fmt: skip
-        panel.set_title(style.benchmark_title(benchmark, int(part["tasks"].iloc[0])))
+        panel.set_title(benchmark_title(benchmark, int(part["tasks"].iloc[0])))
         panel.set_xlabel("scaling coefficient α")
     axes[0].set_ylabel("normalised validation accuracy (%)")
     style.legend(figure, axes, columns=4)

@@ -6,6 +6,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from tallmasks.figures import Results, style
+from tallmasks.tasks.titles import benchmark_title
 
 
 def data(results: Results) -> pd.DataFrame:
@@ -45,7 +46,7 @@ def draw(data: pd.DataFrame) -> Figure:
         mean = part.groupby("mask_lambda")["normalized_accuracy"].mean()
         panel.plot(mean.index, mean, color=look.color, marker=look.marker, linewidth=2, label="mean over the tasks")
         tasks = part["task"].nunique()
-        panel.set_title(f"{style.title_of(method)}, {style.benchmark_title(benchmark, tasks)}")
+        panel.set_title(f"{style.title_of(method)}, {benchmark_title(benchmark, tasks)}")
         panel.set_xticks(sorted(part["mask_lambda"].unique()))
         if index % columns == 0:
             panel.set_ylabel("normalised\nvalidation accuracy (%)")

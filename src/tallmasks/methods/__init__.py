@@ -145,6 +145,16 @@ def merge_names() -> tuple[str, ...]:
     return tuple(sorted(_merges))
 
 
+def masking(merge: str) -> Method:
+    """The TALL-mask method on a merge: the masks that it selects are those that a consensus counts."""
+    return next(method for method in map(get, names()) if method.protocol == "masked" and method.merge == merge)
+
+
+def consensus(merge: str) -> Method:
+    """The consensus method on a merge; the first row of the table where there are several."""
+    return next(method for method in map(get, names()) if "agreement" in method.needs and method.merge == merge)
+
+
 def _add(registry: dict, entry: Method | Merge) -> None:
     if entry.name in registry:
         raise ValueError(f"{entry.name} is registered twice")

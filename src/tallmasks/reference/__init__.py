@@ -28,13 +28,20 @@ def paper_table(number: int) -> pd.DataFrame:
         return pd.read_csv(file)
 
 
-def paper_rows(model: str, tasks: Iterable[str]) -> pd.DataFrame | None:
-    """What the paper reports of ``model`` on exactly the set ``tasks``, one row per method; None if nothing."""
+def paper_rows(
+    model: str, tasks: Iterable[str], numbers: Iterable[int] = (*_MAIN_TABLES, *_ADDED_TABLES)
+) -> pd.DataFrame | None:
+    """What the paper reports of ``model`` on exactly the set ``tasks``, one row per method; None if nothing.
+
+    Args:
+        numbers: the tables to look in; of two that give the same number the first counts.
+    """
     members = set(tasks)
     names = {frozenset(PAPER_TASKS[:count]): f"{count}tasks" for count in (8, 14, 20)}
     benchmark = names.get(frozenset(members))
-    tables = [paper_table(number) for number in (*_MAIN_TABLES, *_ADDED_TABLES)]
-    every = pd.concat(tables, ignore_index=True).drop_duplicates(["model", "benchmark", "method"])
+    tables = [paper_table(number) for number in numbers]
+    keys = ["model", "benchmark", "method", *({"finetuning"} & set(tables[0].columns))]
+    every = pd.concat(tables, ignore_index=True).drop_duplicates(keys)
     rows = every[(every["model"] == model) & (every["benchmark"] == benchmark)]
     return None if rows.empty else rows.reset_index(drop=True)
 

@@ -13,3 +13,9 @@ TITLES = {
 def title(task: str) -> str:
     """The paper's spelling of a task's name; a task that the paper does not have keeps its own."""
     return TITLES.get(task, task)
+
+
+def benchmark_title(name: str, tasks: int) -> str:
+    """A benchmark's name for people, with its number of tasks."""
+    count = "1 task" if tasks == 1 else f"{tasks} tasks"
+    return count if name == f"{tasks}tasks" else f"{name} ({count})"

@@ -1,0 +1,106 @@
+from tallmasks import figures, paper
+
+SWEPT = [name for name, spec in figures.FIGURES.items() if "subsets" in spec.views]
+DRAWN = [name for name in figures.FIGURES if name not in SWEPT]
+
+
+for _figure, _spec in figures.FIGURES.items():
+
+    rule:
+        name:
+            f"figure_{_figure}"
+        input:
+            unpack(GLUE.drawn_inputs("figure", _figure)),
+        output:
+            svg=report(
+                f"results/{{model}}/figures/{_figure}.svg",
+                caption=f"../report/{_figure}.rst",
+                category="Figures",
+                subcategory="{model}",
+                labels={"figure": _spec.title, "in the paper": _spec.paper or "not there"},
+            ),
+            pdf=f"results/{{model}}/figures/{_figure}.pdf",
+            png=f"results/{{model}}/figures/{_figure}.png",
+            csv=f"results/{{model}}/figures/{_figure}.csv",
+            provenance=f"results/{{model}}/figures/{_figure}.provenance.json",
+        log:
+            f"logs/{{model}}/figures/{_figure}.log",
+        benchmark:
+            f"logs/{{model}}/figures/{_figure}.benchmark.tsv"
+        threads: 1
+        resources:
+            gpu=0,
+            mem_mb=GLUE.resource("arrays", "mem_mb"),
+            runtime=GLUE.resource("arrays", "runtime"),
+        params:
+            command=GLUE.drawn_job("figure", _figure, "figure"),
+        message:
+            f"Draw {_figure} of {{wildcards.model}}"
+        shell:
+            "{params.command} > {log} 2>&1"
+
+
+for _table, _spec in paper.TABLES.items():
+
+    rule:
+        name:
+            f"table_{_table}"
+        input:
+            unpack(GLUE.drawn_inputs("paper_table", _table)),
+        output:
+            html=report(
+                f"results/{{model}}/tables/{_table}.html",
+                caption=f"../report/{_table}.rst",
+                category="Tables",
+                subcategory="{model}",
+                labels={"table": _spec.title, "in the paper": "Tables " + ", ".join(map(str, _spec.numbers))},
+            ),
+            csv=f"results/{{model}}/tables/{_table}.csv",
+            markdown=f"results/{{model}}/tables/{_table}.md",
+            latex=f"results/{{model}}/tables/{_table}.tex",
+            provenance=f"results/{{model}}/tables/{_table}.provenance.json",
+        log:
+            f"logs/{{model}}/tables/{_table}.log",
+        benchmark:
+            f"logs/{{model}}/tables/{_table}.benchmark.tsv"
+        threads: 1
+        resources:
+            gpu=0,
+            mem_mb=GLUE.resource("arrays", "mem_mb"),
+            runtime=GLUE.resource("arrays", "runtime"),
+        params:
+            command=GLUE.drawn_job("paper_table", _table, "paper_table"),
+        message:
+            f"Write the table {_table} of {{wildcards.model}}"
+        shell:
+            "{params.command} > {log} 2>&1"
+
+
+localrules:
+    figures,
+    sweep,
+    paper,
+
+
+# Every table, and every figure but figure 5, whose subsets take longer than all the rest.
+rule figures:
+    input:
+        GLUE.drawn("figure", DRAWN, "svg", config["build"]),
+        GLUE.drawn("paper_table", paper.TABLES, "html", config["build"]),
+    message:
+        "Every table is there, and every figure but figure 5"
+
+
+rule sweep:
+    input:
+        GLUE.drawn("figure", SWEPT, "svg", config["build"]),
+    message:
+        "Figure 5 is there"
+
+
+rule paper:
+    input:
+        rules.figures.input,
+        rules.sweep.input,
+    message:
+        "Every table and every figure is there"

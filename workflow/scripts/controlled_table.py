@@ -1,0 +1,19 @@
+"""Write the controlled experiment of one benchmark: fine-tuned and merged accuracy, standard against controlled."""
+
+from job import Job, main
+from results_io import load_evaluation, publish
+from tallmasks.sweep_tables import controlled_table
+from tallmasks.tables import Evaluation
+
+
+def run(job: Job) -> None:
+    found = {}
+    for finetuning in ("standard", "controlled"):
+        *alone, merged = [load_evaluation(path) for path in job.inputs[finetuning]]
+        found[finetuning] = (Evaluation.joined(alone), merged)
+    files = {"controlled.csv": controlled_table(found).to_csv(index=False)}
+    publish(job, files, {"finetuning_seeds": job.params["seeds"]})
+
+
+if __name__ == "__main__":
+    main(run)

@@ -1,0 +1,28 @@
+"""Evaluate figure 5's methods on one set of tasks; its merges and masks are made in memory."""
+
+import json
+
+from job import Job, main
+from model_io import load_model, say
+from sweep_io import evaluators, finetuned_validation
+from tallmasks import methods
+from tallmasks.checkpoints import atomic_write_text
+from tallmasks.sweeps import Subset, Tuner
+from tallmasks.task_vectors import open_task_vectors
+
+
+def run(job: Job) -> None:
+    params, model = job.params, load_model(job)
+    shared, alone = evaluators(job, model)
+    tune = Tuner(shared, params["grids"]["scaling_coefficient"], finetuned_validation(job))
+    vectors = dict(zip(params["tasks"], open_task_vectors(job.inputs["task_vectors"]), strict=True))
+    subset = Subset(vectors, model.pretrained_flat().cpu().numpy(), tune, alone, params["grids"]["mask_lambda"])
+    found = []
+    for name in params["methods"]:
+        say(f"{name} on {len(vectors)} tasks: {', '.join(vectors)}")
+        found.append(subset.evaluate(methods.get(name)).to_json())
+    atomic_write_text(job.output, json.dumps({"evaluations": found, "recipe": job.recipe}))
+
+
+if __name__ == "__main__":
+    main(run)

@@ -1,0 +1,28 @@
+"""Evaluate consensus merging for every threshold k, alpha tuned at each (figure 6)."""
+
+import json
+
+from job import Job, main
+from model_io import load_model, say
+from sweep_io import evaluators, finetuned_validation
+from tallmasks import methods
+from tallmasks.checkpoints import atomic_write_text
+from tallmasks.consensus import open_agreement
+from tallmasks.merging import open_multi_task_vector
+from tallmasks.sweeps import Tuner, thresholds
+
+
+def run(job: Job) -> None:
+    evaluator, _ = evaluators(job, load_model(job))
+    tune = Tuner(evaluator, job.params["grid"], finetuned_validation(job))
+    method = methods.consensus(job.params["merge"]).name
+    merged, agreement = open_multi_task_vector(job.input("multi_task_vector")), open_agreement(job.input("agreement"))
+    found: list[dict[str, object]] = []
+    for evaluation in thresholds(tune, method, merged, agreement, len(job.params["tasks"])):
+        say(f"k = {len(found)}: scaling coefficient {evaluation.scaling_coefficient}")
+        found.append(evaluation.to_json())
+    atomic_write_text(job.output, json.dumps({"thresholds": found, "recipe": job.recipe}))
+
+
+if __name__ == "__main__":
+    main(run)

@@ -1,0 +1,23 @@
+"""Draw one figure from result files: PDF, SVG and PNG, and what is drawn as a CSV."""
+
+import matplotlib.pyplot as plt
+
+from job import Job, main
+from results_io import publish
+from tallmasks import figures
+from tallmasks.figures import style
+
+
+def run(job: Job) -> None:
+    name, folder = job.params["name"], job.outputs["folder"]
+    module = figures.load(name)
+    benchmarks = {benchmark: tuple(tasks) for benchmark, tasks in job.params["benchmarks"]}
+    data = module.data(figures.Results(folder.parent, benchmarks))
+    figure = module.draw(data)
+    files = {f"{name}.{kind}": style.rendered(figure, kind) for kind in figures.FORMATS}
+    plt.close(figure)
+    publish(job, {f"{name}.csv": data.to_csv(index=False), **files}, {}, f"{name}.provenance.json")
+
+
+if __name__ == "__main__":
+    main(run)

@@ -1,0 +1,18 @@
+"""Write figure 1's block of real weights: four task vectors, what they merge to, their masks and the consensus."""
+
+from job import Job, main
+from results_io import publish
+from tallmasks.illustration import block
+from tallmasks.task_vectors import open_task_vectors
+
+
+def run(job: Job) -> None:
+    paths = job.inputs["task_vectors"]
+    vectors = dict(zip(job.params["tasks"], open_task_vectors(paths), strict=False))
+    grid = job.params["grid"]
+    table = block(vectors, mask_lambda=grid[len(grid) // 2])
+    publish(job, {"weights.csv": table.to_csv(index=False)}, {"finetuning_seeds": job.params["seeds"]})
+
+
+if __name__ == "__main__":
+    main(run)

@@ -1,0 +1,30 @@
+"""Write what the selected masks of a benchmark have in common and where in the network they lie."""
+
+import pandas as pd
+
+from job import Job, main
+from results_io import load_evaluation, publish
+from tallmasks.mask_statistics import statistics
+from tallmasks.masks import open_mask_bundle
+from tallmasks.merging import open_multi_task_vector
+
+
+def run(job: Job) -> None:
+    parts: dict[str, list[pd.DataFrame]] = {}
+    for method, selected, bundle, merged in zip(
+        job.params["methods"],
+        *(job.inputs[role] for role in ("selections", "mask_bundles", "merged")),
+        strict=True,
+    ):
+        evaluation = load_evaluation(selected).in_order(job.params["tasks"])
+        chosen = dict(zip(evaluation.tasks, evaluation.mask_lambda or (), strict=True))
+        tables = statistics(open_mask_bundle(bundle), chosen, open_multi_task_vector(merged), job.params["family"])
+        for name, table in tables.items():
+            table.insert(0, "method", method)
+            parts.setdefault(f"{name}.csv", []).append(table)
+    files = {name: pd.concat(tables).round(6).to_csv(index=False) for name, tables in parts.items()}
+    publish(job, files, {"finetuning_seeds": job.params["seeds"]})
+
+
+if __name__ == "__main__":
+    main(run)

@@ -1,0 +1,31 @@
+"""Write one of the paper's tables from result files, ours beside the paper's numbers: CSV, Markdown, LaTeX, HTML."""
+
+import pandas as pd
+
+from job import Job, main
+from results_io import publish
+from tallmasks.paper_tables import laid_out, side_by_side
+from tallmasks.typeset import html_page, latex, markdown
+
+FILES = {"controlled": "controlled/controlled.csv"}
+
+
+def run(job: Job) -> None:
+    name, model, folder = job.params["name"], job.params["model"], job.outputs["folder"]
+    tasks = dict(job.params["benchmarks"])
+    file = FILES.get(name, "table.csv")
+    ours = {benchmark: pd.read_csv(folder.parent / benchmark / file) for benchmark in tasks}
+    data = side_by_side(name, model, ours, tasks)
+    layout = laid_out(name, model, data, tasks)
+    files = {
+        f"{name}.csv": data.to_csv(index=False),
+        f"{name}.md": markdown(layout),
+        f"{name}.tex": latex(layout, name),
+        f"{name}.html": html_page(layout),
+    }
+    publish(job, files, {}, f"{name}.provenance.json")
+    print(files[f"{name}.md"])
+
+
+if __name__ == "__main__":
+    main(run)

@@ -1,0 +1,27 @@
+"""Write figure 5's numbers: every method's accuracy on the first n tasks of every order, and what it stores."""
+
+import json
+
+from job import Job, main
+from results import counts_of
+from results_io import load_evaluation, publish
+from tallmasks.subsets import subsets
+from tallmasks.sweep_tables import subset_table
+from tallmasks.tables import Evaluation
+
+
+def run(job: Job) -> None:
+    known = json.loads(job.input("orders").read_text())
+    ordered = {order: known["orders"][order] for order in job.params["orders"]}
+    evaluated = {}
+    for path in job.inputs["subsets"]:
+        found = [Evaluation.from_json(value) for value in json.loads(path.read_text())["evaluations"]]
+        evaluated[found[0].tasks] = found
+    finetuned = Evaluation.joined([load_evaluation(path) for path in job.inputs["fine_tuned"]])
+    table = subset_table(subsets(ordered), evaluated, finetuned, known["zeroshot"], counts_of(job))
+    files = {"accuracy.csv": table.to_csv(index=False), "orders.json": json.dumps(ordered, indent=1) + "\n"}
+    publish(job, files, {"finetuning_seeds": job.params["seeds"]})
+
+
+if __name__ == "__main__":
+    main(run)

@@ -1,0 +1,41 @@
+"""What the steps behind figures 5 and 6 share: the images that they look at, and what fine-tuned models score."""
+
+from __future__ import annotations
+
+import json
+
+from job import Job
+from model_io import load_task, new_evaluator
+from tallmasks.evaluate import Evaluator, TaskData
+from tallmasks.models import Model
+from tallmasks.sweeps import sample, share
+from tallmasks.tables import SPLITS, Evaluation
+
+
+def evaluators(job: Job, model: Model) -> tuple[Evaluator, Evaluator]:
+    """One for choices that all tasks share, which split the images of a choice evenly, and one for choices of a task
+    of its own.  The test images of both are the same."""
+    images, tasks = job.params["images"], job.params["tasks"]
+    limits = {split: images.get(split) for split in SPLITS}
+    whole = [
+        load_task(task, head, dict(zip(SPLITS, splits, strict=True)))
+        for task, head, *splits in zip(
+            tasks, job.inputs["heads"], *(job.inputs[split] for split in SPLITS), strict=True
+        )
+    ]
+    shared = {split: share(limit, len(tasks)) for split, limit in limits.items()}
+    alone = shared | {"validation": limits["validation"]}
+    return (
+        new_evaluator(job, model, [_thinned(task, shared) for task in whole]),
+        new_evaluator(job, model, [_thinned(task, alone) for task in whole]),
+    )
+
+
+def _thinned(task: TaskData, counts: dict[str, int | None]) -> TaskData:
+    return TaskData(task.name, task.head, {split: sample(task.splits[split], counts[split]) for split in SPLITS})
+
+
+def finetuned_validation(job: Job) -> list[float]:
+    """Validation accuracy of each task's fine-tuned model, on all of its images, in the order of the tasks."""
+    found = [Evaluation.from_json(json.loads(path.read_text())) for path in job.inputs["fine_tuned"]]
+    return [float(evaluation.accuracy("validation")[0]) for evaluation in found]
