@@ -27,6 +27,7 @@ def write_results(folder: Path, counts: tuple[int, ...] = (8, 14, 20)) -> Result
         _masks(folder / name / "masks", tasks, draw)
         _thresholds(folder / name / "thresholds", len(tasks), draw)
         _subsets(folder / name / "subsets", len(tasks), draw)
+        _controlled(folder / name / "controlled")
         _illustration(folder / name / "illustration", tasks[:4], draw)
     return Results(folder, benchmarks)
 
@@ -75,7 +76,7 @@ def _benchmark(folder: Path, tasks: tuple[str, ...], draw: np.random.Generator) 
 def _masks(folder: Path, tasks: tuple[str, ...], draw: np.random.Generator) -> None:
     density, tensors, overlap = [], [], []
     for name in MASKED:
-        density += [(name, task, 0.4, draw.uniform(0.3, 0.6)) for task in tasks]
+        density += [(name, task, 0.4, draw.uniform(0.3, 0.6), 0.01) for task in tasks]
         for layer in ("stem", "0", "1", "2", "head"):
             for kind in ("embedding", "projection") if layer in ("stem", "head") else ("attn.in", "attn.out", "mlp.in"):
                 tensors.append((name, layer, kind, int(draw.integers(100, 10_000)), draw.uniform(0.2, 0.7)))
@@ -83,7 +84,7 @@ def _masks(folder: Path, tasks: tuple[str, ...], draw: np.random.Generator) -> N
         common = (common + common.T) / 2
         np.fill_diagonal(common, 1)
         overlap += [(name, a, b, common[i, j]) for i, a in enumerate(tasks) for j, b in enumerate(tasks)]
-    _write(folder / "density.csv", density, "method task mask_lambda density")
+    _write(folder / "density.csv", density, "method task mask_lambda density merged_zero")
     _write(folder / "tensors.csv", tensors, "method layer kind weights density")
     _write(folder / "overlap.csv", overlap, "method task other jaccard")
 
@@ -96,6 +97,15 @@ def _thresholds(folder: Path, tasks: int, draw: np.random.Generator) -> None:
     ]
     columns = "method k scaling_coefficient accuracy normalized_accuracy validation_normalized_accuracy"
     _write(folder / "thresholds.csv", rows, columns)
+
+
+def _controlled(folder: Path) -> None:
+    rows = [
+        (method, finetuning, score, score / 0.9, 0.3)
+        for method, scores in (("fine_tuned", (90.0, 85.0)), ("task_arithmetic", (60.0, 55.0)))
+        for finetuning, score in zip(("standard", "controlled"), scores, strict=True)
+    ]
+    _write(folder / "controlled.csv", rows, "method finetuning accuracy normalized_accuracy scaling_coefficient")
 
 
 def _subsets(folder: Path, tasks: int, draw: np.random.Generator) -> None:
