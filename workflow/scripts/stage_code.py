@@ -1,0 +1,204 @@
+"""Hold every stage's version to the code that the stage runs.
+
+A changed parameter gives an artifact another name by itself; changed code does not: the stage's number in
+`tallmasks.plan.STAGE_VERSIONS` does.  workflow/stage_code.json records the numbers and the code that they stand for,
+definition by definition, comments and docstrings left out.
+
+    python workflow/scripts/stage_code.py                  say whose code changed since, and fail if its number did not
+    python workflow/scripts/stage_code.py --record         accept the code of stages whose number was raised
+    python workflow/scripts/stage_code.py --record --same  accept changes that leave every byte of the output the same
+
+What a stage runs is found by following names from its script through the scripts and the package.  A definition that
+is new, such as another merge method, concerns no stage before something that is recorded uses it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import functools
+import hashlib
+import json
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tallmasks.plan import STAGE_VERSIONS
+
+ROOT = Path(__file__).parents[2]
+RECORD = ROOT / "workflow" / "stage_code.json"
+VIEWS = {"benchmark": "view", "seeds": "view"}  # two scripts share one number
+Symbol = tuple[str, str]
+"""A module and a definition at its top level; "" stands for the statements that define nothing."""
+
+
+@dataclass(frozen=True)
+class Module:
+    """One parsed source file."""
+
+    name: str
+    definitions: dict[str, list[ast.stmt]]
+    imports: dict[str, Symbol]
+    """What an imported name stands for: a definition, or a module as (module, "*")."""
+
+
+def scripts() -> dict[str, set[str]]:
+    """The scripts that each stage runs, as the rules say."""
+    found: dict[str, set[str]] = {}
+    for rules in sorted((ROOT / "workflow" / "rules").glob("*.smk")):
+        for arguments in re.findall(r"GLUE\.\w*job\(([^()]*)\)", rules.read_text()):
+            kind, *_, script = re.findall(r'"(\w+)"', arguments)
+            found.setdefault(VIEWS.get(kind, kind), set()).add(script)
+    return found
+
+
+@functools.cache
+def module(name: str) -> Module | None:
+    """A module of the package or a script; None for the libraries of others."""
+    places = [ROOT / "src" / name.replace(".", "/"), ROOT / "workflow" / "scripts" / name]
+    files = [file for place in places for file in (place.with_suffix(".py"), place / "__init__.py") if file.is_file()]
+    if not files:
+        return None
+    definitions: dict[str, list[ast.stmt]] = {}
+    for statement in ast.parse(files[0].read_text()).body:
+        for defined in _defined(statement) or [""]:
+            definitions.setdefault(defined, []).append(statement)
+    imports = {}
+    for statement in definitions.get("", []):
+        imports |= _imports(statement)
+    return Module(name, definitions, imports)
+
+
+def _defined(statement: ast.stmt) -> list[str]:
+    """The names that a top-level statement binds."""
+    if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+        return [statement.name]
+    targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def _imports(tree: ast.AST) -> dict[str, Symbol]:
+    """What the import statements within `tree` bind."""
+    found: dict[str, Symbol] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.asname or alias.name.split(".")[0]: (alias.name, "*") for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                found[alias.asname or alias.name] = (inner, "*") if module(inner) else (node.module, alias.name)
+    return found
+
+
+def reached(script: str) -> set[Symbol]:
+    """Every definition that a script can use."""
+    found: set[Symbol] = set()
+    todo: list[Symbol] = [(script, "*")]
+    while todo:
+        name, wanted = symbol = todo.pop()
+        source = module(name)
+        if source is None or symbol in found:
+            continue
+        if wanted == "*":
+            todo += [(name, defined) for defined in source.definitions]
+        elif wanted in source.definitions:
+            found.add(symbol)
+            todo += _used(source, source.definitions[wanted])
+            todo += [(name, "")] if "" in source.definitions else []
+        elif wanted in source.imports:  # handed on from another module
+            todo.append(source.imports[wanted])
+    return found
+
+
+def _used(source: Module, statements: list[ast.stmt]) -> Iterator[Symbol]:
+    """What some statements of a module refer to."""
+    for statement in statements:
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            continue
+        bound = source.imports | _imports(statement)
+        attributes = set()
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in bound:
+                target, what = bound[node.value.id]
+                if what == "*":
+                    attributes.add(node.value)
+                    yield (f"{target}.{node.attr}", "*") if module(f"{target}.{node.attr}") else (target, node.attr)
+                    if target == "importlib":  # a registry: the package's own modules are loaded by name
+                        folder = ROOT / "src" / source.name.replace(".", "/")
+                        yield from ((f"{source.name}.{file.stem}", "*") for file in sorted(folder.glob("[a-z]*.py")))
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Name) and node not in attributes:
+                yield bound.get(node.id, (source.name, node.id))
+
+
+def fingerprint(symbol: Symbol) -> str:
+    """A digest of a definition's code, the same for every version of Python, comments and docstrings left out."""
+    source = module(symbol[0])
+    assert source is not None
+    code = [_plain(statement) for statement in source.definitions[symbol[1]] if not _is_text(statement)]
+    return hashlib.sha256(json.dumps(code).encode()).hexdigest()[:12]
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, ast.AST):
+        fields = ((name, inner) for name, inner in ast.iter_fields(value) if inner not in (None, []) and name != "kind")
+        return [type(value).__name__, *([name, _plain(inner)] for name, inner in fields)]
+    if isinstance(value, list):
+        return [_plain(inner) for inner in value if not _is_text(inner)]
+    return repr(value)
+
+
+def _is_text(statement: object) -> bool:
+    """Whether a statement is a docstring, which does nothing."""
+    return (
+        isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(statement.value.value, str)
+    )
+
+
+def changes() -> tuple[dict[str, list[str]], dict[str, object]]:
+    """The changed definitions by stage, and what there is to record."""
+    recorded = json.loads(RECORD.read_text()) if RECORD.exists() else {"versions": {}, "definitions": {}}
+    changed: dict[str, list[str]] = {}
+    found: dict[str, str] = {}
+    for stage, names in sorted(scripts().items()):
+        symbols = sorted({symbol for name in names for symbol in reached(name)})
+        code = {".".join(filter(None, symbol)): fingerprint(symbol) for symbol in symbols}
+        found |= code
+        known = recorded["definitions"]
+        news = [name for name, digest in code.items() if name in known and known[name] != digest]
+        if news or recorded["versions"].get(stage) != STAGE_VERSIONS[stage]:
+            changed[stage] = news
+    return changed, {"versions": STAGE_VERSIONS, "definitions": dict(sorted(found.items()))}
+
+
+def main() -> int:
+    """The exit status: 1 where a stage's number does not stand for its code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--record", action="store_true")
+    parser.add_argument("--same", action="store_true")
+    arguments = parser.parse_args()
+    recorded = json.loads(RECORD.read_text())["versions"] if RECORD.exists() else {}
+    changed, now = changes()
+    problems = [
+        f"stage {stage}: {', '.join(names)} changed; raise STAGE_VERSIONS[{stage!r}] in src/tallmasks/plan.py"
+        for stage, names in changed.items()
+        if names and recorded.get(stage) == STAGE_VERSIONS[stage] and not arguments.same
+    ]
+    if missing := STAGE_VERSIONS.keys() - scripts().keys():
+        problems.append(f"no rule runs a script for {', '.join(sorted(missing))}")
+    if not problems and arguments.record:
+        RECORD.write_text(json.dumps(now, indent=1) + "\n")
+    elif not problems and changed:
+        problems.append(f"stage {', '.join(changed)}: another number than the one recorded")
+    if problems:
+        advice = "python workflow/scripts/stage_code.py --record (with --same where every output byte stays the same)"
+        print(*problems, f"then accept it: {advice}", sep="\n", file=sys.stderr)
+    return bool(problems)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
