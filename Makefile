@@ -5,7 +5,7 @@ BIN := .venv/bin
 INSTALLED := .venv/installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install slurm test test-long check format docs lock clean FORCE
+.PHONY: help install slurm figures sweep paper report test test-long check format docs lock clean FORCE
 .SUFFIXES:
 
 help:  ## what can be made
@@ -33,6 +33,18 @@ $(INSTALLED): requirements.lock pyproject.toml
 
 slurm: $(INSTALLED)  ## add Snakemake's slurm plugin, for `snakemake --profile profiles/slurm`
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-slurm.lock
+
+figures: $(INSTALLED)  ## every table of the paper, and every figure but figure 5, of the models under `build`
+	@PATH="$(CURDIR)/$(BIN):$$PATH" snakemake -j$(JOBS) $@
+
+sweep: $(INSTALLED)  ## figure 5: about 150 subsets of the tasks
+	@PATH="$(CURDIR)/$(BIN):$$PATH" snakemake -j$(JOBS) $@
+
+paper: $(INSTALLED)  ## both of these
+	@PATH="$(CURDIR)/$(BIN):$$PATH" snakemake -j$(JOBS) $@
+
+report: $(INSTALLED)  ## one page with all tables and figures: results/report.html
+	@PATH="$(CURDIR)/$(BIN):$$PATH" snakemake -j$(JOBS) $@
 
 test: check  ## code checks and the test suite
 	$(BIN)/python -m pytest -n $(JOBS) -m "not long"

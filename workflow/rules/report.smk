@@ -1,0 +1,72 @@
+report: "../report/workflow.rst"
+
+
+localrules:
+    report,
+    reported,
+
+
+# Made anew for every report.
+rule about:
+    input:
+        GLUE.always,
+    output:
+        parameters=report(
+            "results/{model}/report/parameters.html",
+            caption="../report/parameters.rst",
+            category="About",
+            subcategory="{model}",
+            labels={"page": "Parameters"},
+        ),
+        run_times=report(
+            "results/{model}/report/run_times.html",
+            caption="../report/run_times.rst",
+            category="About",
+            subcategory="{model}",
+            labels={"page": "Run times"},
+        ),
+        provenance=report(
+            "results/{model}/report/provenance.html",
+            caption="../report/provenance.rst",
+            category="About",
+            subcategory="{model}",
+            labels={"page": "Provenance"},
+        ),
+    log:
+        "logs/{model}/about/about.log",
+    benchmark:
+        "logs/{model}/about/about.benchmark.tsv"
+    threads: 1
+    resources:
+        gpu=0,
+        mem_mb=GLUE.resource("arrays", "mem_mb"),
+        runtime=GLUE.resource("arrays", "runtime"),
+    params:
+        command=GLUE.about_job("about"),
+    message:
+        "Write the parameters, run times and provenance of {wildcards.model}"
+    shell:
+        "{params.command} > {log} 2>&1"
+
+
+# What the report holds: all figures and tables but figure 5, and figure 5 where it is there already.
+rule reported:
+    input:
+        rules.figures.input,
+        [path for path in rules.sweep.input if Path(path).exists()],
+        expand("results/{model}/report/parameters.html", model=config["build"]),
+    message:
+        "Everything that the report shows is there"
+
+
+rule report:
+    input:
+        rules.reported.input,
+    log:
+        "logs/report.log",
+    params:
+        command=GLUE.report_command("results/report.html", "reported"),
+    message:
+        "Write results/report.html"
+    shell:
+        "{params.command} > {log} 2>&1"

@@ -1,0 +1,94 @@
+"""Write what a report says of the results of a model as a whole: parameters, run times, provenance."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+
+from job import Job, main
+from tallmasks.checkpoints import atomic_write_text
+from tallmasks.typeset import Cell, Layout, html_page
+
+
+def run(job: Job) -> None:
+    model, params = job.params["model"], job.params["params"]
+    pages = {
+        "parameters": parameters(model, params),
+        "run_times": html_page(run_times(model, Path("logs"))),
+        "provenance": html_page(provenance(model, Path("results") / model)),
+    }
+    for name, page in pages.items():
+        atomic_write_text(job.outputs["folder"] / f"{name}.html", page, read_only=False)
+
+
+def parameters(model: str, params: Mapping[str, Any]) -> str:
+    """params.yaml without the models that this report is not about."""
+    shown = {**params, "models": {model: params["models"][model]}}
+    text = html.escape(yaml.safe_dump(shown, sort_keys=False, default_flow_style=None, width=100))
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Parameters</title></head>'
+        f'<body style="font-family: sans-serif; margin: 1.5em"><h2>Parameters: {html.escape(model)}</h2>'
+        f'<pre style="font-size: 90%">{text}</pre></body></html>\n'
+    )
+
+
+def run_times(model: str, logs: Path) -> Layout:
+    """Jobs by kind, from Snakemake's benchmark files; data are shared by all models of one catalogue."""
+    rows = []
+    for path in sorted(logs.glob("*/*/*.benchmark.tsv")):
+        folder, kind = path.parts[-3:-1]
+        if folder == model or kind == "examples":
+            measured = pd.read_csv(path, sep="\t", na_values="-")
+            rows.append((kind, measured["s"].sum(), measured["max_rss"].max()))
+    table = pd.DataFrame(rows, columns=["kind", "seconds", "megabytes"])
+    found = table.groupby("kind", sort=False).agg(
+        jobs=("seconds", "size"), total=("seconds", "sum"), longest=("seconds", "max"), memory=("megabytes", "max")
+    )
+    lines = [[Cell(str(kind)), *_numbers(row)] for kind, row in found.sort_values("total", ascending=False).iterrows()]
+    every = pd.Series(
+        {"jobs": found["jobs"].sum(), "total": found["total"].sum()}
+        | {"longest": found["longest"].max(), "memory": found["memory"].max()}
+    )
+    return Layout(
+        f"Run times: {model}",
+        [],
+        ["", "jobs", "total (s)", "longest (s)", "memory (MB)"],
+        [("", [*lines, [Cell("all"), *_numbers(every)]])],
+        "Of the last run of every job that this machine has a log of.",
+    )
+
+
+def _numbers(row: pd.Series) -> list[Cell]:
+    memory = "–" if pd.isna(row["memory"]) else f"{row['memory']:.0f}"
+    return [Cell(f"{row['jobs']:.0f}"), Cell(f"{row['total']:.1f}"), Cell(f"{row['longest']:.1f}"), Cell(memory)]
+
+
+def provenance(model: str, folder: Path) -> Layout:
+    """Every provenance file of a model's results."""
+    records = {path: json.loads(path.read_text()) for path in sorted(folder.rglob("*provenance.json"))}
+    rows = [[Cell(_what(path, folder)), Cell(record["recipe"]["digest"])] for path, record in records.items()]
+    versions = _distinct(f"{name} {value}" for record in records.values() for name, value in record["versions"].items())
+    machines = _distinct(
+        f"{record['hardware'].get('processor')}, {record['hardware'].get('cores')} cores" for record in records.values()
+    )
+    note = f"Made with {', '.join(versions)}; on {'; '.join(machines)}."
+    return Layout(f"Provenance: {model}", [], ["", "digest of the recipe"], [("", rows)], note)
+
+
+def _what(path: Path, folder: Path) -> str:
+    name = path.name.removesuffix("provenance.json").rstrip(".")
+    return str(path.parent.relative_to(folder) / name)
+
+
+def _distinct(values: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(values))
+
+
+if __name__ == "__main__":
+    main(run)
