@@ -25,8 +25,8 @@ def digests(params: Params) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("keys", "value", "expected"),
     [
-        (("models", "tiny", "sweeps", "test"), 7, {"subsets", "task_count"}),
-        (("models", "tiny", "sweeps", "validation"), 7, {"subsets", "task_count", "thresholds", "threshold"}),
+        (("models", "tiny", "sweeps", "subsets", "test"), 7, {"subsets", "task_count"}),
+        (("models", "tiny", "sweeps", "thresholds", "validation"), 7, {"thresholds", "threshold"}),
         (("paper", "subsets", "orders"), ["name_wave"], {"subsets", "task_count"}),
         (("paper", "subsets", "methods"), ["ties"], {"subsets", "task_count"}),
         (("paper", "benchmarks"), ["8tasks", "14tasks", "20tasks"], set()),

@@ -48,18 +48,21 @@ class Tuner:
     def __init__(self, evaluator: Evaluator, grid: Sequence[float], finetuned: Sequence[float]) -> None:
         self._evaluator, self._grid, self._finetuned = evaluator, tuple(grid), finetuned
 
-    @functools.cached_property
-    def _pretrained(self) -> dict[str, list[int]]:
-        """Right answers of theta_0, which alpha = 0 gives whatever the update."""
+        self._still = functools.cache(self._pretrained)
+
+    def _pretrained(self, split: str) -> list[int]:
+        """Right answers of theta_0, [tasks], which alpha = 0 gives whatever the update."""
         nothing = np.zeros(self._evaluator.model.flat.numel(), np.float32)
-        return {split: [row[0] for row in self._evaluator.scaled(split, nothing, [0.0])] for split in SPLITS}
+        return [row[0] for row in self._evaluator.scaled(split, nothing, [0.0])]
 
     def _counts(self, split: str, update: Vector, coefficients: Sequence[float]) -> list[list[int]]:
         """Right answers, [tasks][coefficients]; those of the pretrained model are counted once for all updates."""
         moving = [value for value in coefficients if value and update.any()]
         counted = self._evaluator.scaled(split, update, moving) if moving else [[] for _ in self._evaluator.tasks]
+        if len(moving) == len(coefficients):
+            return counted
         found = []
-        for row, still in zip(counted, self._pretrained[split], strict=True):
+        for row, still in zip(counted, self._still(split), strict=True):
             by_value = dict(zip(moving, row, strict=True))
             found.append([by_value.get(value, still) for value in coefficients])
         return found
