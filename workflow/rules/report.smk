@@ -42,7 +42,7 @@ rule about:
         mem_mb=GLUE.resource("arrays", "mem_mb"),
         runtime=GLUE.resource("arrays", "runtime"),
     params:
-        command=GLUE.about_job("about"),
+        command=GLUE.about_command("about"),
     message:
         "Write the parameters, run times and provenance of {wildcards.model}"
     shell:
