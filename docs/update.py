@@ -10,6 +10,9 @@ import re
 import shutil
 from pathlib import Path
 
+from tallmasks.figures import FIGURES
+from tallmasks.paper import TABLES
+
 ROOT = Path(__file__).parent.parent
 BENCHMARKS = ("8tasks", "14tasks", "20tasks")
 FILES = (
@@ -28,9 +31,28 @@ def copy_results() -> None:
     """The files of every benchmark, as they came out."""
     for benchmark in BENCHMARKS:
         for name in FILES:
-            target = ROOT / "docs" / "tiny" / benchmark / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(ROOT / "results" / "tiny" / benchmark / name, target)
+            copy(ROOT / "results" / "tiny" / benchmark / name, ROOT / "docs" / "tiny" / benchmark / name)
+
+
+def copy_paper() -> None:
+    """The paper's tables and figures, and a page that shows them."""
+    results, target = ROOT / "results" / "tiny", ROOT / "docs" / "tiny"
+    page = ["# The paper's tables and figures for the tiny model", "", "[What each shows](../figures.md)", ""]
+    for name in TABLES:
+        for ending in ("csv", "md", "tex"):
+            copy(results / "tables" / f"{name}.{ending}", target / "tables" / f"{name}.{ending}")
+        page += [f"## {TABLES[name].title}", "", body(target / "tables" / f"{name}.md"), ""]
+    for name, figure in FIGURES.items():
+        for ending in ("csv", "png", "pdf"):
+            copy(results / "figures" / f"{name}.{ending}", target / "figures" / f"{name}.{ending}")
+        place = f" ({figure.paper[0].lower()}{figure.paper[1:]} of the paper)" if figure.paper else ""
+        page += [f"## {figure.title}{place}", "", f"![{figure.title}](figures/{name}.png)", ""]
+    (target / "README.md").write_text("\n".join(page))
+
+
+def copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, target)
 
 
 def body(table: Path) -> str:
@@ -49,6 +71,7 @@ def fill(text: str, mark: str, content: str) -> str:
 
 def main() -> None:
     copy_results()
+    copy_paper()
     readme = ROOT / "README.md"
     text = readme.read_text()
     for benchmark in BENCHMARKS:
