@@ -5,7 +5,7 @@ BIN := .venv/bin
 INSTALLED := .venv/installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install slurm figures sweep paper report test test-long check format docs lock clean FORCE
+.PHONY: help install slurm figures sweep paper report test test-long check format docs bench-eval lock clean FORCE
 .SUFFIXES:
 
 help:  ## what can be made
@@ -64,10 +64,13 @@ format: $(INSTALLED)  ## put the code into its format
 	$(BIN)/ruff format --quiet .
 	$(BIN)/snakefmt Snakefile workflow/rules
 
-docs: $(INSTALLED) FORCE  ## build the tiny tables with their spread over seeds and put them into docs/ and README.md
-	@PATH="$(CURDIR)/$(BIN):$$PATH" snakemake -j$(JOBS) \
+docs: $(INSTALLED) FORCE  ## build the tiny tables with their spread over seeds and all figures; put them into docs/
+	@PATH="$(CURDIR)/$(BIN):$$PATH" snakemake -j$(JOBS) paper \
 	  $(foreach benchmark,8tasks 14tasks 20tasks,results/tiny/$(benchmark)/table.csv results/tiny/$(benchmark)/seeds/table.csv)
 	$(BIN)/python docs/update.py
+
+bench-eval: $(INSTALLED)  ## measure the evaluation engine beside the bare forward pass
+	$(BIN)/python benchmarks/evaluation.py
 
 lock: $(INSTALLED)  ## resolve requirements.lock anew from pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \

@@ -1,6 +1,7 @@
 """Fine-tuning and pretraining at a size that takes seconds."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,17 @@ import torch
 from numpy.typing import NDArray
 
 from tallmasks.errors import TallmasksError
-from tallmasks.finetune import Augmentation, FinetuneConfig, augment, cosine_schedule, finetune, shuffled_batches
+from tallmasks.finetune import (
+    Augmentation,
+    FinetuneConfig,
+    FinetuneResult,
+    ShuffledBatches,
+    TrainingImages,
+    augment,
+    augmented,
+    cosine_schedule,
+    finetune,
+)
 from tallmasks.models import Model, load
 from tallmasks.pretrain import (
     PretrainConfig,
@@ -21,6 +32,7 @@ from tallmasks.pretrain import (
     pretrain_tiny,
 )
 from tallmasks.tasks.drawn import TASKS, examples
+from tallmasks.training_state import TrainingState
 
 STILL = Augmentation(rotation=0, scale=0, shift=0, brightness=0, noise=0)
 MOVING: dict[str, float] = {"rotation": 7.0, "scale": 0.1, "shift": 0.08, "brightness": 0.2, "noise": 0.2}
@@ -77,8 +89,8 @@ def config(**changes: Any) -> FinetuneConfig:
 def tune(model: Model, task: str = "pcam", **changes: Any) -> NDArray[np.float32]:
     """Fine-tune from the pretrained weights; the whole flat buffer afterwards."""
     model.flat.copy_(model.pretrained_flat())
-    images, labels = examples(task, "train", 40, seed=0)
-    finetune(model, task, model.head(TASKS[task]).numpy(), images, labels, config(**changes))
+    data = TrainingImages(*examples(task, "train", 40, seed=0))
+    finetune(model, task, model.head(TASKS[task]).numpy(), data, config(**changes))
     return model.flat.numpy().copy()
 
 
@@ -113,21 +125,19 @@ def test_same_seed_same_checkpoint(weights: Path) -> None:
 def test_task_name_enters_the_seed(weights: Path) -> None:
     """Without it all tasks would see their images in one order, and their task vectors would share its noise."""
     model = load(SPEC, weights)
-    images, labels = examples("pcam", "train", 40, seed=0)
+    data = TrainingImages(*examples("pcam", "train", 40, seed=0))
     head, results = model.head(TASKS["pcam"]).numpy(), []
     for name in ("pcam", "another"):
         model.flat.copy_(model.pretrained_flat())
-        results.append(finetune(model, name, head, images, labels, config()).curve)
+        results.append(finetune(model, name, head, data, config()).curve)
     assert results[0] != results[1]
 
 
 def test_checkpoint_holds_the_trainable_tensors(weights: Path) -> None:
     """Without it a task vector would lack tensors or hold frozen ones."""
     model, seen = load(SPEC, weights), []
-    images, labels = examples("pcam", "train", 40, seed=0)
-    result = finetune(
-        model, "pcam", model.head(TASKS["pcam"]).numpy(), images, labels, config(iterations=12), seen.append
-    )
+    data = TrainingImages(*examples("pcam", "train", 40, seed=0))
+    result = finetune(model, "pcam", model.head(TASKS["pcam"]).numpy(), data, config(iterations=12), seen.append)
     assert tuple(result.checkpoint) == model.trainable
     flat = np.concatenate([tensor.ravel() for tensor in result.checkpoint.values()])
     np.testing.assert_array_equal(flat, model.flat.numpy())
@@ -145,8 +155,7 @@ def test_learns_an_easy_task(weights: Path) -> None:
         model,
         "pcam",
         model.head(TASKS["pcam"]).numpy(),
-        images,
-        labels,
+        TrainingImages(images, labels),
         config(iterations=25, learning_rate=3e-3, augmentation=STILL),
     )
     assert result.curve[-1][2] < 0.3 * result.curve[0][2]
@@ -155,10 +164,93 @@ def test_learns_an_easy_task(weights: Path) -> None:
 def test_a_loss_that_explodes_is_reported(weights: Path) -> None:
     """Without it a checkpoint full of NaN would be merged into every model."""
     model = load(SPEC, weights)
-    images, labels = examples("pcam", "train", 40, seed=0)
+    data = TrainingImages(*examples("pcam", "train", 40, seed=0))
     head = np.full((2, 16), np.inf, dtype=np.float32)
     with pytest.raises(TallmasksError, match=r"'pcam'.*step 1"):
-        finetune(model, "pcam", head, images, labels, config())
+        finetune(model, "pcam", head, data, config())
+
+
+class Killed(Exception):
+    """Stands for kill -9: nothing that comes after it runs."""
+
+
+@pytest.mark.parametrize("stop", [10, 20])
+def test_a_killed_training_ends_as_an_undisturbed_one(weights: Path, tmp_path: Path, stop: int) -> None:
+    """Without it a run that was interrupted would give other numbers than its recipe's, or begin anew."""
+    data = TrainingImages(*examples("pcam", "train", 40, seed=0))
+    settings = config(iterations=25, weight_decay=0.1)
+
+    def run(state: TrainingState | None, report: Callable[[Any], None] = lambda progress: None) -> FinetuneResult:
+        model = load(SPEC, weights)
+        return finetune(model, "pcam", model.head(TASKS["pcam"]).numpy(), data, settings, report, state)
+
+    def kill(progress: Any) -> None:
+        if progress.step > stop:
+            raise Killed
+
+    undisturbed = run(None)
+    state = TrainingState(tmp_path / "training.safetensors", seconds=0)
+    with pytest.raises(Killed):
+        run(state, kill)
+    assert state.path.exists()
+    steps: list[int] = []
+    resumed = run(TrainingState(state.path, seconds=0), lambda progress: steps.append(progress.step))
+    assert steps[0] == stop + 10 or steps == [25]  # it went on, it did not begin anew
+    assert resumed.curve == undisturbed.curve
+    for name, tensor in undisturbed.checkpoint.items():
+        np.testing.assert_array_equal(resumed.checkpoint[name], tensor)
+    state.remove()
+    assert not list(tmp_path.iterdir())
+
+
+def test_gradients_are_summed_up_over_the_batch(weights: Path) -> None:
+    """Without it a GPU with little memory would train another model."""
+    model = load(SPEC, weights)
+    whole, parts = tune(model), tune(model, micro_batch_size=5)
+    np.testing.assert_allclose(parts, whole, atol=2e-5)
+    moved = np.abs(whole - model.pretrained_flat().numpy()).max()
+    assert moved > 1e-3
+
+
+def test_only_the_allowed_weights_move(weights: Path) -> None:
+    """Without it the controlled experiment's task vectors would overlap, by weight decay at the least."""
+    model = load(SPEC, weights)
+    data = TrainingImages(*examples("pcam", "train", 40, seed=0))
+    allowed = np.random.default_rng(0).random(model.flat.numel()) < 0.5
+    head = model.head(TASKS["pcam"]).numpy()
+    finetune(model, "pcam", head, data, config(weight_decay=0.1), allowed=allowed)
+    moved = model.flat.numpy() != model.pretrained_flat().numpy()
+    assert not moved[~allowed].any() and moved[allowed].mean() > 0.9
+
+
+def test_crops_are_open_clips(weights: Path) -> None:
+    """Without it real images would be trained on otherwise than in the paper, or in another order on every run."""
+    model = load({**SPEC, "preprocess": {"size": 32, "mean": [0.5] * 3, "std": [0.5] * 3}}, weights)
+    draw = np.random.default_rng(0)
+    images = draw.integers(0, 256, (40, 40, 40, 3), np.uint8)
+    labels, sizes = np.arange(40) % 2, np.tile(np.array([[30, 50]], np.int32), (40, 1))
+    head = model.head(TASKS["pcam"]).numpy()
+    results = []
+    for kwargs in ({}, {}, {"sizes": sizes}):
+        model.flat.copy_(model.pretrained_flat())
+        data = TrainingImages(images, labels, **kwargs)
+        results.append(finetune(model, "pcam", head, data, config(augmentation="crop")).curve)
+    assert results[0] == results[1] != results[2]
+    batch = torch.arange(8)
+    found = augmented(model, TrainingImages(images, labels), batch, "crop", torch.Generator().manual_seed(0))
+    assert found.shape == (8, 3, 32, 32) and found.dtype == torch.float32 and -1 <= found.min() < found.max() <= 1
+
+
+def test_the_recipe_is_read_from_params() -> None:
+    """Without it a key of params.yaml could be dropped on the way."""
+    knobs: dict[str, Any] = {
+        "iterations": 5, "batch_size": 16, "learning_rate": 1e-3, "warmup_iterations": 2, "weight_decay": 0.0,
+        "epsilon": 1e-8, "clip_norm": 1.0, "augmentation": MOVING,
+    }  # fmt: skip
+    assert FinetuneConfig.of(knobs, 0) == config()
+    mixed = {**knobs, "augmentation": "crop", "precision": "bfloat16", "micro_batch_size": 4}
+    found = FinetuneConfig.of(mixed, 3)
+    assert (found.augmentation, found.precision, found.micro_batch_size, found.seed) == ("crop", "bfloat16", 4, 3)
 
 
 def test_schedules() -> None:
@@ -173,7 +265,7 @@ def test_schedules() -> None:
 
 def test_batches_visit_every_example_equally() -> None:
     """Without it some training images would never be used."""
-    batches = shuffled_batches(10, 4, torch.Generator().manual_seed(0))
+    batches = ShuffledBatches(10, 4, torch.Generator().manual_seed(0))
     seen = torch.cat([next(batches) for _ in range(10)])
     assert torch.bincount(seen).tolist() == [4] * 10
 

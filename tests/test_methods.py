@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import reference
 from chain import build
@@ -77,6 +78,16 @@ def test_updates_work_slice_by_slice(name):
     np.testing.assert_array_equal(np.concatenate([update(name, slice(0, 2)), update(name, slice(2, 6))]), whole)
     if name in UPDATES:
         np.testing.assert_array_equal(whole, UPDATES[name])
+
+
+@pytest.mark.parametrize("name", methods.names())
+def test_updates_work_on_tensors(name):
+    """On a GPU the method would fail, after hours of fine-tuning."""
+    method = methods.get(name)
+    given = {key: INPUTS[key] if key == "threshold" else torch.from_numpy(INPUTS[key]) for key in method.needs}
+    found = method.update(**given)
+    assert isinstance(found, torch.Tensor) and found.dtype == torch.float32
+    np.testing.assert_array_equal(found.numpy(), update(name))
 
 
 def test_coefficients_and_fractions_are_the_methods():

@@ -21,11 +21,14 @@ from typing import IO, Any
 from snakemake.exceptions import WorkflowError
 from snakemake.io import ancient
 
+from tallmasks import preflight
 from tallmasks.errors import TallmasksError
 from tallmasks.plan import STAGE_VERSIONS, Node, Plan, digest_of
-from tallmasks.project import SCRATCH, staleness
+from tallmasks.project import PROVENANCE, RESULTS, SCRATCH, STORE, staleness
 
 SCRIPTS = Path("workflow/scripts")
+FOLDERS = {"figure": "figures", "paper_table": "tables"}
+"""In results/<model>/."""
 
 InputFunction = Callable[..., Any]
 
@@ -54,6 +57,7 @@ class Glue:
     def __init__(self, params: Mapping[str, Any], workflow: Any) -> None:
         self.workflow = workflow
         self._lock: IO[str] | None = None
+        self._from_outside: dict[str, Node] = {}
         self.plan: Plan = _for_users(Plan)(params)
 
     # -- one writer per working copy ----------------------------------------------------------------------
@@ -66,9 +70,16 @@ class Glue:
         """
         settings = self.workflow.dag_settings
         self._check_profile()
+        for folder in (STORE, RESULTS, SCRATCH, Path("logs")):
+            _inside(folder)
         if self.workflow.is_main_process and self.workflow.executor_plugin and not self.workflow.dryrun:
             self._become_the_writer()
-        return not (settings.forceall or settings.forcetargets or settings.forcerun)
+        return not (settings.forceall or settings.forcetargets or settings.forcerun or self._looking)
+
+    @property
+    def _looking(self) -> bool:
+        """Whether the DAG is there to be looked at as a whole (--report, --dag) and nothing is run, not even dry."""
+        return self.workflow.is_main_process and not self.workflow.executor_plugin
 
     def _check_profile(self) -> None:
         settings, execution = self.workflow.dag_settings, self.workflow.execution_settings
@@ -100,17 +111,24 @@ class Glue:
             node = self.plan.find(kind, wildcards.model, wildcards.name)
             if self._pruned and Path(node.path).exists():
                 return {}
+            _inside(Path(node.path).parent)
+            if kind in preflight.KINDS:
+                self._from_outside[node.path] = node
             return {role: ancient([str(path) for path in paths]) for role, paths in _files(node).items()}
 
         return files_by_role
 
-    def job(self, kind: str, script: str) -> InputFunction:
-        """Params function: the shell words that run `script` on the node which a rule's wildcards name."""
+    def job(self, kind: str, script: str, **logs: str) -> InputFunction:
+        """Params function: the shell words that run `script` on the node which a rule's wildcards name.
+
+        `logs` are what else the job writes, outside the store: patterns of the rule's wildcards, by role.
+        """
 
         @_for_users
-        def command(wildcards: Any, threads: int) -> str:
+        def command(wildcards: Any, threads: int, resources: Any) -> str:
             node = self.plan.find(kind, wildcards.model, wildcards.name)
-            return self.command(script, node.recipe, _files(node), {"artifact": node.path}, threads)
+            outputs = {"artifact": node.path} | {role: path.format(**wildcards) for role, path in logs.items()}
+            return self.command(script, node.recipe, _files(node), outputs, threads, resources.gpu)
 
         return command
 
@@ -121,16 +139,23 @@ class Glue:
         inputs: Mapping[str, Iterable[Path | str]],
         outputs: Mapping[str, Path | str],
         threads: int,
+        gpus: int = 0,
     ) -> str:
         told = {
             "recipe": recipe,
             "inputs": {role: [str(path) for path in paths] for role, paths in inputs.items()},
             "outputs": {role: str(path) for role, path in outputs.items()},
             "threads": threads,
+            "gpus": gpus,
         }
         text = json.dumps(told, separators=(",", ":"), ensure_ascii=False)
         # `exec` makes the job a child of Snakemake itself, with which it dies
         return "exec " + shlex.join([sys.executable, str(SCRIPTS / "job.py"), str(SCRIPTS / f"{script}.py"), text])
+
+    def check_sources(self) -> None:
+        """Before the first job: stop with one message for each dataset and model that cannot be had."""
+        if problems := preflight.unavailable(self._from_outside.values()):
+            raise WorkflowError("\n".join(["nothing was started, since it is not all on this machine:", *problems]))
 
     def resource(self, step: str, name: str) -> InputFunction:
         """Resource function: what params.yaml gives this kind of step for the model of a job."""
@@ -146,6 +171,7 @@ class Glue:
         @_for_users
         def command(wildcards: Any, threads: int) -> str:
             recipe, output = self.plan.pretraining(model)
+            _inside(output.parent)
             return self.command(script, recipe, {}, {"weights": output}, threads)
 
         return command
@@ -177,19 +203,26 @@ class Glue:
             f"results/{model}/{benchmark}/table.csv" for model in models for benchmark in self.plan.params["benchmarks"]
         ]
 
-    def result_inputs(self, view: str) -> InputFunction:
-        """Input function of a results folder: what it is written from, and a marker if its content is not right."""
+    def result_inputs(self, view: str, checkpoints: Any = None) -> InputFunction:
+        """Input function of a results folder: what it is written from, and a marker if its content is not right.
+
+        `checkpoints` is Snakemake's object of that name: "subsets" waits for the task orders, which say what else it is
+        written from.
+        """
 
         @_for_users
         def files_by_role(wildcards: Any) -> dict[str, Any]:
             _ = self._pruned
             recipe, files = self._result(view, wildcards)
             folder = self._folder(view, wildcards)
-            if staleness(folder, recipe) is None:
+            fresh = staleness(folder, recipe) is None
+            if fresh and not self._looking:
                 return {}
-            return {"artifacts": ancient(sorted({path for paths in files.values() for path in paths}))} | {
-                "stale": self._stale_marker(folder, recipe)
-            }
+            if view == "subsets" and "subsets" not in files:
+                (orders,) = self.plan.view_artifacts(view, wildcards.model, wildcards.benchmark)["orders"]
+                checkpoints.task_orders.get(model=orders.model, name=orders.name)
+            artifacts = ancient(sorted({path for paths in files.values() for path in paths}))
+            return {"artifacts": artifacts} | ({} if fresh else {"stale": self._stale_marker(folder, recipe)})
 
         return files_by_role
 
@@ -214,13 +247,87 @@ class Glue:
         recipe = self.plan.view(view, wildcards.model, wildcards.benchmark)
         artifacts = self.plan.view_artifacts(view, wildcards.model, wildcards.benchmark)
         files = {role: [node.path for node in nodes] for role, nodes in artifacts.items()}
-        files |= {role: [str(path)] for role, path in self.plan.pretrained(wildcards.model).items()}
+        for role, source in self.plan.pretrained(wildcards.model).items():
+            files[role] = [source.path if isinstance(source, Node) else str(source)]
+        if view == "subsets" and (known := self.plan.subsets(wildcards.model, wildcards.benchmark)) is not None:
+            files["subsets"] = [node.path for _, node in known]
         return recipe, files
+
+    # -- figures and tables -------------------------------------------------------------------------------
+
+    def drawn_inputs(self, kind: str, name: str) -> InputFunction:
+        """Input function of a figure or a table: the results files that it shows, and a marker if it is not right."""
+
+        @_for_users
+        def files_by_role(wildcards: Any) -> dict[str, Any]:
+            _ = self._pruned
+            recipe, folder = self._drawn(kind, wildcards.model, name)
+            fresh = staleness(folder, recipe, f"{name}.{PROVENANCE}") is None
+            if fresh and not self._looking:
+                return {}
+            # not `ancient`: below a job that has to run, Snakemake looks at nothing else than whether it is
+            return {"results": self._shown(recipe)} | ({} if fresh else {"stale": self._stale_marker(folder, recipe)})
+
+        return files_by_role
+
+    def drawn_job(self, kind: str, name: str, script: str) -> InputFunction:
+        """Params function: the shell words that draw a figure or write a table."""
+
+        @_for_users
+        def command(wildcards: Any, threads: int) -> str:
+            recipe, folder = self._drawn(kind, wildcards.model, name)
+            inputs = {"results": self._shown(recipe)}
+            return self.command(script, recipe, inputs, {"folder": folder}, threads)
+
+        return command
+
+    @staticmethod
+    def drawn(kind: str, names: Iterable[str], ending: str, models: Iterable[str]) -> list[str]:
+        """A file of each figure or table of `models`; its rule writes the others with it."""
+        return [f"results/{model}/{FOLDERS[kind]}/{name}.{ending}" for model in models for name in names]
+
+    # -- the report ---------------------------------------------------------------------------------------
+
+    @staticmethod
+    def always(wildcards: Any) -> str:
+        """Input function of what is to be made anew whenever it is asked for: a file that is newer than any other."""
+        marker = SCRATCH / "stale" / f"always-{wildcards.model}"
+        marker.parent.mkdir(parents=True, exist_ok=True)
+        marker.write_text(f"{time.time_ns()}\n")
+        return str(marker)
+
+    def about_command(self, script: str) -> InputFunction:
+        """Params function: the shell words that write what a report says of a model as a whole."""
+
+        @_for_users
+        def command(wildcards: Any, threads: int) -> str:
+            folder = Path("results", wildcards.model, "report")
+            recipe = {"params": {"model": wildcards.model, "params": self.plan.params}}
+            return self.command(script, recipe, {}, {"folder": folder}, threads)
+
+        return command
+
+    @staticmethod
+    def report_command(path: str, target: str) -> str:
+        """The shell words that have Snakemake write its report on a target."""
+        snakemake = [sys.executable, "-m", "snakemake", "--cores", "1", "--report", path, target]
+        return shlex.join(snakemake)
+
+    def _drawn(self, kind: str, model: str, name: str) -> tuple[dict[str, Any], Path]:
+        recipe = self.plan.figure(model, name) if kind == "figure" else self.plan.paper_table(model, name)
+        return recipe, Path("results", model, FOLDERS[kind])
+
+    @staticmethod
+    def _shown(recipe: Mapping[str, Any]) -> list[str]:
+        """A file of each results folder that a figure or table shows; its rule writes the others with it."""
+        folder = Path("results", recipe["params"]["model"])
+        return [str(folder / part.removesuffix("/benchmark") / PROVENANCE) for part in recipe["inputs"]]
 
     @staticmethod
     def _stale_marker(folder: Path, recipe: Mapping[str, Any]) -> list[str]:
         """A file that is newer than what lies in `folder`, with content of its own: Snakemake passes over a newer
         input whose checksum it has seen."""
+        _inside(folder)
         files = [path for path in folder.glob("*") if path.is_file()]
         if not files:
             return []
@@ -230,6 +337,16 @@ class Glue:
         newest = max(path.stat().st_mtime for path in files) + 1
         os.utime(marker, (newest, newest))
         return [str(marker)]
+
+
+@functools.cache
+def _inside(folder: Path) -> None:
+    """Refuse to write into a folder that a symbolic link or `..` leads out of the project."""
+    if not folder.resolve().is_relative_to(Path.cwd()):
+        raise TallmasksError(
+            f"{folder} leads out of the project, to {folder.resolve()}; expected a folder of its own, since the "
+            "workflow writes nothing elsewhere: remove the link (DVC's cache may lie on another disk: docs/store.md)"
+        )
 
 
 def _files(node: Node) -> dict[str, list[Path]]:

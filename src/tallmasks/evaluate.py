@@ -1,11 +1,13 @@
 """Counting right answers of many weight sets on many tasks.
 
 A weight set is theta_0 + coefficient * update.  It is built on the model's device in one operation and never written
-to disk; the data of all tasks stay in memory, decoded and prepared once.
+to disk.  As many as the memory holds lie there side by side and share one pass over the images, which are read from
+the disk, brought to the device and prepared once for all of them.
 """
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,11 +19,15 @@ from numpy.typing import NDArray
 from tallmasks.models import Model
 
 Progress = Callable[[str], None]
+Update = NDArray[np.float32] | torch.Tensor
+
+CPU_BYTES = 4 << 30  # for weight sets; in GPU memory, GPU_SHARE of what is free
+GPU_SHARE = 0.6
 
 
 @dataclass(frozen=True)
 class Examples:
-    """One split of one task: images uint8 [N, H, W, 3] (or what the model's `prepare` takes), labels int64 [N]."""
+    """One split of one task: images uint8 [N, H, W, 3], which may be mapped into memory; labels int64 [N]."""
 
     images: NDArray[np.uint8]
     labels: NDArray[np.int64]
@@ -40,10 +46,11 @@ class Evaluator:
     """One model with the data of its tasks, ready to count right answers for any number of weight sets.
 
     Args:
-        model: the pretrained model; its trainable tensors are overwritten again and again.
+        model: the pretrained model.
         tasks: the tasks, in the order of all the counts that come back.
         batch_size: images per forward pass.
         progress: called with a line for people every few seconds.
+        resident: how many weight sets may lie in the device's memory at once; what fits, if None.
     """
 
     def __init__(
@@ -52,19 +59,21 @@ class Evaluator:
         tasks: Sequence[TaskData],
         batch_size: int = 128,
         progress: Progress = lambda line: None,
+        resident: int | None = None,
     ) -> None:
         self.model = model
         self.tasks = tuple(tasks)
         self.batch_size = batch_size
         self._progress = progress
         self._pretrained = model.pretrained_flat()
-        self._prepared: dict[tuple[str, str], list[tuple[torch.Tensor, torch.Tensor]]] = {}
+        self._resident = resident or _room_for(self._pretrained)
+        self._buffers: list[torch.Tensor] = []
 
     def totals(self, split: str) -> list[int]:
         """Numbers of examples, [tasks]."""
         return [len(task.splits[split].labels) for task in self.tasks]
 
-    def scaled(self, split: str, update: NDArray[np.float32], coefficients: Sequence[float]) -> list[list[int]]:
+    def scaled(self, split: str, update: Update, coefficients: Sequence[float]) -> list[list[int]]:
         """Right answers of theta_0 + coefficient * update for every task and coefficient, [tasks][coefficients].
 
         Args:
@@ -72,26 +81,24 @@ class Evaluator:
             update: float32 [P'], for example a multi-task vector.
             coefficients: scaling coefficients.
         """
-        direction = torch.from_numpy(np.ascontiguousarray(update))
+        direction = self._on_device(update)
         counts: list[list[int]] = [[] for _ in self.tasks]
         report = _Report(self._progress, split, len(coefficients) * sum(self.totals(split)))
-        with torch.inference_mode():
-            for coefficient in coefficients:
-                self.model.flat.copy_(torch.add(self._pretrained, direction, alpha=coefficient))
-                for index, task in enumerate(self.tasks):
-                    counts[index].append(self._count(task, split))
-                    report.advance(len(task.splits[split].labels))
+        for start in range(0, len(coefficients), self._resident):
+            sets = [
+                torch.add(self._pretrained, direction, alpha=coefficient, out=self._buffer(place))
+                for place, coefficient in enumerate(coefficients[start : start + self._resident])
+            ]
+            for index, task in enumerate(self.tasks):
+                counts[index] += self._count(task, split, sets, report)
         return counts
 
-    def as_is(self, split: str, weights: torch.Tensor) -> list[int]:
+    def as_is(self, split: str, weights: Update) -> list[int]:
         """Right answers of one weight set float32 [P'], on every task, [tasks]."""
-        with torch.inference_mode():
-            self.model.flat.copy_(weights)
-            return [self._count(task, split) for task in self.tasks]
+        report = _Report(self._progress, split, sum(self.totals(split)))
+        return [self._count(task, split, [self._on_device(weights)], report)[0] for task in self.tasks]
 
-    def own(
-        self, split: str, updates: Callable[[int], Iterator[NDArray[np.float32]]], candidates: int
-    ) -> list[list[int]]:
+    def own(self, split: str, updates: Callable[[int], Iterator[Update]], candidates: int) -> list[list[int]]:
         """Right answers of each task's own weight sets on that task, [tasks][candidates].
 
         Args:
@@ -100,30 +107,66 @@ class Evaluator:
             candidates: how many they are, for the progress report.
         """
         report = _Report(self._progress, split, candidates * sum(self.totals(split)))
-        counts: list[list[int]] = []
-        with torch.inference_mode():
-            for index, task in enumerate(self.tasks):
-                counts.append([])
-                for update in updates(index):
-                    torch.add(self._pretrained, torch.from_numpy(update), out=self.model.flat)
-                    counts[index].append(self._count(task, split))
-                    report.advance(len(task.splits[split].labels))
+        counts: list[list[int]] = [[] for _ in self.tasks]
+        for index, task in enumerate(self.tasks):
+            waiting = enumerate(updates(index))
+            while sets := [
+                torch.add(self._pretrained, self._on_device(update), out=self._buffer(place % self._resident))
+                for place, update in itertools.islice(waiting, self._resident)
+            ]:
+                counts[index] += self._count(task, split, sets, report)
         return counts
 
-    def _count(self, task: TaskData, split: str) -> int:
-        head = torch.from_numpy(task.head)
-        return sum(
-            int((self.model.logits(images, head).argmax(dim=1) == labels).sum())
-            for images, labels in self._batches(task, split)
-        )
+    def place(self, array: NDArray) -> NDArray | torch.Tensor:
+        """An array where updates are to be computed from it: as it is on a CPU, on the device where that is a GPU."""
+        return array if self.model.device.type == "cpu" else torch.from_numpy(array).to(self.model.device)
 
-    def _batches(self, task: TaskData, split: str) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        key = (task.name, split)
-        if key not in self._prepared:
-            images = self.model.prepare(task.splits[split].images)
-            labels = torch.from_numpy(task.splits[split].labels)
-            self._prepared[key] = list(zip(images.split(self.batch_size), labels.split(self.batch_size), strict=True))
-        return self._prepared[key]
+    def _on_device(self, update: Update) -> torch.Tensor:
+        if isinstance(update, torch.Tensor):
+            return update.to(self.model.device)
+        return torch.from_numpy(np.ascontiguousarray(update)).to(self.model.device)
+
+    def _buffer(self, place: int) -> torch.Tensor:
+        """Device memory for one weight set, used again and again."""
+        while place >= len(self._buffers):
+            self._buffers.append(torch.empty_like(self._pretrained))
+        return self._buffers[place]
+
+    def _count(self, task: TaskData, split: str, sets: Sequence[torch.Tensor], report: _Report) -> list[int]:
+        """Right answers of every weight set on one split of one task, in one pass over its images."""
+        head = torch.from_numpy(task.head).to(self.model.device)
+        right = torch.zeros(len(sets), dtype=torch.int64, device=self.model.device)
+        own = self.model.flat
+        with torch.inference_mode():
+            for images, labels in self._batches(task.splits[split]):
+                for place, weights in enumerate(sets):
+                    self.model.use(weights)
+                    right[place] += (self.model.logits(images, head).argmax(dim=1) == labels).sum()
+                report.advance(len(sets) * len(labels))
+        self.model.use(own)
+        return right.tolist()
+
+    def _batches(self, examples: Examples) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Prepared images and labels, batch by batch.  The device computes while the next batch is being read."""
+        for start in range(0, len(examples.labels), self.batch_size):
+            some = slice(start, start + self.batch_size)
+            images = torch.from_numpy(np.array(examples.images[some]))
+            labels = torch.from_numpy(np.array(examples.labels[some]))
+            yield self.model.prepare(images), labels.to(self.model.device)
+
+
+def unpack_mask(packed: NDArray[np.uint8], size: int, device: torch.device) -> NDArray[np.bool_] | torch.Tensor:
+    """A packed mask uint8 [ceil(P' / 8)], lowest bit first, as bool [P']: an array for a CPU, else on the device."""
+    if device.type == "cpu":
+        return np.unpackbits(packed, count=size, bitorder="little").view(np.bool_)
+    bits = torch.from_numpy(packed).to(device)[:, None] >> torch.arange(8, dtype=torch.uint8, device=device)
+    return (bits & 1).bool().flatten()[:size]
+
+
+def _room_for(weights: torch.Tensor) -> int:
+    """How many weight sets like this one may lie in its device's memory."""
+    free = GPU_SHARE * torch.cuda.mem_get_info(weights.device)[0] if weights.device.type == "cuda" else CPU_BYTES
+    return max(1, int(free // weights.nbytes))
 
 
 class _Report:

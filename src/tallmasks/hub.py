@@ -11,6 +11,9 @@ from tallmasks.errors import TallmasksError
 
 Kind = Literal["model", "dataset"]
 
+OPEN_CLIP_FILES = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
+"""What open_clip's models are called in a repository of theirs."""
+
 
 class NoSuchFile(TallmasksError):
     """The hub answers, and has no such file in the repository."""

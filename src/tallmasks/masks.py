@@ -117,7 +117,7 @@ def write_mask_bundle(
 
 def apply_mask(multi_task_vector: NDArray[np.float32], mask: NDArray[np.bool_]) -> NDArray[np.float32]:
     """The specialised update m_t * tau_MTL, float32 [P']; the specialised model is theta_0 + it."""
-    return np.where(mask, multi_task_vector, np.float32(0))
+    return multi_task_vector * mask
 
 
 def _check_grid(lambdas: Sequence[float]) -> None:

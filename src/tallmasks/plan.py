@@ -11,22 +11,25 @@ figure 5, the orders of the tasks where they are known.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
+import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tallmasks import figures, methods
+from tallmasks import figures, methods, paper
 from tallmasks.content import sha256_of_folder
 from tallmasks.controlled import Controlled
 from tallmasks.errors import TallmasksError, nearest
-from tallmasks.methods import Method, magnitude_masking, ties
+from tallmasks.imports import FINETUNE, Imported, locate, source_of
+from tallmasks.methods import magnitude_masking, ties
 from tallmasks.subsets import ORDERS, Subset, subsets
 from tallmasks.tasks import Task, catalogue
-from tallmasks.tasks.vision.registry import TASKS
+from tallmasks.tasks.vision.registry import TASKS, VisionTask
 
 Params = Mapping[str, Any]
 Seed = int | Controlled
@@ -34,8 +37,10 @@ Seed = int | Controlled
 
 STAGE_VERSIONS = {
     "examples": 1,
+    "pretrained": 1,
     "head": 1,
     "checkpoint": 1,
+    "imported": 1,
     "task_vector": 1,
     "multi_task_vector": 1,
     "mask_bundle": 1,
@@ -59,7 +64,9 @@ STAGE_VERSIONS = {
 _FOLDERS = {
     "examples": "store/data/{catalogue}/examples",
     "head": "store/{model}/heads",
+    "pretrained": "store/{model}/checkpoints",
     "checkpoint": "store/{model}/checkpoints",
+    "imported": "store/{model}/checkpoints",
     "task_vector": "store/{model}/derived/task_vectors",
     "multi_task_vector": "store/{model}/derived/multi_task_vectors",
     "mask_bundle": "store/{model}/derived/mask_bundles",
@@ -187,9 +194,10 @@ class Plan:
         self.params = params
         self.root = Path(root)
         self._nodes: dict[tuple[str, str, str], Node] = {}
-        self._complete: set[str] = set()
+        self._complete: set[tuple[str, str]] = set()
         for stage in (
             "examples",
+            "_converted",
             "head",
             "checkpoint",
             "task_vector",
@@ -306,26 +314,49 @@ class Plan:
         slug: str,
         params: Mapping[str, Any],
         inputs: Mapping[str, Iterable[Node]] | None = None,
-        sources: Mapping[str, Path] | None = None,
+        sources: Mapping[str, Path | Node] | None = None,
     ) -> Node:
+        made = {role: (source,) for role, source in (sources or {}).items() if isinstance(source, Node)}
         node = Node(
             kind,
             model,
             slug,
             params,
-            {role: tuple(nodes) for role, nodes in (inputs or {}).items()},
-            sources or {},
+            {role: tuple(nodes) for role, nodes in (inputs or {}).items()} | made,
+            {role: source for role, source in (sources or {}).items() if isinstance(source, Path)},
         )
         self._nodes[kind, model, node.name] = node
         return node
 
-    def pretrained(self, model: str) -> dict[str, Path]:
-        """The source files of a model's pretrained weights, by role."""
-        return {"pretrained": self.root / self.model(model)["pretrained"]}
+    def pretrained(self, model: str) -> dict[str, Path | Node]:
+        """A model's pretrained weights, by role: a file of the project's, or what is converted from another or from
+        the hub."""
+        named = self.model(model)["pretrained"]
+        if isinstance(named, str) and named.endswith(".safetensors"):
+            return {"pretrained": self.root / named}
+        return {"pretrained": self._converted(model)}
+
+    def _converted(self, model: str) -> Node:
+        """Pretrained weights that are not in the project's own format, converted once."""
+        named = self.model(model)["pretrained"]
+        if isinstance(named, str):
+            sources = {"weights": self.root / named}
+            return self._node("pretrained", model, "pretrained", self._architecture(model), sources=sources)
+        return self._node("pretrained", model, "pretrained", {**self._architecture(model), "pretrained": dict(named)})
 
     def _architecture(self, model: str) -> dict[str, Any]:
         spec = self.model(model)
         return {"family": spec["family"], "architecture": spec["architecture"]}
+
+    def _network(self, model: str) -> dict[str, Any]:
+        """What a job must know that gives images to the network."""
+        spec = self.model(model)
+        return self._architecture(model) | {key: dict(spec[key]) for key in ("preprocess",) if key in spec}
+
+    def _evaluator(self, model: str) -> dict[str, Any]:
+        """What a job must know that counts right answers."""
+        spec = self.model(model)
+        return self._network(model) | {key: dict(spec[key]) for key in ("evaluation",) if key in spec}
 
     def examples(self, model: str, task: str, split: str) -> Node:
         """Images and labels of one split of one task; shared by all models of one catalogue and size of images."""
@@ -352,7 +383,10 @@ class Plan:
 
     def head(self, model: str, task: str) -> Node:
         """The frozen zero-shot classification head of one task."""
-        prompts: Task = catalogue(self.model(model)["tasks"])[task]
+        spec = self.model(model)
+        prompts: Task = catalogue(spec["tasks"])[task]
+        if isinstance(prompts, VisionTask):
+            prompts = prompts.worded_for(source_of(spec.get("checkpoints", FINETUNE), task))
         params = {
             **self._architecture(model),
             "classes": list(prompts.classes),
@@ -362,16 +396,26 @@ class Plan:
 
     def checkpoint(self, model: str, task: str, seed: Seed) -> Node:
         """The trainable tensors after fine-tuning on one task."""
+        spec = self.model(model)
+        found = locate(spec.get("checkpoints", FINETUNE), spec["architecture"], task, self.root)
+        if found and not isinstance(seed, Controlled):
+            return self._imported(model, task, found)
         params = {
-            **self._architecture(model),
+            **self._network(model),
             "task": task,
             "seed": seed.seed if isinstance(seed, Controlled) else seed,
-            "finetuning": dict(self.model(model)["finetuning"]),
+            "finetuning": dict(spec["finetuning"]),
         }
         if isinstance(seed, Controlled):
             params["partition"] = seed.partition(task)
         inputs = {"examples": [self.examples(model, task, "train")], "head": [self.head(model, task)]}
         return self._node("checkpoint", model, f"{task}-s{seed}", params, inputs, self.pretrained(model))
+
+    def _imported(self, model: str, task: str, found: Imported) -> Node:
+        """The trainable tensors of a checkpoint that somebody else fine-tuned, the same for every seed."""
+        params = {**self._architecture(model), "task": task, "checkpoint": found.recipe}
+        sources = self.pretrained(model) | ({"weights": found.local} if found.local else {})
+        return self._node("imported", model, f"imported-{task}", params, sources=sources)
 
     def task_vector(self, model: str, task: str, seed: Seed) -> Node:
         """What fine-tuning changed, with the exact trim thresholds of the fractions that later steps keep."""
@@ -390,7 +434,7 @@ class Plan:
         if methods.get(method).protocol == "finetuned":
             inputs["checkpoint"] = [self.checkpoint(model, task, seed)]
             slug += f"-s{seed}"
-        params = {**self._architecture(model), "method": method, "task": task}
+        params = {**self._evaluator(model), "method": method, "task": task}
         return self._node("task_evaluation", model, slug, params, inputs, self.pretrained(model))
 
     def _slug(self, name: str, tasks: tuple[str, ...], seed: Seed) -> str:
@@ -416,18 +460,9 @@ class Plan:
         inputs = {
             "multi_task_vector": [self.multi_task_vector(model, tasks, merge, seed)],
             "mask_bundle": [self.mask_bundle(model, tasks, merge, seed)],
-            "selection": [self.evaluation(model, tasks, self._masking_method(merge).name, seed)],
+            "selection": [self.evaluation(model, tasks, methods.masking(merge).name, seed)],
         }
         return self._node("agreement", model, self._slug(merge, tasks, seed), {"tasks": list(tasks)}, inputs)
-
-    @staticmethod
-    def _masking_method(merge: str) -> Method:
-        """The TALL-mask method on a merge: its mask lambdas are those whose masks are counted for the consensus."""
-        return next(
-            method
-            for method in map(methods.get, methods.names())
-            if method.protocol == "masked" and method.merge == merge
-        )
 
     def evaluation(self, model: str, tasks: tuple[str, ...], method: str, seed: Seed) -> Node:
         """Every coefficient of one method on every task's validation data, the choice, and one reading of the test."""
@@ -446,25 +481,25 @@ class Plan:
                 inputs["agreement"] = [self.agreement(model, tasks, chosen.merge, seed)]
         if chosen.needs & {"task_vector", "threshold"}:
             inputs["task_vectors"] = self._task_vectors(model, tasks, seed)
-        params: dict[str, Any] = {**self._architecture(model), "method": method, "tasks": list(tasks)}
+        params: dict[str, Any] = {**self._evaluator(model), "method": method, "tasks": list(tasks)}
         if chosen.protocol in GRIDS:
             params["grid"] = list(self.params["grids"][GRIDS[chosen.protocol]])
         return self._node("evaluation", model, self._slug(method, tasks, seed), params, inputs, self.pretrained(model))
 
     # -- behind the paper's figures -----------------------------------------------------------------------
 
-    def _images(self, model: str, *splits: str) -> dict[str, int | None]:
-        """How many images of a split are behind one choice or one accuracy of a sweep; None for all."""
-        stated = self.model(model).get("sweeps", {})
-        return {split: stated.get(split) for split in splits}
+    def _images(self, model: str, sweep: str) -> dict[str, int]:
+        """How many images are behind one choice or one accuracy of a sweep, by split; all where nothing is said."""
+        return dict(self.model(model).get("sweeps", {}).get(sweep, {}))
 
     def threshold_evaluation(self, model: str, tasks: tuple[str, ...], merge: str, seed: Seed) -> Node:
         """Consensus merging for every threshold k from 0 to T + 1, alpha tuned at each (figure 6)."""
-        evaluation = self.evaluation(model, tasks, self._consensus_method(merge).name, seed)
+        evaluation = self.evaluation(model, tasks, methods.consensus(merge).name, seed)
         params = {
-            **self._architecture(model),
+            **self._evaluator(model),
             "tasks": list(tasks),
-            "images": self._images(model, "validation"),
+            "merge": merge,
+            "images": self._images(model, "thresholds"),
             "grid": list(self.params["grids"]["scaling_coefficient"]),
         }
         slug = self._slug(merge, tasks, seed)
@@ -478,9 +513,9 @@ class Plan:
     def subset_evaluation(self, model: str, tasks: tuple[str, ...], seed: Seed) -> Node:
         """Figure 5's methods on one set of tasks, from its task vectors; merges and masks are made in memory."""
         params = {
-            **self._architecture(model),
+            **self._evaluator(model),
             "tasks": list(tasks),
-            "images": self._images(model, "validation", "test"),
+            "images": self._images(model, "subsets"),
             "methods": list(self.params["paper"]["subsets"]["methods"]),
             "grids": {name: list(grid) for name, grid in self.params["grids"].items()},
         }
@@ -525,15 +560,6 @@ class Plan:
         listed = self.params["paper"]["benchmarks"]
         return tuple(self.params["benchmarks"] if listed == "all" else listed)
 
-    @staticmethod
-    def _consensus_method(merge: str) -> Method:
-        """The consensus method on a merge: the row that stands for it in figure 6."""
-        return next(
-            method
-            for method in map(methods.get, methods.names())
-            if method.merge == merge and "agreement" in method.needs
-        )
-
     # -- what people ask for ------------------------------------------------------------------------------
 
     def results(self, model: str, tasks: tuple[str, ...], seed: Seed) -> dict[str, list[Node]]:
@@ -565,7 +591,9 @@ class Plan:
         """
         key = (kind, model, name)
         if key not in self._nodes:
-            self.declare_all()
+            for model_and_benchmark in itertools.product(self.models, self.params["benchmarks"]):
+                with contextlib.suppress(TallmasksError):  # of another model, whose files are not there, say
+                    self._declare(*model_and_benchmark)
         try:
             return self._nodes[key]
         except KeyError:
@@ -574,26 +602,30 @@ class Plan:
                 "it was named: ask for the results file instead"
             ) from None
 
-    def declare_all(self) -> None:
-        """Make every node of every declared model, benchmark and seed known to `find`."""
-        for model in self.models:
-            if model not in self._complete:
-                self._complete.add(model)
-                for benchmark in self.params["benchmarks"]:
-                    for seed in self.seeds:
-                        for nodes in self.results(model, self.members(self.tasks(benchmark)), seed).values():
-                            for node in nodes:
-                                _ = node.path
-                    for kind in PAPER_VIEWS:
-                        for nodes in self.view_artifacts(kind, model, benchmark).values():
-                            for node in nodes:
-                                _ = node.path
-                    for _, node in self.subsets(model, benchmark) or ():
-                        _ = node.path
+    def _declare(self, model: str, benchmark: str) -> None:
+        """Make every node of a model and benchmark known to `find`, for every seed."""
+        if (model, benchmark) in self._complete:
+            return
+        for seed in self.seeds:
+            for nodes in self.results(model, self.members(self.tasks(benchmark)), seed).values():
+                for node in nodes:
+                    _ = node.path
+        for kind in PAPER_VIEWS:
+            for nodes in self.view_artifacts(kind, model, benchmark).values():
+                for node in nodes:
+                    _ = node.path
+        for _, node in self.subsets(model, benchmark) or ():
+            _ = node.path
+        self._complete.add((model, benchmark))
 
-    def declared(self) -> dict[str, Node]:
-        """Every artifact that a declared recipe names, by path: those of every model, benchmark and seed."""
-        self.declare_all()
+    def declared(self, models: Iterable[str] | None = None) -> dict[str, Node]:
+        """Every artifact that a declared recipe names, by path: those of all or some models, every benchmark and seed.
+
+        Raises:
+            TallmasksError: a source file that a recipe names is not there.
+        """
+        for model_and_benchmark in itertools.product(models or self.models, self.params["benchmarks"]):
+            self._declare(*model_and_benchmark)
         return {node.path: node for node in self._nodes.values()}
 
     def closure(self, model: str, seeds: Iterable[int] | None = None) -> list[Node]:
@@ -613,6 +645,12 @@ class Plan:
         Unlike an artifact's, it holds the benchmark's name and the order of its tasks, which the files show.
         """
         tasks, seeds = self.tasks(benchmark), self._view_seeds(kind)
+        spec = self.model(model)
+        if len(seeds) > 1 and any(source_of(spec.get("checkpoints", FINETUNE), task) != FINETUNE for task in tasks):
+            raise TallmasksError(
+                f"results/{model}/{benchmark}/{kind}: checkpoints that were imported have no seeds; it needs "
+                f"`checkpoints: {FINETUNE}` in params.yaml"
+            )
         recipe = {
             "kind": f"{kind}_view",
             "version": STAGE_VERSIONS.get(kind, STAGE_VERSIONS["view"]),
@@ -628,7 +666,10 @@ class Plan:
                 role: [node.digest for node in nodes]
                 for role, nodes in self.view_artifacts(kind, model, benchmark).items()
             },
-            "sources": {role: sha256_of_file(path) for role, path in self.pretrained(model).items()},
+            "sources": {
+                role: source.digest if isinstance(source, Node) else sha256_of_file(source)
+                for role, source in self.pretrained(model).items()
+            },
         }
         return {**recipe, "digest": digest_of(recipe)}
 
@@ -649,7 +690,7 @@ class Plan:
         fine_tuned = [self.task_evaluation(model, task, "fine_tuned", seed) for task in members]
         if kind == "masks":
             return {
-                "selections": [self.evaluation(model, members, self._masking_method(m).name, seed) for m in merges],
+                "selections": [self.evaluation(model, members, methods.masking(m).name, seed) for m in merges],
                 "mask_bundles": [self.mask_bundle(model, members, merge, seed) for merge in merges],
                 "merged": [self.multi_task_vector(model, members, merge, seed) for merge in merges],
             }
@@ -673,8 +714,8 @@ class Plan:
 
     def _view_params(self, kind: str) -> dict[str, Any]:
         """What the files of a results folder follow from besides its artifacts."""
-        masking = [self._masking_method(merge).name for merge in self._agreeing_merges()]
-        consensus = [self._consensus_method(merge).name for merge in self._agreeing_merges()]
+        masking = [methods.masking(merge).name for merge in self._agreeing_merges()]
+        consensus = [methods.consensus(merge).name for merge in self._agreeing_merges()]
         return {
             "masks": {"methods": masking},
             "thresholds": {"methods": consensus},
@@ -685,8 +726,15 @@ class Plan:
 
     def figure(self, model: str, name: str) -> dict[str, Any]:
         """The recipe of results/<model>/figures/<name>.*: the results folders that it is drawn from."""
-        shown = figures.shown(name, self.paper_benchmarks(model))
-        return self._drawn("figure", model, name, shown, figures.FIGURES[name].views)
+        figure = figures.FIGURES[name]
+        shown = figures.in_scope(figure.scope, self.paper_benchmarks(model))
+        return self._drawn("figure", model, name, shown, figure.views)
+
+    def paper_table(self, model: str, name: str) -> dict[str, Any]:
+        """The recipe of results/<model>/tables/<name>.*: the results folders that it is written from."""
+        table = paper.TABLES[name]
+        shown = figures.in_scope(table.scope, self.paper_benchmarks(model))
+        return self._drawn("paper_table", model, name, shown, [table.view])
 
     def _drawn(
         self, kind: str, model: str, name: str, shown: Mapping[str, tuple[str, ...]], views: Iterable[str]

@@ -13,6 +13,10 @@ from glue import Glue
 GLUE = Glue(config, workflow)
 
 
+onstart:
+    GLUE.check_sources()
+
+
 wildcard_constraints:
     model="[A-Za-z0-9_.-]+",
     benchmark="[A-Za-z0-9_.-]+",

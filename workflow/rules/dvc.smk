@@ -5,7 +5,7 @@ for _model in config["models"]:
         name:
             f"checkpoints_{_model}"
         input:
-            GLUE.missing(_model, "examples", "head", "checkpoint"),
+            GLUE.missing(_model, "examples", "pretrained", "head", "checkpoint", "imported"),
         localrule: True
         message:
             "Every checkpoint is there"

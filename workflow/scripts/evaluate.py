@@ -3,15 +3,12 @@
 import json
 from collections.abc import Iterator
 
-import numpy as np
-from numpy.typing import NDArray
-
 from job import Job, main
-from model_io import load_model, load_task, say
+from model_io import load_model, load_task, new_evaluator, say
 from tallmasks import methods
 from tallmasks.checkpoints import atomic_write_text
 from tallmasks.consensus import open_agreement
-from tallmasks.evaluate import Evaluator
+from tallmasks.evaluate import Evaluator, Update, unpack_mask
 from tallmasks.masks import open_mask_bundle
 from tallmasks.merging import open_multi_task_vector
 from tallmasks.methods import Method
@@ -21,44 +18,50 @@ from tallmasks.task_vectors import open_task_vector
 
 
 class Updates:
-    """The updates of one method, computed from the store files that its function asks for."""
+    """The updates of one method, computed from the store files that its function asks for, where the model is."""
 
-    def __init__(self, job: Job, method: Method, pretrained: NDArray[np.float32]) -> None:
-        self._method = method
+    def __init__(self, job: Job, method: Method, evaluator: Evaluator) -> None:
+        self._method, self._evaluator = method, evaluator
         self._tasks = job.params["tasks"]
-        self._shared: dict[str, object] = {"pretrained": pretrained}
+        self._shared: dict[str, object] = {"pretrained": evaluator.model.pretrained_flat()}
         if "multi_task_vector" in job.inputs:
-            self._shared["multi_task_vector"] = open_multi_task_vector(job.input("multi_task_vector"))
+            merged = open_multi_task_vector(job.input("multi_task_vector"))
+            self._shared["multi_task_vector"] = evaluator.place(merged)
         if "agreement" in job.inputs:
-            self._shared["agreement"] = open_agreement(job.input("agreement"))
+            self._shared["agreement"] = evaluator.place(open_agreement(job.input("agreement")))
         self._task_vectors = [open_task_vector(path) for path in job.inputs.get("task_vectors", ())]
         self._bundle = open_mask_bundle(job.input("mask_bundle")) if "mask_bundle" in job.inputs else None
 
-    def _update(self, **more: object) -> NDArray[np.float32]:
+    def _update(self, **more: object) -> Update:
         given = self._shared | more
         return self._method.update(**{name: given[name] for name in self._method.needs})
 
-    def of_benchmark(self) -> NDArray[np.float32]:
+    def _mask(self, index: int, value: float) -> object:
+        assert self._bundle is not None
+        packed = self._bundle.packed_mask(self._tasks[index], value)
+        return unpack_mask(packed, self._bundle.layout.size, self._evaluator.model.device)
+
+    def of_benchmark(self) -> Update:
         """The one update of a method that gives one model."""
         return self._update()
 
-    def of_task(self, index: int) -> Iterator[NDArray[np.float32]]:
+    def of_task(self, index: int) -> Iterator[Update]:
         """The updates of one task: for every mask lambda of the grid, or the only one."""
         more: dict[str, object] = {}
         if self._task_vectors:
-            more["task_vector"] = self._task_vectors[index].flat
+            more["task_vector"] = self._evaluator.place(self._task_vectors[index].flat)
             if self._method.keep:
                 more["threshold"] = self._task_vectors[index].threshold(self._method.keep(len(self._tasks)))
         if self._bundle is None:
             yield self._update(**more)
         else:
             for value in self._bundle.lambdas:
-                yield self._update(mask=self._bundle.mask(self._tasks[index], value), **more)
+                yield self._update(mask=self._mask(index, value), **more)
 
-    def of_task_at(self, index: int, chosen: int) -> NDArray[np.float32]:
+    def of_task_at(self, index: int, chosen: int) -> Update:
         """The update of one task at one place of the grid."""
         assert self._bundle is not None
-        return self._update(mask=self._bundle.mask(self._tasks[index], self._bundle.lambdas[chosen]))
+        return self._update(mask=self._mask(index, self._bundle.lambdas[chosen]))
 
 
 def run(job: Job) -> None:
@@ -70,8 +73,8 @@ def run(job: Job) -> None:
             tasks, job.inputs["heads"], *(job.inputs[split] for split in SPLITS), strict=True
         )
     ]
-    evaluator = Evaluator(model, data, progress=say)
-    updates = Updates(job, method, model.pretrained_flat().numpy())
+    evaluator = new_evaluator(job, model, data)
+    updates = Updates(job, method, evaluator)
     result = EVALUATE[method.protocol](job, method, evaluator, updates)
     atomic_write_text(job.output, json.dumps(result.to_json() | {"recipe": job.recipe}))
 

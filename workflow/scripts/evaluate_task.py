@@ -6,10 +6,9 @@ import numpy as np
 import torch
 
 from job import Job, main
-from model_io import load_model, load_task, say
+from model_io import load_model, load_task, new_evaluator
 from tallmasks import methods
 from tallmasks.checkpoints import atomic_write_text, open_tensors
-from tallmasks.evaluate import Evaluator
 from tallmasks.tables import SPLITS, Evaluation
 
 
@@ -17,12 +16,12 @@ def run(job: Job) -> None:
     task, method = job.params["task"], methods.get(job.params["method"])
     data = load_task(task, job.input("head"), {split: job.input(split) for split in SPLITS})
     model = load_model(job)
-    evaluator = Evaluator(model, [data], progress=say)
+    evaluator = new_evaluator(job, model, [data])
     if method.protocol == "finetuned":
         weights = torch.from_numpy(np.array(open_tensors(job.input("checkpoint")).flat()))
         counts = {split: evaluator.as_is(split, weights) for split in SPLITS}
     else:
-        update = method.update(pretrained=model.pretrained_flat().numpy())
+        update = method.update(pretrained=model.pretrained_flat().cpu().numpy())
         counts = {split: [row[0] for row in evaluator.scaled(split, update, [1.0])] for split in SPLITS}
     result = Evaluation(
         method=method.name,

@@ -1,28 +1,36 @@
 """Fine-tune the trainable tensors of the pretrained model on one task; the head stays frozen."""
 
+from pathlib import Path
+
 from job import Job, main
-from model_io import load_examples, load_head, load_model, say
-from tallmasks.checkpoints import write_tensors
-from tallmasks.finetune import Augmentation, FinetuneConfig, finetune
+from model_io import load_head, load_model, load_training_images, reporter
+from tallmasks.checkpoints import atomic_write_text, write_tensors
+from tallmasks.controlled import part_mask
+from tallmasks.finetune import FinetuneConfig, finetune
+from tallmasks.training_state import TrainingState
+
+UNFINISHED = Path(".tallmasks") / "training"
 
 
 def run(job: Job) -> None:
-    params = job.params
-    settings = params["finetuning"]
-    config = FinetuneConfig(
-        seed=params["seed"], **{**settings, "augmentation": Augmentation(**settings["augmentation"])}
-    )
-    examples = load_examples(job.input("examples"))
+    params, artifact = job.params, job.outputs["artifact"]
+    config = FinetuneConfig.of(params["finetuning"], params["seed"])
+    model = load_model(job, config.precision)
+    state = TrainingState(UNFINISHED / artifact.name)
     result = finetune(
-        load_model(job),
+        model,
         params["task"],
         load_head(job.input("head")),
-        examples.images,
-        examples.labels,
+        load_training_images(job.input("examples")),
         config,
-        report=lambda progress: say(str(progress)),
+        reporter(params["task"]),
+        state,
+        part_mask(model.flat.numel(), params["partition"]) if "partition" in params else None,
     )
-    write_tensors(job.output, result.checkpoint, job.metadata)
+    rows = "".join(f"{step},{rate:.6g},{loss:.6g}\n" for step, rate, loss in result.curve)
+    atomic_write_text(job.outputs["loss"], "step,learning_rate,loss\n" + rows, read_only=False)
+    write_tensors(artifact, result.checkpoint, job.metadata)
+    state.remove()
 
 
 if __name__ == "__main__":

@@ -113,8 +113,12 @@ def start(script: str, text: str) -> int:
 
     if job.gpus:
         gpu.lease(job.gpus)
-    elif Path(script).stem in TORCH_STEPS and warm.wanted():
-        return warm.run(script, [text])
+    else:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # a step computes on a GPU where it sees one
+    if not job.gpus and Path(script).stem in TORCH_STEPS and warm.wanted():
+        status = warm.run(script, [text])
+        if status is not None:
+            return status
     os.execv(sys.executable, [sys.executable, script, text])
 
 

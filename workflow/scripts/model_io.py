@@ -1,8 +1,9 @@
-"""Store files as the objects of the package: models, examples, heads."""
+"""Store files as the objects of the package: models, examples, heads; and progress as people read it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,18 +11,31 @@ from numpy.typing import NDArray
 
 from job import Job
 from tallmasks import models
-from tallmasks.checkpoints import load_state
-from tallmasks.evaluate import Examples, TaskData
+from tallmasks.checkpoints import load_state, open_tensors
+from tallmasks.evaluate import Evaluator, Examples, TaskData
+from tallmasks.finetune import Progress, TrainingImages
 
 
-def load_model(job: Job) -> models.Model:
-    """The pretrained model that a job's recipe describes."""
-    return models.load(job.params, job.input("pretrained"))
+def load_model(job: Job, precision: models.Precision | None = None) -> models.Model:
+    """The pretrained model that a job's recipe describes, in the precision of its `evaluation` if none is given."""
+    precision = precision or job.params.get("evaluation", {}).get("precision", "float32")
+    return models.load(job.params, job.input("pretrained"), precision)
+
+
+def new_evaluator(job: Job, model: models.Model, tasks: Sequence[TaskData]) -> Evaluator:
+    """An evaluator with the batch size of the job's recipe, which reports into its log."""
+    return Evaluator(model, tasks, job.params.get("evaluation", {}).get("batch_size", 128), say)
 
 
 def load_examples(path: Path) -> Examples:
-    tensors = load_state(path)
-    return Examples(tensors["images"], tensors["labels"])
+    tensors = open_tensors(path)
+    return Examples(tensors.view("images"), tensors.read("labels"))
+
+
+def load_training_images(path: Path) -> TrainingImages:
+    tensors = open_tensors(path)
+    sizes = tensors.read("sizes") if "sizes" in tensors.names else None
+    return TrainingImages(tensors.view("images"), tensors.read("labels"), sizes)
 
 
 def load_head(path: Path) -> NDArray[np.float32]:
@@ -35,3 +49,22 @@ def load_task(name: str, head: Path, splits: Mapping[str, Path]) -> TaskData:
 def say(line: str) -> None:
     """A line of progress into the job's log."""
     print(line, flush=True)
+
+
+def reporter(title: str) -> Callable[[Progress], None]:
+    """How a training's progress is told: a bar where somebody watches, lines in a log."""
+    if not sys.stdout.isatty():
+        return lambda progress: say(str(progress))
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    bar = Bar(TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[now]}"), TimeRemainingColumn())
+    task = bar.add_task(title, now="")
+    bar.start()
+
+    def show(progress: Progress) -> None:
+        bar.update(task, total=progress.steps, completed=progress.step, now=str(progress))
+        if progress.step == progress.steps:
+            bar.stop()
+
+    return show

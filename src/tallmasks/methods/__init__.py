@@ -2,8 +2,8 @@
 
 A *merge* turns the task vectors of a benchmark into one multi-task vector. A *method* is a row of the results
 table. Its function names, as parameters, what it is computed from (see ``INPUTS``), and returns an update:
-float32, element by element, so that it works on a slice as on the whole. Its protocol says how the update is
-used:
+float32, element by element, so that it works on a slice as on the whole, and written with operators (``*``, ``>=``,
+``abs``), so that it works on a GPU's tensors as on NumPy's arrays. Its protocol says how the update is used:
 
 =========  ===================================================================================================
 fixed      one model, theta_0 + coefficient(T) * update

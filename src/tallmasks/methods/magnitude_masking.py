@@ -21,4 +21,4 @@ KEEP = 0.1
 )
 def magnitude_masking(task_vector: Vector, threshold: np.float32, multi_task_vector: Vector) -> Vector:
     """tau_MTL where |tau_t| >= v_t (its top 10 %), 0 elsewhere."""
-    return np.where(np.abs(task_vector) >= threshold, multi_task_vector, np.float32(0))
+    return multi_task_vector * (abs(task_vector) >= threshold)

@@ -23,4 +23,4 @@ def kept_fraction(tasks: int) -> float:
 )
 def magnitude_pruning(task_vector: Vector, threshold: np.float32) -> Vector:
     """tau_t where |tau_t| >= v_t, 0 elsewhere."""
-    return np.where(np.abs(task_vector) >= threshold, task_vector, np.float32(0))
+    return task_vector * (abs(task_vector) >= threshold)

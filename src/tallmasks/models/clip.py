@@ -7,6 +7,7 @@ ascending order, and row i of ``token_embedding.weight`` belongs to entry i. The
 number and so stays the largest, which is how CLIP finds the end of a prompt.
 """
 
+import os
 import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +32,6 @@ from tallmasks.tasks import Task
 VOCABULARY = "tokenizer.vocabulary"  # int64 [V] in the pretrained file
 TRAINABLE_PREFIX = naming.FAMILIES["clip"].trainable
 BUFFER_PREFIX = "buffers."
-HUB_FILES = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")  # open_clip's names for whole models
 
 Tokenize = Callable[[Sequence[str]], torch.Tensor]
 
@@ -244,6 +244,8 @@ def load(spec: Mapping[str, Any], weights: Path, precision: Precision = "float32
     _check(weights, network.state_dict(), tensors)
     network.load_state_dict(tensors)  # copies into float32
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if device.type == "cuda":
+        _make_repeatable()
     settings = spec.get("preprocess")
     preprocess = prepare if settings is None else Preprocess(settings["size"], settings["mean"], settings["std"])
     model = ClipModel(
@@ -254,6 +256,13 @@ def load(spec: Mapping[str, Any], weights: Path, precision: Precision = "float32
             f"params.yaml: preprocess.size is {preprocess.size}, and {architecture} takes {model.image_size} pixels"
         )
     return model
+
+
+def _make_repeatable() -> None:
+    """Have a GPU compute the same bits from the same input, and float32 where float32 is asked for."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when the first product is computed
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
 
 
 def _tokenizer(architecture: str | Mapping[str, Any], context_length: int, vocabulary: list[int] | None) -> Tokenize:
@@ -302,7 +311,7 @@ def download_pretrained(spec: Mapping[str, Any], pretrained: Mapping[str, Any]) 
             return path, {"url": known["url"], "file": path.name}
         repository, _, file = known["hf_hub"].rpartition("/")
         files = [file]
-    path = _first_of([file for file in files if file] or list(HUB_FILES), repository, revision)
+    path = _first_of([file for file in files if file] or list(hub.OPEN_CLIP_FILES), repository, revision)
     if "sha256" in pretrained:
         hub.check_sha256(path, pretrained["sha256"], hub.address(repository, path.name, revision))
     return path, {"repository": repository, "file": path.name, "commit": hub.commit_of(path) or revision}

@@ -1,0 +1,102 @@
+"""The evaluation engine against the bare forward pass, in one run, at the same batch size and precision.
+
+    python benchmarks/evaluation.py [--architecture ViT-B-32-quickgelu] [--precision float32] [--batch-size 64]
+
+Random weights and random images.  The engine reads uint8 images from a memory-mapped file, prepares them, and counts
+right answers of several weight sets that it builds from an update; the bare pass is the image encoder alone, over and
+over on one prepared batch.  Both take turns.  Prints images (times weight sets) per second of either, their ratio in
+every round and the median ratio; exits with status 1 where that is under the --least share.
+"""
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from tallmasks.evaluate import Evaluator, Examples, TaskData
+from tallmasks.models import clip
+
+CLASSES = 100
+MEAN, STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
+
+
+def rate(work: Callable[[], int], device: torch.device) -> float:
+    """Images per second of a function that returns how many it did."""
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    start = time.perf_counter()
+    images = work()
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return images / (time.perf_counter() - start)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--architecture", default="ViT-B-32-quickgelu")
+    parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--batches", type=int, default=2, help="how many batches of images the file holds")
+    parser.add_argument("--side", type=int, default=None, help="of the stored images; as the network takes them")
+    parser.add_argument("--coefficients", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--least", type=float, default=0.9)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    torch.manual_seed(0)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    network = clip.build(arguments.architecture).to(device)
+    size = network.visual.image_size[0]
+    model = clip.ClipModel(
+        network, lambda prompts: torch.empty(0), clip.Preprocess(size, MEAN, STD), arguments.precision
+    )
+    coefficients = [k / arguments.coefficients for k in range(arguments.coefficients)]
+    draw, count = np.random.default_rng(0), arguments.batch_size * arguments.batches
+    update = 1e-3 * draw.standard_normal(model.flat.numel(), dtype=np.float32)
+    with tempfile.TemporaryDirectory() as folder:
+        path, side = Path(folder, "images.npy"), arguments.side or size
+        np.save(path, draw.integers(0, 256, (count, side, side, 3), np.uint8))
+        examples = Examples(np.load(path, mmap_mode="r"), draw.integers(0, CLASSES, count))
+        head = draw.standard_normal((CLASSES, network.visual.output_dim), dtype=np.float32)
+        evaluator = Evaluator(model, [TaskData("random", head, {"test": examples})], arguments.batch_size)
+        prepared = model.prepare(np.array(examples.images[: arguments.batch_size]))
+
+        def engine() -> int:
+            evaluator.scaled("test", update, coefficients)
+            return count * len(coefficients)
+
+        def bare() -> int:
+            with (
+                torch.inference_mode(),
+                torch.autocast(device.type, torch.bfloat16, enabled=arguments.precision == "bfloat16"),
+            ):
+                for _ in range(arguments.batches * len(coefficients)):
+                    network.encode_image(prepared)
+            return count * len(coefficients)
+
+        for work in (engine, bare):
+            work()
+        ratios = []
+        print(
+            f"{arguments.architecture}, {arguments.precision}, batches of {arguments.batch_size}, {device}, "
+            f"{torch.get_num_threads()} threads, stored images {side} x {side}, {len(coefficients)} weight sets"
+        )
+        for round_ in range(arguments.rounds):
+            order = (engine, bare) if round_ % 2 == 0 else (bare, engine)
+            found = {work: rate(work, device) for work in order}
+            ratios.append(found[engine] / found[bare])
+            print(f"engine {found[engine]:8.1f} images/s   bare {found[bare]:8.1f} images/s   ratio {ratios[-1]:.3f}")
+    median = statistics.median(ratios)
+    print(f"median ratio {median:.3f}, at least {arguments.least} wanted")
+    return int(median < arguments.least)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

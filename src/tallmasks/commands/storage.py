@@ -1,0 +1,54 @@
+"""Print what every method stores, for each model and benchmark of params.yaml, as CSV.
+
+    tallmasks storage
+
+In 1e9 bits, by the formulae of appendix C of the paper.  The counts of parameters come from the model's own file of
+pretrained weights where params.yaml names one, else from its architecture alone: nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import sys
+from pathlib import Path
+
+from tallmasks import methods, models
+from tallmasks.checkpoints import open_tensors
+from tallmasks.models import naming
+from tallmasks.plan import Plan
+from tallmasks.project import open_plan
+from tallmasks.storage import storage
+
+HEADER = ("model", "benchmark", "method", "storage_gb")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """It takes none."""
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the table."""
+    plan = open_plan()
+    table = csv.writer(sys.stdout, lineterminator="\n")
+    table.writerow(HEADER)
+    for model in plan.models:
+        trainable, frozen = parameter_counts(plan, model)
+        for benchmark in plan.params["benchmarks"]:
+            for name in plan.method_names:
+                stored = storage(
+                    methods.get(name).storage,
+                    tasks=len(plan.tasks(benchmark)),
+                    trainable_parameters=trainable,
+                    frozen_parameters=frozen,
+                )
+                table.writerow((model, benchmark, name, f"{stored.gigabits:.4f}"))
+    return 0
+
+
+def parameter_counts(plan: Plan, model: str) -> tuple[int, int]:
+    """P' and F of a model."""
+    (source,) = plan.pretrained(model).values()
+    if isinstance(source, Path):
+        return naming.parameter_counts(plan.model(model)["family"], open_tensors(source).shapes)
+    return models.parameter_counts(plan.model(model))

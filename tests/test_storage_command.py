@@ -1,0 +1,26 @@
+"""`tallmasks storage`: the paper's figures from architectures alone."""
+
+import csv
+import io
+
+import pytest
+
+from conftest import ROOT
+from tallmasks import cli
+from tallmasks.reference import paper_table
+
+
+def test_it_prints_the_papers_figures(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A reader would compare accuracies at a cost that is not the method's."""
+    monkeypatch.chdir(ROOT)
+    assert cli.main(["storage"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.splitlines()[0] == "model,benchmark,method,storage_gb"
+    found = {
+        (row["model"], row["benchmark"], row["method"]): float(row["storage_gb"])
+        for row in csv.DictReader(io.StringIO(printed))
+    }
+    assert 0 < found["tiny", "8tasks", "zeroshot"] < 0.1
+    for number in (3, 7):
+        for row in paper_table(number).itertuples():
+            assert round(found[str(row.model), str(row.benchmark), str(row.method)], 1) == row.storage_gb, row

@@ -1,0 +1,207 @@
+"""The whole chain with the real ViT-B/32, without a network: random weights, small data in the real layouts."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import save_file
+
+from store.project import ROOT, Project, lay_out
+from tallmasks.checkpoints import open_tensors
+from tallmasks.models import clip
+from vision.datasets import encoded, images_and_labels, write_repository
+
+ARCHITECTURE = "ViT-B-32-quickgelu"
+TASKS = ["mnist", "svhn", "eurosat"]
+METHODS = [
+    "zeroshot",
+    "task_arithmetic",
+    "ties",
+    "consensus_task_arithmetic",
+    "fine_tuned",
+    "magnitude_pruning",
+    "tall_mask_task_arithmetic",
+]
+
+
+def folder_per_class(folder: Path, task: str, counts: dict[str, int]) -> None:
+    """<split>/<class>/<image>, the classes by their numbers."""
+    for seed, (split, count) in enumerate(counts.items()):
+        for row, (image, label) in enumerate(zip(*images_and_labels(task, count, seed), strict=True)):
+            path = folder / split / str(label) / f"{row}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(encoded(image, "PNG"))
+
+
+def real_parameters() -> dict[str, Any]:
+    return yaml.safe_load((ROOT / "params.yaml").read_text())
+
+
+def models_only(params: dict[str, Any], *names: str) -> None:
+    """The project's own entries of these models, and no others."""
+    params["models"] = {name: real_parameters()["models"][name] for name in names}
+    params["build"] = list(names)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return lay_out(tmp_path / "project")
+
+
+def test_from_images_to_the_table(project: Project, tmp_path: Path) -> None:
+    """The first run on a machine with a network and GPUs would be the first run of this code at all."""
+    write_repository(tmp_path / "mnist", "mnist", {"train": 40, "test": 5})
+    write_repository(tmp_path / "svhn", "svhn", {"train": 40, "test": 5})
+    folder_per_class(tmp_path / "eurosat", "eurosat", {"train": 40, "test": 5})
+    torch.manual_seed(0)
+    save_file(clip.build(ARCHITECTURE).state_dict(), tmp_path / "weights.safetensors")
+
+    def shrink(params: dict[str, Any]) -> None:
+        models_only(params, "vit_b32")
+        params["benchmarks"] = {"three": TASKS}
+        params["methods"] = METHODS
+        params["data"] = {task: {"path": str(tmp_path / task)} for task in TASKS}
+        model = params["models"]["vit_b32"]
+        model["pretrained"] = str(tmp_path / "weights.safetensors")
+        model["finetuning"].update(iterations=2, batch_size=4, warmup_iterations=1, precision="float32")
+        model["evaluation"] = {"batch_size": 8, "precision": "float32"}
+        for step in model["resources"].values():
+            step.update(threads=1, gpu=0, mem_mb=4000)
+
+    project.change(shrink)
+    run = project.snakemake("results/vit_b32/three/table.csv")
+    jobs = {"examples": 9, "head": 3, "finetune": 3, "task_vector": 3, "evaluate_task": 6, "results": 1}
+    assert {rule: run.jobs[rule] for rule in jobs} == jobs
+    with project.path("results/vit_b32/three/table.csv").open() as file:
+        rows = {row["method"]: row for row in csv.DictReader(file)}
+    assert list(rows) == METHODS
+    assert {name: row["storage_gb"] for name, row in rows.items() if name in ("ties", "fine_tuned")} == {
+        "ties": "3.6304",
+        "fine_tuned": "9.2527",
+    }
+    assert rows["fine_tuned"]["normalized_accuracy"] == "100.0000"
+    with project.path("results/vit_b32/three/intervals.csv").open() as file:
+        counted = [row for row in csv.DictReader(file) if row["split"] == "test"]
+    assert {row["total"] for row in counted} == {"5"} and len(counted) == len(METHODS) * len(TASKS)
+    checkpoint = open_tensors(project.one("store/vit_b32/checkpoints/mnist-s0-*.safetensors"))
+    assert sum(map(len, map(checkpoint.view, ["visual.proj"]))) == 768 and len(checkpoint.flat()) == 87_849_216
+    curve = project.one("logs/vit_b32/checkpoint/mnist-s0-*.loss.csv").read_text().splitlines()
+    assert curve[0] == "step,learning_rate,loss" and len(curve) == 3
+    assert not list(project.path(".tallmasks").glob("training/*")), "no half-finished training is left"
+    assert "Nothing to be done" in project.snakemake("results/vit_b32/three/table.csv").output
+
+
+@pytest.mark.parametrize("model", ["vit_b32", "vit_b16", "vit_l14"])
+def test_everything_is_planned_without_touching_anything(project: Project, tmp_path: Path, model: str) -> None:
+    """Nobody could see what a run on 20 tasks will do before gigabytes are downloaded."""
+
+    def real(params: dict[str, Any]) -> None:
+        models_only(params, "vit_b32", "vit_b16", "vit_l14")
+        params |= {key: real_parameters()[key] for key in ("benchmarks", "methods", "grids")}
+
+    project.change(real)
+    planned = Project(project.root, offline(tmp_path)).dry_run(f"results/{model}/20tasks/table.csv").planned
+    expected = {"pretrained": 1, "examples": 60, "head": 20, "finetune": 20, "task_vector": 20, "results": 1}
+    assert {rule: planned[rule] for rule in expected} == expected
+    assert not (tmp_path / "hub").exists()
+
+
+def offline(tmp_path: Path) -> dict[str, str]:
+    return {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hub")}
+
+
+def test_a_run_without_a_network_stops_at_once(project: Project, tmp_path: Path) -> None:
+    """Jobs would fail one by one over hours, each with a traceback of its own."""
+
+    def real(params: dict[str, Any]) -> None:
+        models_only(params, "vit_b32")
+        params["benchmarks"] = {"three": TASKS}
+
+    project.change(real)
+    run = Project(project.root, offline(tmp_path)).snakemake("results/vit_b32/three/table.csv", fails=True)
+    named = re.findall(r"huggingface\.co/\S+", run.output)
+    assert sorted(named) == sorted(
+        [
+            "huggingface.co/datasets/tanganke/eurosat",
+            "huggingface.co/datasets/ufldl-stanford/svhn",
+            "huggingface.co/datasets/ylecun/mnist",
+            "huggingface.co/timm/vit_base_patch32_clip_224.openai/open_clip_model.safetensors",
+        ]
+    )
+    assert not run.jobs and "Traceback" not in run.output
+    assert "data.mnist.path in params.yaml" in run.output and "hf download" in run.output
+
+
+@pytest.mark.parametrize("source", ["published", "fusionbench"])
+def test_imported_checkpoints_take_the_place_of_fine_tuning(project: Project, tmp_path: Path, source: str) -> None:
+    """Whoever has the authors' files would have to fine-tune all the same."""
+    settings = {"source": source, "path": str(tmp_path)}
+    files = {
+        "published": "single_task/ViT-B-32/MNISTVal/nonlinear_finetuned.pt",
+        "fusionbench": "tanganke/clip-vit-base-patch32_mnist/model.safetensors",
+    }
+    path = tmp_path / files[source]
+    path.parent.mkdir(parents=True)
+    network = clip.build(ARCHITECTURE)
+    save_file(network.state_dict(), tmp_path / "weights.safetensors")
+    state = {name: tensor for name, tensor in network.state_dict().items() if not name.startswith("transformer.")}
+    changed = {name: tensor + 1e-3 * name.startswith("visual.") for name, tensor in state.items()}
+    if source == "published":
+        torch.save({f"model.{name}": tensor for name, tensor in changed.items()}, path)
+    else:
+        save_file(as_transformers(changed), path)
+
+    def real(params: dict[str, Any]) -> None:
+        models_only(params, "vit_b32")
+        params["benchmarks"] = {"one": ["mnist"]}
+        params["models"]["vit_b32"].update(pretrained=str(tmp_path / "weights.safetensors"), checkpoints=settings)
+
+    project.change(real)
+    planned = project.dry_run("results/vit_b32/one/table.csv").planned
+    assert planned["import_checkpoint"] == 1 and not planned["finetune"]
+    name = next(iter(re.findall(r"store/vit_b32/checkpoints/imported-mnist-\w+\.safetensors", planned_files(project))))
+    project.snakemake(name)
+    tensors = open_tensors(project.path(name))
+    assert len(tensors.flat()) == 87_849_216
+    assert json.loads(tensors.metadata["origin"]) == {"source": source, "file": path.name}
+    expected = changed if source == "published" else changed | {"visual.proj": state["visual.proj"]}
+    for tensor in ("visual.conv1.weight", "visual.transformer.resblocks.11.attn.in_proj_weight", "visual.proj"):
+        torch.testing.assert_close(torch.from_numpy(tensors.read(tensor)), expected[tensor], atol=0, rtol=0)
+
+
+def planned_files(project: Project) -> str:
+    return project.run("snakemake", "-n", "--quiet", "host", "--", "results/vit_b32/one/table.csv").output
+
+
+def as_transformers(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """open_clip's image encoder as CLIPVisionModel, named as by transformers before release 5."""
+    renames = [
+        (r"visual\.class_embedding", "embeddings.class_embedding"),
+        (r"visual\.conv1\.weight", "embeddings.patch_embedding.weight"),
+        (r"visual\.positional_embedding", "embeddings.position_embedding.weight"),
+        (r"visual\.ln_pre\.", "pre_layrnorm."),
+        (r"visual\.ln_post\.", "post_layernorm."),
+        (r"visual\.transformer\.resblocks\.(\d+)\.ln_", r"encoder.layers.\1.layer_norm"),
+        (r"visual\.transformer\.resblocks\.(\d+)\.mlp\.c_fc", r"encoder.layers.\1.mlp.fc1"),
+        (r"visual\.transformer\.resblocks\.(\d+)\.mlp\.c_proj", r"encoder.layers.\1.mlp.fc2"),
+        (r"visual\.transformer\.resblocks\.(\d+)\.attn\.out_proj", r"encoder.layers.\1.self_attn.out_proj"),
+        (r"visual\.transformer\.resblocks\.(\d+)\.attn\.in_proj_", r"encoder.layers.\1.self_attn.qkv_proj."),
+    ]
+    found: dict[str, torch.Tensor] = {}
+    for name, tensor in state.items():
+        for old, new in renames:
+            if re.match(old, name):
+                theirs = "vision_model." + re.sub(old, new, name)
+                if "qkv_proj" in theirs:
+                    for letter, part in zip("qkv", tensor.chunk(3), strict=True):
+                        found[theirs.replace("qkv", letter)] = part.contiguous()
+                else:
+                    found[theirs] = tensor
+    return found
