@@ -1,5 +1,6 @@
 # The results folders behind the paper's figures and tables, results/<model>/<benchmark>/<view>/.
 
+
 rule mask_tables:
     input:
         unpack(GLUE.result_inputs("masks")),
