@@ -20,7 +20,10 @@ def data(results: Results) -> pd.DataFrame:
 
 
 def draw(data: pd.DataFrame) -> Figure:
-    """Vectors, masks and masked merged vectors in rows; a column per task and, on the right, the merged model."""
+    """Vectors, masks and masked merged vectors in rows; a column per task and, on the right, the merged model.
+
+    As in the paper, colour is magnitude: the darker, the further from 0, which is white.
+    """
     columns = list(dict.fromkeys(data["block"]))
     style.apply()
     figure, axes = style.panels(len(ROWS) * len(columns), columns=len(columns), height=1.5)
@@ -32,14 +35,14 @@ def draw(data: pd.DataFrame) -> Figure:
         if row == "mask":
             panel.imshow(values, cmap="Greys", vmin=0, vmax=1.3, interpolation="nearest")
         else:
-            panel.imshow(_spread(values, largest), cmap=style.DIVERGING, vmin=-1, vmax=1, interpolation="nearest")
+            panel.imshow(_spread(values, largest), cmap=style.INTENSITY, vmin=0, vmax=1, interpolation="nearest")
         _label(panel, row, block, first=index % len(columns) == 0)
     return figure
 
 
 def _spread(values: np.ndarray, largest: float) -> np.ndarray:
-    """Signed square root of the share of the largest magnitude: small weights stay visible, 0 stays white."""
-    return np.sign(values) * np.sqrt(np.abs(values) / (largest or 1))
+    """Square root of the share of the largest magnitude: small weights stay visible, and 0 stays white."""
+    return np.sqrt(np.abs(values) / (largest or 1))
 
 
 def _label(panel: Axes, row: str, block: str, first: bool) -> None:

@@ -55,8 +55,8 @@ ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILION, PURPLE = (
 )  # fmt: skip
 SEQUENTIAL = "cividis"
 """A colour map whose lightness grows steadily, for any colour vision."""
-DIVERGING = "RdBu_r"
-"""For values on both sides of zero."""
+INTENSITY = "Blues"
+"""For magnitudes: white is 0."""
 
 
 @dataclass(frozen=True)
