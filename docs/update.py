@@ -35,7 +35,7 @@ def copy_results() -> None:
 
 
 def copy_paper() -> None:
-    """The paper's tables and figures, and a page that shows them."""
+    """The paper's tables and figures, and a page that shows them; figures that were not built are left out."""
     results, target = ROOT / "results" / "tiny", ROOT / "docs" / "tiny"
     page = ["# The paper's tables and figures for the tiny model", "", "[What each shows](../figures.md)", ""]
     for name in TABLES:
@@ -43,6 +43,9 @@ def copy_paper() -> None:
             copy(results / "tables" / f"{name}.{ending}", target / "tables" / f"{name}.{ending}")
         page += [f"## {TABLES[name].title}", "", body(target / "tables" / f"{name}.md"), ""]
     for name, figure in FIGURES.items():
+        if not (results / "figures" / f"{name}.png").exists():
+            print(f"results/tiny/figures/{name}.png was not built (`make paper` does) and is left out")
+            continue
         for ending in ("csv", "png", "pdf"):
             copy(results / "figures" / f"{name}.{ending}", target / "figures" / f"{name}.{ending}")
         place = f" ({figure.paper[0].lower()}{figure.paper[1:]} of the paper)" if figure.paper else ""
