@@ -63,7 +63,8 @@ def main(folders: Iterable[str]) -> None:
     folders, checksum, dvc = list(folders), Checksums(), DVCFileSystem(".")
     _drop_damaged_lists(dvc, folders)
     expected = _expected(dvc, folders)
-    declared = open_plan().declared()
+    plan = open_plan()
+    declared = plan.declared([model for model in plan.models if f"store/{model}" in folders])
     lost: dict[str, str] = {}
     for name, md5 in expected.items():
         found = checksum(Path(name))

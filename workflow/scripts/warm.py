@@ -36,6 +36,7 @@ from pathlib import Path
 IDLE_SECONDS = 60.0
 PRELOADED = ("numpy", "torch", "torch._dynamo", "open_clip", "numba", "safetensors")
 SCRATCH = Path(".tallmasks")
+BEGUN = b"+"  # what a client hears when its job starts
 
 
 def _address() -> str:
@@ -77,15 +78,26 @@ def wanted() -> bool:
 # -- the client -------------------------------------------------------------------------------------------
 
 
-def run(script: str, arguments: list[str]) -> int:
-    """Run `script` in a fork of the warm server, starting the server if there is none; its exit status."""
+def run(script: str, arguments: list[str]) -> int | None:
+    """Run `script` in a fork of the warm server, starting the server if there is none.
+
+    Returns the script's exit status; None, with nothing run, where there is no server to be had.
+    """
     connection = _connect()
+    if connection is None:
+        return None
     request = json.dumps(
         {"script": script, "arguments": arguments, "environment": dict(os.environ), "folder": str(Path.cwd())}
     ).encode()
     with connection:
-        socket.send_fds(connection, [struct.pack("!I", len(request))], [0, 1, 2])
-        connection.sendall(request)
+        try:
+            socket.send_fds(connection, [struct.pack("!I", len(request))], [0, 1, 2])
+            connection.sendall(request)
+            begun = connection.recv(len(BEGUN))
+        except OSError:
+            return None
+        if begun != BEGUN:
+            return None
         answer = connection.recv(4)
     if len(answer) < 4:
         print(
@@ -96,23 +108,20 @@ def run(script: str, arguments: list[str]) -> int:
     return int(struct.unpack("!i", answer)[0])
 
 
-def _connect() -> socket.socket:
+def _connect() -> socket.socket | None:
     connection = _try_connect()
     if connection is not None:
         return connection
     SCRATCH.mkdir(exist_ok=True)
     with (SCRATCH / "warm.lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # one client starts the server, the others wait for it
+        fcntl.flock(lock, fcntl.LOCK_EX)  # one client of a copy starts the server, the others wait
         connection = _try_connect()
-        if connection is not None:
-            return connection
-        _start_server()
-        for _ in range(1200):
-            connection = _try_connect()
-            if connection is not None:
-                return connection
-            time.sleep(0.1)
-    raise TimeoutError("the warm Python did not start; set TALLMASKS_WARM=0 to do without it")
+        if connection is None:
+            server = _start_server()
+            while connection is None and server.poll() is None:
+                time.sleep(0.02)
+                connection = _try_connect()
+    return connection or _try_connect()  # the server of another copy may have been faster
 
 
 def _try_connect() -> socket.socket | None:
@@ -123,17 +132,18 @@ def _try_connect() -> socket.socket | None:
         connection.close()
         return None
     if not _same_user(connection):
-        raise PermissionError("the warm Python's address is taken by another user; set TALLMASKS_WARM=0")
+        connection.close()
+        return None
     return connection
 
 
-def _start_server() -> None:
+def _start_server() -> subprocess.Popen[bytes]:
     """Start the server in a session of its own, free of the first job's thread limits: each fork sets its own."""
     environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
     environment["PYTHONPATH"] = os.pathsep.join(_search_path()[1])
     command = [sys.executable, "-P", str(Path(__file__).resolve())]
     with (SCRATCH / "warm.log").open("w") as log:
-        subprocess.Popen(
+        return subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True
         )
 
@@ -148,9 +158,9 @@ def serve() -> None:
         listener.bind(_address())
     except OSError:
         return  # another server was faster
+    listener.listen(256)  # clients may queue before it is ready
     for name in PRELOADED:
         importlib.import_module(name)
-    listener.listen(256)
     print(f"ready: process {os.getpid()}", flush=True)
     children: set[int] = set()
     last = time.monotonic()
@@ -199,6 +209,7 @@ def _child(connection: socket.socket) -> int:
         os.close(descriptor)
     threading.Thread(target=_die_with, args=(connection,), daemon=True).start()
     job = json.loads(request)
+    connection.sendall(BEGUN)
     os.environ.clear()
     os.environ.update(job["environment"])
     os.chdir(job["folder"])

@@ -15,8 +15,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from tallmasks import figures, paper
 from tallmasks.errors import TallmasksError, nearest
-from tallmasks.plan import Node, Plan
+from tallmasks.plan import PAPER_VIEWS, Node, Plan
 from tallmasks.project import ARTIFACT, PROVENANCE, RESULTS, missing, open_plan, read_json, recipe_of, staleness
 
 SHOWN = 4  # names in one line
@@ -34,26 +35,43 @@ def run(arguments: argparse.Namespace) -> int:
 
 def explain(plan: Plan, target: Path) -> Iterator[str]:
     """The answer, line by line."""
-    parts = target.parts
-    if parts[:1] == (RESULTS.name,) and len(parts) > 2:
-        yield from _explain_results(plan, target, parts[1], parts[2], parts[3:4] == ("seeds",))
+    if target.parts[:1] == (RESULTS.name,) and len(target.parts) > 2:
+        yield from _explain_results(plan, target)
     else:
         yield from _explain_artifact(plan, target)
 
 
-def _explain_results(plan: Plan, target: Path, model: str, benchmark: str, seeds: bool) -> Iterator[str]:
-    kind = "seeds" if seeds else "benchmark"
-    recipe = plan.view(kind, model, benchmark)
-    folder = RESULTS / model / benchmark / ("seeds" if seeds else "")
-    reason = staleness(plan.root / folder, recipe)
+def _explain_results(plan: Plan, target: Path) -> Iterator[str]:
+    _, model, place, *rest = target.parts
+    folder, provenance, views = RESULTS / model / place, PROVENANCE, [(place, "benchmark")]
+    if place in ("figures", "tables"):
+        name = rest[0].split(".")[0] if rest else ""
+        known: Mapping[str, Any] = figures.FIGURES if place == "figures" else paper.TABLES
+        if name not in known:
+            raise TallmasksError(f"{target}: expected one of the {place} {', '.join(known)}{nearest(name, known)}")
+        recipe = plan.figure(model, name) if place == "figures" else plan.paper_table(model, name)
+        provenance = f"{name}.{PROVENANCE}"
+        views = [(benchmark, view) for benchmark, _, view in (role.rpartition("/") for role in recipe["inputs"])]
+    else:
+        if rest and rest[0] in ("seeds", *PAPER_VIEWS):
+            folder, views = folder / rest[0], [(place, rest[0])]
+        recipe = plan.view(views[0][1], model, place)
+    reason = staleness(plan.root / folder, recipe, provenance)
     if reason is None:
         yield f"{target} would not be rebuilt: it is what params.yaml asks for, byte for byte."
         return
     yield f"{target} would be rebuilt: {reason}."
-    before = read_json(plan.root / folder / PROVENANCE).get("recipe", {})
+    before = read_json(plan.root / folder / provenance).get("recipe", {})
     yield from _differences(before, recipe) if before else ()
-    tops = plan.view_artifacts(kind, model, benchmark)
-    yield from _explain_missing(plan, missing((node for nodes in tops.values() for node in nodes), plan.root))
+    behind = [node for benchmark, view in views for node in _behind(plan, view, model, benchmark)]
+    yield from _explain_missing(plan, missing(behind, plan.root))
+
+
+def _behind(plan: Plan, view: str, model: str, benchmark: str) -> Iterator[Node]:
+    for nodes in plan.view_artifacts(view, model, benchmark).values():
+        yield from nodes
+    if view == "subsets":
+        yield from (node for _, node in plan.subsets(model, benchmark) or ())
 
 
 def _explain_artifact(plan: Plan, target: Path) -> Iterator[str]:
