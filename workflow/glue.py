@@ -68,13 +68,15 @@ class Glue:
 
         Asked first when the DAG is built: only then are the settings and the executor known.
         """
+        if self._looking:
+            return False
         settings = self.workflow.dag_settings
         self._check_profile()
         for folder in (STORE, RESULTS, SCRATCH, Path("logs")):
             _inside(folder)
         if self.workflow.is_main_process and self.workflow.executor_plugin and not self.workflow.dryrun:
             self._become_the_writer()
-        return not (settings.forceall or settings.forcetargets or settings.forcerun or self._looking)
+        return not (settings.forceall or settings.forcetargets or settings.forcerun)
 
     @property
     def _looking(self) -> bool:
