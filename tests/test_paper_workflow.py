@@ -181,7 +181,7 @@ async function look() {
   found.categories = Object.keys(categories);
   document.getElementById("found").textContent = JSON.stringify(found);
 }
-setTimeout(look, 500);
+setTimeout(() => look().catch(error => { document.getElementById("found").textContent = String(error.stack); }), 500);
 </script>
 """
 
@@ -206,11 +206,14 @@ def test_the_report_shows_every_table_and_figure(paper: Project, browser: str, t
     page = tmp_path / "report.html"
     source = paper.path("results/report.html").read_text()
     assert source.rstrip().endswith("</html>")
-    page.write_text(source.replace("</body>", PROBE + "</body>"))
+    before, end, after = source.rpartition("</body>")
+    page.write_text(before + PROBE + end + after)
     dom = opened(browser, page, tmp_path)
     found = json.loads(html.unescape(re.findall(r'<pre id="found">(.*?)</pre>', dom, re.S)[0]))
     text, categories = found.pop("text"), found.pop("categories")
-    assert {"Tables", "Figures", "About"} <= set(categories) and "Wang et al., ICML 2024" in text
+    assert {"Tables", "Figures", "How it was made", "Result files"} <= set(
+        categories
+    ) and "Wang et al., ICML 2024" in text
     expected = {f"results/tiny/figures/{name}.svg" for name in FIGURES}
     expected |= {f"results/tiny/tables/{name}.html" for name in TABLES}
     expected |= {f"results/tiny/report/{name}.html" for name in ("parameters", "run_times", "provenance")}

@@ -4,8 +4,9 @@ rule results:
     output:
         table=report(
             "results/{model}/{benchmark}/table.csv",
-            category="{model}",
-            labels={"benchmark": "{benchmark}", "file": "table"},
+            category="Result files",
+            subcategory="{model}",
+            labels={"benchmark": "{benchmark}", "file": "table.csv"},
         ),
         table_for_people="results/{model}/{benchmark}/table.md",
         per_task="results/{model}/{benchmark}/per_task.csv",
