@@ -81,6 +81,12 @@ SCHEMAS = {
 }
 
 
+def cached_repository(cache: Path, name: str) -> Path:
+    """Where the hub cache keeps the pinned revision of a task's dataset."""
+    source = TASKS[name].source
+    return cache / f"datasets--{source.hub.replace('/', '--')}" / "snapshots" / str(source.revision)
+
+
 def picture(rng: np.random.Generator, width: int, height: int, mode: str = "RGB") -> Image.Image:
     """A smooth random image, so that resizing it says something."""
     coarse = rng.integers(0, 256, (max(2, height // 8), max(2, width // 8), 3), dtype=np.uint8)

@@ -7,32 +7,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from huggingface_hub import HfApi, constants
+from huggingface_hub import HfApi
 from torchvision.datasets import ImageFolder
 
-from tallmasks import hub
 from tallmasks.errors import TallmasksError
 from tallmasks.tasks.vision import TASKS
 from tallmasks.tasks.vision.examples import open_image
 from tallmasks.tasks.vision.sources import locate, missing, open_dataset
-from vision.datasets import encoded, picture, write_parquet, write_repository
+from vision.datasets import cached_repository, encoded, picture, write_parquet, write_repository
 
 MNIST = TASKS["mnist"]
 RNG = np.random.default_rng(0)
-
-
-@pytest.fixture
-def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty hub cache, and no network."""
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(hub, "reachable", lambda: False)
-    return tmp_path / "cache"
-
-
-def cached_repository(cache: Path, name: str) -> Path:
-    """Where the hub cache keeps the pinned revision of a task's dataset."""
-    source = TASKS[name].source
-    return cache / f"datasets--{source.hub.replace('/', '--')}" / "snapshots" / str(source.revision)
 
 
 @pytest.mark.parametrize("name", TASKS)
