@@ -1,0 +1,197 @@
+"""A small project in a folder of its own, driven with the real snakemake, dvc and git."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parents[2]
+METHODS = ["zeroshot", "task_arithmetic", "consensus_task_arithmetic", "fine_tuned", "tall_mask_task_arithmetic"]
+TARGETS = re.compile(r"all|(checkpoints|experiment)_\w+")  # rules that only ask for others
+
+
+def small(params: dict[str, Any]) -> None:
+    """Turn the project's parameters into those of a chain that is fine-tuned in seconds."""
+    params["benchmarks"] = {"two": ["svhn", "mnist"], "three": ["mnist", "svhn", "dtd"]}
+    params["methods"] = METHODS
+    params["grids"] = {"scaling_coefficient": [0.0, 0.5, 1.0], "mask_lambda": [0.2, 0.4]}
+    params["seeds"] = [0, 1]
+    params["models"] = {"tiny": params["models"]["tiny"]}
+    tiny = params["models"]["tiny"]
+    tiny["examples"].update(train=32, validation=24, test=24)
+    tiny["finetuning"].update(iterations=3, batch_size=16, warmup_iterations=1)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a command said, and the jobs that Snakemake ran in it, by rule."""
+
+    status: int
+    output: str
+
+    @property
+    def jobs(self) -> Counter[str]:
+        rules = re.findall(r"^Finished jobid: \d+ \(Rule: (.+)\)$", self.output, re.M)
+        return Counter(rule for rule in rules if not TARGETS.fullmatch(rule))
+
+    @property
+    def planned(self) -> Counter[str]:
+        """The jobs that a dry run counts."""
+        table = self.output.rpartition("Job stats:")[2].partition("total")[0]
+        counts = {rule: int(count) for rule, count in re.findall(r"^(\S+) +(\d+)$", table, re.M)}
+        return Counter({rule: count for rule, count in counts.items() if not TARGETS.fullmatch(rule)})
+
+
+@dataclass(frozen=True)
+class Project:
+    """One working copy."""
+
+    root: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    # -- the engines --------------------------------------------------------------------------------------
+
+    def start(self, *command: str, stdout: int = subprocess.PIPE) -> subprocess.Popen[str]:
+        """Start a command in a session of its own, so that all of it can be killed."""
+        return subprocess.Popen(
+            command,
+            cwd=self.root,
+            env=self._environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, *command: str, fails: bool = False) -> Run:
+        """Run a command to its end; it must succeed, or fail where that is expected."""
+        process = self.start(*command)
+        try:
+            output, _ = process.communicate()
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+        assert (process.returncode != 0) == fails, f"{' '.join(command)}: {process.returncode}\n{output}"
+        return Run(process.returncode, output)
+
+    def snakemake(self, *arguments: str, fails: bool = False) -> Run:
+        return self.run("snakemake", "-j2", "--quiet", "host", "reason", "--", *arguments, fails=fails)
+
+    def dry_run(self, *arguments: str, fails: bool = False) -> Run:
+        return self.run("snakemake", "-n", "--quiet", "host", "reason", "--", *arguments, fails=fails)
+
+    def dvc(self, *arguments: str, fails: bool = False) -> Run:
+        return self.run("dvc", *arguments, fails=fails)
+
+    def git(self, *arguments: str) -> Run:
+        return self.run("git", *arguments)
+
+    def tallmasks(self, *arguments: str, fails: bool = False) -> Run:
+        return self.run(sys.executable, "-m", "tallmasks.cli", *arguments, fails=fails)
+
+    def _environment(self) -> dict[str, str]:
+        """The tests' own, without what steers the engines from outside, and with the tests' Python first."""
+        drop = ("SNAKEMAKE_", "DVC_", "GIT_", "TALLMASKS_")
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(drop)}
+        identity = {
+            f"GIT_{who}_{what}": "nobody@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
+        }
+        return {
+            **kept,
+            **identity,
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+            "PYTHONPATH": str(self.root / "src"),
+            "GIT_CONFIG_GLOBAL": "/dev/null",
+            "DVC_NO_ANALYTICS": "1",
+            "DVC_SITE_CACHE_DIR": str(self.root.parent / "dvc-site-cache"),
+            **self.environment,
+        }
+
+    # -- what is there ------------------------------------------------------------------------------------
+
+    def path(self, *parts: str) -> Path:
+        return self.root.joinpath(*parts)
+
+    def one(self, pattern: str) -> Path:
+        """The one file that a pattern matches."""
+        (found,) = self.root.glob(pattern)
+        return found
+
+    def sha256(self, *folders: str) -> dict[str, str]:
+        """The content of every file under some folders, by path."""
+        files = [path for folder in folders for path in self.path(folder).rglob("*") if path.is_file()]
+        return {
+            str(path.relative_to(self.root)): hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(files)
+        }
+
+    # -- changes ------------------------------------------------------------------------------------------
+
+    def change(self, edit: Callable[[dict[str, Any]], object]) -> None:
+        """Edit params.yaml as a user would."""
+        params = yaml.safe_load(self.path("params.yaml").read_text())
+        edit(params)
+        self.path("params.yaml").write_text(yaml.safe_dump(params, sort_keys=False))
+
+    def benchmark(self, name: str, tasks: Sequence[str]) -> None:
+        """Declare one more benchmark."""
+        self.change(lambda params: params["benchmarks"].update({name: list(tasks)}))
+
+    def replace(self, file: str, old: str, new: str) -> None:
+        """Edit a source file."""
+        text = self.path(file).read_text()
+        assert text.count(old) == 1, f"{file} has {old!r} {text.count(old)} times"
+        self.path(file).write_text(text.replace(old, new))
+
+    def damage(self, path: Path, content: bytes | None) -> None:
+        """Overwrite a read-only file in place, or delete it."""
+        if content is None:
+            path.unlink()
+        else:
+            path.chmod(0o644)
+            path.write_bytes(content)
+
+    def copy(self, root: Path) -> Project:
+        """The whole working copy once more, somewhere else."""
+        subprocess.run(["cp", "-a", "--reflink=auto", str(self.root), str(root)], check=True)
+        return Project(root, self.environment)
+
+    def commit(self, message: str) -> None:
+        self.git("add", "-A")
+        self.git("commit", "-q", "-m", message)
+
+
+def lay_out(root: Path) -> Project:
+    """The project's own files with small parameters, as a fresh git repository."""
+    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(listed, cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0")
+    for name in names:
+        if name and (ROOT / name).is_file() and not name.startswith(("tests/", "docs/", "benchmarks/")):
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, root / name)
+    project = Project(root)
+    project.change(small)
+    project.replace("dvc.yaml", "  - results/tiny/20tasks/metrics.json\n", "")
+    project.replace("dvc.yaml", "        results/tiny/20tasks/table.csv: method\n", "")
+    text = project.path("dvc.yaml").read_text().replace("/8tasks/", "/two/").replace("/14tasks/", "/three/")
+    project.path("dvc.yaml").write_text(text)
+    project.git("init", "-q", "-b", "main")
+    project.commit("start")
+    return project
+
+
+def read_json(path: Path) -> Any:
+    return json.loads(path.read_text())

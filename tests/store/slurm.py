@@ -1,0 +1,132 @@
+"""A slurm cluster of one machine, on loopback: munged, slurmctld and slurmd of the user who runs the tests."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel", "sinfo")
+SECONDS = 60
+
+CONFIGURATION = """\
+ClusterName=test
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={ports[0]}
+SlurmdPort={ports[1]}
+SlurmUser={user}
+SlurmdUser={user}
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+CryptoType=crypto/munge
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+ReturnToService=2
+SlurmdParameters=config_overrides
+MailProg=/bin/true
+NodeName={host} NodeAddr=127.0.0.1 CPUs=2 RealMemory=60000
+PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+def lacking() -> str:
+    """What is missing for a cluster on this machine; empty where nothing is."""
+    names = [name for name in PROGRAMS if not shutil.which(name, path=_path())]
+    plugin = subprocess.run(
+        [sys.executable, "-c", "import snakemake_executor_plugin_slurm"], capture_output=True, check=False
+    )
+    if names:
+        return f"no {', '.join(names)}: .ci/install-slurm"
+    return "no slurm plugin for snakemake: make slurm" if plugin.returncode else ""
+
+
+def _path() -> str:
+    return os.pathsep.join([os.environ["PATH"], "/usr/sbin", "/sbin"])
+
+
+@contextmanager
+def cluster(folder: Path) -> Iterator[dict[str, str]]:
+    """Run a cluster whose files lie in `folder`; gives the environment in which its commands work."""
+    for name in ("state", "spool", "bin"):
+        (folder / name).mkdir(parents=True)
+    configuration = folder / "slurm.conf"
+    host = socket.gethostname().split(".")[0]
+    ports = _free_ports()
+    configuration.write_text(CONFIGURATION.format(folder=folder, host=host, ports=ports, user=getpass.getuser()))
+    # slurm's own variables do not reach an srun within a job (the plugin drops them)
+    (folder / "bin" / "srun").write_text(f'#!/bin/sh\nSLURM_CONF={configuration} exec {shutil.which("srun")} "$@"\n')
+    (folder / "bin" / "srun").chmod(0o755)
+    environment = {"PATH": f"{folder / 'bin'}{os.pathsep}{_path()}", "SLURM_CONF": str(configuration)}
+    key = folder / "munge.key"
+    key.write_bytes(os.urandom(1024))
+    key.chmod(0o400)
+    munge = {
+        "key-file": key,
+        "socket": folder / "munge.socket",
+        "pid-file": folder / "munge.pid",
+        "log-file": folder / "munge.log",
+        "seed-file": folder / "munge.seed",
+    }
+    commands = [
+        ["munged", "--foreground", "--force", *(f"--{name}={path}" for name, path in munge.items())],
+        ["slurmctld", "-D", "-c", "-f", str(configuration)],
+        ["slurmd", "-D", "-c", "-f", str(configuration), "-N", host],
+    ]
+    daemons = []
+    try:
+        for command in commands:
+            with (folder / f"{command[0]}.out").open("w") as output:
+                daemons.append(
+                    subprocess.Popen(
+                        command, env={**os.environ, **environment}, stdout=output, stderr=output, start_new_session=True
+                    )
+                )
+            if command[0] == "munged":
+                _wait(lambda: (folder / "munge.socket").exists(), folder)
+        _wait(lambda: "idle" in _said(["sinfo", "-h", "-o", "%t"], environment), folder)
+        yield environment
+    finally:
+        _said(["scancel", "--user", getpass.getuser()], environment)
+        for daemon in reversed(daemons):
+            daemon.terminate()
+            daemon.wait()
+
+
+def _free_ports() -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+    ports = [server.getsockname()[1] for server in sockets]
+    for server in sockets:
+        server.close()
+    return ports
+
+
+def _said(command: list[str], environment: dict[str, str]) -> str:
+    done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
+    return done.stdout
+
+
+def _wait(ready: object, folder: Path) -> None:
+    assert callable(ready)
+    for _ in range(10 * SECONDS):
+        if ready():
+            return
+        time.sleep(0.1)
+    logs = "\n".join(path.read_text(errors="replace") for path in [*folder.glob("*.log"), *folder.glob("*.out")])
+    raise AssertionError(f"the cluster does not start:\n{logs}")

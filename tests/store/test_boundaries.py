@@ -1,0 +1,116 @@
+"""The workflow's own bad input: what is wrong is said in one message, and nothing is written elsewhere."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from store.project import Project, Run, lay_out
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """The project with nothing built; each test undoes its changes."""
+    return lay_out(tmp_path_factory.mktemp("bare") / "project")
+
+
+@pytest.fixture
+def edited(bare: Project) -> Any:
+    """Lets a test edit params.yaml for its own time."""
+    text = bare.path("params.yaml").read_text()
+    yield bare.change
+    bare.path("params.yaml").write_text(text)
+
+
+def message(run: Run) -> str:
+    assert "Traceback" not in run.output
+    return run.output
+
+
+TABLE = "results/tiny/two/table.csv"
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("results/tiny/tow/table.csv", "no benchmark 'tow' in params.yaml; did you mean 'two'"),
+        ("results/tinny/two/table.csv", "no model 'tinny' in params.yaml; did you mean 'tiny'"),
+        (
+            "store/tiny/checkpoints/mnist-s0-000000000000.safetensors",
+            "no recipe declared in params.yaml yields this artifact",
+        ),
+        ("results/tiny/../../elsewhere/table.csv", ""),
+    ],
+)
+def test_a_mistyped_target_names_the_nearest(bare: Project, target: str, expected: str) -> None:
+    """A user would be told that some rule is missing."""
+    assert expected in message(bare.dry_run(target, fails=True))
+
+
+@pytest.mark.parametrize(
+    ("edit", "expected"),
+    [
+        (
+            lambda p: p["benchmarks"]["two"].append("mnits"),
+            "benchmarks.two: model tiny has no task 'mnits'; did you mean",
+        ),
+        (lambda p: p["methods"].append("tiess"), "'tiess'; did you mean 'ties'"),
+        (lambda p: p["benchmarks"].update(none=[]), "benchmarks.none"),
+        (lambda p: p["grids"].update(mask_lambda=[0.4, 0.2]), "grids.mask_lambda"),
+        (lambda p: p["grids"].update(mask_lambda=[]), "grids.mask_lambda"),
+        (lambda p: p["grids"].update(mask_lambda=[-0.1]), "grids.mask_lambda"),
+        (lambda p: p["grids"].update(mask_lamda=[0.1]), "mask_lamda"),
+        (lambda p: p.update(build=["tinny"]), "no model 'tinny' in params.yaml; did you mean 'tiny'"),
+        (lambda p: p["benchmarks"].update({"../../x": ["mnist"]}), "../../x"),
+        (lambda p: p["benchmarks"].update({"a/b": ["mnist"]}), "a/b"),
+        (lambda p: p["models"].update({"..": p["models"]["tiny"]}), "'..'"),
+        (lambda p: p["models"]["tiny"].update(tasks="drawm"), "drawm"),
+    ],
+)
+def test_what_is_wrong_in_params_is_named(bare: Project, edited: Callable[..., None], edit: Any, expected: str) -> None:
+    """A typo would end in a traceback, in a table without a task, or in files outside the project."""
+    edited(edit)
+    assert expected in message(bare.dry_run("all", fails=True))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("--workflow-profile", "none"), ("--rerun-triggers", "params")],
+)
+def test_without_the_default_profile_nothing_runs(bare: Project, options: tuple[str, str]) -> None:
+    """Snakemake would go by file times, and fine-tune again what is there."""
+    run = bare.run("snakemake", "-n", *options, "--", TABLE, fails=True)
+    assert "profiles/default is not in force" in message(run)
+
+
+@pytest.mark.parametrize(
+    "link", ["results", "results/tiny/two", "store", "store/tiny/checkpoints", "logs", ".tallmasks"]
+)
+def test_a_link_out_of_the_project_is_refused(project: Project, tmp_path: Path, link: str) -> None:
+    """Results would overwrite files in a folder that is not the project's."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    for name in ("store", "results"):
+        project.run("chmod", "-R", "u+w", name)
+    project.run("rm", "-rf", "results/tiny", "store/tiny", link)
+    project.path(link).parent.mkdir(parents=True, exist_ok=True)
+    project.path(link).symlink_to(outside)
+    run = project.snakemake(TABLE, fails=True)
+    assert f"{link} leads out of the project" in message(run)
+    assert not list(outside.iterdir())
+
+
+def test_pretraining_writes_nothing_outside(bare: Project, edited: Callable[..., None]) -> None:
+    """The weights would go where a path with `..` leads."""
+    edited(lambda p: p["models"]["tiny"].update(pretrained="../tiny.safetensors"))
+    (bare.root.parent / "tiny.safetensors").write_bytes(bare.path("models/tiny.safetensors").read_bytes())
+    assert "leads out of the project" in message(bare.dry_run("pretrain_tiny", fails=True))
+
+
+def test_a_copy_runs_its_own_code(project: Project, tmp_path: Path) -> None:
+    """With the environment of one copy active, another copy would silently run the first one's code."""
+    project.replace("src/tallmasks/plan.py", '"view": ', '"view": 9')
+    other = Project(project.root, {"PYTHONPATH": str(Path(__file__).parents[2] / "src")})
+    assert other.dry_run("all").planned == {"results": 2}
+    assert other.snakemake(TABLE).jobs == {"results": 1}

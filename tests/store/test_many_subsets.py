@@ -1,0 +1,75 @@
+"""160 benchmarks, as in the paper's figure 5: the DAG has exactly the jobs that are missing."""
+
+import hashlib
+import itertools
+import json
+import random
+from collections import Counter
+
+import pytest
+import yaml
+
+from store.project import Project, Run, lay_out, read_json
+from tallmasks.plan import Plan
+from tallmasks.tasks import catalogue
+
+RULES = {
+    "examples": "examples",
+    "head": "head",
+    "checkpoint": "finetune",
+    "task_vector": "task_vector",
+    "task_evaluation": "evaluate_task",
+    "multi_task_vector": "merge",
+    "mask_bundle": "mask",
+    "agreement": "consensus",
+    "evaluation": "evaluate",
+}
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """The project with 160 different benchmarks of 2 to 20 tasks, every method, and nothing built."""
+    project = lay_out(tmp_path_factory.mktemp("many") / "project")
+    tasks, draw = sorted(catalogue("drawn")), random.Random(5)
+    sets = {tuple(sorted(draw.sample(tasks, size))) for size in itertools.chain(*[range(2, 20)] * 40)}
+    chosen = draw.sample(sorted(sets), 159)
+    project.change(
+        lambda params: params.update(
+            methods="all", benchmarks={f"set{n}": list(names) for n, names in enumerate([*chosen, tasks])}
+        )
+    )
+    return project
+
+
+def plan_of(project: Project) -> Plan:
+    return Plan(yaml.safe_load(project.path("params.yaml").read_text()), project.root)
+
+
+def test_nothing_is_there(many: Project) -> None:
+    """A large experiment could not even be planned, or would do shared work once per subset."""
+    expected = Counter(RULES[node.kind] for node in plan_of(many).closure("tiny"))
+    assert many.dry_run("all").planned == expected + Counter({"results": 160})
+
+
+def test_everything_is_there(built: tuple[Project, Run], many: Project) -> None:
+    """Asking for one more table of a large experiment would take longer than making it."""
+    plan = plan_of(many)
+    for node in plan.closure("tiny"):  # what counts is that a name is there
+        path = many.path(node.path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    files = list(read_json(built[0].path("results/tiny/two/provenance.json"))["sha256"])
+    for benchmark in plan.params["benchmarks"]:
+        folder = many.path("results/tiny", benchmark)
+        folder.mkdir(parents=True)
+        for name in files:
+            (folder / name).write_text(benchmark)
+        sha256 = dict.fromkeys(files, hashlib.sha256(benchmark.encode()).hexdigest())
+        provenance = {"recipe": plan.view("benchmark", "tiny", benchmark), "sha256": sha256}
+        (folder / "provenance.json").write_text(json.dumps(provenance))
+    assert "Nothing to be done" in many.dry_run("all").output
+    lost = next(node for node in plan.closure("tiny") if node.kind == "multi_task_vector")
+    many.path(lost.path).unlink()
+    assert "Nothing to be done" in many.dry_run("all").output, "a lost intermediate re-runs nothing that is there"
+    many.path("results/tiny/set7/table.csv").write_text("another")
+    assert many.dry_run("all").planned == {"results": 1}

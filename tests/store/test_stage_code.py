@@ -1,0 +1,85 @@
+"""A stage's number stands for the code that the stage runs."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from store.project import ROOT, Project, lay_out
+
+SCRIPT = "workflow/scripts/stage_code.py"
+
+
+def check(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, SCRIPT, *arguments]
+    return subprocess.run(command, cwd=root, env={"PYTHONPATH": "src"}, capture_output=True, text=True, check=False)
+
+
+def test_every_number_stands_for_the_code_as_it_is() -> None:
+    """Changed code would leave the artifacts of the old code in place, under the same names."""
+    done = check(ROOT)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Project:
+    """A copy whose record is that of its own code."""
+    project = lay_out(tmp_path / "project")
+    assert check(project.root, "--record", "--same").returncode == 0
+    return project
+
+
+FINETUNE = "src/tallmasks/finetune.py"
+MASKS = "src/tallmasks/masks.py"
+
+
+def first_function_of(project: Project, file: str, line: str) -> None:
+    """Put a line into the body of every function of a file."""
+    import ast
+
+    path = project.path(file)
+    lines = path.read_text().splitlines(keepends=True)
+    for node in reversed([node for node in ast.parse("".join(lines)).body if isinstance(node, ast.FunctionDef)]):
+        first = node.body[1] if ast.get_docstring(node) and len(node.body) > 1 else node.body[0]
+        lines.insert(first.lineno - 1, f"{' ' * first.col_offset}{line}\n")
+    path.write_text("".join(lines))
+
+
+def test_comments_and_docstrings_do_not_count(copy: Project) -> None:
+    """A better sentence would cost every user a rebuild."""
+    first_function_of(copy, FINETUNE, "# a comment")
+    text = copy.path(FINETUNE).read_text()
+    copy.path(FINETUNE).write_text(text.replace('    """', '    """Now: ', 1))
+    assert check(copy.root).returncode == 0
+
+
+def test_changed_code_needs_a_new_number(copy: Project) -> None:
+    """A corrected step would not run again."""
+    first_function_of(copy, MASKS, "print('changed')")
+    refused = check(copy.root)
+    assert refused.returncode == 1
+    assert "stage mask_bundle: " in refused.stderr and "tallmasks.masks." in refused.stderr
+    assert "stage checkpoint:" not in refused.stderr, "fine-tuning has nothing to do with masks"
+    assert check(copy.root, "--record").returncode == 1, "a record alone is not a new number"
+    stages = [
+        line.split(":")[0].removeprefix("stage ") for line in refused.stderr.splitlines() if line.startswith("stage")
+    ]
+    for stage in stages:
+        number = next(n for n in range(1, 99) if f'"{stage}": {n},' in copy.path("src/tallmasks/plan.py").read_text())
+        copy.replace("src/tallmasks/plan.py", f'"{stage}": {number},', f'"{stage}": {number + 1},')
+    assert check(copy.root).returncode == 1, "the record must follow"
+    assert check(copy.root, "--record").returncode == 0
+    assert check(copy.root).returncode == 0
+
+
+def test_a_new_method_concerns_no_stage(copy: Project) -> None:
+    """Whoever adds a merge method would have to rebuild everybody else's evaluations."""
+    readme = (ROOT / "README.md").read_text()
+    source = readme.partition("```python\n")[2].partition("```")[0]
+    assert "half_sum" in source
+    copy.path("src/tallmasks/methods/half_sum.py").write_text(source)
+    assert check(copy.root).returncode == 0
+    method = copy.path("src/tallmasks/methods/ties.py")
+    method.write_text(method.read_text().replace("return ", "return 2 * ", 1))
+    assert "stage evaluation: " in check(copy.root).stderr
