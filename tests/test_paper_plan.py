@@ -86,6 +86,19 @@ def test_subsets_follow_the_zeroshot_accuracies(params: Params, tmp_path: Path) 
     assert {node.path for _, node in found} <= Plan(params, tmp_path).declared().keys()
 
 
+def test_thresholds_that_the_tables_have_are_not_evaluated_again(params: Params) -> None:
+    """Figure 6 would differ from the tables at k = 2, and cost more."""
+    plan = Plan(params, ROOT)
+    artifacts = plan.view_artifacts("thresholds", "tiny", "8tasks")
+    evaluated = {node.params["merge"]: node.params["thresholds"] for node in artifacts["thresholds"]}
+    assert evaluated == {"sum": [3, 4, 5, 6, 7, 8, 9], "ties_sum": [0, 3, 4, 5, 6, 7, 8, 9]}
+    rows = {str(node.params["method"]) for node in artifacts["rows"]}
+    consensus = {f"consensus_{merge}{k}" for merge in ("task_arithmetic", "ties") for k in ("", "_k1")}
+    assert rows == consensus | {"task_arithmetic"}
+    behind = plan.results("tiny", plan.members(plan.tasks("8tasks")), 0)["evaluations"]
+    assert {node.path for node in artifacts["rows"]} <= {node.path for node in behind}
+
+
 def test_two_benchmarks_share_a_subset(params: Params) -> None:
     """The same tasks would be evaluated twice."""
     plan = Plan(params, ROOT)

@@ -160,8 +160,9 @@ def evaluation(method: str, test: list[int], validation: list[int], tasks: tuple
 def test_threshold_table() -> None:
     """Accuracies would be relative to another task's fine-tuned model."""
     finetuned = evaluation("fine_tuned", [80, 100], [8, 10], ("a", "b"))
-    table = threshold_table([evaluation("consensus_ties", [50, 40], [5, 4])] * 2, finetuned)
-    assert table["k"].tolist() == [0, 1]
+    found = {2: evaluation("consensus_ties", [50, 40], [5, 4]), 0: evaluation("ties", [80, 100], [1, 1])}
+    table = threshold_table("consensus_ties", found, finetuned).iloc[::-1]
+    assert table["k"].tolist() == [2, 0] and set(table["method"]) == {"consensus_ties"}
     first = table.iloc[0]
     assert (first.accuracy, first.normalized_accuracy, first.validation_normalized_accuracy) == (45, 50, 50)
     assert (first.method, first.scaling_coefficient) == ("consensus_ties", 0.3)
@@ -197,7 +198,7 @@ def test_subset_table() -> None:
 
 def test_result_files_are_like_the_workflows(results: Results) -> None:
     """The tests of figures and tables would pass on files that nobody writes."""
-    table = threshold_table([evaluation("ties", [1, 1], [1, 1])], evaluation("fine_tuned", [1, 1], [1, 1]))
+    table = threshold_table("ties", {0: evaluation("ties", [1, 1], [1, 1])}, evaluation("fine_tuned", [1, 1], [1, 1]))
     assert list(pd.read_csv(results.path("8tasks", "thresholds/thresholds.csv"))) == list(table)
     controlled = controlled_table({"standard": (evaluation("fine_tuned", [1, 1], [1, 1]),) * 2})
     assert list(pd.read_csv(results.path("8tasks", "controlled/controlled.csv"))) == list(controlled)

@@ -81,8 +81,12 @@ def test_the_sweeps_ends_are_those_of_the_tables(paper: Project) -> None:
     """Figures 5 and 6 would be of other models than the tables: k > T and zero-shot are the same."""
     thresholds = pd.read_csv(paper.path("results/tiny/six/thresholds/thresholds.csv"))
     table = pd.read_csv(paper.path("results/tiny/six/table.csv")).set_index("method")
-    for _, rows in thresholds.groupby("method"):
+    methods_at = {name: {2: name, 1: f"{name}_k1"} for name in ("consensus_task_arithmetic", "consensus_ties")}
+    methods_at["consensus_task_arithmetic"][0] = "task_arithmetic"
+    for method, rows in thresholds.groupby("method"):
         assert rows["k"].tolist() == list(range(8))
+        for k, name in methods_at[method].items():
+            assert rows["normalized_accuracy"].iloc[k] == table.loc[name, "normalized_accuracy"]
         last = rows.iloc[-1]
         assert last["accuracy"] == table.loc["zeroshot", "accuracy"] and last["scaling_coefficient"] == 0
 

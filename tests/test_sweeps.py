@@ -121,7 +121,7 @@ def test_thresholds_run_from_the_merge_to_the_pretrained_model(
     merged = reference.sum_vectors([vector.flat for vector in vectors.values()])
     agreement = np.arange(merged.size, dtype=np.uint8) % 3
     tune = Tuner(evaluator, ALPHAS, [0.9, 0.8])
-    found = list(thresholds(tune, "consensus_task_arithmetic", merged, agreement, tasks=2))
+    found = list(thresholds(tune, "consensus_task_arithmetic", merged, agreement, range(4)))
     assert len(found) == 4
     assert found[0].curve == tuple(map(tuple, evaluator.scaled("validation", merged, ALPHAS)))
     middle = evaluator.scaled("validation", merged * (agreement >= 2), ALPHAS)

@@ -493,12 +493,14 @@ class Plan:
         return dict(self.model(model).get("sweeps", {}).get(sweep, {}))
 
     def threshold_evaluation(self, model: str, tasks: tuple[str, ...], merge: str, seed: Seed) -> Node:
-        """Consensus merging for every threshold k from 0 to T + 1, alpha tuned at each (figure 6)."""
+        """Consensus merging for the thresholds k from 0 to T + 1 that no row of the tables is at, alpha tuned at each
+        (figure 6)."""
         evaluation = self.evaluation(model, tasks, methods.consensus(merge).name, seed)
         params = {
             **self._evaluator(model),
             "tasks": list(tasks),
             "merge": merge,
+            "thresholds": [k for k in range(len(tasks) + 2) if methods.at_threshold(merge, k) is None],
             "images": self._images(model, "thresholds"),
             "grid": list(self.params["grids"]["scaling_coefficient"]),
         }
@@ -695,8 +697,12 @@ class Plan:
                 "merged": [self.multi_task_vector(model, members, merge, seed) for merge in merges],
             }
         if kind == "thresholds":
-            thresholds = [self.threshold_evaluation(model, members, merge, seed) for merge in merges]
-            return {"thresholds": thresholds, "fine_tuned": fine_tuned}
+            known = [methods.at_threshold(merge, k) for merge in merges for k in range(len(members) + 2)]
+            return {
+                "thresholds": [self.threshold_evaluation(model, members, merge, seed) for merge in merges],
+                "rows": [self.evaluation(model, members, row.name, seed) for row in known if row],
+                "fine_tuned": fine_tuned,
+            }
         if kind == "controlled":
             controlled = self.controlled(benchmark)
             return {

@@ -24,19 +24,20 @@ def _scores(evaluation: Evaluation, finetuned: Evaluation, split: str) -> tuple[
     return _percent(accuracy.mean()), _percent(normalized(accuracy, base, evaluation.tasks).mean())
 
 
-def threshold_table(evaluations: Sequence[Evaluation], finetuned: Evaluation) -> pd.DataFrame:
-    """Figure 6: one row per threshold k = 0, 1, ..., in the order of the evaluations of one method.
+def threshold_table(method: str, evaluations: Mapping[int, Evaluation], finetuned: Evaluation) -> pd.DataFrame:
+    """Figure 6: one row per threshold k, ascending.
 
     Args:
-        evaluations: as `tallmasks.sweeps.thresholds` gives them.
+        method: the name that stands for all of them.
+        evaluations: consensus merging at each threshold.
         finetuned: of the same tasks, in any order.
     """
     rows = []
-    for k, evaluation in enumerate(evaluations):
+    for k, evaluation in sorted(evaluations.items()):
         accuracy, relative = _scores(evaluation, finetuned, "test")
         rows.append(
             {
-                "method": evaluation.method,
+                "method": method,
                 "k": k,
                 "scaling_coefficient": evaluation.scaling_coefficient,
                 "accuracy": accuracy,

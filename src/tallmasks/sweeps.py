@@ -6,7 +6,7 @@ Merges, masks and consensus masks are made in memory, so that a sweep costs its 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,11 +86,11 @@ class Tuner:
 
 
 def thresholds(
-    tune: Tuner, method: str, multi_task_vector: Vector, agreement: NDArray[np.uint8], tasks: int
+    tune: Tuner, method: str, multi_task_vector: Vector, agreement: NDArray[np.uint8], ks: Iterable[int]
 ) -> Iterator[Evaluation]:
-    """Consensus merging (Wang et al. 2024, Eq. 8 and 9) for k = 0, which is the merge itself, to T + 1, which is the
-    pretrained model: one evaluation after the other."""
-    for k in range(tasks + 2):
+    """Consensus merging (Wang et al. 2024, Eq. 8 and 9), one evaluation after the other: k = 0 is the merge itself, and
+    for k > T no weight is left."""
+    for k in ks:
         yield tune(method, keep_agreed(multi_task_vector, agreement, k))
 
 

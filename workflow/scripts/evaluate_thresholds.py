@@ -17,10 +17,11 @@ def run(job: Job) -> None:
     tune = Tuner(evaluator, job.params["grid"], finetuned_validation(job))
     method = methods.consensus(job.params["merge"]).name
     merged, agreement = open_multi_task_vector(job.input("multi_task_vector")), open_agreement(job.input("agreement"))
-    found: list[dict[str, object]] = []
-    for evaluation in thresholds(tune, method, merged, agreement, len(job.params["tasks"])):
-        say(f"k = {len(found)}: scaling coefficient {evaluation.scaling_coefficient}")
-        found.append(evaluation.to_json())
+    ks = job.params["thresholds"]
+    found = {}
+    for k, evaluation in zip(ks, thresholds(tune, method, merged, agreement, ks), strict=True):
+        say(f"k = {k}: scaling coefficient {evaluation.scaling_coefficient}")
+        found[k] = evaluation.to_json()
     atomic_write_text(job.output, json.dumps({"thresholds": found, "recipe": job.recipe}))
 
 

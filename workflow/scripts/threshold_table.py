@@ -6,16 +6,23 @@ import pandas as pd
 
 from job import Job, main
 from results_io import load_evaluation, publish
+from tallmasks import methods
 from tallmasks.sweep_tables import threshold_table
 from tallmasks.tables import Evaluation
 
 
 def run(job: Job) -> None:
     finetuned = Evaluation.joined([load_evaluation(path) for path in job.inputs["fine_tuned"]])
+    rows = [load_evaluation(path) for path in job.inputs["rows"]]
     tables = []
-    for path in job.inputs["thresholds"]:
-        found = [Evaluation.from_json(value) for value in json.loads(path.read_text())["thresholds"]]
-        tables.append(threshold_table(found, finetuned))
+    for method, path in zip(job.params["methods"], job.inputs["thresholds"], strict=True):
+        swept = json.loads(path.read_text())["thresholds"]
+        found = {int(k): Evaluation.from_json(value) for k, value in swept.items()}
+        for row in rows:
+            known = methods.get(row.method)
+            if known.k is not None and known.merge == methods.get(method).merge:
+                found[known.k] = row
+        tables.append(threshold_table(method, found, finetuned))
     files = {"thresholds.csv": pd.concat(tables).to_csv(index=False)}
     publish(job, files, {"finetuning_seeds": job.params["seeds"]})
 

@@ -73,6 +73,8 @@ class Method:
     """Protocol ``fixed``: the scaling coefficient for T tasks."""
     keep: Callable[[int], float] | None = None
     """Input ``threshold``: the fraction of the weights kept, for T tasks."""
+    k: int | None = None
+    """Consensus merging: how many tasks' masks must hold a weight for it to be kept; 0 for the merge as it is."""
 
     @property
     def needs(self) -> frozenset[str]:
@@ -153,6 +155,11 @@ def masking(merge: str) -> Method:
 def consensus(merge: str) -> Method:
     """The consensus method on a merge; the first row of the table where there are several."""
     return next(method for method in map(get, names()) if "agreement" in method.needs and method.merge == merge)
+
+
+def at_threshold(merge: str, k: int) -> Method | None:
+    """The row of the table that is consensus merging at threshold k; None if there is none."""
+    return next((method for method in map(get, names()) if (method.merge, method.k) == (merge, k)), None)
 
 
 def _add(registry: dict, entry: Method | Merge) -> None:

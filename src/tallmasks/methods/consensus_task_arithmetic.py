@@ -14,5 +14,6 @@ for k, suffix, row in ((2, "", 50), (1, "_k1", 52)):
         paper="Wang et al. 2024, Eq. 8 and 9",
         protocol="scaled",
         storage="single",
+        k=k,
         merge="sum",
     )(partial(keep_agreed, k=k))

@@ -14,5 +14,6 @@ for k, suffix, row in ((2, "", 60), (1, "_k1", 62)):
         paper="Wang et al. 2024, Eq. 8 and 9",
         protocol="scaled",
         storage="single",
+        k=k,
         merge="ties_sum",
     )(partial(keep_agreed, k=k))

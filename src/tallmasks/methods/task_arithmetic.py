@@ -22,6 +22,7 @@ def sum_merge(task_vectors: Sequence[TaskVector], out: Vector) -> None:
     protocol="scaled",
     storage="single",
     merge="sum",
+    k=0,
 )
 def task_arithmetic(multi_task_vector: Vector) -> Vector:
     """tau_MTL itself; alpha is tuned."""
