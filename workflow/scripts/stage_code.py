@@ -65,7 +65,7 @@ def module(name: str) -> Module | None:
     for statement in ast.parse(files[0].read_text()).body:
         for defined in _defined(statement) or [""]:
             definitions.setdefault(defined, []).append(statement)
-    imports = {}
+    imports: dict[str, Symbol] = {}
     for statement in definitions.get("", []):
         imports |= _imports(statement)
     return Module(name, definitions, imports)
