@@ -33,6 +33,12 @@ FOLDERS = {"figure": "figures", "paper_table": "tables"}
 InputFunction = Callable[..., Any]
 
 
+def import_from(folders: Iterable[str]) -> None:
+    """Let jobs, which inherit the environment, import from `folders` first."""
+    inherited = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([*folders, *inherited]))
+
+
 def _for_users(function: InputFunction) -> InputFunction:
     """An error that a user can put right reaches Snakemake as its own kind of error: a message, no traceback."""
 

@@ -1,15 +1,13 @@
-import os
 import sys
 from pathlib import Path
 
-# This copy's code, also where the active environment was installed for another copy of the project; jobs inherit it.
-sys.path[:0] = [str(Path(workflow.basedir) / folder) for folder in ("workflow", "src")]
-os.environ["PYTHONPATH"] = os.pathsep.join(
-    dict.fromkeys([*sys.path[:2], *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))])
-)
+# This copy's code, also where the active environment was installed for another copy of the project.
+CODE = [str(Path(workflow.basedir) / folder) for folder in ("workflow", "src")]
+sys.path[:0] = CODE
 
-from glue import Glue
+from glue import Glue, import_from
 
+import_from(CODE)
 GLUE = Glue(config, workflow)
 
 
