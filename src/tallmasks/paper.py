@@ -15,6 +15,7 @@ class PaperTable:
         view: the results folder of a benchmark that it is written from.
         scope: the benchmarks that it shows: "every" declared one, or the "smallest".
         methods: its rows in their order; every method that was run if there is none.
+        storage: whether it says what each method stores.
     """
 
     title: str
@@ -22,11 +23,12 @@ class PaperTable:
     view: str = "benchmark"
     scope: str = "every"
     methods: tuple[str, ...] = ()
+    storage: bool = False
 
 
 TABLES = {
     "controlled": PaperTable("Standard and controlled fine-tuning", (1,), view="controlled", scope="smallest"),
-    "methods": PaperTable("Model merging and compression", (3, 7, 2)),
+    "methods": PaperTable("Model merging and compression", (3, 7, 2), storage=True),
     "consensus": PaperTable(
         "Consensus merging that keeps what one or two tasks need",
         (4, 5, 6),

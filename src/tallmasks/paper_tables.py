@@ -32,7 +32,8 @@ def side_by_side(
             known = [method for method in table.methods if method in set(found["method"])]
             part = found.set_index("method").loc[known].reset_index()
         keys = [key for key in ("method", "finetuning") if key in part]
-        numbers = [column for column in ("accuracy", "normalized_accuracy", "storage_gb") if column in part]
+        numbers = ["accuracy", "normalized_accuracy", *(["storage_gb"] if table.storage else [])]
+        part = part.drop(columns=[] if table.storage else ["storage_gb"], errors="ignore")
         paper = paper_rows(model, tasks[benchmark], table.numbers)
         paper = pd.DataFrame(columns=keys) if paper is None else paper
         paper = paper.reindex(columns=[*keys, *numbers]).rename(columns={n: f"{n}_paper" for n in numbers})
@@ -75,7 +76,11 @@ def laid_out(name: str, model: str, data: pd.DataFrame, tasks: Mapping[str, Sequ
 
 
 def _best(rows: Sequence[Mapping[str, Any]]) -> Iterator[bool]:
-    """Whether each row has the highest accuracy of its section, the fine-tuned models apart."""
+    """Whether each row has the highest accuracy of its section, the fine-tuned models apart; none where ways of
+    fine-tuning are compared."""
+    if "finetuning" in rows[0]:
+        yield from (False for _ in rows)
+        return
     for row in rows:
         rivals = [r["accuracy"] for r in rows if _section(r) == _section(row) and r["method"] != "fine_tuned"]
         yield row["method"] != "fine_tuned" and row["accuracy"] == max(rivals)

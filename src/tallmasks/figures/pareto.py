@@ -32,7 +32,7 @@ def _on_front(row: Any, part: pd.DataFrame) -> bool:
 
 
 def draw(data: pd.DataFrame) -> Figure:
-    """A panel per benchmark: a marker per method, and the front as a step line."""
+    """A panel per benchmark: a hollow marker per method, since many lie close together; the front is a step line."""
     parts = list(style.groups(data, "benchmark"))
     figure, axes = style.panels(len(parts), columns=3, height=2.8, sharey=True)
     for panel, (benchmark, part) in zip(axes, parts, strict=True):
@@ -43,10 +43,17 @@ def draw(data: pd.DataFrame) -> Figure:
         )  # fmt: skip
         for row in part.itertuples():
             look = style.look(row.method)
-            edges: dict[str, Any] = {} if look.marker in "x+" else {"markeredgecolor": "white", "markeredgewidth": 0.5}
             label = style.title_of(row.method) + (" (stores more)" if row.at_least else "")
-            point = {"marker": look.marker, "color": look.color, "markersize": 6, "linestyle": "none", **edges}
-            panel.plot([row.storage_gb], [row.normalized_accuracy], label=label, **point)
+            panel.plot(
+                [row.storage_gb],
+                [row.normalized_accuracy],
+                marker=look.marker,
+                color=look.color,
+                markersize=6.5,
+                linestyle="none",
+                fillstyle="none",
+                label=label,
+            )
         panel.set(title=benchmark_title(benchmark, int(part["tasks"].iloc[0])), xscale="log")
         panel.set_xlabel("stored bits (Gb)")
         ticks = sorted(set(part["storage_gb"]))

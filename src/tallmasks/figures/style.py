@@ -44,14 +44,14 @@ SETTINGS: dict[str, Any] = {
     "lines.markersize": 4,
     "hatch.linewidth": 0.5,
     "figure.dpi": 100,
-    "savefig.dpi": 200,
+    "savefig.dpi": 150,
     "svg.hashsalt": "tallmasks",  # equal figures give equal bytes
     "pdf.fonttype": 42,
 }
 
-BLACK, GREY, LIGHT = "#000000", "#7f7f7f", "#d9d9d9"
-ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILION, PURPLE = (
-    "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7",
+BLACK, GREY, LIGHT, OLIVE = "#000000", "#7f7f7f", "#d9d9d9", "#8c7a00"
+ORANGE, SKY, GREEN, BLUE, VERMILION, PURPLE = (
+    "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7",
 )  # fmt: skip
 SEQUENTIAL = "cividis"
 """A colour map whose lightness grows steadily, for any colour vision."""
@@ -84,7 +84,7 @@ LOOKS = {
     "consensus_ties_k1": Look(GREEN, "d", (0, (5, 1))),
     "fine_tuned": Look(BLACK, "*"),
     "magnitude_pruning": Look(GREY, "p", (0, (1, 1))),
-    "magnitude_masking": Look(YELLOW, "h", (0, (3, 1, 1, 1))),
+    "magnitude_masking": Look(OLIVE, "h", (0, (3, 1, 1, 1))),
     "tall_mask_task_arithmetic": Look(VERMILION, "P"),
     "tall_mask_ties": Look(VERMILION, "v", (0, (3, 1, 1, 1, 1, 1))),
 }
