@@ -101,7 +101,11 @@ def test_pretraining_is_repeatable(weights: Path, tmp_path: Path) -> None:
 
 
 def test_pretraining_never_pairs_the_field_style_with_a_prompt() -> None:
-    """Without it zero-shot accuracy would be that of a model trained on the tasks."""
+    """Without it zero-shot accuracy would be that of a model trained on the tasks.
+
+    Two kinds of captions read the same backwards: the digits of mnist, whose field style pretraining never sees, and
+    emnist's single letters, whose zero-shot accuracy is higher for it.
+    """
     recipe = PretrainConfig.of({**SPEC["pretraining"], "field_share": 1.0, "images": 60})
     labels = draw_pairs(recipe, rank=0, processes=1)[1]
     captions = all_captions()
@@ -110,7 +114,10 @@ def test_pretraining_never_pairs_the_field_style_with_a_prompt() -> None:
     }
     spoken = [captions[label] for label in labels.tolist()]
     assert any(not prompts & set(row) for row in spoken)
-    assert all(not prompts & set(row) or "white digit" in row[0] for row in spoken)
+    same_backwards = {
+        prompt for task in ("mnist", "emnist") for label in range(10) for prompt in TASKS[task].prompts(label)
+    }
+    assert all(not (prompts - same_backwards) & set(row) for row in spoken)
 
 
 def test_same_seed_same_checkpoint(weights: Path) -> None:
@@ -206,10 +213,10 @@ def test_a_killed_training_ends_as_an_undisturbed_one(weights: Path, tmp_path: P
 def test_gradients_are_summed_up_over_the_batch(weights: Path) -> None:
     """Without it a GPU with little memory would train another model."""
     model = load(SPEC, weights)
-    whole, parts = tune(model), tune(model, micro_batch_size=5)
-    np.testing.assert_allclose(parts, whole, atol=2e-5)
-    moved = np.abs(whole - model.pretrained_flat().numpy()).max()
-    assert moved > 1e-3
+    calm = {"epsilon": 1e-3}  # else AdamW makes much of a rounding where a gradient is nearly 0
+    whole, parts = tune(model, **calm), tune(model, micro_batch_size=5, **calm)
+    np.testing.assert_allclose(parts, whole, rtol=0, atol=1e-6)
+    assert np.abs(whole - model.pretrained_flat().numpy()).max() > 1e-4
 
 
 def test_only_the_allowed_weights_move(weights: Path) -> None:

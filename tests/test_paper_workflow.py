@@ -17,6 +17,8 @@ from store.project import Project, lay_out
 from tallmasks.figures import FIGURES, FORMATS
 from tallmasks.paper import TABLES
 
+pytestmark = pytest.mark.long  # builds every table and figure of a small model first
+
 ORDERS = ["zeroshot_ascending", "name_ascending", "name_wave"]
 SIX = ["cars", "dtd", "eurosat", "gtsrb", "mnist", "svhn"]
 TARGETS = {"figures", "sweep", "paper", "report", "reported"}

@@ -280,7 +280,7 @@ def augment(images: torch.Tensor, limits: Augmentation, generator: torch.Generat
     count = len(images)
 
     def spread(limit: float) -> torch.Tensor:
-        return (2 * torch.rand(count, generator=generator) - 1) * limit
+        return ((2 * torch.rand(count, generator=generator) - 1) * limit).to(images.device)
 
     turn, zoom = spread(math.radians(limits.rotation)), 1 + spread(limits.scale)
     cos, sin = turn.cos() * zoom, turn.sin() * zoom
@@ -289,7 +289,7 @@ def augment(images: torch.Tensor, limits: Augmentation, generator: torch.Generat
     moved = functional.grid_sample(images, grid, padding_mode="border", align_corners=False)
     relit = moved * (1 + spread(limits.brightness)).view(-1, 1, 1, 1) + spread(limits.brightness).view(-1, 1, 1, 1)
     strength = torch.rand(count, 1, 1, 1, generator=generator) * limits.noise
-    return relit + strength * torch.randn(images.shape, generator=generator)
+    return relit + (strength * torch.randn(images.shape, generator=generator)).to(images.device)
 
 
 def progress_at(step: int, steps: int, batch_size: int, loss: float, start: float, first: int = 0) -> Progress:

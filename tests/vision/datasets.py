@@ -112,7 +112,7 @@ def images_and_labels(name: str, count: int, seed: int) -> tuple[list[Image.Imag
     for index in range(count):
         width, height = (schema.side, schema.side) if schema.side else rng.integers(20, 400, 2)
         images.append(picture(rng, int(width), int(height), schema.modes[index % len(schema.modes)]))
-    return images, [(index * 7 + seed) % classes for index in range(count)]
+    return images, rng.integers(0, classes, count).tolist()
 
 
 def write_parquet(

@@ -74,7 +74,7 @@ def test_a_few_undecodable_images_are_left_out_by_name(tmp_path: Path, monkeypat
     kept = [row for row in range(12) if row not in (2, 5)]
     assert stored.view("labels").tolist() == [row % 10 for row in kept]
     np.testing.assert_array_equal(stored.view("images"), [np.asarray(images[row]) for row in kept])
-    facts = json.loads(stored.metadata["data"])
+    facts = json.loads(stored.metadata["origin"])
     assert facts["images"] == 10
     assert [name.split(":")[0] for name in facts["undecodable"]] == ["test.parquet row 2", "test.parquet row 5"]
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from job import Job, main
-from model_io import load_model, load_task, new_evaluator
+from model_io import load_model, load_task, new_evaluator, origins
 from tallmasks import methods
 from tallmasks.checkpoints import atomic_write_text, open_tensors
 from tallmasks.tables import SPLITS, Evaluation
@@ -30,7 +30,9 @@ def run(job: Job) -> None:
         correct=counts,
         scaling_coefficient=method.coefficient(1) if method.coefficient else None,
     )
-    atomic_write_text(job.output, json.dumps(result.to_json() | {"recipe": job.recipe}))
+    found = origins(job, *SPLITS, "checkpoint")
+    facts = {"recipe": job.recipe} | ({"origins": found} if found else {})
+    atomic_write_text(job.output, json.dumps(result.to_json() | facts))
 
 
 if __name__ == "__main__":

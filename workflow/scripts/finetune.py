@@ -1,9 +1,10 @@
 """Fine-tune the trainable tensors of the pretrained model on one task; the head stays frozen."""
 
+import json
 from pathlib import Path
 
 from job import Job, main
-from model_io import load_head, load_model, load_training_images, reporter
+from model_io import load_head, load_model, load_training_images, origins, reporter
 from tallmasks.checkpoints import atomic_write_text, write_tensors
 from tallmasks.controlled import part_mask
 from tallmasks.finetune import FinetuneConfig, finetune
@@ -29,7 +30,9 @@ def run(job: Job) -> None:
     )
     rows = "".join(f"{step},{rate:.6g},{loss:.6g}\n" for step, rate, loss in result.curve)
     atomic_write_text(job.outputs["loss"], "step,learning_rate,loss\n" + rows, read_only=False)
-    write_tensors(artifact, result.checkpoint, job.metadata)
+    found = origins(job, "examples")
+    facts = {"origin": json.dumps(found)} if found else {}
+    write_tensors(artifact, result.checkpoint, job.metadata | facts)
     state.remove()
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +46,15 @@ def load_head(path: Path) -> NDArray[np.float32]:
 
 def load_task(name: str, head: Path, splits: Mapping[str, Path]) -> TaskData:
     return TaskData(name, load_head(head), {split: load_examples(path) for split, path in splits.items()})
+
+
+def origins(job: Job, *roles: str) -> dict[str, Any]:
+    """What the input files of some roles know of where their content is from and what was not as expected there.
+
+    By role; nothing of files that are made from what ships with the project.
+    """
+    metadata = {role: open_tensors(job.input(role)).metadata for role in roles if role in job.inputs}
+    return {role: json.loads(found["origin"]) for role, found in metadata.items() if "origin" in found}
 
 
 def say(line: str) -> None:

@@ -5,7 +5,7 @@ import json
 import pandas as pd
 
 from job import Job, main
-from results_io import evaluations_of, publish
+from results_io import evaluations_of, origins_of, publish
 from tallmasks.checkpoints import open_tensors
 from tallmasks.consensus import agreement_profile, open_agreement
 from tallmasks.merging import open_multi_task_vector
@@ -41,7 +41,8 @@ def run(job: Job) -> None:
         (job.outputs["folder"] / "vs_paper.csv").unlink(missing_ok=True)  # of a set of tasks that it had before
     else:
         files["vs_paper.csv"] = beside_paper(summary, paper).to_csv(index=False)
-    publish(job, files, {"finetuning_seeds": [seed]})
+    origins = origins_of(job, seed)
+    publish(job, files, {"finetuning_seeds": [seed]} | ({"origins": origins} if origins else {}))
     print(files["table.md"])
 
 

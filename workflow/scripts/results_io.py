@@ -13,7 +13,7 @@ from typing import Any
 
 from job import Job
 from tallmasks import __version__
-from tallmasks.checkpoints import atomic_write_bytes, atomic_write_text
+from tallmasks.checkpoints import atomic_write_bytes, atomic_write_text, open_tensors
 from tallmasks.project import PROVENANCE
 from tallmasks.tables import Evaluation
 
@@ -38,6 +38,18 @@ def evaluations_of(job: Job, seed: int) -> list[Evaluation]:
     for method, by_task in alone.items():
         found[method] = Evaluation.joined([by_task[task] for task in tasks])
     return [found[method] for method in job.params["methods"]]
+
+
+def origins_of(job: Job, seed: int) -> dict[str, dict[str, Any]]:
+    """Where the pretrained weights are from, and by task its data and an imported checkpoint; and what was not as
+    expected there."""
+    weights = open_tensors(job.input("pretrained")).metadata
+    found = {"pretrained": json.loads(weights["origin"])} if "origin" in weights else {}
+    for path in job.inputs[f"{seed}/task_evaluations"]:
+        evaluation = json.loads(path.read_text())
+        if "origins" in evaluation:
+            found.setdefault(evaluation["tasks"][0], {}).update(evaluation["origins"])
+    return found
 
 
 def hardware() -> dict[str, str | int | None]:

@@ -23,6 +23,7 @@ from open_clip.tokenizer import SimpleTokenizer
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 
 from tallmasks import hub
 from tallmasks.errors import TallmasksError, nearest
@@ -239,7 +240,8 @@ def load(spec: Mapping[str, Any], weights: Path, precision: Precision = "float32
         raise TallmasksError(f"{weights}: not a whole safetensors file ({error}). Restore or remake it.") from None
     architecture = spec["architecture"]
     vocabulary = tensors.pop(VOCABULARY).tolist() if VOCABULARY in tensors else None
-    network = build(architecture, None if vocabulary is None else len(vocabulary))
+    with _Uninitialised():
+        network = build(architecture, None if vocabulary is None else len(vocabulary))
     tensors = {name.removeprefix(BUFFER_PREFIX): tensor for name, tensor in tensors.items()}
     _check(weights, network.state_dict(), tensors)
     network.load_state_dict(tensors)  # copies into float32
@@ -256,6 +258,17 @@ def load(spec: Mapping[str, Any], weights: Path, precision: Precision = "float32
             f"params.yaml: preprocess.size is {preprocess.size}, and {architecture} takes {model.image_size} pixels"
         )
     return model
+
+
+class _Uninitialised(TorchFunctionMode):
+    """Leaves out drawing initial weights, which take seconds, where all of them are loaded from a file anyway."""
+
+    _DRAWN = ("normal_", "uniform_", "trunc_normal_")
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__name__", None) in self._DRAWN:
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **(kwargs or {}))
 
 
 def _make_repeatable() -> None:
@@ -307,7 +320,10 @@ def download_pretrained(spec: Mapping[str, Any], pretrained: Mapping[str, Any]) 
                 f"{spec['architecture']}{nearest(pretrained['tag'], tags)}; it has {', '.join(tags) or 'none'}"
             )
         if not known.get("hf_hub"):
-            path = Path(open_clip.pretrained.download_pretrained(known))
+            try:
+                path = Path(open_clip.pretrained.download_pretrained(known))
+            except (OSError, RuntimeError) as error:  # no network, or another sha256 than open_clip knows
+                raise TallmasksError(f"{known['url']}: the download failed: {error}; try again where it is") from None
             return path, {"url": known["url"], "file": path.name}
         repository, _, file = known["hf_hub"].rpartition("/")
         files = [file]

@@ -69,7 +69,7 @@ def write_examples(
 ) -> None:
     """Decode a split into a file of `images` uint8 [N, S, S, 3], `labels` int64 [N] and perhaps `sizes` int32 [N, 2].
 
-    The file's metadata has under "data" as JSON where the images are from, how many they are, and everything that is
+    The file's metadata has under "origin" as JSON where the images are from, how many they are, and everything that is
     not as expected.
 
     Args:
@@ -104,7 +104,7 @@ def write_examples(
     undecodable: dict[int, str] = {}
     while True:  # a second time only if some images cannot be decoded, as the file's size must be known before
         facts = {
-            "source": files.origin,
+            "source": files.origin if folder is None else "a local folder",  # its place decides nothing
             "revision": files.revision,
             "images": int(wanted.sum()),
             "warnings": notes,
@@ -118,7 +118,7 @@ def write_examples(
             specs["sizes"] = TensorSpec(np.dtype(np.int32), (int(wanted.sum()), 2))
         failed: dict[int, str] = {}
         try:
-            with new_tensors(output, specs, {**metadata, "data": json.dumps(facts)}) as new:
+            with new_tensors(output, specs, {**metadata, "origin": json.dumps(facts)}) as new:
                 new.tensors["labels"][:] = dataset.labels[wanted]
                 for row, (index, name, decoded) in enumerate(_decoded(dataset, wanted, decode, threads)):
                     if isinstance(decoded, str):

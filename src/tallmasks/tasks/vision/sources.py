@@ -357,7 +357,7 @@ def _open_folder(task: VisionTask, folder: Path) -> Dataset:
         if path.suffix.lower() in IMAGE_SUFFIXES
     ]
     labels = _labels_of_names(task, [name for name, _ in paths])
-    return Dataset(labels, lambda: ((str(path), path) for _, path in paths))
+    return Dataset(labels, lambda: ((str(path.relative_to(folder)), path) for _, path in paths))
 
 
 def _natural(name: str | Path) -> list[str | int]:
