@@ -78,7 +78,7 @@ def test_a_folder_per_class_is_read_as_torchvision_reads_it(tmp_path: Path) -> N
     task = TASKS["eurosat"]
     dataset = open_dataset(task, locate(task, "train", tmp_path))
     theirs = ImageFolder(str(folder))
-    assert [name for name, _ in dataset.images()] == [path for path, _ in theirs.samples]
+    assert [name for name, _ in dataset.images()] == [str(Path(path).relative_to(folder)) for path, _ in theirs.samples]
     by_name = {"AnnualCrop": 0, "Forest": 1, "SeaLake": 9}
     assert dataset.labels.tolist() == [by_name[Path(path).parent.name] for path, _ in theirs.samples]
     for (_, stored), (image, _) in zip(dataset.images(), theirs, strict=True):
@@ -172,7 +172,7 @@ def test_a_tar_with_an_image_and_no_label(tmp_path: Path) -> None:
     """Labels would slip by one from there on."""
     write_repository(tmp_path, "fer2013", {"train": 3, "test": 2})
     with tarfile.open(tmp_path / "train" / "1.tar") as archive:
-        archive.extractall(tmp_path / "out", filter="data")
+        archive.extractall(tmp_path / "out")  # Python 3.11.2 knows no filter; the archive is the test's own
     with tarfile.open(tmp_path / "train" / "1.tar", "w") as archive:
         archive.add(tmp_path / "out" / "s0000001.jpg", "s0000001.jpg")
     with pytest.raises(TallmasksError, match="an image or a label only"):
