@@ -1,5 +1,6 @@
 """The model-family boundary: what merging and evaluation rely on."""
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from torch.nn import functional
 
 from tallmasks.errors import TallmasksError
 from tallmasks.models import clip, convert_pretrained, load, naming, parameter_counts
+from tallmasks.models.onednn import use_onednn
 from tallmasks.tasks.drawn import CATALOGUE, TASKS, examples
 
 SPEC: dict[str, Any] = {
@@ -287,3 +289,35 @@ def test_shipped_model_knows_every_task() -> None:
     for name in CATALOGUE:
         head = model.head(TASKS[name])
         assert head.shape[0] == len(TASKS[name].classes) and torch.isfinite(head).all()
+
+
+@pytest.mark.parametrize("count", [1, 3, 20])
+def test_convolutions_compute_what_linear_layers_do(count: int) -> None:
+    """A model would answer, or learn, something else on a CPU than on a GPU."""
+    torch.manual_seed(0)
+    own = clip.build(SPEC["architecture"]).visual
+    ours = copy.deepcopy(own)
+    use_onednn(ours)
+    changed = {type(module).__name__ for module in ours.modules()} - {type(module).__name__ for module in own.modules()}
+    assert changed == {"_Linear", "_SelfAttention"}
+    assert [name for name, _ in own.named_parameters()] == [name for name, _ in ours.named_parameters()]
+    images = torch.randn(count, 3, 32, 32)
+    features, expected = ours(images), own(images)
+    torch.testing.assert_close(features, expected)
+    features.square().sum().backward()
+    expected.square().sum().backward()
+    for found, wanted in zip(ours.parameters(), own.parameters(), strict=True):
+        torch.testing.assert_close(found.grad, wanted.grad, atol=1e-4, rtol=1e-4)
+
+
+def test_other_attention_is_left_to_torch() -> None:
+    """A mask, or keys of another sequence, would be ignored."""
+    torch.manual_seed(0)
+    own = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+    ours = copy.deepcopy(own)
+    use_onednn(ours)
+    tokens, others = torch.randn(2, 4, 8), torch.randn(2, 5, 8)
+    mask = torch.triu(torch.ones(4, 4, dtype=torch.bool), 1)
+    for arguments, more in (((tokens,) * 3, {"attn_mask": mask}), ((tokens, others, others), {}), ((tokens,) * 3, {})):
+        for found, wanted in zip(ours(*arguments, **more), own(*arguments, **more), strict=True):
+            torch.testing.assert_close(found, wanted)

@@ -39,17 +39,17 @@ STAGE_VERSIONS = {
     "examples": 1,
     "pretrained": 1,
     "head": 1,
-    "checkpoint": 1,
+    "checkpoint": 2,
     "imported": 1,
     "task_vector": 1,
     "multi_task_vector": 1,
     "mask_bundle": 1,
     "agreement": 1,
-    "evaluation": 1,
-    "task_evaluation": 1,
-    "threshold_evaluation": 1,
+    "evaluation": 2,
+    "task_evaluation": 2,
+    "threshold_evaluation": 2,
     "task_orders": 1,
-    "subset_evaluation": 1,
+    "subset_evaluation": 2,
     "view": 2,
     "masks": 1,
     "thresholds": 1,
@@ -356,7 +356,7 @@ class Plan:
     def _evaluator(self, model: str) -> dict[str, Any]:
         """What a job must know that counts right answers."""
         spec = self.model(model)
-        return self._network(model) | {key: dict(spec[key]) for key in ("evaluation",) if key in spec}
+        return self._network(model) | {"evaluation": dict(spec["evaluation"])}
 
     def examples(self, model: str, task: str, split: str) -> Node:
         """Images and labels of one split of one task; shared by all models of one catalogue and size of images."""

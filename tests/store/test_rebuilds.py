@@ -1,5 +1,6 @@
 """What is built again, and what is not: exact job counts of the real engines."""
 
+import re
 from collections import Counter
 from typing import Any
 
@@ -57,8 +58,9 @@ def learning_rate(project: Project, back: bool) -> None:
 
 
 def stage_version(project: Project, back: bool) -> None:
-    versions = ('"evaluation": 1', '"evaluation": 2')
-    project.replace("src/tallmasks/plan.py", *(reversed(versions) if back else versions))
+    plan = project.path("src/tallmasks/plan.py")
+    (number,) = re.findall(r'"evaluation": (\d+)', text := plan.read_text())
+    plan.write_text(text.replace(f'"evaluation": {number}', f'"evaluation": {int(number) + (-1 if back else 1)}'))
 
 
 def class_names(project: Project, back: bool) -> None:

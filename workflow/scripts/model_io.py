@@ -26,7 +26,7 @@ def load_model(job: Job, precision: models.Precision | None = None) -> models.Mo
 
 def new_evaluator(job: Job, model: models.Model, tasks: Sequence[TaskData]) -> Evaluator:
     """An evaluator with the batch size of the job's recipe, which reports into its log."""
-    return Evaluator(model, tasks, job.params.get("evaluation", {}).get("batch_size", 128), say)
+    return Evaluator(model, tasks, job.params["evaluation"]["batch_size"], say)
 
 
 def load_examples(path: Path) -> Examples:

@@ -57,8 +57,9 @@ def scripts() -> dict[str, set[str]]:
 @functools.cache
 def module(name: str) -> Module | None:
     """A module of the package or a script; None for the libraries of others."""
-    places = [ROOT / "src" / name.replace(".", "/"), ROOT / "workflow" / "scripts" / name]
-    files = [file for place in places for file in (place.with_suffix(".py"), place / "__init__.py") if file.is_file()]
+    path = name.replace(".", "/")
+    endings = (f"src/{path}.py", f"src/{path}/__init__.py", f"workflow/scripts/{path}.py")
+    files = [ROOT / ending for ending in endings if (ROOT / ending).is_file()]
     if not files:
         return None
     definitions: dict[str, list[ast.stmt]] = {}

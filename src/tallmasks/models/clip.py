@@ -28,6 +28,7 @@ from torch.overrides import TorchFunctionMode
 from tallmasks import hub
 from tallmasks.errors import TallmasksError, nearest
 from tallmasks.models import Precision, naming
+from tallmasks.models.onednn import use_onednn
 from tallmasks.tasks import Task
 
 VOCABULARY = "tokenizer.vocabulary"  # int64 [V] in the pretrained file
@@ -155,6 +156,8 @@ class ClipModel:
         self._tokenize, self._preprocess = tokenize, preprocess
         self._mixed = precision == "bfloat16"
         self.device = network.logit_scale.device
+        if self.device.type == "cpu":
+            use_onednn(self._network.visual)
         size = network.visual.image_size
         self.image_size: int = size[0] if isinstance(size, tuple) else size
         named = {name: p for name, p in network.named_parameters() if name.startswith(TRAINABLE_PREFIX)}

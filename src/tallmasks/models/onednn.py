@@ -1,0 +1,53 @@
+"""Linear layers of a transformer as 1x1 convolutions, which torch computes on a CPU with oneDNN.
+
+torch computes a linear layer in float32 with MKL, which leaves half of a processor idle that is not Intel's; oneDNN
+takes the widest instructions of any.  `benchmarks/linear.py` compares the two.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+def use_onednn(module: nn.Module) -> None:
+    """Have the linear layers and the self-attention in `module` computed as convolutions from now on.
+
+    Parameters keep their names, shapes and identity; values agree with the former ones up to rounding.
+    """
+    for layer in module.modules():
+        if type(layer) is nn.Linear:
+            layer.__class__ = _Linear
+        elif type(layer) is nn.MultiheadAttention and layer.batch_first and layer.in_proj_weight is not None:
+            layer.__class__ = _SelfAttention
+
+
+def linear(tokens: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    """`functional.linear`: [N, T, C] with weight [D, C] and bias [D] gives [N, T, D]; other shapes as torch does it."""
+    if tokens.ndim != 3:
+        return functional.linear(tokens, weight, bias)
+    # channels last, as oneDNN wants it, without a copy
+    pixels = tokens.transpose(1, 2).unsqueeze(3)
+    return functional.conv2d(pixels, weight[:, :, None, None], bias).squeeze(3).transpose(1, 2)
+
+
+class _Linear(nn.Linear):
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return linear(input, self.weight, self.bias)
+
+
+class _SelfAttention(nn.MultiheadAttention):
+    def forward(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *rest: Any, **more: Any) -> Any:
+        mask = more.get("attn_mask")
+        wanted = {name: value for name, value in more.items() if name != "attn_mask"}
+        plain = key is query is value and query.ndim == 3 and not rest and wanted == {"need_weights": False}
+        if not plain or mask is not None or (self.training and self.dropout):
+            return super().forward(query, key, value, *rest, **more)
+        count, length, width = query.shape
+        projected = linear(query, self.in_proj_weight, self.in_proj_bias)
+        q, k, v = projected.view(count, length, 3, self.num_heads, self.head_dim).permute(2, 0, 3, 1, 4)
+        mixed = functional.scaled_dot_product_attention(q, k, v).transpose(1, 2)
+        return linear(mixed.reshape(count, length, width), self.out_proj.weight, self.out_proj.bias), None
