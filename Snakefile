@@ -5,15 +5,12 @@
 fine-tune -> task vector -> merge -> mask -> consensus -> evaluate -> results/<model>/<benchmark>/
 """
 
-from snakemake.utils import min_version, validate
+from snakemake.utils import min_version
 
 min_version("9.27")
 
 
 configfile: "params.yaml"
-
-
-validate(config, "workflow/schemas/params.schema.yaml", set_default=False)
 
 
 include: "workflow/rules/common.smk"

@@ -18,15 +18,18 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from jsonschema import ValidationError
 from snakemake.exceptions import WorkflowError
 from snakemake.io import ancient
+from snakemake.utils import validate
 
 from tallmasks import preflight
 from tallmasks.errors import TallmasksError
 from tallmasks.plan import STAGE_VERSIONS, Node, Plan, digest_of
-from tallmasks.project import PROVENANCE, RESULTS, SCRATCH, STORE, staleness
+from tallmasks.project import PROVENANCE, RESULTS, SCRATCH, STORE, refusal, staleness
 
 SCRIPTS = Path("workflow/scripts")
+SCHEMA = Path("workflow/schemas/params.schema.yaml")
 FOLDERS = {"figure": "figures", "paper_table": "tables"}
 """In results/<model>/."""
 
@@ -62,6 +65,7 @@ class Glue:
 
     def __init__(self, params: Mapping[str, Any], workflow: Any) -> None:
         self.workflow = workflow
+        _check(params, Path(workflow.basedir, SCHEMA))
         self._lock: IO[str] | None = None
         self._from_outside: dict[str, Node] = {}
         self.plan: Plan = _for_users(Plan)(params)
@@ -345,6 +349,16 @@ class Glue:
         newest = max(path.stat().st_mtime for path in files) + 1
         os.utime(marker, (newest, newest))
         return [str(marker)]
+
+
+def _check(params: Mapping[str, Any], schema: Path) -> None:
+    """Refuse what the schema does not allow, in one line."""
+    try:
+        validate(params, str(schema), set_default=False)
+    except WorkflowError as error:
+        if not isinstance(error.__context__, ValidationError):
+            raise
+        raise WorkflowError(refusal(error.__context__)) from None
 
 
 @functools.cache

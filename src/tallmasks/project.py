@@ -10,13 +10,16 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from tallmasks.checkpoints import open_tensors
-from tallmasks.errors import TallmasksError
+from tallmasks.errors import TallmasksError, nearest
 from tallmasks.plan import DIGEST_LENGTH, Node, Plan, digest_of
+
+if TYPE_CHECKING:
+    import jsonschema
 
 SCRATCH = Path(".tallmasks")
 DAMAGED = SCRATCH / "damaged"
@@ -47,8 +50,23 @@ def open_plan(root: Path = Path()) -> Plan:
     try:
         jsonschema.validate(params, schema)
     except jsonschema.ValidationError as error:
-        raise TallmasksError(f"{path}: {'.'.join(map(str, error.absolute_path))}: {error.message}") from None
+        raise TallmasksError(refusal(error)) from None
     return Plan(params, root)
+
+
+def refusal(error: jsonschema.ValidationError) -> str:
+    """What the schema has against params.yaml, in one line: where, what was found and what is allowed."""
+    from jsonschema.exceptions import best_match
+
+    error = best_match([error]) or error
+    where = ".".join(map(str, error.absolute_path))
+    message = f"params.yaml: {where}{': ' if where else ''}{error.message}"
+    known = error.schema.get("properties", {}) if isinstance(error.schema, dict) else {}
+    if error.validator == "additionalProperties" and known and isinstance(error.instance, dict):
+        unknown = next(key for key in error.instance if key not in known)
+        return f"{message}; known here: {', '.join(known)}{nearest(str(unknown), known)}"
+    described = error.schema.get("description") if isinstance(error.schema, dict) else None
+    return f"{message}; expected {described}" if described else message
 
 
 def files_under(folder: Path) -> Iterator[Path]:

@@ -24,7 +24,7 @@ def edited(bare: Project) -> Any:
 
 
 def message(run: Run) -> str:
-    assert "Traceback" not in run.output
+    assert "Traceback (most recent call last)" not in run.output
     return run.output
 
 

@@ -79,7 +79,7 @@ def test_why_says_what_is_new(project: Project) -> None:
     project.git("checkout", "-q", "params.yaml")
     project.benchmark("new", ["mnist", "cars"])
     said = project.tallmasks("why", "results/tiny/new/table.csv").output
-    assert "checkpoint cars-s0: not there" in said and "mnist-s0" not in said
+    assert "1 checkpoint" in said and "head cars: not there" in said and "mnist-s0" not in said
 
     path = project.path(table)
     path.write_text(path.read_text() + "\n")

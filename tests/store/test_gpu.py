@@ -35,7 +35,7 @@ def said(process: subprocess.Popen[str]) -> set[str]:
 
 def test_jobs_at_once_have_different_devices(machine: dict[str, str]) -> None:
     """Two fine-tunings would share device 0 and its memory, with three devices idle."""
-    jobs = [job(machine, count, "read x") for count in (1, 2, 1)]
+    jobs = [job(machine, count, "exec sleep 600") for count in (1, 2, 1)]
     devices = [said(process) for process in jobs]
     assert [len(names) for names in devices] == [1, 2, 1]
     assert set.union(*devices) == {"0", "1", "2", "3"}

@@ -26,7 +26,7 @@ THREAD_VARIABLES = (
     "NUMEXPR_NUM_THREADS",
     "NUMBA_NUM_THREADS",
 )
-# the others start faster by themselves
+# worth starting the warm server for; the others go there where it runs already
 TORCH_STEPS = {"head", "finetune", "evaluate_task", "evaluate", "evaluate_thresholds", "evaluate_subset"}
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 # glibc hands large buffers back to the kernel and fetches them again at every training step: a quarter of the time.
@@ -115,8 +115,8 @@ def start(script: str, text: str) -> int:
         gpu.lease(job.gpus)
     else:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # a step computes on a GPU where it sees one
-    if not job.gpus and Path(script).stem in TORCH_STEPS and warm.wanted():
-        status = warm.run(script, [text])
+    if not job.gpus and warm.wanted():
+        status = warm.run(script, [text], start=Path(script).stem in TORCH_STEPS)
         if status is not None:
             return status
     os.execv(sys.executable, [sys.executable, script, text])

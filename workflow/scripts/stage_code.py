@@ -76,7 +76,10 @@ def _defined(statement: ast.stmt) -> list[str]:
     """The names that a top-level statement binds."""
     if isinstance(statement, ast.FunctionDef | ast.ClassDef):
         return [statement.name]
-    targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+    if isinstance(statement, ast.Assign):
+        targets = statement.targets
+    else:
+        targets = [statement.target] if isinstance(statement, ast.AnnAssign | ast.AugAssign) else []
     return [target.id for target in targets if isinstance(target, ast.Name)]
 
 

@@ -78,12 +78,12 @@ def wanted() -> bool:
 # -- the client -------------------------------------------------------------------------------------------
 
 
-def run(script: str, arguments: list[str]) -> int | None:
-    """Run `script` in a fork of the warm server, starting the server if there is none.
+def run(script: str, arguments: list[str], start: bool) -> int | None:
+    """Run `script` in a fork of the warm server; if there is none, start it where `start` says so.
 
     Returns the script's exit status; None, with nothing run, where there is no server to be had.
     """
-    connection = _connect()
+    connection = _connect() if start else _try_connect()
     if connection is None:
         return None
     request = json.dumps(
