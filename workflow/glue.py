@@ -298,6 +298,16 @@ class Glue:
         """A file of each figure or table of `models`; its rule writes the others with it."""
         return [f"results/{model}/{FOLDERS[kind]}/{name}.{ending}" for model in models for name in names]
 
+    def shown(self, kind: str, names: Iterable[str], models: Iterable[str]) -> InputFunction:
+        """Input function of a target: a file of each results folder that some figures or tables of `models` show."""
+
+        @_for_users
+        def files(wildcards: Any) -> list[str]:
+            recipes = [self._drawn(kind, model, name)[0] for model in models for name in names]
+            return sorted({path for recipe in recipes for path in self._shown(recipe)})
+
+        return files
+
     # -- the report ---------------------------------------------------------------------------------------
 
     @staticmethod

@@ -100,6 +100,7 @@ def test_another_user_is_turned_away(tmp_path: Path) -> None:
         os.setuid(65534)
         for name in set(names):
             with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(10)
                 connection.connect("\0" + name[1:])
                 try:
                     socket.send_fds(connection, [struct.pack("!I", len(request))], [0, 1, 2])
