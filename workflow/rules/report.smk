@@ -53,7 +53,7 @@ rule about:
 rule reported:
     input:
         rules.figures.input,
-        [path for path in rules.sweep.input if Path(path).exists()],
+        [path for path in GLUE.drawn("figure", SWEPT, "svg", config["build"]) if Path(path).exists()],
         expand("results/{model}/report/parameters.html", model=config["build"]),
     message:
         "Everything that the report shows is there"
