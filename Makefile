@@ -47,10 +47,10 @@ report: $(INSTALLED)  ## one page with all tables and figures: results/report.ht
 	@PATH="$(CURDIR)/$(BIN):$$PATH" snakemake -j$(JOBS) $@
 
 test: check  ## code checks and the test suite
-	$(BIN)/python -m pytest -n $(JOBS) -m "not long"
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not long"
 
 test-long: check slurm  ## the whole test suite, with the tests that take minutes
-	$(BIN)/python -m pytest -n $(JOBS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
 
 check: $(INSTALLED)  ## formatting, lint, types and the workflow's own lint
 	$(BIN)/ruff format --check --quiet .

@@ -17,7 +17,7 @@ from store.project import Project, lay_out
 from tallmasks.figures import FIGURES, FORMATS
 from tallmasks.paper import TABLES
 
-pytestmark = pytest.mark.long  # builds every table and figure of a small model first
+pytestmark = pytest.mark.xdist_group("paper")  # builds every table and figure of a small model first, once
 
 ORDERS = ["zeroshot_ascending", "name_ascending", "name_wave"]
 SIX = ["cars", "dtd", "eurosat", "gtsrb", "mnist", "svhn"]

@@ -13,15 +13,6 @@ import pytest
 from store.project import Project, Run, lay_out
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Every scenario runs dvc and snakemake many times: together they take longer than the rest of the suite."""
-    here = Path(__file__).parent
-    for item in items:
-        if item.path.is_relative_to(here):
-            pass
-
-
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, Run]:
     """The project after its first `dvc repro`, committed and pushed to the remote, and what that run said."""

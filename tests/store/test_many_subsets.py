@@ -13,6 +13,8 @@ from store.project import Project, Run, lay_out, read_json
 from tallmasks.plan import Plan
 from tallmasks.tasks import catalogue
 
+pytestmark = pytest.mark.xdist_group("many subsets")  # one project for both tests
+
 RULES = {
     "examples": "examples",
     "head": "head",

@@ -1,9 +1,9 @@
 """A warm Python for jobs: one process that has torch and open_clip imported and forks a child for every job.
 
 Importing torch and open_clip costs about ten seconds of CPU, a fine-tuning on the tiny model twenty, an evaluation
-two.  On a laptop the imports would be most of the work, so the first job starts a server in the background, and each
-job is a fork of it: the same script, arguments, environment, folder and output streams, with the imports already
-there.  The server is an accelerator and nothing else: without it (TALLMASKS_WARM=0, on a cluster, for GPU jobs) a job
+two.  On a laptop the imports would be most of the work, so the first job that needs torch starts a server in the
+background, and each job is a fork of it: the same script, arguments, environment, folder and output streams, with the
+imports already there.  Jobs that need no torch are forks of it where it runs.  The server is an accelerator and nothing else: without it (TALLMASKS_WARM=0, on a cluster, for GPU jobs) a job
 imports what it needs itself and gives the same bytes.
 
 * One server per user, Python, niceness, CPU set and limits, shared by all copies of the project; it leaves 60 s after
