@@ -3,8 +3,9 @@
 Importing torch and open_clip costs about ten seconds of CPU, a fine-tuning on the tiny model twenty, an evaluation
 two.  On a laptop the imports would be most of the work, so the first job that needs torch starts a server in the
 background, and each job is a fork of it: the same script, arguments, environment, folder and output streams, with the
-imports already there.  Jobs that need no torch are forks of it where it runs.  The server is an accelerator and nothing else: without it (TALLMASKS_WARM=0, on a cluster, for GPU jobs) a job
-imports what it needs itself and gives the same bytes.
+imports already there.  Jobs that need no torch are forks of it where it runs.  The server is an accelerator and
+nothing else: without it (TALLMASKS_WARM=0, on a cluster, for GPU jobs) a job imports what it needs itself and gives
+the same bytes.
 
 * One server per user, Python, niceness, CPU set and limits, shared by all copies of the project; it leaves 60 s after
   its last job.  Server and clients make sure that the other end is of the same user.
