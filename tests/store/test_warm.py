@@ -14,6 +14,7 @@ import pytest
 
 from store.project import ROOT, Project
 
+pytestmark = pytest.mark.xdist_group("warm")  # one of these tests kills the server that the others use
 SCRIPTS = ROOT / "workflow" / "scripts"
 
 
