@@ -19,6 +19,7 @@ from tallmasks.models import clip
 from tallmasks.tasks.vision import TASKS
 from vision.datasets import DIGITS, encoded, images_and_labels, write_parquet
 
+pytestmark = pytest.mark.xdist_group("clip")  # long; a group starts early
 ARCHITECTURE = "ViT-B-32-quickgelu"
 THREE = ["mnist", "svhn", "eurosat"]
 METHODS = ["zeroshot", "task_arithmetic", "consensus_task_arithmetic", "fine_tuned", "tall_mask_task_arithmetic"]
