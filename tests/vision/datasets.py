@@ -87,6 +87,9 @@ def cached_repository(cache: Path, name: str) -> Path:
     return cache / f"datasets--{source.hub.replace('/', '--')}" / "snapshots" / str(source.revision)
 
 
+RNG = np.random.default_rng(0)  # conftest.py starts it anew for each test
+
+
 def picture(rng: np.random.Generator, width: int, height: int, mode: str = "RGB") -> Image.Image:
     """A smooth random image, so that resizing it says something."""
     coarse = rng.integers(0, 256, (max(2, height // 8), max(2, width // 8), 3), dtype=np.uint8)

@@ -14,10 +14,9 @@ from tallmasks.errors import TallmasksError
 from tallmasks.tasks.vision import TASKS
 from tallmasks.tasks.vision.examples import open_image
 from tallmasks.tasks.vision.sources import locate, missing, open_dataset
-from vision.datasets import cached_repository, encoded, picture, write_parquet, write_repository
+from vision.datasets import RNG, cached_repository, encoded, picture, write_parquet, write_repository
 
 MNIST = TASKS["mnist"]
-RNG = np.random.default_rng(0)
 
 
 @pytest.mark.parametrize("name", TASKS)
