@@ -5,7 +5,7 @@ BIN := .venv/bin
 INSTALLED := .venv/installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install slurm figures sweep paper report test test-long check format docs bench-eval lock clean FORCE
+.PHONY: help install slurm figures sweep paper report test test-slurm test-long check format docs bench-eval lock clean FORCE
 .SUFFIXES:
 
 help:  ## what can be made
@@ -48,6 +48,9 @@ report: $(INSTALLED)  ## one page with all tables and figures: results/report.ht
 
 test: check  ## code checks and the test suite
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not long"
+
+test-slurm: slurm  ## the chain on a slurm cluster that a test starts; needs Debian's packages: .ci/install-slurm
+	$(BIN)/python -m pytest tests/store/test_slurm.py
 
 test-long: check slurm  ## the whole test suite, with the tests that take minutes
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
