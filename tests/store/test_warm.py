@@ -45,7 +45,8 @@ def test_a_job_has_its_threads_streams_folder_and_status(tmp_path: Path, warm: s
 import os, sys
 from job import main
 def run(job):
-    import torch
+    import numpy, threadpoolctl, torch
+    print({pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"})
     print([os.environ[name] for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")], torch.get_num_threads(), os.getcwd())
     print("to the log", file=sys.stderr)
     sys.exit(7)
@@ -53,7 +54,7 @@ main(run)
 """
     status, output, errors = ended(probe(tmp_path, code, warm))
     assert status == 7, errors
-    assert output.strip() == f"['1', '1'] 1 {tmp_path}"
+    assert output.strip() == f"{{1}}\n['1', '1'] 1 {tmp_path}"
     assert errors.strip() == "to the log"
 
 

@@ -88,7 +88,10 @@ def main(step: Callable[[Job], None]) -> None:
         os.environ.pop("NUMBA_NUM_THREADS", None)
         sys.modules["numba"].set_num_threads(job.threads)
     if "torch" in sys.modules:
+        from threadpoolctl import threadpool_limits
+
         sys.modules["torch"].set_num_threads(job.threads)
+        threadpool_limits(job.threads, user_api="blas")  # NumPy's
     start = time.monotonic()
     try:
         step(job)

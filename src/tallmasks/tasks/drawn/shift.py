@@ -20,7 +20,9 @@ _DOWN, _ACROSS = np.mgrid[-1 : 1 : IMAGE_SIDE * 1j, -1 : 1 : IMAGE_SIDE * 1j].as
 
 def grey(levels: Levels, rng: np.random.Generator) -> Levels:
     """Colour is lost."""
-    brightness = levels @ np.array([0.299, 0.587, 0.114], dtype=np.float32)
+    red, green, blue = np.float32(0.299), np.float32(0.587), np.float32(0.114)
+    # spelled out: a BLAS rounds a matrix product differently on different processors
+    brightness = levels[..., 0] * red + levels[..., 1] * green + levels[..., 2] * blue
     return brightness[..., None].repeat(3, axis=3)
 
 
