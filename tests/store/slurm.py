@@ -58,7 +58,8 @@ def lacking() -> str:
 
 
 def _path() -> str:
-    return os.pathsep.join([os.environ["PATH"], "/usr/sbin", "/sbin"])
+    """The tests' own, with the tests' Python first, and the folders of daemons, which a user's own may lack."""
+    return os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"], "/usr/sbin", "/sbin"])
 
 
 @contextmanager
