@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
 import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +16,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from datasets import ClassLabel, Features
+from datasets import Image as ImageFeature
 from PIL import Image
 
 from tallmasks.tasks.vision import TASKS
@@ -134,11 +135,12 @@ def write_parquet(
     columns = {image_column: pa.array(images, image_type), label_column: pa.array(labels, label_type or pa.int64())}
     for column, kind in (more or {}).items():
         columns[column] = pa.array(["x" if kind == pa.string() else 0] * len(labels), kind)
-    features: dict[str, object] = {image_column: {"_type": "Image"}}
-    features[label_column] = (
-        {"names": list(names), "_type": "ClassLabel"} if names else {"dtype": "x", "_type": "Value"}
-    )
-    table = pa.table(columns).replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
+    table = pa.table(columns)
+    features = Features.from_arrow_schema(table.schema)
+    features[image_column] = ImageFeature()
+    if names:
+        features[label_column] = ClassLabel(names=list(names))
+    table = table.replace_schema_metadata(features.arrow_schema.metadata)
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(table, path, row_group_size=4)
 

@@ -57,7 +57,7 @@ def test_undecodable_images_are_named_and_refused(tmp_path: Path) -> None:
     """A damaged download would lower an accuracy, and nobody would know why."""
     folder, _ = broken(tmp_path, (2, 5, 7, 9))
     said: list[str] = []
-    with pytest.raises(TallmasksError, match=r"4 of 12 images cannot be decoded.*test\.parquet row 2"):
+    with pytest.raises(TallmasksError, match=r"4 of 12 images cannot be decoded.*example 2"):
         write_examples(TASKS["mnist"], "test", 224, tmp_path / "out", {}, folder, say=said.append)
     assert sum("left out" in line for line in said) == 4
     assert not (tmp_path / "out").exists() and not list(tmp_path.glob(".*"))
@@ -74,7 +74,7 @@ def test_a_few_undecodable_images_are_left_out_by_name(tmp_path: Path, monkeypat
     np.testing.assert_array_equal(stored.view("images"), [np.asarray(images[row]) for row in kept])
     facts = json.loads(stored.metadata["origin"])
     assert facts["images"] == 10
-    assert [name.split(":")[0] for name in facts["undecodable"]] == ["test.parquet row 2", "test.parquet row 5"]
+    assert [name.split(":")[0] for name in facts["undecodable"]] == ["example 2", "example 5"]
 
 
 def test_one_odd_image_does_not_spoil_small_ones(tmp_path: Path) -> None:

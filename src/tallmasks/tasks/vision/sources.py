@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import fnmatch
 import gzip
-import json
 import re
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +24,6 @@ from tallmasks.errors import TallmasksError
 from tallmasks.tasks.vision.registry import VisionTask
 
 Encoded = bytes | Path | NDArray[np.uint8]
-IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")  # torchvision's, and webp
 
 
 @dataclass(frozen=True)
@@ -166,10 +164,8 @@ def open_dataset(task: VisionTask, files: Files) -> Dataset:
     try:
         if first.is_dir():
             opened = _open_folder(task, first)
-        elif first.suffix == ".parquet":
-            opened = _open_parquet(task, files.paths)
-        elif first.suffix == ".tar":
-            opened = _open_tars(task, files.paths)
+        elif layout := {".parquet": "parquet", ".tar": "webdataset"}.get(first.suffix):
+            opened = _open_streamed(task, layout, files.paths)
         else:
             opened = _open_idx(files.paths)
     except (OSError, ValueError, EOFError, tarfile.TarError) as error:  # Arrow's errors are ValueErrors or OSErrors
@@ -234,49 +230,53 @@ def _order_of(task: VisionTask, names: Sequence[str]) -> tuple[NDArray[np.int64]
 # -- layouts --------------------------------------------------------------------------------------------------
 
 
-def _open_parquet(task: VisionTask, paths: Sequence[Path]) -> Dataset:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+def _open_streamed(task: VisionTask, layout: str, paths: Sequence[Path]) -> Dataset:
+    """Parquet or WebDataset tars, through the datasets library; nothing is copied into its cache."""
+    from datasets import ClassLabel, Image, IterableDataset, config, load_dataset
 
-    image, label = task.source.image, task.source.label
-    schema = pq.read_schema(paths[0])
-    if not {image, label} <= set(schema.names) and {"image", "label"} <= set(schema.names):
-        image, label = "image", "label"  # a local copy under the usual names
-    if absent := {image, label} - set(schema.names):
+    config.HF_UPDATE_DOWNLOAD_COUNTS = False  # it would tell the hub of every call, and wait where there is none
+
+    def rows(**options: Any) -> IterableDataset:
+        files = [str(path) for path in paths]
+        return load_dataset(layout, data_files=files, split="train", streaming=True, **options)
+
+    columns = rows().features
+    typed = [name for name, feature in columns.items() if isinstance(feature, Image)]
+    image = next((name for name in (task.source.image, "image", *typed) if name in columns), None)
+    label = next((name for name in (task.source.label, "label", "cls") if name in columns), None)
+    if image is None or label is None:
+        absent = [name for name, found in ((task.source.image, image), (task.source.label, label)) if found is None]
         raise TallmasksError(
-            f"{paths[0]}: {task.name}: no column {' or '.join(sorted(absent))}; found {', '.join(schema.names)}"
+            f"{paths[0]}: {task.name}: no column {' or '.join(absent)}; found {', '.join(columns)}. Local files may "
+            "call them image and label."
         )
-    column = pa.concat_tables([pq.read_table(path, columns=[label]) for path in paths]).column(label)
-    if column.null_count:
-        row = column.is_null().index(True).as_py()
-        raise TallmasksError(f"{task.name}: example {row} has no label ({column.null_count} in all have none)")
+
+    def column(name: str) -> IterableDataset:
+        return rows(columns=[name]) if layout == "parquet" else rows()
+
+    found = [row[label] for row in column(label)]
+    if None in found:
+        raise TallmasksError(
+            f"{task.name}: example {found.index(None)} has no label ({found.count(None)} in all have none)"
+        )
     notes: tuple[str, ...] = ()
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        labels = _labels_of_names(task, column.to_pylist())
+    if any(isinstance(value, str) for value in found):
+        labels = _labels_of_names(task, found)
     else:
-        labels = np.asarray(column.to_numpy(), np.int64)
-        names = _label_names(schema.metadata or {}, label)
-        if names:
-            order, notes = _order_of(task, names)
+        labels = np.asarray(found, np.int64)
+        if isinstance(columns[label], ClassLabel):
+            order, notes = _order_of(task, columns[label].names)
             inside = (labels >= 0) & (labels < len(order))
             labels = np.where(inside, order[np.where(inside, labels, 0)], labels)
 
     def images() -> Iterator[tuple[str, Encoded]]:
-        for path in paths:
-            row = 0
-            with pq.ParquetFile(path) as file:
-                for batch in file.iter_batches(batch_size=256, columns=[image]):
-                    for value in batch.column(0).to_pylist():
-                        yield f"{path.name} row {row}", _stored(value, path.parent)
-                        row += 1
+        for index, row in enumerate(column(image).cast_column(image, Image(decode=False))):
+            stored = row[image] or {"bytes": None, "path": None}
+            name = f"example {index}" + (f" ({stored['path']})" if stored["path"] else "")
+            where = paths[0].parent / stored["path"] if stored["path"] else b""  # nothing: it cannot be decoded
+            yield name, stored["bytes"] or where
 
     return Dataset(labels, images, notes)
-
-
-def _label_names(metadata: dict[bytes, bytes], column: str) -> Sequence[str]:
-    """The names of a ClassLabel column, as the datasets library writes them into a Parquet file; empty if none."""
-    features = json.loads(metadata.get(b"huggingface", b"{}")).get("info", {}).get("features", {})
-    return features.get(column, {}).get("names") or ()
 
 
 def _labels_of_names(task: VisionTask, names: Sequence[str]) -> NDArray[np.int64]:
@@ -289,39 +289,14 @@ def _labels_of_names(task: VisionTask, names: Sequence[str]) -> NDArray[np.int64
     return np.array([label_of[name] for name in names], np.int64)
 
 
-def _stored(value: Any, folder: Path) -> Encoded:
-    """An image column's value: {bytes, path}, bytes or a path, which is relative to the file's folder."""
-    if isinstance(value, dict):
-        value = value.get("bytes") or value.get("path")
-    if isinstance(value, str):
-        return folder / value
-    return value if isinstance(value, bytes) else b""  # nothing at all: an image that cannot be decoded
+def _open_folder(task: VisionTask, folder: Path) -> Dataset:
+    """One folder per class, as torchvision reads it: classes by name, then images by name."""
+    from torchvision.datasets import ImageFolder
 
-
-def _open_tars(task: VisionTask, paths: Sequence[Path]) -> Dataset:
-    def members(wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
-        for path in paths:
-            with tarfile.open(path) as archive:
-                for member in archive:
-                    if member.isfile() and wanted(PurePosixPath(member.name).suffix.lower()):
-                        content = archive.extractfile(member)
-                        assert content is not None  # a plain file
-                        yield f"{path.name} {member.name}", content.read()
-
-    labels = {_key(name): int(text) for name, text in members(lambda suffix: suffix == ".cls")}
-    keys = [_key(name) for name, _ in members(lambda suffix: suffix in IMAGE_SUFFIXES)]
-    if unpaired := set(keys) ^ labels.keys():
-        raise TallmasksError(f"{task.name}: {min(unpaired)} has an image or a label only ({len(unpaired)} in all)")
-
-    def images() -> Iterator[tuple[str, Encoded]]:
-        yield from members(lambda suffix: suffix in IMAGE_SUFFIXES)
-
-    return Dataset(np.array([labels[key] for key in keys], np.int64), images)
-
-
-def _key(name: str) -> str:
-    """What an image and its label share: the file and the member's name without its suffix."""
-    return name.rpartition(".")[0]
+    found = ImageFolder(str(folder), allow_empty=True)
+    label_of = _labels_of_names(task, found.classes)
+    paths = [Path(path) for path, _ in found.samples]
+    return Dataset(label_of[found.targets], lambda: ((str(path.relative_to(folder)), path) for path in paths))
 
 
 def _open_idx(paths: Sequence[Path]) -> Dataset:
@@ -345,19 +320,6 @@ def _read_idx(path: Path) -> NDArray[np.uint8]:
         raise ValueError(f"{path.name} is not an IDX file of unsigned bytes")
     shape = np.frombuffer(content, ">u4", count=content[3], offset=4)
     return np.frombuffer(content, np.uint8, offset=4 + 4 * content[3]).reshape(shape)
-
-
-def _open_folder(task: VisionTask, folder: Path) -> Dataset:
-    """One folder per class, in torchvision's order: classes by name, then images by name."""
-    classes = sorted(path for path in folder.iterdir() if path.is_dir())
-    paths = [
-        (found.name, path)
-        for found in classes
-        for path in sorted(found.rglob("*"))
-        if path.suffix.lower() in IMAGE_SUFFIXES
-    ]
-    labels = _labels_of_names(task, [name for name, _ in paths])
-    return Dataset(labels, lambda: ((str(path.relative_to(folder)), path) for _, path in paths))
 
 
 def _natural(name: str | Path) -> list[str | int]:
