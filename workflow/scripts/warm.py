@@ -13,6 +13,7 @@ the same bytes.
   an edit takes effect with the next job.
 * A child watches its client's connection and dies with it: kill -9 of a job or of Snakemake leaves nothing behind.
 * It never touches CUDA and starts no threads, so that forking is sound.
+* What tables and figures need is imported when no job has come for a second.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from pathlib import Path
 
 IDLE_SECONDS = 60.0
 PRELOADED = ("numpy", "torch", "torch._dynamo", "open_clip", "numba", "safetensors")
+WHEN_IDLE = ("pandas", "matplotlib.pyplot", "scipy.stats", "scipy.cluster.hierarchy")  # for tables and figures
 SCRATCH = Path(".tallmasks")
 BEGUN = b"+"  # what a client hears when its job starts
 
@@ -164,6 +166,7 @@ def serve() -> None:
         importlib.import_module(name)
     print(f"ready: process {os.getpid()}", flush=True)
     children: set[int] = set()
+    later = list(WHEN_IDLE)
     last = time.monotonic()
     while children or time.monotonic() - last < IDLE_SECONDS:
         ready, _, _ = select.select([listener], [], [], 1.0)
@@ -172,6 +175,8 @@ def serve() -> None:
             if _same_user(connection):
                 children.add(_fork(connection, listener))
             connection.close()
+        elif later:
+            importlib.import_module(later.pop(0))
         for child in list(children):
             if os.waitpid(child, os.WNOHANG)[0]:
                 children.discard(child)
