@@ -2,11 +2,14 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from snakemake.exceptions import WorkflowError
 
-from store.project import Project, Run, lay_out
+from glue import Glue
+from store.project import ROOT, Project, Run, lay_out
 
 
 @pytest.fixture(scope="module")
@@ -51,27 +54,41 @@ def test_a_mistyped_target_names_the_nearest(bare: Project, target: str, expecte
 @pytest.mark.parametrize(
     ("edit", "expected"),
     [
-        (
-            lambda p: p["benchmarks"]["two"].append("mnits"),
-            "benchmarks.two: model tiny has no task 'mnits'; did you mean",
-        ),
+        (lambda p: p["grids"].update(mask_lamda=[0.1]), "mask_lamda"),
         (lambda p: p["methods"].append("tiess"), "'tiess'; did you mean 'ties'"),
+        (lambda p: p["benchmarks"].update({"../../x": ["mnist"]}), "../../x"),
+        (lambda p: p.update(build=["tinny"]), "no model 'tinny' in params.yaml; did you mean 'tiny'"),
+    ],
+)
+def test_a_typo_in_params_ends_the_run(bare: Project, edited: Callable[..., None], edit: Any, expected: str) -> None:
+    """A typo would end in a traceback, or in files outside the project."""
+    edited(edit)
+    assert expected in message(bare.dry_run("all", fails=True))
+
+
+@pytest.mark.parametrize(
+    ("edit", "expected"),
+    [
+        (
+            lambda p: p["benchmarks"]["8tasks"].append("mnits"),
+            "benchmarks.8tasks: model tiny has no task 'mnits'; did you mean",
+        ),
         (lambda p: p["benchmarks"].update(none=[]), "benchmarks.none"),
         (lambda p: p["grids"].update(mask_lambda=[0.4, 0.2]), "grids.mask_lambda"),
         (lambda p: p["grids"].update(mask_lambda=[]), "grids.mask_lambda"),
         (lambda p: p["grids"].update(mask_lambda=[-0.1]), "grids.mask_lambda"),
-        (lambda p: p["grids"].update(mask_lamda=[0.1]), "mask_lamda"),
-        (lambda p: p.update(build=["tinny"]), "no model 'tinny' in params.yaml; did you mean 'tiny'"),
-        (lambda p: p["benchmarks"].update({"../../x": ["mnist"]}), "../../x"),
+        (lambda p: p["grids"].update(mask_lambda=["wide"]), "grids.mask_lambda"),
         (lambda p: p["benchmarks"].update({"a/b": ["mnist"]}), "a/b"),
         (lambda p: p["models"].update({"..": p["models"]["tiny"]}), "'..'"),
         (lambda p: p["models"]["tiny"].update(tasks="drawm"), "drawm"),
     ],
 )
-def test_what_is_wrong_in_params_is_named(bare: Project, edited: Callable[..., None], edit: Any, expected: str) -> None:
-    """A typo would end in a traceback, in a table without a task, or in files outside the project."""
-    edited(edit)
-    assert expected in message(bare.dry_run("all", fails=True))
+def test_what_is_wrong_in_params_is_named(params: dict[str, Any], edit: Any, expected: str) -> None:
+    """What is wrong would be found out hours later, or by a table without a task."""
+    edit(params)
+    with pytest.raises(WorkflowError) as error:
+        Glue(params, SimpleNamespace(basedir=str(ROOT)))
+    assert expected in str(error.value)
 
 
 @pytest.mark.parametrize(
