@@ -3,6 +3,7 @@ PYTHON ?= python3
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 BIN := .venv/bin
 INSTALLED := .venv/installed
+SNAKEMAKE := PATH="$(CURDIR)/$(BIN):$$PATH" snakemake -j$(JOBS) --quiet host reason --
 
 .DEFAULT_GOAL := help
 .PHONY: help install slurm figures sweep paper report test test-slurm test-long check format docs bench-eval lock clean FORCE
@@ -14,7 +15,7 @@ help:  ## what can be made
 	  || sed -n 's/^\([a-z][a-z-]*\):.*##\( .*\)/make \1:\2/p' Makefile
 
 results/%: $(INSTALLED) FORCE
-	@PATH="$(CURDIR)/$(BIN):$$PATH" snakemake -j$(JOBS) $@
+	@$(SNAKEMAKE) $@
 
 install: $(INSTALLED)  ## create .venv with everything pinned in requirements.lock
 
@@ -35,16 +36,16 @@ slurm: $(INSTALLED)  ## add Snakemake's slurm plugin, for `snakemake --profile p
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-slurm.lock
 
 figures: $(INSTALLED)  ## every table of the paper, and every figure but figure 5, of the models under `build`
-	@PATH="$(CURDIR)/$(BIN):$$PATH" snakemake -j$(JOBS) $@
+	@$(SNAKEMAKE) $@
 
 sweep: $(INSTALLED)  ## figure 5: about 150 subsets of the tasks
-	@PATH="$(CURDIR)/$(BIN):$$PATH" snakemake -j$(JOBS) $@
+	@$(SNAKEMAKE) $@
 
 paper: $(INSTALLED)  ## both of these
-	@PATH="$(CURDIR)/$(BIN):$$PATH" snakemake -j$(JOBS) $@
+	@$(SNAKEMAKE) $@
 
 report: $(INSTALLED)  ## one page with all tables and figures: results/report.html
-	@PATH="$(CURDIR)/$(BIN):$$PATH" snakemake -j$(JOBS) $@
+	@$(SNAKEMAKE) $@
 
 test: check  ## code checks and the test suite
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not long"
@@ -68,7 +69,7 @@ format: $(INSTALLED)  ## put the code into its format
 	$(BIN)/snakefmt Snakefile workflow/rules
 
 docs: $(INSTALLED) FORCE  ## build the tiny tables with their spread over seeds and all figures; put them into docs/
-	@PATH="$(CURDIR)/$(BIN):$$PATH" snakemake -j$(JOBS) paper \
+	@$(SNAKEMAKE) paper \
 	  $(foreach benchmark,8tasks 14tasks 20tasks,results/tiny/$(benchmark)/table.csv results/tiny/$(benchmark)/seeds/table.csv)
 	$(BIN)/python docs/update.py
 
