@@ -15,14 +15,10 @@ from store.project import Project, Run, lay_out
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, Run]:
-    """The project after its first `dvc repro`, committed and pushed to the remote, and what that run said.
-
-    Several calls of pytest on the same code may share it: TALLMASKS_TESTS names an empty folder for it.
-    """
+    """The project after its first `dvc repro`, committed and pushed to the remote, and what that run said."""
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = folder.parent
-    folder = Path(os.environ.get("TALLMASKS_TESTS", folder))
     root, said = folder / "built" / "project", folder / "built" / "first-run.txt"
     root.parent.mkdir(exist_ok=True)
     with (root.parent / "lock").open("w") as lock:
