@@ -32,7 +32,7 @@ def test_a_table_comes_out_of_slurm_although_a_job_was_cancelled(project: Projec
         on_cluster = Project(project.root, environment)
         assert "profiles/default" not in on_cluster.run("sinfo").output
         process = on_cluster.start("snakemake", *OPTIONS, "--", TARGET)
-        cancelled = cancel_the_first(environment)
+        cancelled = cancel_the_first(environment, process)
         output, _ = process.communicate()
     assert process.returncode == 0, output
     submitted = re.findall(r"sbatch call: sbatch .* --comment (\S+)", output)
@@ -51,9 +51,9 @@ def test_a_table_comes_out_of_slurm_although_a_job_was_cancelled(project: Projec
     assert project.sha256("store", "results") == before
 
 
-def cancel_the_first(environment: dict[str, str]) -> str:
-    """scancel the first job that runs; its number."""
-    while True:
+def cancel_the_first(environment: dict[str, str], process: subprocess.Popen[str]) -> str | None:
+    """scancel the first job that runs; its number, or None where `process` ends before there is one."""
+    while process.poll() is None:
         listed = ["squeue", "-h", "-t", "RUNNING", "-o", "%A"]
         running = subprocess.run(listed, env={**os.environ, **environment}, capture_output=True, text=True, check=True)
         if number := running.stdout.partition("\n")[0]:
@@ -61,3 +61,4 @@ def cancel_the_first(environment: dict[str, str]) -> str:
             subprocess.run(["scancel", number], env={**os.environ, **environment}, check=True)
             return number
         time.sleep(0.2)
+    return None
