@@ -84,6 +84,15 @@ def test_a_folder_per_class_is_read_as_torchvision_reads_it(tmp_path: Path) -> N
         np.testing.assert_array_equal(open_image(stored), image)
 
 
+@pytest.mark.parametrize("task", ["cifar10", "fer2013"])
+def test_a_folder_whose_name_looks_like_a_pattern(task: str, tmp_path: Path) -> None:
+    """Data under such a name would not be found, or be mixed with another folder's."""
+    for folder, train in (("data [v1]*", 6), ("data [v1]* old", 5), ("data v", 4)):
+        write_repository(tmp_path / folder, task, {"train": train, "test": 2})
+    dataset = open_dataset(TASKS[task], locate(TASKS[task], "train", tmp_path / "data [v1]*"))
+    assert len(dataset.labels) == len(list(dataset.images())) == 6
+
+
 @pytest.mark.parametrize("form", ["bytes", "struct of bytes", "path", "struct of path"])
 def test_an_image_column_of_any_form(form: str, tmp_path: Path) -> None:
     """Files written by another version of the datasets library, or by hand, could not be read."""

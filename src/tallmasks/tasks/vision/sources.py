@@ -8,6 +8,7 @@ the order of the task's classes.
 from __future__ import annotations
 
 import fnmatch
+import glob
 import gzip
 import re
 import tarfile
@@ -237,7 +238,7 @@ def _open_streamed(task: VisionTask, layout: str, paths: Sequence[Path]) -> Data
     config.HF_UPDATE_DOWNLOAD_COUNTS = False  # it would tell the hub of every call, and wait where there is none
 
     def rows(**options: Any) -> IterableDataset:
-        files = [str(path) for path in paths]
+        files = [glob.escape(str(path)) for path in paths]  # load_dataset takes patterns
         return load_dataset(layout, data_files=files, split="train", streaming=True, **options)
 
     columns = rows().features
