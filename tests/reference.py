@@ -15,10 +15,12 @@ def sum_vectors(vectors):
     return total
 
 
-def trim_threshold(vector, fraction):
-    """v, the n-th smallest magnitude with n = P' - int(fraction P'); everything stays where n is not positive."""
-    n = vector.size - int(fraction * vector.size)
-    return np.sort(np.abs(vector))[n - 1] if n > 0 else np.float32(0)
+def trim_threshold(vector, fraction, frozen=0):
+    """v, the n-th smallest magnitude with n = P - int(fraction P) of the P = P' + F values, the F frozen ones being 0;
+    everything stays where n is not positive."""
+    every = np.sort(np.abs(np.concatenate([vector, np.zeros(frozen, np.float32)])))
+    n = every.size - int(fraction * every.size)
+    return every[n - 1] if n > 0 else np.float32(0)
 
 
 def trim(vector, threshold):

@@ -61,14 +61,15 @@ def test_every_half_precision_number_is_subtracted_exactly(code, finite, tmp_pat
 
 
 @no_deadline
-@given(task_vectors(max_tasks=1), st.floats(0, 1.5))
-def test_threshold_is_the_nth_smallest_magnitude(vectors, fraction):
+@given(task_vectors(max_tasks=1), st.floats(0, 1.5), st.integers(0, 40))
+def test_threshold_is_the_nth_smallest_magnitude(vectors, fraction, frozen):
     """TIES, magnitude masking and pruning would keep another share than the paper's."""
     vector = vectors[0]
-    found = trim_threshold(vector, fraction)
+    found = trim_threshold(vector, fraction, frozen)
     assert found.dtype == np.float32
-    assert found == reference.trim_threshold(vector, fraction)
-    assert (np.abs(vector) >= found).sum() >= min(int(fraction * vector.size) + 1, vector.size)
+    assert found == reference.trim_threshold(vector, fraction, frozen)
+    kept = min(int(fraction * (vector.size + frozen)) + 1, vector.size)
+    assert (np.abs(vector) >= found).sum() >= kept
 
 
 def test_a_threshold_that_was_not_stored_is_computed(tmp_path):
@@ -76,6 +77,21 @@ def test_a_threshold_that_was_not_stored_is_computed(tmp_path):
     tau = compute(tmp_path)
     assert tau.threshold(0.2) is tau.thresholds[0.2]
     assert tau.threshold(0.53) == reference.trim_threshold(tau.flat, 0.53)
+
+
+@pytest.mark.parametrize("fraction", [0.2, 0.53])
+def test_a_fraction_counts_over_frozen_values_too(fraction, tmp_path):
+    """TIES and magnitude masking would keep less than in the paper's published code, which counts over P."""
+    draw = np.random.default_rng(3)
+    states = [{"a": draw.standard_normal(100).astype(np.float32)} for _ in range(2)]
+    for name, state in zip(("pretrained", "checkpoint"), states, strict=True):
+        write_tensors(tmp_path / name, state, {})
+    compute_task_vector(
+        tmp_path / "pretrained", tmp_path / "checkpoint", ["a"], tmp_path / "tau", {}, [0.2], frozen=30
+    )
+    tau = open_task_vector(tmp_path / "tau")
+    assert (np.abs(tau.flat) >= tau.threshold(fraction)).sum() == int(130 * fraction) + 1
+    assert (np.abs(tau.flat) >= tau.threshold(fraction, of_trainable=True)).sum() == int(100 * fraction) + 1
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])

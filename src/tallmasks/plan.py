@@ -41,7 +41,7 @@ STAGE_VERSIONS = {
     "head": 1,
     "checkpoint": 2,
     "imported": 1,
-    "task_vector": 1,
+    "task_vector": 2,
     "multi_task_vector": 1,
     "mask_bundle": 1,
     "agreement": 1,
@@ -420,6 +420,7 @@ class Plan:
     def task_vector(self, model: str, task: str, seed: Seed) -> Node:
         """What fine-tuning changed, with the exact trim thresholds of the fractions that later steps keep."""
         params = {**self._architecture(model), "fractions": list(TRIM_FRACTIONS)}
+        params["fractions_of"] = self.params["kept_fractions_of"]
         inputs = {"checkpoint": [self.checkpoint(model, task, seed)]}
         return self._node("task_vector", model, f"{task}-s{seed}", params, inputs, self.pretrained(model))
 

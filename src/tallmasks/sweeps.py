@@ -168,7 +168,7 @@ class Subset:
             "multi_task_vector": lambda: self._merged(str(method.merge)),
             "agreement": lambda: self._agreement(str(method.merge)),
             "mask": lambda: self._mask(str(method.merge), task, place),
-            "threshold": lambda: self._vectors[task].threshold(method.keep(len(self._tasks))),  # type: ignore[misc]
+            "threshold": lambda: method.threshold(self._vectors[task], len(self._tasks)),
         }
         return method.update(**{name: make[name]() for name in method.needs})
 

@@ -27,20 +27,29 @@ class TaskVector:
     layout: Layout
     thresholds: dict[float, np.float32]
     """Smallest kept magnitude by kept fraction."""
+    frozen: int = 0
+    """How many frozen values, which never move, a kept fraction is counted over beside the P' of ``flat``."""
 
-    def threshold(self, fraction: float) -> np.float32:
-        """The magnitude from which on a weight is among the top ``fraction``: stored, or else computed (exact)."""
+    def threshold(self, fraction: float, *, of_trainable: bool = False) -> np.float32:
+        """The magnitude from which on a weight is among the top ``fraction``: stored, or else computed (exact).
+
+        The fraction is one of P' + ``frozen`` values, or with ``of_trainable`` one of the P' whatever ``frozen`` is.
+        """
+        if of_trainable and self.frozen:
+            return trim_threshold(self.flat, fraction)
         if fraction in self.thresholds:
             return self.thresholds[fraction]
-        return trim_threshold(self.flat, fraction)
+        return trim_threshold(self.flat, fraction, self.frozen)
 
 
-def trim_threshold(vector: NDArray[np.float32], fraction: float) -> np.float32:
-    """The v of "keep |tau| >= v": the n-th smallest magnitude of all P' values, n = P' - int(fraction * P').
+def trim_threshold(vector: NDArray[np.float32], fraction: float, frozen: int = 0) -> np.float32:
+    """The v of "keep |tau| >= v": the n-th smallest magnitude of P' + ``frozen`` values, of which the latter are 0.
 
-    So int(fraction * P') + 1 values stay, and any that tie with the last of them; from fraction 1 on, all.
+    With P of them, n = P - int(fraction * P), as in the published code of Wang et al. 2024, which counts over a whole
+    state dict (P = P' + F): int(fraction * P) + 1 of the P' values stay, and any that tie with the last of them; all
+    where there are no more.
     """
-    n = vector.size - int(fraction * vector.size)
+    n = vector.size - int(fraction * (vector.size + frozen))
     return kernels.nth_magnitude(vector, n) if n > 0 else np.float32(0)
 
 
@@ -51,12 +60,13 @@ def compute_task_vector(
     out: Path,
     metadata: Mapping[str, str],
     fractions: Iterable[float],
+    frozen: int = 0,
 ) -> None:
     """Write tau = float32(theta_t) - float32(theta_0) over the trainable tensors, piece by piece.
 
     ``checkpoint`` holds exactly the tensors named ``trainable``, ``pretrained`` at least those, each float16,
     bfloat16 or float32. The thresholds of the kept ``fractions`` go into the metadata (keys of a JSON
-    object). Raises TallmasksError where tensors are missing, extra or wrongly shaped, or hold NaN or infinity
+    object), and with them ``frozen``, the number of frozen values that a fraction is counted over too. Raises TallmasksError where tensors are missing, extra or wrongly shaped, or hold NaN or infinity
     (names file and tensor); then nothing is written.
     """
     before, after = open_tensors(pretrained), open_tensors(checkpoint)
@@ -64,8 +74,8 @@ def compute_task_vector(
     with new_flat(out, layout, {**metadata, "format": FORMAT}) as new:
         for name, values in layout.split(new.flat).items():
             _subtract(before, after, name, values.reshape(-1))
-        thresholds = {repr(fraction): float(trim_threshold(new.flat, fraction)) for fraction in fractions}
-        new.metadata["thresholds"] = json.dumps(thresholds)
+        thresholds = {repr(fraction): float(trim_threshold(new.flat, fraction, frozen)) for fraction in fractions}
+        new.metadata |= {"thresholds": json.dumps(thresholds), "frozen": str(frozen)}
 
 
 def open_task_vector(path: Path | str) -> TaskVector:
@@ -79,6 +89,7 @@ def open_task_vector(path: Path | str) -> TaskVector:
         tensors.flat(),
         Layout.of(tensors),
         {float(fraction): np.float32(value) for fraction, value in thresholds.items()},
+        int(tensors.metadata["frozen"]),
     )
 
 

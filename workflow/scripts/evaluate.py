@@ -51,7 +51,7 @@ class Updates:
         if self._task_vectors:
             more["task_vector"] = self._evaluator.place(self._task_vectors[index].flat)
             if self._method.keep:
-                more["threshold"] = self._task_vectors[index].threshold(self._method.keep(len(self._tasks)))
+                more["threshold"] = self._method.threshold(self._task_vectors[index], len(self._tasks))
         if self._bundle is None:
             yield self._update(**more)
         else:

@@ -2,15 +2,22 @@
 
 from job import Job, main
 from tallmasks.checkpoints import open_tensors
-from tallmasks.models.naming import trainable_names
+from tallmasks.models.naming import parameter_counts, trainable_names
 from tallmasks.task_vectors import compute_task_vector
 
 
 def subtract(job: Job) -> None:
-    pretrained = job.input("pretrained")
-    trainable = trainable_names(job.params["family"], open_tensors(pretrained).names)
+    pretrained, params = job.input("pretrained"), job.params
+    known = open_tensors(pretrained)
+    _, frozen = parameter_counts(params["family"], known.shapes)
     compute_task_vector(
-        pretrained, job.input("checkpoint"), trainable, job.output, job.metadata, job.params["fractions"]
+        pretrained,
+        job.input("checkpoint"),
+        trainable_names(params["family"], known.names),
+        job.output,
+        job.metadata,
+        params["fractions"],
+        frozen if params["fractions_of"] == "parameters" else 0,
     )
 
 

@@ -33,6 +33,7 @@ from tallmasks.task_vectors import TaskVector
 Vector = NDArray[np.float32]
 Section = Literal["merging", "compression"]
 Protocol = Literal["fixed", "scaled", "per_task", "masked", "finetuned"]
+Counted = Literal["parameters", "trainable"]
 Entry = TypeVar("Entry")
 
 INPUTS = {
@@ -73,6 +74,8 @@ class Method:
     """Protocol ``fixed``: the scaling coefficient for T tasks."""
     keep: Callable[[int], float] | None = None
     """Input ``threshold``: the fraction of the weights kept, for T tasks."""
+    keep_of: Counted = "parameters"
+    """What ``keep`` is a fraction of: what `kept_fractions_of` in params.yaml says, or always the P' trainable ones."""
     k: int | None = None
     """Consensus merging: how many tasks' masks must hold a weight for it to be kept; 0 for the merge as it is."""
 
@@ -81,6 +84,11 @@ class Method:
         """The keys of ``INPUTS`` that ``update`` takes."""
         parameters = inspect.signature(self.update).parameters.values()
         return frozenset(p.name for p in parameters if p.default is p.empty)
+
+    def threshold(self, vector: TaskVector, tasks: int) -> np.float32:
+        """The input ``threshold`` of one task of T ``tasks``, from its task vector."""
+        assert self.keep is not None
+        return vector.threshold(self.keep(tasks), of_trainable=self.keep_of == "trainable")
 
     @property
     def looks_at_one_task(self) -> bool:

@@ -5,7 +5,7 @@ import numpy as np
 from tallmasks.methods import Vector, method
 
 KEEP = 0.1
-"""The fraction of each task vector whose places are kept."""
+"""The fraction of the model's parameters whose places are kept, by the magnitude of each task vector."""
 
 
 @method(

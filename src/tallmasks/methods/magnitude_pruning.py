@@ -20,6 +20,7 @@ def kept_fraction(tasks: int) -> float:
     protocol="per_task",
     storage="pruned",
     keep=kept_fraction,
+    keep_of="trainable",  # what is stored is the trainable part alone
 )
 def magnitude_pruning(task_vector: Vector, threshold: np.float32) -> Vector:
     """tau_t where |tau_t| >= v_t, 0 elsewhere."""

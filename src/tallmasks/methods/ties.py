@@ -8,11 +8,11 @@ from tallmasks.methods import Vector, merge, method
 from tallmasks.task_vectors import TaskVector
 
 KEEP = 0.2
-"""The fraction of each task vector that survives the trim."""
+"""The fraction of the model's parameters that survive the trim, in each task vector."""
 
 
 def ties_merge(task_vectors: Sequence[TaskVector], out: Vector, *, mean: bool) -> None:
-    """Trim to the top 20 % over all tensors, elect, and take the sum or the mean of what agrees."""
+    """Trim to the largest 20 % of the model's parameters, elect, and take the sum or the mean of what agrees."""
     flats = [vector.flat for vector in task_vectors]
     thresholds = [vector.threshold(KEEP) for vector in task_vectors]
     kernels.merge_ties(flats, thresholds, out, mean=mean)
