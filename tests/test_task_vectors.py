@@ -86,9 +86,7 @@ def test_a_fraction_counts_over_frozen_values_too(fraction, tmp_path):
     states = [{"a": draw.standard_normal(100).astype(np.float32)} for _ in range(2)]
     for name, state in zip(("pretrained", "checkpoint"), states, strict=True):
         write_tensors(tmp_path / name, state, {})
-    compute_task_vector(
-        tmp_path / "pretrained", tmp_path / "checkpoint", ["a"], tmp_path / "tau", {}, [0.2], frozen=30
-    )
+    compute_task_vector(tmp_path / "pretrained", tmp_path / "checkpoint", ["a"], tmp_path / "tau", {}, [0.2], frozen=30)
     tau = open_task_vector(tmp_path / "tau")
     assert (np.abs(tau.flat) >= tau.threshold(fraction)).sum() == int(130 * fraction) + 1
     assert (np.abs(tau.flat) >= tau.threshold(fraction, of_trainable=True)).sum() == int(100 * fraction) + 1

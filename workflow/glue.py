@@ -24,15 +24,14 @@ from snakemake.io import ancient
 from snakemake.utils import validate
 
 from tallmasks import preflight
+from tallmasks.artifacts import digest_of
 from tallmasks.errors import TallmasksError
-from tallmasks.plan import STAGE_VERSIONS, Node, Plan, digest_of
-from tallmasks.project import PROVENANCE, RESULTS, SCRATCH, STORE, refusal, staleness
+from tallmasks.plan import Node, Plan
+from tallmasks.project import DRAWN_FOLDERS, PROVENANCE, RESULTS, SCRATCH, STORE, Results, Store, refusal, set_aside
+from tallmasks.stages import STAGE_VERSIONS
 
 SCRIPTS = Path("workflow/scripts")
 SCHEMA = Path("workflow/schemas/params.schema.yaml")
-FOLDERS = {"figure": "figures", "paper_table": "tables"}
-"""In results/<model>/."""
-
 InputFunction = Callable[..., Any]
 
 
@@ -69,6 +68,8 @@ class Glue:
         self._lock: IO[str] | None = None
         self._from_outside: dict[str, Node] = {}
         self.plan: Plan = _for_users(Plan)(params)
+        self.store = Store()
+        self.results = Results(self.plan, self.store)
 
     # -- one writer per working copy ----------------------------------------------------------------------
 
@@ -84,9 +85,14 @@ class Glue:
         self._check_profile()
         for folder in (STORE, RESULTS, SCRATCH, Path("logs")):
             _inside(folder)
-        if self.workflow.is_main_process and self.workflow.executor_plugin and not self.workflow.dryrun:
+        if self._writing:
             self._become_the_writer()
         return not (settings.forceall or settings.forcetargets or settings.forcerun)
+
+    @property
+    def _writing(self) -> bool:
+        """Whether this is the process that has jobs make files."""
+        return self.workflow.is_main_process and self.workflow.executor_plugin and not self.workflow.dryrun
 
     @property
     def _looking(self) -> bool:
@@ -121,14 +127,24 @@ class Glue:
         @_for_users
         def files_by_role(wildcards: Any) -> dict[str, Any]:
             node = self.plan.find(kind, wildcards.model, wildcards.name)
-            if self._pruned and Path(node.path).exists():
+            wrong = None if self._looking else self.store.wrong(node)
+            if self._pruned and self.store.there(node):
                 return {}
             _inside(Path(node.path).parent)
             if kind in preflight.KINDS:
                 self._from_outside[node.path] = node
-            return {role: ancient([str(path) for path in paths]) for role, paths in _files(node).items()}
+            files = {role: ancient([str(path) for path in paths]) for role, paths in _files(node).items()}
+            return files | (self._put_away(node, wrong) if wrong else {})
 
         return files_by_role
+
+    def _put_away(self, node: Node, wrong: str) -> dict[str, Any]:
+        """Make room for an artifact that is there and has to be made anew; in a dry run, an input that says so."""
+        if not self._writing:
+            return {"stale": self._stale_marker(Path(node.path), node.digest, [Path(node.path)])}
+        if target := set_aside(Path(node.path)):
+            print(f"{wrong}: moved to {target}, and made again", file=sys.stderr)
+        return {}
 
     def job(self, kind: str, script: str, **logs: str) -> InputFunction:
         """Params function: the shell words that run `script` on the node which a rule's wildcards name.
@@ -202,7 +218,7 @@ class Glue:
                 set() if self.plan.models[model]["tasks"] == "drawn" else {"examples"}
             )
             return [
-                node.path for node in self.plan.closure(model) if node.kind in wanted and not Path(node.path).exists()
+                node.path for node in self.plan.closure(model) if node.kind in wanted and not self.store.there(node)
             ]
 
         return files
@@ -226,15 +242,15 @@ class Glue:
         def files_by_role(wildcards: Any) -> dict[str, Any]:
             _ = self._pruned
             recipe, files = self._result(view, wildcards)
-            folder = self._folder(view, wildcards)
-            fresh = staleness(folder, recipe) is None
+            folder = Results.folder(view, wildcards.model, wildcards.benchmark)
+            fresh = self.results.view_staleness(view, wildcards.model, wildcards.benchmark) is None
             if fresh and not self._looking:
                 return {}
             if view == "subsets" and "subsets" not in files:
                 (orders,) = self.plan.view_artifacts(view, wildcards.model, wildcards.benchmark)["orders"]
                 checkpoints.task_orders.get(model=orders.model, name=orders.name)
             artifacts = ancient(sorted({path for paths in files.values() for path in paths}))
-            return {"artifacts": artifacts} | ({} if fresh else {"stale": self._stale_marker(folder, recipe)})
+            return {"artifacts": artifacts} | ({} if fresh else {"stale": self._marker_of(folder, recipe)})
 
         return files_by_role
 
@@ -244,25 +260,19 @@ class Glue:
         @_for_users
         def command(wildcards: Any, threads: int) -> str:
             recipe, files = self._result(view, wildcards)
-            return self.command(script, recipe, files, {"folder": self._folder(view, wildcards)}, threads)
+            folder = Results.folder(view, wildcards.model, wildcards.benchmark)
+            return self.command(script, recipe, files, {"folder": folder}, threads)
 
         return command
-
-    @staticmethod
-    def _folder(view: str, wildcards: Any) -> Path:
-        folder = Path("results", wildcards.model, wildcards.benchmark)
-        return folder if view == "benchmark" else folder / view
 
     def _result(self, view: str, wildcards: Any) -> tuple[dict[str, Any], dict[str, list[str]]]:
         """A results folder's recipe, and its input files by role (`<seed>/<role>`)."""
         self.plan.model(wildcards.model)
         recipe = self.plan.view(view, wildcards.model, wildcards.benchmark)
-        artifacts = self.plan.view_artifacts(view, wildcards.model, wildcards.benchmark)
+        artifacts = self.results.artifacts(view, wildcards.model, wildcards.benchmark)
         files = {role: [node.path for node in nodes] for role, nodes in artifacts.items()}
         for role, source in self.plan.pretrained(wildcards.model).items():
-            files[role] = [source.path if isinstance(source, Node) else str(source)]
-        if view == "subsets" and (known := self.plan.subsets(wildcards.model, wildcards.benchmark)) is not None:
-            files["subsets"] = [node.path for _, node in known]
+            files.setdefault(role, [str(source)])
         return recipe, files
 
     # -- figures and tables -------------------------------------------------------------------------------
@@ -274,11 +284,11 @@ class Glue:
         def files_by_role(wildcards: Any) -> dict[str, Any]:
             _ = self._pruned
             recipe, folder = self._drawn(kind, wildcards.model, name)
-            fresh = staleness(folder, recipe, f"{name}.{PROVENANCE}") is None
+            fresh = self.results.drawn_staleness(recipe) is None
             if fresh and not self._looking:
                 return {}
             # not `ancient`: below a job that has to run, Snakemake looks at nothing else than whether it is
-            return {"results": self._shown(recipe)} | ({} if fresh else {"stale": self._stale_marker(folder, recipe)})
+            return {"results": self._shown(recipe)} | ({} if fresh else {"stale": self._marker_of(folder, recipe)})
 
         return files_by_role
 
@@ -288,7 +298,8 @@ class Glue:
         @_for_users
         def command(wildcards: Any, threads: int) -> str:
             recipe, folder = self._drawn(kind, wildcards.model, name)
-            inputs = {"results": self._shown(recipe)}
+            shown = zip(recipe["inputs"], self._shown(recipe), strict=True)
+            inputs = {role: [path] for role, path in shown}
             return self.command(script, recipe, inputs, {"folder": folder}, threads)
 
         return command
@@ -296,7 +307,7 @@ class Glue:
     @staticmethod
     def drawn(kind: str, names: Iterable[str], ending: str, models: Iterable[str]) -> list[str]:
         """A file of each figure or table of `models`; its rule writes the others with it."""
-        return [f"results/{model}/{FOLDERS[kind]}/{name}.{ending}" for model in models for name in names]
+        return [f"results/{model}/{DRAWN_FOLDERS[kind]}/{name}.{ending}" for model in models for name in names]
 
     def shown(self, kind: str, names: Iterable[str], models: Iterable[str]) -> InputFunction:
         """Input function of a target: a file of each results folder that some figures or tables of `models` show."""
@@ -337,7 +348,7 @@ class Glue:
 
     def _drawn(self, kind: str, model: str, name: str) -> tuple[dict[str, Any], Path]:
         recipe = self.plan.figure(model, name) if kind == "figure" else self.plan.paper_table(model, name)
-        return recipe, Path("results", model, FOLDERS[kind])
+        return recipe, Results.drawn_folder(kind, model)
 
     @staticmethod
     def _shown(recipe: Mapping[str, Any]) -> list[str]:
@@ -345,18 +356,21 @@ class Glue:
         folder = Path("results", recipe["params"]["model"])
         return [str(folder / part.removesuffix("/benchmark") / PROVENANCE) for part in recipe["inputs"]]
 
-    @staticmethod
-    def _stale_marker(folder: Path, recipe: Mapping[str, Any]) -> list[str]:
-        """A file that is newer than what lies in `folder`, with content of its own: Snakemake passes over a newer
-        input whose checksum it has seen."""
+    @classmethod
+    def _marker_of(cls, folder: Path, recipe: Mapping[str, Any]) -> list[str]:
         _inside(folder)
-        files = [path for path in folder.glob("*") if path.is_file()]
+        return cls._stale_marker(folder, recipe["digest"], [path for path in folder.glob("*") if path.is_file()])
+
+    @staticmethod
+    def _stale_marker(what: Path, digest: str, files: list[Path]) -> list[str]:
+        """A file that is newer than `files`, which are stale, with content of its own: Snakemake passes over a newer
+        input whose checksum it has seen."""
         if not files:
             return []
-        marker = SCRATCH / "stale" / digest_of([str(folder), recipe["digest"]])
+        marker = SCRATCH / "stale" / digest_of([str(what), digest])
         marker.parent.mkdir(parents=True, exist_ok=True)
-        marker.write_text(f"{folder} {time.time_ns()}\n")
-        newest = max(path.stat().st_mtime for path in files) + 1
+        marker.write_text(f"{what} {time.time_ns()}\n")
+        newest = max(path.lstat().st_mtime for path in files) + 1
         os.utime(marker, (newest, newest))
         return [str(marker)]
 

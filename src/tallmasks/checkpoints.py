@@ -25,6 +25,7 @@ from numpy.typing import DTypeLike, NDArray
 from safetensors import SafetensorError, safe_open
 
 from tallmasks.errors import TallmasksError
+from tallmasks.seals import CONTENT, SEAL, content_of_tensors, seal_of
 
 _DTYPES = {
     code: np.dtype(name)
@@ -186,10 +187,17 @@ class TensorFile:
                     f" as {code}, in sorted-name order. Write the file with this package or with safetensors."
                 )
             end = stop
-        return np.require(self._data[:end].view(_DTYPES[code]), requirements="A")
+        return np.require(self.data[:end].view(_DTYPES[code]), requirements="A")
+
+    @property
+    def described(self) -> list[tuple[str, str, list[int]]]:
+        """Name, dtype and shape of every tensor, in the order of their bytes."""
+        ordered = sorted(self._entries.items(), key=lambda entry: entry[1]["data_offsets"])
+        return [(name, entry["dtype"], entry["shape"]) for name, entry in ordered]
 
     @cached_property
-    def _data(self) -> NDArray[np.uint8]:
+    def data(self) -> NDArray[np.uint8]:
+        """The data section, memory-mapped and read-only."""
         return self._bytes[8 + int(self._bytes[:8].view("<u8")[0]) :]
 
     def _stored(self, name: str) -> NDArray:
@@ -197,7 +205,7 @@ class TensorFile:
         if code != "BF16" and code not in _DTYPES:
             raise TallmasksError(f"{self.path}: tensor {name} has the unknown dtype {code}. Store it as float32.")
         start, stop = self._entry(name)["data_offsets"]
-        return self._data[start:stop].view(np.uint16 if code == "BF16" else _DTYPES[code])
+        return self.data[start:stop].view(np.uint16 if code == "BF16" else _DTYPES[code])
 
     def _entry(self, name: str) -> dict:
         try:
@@ -219,6 +227,11 @@ def open_tensors(path: Path | str, kind: str | None = None) -> TensorFile:
             f"{path} is of format {found}; expected {kind}. Give the right file, or delete this one and make it again."
         )
     return tensors
+
+
+def read_metadata(path: Path | str) -> dict[str, str]:
+    """The metadata of a safetensors file, whose tensors stay unread. Raises as :func:`open_tensors`."""
+    return _read_header(Path(path))[1]
 
 
 def load_state(path: Path | str, names: Iterable[str] | None = None) -> dict[str, NDArray]:
@@ -258,8 +271,10 @@ class NewTensors:
 def new_tensors(path: Path | str, specs: Mapping[str, TensorSpec], metadata: Mapping[str, str]) -> Iterator[NewTensors]:
     """Create a safetensors file and fill it in pieces; it appears at ``path`` only on a clean exit.
 
-    ``new.metadata`` may be added to until the exit: the header keeps 1 KiB free for it. Use the arrays only
-    inside the ``with`` block. Raises TallmasksError before the first value is written where the disk has no
+    ``new.metadata`` may be added to until the exit: the header keeps 1 KiB free for it. At the exit the file gets
+    the digests that vouch for it (:mod:`tallmasks.seals`). Use the arrays only inside the ``with`` block.
+
+    Raises TallmasksError before the first value is written where the disk has no
     room.
     """
     header = _encode_header(specs, metadata)
@@ -269,11 +284,19 @@ def new_tensors(path: Path | str, specs: Mapping[str, TensorSpec], metadata: Map
         mapped = np.memmap(file, np.uint8, mode="r+", shape=(room + size,))
         new = NewTensors(dict(metadata), _map_tensors(specs, mapped[room:]), np.asarray(mapped[room:]))
         yield new
+        _seal(specs, new)
         header = _encode_header(specs, new.metadata).ljust(room - 8)
         if len(header) > room - 8:
             raise ValueError(f"{path}: more than {_LATE_METADATA} bytes of metadata were added at the end")
         mapped[:room] = np.frombuffer(len(header).to_bytes(8, "little") + header, np.uint8)
         mapped.flush()
+
+
+def _seal(specs: Mapping[str, TensorSpec], new: NewTensors) -> None:
+    """Add the digests of a file's values and of all that it says of itself."""
+    tensors = [(name, _CODES[specs[name].dtype], specs[name].shape) for name in _file_order(specs)]
+    new.metadata[CONTENT] = content_of_tensors(tensors, new.data)
+    new.metadata[SEAL] = seal_of(new.metadata)
 
 
 def new_flat(

@@ -13,6 +13,7 @@ from tallmasks.errors import TallmasksError
 COMMANDS = {
     "gc": "list what no declared recipe names in the store, and remove it on confirmation",
     "why": "say why a result or an artifact would be rebuilt, or that it would not",
+    "verify": "check the content of artifacts and results files, all of it, and change nothing",
     "storage": "print what every method stores, for each model and benchmark of params.yaml, as CSV",
 }
 """Every command and what it does.  `tallmasks.commands.<name>` has `add_arguments(parser)` and `run(arguments)`."""

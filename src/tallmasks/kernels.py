@@ -192,6 +192,11 @@ def count_values(agreement: NDArray[np.uint8], multi_task_vector: Vector, piece:
     return np.sum(_in_pieces(agreement.size, piece, work), axis=0).reshape(2, 256)
 
 
+def all_finite(vector: Vector, piece: int = PIECE) -> bool:
+    """Whether no value of ``vector`` [P'] is NaN or infinite."""
+    return all(_in_pieces(vector.size, piece, lambda part: bool(np.isfinite(vector[part]).all())))
+
+
 def _in_pieces(size: int, piece: int, work: Callable[[slice], Result]) -> list[Result]:
     """``work`` on every slice of ``piece`` values, on numba's number of threads; the results in order."""
     loops = _compiled()

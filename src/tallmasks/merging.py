@@ -20,7 +20,7 @@ def write_multi_task_vector(merge: str, task_vectors: Sequence[Path], out: Path,
     """
     vectors = open_task_vectors(task_vectors)
     with new_flat(out, vectors[0].layout, {**metadata, "format": MERGED_FORMAT, "merge": merge}) as new:
-        methods.get_merge(merge).apply(vectors, new.flat)
+        methods.get_merge(merge)(vectors, new.flat)
 
 
 def open_multi_task_vector(path: Path | str) -> NDArray[np.float32]:

@@ -15,18 +15,19 @@ import contextlib
 import functools
 import hashlib
 import itertools
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tallmasks import figures, methods, paper
+from tallmasks.artifacts import Damaged, digest_of, read_json
 from tallmasks.content import sha256_of_folder
 from tallmasks.controlled import Controlled
 from tallmasks.errors import TallmasksError, nearest
 from tallmasks.imports import FINETUNE, Imported, locate, source_of
 from tallmasks.methods import magnitude_masking, ties
+from tallmasks.stages import STAGE_VERSIONS, version_of
 from tallmasks.subsets import ORDERS, Subset, subsets
 from tallmasks.tasks import Task, catalogue
 from tallmasks.tasks.vision.registry import TASKS, VisionTask
@@ -34,32 +35,6 @@ from tallmasks.tasks.vision.registry import TASKS, VisionTask
 Params = Mapping[str, Any]
 Seed = int | Controlled
 """Of a fine-tuning: how its images are drawn and, in the controlled experiment, which weights it may change."""
-
-STAGE_VERSIONS = {
-    "examples": 1,
-    "pretrained": 1,
-    "head": 1,
-    "checkpoint": 2,
-    "imported": 1,
-    "task_vector": 2,
-    "multi_task_vector": 1,
-    "mask_bundle": 1,
-    "agreement": 1,
-    "evaluation": 2,
-    "task_evaluation": 2,
-    "threshold_evaluation": 2,
-    "task_orders": 1,
-    "subset_evaluation": 2,
-    "view": 2,
-    "masks": 1,
-    "thresholds": 1,
-    "controlled": 1,
-    "subsets": 1,
-    "illustration": 1,
-    "figure": 2,
-    "paper_table": 2,
-}
-"""One explicit version per stage.  A change of code that changes what a stage makes raises its number."""
 
 _FOLDERS = {
     "examples": "store/data/{catalogue}/examples",
@@ -81,8 +56,6 @@ _EXTENSIONS = dict.fromkeys(
     ("evaluation", "task_evaluation", "threshold_evaluation", "task_orders", "subset_evaluation"), "json"
 )
 
-DIGEST_LENGTH = 12
-
 GRIDS = {"scaled": "scaling_coefficient", "masked": "mask_lambda"}
 """What a protocol chooses on validation data: a key of `grids` in params.yaml."""
 
@@ -94,16 +67,6 @@ ILLUSTRATED = 4
 
 TRIM_FRACTIONS = (magnitude_masking.KEEP, ties.KEEP)
 """Kept fractions whose exact thresholds every task vector carries, so that no later step searches for them."""
-
-
-def canonical(value: object) -> str:
-    """JSON with one spelling per value: sorted keys, no spaces."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-
-
-def digest_of(value: object) -> str:
-    """The first 12 hexadecimal digits of the sha256 of `value`'s canonical JSON."""
-    return hashlib.sha256(canonical(value).encode()).hexdigest()[:DIGEST_LENGTH]
 
 
 @functools.lru_cache(maxsize=4096)
@@ -171,6 +134,15 @@ class Node:
                 seen.add(id(node))
                 yield node
                 todo.extend(needed for nodes in node.inputs.values() for needed in nodes)
+
+
+def _code(rows: Iterable[str] = (), merges: Iterable[str] = ()) -> dict[str, dict[str, str]]:
+    """The digests of the code of some methods and merges: one that is edited is another one."""
+    found = {
+        "methods": {name: methods.get(name).code for name in rows},
+        "merges": {name: methods.get_merge(name).code for name in merges},
+    }
+    return {what: code for what, code in found.items() if code}
 
 
 def _check_names(key: str, names: Iterable[str], known: Iterable[str]) -> None:
@@ -435,7 +407,7 @@ class Plan:
         if methods.get(method).protocol == "finetuned":
             inputs["checkpoint"] = [self.checkpoint(model, task, seed)]
             slug += f"-s{seed}"
-        params = {**self._evaluator(model), "method": method, "task": task}
+        params = {**self._evaluator(model), "method": method, "code": _code([method]), "task": task}
         return self._node("task_evaluation", model, slug, params, inputs, self.pretrained(model))
 
     def _slug(self, name: str, tasks: tuple[str, ...], seed: Seed) -> str:
@@ -446,7 +418,8 @@ class Plan:
 
     def multi_task_vector(self, model: str, tasks: tuple[str, ...], merge: str, seed: Seed) -> Node:
         inputs = {"task_vectors": self._task_vectors(model, tasks, seed)}
-        return self._node("multi_task_vector", model, self._slug(merge, tasks, seed), {"merge": merge}, inputs)
+        params = {"merge": merge, "code": _code(merges=[merge])}
+        return self._node("multi_task_vector", model, self._slug(merge, tasks, seed), params, inputs)
 
     def mask_bundle(self, model: str, tasks: tuple[str, ...], merge: str, seed: Seed) -> Node:
         params = {"tasks": list(tasks), "mask_lambda": list(self.params["grids"]["mask_lambda"])}
@@ -482,7 +455,12 @@ class Plan:
                 inputs["agreement"] = [self.agreement(model, tasks, chosen.merge, seed)]
         if chosen.needs & {"task_vector", "threshold"}:
             inputs["task_vectors"] = self._task_vectors(model, tasks, seed)
-        params: dict[str, Any] = {**self._evaluator(model), "method": method, "tasks": list(tasks)}
+        params: dict[str, Any] = {
+            **self._evaluator(model),
+            "method": method,
+            "code": _code([method]),
+            "tasks": list(tasks),
+        }
         if chosen.protocol in GRIDS:
             params["grid"] = list(self.params["grids"][GRIDS[chosen.protocol]])
         return self._node("evaluation", model, self._slug(method, tasks, seed), params, inputs, self.pretrained(model))
@@ -501,6 +479,7 @@ class Plan:
             **self._evaluator(model),
             "tasks": list(tasks),
             "merge": merge,
+            "code": _code([methods.consensus(merge).name]),
             "thresholds": [k for k in range(len(tasks) + 2) if methods.at_threshold(merge, k) is None],
             "images": self._images(model, "thresholds"),
             "grid": list(self.params["grids"]["scaling_coefficient"]),
@@ -515,11 +494,14 @@ class Plan:
 
     def subset_evaluation(self, model: str, tasks: tuple[str, ...], seed: Seed) -> Node:
         """Figure 5's methods on one set of tasks, from its task vectors; merges and masks are made in memory."""
+        names = self.params["paper"]["subsets"]["methods"]
+        merges = sorted({merge for name in names if (merge := methods.get(name).merge)})
         params = {
             **self._evaluator(model),
             "tasks": list(tasks),
             "images": self._images(model, "subsets"),
-            "methods": list(self.params["paper"]["subsets"]["methods"]),
+            "methods": list(names),
+            "code": _code(names, merges),
             "grids": {name: list(grid) for name, grid in self.params["grids"].items()},
         }
         inputs = {
@@ -535,9 +517,10 @@ class Plan:
     def subsets(self, model: str, benchmark: str) -> list[tuple[Subset, Node]] | None:
         """Figure 5's subsets of a benchmark, each once; None as long as the zero-shot accuracies are not known."""
         path = self.root / self.task_orders(model, self.members(self.tasks(benchmark))).path
-        if not path.exists():
+        try:
+            ordered = read_json(path)["orders"]
+        except (FileNotFoundError, Damaged):
             return None
-        ordered = json.loads(path.read_text())["orders"]
         found = subsets({order: ordered[order] for order in self.subset_orders})
         return [(subset, self.subset_evaluation(model, subset.tasks, self.seeds[0])) for subset in found]
 
@@ -656,7 +639,7 @@ class Plan:
             )
         recipe = {
             "kind": f"{kind}_view",
-            "version": STAGE_VERSIONS.get(kind, STAGE_VERSIONS["view"]),
+            "version": version_of(kind),
             "params": {
                 "model": model,
                 "benchmark": benchmark,
@@ -729,7 +712,7 @@ class Plan:
             "controlled": {},
             "subsets": {"orders": list(self.subset_orders)},
             "illustration": {"grid": list(self.params["grids"]["mask_lambda"])},
-        }.get(kind, {"methods": list(self.method_names), "agreements": masking})
+        }.get(kind, {"methods": list(self.method_names), "code": _code(self.method_names), "agreements": masking})
 
     def figure(self, model: str, name: str) -> dict[str, Any]:
         """The recipe of results/<model>/figures/<name>.*: the results folders that it is drawn from."""

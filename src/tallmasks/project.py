@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from tallmasks.checkpoints import open_tensors
+from tallmasks.artifacts import ARTIFACT, Damaged, Label, identity, load_json, read_label, same
 from tallmasks.errors import TallmasksError, nearest
-from tallmasks.plan import DIGEST_LENGTH, Node, Plan, digest_of
+from tallmasks.plan import Node, Plan
+from tallmasks.seals import CONTENT, SEAL, content_of_json, seal_of
 
 if TYPE_CHECKING:
     import jsonschema
@@ -26,7 +27,8 @@ DAMAGED = SCRATCH / "damaged"
 STORE = Path("store")
 RESULTS = Path("results")
 PROVENANCE = "provenance.json"
-ARTIFACT = re.compile(rf"(?P<slug>.+)-(?P<digest>[0-9a-f]{{{DIGEST_LENGTH}}})\.(?:safetensors|json)")
+DRAWN_FOLDERS = {"figure": "figures", "paper_table": "tables"}
+"""In results/<model>/."""
 TEMPORARY = re.compile(r"\..+\.[0-9a-f]{12}\.tmp")
 """The hidden name under which a file is written before it gets its own."""
 
@@ -69,76 +71,217 @@ def refusal(error: jsonschema.ValidationError) -> str:
     return f"{message}; expected {described}" if described else message
 
 
-def files_under(folder: Path) -> Iterator[Path]:
-    """The plain files under a folder, sorted; neither the folder itself nor anything in it is followed as a link."""
+def entries_under(folder: Path) -> Iterator[Path]:
+    """What lies under a folder, sorted: whatever is no folder, and a folder where an artifact should be.  Neither the
+    folder itself nor anything in it is followed as a link."""
     if folder.is_symlink() or not folder.is_dir():
         return
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
-        if entry.is_dir(follow_symlinks=False):
-            yield from files_under(Path(entry.path))
-        elif entry.is_file(follow_symlinks=False):
+        if entry.is_dir(follow_symlinks=False) and not ARTIFACT.fullmatch(entry.name):
+            yield from entries_under(Path(entry.path))
+        else:
             yield Path(entry.path)
 
 
-def recipe_of(path: Path) -> dict[str, Any] | None:
-    """The recipe that an artifact carries, or None where the file is not whole or carries none."""
-    try:
-        if path.suffix == ".safetensors":
-            found = json.loads(open_tensors(path).metadata["recipe"])
-        else:
-            found = json.loads(path.read_text())["recipe"]
-    except (TallmasksError, OSError, ValueError, KeyError, TypeError):
+def files_under(folder: Path) -> Iterator[Path]:
+    """The plain files among `entries_under`."""
+    return (path for path in entries_under(folder) if path.is_file() and not path.is_symlink())
+
+
+class Store:
+    """What lies on disk of a plan's artifacts, and whether it is what it should be.
+
+    Reads headers, each once for as long as its file stays the same; values are read by the jobs that use them, by
+    `tallmasks verify` and by the guard of the DVC stages.
+    """
+
+    def __init__(self, root: Path = Path()) -> None:
+        self.root = root
+        self._labels: dict[str, tuple[tuple[int, int, int], Label | Damaged]] = {}
+        self._right: set[str] = set()
+
+    def label(self, path: str) -> Label | Damaged | None:
+        """What the artifact at a path says of itself; what is wrong with it; None where nothing is."""
+        try:
+            found = (self.root / path).stat()
+        except FileNotFoundError:
+            return None if not (self.root / path).is_symlink() else Damaged(Path(path), "is a link to nothing")
+        now = (found.st_ino, found.st_size, found.st_ctime_ns)
+        known = self._labels.get(path)
+        if known is None or known[0] != now:
+            try:
+                known = (now, read_label(self.root / path))
+            except Damaged as damaged:
+                known = (now, Damaged(Path(path), damaged.why))
+            except FileNotFoundError:  # gone since
+                return None
+            self._labels[path] = known
+        return known[1]
+
+    def wrong(self, node: Node) -> str | None:
+        """Why an artifact that is there has to be made anew; None where it is right, or not there.
+
+        It is wrong where its header is not what was written, or where something that it was made from, and that is
+        there, is wrong itself or has another content now (see `tallmasks.artifacts.same`).  What it was made from may
+        be absent: nothing needs it any more.
+        """
+        if node.path in self._right:
+            return None
+        label = self.label(node.path)
+        if label is None:
+            return None
+        if isinstance(label, Damaged):
+            return str(label)
+        reason = self.changed(node.inputs, label.made_from)
+        if reason is None:
+            self._right.add(node.path)
+            return None
+        return f"{node.path} was made from {reason}"
+
+    def changed(self, inputs: Mapping[str, Sequence[Node]], made_from: Mapping[str, Sequence[str]]) -> str | None:
+        """What is no longer as those that were made from `inputs` recorded it in `made_from`; None if all of it is."""
+        for role, nodes in inputs.items():
+            recorded = made_from.get(role, ())
+            if len(recorded) != len(nodes):
+                return f"something else than {role}"
+            for node, known in zip(nodes, recorded, strict=True):
+                label = self.label(node.path)
+                if label is None or isinstance(label, Damaged):
+                    continue  # it is made again, and then there is something to compare with
+                if not same(known, label.identity):
+                    return f"another content than {node.path} has now"
+                if (wrong := self.wrong(node)) is not None:
+                    return f"what has to be made anew: {wrong}"
         return None
-    return found if isinstance(found, dict) else None
+
+    def there(self, node: Node) -> bool:
+        """Whether an artifact is there and right."""
+        return self.label(node.path) is not None and self.wrong(node) is None
+
+    def missing(self, nodes: Iterable[Node]) -> list[Node]:
+        """The artifacts that would have to be made to have `nodes`, each once; what is there needs no inputs."""
+        found: dict[str, Node] = {}
+        todo = list(nodes)
+        while todo:
+            node = todo.pop()
+            if node.path not in found and not self.there(node):
+                found[node.path] = node
+                todo.extend(needed for nodes in node.inputs.values() for needed in nodes)
+        return [found[path] for path in sorted(found)]
 
 
 def is_artifact(path: Path) -> bool:
-    """Whether the workflow made this file: the recipe that it carries has the digest that its name carries."""
-    named = ARTIFACT.fullmatch(path.name)
-    recipe = recipe_of(path) if named else None
-    return named is not None and recipe is not None and digest_of(recipe) == named["digest"]
-
-
-def missing(nodes: Iterable[Node], root: Path = Path()) -> list[Node]:
-    """The artifacts that would have to be made to have `nodes`, each once; what is there needs no inputs."""
-    found: dict[str, Node] = {}
-    todo = list(nodes)
-    while todo:
-        node = todo.pop()
-        if node.path not in found and not (root / node.path).exists():
-            found[node.path] = node
-            todo.extend(needed for nodes in node.inputs.values() for needed in nodes)
-    return [found[path] for path in sorted(found)]
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file; empty where there is none to be read."""
+    """Whether the workflow made this file, as far as its header says: its recipe is the one that its name carries."""
     try:
-        found = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+        return ARTIFACT.fullmatch(path.name) is not None and bool(read_label(path))
+    except (Damaged, OSError):
+        return False
 
 
-def staleness(folder: Path, recipe: Mapping[str, Any], provenance_name: str = PROVENANCE) -> str | None:
-    """Why a results folder, or those of its files that a provenance vouches for, are not what `recipe` makes, by
-    content; None where they are."""
-    path = folder / provenance_name
+def set_aside(path: Path, root: Path = Path()) -> Path | None:
+    """Move what is damaged or made from damage to .tallmasks/damaged/, where nothing looks for it; where it is then.
+
+    None where somebody else has done so already.
+    """
+    target = root / DAMAGED / path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    while target.exists() or target.is_symlink():
+        target = target.with_name(f"{target.name}.{secrets.token_hex(2)}")
     try:
-        provenance = json.loads(path.read_text())
-        vouched, digest = provenance["sha256"], provenance["recipe"]["digest"]
+        (root / path).rename(target)
     except FileNotFoundError:
-        return f"{path} is not there"
-    except (OSError, ValueError, KeyError, TypeError):
-        return f"{path} cannot be read"
-    for name, expected in vouched.items():
+        return None
+    return target
+
+
+def provenance_of(folder: Path, name: str = PROVENANCE) -> dict[str, Any]:
+    """A provenance that vouches for some files of a results folder, checked with all of them.
+
+    Raises:
+        Damaged: it is not there or not what was written, or one of the files is not.
+    """
+    path = folder / name
+    try:
+        if not path.is_file():
+            raise Damaged(path, "is not there")
+        provenance = load_json(path)
+        vouched = provenance["sha256"]
+        if provenance[SEAL] != seal_of(provenance) or provenance[CONTENT] != content_of_json({"sha256": vouched}):
+            raise Damaged(path, "is not what was written there: its seal is broken")
+        for file, expected in vouched.items():
+            found = folder / file
+            if not found.is_file():
+                raise Damaged(found, "is not there")
+            if hashlib.sha256(found.read_bytes()).hexdigest() != expected:
+                raise Damaged(found, f"is not what was written there: its sha256 is not the one in {name}")
+        identity(provenance[CONTENT], provenance["machine"])
+        dict(provenance["made_from"])
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OSError):
+        raise Damaged(path, "cannot be read") from None
+    return provenance
+
+
+class Results:
+    """The results folders of a plan, and whether their files are what it asks for."""
+
+    def __init__(self, plan: Plan, store: Store) -> None:
+        self.plan, self.store = plan, store
+
+    @staticmethod
+    def folder(view: str, model: str, benchmark: str) -> Path:
+        """Of a view on a benchmark; its tables are in the benchmark's own."""
+        folder = RESULTS / model / benchmark
+        return folder if view == "benchmark" else folder / view
+
+    @staticmethod
+    def drawn_folder(kind: str, model: str) -> Path:
+        """Of the figures or the paper's tables of a model."""
+        return RESULTS / model / DRAWN_FOLDERS[kind]
+
+    def artifacts(self, view: str, model: str, benchmark: str) -> dict[str, list[Node]]:
+        """The artifacts that a view is written from, by role, as far as they are known."""
+        found = dict(self.plan.view_artifacts(view, model, benchmark))
+        for role, source in self.plan.pretrained(model).items():
+            if isinstance(source, Node):
+                found[role] = [source]
+        if view == "subsets" and (known := self.plan.subsets(model, benchmark)) is not None:
+            found["subsets"] = [node for _, node in known]
+        return found
+
+    def view_staleness(self, view: str, model: str, benchmark: str) -> str | None:
+        """Why a view's folder has to be written anew; None if it is what the plan asks for, by content."""
+        recipe = self.plan.view(view, model, benchmark)
         try:
-            found = hashlib.sha256((folder / name).read_bytes()).hexdigest()
-        except OSError:
-            return f"{folder / name} is not there"
-        if found != expected:
-            return f"{folder / name} is not what was written there: its sha256 is not the one in {path.name}"
-    return None if digest == recipe["digest"] else "what it is made from has changed"
+            provenance = self._vouching(self.folder(view, model, benchmark), PROVENANCE, recipe)
+        except Damaged as damaged:
+            return str(damaged)
+        reason = self.store.changed(self.artifacts(view, model, benchmark), provenance["made_from"])
+        return None if reason is None else f"it was written from {reason}"
+
+    def drawn_staleness(self, recipe: Mapping[str, Any]) -> str | None:
+        """Likewise of a figure or a table of the paper, which is drawn from results folders; by its recipe."""
+        kind, model, name = recipe["kind"], recipe["params"]["model"], recipe["params"]["name"]
+        try:
+            provenance = self._vouching(self.drawn_folder(kind, model), f"{name}.{PROVENANCE}", recipe)
+        except Damaged as damaged:
+            return str(damaged)
+        for role in recipe["inputs"]:
+            benchmark, _, view = role.rpartition("/")
+            folder = self.folder(view, model, benchmark)
+            with suppress(Damaged):  # which is written anew, and then there is something to compare with
+                shown = provenance_of(self.plan.root / folder)
+                if provenance["made_from"].get(role, [""])[0].split("/")[0] != shown[CONTENT]:
+                    return f"it shows what {folder} no longer says"
+                if (reason := self.view_staleness(view, model, benchmark)) is not None:
+                    return f"it shows {folder}, which has to be written anew: {reason}"
+        return None
+
+    def _vouching(self, folder: Path, name: str, recipe: Mapping[str, Any]) -> dict[str, Any]:
+        """A provenance of the recipe that is asked for."""
+        provenance = provenance_of(self.plan.root / folder, name)
+        if not isinstance(provenance.get("recipe"), dict) or provenance["recipe"].get("digest") != recipe["digest"]:
+            raise Damaged(folder, "is of other parameters: what it is made from has changed")
+        return provenance
 
 
 @contextmanager

@@ -170,11 +170,11 @@ class Subset:
             "mask": lambda: self._mask(str(method.merge), task, place),
             "threshold": lambda: method.threshold(self._vectors[task], len(self._tasks)),
         }
-        return method.update(**{name: make[name]() for name in method.needs})
+        return method(**{name: make[name]() for name in method.needs})
 
     def _merged(self, merge: str) -> Vector:
         out = np.empty_like(self._pretrained)
-        methods.get_merge(merge).apply(self._vectors, out)
+        methods.get_merge(merge)(self._vectors, out)
         return out
 
     def _planes(self, merge: str) -> list[NDArray[np.uint8]]:

@@ -5,6 +5,7 @@ Everything here is a function from `Evaluation`s to tables; percent are rounded 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -43,6 +44,25 @@ class Evaluation:
     mask_lambda: tuple[float, ...] | None = None
     grid: tuple[float, ...] = ()
     curve: tuple[tuple[int, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot have been counted or chosen, with a ValueError."""
+        rows: list[tuple[str, Sequence[int], Sequence[int]]]
+        rows = [(split, self.total[split], self.correct[split]) for split in SPLITS]
+        for task, row in enumerate(self.curve):
+            rows.append((f"curve {task}", [self.total["validation"][task]] * len(self.grid), row))
+        for what, totals, counts in rows:
+            if len(counts) != len(totals) or not all(map(_is_count, counts, totals)):
+                raise ValueError(f"{what}: {list(counts)} of {list(totals)} are no counts of right answers")
+        chosen = [*(self.mask_lambda or ()), *([] if self.scaling_coefficient is None else [self.scaling_coefficient])]
+        for number in (*self.grid, *chosen):
+            if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
+                raise ValueError(f"{number!r} is no finite number")
+        if self.grid and not set(chosen) <= set(self.grid):
+            raise ValueError(f"{chosen} was not chosen from the grid {list(self.grid)}")
+        lengths = [len(self.total["test"]), len(self.total["validation"]), len(self.mask_lambda or self.tasks)]
+        if {*lengths, len(self.curve or self.tasks)} != {len(self.tasks)} or bool(self.grid) != bool(self.curve):
+            raise ValueError(f"there is not one of everything for each of {len(self.tasks)} tasks")
 
     def to_json(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
@@ -91,6 +111,10 @@ class Evaluation:
 
     def accuracy(self, split: str) -> NDArray[np.float64]:
         return accuracies(self.correct[split], self.total[split])
+
+
+def _is_count(count: object, total: object) -> bool:
+    return type(count) is int and type(total) is int and 0 <= count <= total > 0
 
 
 @dataclass(frozen=True)

@@ -65,8 +65,10 @@ def compute_task_vector(
     """Write tau = float32(theta_t) - float32(theta_0) over the trainable tensors, piece by piece.
 
     ``checkpoint`` holds exactly the tensors named ``trainable``, ``pretrained`` at least those, each float16,
-    bfloat16 or float32. The thresholds of the kept ``fractions`` go into the metadata (keys of a JSON
-    object), and with them ``frozen``, the number of frozen values that a fraction is counted over too. Raises TallmasksError where tensors are missing, extra or wrongly shaped, or hold NaN or infinity
+    bfloat16 or float32. The thresholds of the kept ``fractions`` go into the metadata (keys of a JSON object), and
+    with them ``frozen``, the number of frozen values that a fraction is counted over too.
+
+    Raises TallmasksError where tensors are missing, extra or wrongly shaped, or hold NaN or infinity
     (names file and tensor); then nothing is written.
     """
     before, after = open_tensors(pretrained), open_tensors(checkpoint)

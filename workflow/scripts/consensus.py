@@ -1,14 +1,12 @@
 """Count, weight by weight, how many tasks' selected masks hold it: the array behind every consensus mask."""
 
-import json
-
 from job import Job, main
 from tallmasks.consensus import write_agreement
-from tallmasks.tables import Evaluation
+from tallmasks.records import read_evaluation
 
 
 def run(job: Job) -> None:
-    selection = Evaluation.from_json(json.loads(job.input("selection").read_text()))
+    selection = read_evaluation(job.input("selection"))
     if selection.mask_lambda is None:
         raise ValueError(f"{job.input('selection')} holds no mask lambdas")
     chosen = dict(zip(selection.tasks, selection.mask_lambda, strict=True))

@@ -1,7 +1,8 @@
 """Write the controlled experiment of one benchmark: fine-tuned and merged accuracy, standard against controlled."""
 
 from job import Job, main
-from results_io import load_evaluation, publish
+from results_io import publish
+from tallmasks.records import read_evaluation
 from tallmasks.sweep_tables import controlled_table
 from tallmasks.tables import Evaluation
 
@@ -9,7 +10,7 @@ from tallmasks.tables import Evaluation
 def run(job: Job) -> None:
     found = {}
     for finetuning in ("standard", "controlled"):
-        *alone, merged = [load_evaluation(path) for path in job.inputs[finetuning]]
+        *alone, merged = [read_evaluation(path) for path in job.inputs[finetuning]]
         found[finetuning] = (Evaluation.joined(alone), merged)
     files = {"controlled.csv": controlled_table(found).to_csv(index=False)}
     publish(job, files, {"finetuning_seeds": job.params["seeds"]})

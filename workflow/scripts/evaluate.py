@@ -1,17 +1,16 @@
 """Evaluate one method on a set of tasks: its whole grid on validation data, the choice, and one reading of the test."""
 
-import json
 from collections.abc import Iterator
 
 from job import Job, main
 from model_io import load_model, load_task, new_evaluator, say
 from tallmasks import methods
-from tallmasks.checkpoints import atomic_write_text
 from tallmasks.consensus import open_agreement
 from tallmasks.evaluate import Evaluator, Update, unpack_mask
 from tallmasks.masks import open_mask_bundle
 from tallmasks.merging import open_multi_task_vector
 from tallmasks.methods import Method
+from tallmasks.records import read_evaluation
 from tallmasks.select import choose_coefficient, choose_per_task
 from tallmasks.tables import SPLITS, Evaluation
 from tallmasks.task_vectors import open_task_vector
@@ -33,8 +32,7 @@ class Updates:
         self._bundle = open_mask_bundle(job.input("mask_bundle")) if "mask_bundle" in job.inputs else None
 
     def _update(self, **more: object) -> Update:
-        given = self._shared | more
-        return self._method.update(**{name: given[name] for name in self._method.needs})
+        return self._method(**self._shared, **more)
 
     def _mask(self, index: int, value: float) -> object:
         assert self._bundle is not None
@@ -76,7 +74,7 @@ def run(job: Job) -> None:
     evaluator = new_evaluator(job, model, data)
     updates = Updates(job, method, evaluator)
     result = EVALUATE[method.protocol](job, method, evaluator, updates)
-    atomic_write_text(job.output, json.dumps(result.to_json() | {"recipe": job.recipe}))
+    job.write_json(result.to_json())
 
 
 def _fixed(job: Job, method: Method, evaluator: Evaluator, updates: Updates) -> Evaluation:
@@ -150,7 +148,7 @@ def _column(counts: list[list[int]]) -> list[int]:
 
 def _finetuned_validation(job: Job) -> list[float]:
     """Validation accuracy of each task's fine-tuned model, in the order of the tasks."""
-    found = [Evaluation.from_json(json.loads(path.read_text())) for path in job.inputs["fine_tuned"]]
+    found = map(read_evaluation, job.inputs["fine_tuned"])
     return [float(evaluation.accuracy("validation")[0]) for evaluation in found]
 
 

@@ -1,12 +1,9 @@
 """Evaluate figure 5's methods on one set of tasks; its merges and masks are made in memory."""
 
-import json
-
 from job import Job, main
 from model_io import load_model, say
 from sweep_io import evaluators, finetuned_validation
 from tallmasks import methods
-from tallmasks.checkpoints import atomic_write_text
 from tallmasks.sweeps import Subset, Tuner
 from tallmasks.task_vectors import open_task_vectors
 
@@ -21,7 +18,7 @@ def run(job: Job) -> None:
     for name in params["methods"]:
         say(f"{name} on {len(vectors)} tasks: {', '.join(vectors)}")
         found.append(subset.evaluate(methods.get(name)).to_json())
-    atomic_write_text(job.output, json.dumps({"evaluations": found, "recipe": job.recipe}))
+    job.write_json({"evaluations": found})
 
 
 if __name__ == "__main__":

@@ -1,14 +1,12 @@
 """Count the right answers of one model on one task: the pretrained model, or the task's own fine-tuned one."""
 
-import json
-
 import numpy as np
 import torch
 
 from job import Job, main
 from model_io import load_model, load_task, new_evaluator, origins
 from tallmasks import methods
-from tallmasks.checkpoints import atomic_write_text, open_tensors
+from tallmasks.checkpoints import open_tensors
 from tallmasks.tables import SPLITS, Evaluation
 
 
@@ -21,7 +19,7 @@ def run(job: Job) -> None:
         weights = torch.from_numpy(np.array(open_tensors(job.input("checkpoint")).flat()))
         counts = {split: evaluator.as_is(split, weights) for split in SPLITS}
     else:
-        update = method.update(pretrained=model.pretrained_flat().cpu().numpy())
+        update = method(pretrained=model.pretrained_flat().cpu().numpy())
         counts = {split: [row[0] for row in evaluator.scaled(split, update, [1.0])] for split in SPLITS}
     result = Evaluation(
         method=method.name,
@@ -31,8 +29,7 @@ def run(job: Job) -> None:
         scaling_coefficient=method.coefficient(1) if method.coefficient else None,
     )
     found = origins(job, *SPLITS, "checkpoint")
-    facts = {"recipe": job.recipe} | ({"origins": found} if found else {})
-    atomic_write_text(job.output, json.dumps(result.to_json() | facts))
+    job.write_json(result.to_json() | ({"origins": found} if found else {}))
 
 
 if __name__ == "__main__":

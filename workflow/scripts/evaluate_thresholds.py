@@ -1,12 +1,9 @@
 """Evaluate consensus merging for every threshold k, alpha tuned at each (figure 6)."""
 
-import json
-
 from job import Job, main
 from model_io import load_model, say
 from sweep_io import evaluators, finetuned_validation
 from tallmasks import methods
-from tallmasks.checkpoints import atomic_write_text
 from tallmasks.consensus import open_agreement
 from tallmasks.merging import open_multi_task_vector
 from tallmasks.sweeps import Tuner, thresholds
@@ -22,7 +19,7 @@ def run(job: Job) -> None:
     for k, evaluation in zip(ks, thresholds(tune, method, merged, agreement, ks), strict=True):
         say(f"k = {k}: scaling coefficient {evaluation.scaling_coefficient}")
         found[k] = evaluation.to_json()
-    atomic_write_text(job.output, json.dumps({"thresholds": found, "recipe": job.recipe}))
+    job.write_json({"thresholds": found})
 
 
 if __name__ == "__main__":

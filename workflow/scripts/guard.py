@@ -5,7 +5,9 @@ stage makes (`persist`), would commit the damage as the new truth.  Such a file 
 comes back from DVC's cache, whose copy must have the right md5 itself, or from the remote; a lost file too, if a
 declared recipe still names it.  What cannot be had is left to Snakemake, which makes it again: the same bytes.
 
-New files, which dvc.lock does not know, must be whole and carry the recipe that their name says.
+Beyond that every file that a declared recipe names must be what it says of itself, with every value that was written
+(see `tallmasks.artifacts`), dvc.lock's own too: what it has of an older damage is not restored.  What is not is moved
+away, and made again by Snakemake.  `tallmasks verify` looks for the same and moves nothing.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import stat
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
@@ -20,11 +23,13 @@ from pathlib import Path
 
 from dvc.api import DVCFileSystem
 
+from tallmasks.artifacts import ARTIFACT, Damaged, check
 from tallmasks.checkpoints import atomic_file, atomic_write_text
 from tallmasks.errors import TallmasksError
-from tallmasks.project import DAMAGED, SCRATCH, is_artifact, open_plan
+from tallmasks.project import SCRATCH, entries_under, open_plan, set_aside
 
 KNOWN = SCRATCH / "md5.json"
+WHOLE = "whole"
 
 
 class Checksums:
@@ -40,18 +45,33 @@ class Checksums:
             self._known = {}
 
     def __call__(self, path: Path) -> str | None:
-        """The md5 of a file; None where there is none."""
+        """The md5 of a file; nothing of what is no file; None where there is none."""
         try:
-            stat = path.stat()
+            found = path.stat()
         except FileNotFoundError:
             return None
-        identity = [stat.st_ino, stat.st_size, stat.st_ctime_ns]
+        if not stat.S_ISREG(found.st_mode):
+            return ""
+        identity = [found.st_ino, found.st_size, found.st_ctime_ns]
         known = self._known.get(str(path))
         if known is None or known[:3] != identity:
             with path.open("rb") as file:
                 known = [*identity, hashlib.file_digest(file, "md5").hexdigest()]
             self._known[str(path)] = known
         return known[3]
+
+    def whole(self, path: Path) -> bool:
+        """Whether an artifact is what it says of itself, all of it; what is remembered of that goes with the md5."""
+        if not self(path):
+            return False
+        known = self._known[str(path)]
+        if known[4:] != [WHOLE]:
+            try:
+                check(path)
+            except (Damaged, OSError):
+                return False
+            self._known[str(path)] = [*known[:4], WHOLE]
+        return True
 
     def save(self) -> None:
         found = {path: known for path, known in self._known.items() if Path(path).exists()}
@@ -72,14 +92,11 @@ def main(folders: Iterable[str]) -> None:
             _set_aside(name, "is not what dvc.lock says")
         if found != md5 and (found is not None or name in declared):
             lost[name] = md5
-    for name in declared.keys() - expected.keys():
-        if (
-            name.startswith(tuple(f"{folder}/" for folder in folders))
-            and Path(name).exists()
-            and not is_artifact(Path(name))
-        ):
-            _set_aside(name, "is not a whole artifact of its recipe")
     _restore(dvc, lost)
+    for folder in folders:
+        for path in entries_under(Path(folder)):
+            if ARTIFACT.fullmatch(path.name) and not checksum.whole(path):
+                _set_aside(str(path), "is not what was written there")
     checksum.save()
 
 
@@ -98,10 +115,8 @@ def _expected(dvc: DVCFileSystem, folders: Iterable[str]) -> dict[str, str]:
 
 
 def _set_aside(name: str, why: str) -> None:
-    target = DAMAGED / name
-    target.parent.mkdir(parents=True, exist_ok=True)
-    Path(name).replace(target)
-    _say(f"{name} {why}: moved to {target}")
+    if target := set_aside(Path(name)):
+        _say(f"{name} {why}: moved to {target}")
 
 
 def _restore(dvc: DVCFileSystem, lost: Mapping[str, str]) -> None:

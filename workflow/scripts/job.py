@@ -15,7 +15,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,8 @@ class Job:
     outputs: Mapping[str, Path]
     threads: int = 1
     gpus: int = 0
+    made_from: Mapping[str, list[str]] = field(default_factory=dict)
+    """The identities of the input artifacts by role, once they have been checked."""
 
     @classmethod
     def parse(cls, text: str) -> Job:
@@ -74,9 +76,24 @@ class Job:
         return path
 
     @property
+    def facts(self) -> dict[str, Any]:
+        """What an artifact says of its own making."""
+        from tallmasks.artifacts import facts_of
+
+        return facts_of(self.recipe, self.made_from, self.threads)
+
+    @property
     def metadata(self) -> dict[str, str]:
-        """What a store file says of its own making."""
-        return {"recipe": json.dumps(self.recipe, sort_keys=True, separators=(",", ":"))}
+        """The same for a safetensors file."""
+        from tallmasks.artifacts import as_metadata
+
+        return as_metadata(self.facts)
+
+    def write_json(self, value: Mapping[str, Any]) -> None:
+        """Write the one output of a step whose artifact is JSON."""
+        from tallmasks.artifacts import write_json
+
+        write_json(self.output, value, self.facts)
 
 
 def main(step: Callable[[Job], None]) -> None:
@@ -94,7 +111,9 @@ def main(step: Callable[[Job], None]) -> None:
         threadpool_limits(job.threads, user_api="blas")  # NumPy's
     start = time.monotonic()
     try:
-        step(job)
+        import inputs
+
+        step(replace(job, made_from=inputs.checked(job)))
     except TallmasksError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)

@@ -3,10 +3,11 @@
 import pandas as pd
 
 from job import Job, main
-from results_io import load_evaluation, publish
+from results_io import publish
 from tallmasks.mask_statistics import statistics
 from tallmasks.masks import open_mask_bundle
 from tallmasks.merging import open_multi_task_vector
+from tallmasks.records import read_evaluation
 
 
 def run(job: Job) -> None:
@@ -16,7 +17,7 @@ def run(job: Job) -> None:
         *(job.inputs[role] for role in ("selections", "mask_bundles", "merged")),
         strict=True,
     ):
-        evaluation = load_evaluation(selected).in_order(job.params["tasks"])
+        evaluation = read_evaluation(selected).in_order(job.params["tasks"])
         chosen = dict(zip(evaluation.tasks, evaluation.mask_lambda or (), strict=True))
         tables = statistics(open_mask_bundle(bundle), chosen, open_multi_task_vector(merged), job.params["family"])
         for name, table in tables.items():

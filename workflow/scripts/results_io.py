@@ -13,15 +13,14 @@ from typing import Any
 
 from job import Job
 from tallmasks import __version__
+from tallmasks.artifacts import read_json
 from tallmasks.checkpoints import atomic_write_bytes, atomic_write_text, open_tensors
 from tallmasks.project import PROVENANCE
+from tallmasks.records import read_evaluation
+from tallmasks.seals import CONTENT, SEAL, content_of_json, seal_of
 from tallmasks.tables import Evaluation
 
 PACKAGES = ("torch", "open_clip_torch", "numpy", "numba", "safetensors", "snakemake", "dvc", "pandas")
-
-
-def load_evaluation(path: Path) -> Evaluation:
-    return Evaluation.from_json(json.loads(path.read_text()))
 
 
 def evaluations_of(job: Job, seed: int) -> list[Evaluation]:
@@ -29,11 +28,11 @@ def evaluations_of(job: Job, seed: int) -> list[Evaluation]:
     tasks = job.params["tasks"]
     found = {}
     for path in job.inputs[f"{seed}/evaluations"]:
-        evaluation = load_evaluation(path)
+        evaluation = read_evaluation(path)
         found[evaluation.method] = evaluation.in_order(tasks)
     alone: dict[str, dict[str, Evaluation]] = {}
     for path in job.inputs[f"{seed}/task_evaluations"]:
-        evaluation = load_evaluation(path)
+        evaluation = read_evaluation(path)
         alone.setdefault(evaluation.method, {})[evaluation.tasks[0]] = evaluation
     for method, by_task in alone.items():
         found[method] = Evaluation.joined([by_task[task] for task in tasks])
@@ -46,7 +45,7 @@ def origins_of(job: Job, seed: int) -> dict[str, dict[str, Any]]:
     weights = open_tensors(job.input("pretrained")).metadata
     found = {"pretrained": json.loads(weights["origin"])} if "origin" in weights else {}
     for path in job.inputs[f"{seed}/task_evaluations"]:
-        evaluation = json.loads(path.read_text())
+        evaluation = read_json(path)
         if "origins" in evaluation:
             found.setdefault(evaluation["tasks"][0], {}).update(evaluation["origins"])
     return found
@@ -73,12 +72,15 @@ def publish(
     contents = {name: text.encode() if isinstance(text, str) else text for name, text in files.items()}
     for name, content in contents.items():
         atomic_write_bytes(folder / name, content, read_only=False)
+    vouched = {"sha256": {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}}
     provenance = {
-        "recipe": job.recipe,
-        "sha256": {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()},
+        **job.facts,
+        **vouched,
         "versions": {"tallmasks": __version__, "python": platform.python_version()}
         | {package: version(package) for package in PACKAGES},
         "hardware": hardware(),
         **facts,
     }
+    provenance[CONTENT] = content_of_json(vouched)
+    provenance[SEAL] = seal_of(provenance)
     atomic_write_text(folder / provenance_name, json.dumps(provenance, indent=1) + "\n", read_only=False)

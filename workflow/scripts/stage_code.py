@@ -1,7 +1,7 @@
 """Hold every stage's version to the code that the stage runs.
 
 A changed parameter gives an artifact another name by itself; changed code does not: the stage's number in
-`tallmasks.plan.STAGE_VERSIONS` does.  workflow/stage_code.json records the numbers and the code that they stand for,
+`tallmasks.stages.STAGE_VERSIONS` does.  workflow/stage_code.json records the numbers and the code that they stand for,
 definition by definition, comments and docstrings left out.
 
     python workflow/scripts/stage_code.py                  say whose code changed since, and fail if its number did not
@@ -9,7 +9,8 @@ definition by definition, comments and docstrings left out.
     python workflow/scripts/stage_code.py --record --same  accept changes that leave every byte of the output the same
 
 What a stage runs is found by following names from its script through the scripts and the package.  A definition that
-is new, such as another merge method, concerns no stage before something that is recorded uses it.
+is new concerns no stage before something that is recorded uses it.  The files of `tallmasks.methods` are left out: the
+recipes of what is made with a method or a merge hold the digest of its file.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from __future__ import annotations
 import argparse
 import ast
 import functools
-import hashlib
 import json
 import re
 import sys
@@ -25,7 +25,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tallmasks.plan import STAGE_VERSIONS
+from tallmasks.fingerprints import fingerprint as fingerprint_of
+from tallmasks.stages import STAGE_VERSIONS
 
 ROOT = Path(__file__).parents[2]
 RECORD = ROOT / "workflow" / "stage_code.json"
@@ -141,26 +142,12 @@ def fingerprint(symbol: Symbol) -> str:
     """A digest of a definition's code, the same for every version of Python, comments and docstrings left out."""
     source = module(symbol[0])
     assert source is not None
-    code = [_plain(statement) for statement in source.definitions[symbol[1]] if not _is_text(statement)]
-    return hashlib.sha256(json.dumps(code).encode()).hexdigest()[:12]
+    return fingerprint_of(source.definitions[symbol[1]])
 
 
-def _plain(value: object) -> object:
-    if isinstance(value, ast.AST):
-        fields = ((name, inner) for name, inner in ast.iter_fields(value) if inner not in (None, []) and name != "kind")
-        return [type(value).__name__, *([name, _plain(inner)] for name, inner in fields)]
-    if isinstance(value, list):
-        return [_plain(inner) for inner in value if not _is_text(inner)]
-    return repr(value)
-
-
-def _is_text(statement: object) -> bool:
-    """Whether a statement is a docstring, which does nothing."""
-    return (
-        isinstance(statement, ast.Expr)
-        and isinstance(statement.value, ast.Constant)
-        and isinstance(statement.value.value, str)
-    )
+def _is_in_recipes(name: str) -> bool:
+    """Whether a module's code enters the recipes of what is made with it: a method's or a merge's."""
+    return name.startswith("tallmasks.methods.")
 
 
 def changes() -> tuple[dict[str, list[str]], dict[str, object]]:
@@ -169,7 +156,7 @@ def changes() -> tuple[dict[str, list[str]], dict[str, object]]:
     changed: dict[str, list[str]] = {}
     found: dict[str, str] = {}
     for stage, names in sorted(scripts().items()):
-        symbols = sorted({symbol for name in names for symbol in reached(name)})
+        symbols = sorted({symbol for name in names for symbol in reached(name) if not _is_in_recipes(symbol[0])})
         code = {".".join(filter(None, symbol)): fingerprint(symbol) for symbol in symbols}
         found |= code
         known = recorded["definitions"]
@@ -188,7 +175,7 @@ def main() -> int:
     recorded = json.loads(RECORD.read_text())["versions"] if RECORD.exists() else {}
     changed, now = changes()
     problems = [
-        f"stage {stage}: {', '.join(names)} changed; raise STAGE_VERSIONS[{stage!r}] in src/tallmasks/plan.py"
+        f"stage {stage}: {', '.join(names)} changed; raise STAGE_VERSIONS[{stage!r}] in src/tallmasks/stages.py"
         for stage, names in changed.items()
         if names and recorded.get(stage) == STAGE_VERSIONS[stage] and not arguments.same
     ]

@@ -4,21 +4,22 @@ import json
 
 from job import Job, main
 from results import counts_of
-from results_io import load_evaluation, publish
+from results_io import publish
+from tallmasks.records import read_evaluation, read_orders, read_subset
 from tallmasks.subsets import subsets
 from tallmasks.sweep_tables import subset_table
 from tallmasks.tables import Evaluation
 
 
 def run(job: Job) -> None:
-    known = json.loads(job.input("orders").read_text())
-    ordered = {order: known["orders"][order] for order in job.params["orders"]}
+    orders, zeroshot = read_orders(job.input("orders"))
+    ordered = {order: orders[order] for order in job.params["orders"]}
     evaluated = {}
     for path in job.inputs["subsets"]:
-        found = [Evaluation.from_json(value) for value in json.loads(path.read_text())["evaluations"]]
+        found = read_subset(path)
         evaluated[found[0].tasks] = found
-    finetuned = Evaluation.joined([load_evaluation(path) for path in job.inputs["fine_tuned"]])
-    table = subset_table(subsets(ordered), evaluated, finetuned, known["zeroshot"], counts_of(job))
+    finetuned = Evaluation.joined([read_evaluation(path) for path in job.inputs["fine_tuned"]])
+    table = subset_table(subsets(ordered), evaluated, finetuned, zeroshot, counts_of(job))
     files = {"accuracy.csv": table.to_csv(index=False), "orders.json": json.dumps(ordered, indent=1) + "\n"}
     publish(job, files, {"finetuning_seeds": job.params["seeds"]})
 

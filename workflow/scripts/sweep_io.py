@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
 from job import Job
 from model_io import load_task, new_evaluator
 from tallmasks.evaluate import Evaluator, TaskData
 from tallmasks.models import Model
+from tallmasks.records import read_evaluation
 from tallmasks.sweeps import sample, share
-from tallmasks.tables import SPLITS, Evaluation
+from tallmasks.tables import SPLITS
 
 
 def evaluators(job: Job, model: Model) -> tuple[Evaluator, Evaluator]:
@@ -37,5 +36,5 @@ def _thinned(task: TaskData, counts: dict[str, int | None]) -> TaskData:
 
 def finetuned_validation(job: Job) -> list[float]:
     """Validation accuracy of each task's fine-tuned model, on all of its images, in the order of the tasks."""
-    found = [Evaluation.from_json(json.loads(path.read_text())) for path in job.inputs["fine_tuned"]]
+    found = map(read_evaluation, job.inputs["fine_tuned"])
     return [float(evaluation.accuracy("validation")[0]) for evaluation in found]

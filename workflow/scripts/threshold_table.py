@@ -1,23 +1,21 @@
 """Write accuracy against the consensus threshold k of one benchmark, from the evaluations of each merge."""
 
-import json
-
 import pandas as pd
 
 from job import Job, main
-from results_io import load_evaluation, publish
+from results_io import publish
 from tallmasks import methods
+from tallmasks.records import read_evaluation, read_thresholds
 from tallmasks.sweep_tables import threshold_table
 from tallmasks.tables import Evaluation
 
 
 def run(job: Job) -> None:
-    finetuned = Evaluation.joined([load_evaluation(path) for path in job.inputs["fine_tuned"]])
-    rows = [load_evaluation(path) for path in job.inputs["rows"]]
+    finetuned = Evaluation.joined([read_evaluation(path) for path in job.inputs["fine_tuned"]])
+    rows = [read_evaluation(path) for path in job.inputs["rows"]]
     tables = []
     for method, path in zip(job.params["methods"], job.inputs["thresholds"], strict=True):
-        swept = json.loads(path.read_text())["thresholds"]
-        found = {int(k): Evaluation.from_json(value) for k, value in swept.items()}
+        found = read_thresholds(path)
         for row in rows:
             known = methods.get(row.method)
             if known.k is not None and known.merge == methods.get(method).merge:

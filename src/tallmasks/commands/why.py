@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from tallmasks import figures, paper
+from tallmasks.artifacts import ARTIFACT, Damaged, load_json, read_label
 from tallmasks.errors import TallmasksError, nearest
 from tallmasks.plan import PAPER_VIEWS, Node, Plan
-from tallmasks.project import ARTIFACT, PROVENANCE, RESULTS, missing, open_plan, read_json, recipe_of, staleness
+from tallmasks.project import DRAWN_FOLDERS, PROVENANCE, RESULTS, Results, Store, open_plan
 
 SHOWN = 4  # names in one line
 
@@ -35,46 +36,56 @@ def run(arguments: argparse.Namespace) -> int:
 
 def explain(plan: Plan, target: Path) -> Iterator[str]:
     """The answer, line by line."""
+    store = Store(plan.root)
     if target.parts[:1] == (RESULTS.name,) and len(target.parts) > 2:
-        yield from _explain_results(plan, target)
+        yield from _explain_results(Results(plan, store), target)
     else:
-        yield from _explain_artifact(plan, target)
+        yield from _explain_artifact(plan, store, target)
 
 
-def _explain_results(plan: Plan, target: Path) -> Iterator[str]:
+def _explain_results(results: Results, target: Path) -> Iterator[str]:
+    plan = results.plan
     _, model, place, *rest = target.parts
-    folder, provenance, views = RESULTS / model / place, PROVENANCE, [(place, "benchmark")]
-    if place in ("figures", "tables"):
+    drawn = next((kind for kind, folder in DRAWN_FOLDERS.items() if folder == place), None)
+    if drawn:
         name = rest[0].split(".")[0] if rest else ""
-        known: Mapping[str, Any] = figures.FIGURES if place == "figures" else paper.TABLES
+        known: Mapping[str, Any] = figures.FIGURES if drawn == "figure" else paper.TABLES
         if name not in known:
             raise TallmasksError(f"{target}: expected one of the {place} {', '.join(known)}{nearest(name, known)}")
-        recipe = plan.figure(model, name) if place == "figures" else plan.paper_table(model, name)
-        provenance = f"{name}.{PROVENANCE}"
+        recipe = plan.figure(model, name) if drawn == "figure" else plan.paper_table(model, name)
+        provenance = results.drawn_folder(drawn, model) / f"{name}.{PROVENANCE}"
         views = [(benchmark, view) for benchmark, _, view in (role.rpartition("/") for role in recipe["inputs"])]
+        reason = results.drawn_staleness(recipe)
     else:
-        if rest and rest[0] in ("seeds", *PAPER_VIEWS):
-            folder, views = folder / rest[0], [(place, rest[0])]
-        recipe = plan.view(views[0][1], model, place)
-    reason = staleness(plan.root / folder, recipe, provenance)
+        view = rest[0] if rest and rest[0] in ("seeds", *PAPER_VIEWS) else "benchmark"
+        recipe, views = plan.view(view, model, place), [(place, view)]
+        provenance = results.folder(view, model, place) / PROVENANCE
+        reason = results.view_staleness(view, model, place)
     if reason is None:
         yield f"{target} would not be rebuilt: it is what params.yaml asks for, byte for byte."
         return
     yield f"{target} would be rebuilt: {reason}."
-    before = read_json(plan.root / folder / provenance).get("recipe", {})
+    before = _recipe_in(plan.root / provenance)
     yield from _differences(before, recipe) if before else ()
-    behind = [node for benchmark, view in views for node in _behind(plan, view, model, benchmark)]
-    yield from _explain_missing(plan, missing(behind, plan.root))
+    behind = [
+        node
+        for benchmark, view in views
+        for nodes in results.artifacts(view, model, benchmark).values()
+        for node in nodes
+    ]
+    yield from _explain_missing(plan, results.store.missing(behind))
 
 
-def _behind(plan: Plan, view: str, model: str, benchmark: str) -> Iterator[Node]:
-    for nodes in plan.view_artifacts(view, model, benchmark).values():
-        yield from nodes
-    if view == "subsets":
-        yield from (node for _, node in plan.subsets(model, benchmark) or ())
+def _recipe_in(provenance: Path) -> Mapping[str, Any]:
+    """What a provenance that may not be right says of its recipe."""
+    try:
+        found = load_json(provenance).get("recipe")
+    except (FileNotFoundError, Damaged):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
-def _explain_artifact(plan: Plan, target: Path) -> Iterator[str]:
+def _explain_artifact(plan: Plan, store: Store, target: Path) -> Iterator[str]:
     declared = plan.declared()
     node = declared.get(str(target))
     if node is None:
@@ -82,11 +93,11 @@ def _explain_artifact(plan: Plan, target: Path) -> Iterator[str]:
             f"{target}: neither a file of results/<model>/<benchmark>/ nor an artifact that a recipe declared in "
             f"params.yaml yields{nearest(str(target), declared)}"
         )
-    if (plan.root / node.path).exists():
+    if store.there(node):
         yield f"{target} would not be rebuilt: it is there, and its name is the digest of its recipe."
         return
-    yield f"{target} would be made: it is not there."
-    yield from _explain_missing(plan, missing([node], plan.root))
+    yield f"{target} would be made: {store.wrong(node) or 'it is not there'}."
+    yield from _explain_missing(plan, store.missing([node]))
 
 
 def _explain_missing(plan: Plan, nodes: list[Node]) -> Iterator[str]:
@@ -120,10 +131,17 @@ def _news(plan: Plan, node: Node) -> Iterator[str]:
     others = [
         recipe
         for path in sorted(folder.glob(f"{node.slug}-*"))
-        if (named := ARTIFACT.fullmatch(path.name)) and named["slug"] == node.slug and (recipe := recipe_of(path))
+        if (named := ARTIFACT.fullmatch(path.name)) and named["slug"] == node.slug and (recipe := _recipe_of(path))
     ]
     changes = [list(_differences(other, node.recipe)) for other in others]
     yield from min(changes, key=len, default=())
+
+
+def _recipe_of(path: Path) -> Mapping[str, Any] | None:
+    try:
+        return read_label(path).recipe
+    except (Damaged, FileNotFoundError):
+        return None
 
 
 def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:

@@ -18,15 +18,20 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import math
 import pkgutil
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tallmasks import kernels
 from tallmasks.errors import TallmasksError, nearest
+from tallmasks.fingerprints import fingerprint_of_file
 from tallmasks.storage import StorageKind
 from tallmasks.task_vectors import TaskVector
 
@@ -53,6 +58,26 @@ class Merge:
     name: str
     paper: str
     apply: Callable[[Sequence[TaskVector], Vector], None]
+    file: Path
+    """The file that registers it."""
+
+    def __call__(self, task_vectors: Sequence[TaskVector], out: Vector) -> None:
+        """Fill ``out``, float32 [P'].
+
+        Raises:
+            TallmasksError: it holds NaN or infinity then.
+        """
+        self.apply(task_vectors, out)
+        if not kernels.all_finite(out):
+            raise TallmasksError(
+                f"merge {self.name}: the merged vector holds NaN or infinity, a sum too large for float32 perhaps; see "
+                f"{self.file}"
+            )
+
+    @property
+    def code(self) -> str:
+        """The digest of the code of ``file``, which enters the recipes of what it merges."""
+        return fingerprint_of_file(self.file)
 
 
 @dataclass(frozen=True)
@@ -78,6 +103,26 @@ class Method:
     """What ``keep`` is a fraction of: what `kept_fractions_of` in params.yaml says, or always the P' trainable ones."""
     k: int | None = None
     """Consensus merging: how many tasks' masks must hold a weight for it to be kept; 0 for the merge as it is."""
+    file: Path = Path(__file__)
+    """The file that registers it."""
+
+    def __call__(self, **inputs: object) -> Vector:
+        """The update from the inputs that it ``needs``.
+
+        Raises:
+            TallmasksError: it holds NaN or infinity.
+        """
+        update = self.update(**{name: inputs[name] for name in self.needs})
+        if not math.isfinite(abs(update).max()):
+            raise TallmasksError(
+                f"method {self.name}: its update holds NaN or infinity, which no model can be made of; see {self.file}"
+            )
+        return update
+
+    @property
+    def code(self) -> str:
+        """The digest of the code of ``file``, which enters the recipes of its evaluations."""
+        return fingerprint_of_file(self.file)
 
     @property
     def needs(self) -> frozenset[str]:
@@ -119,7 +164,7 @@ def method(**fields) -> Callable[[Callable[..., Vector]], Callable[..., Vector]]
     """Decorator: register a function as the update of a :class:`Method` with these fields."""
 
     def register(update: Callable[..., Vector]) -> Callable[..., Vector]:
-        _add(_methods, Method(update=update, **fields))
+        _add(_methods, Method(update=update, file=_registering_file(), **fields))
         return update
 
     return register
@@ -129,7 +174,7 @@ def merge(name: str, *, paper: str) -> Callable:
     """Decorator: register a function (task_vectors, out) as a :class:`Merge`."""
 
     def register(apply: Callable[[Sequence[TaskVector], Vector], None]) -> Callable:
-        _add(_merges, Merge(name, paper, apply))
+        _add(_merges, Merge(name, paper, apply, _registering_file()))
         return apply
 
     return register
@@ -168,6 +213,11 @@ def consensus(merge: str) -> Method:
 def at_threshold(merge: str, k: int) -> Method | None:
     """The row of the table that is consensus merging at threshold k; None if there is none."""
     return next((method for method in map(get, names()) if (method.merge, method.k) == (merge, k)), None)
+
+
+def _registering_file() -> Path:
+    """The file whose code calls the decorator that asks."""
+    return Path(sys._getframe(2).f_code.co_filename)
 
 
 def _add(registry: dict, entry: Method | Merge) -> None:

@@ -1,0 +1,105 @@
+"""Check the content of artifacts and results files, all of it, and change nothing.
+
+    tallmasks verify                              store/ and results/ of this project
+    tallmasks verify store/tiny results/tiny/8tasks
+    tallmasks verify file.safetensors
+
+An artifact must have the values that were written, say of its making what was written, and carry the recipe that its
+name says; what it was made from, where that is there, must still have the content that it records.  Results files must
+be those that their provenance vouches for.  The exit status is 1 where anything is not as it should be.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tallmasks.artifacts import ARTIFACT, Damaged, Label, check, same
+from tallmasks.errors import TallmasksError
+from tallmasks.project import PROVENANCE, RESULTS, STORE, entries_under, provenance_of
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="files or folders; all without it")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print what is not as it should be, and how much was looked at."""
+    wanted = arguments.paths or [folder for folder in (STORE, RESULTS) if folder.is_dir()]
+    if not wanted:
+        raise TallmasksError(f"there is neither {STORE}/ nor {RESULTS}/ here; run this in the project's folder")
+    if absent := [path for path in wanted if not path.exists() and not path.is_symlink()]:
+        raise TallmasksError(f"{absent[0]}: no such file or folder")
+    found = [path for start in wanted for path in ([start] if not start.is_dir() else entries_under(start))]
+    artifacts = [path for path in found if ARTIFACT.fullmatch(path.name)] + [
+        path for path in arguments.paths if path in found and not ARTIFACT.fullmatch(path.name) and not _vouches(path)
+    ]
+    provenances = [path for path in found if _vouches(path)]
+    problems, labels = 0, {}
+    with _Progress(sum(path.lstat().st_size for path in (*artifacts, *provenances))) as progress:
+        for path in artifacts:
+            try:
+                labels[path] = check(path)
+            except (Damaged, FileNotFoundError) as damaged:
+                problems += progress.problem(str(damaged))
+            progress.advance(path)
+        for path, why in _made_from_other(labels):
+            problems += progress.problem(f"{path} was made from {why}")
+        for path in provenances:
+            try:
+                provenance_of(path.parent, path.name)
+            except Damaged as damaged:
+                problems += progress.problem(str(damaged))
+            progress.advance(path)
+    print(f"{len(artifacts)} artifacts and {len(provenances)} folders or sets of results checked: {problems} problems")
+    return int(problems > 0)
+
+
+def _vouches(path: Path) -> bool:
+    return path.name == PROVENANCE or path.name.endswith(f".{PROVENANCE}")
+
+
+def _made_from_other(labels: dict[Path, Label]) -> Iterator[tuple[Path, str]]:
+    """Artifacts that record another content of an input than the one that it has, if it is there, and why."""
+    by_digest = {named["digest"]: path for path in labels if (named := ARTIFACT.fullmatch(path.name))}
+    for path, label in labels.items():
+        for role, digests in label.recipe.get("inputs", {}).items():
+            for digest, known in zip(digests, label.made_from.get(role, ()), strict=False):
+                now = by_digest.get(digest)
+                if now is not None and not same(known, labels[now].identity):
+                    yield path, f"another content than {now} has now"
+
+
+class _Progress:
+    """A bar where somebody watches; problems are lines of their own all the same."""
+
+    def __init__(self, size: int) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
+
+        self._bar = Progress(
+            BarColumn(),
+            DownloadColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+            disable=not sys.stderr.isatty(),
+        )
+        self._task = self._bar.add_task("checking", total=size)
+
+    def __enter__(self) -> _Progress:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._bar.stop()
+
+    def advance(self, path: Path) -> None:
+        self._bar.advance(self._task, path.lstat().st_size if path.exists() else 0)
+
+    @staticmethod
+    def problem(line: str) -> int:
+        print(line, flush=True)
+        return 1

@@ -1,0 +1,42 @@
+"""Digests of Python code, which comments, docstrings and layout do not change, nor the version of Python."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+LENGTH = 12
+
+
+def fingerprint(statements: Iterable[ast.stmt]) -> str:
+    """The digest of some statements."""
+    code = [_plain(statement) for statement in statements if not _is_text(statement)]
+    return hashlib.sha256(json.dumps(code).encode()).hexdigest()[:LENGTH]
+
+
+@functools.cache
+def fingerprint_of_file(path: Path) -> str:
+    """The digest of a source file, as it was when this process first asked."""
+    return fingerprint(ast.parse(path.read_bytes()).body)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, ast.AST):
+        fields = ((name, inner) for name, inner in ast.iter_fields(value) if inner not in (None, []) and name != "kind")
+        return [type(value).__name__, *([name, _plain(inner)] for name, inner in fields)]
+    if isinstance(value, list):
+        return [_plain(inner) for inner in value if not _is_text(inner)]
+    return repr(value)
+
+
+def _is_text(statement: object) -> bool:
+    """Whether a statement is a docstring, which does nothing."""
+    return (
+        isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(statement.value.value, str)
+    )

@@ -1,0 +1,99 @@
+"""What a job checks before it computes anything: the code that it runs, and the content of every file that it reads.
+
+A damaged artifact is moved to .tallmasks/damaged/, so that the next run makes it again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from job import Job
+from tallmasks.artifacts import ARTIFACT, Damaged, check, identity
+from tallmasks.errors import TallmasksError
+from tallmasks.project import DAMAGED, PROVENANCE, STORE, provenance_of, set_aside
+from tallmasks.seals import CONTENT
+from tallmasks.stages import version_of
+
+AGAIN = "call the same command again"
+
+
+def checked(job: Job) -> dict[str, list[str]]:
+    """The identities of the artifacts and results that a job reads, by role; of source files there are none.
+
+    Raises:
+        TallmasksError: the code at hand is another than the recipe's, or an input is damaged, lost or another than the
+            recipe's; in one line that names the file and what to do.
+    """
+    _check_code(job)
+    files = [
+        (role, path, expected)
+        for role, paths in job.inputs.items()
+        for path, expected in zip(paths, _expected(job, role, len(paths)), strict=True)
+    ]
+    with ThreadPoolExecutor(job.threads) as pool:
+        found = list(pool.map(lambda file: _identity(*file[1:]), files))
+    made_from: dict[str, list[str]] = {role: [] for role in job.inputs}
+    for (role, _, _), known in zip(files, found, strict=True):
+        made_from[role] += [known] if known else []
+    return {role: identities for role, identities in made_from.items() if identities}
+
+
+def _check_code(job: Job) -> None:
+    """Refuse to make, under a name that says one thing, what other code makes: of another branch, say."""
+    recipe = job.recipe
+    changed = []
+    if "version" in recipe and version_of(recipe["kind"]) != recipe["version"]:
+        changed.append(f"stage {recipe['kind']} has number {version_of(recipe['kind'])} here, not {recipe['version']}")
+    for what, known in recipe["params"].get("code", {}).items():
+        from tallmasks import methods
+
+        look_up = methods.get if what == "methods" else methods.get_merge
+        changed += [
+            f"{name} of {what} is another one here" for name, code in known.items() if look_up(name).code != code
+        ]
+    if changed:
+        raise TallmasksError(
+            f"the code has changed since this run was planned ({'; '.join(changed)}), as after `git checkout` of "
+            f"another branch: {AGAIN}, and it is planned with the code that is there"
+        )
+
+
+def _expected(job: Job, role: str, count: int) -> list[str | None]:
+    """The digests that the recipe has of a role's files: of artifacts' recipes, or of source files' content."""
+    recipe = job.recipe
+    if role in recipe.get("sources", {}):
+        return [recipe["sources"][role]] * count
+    known = recipe.get("inputs", {}).get(role)
+    return list(known) if known is not None and len(known) == count else [None] * count
+
+
+def _identity(path: Path, expected: str | None) -> str | None:
+    """The identity of an input; None of a source file, whose content is in the recipe itself."""
+    if path.parts[0] == STORE.name:
+        return _artifact(path, expected)
+    if path.name.endswith(PROVENANCE):
+        try:
+            provenance = provenance_of(path.parent, path.name)
+        except Damaged as damaged:
+            raise TallmasksError(f"{damaged}; {AGAIN}: it is written again") from None
+        return identity(provenance[CONTENT], provenance["machine"])
+    if expected is not None and path.is_file():
+        with path.open("rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != expected:
+                raise TallmasksError(f"{path} has changed since this run was planned; {AGAIN}")
+    return None
+
+
+def _artifact(path: Path, expected: str | None) -> str:
+    named = ARTIFACT.fullmatch(path.name)
+    if expected is not None and (named is None or named["digest"] != expected):
+        raise TallmasksError(f"{path} was given to this job where its recipe asks for one with the digest {expected}")
+    try:
+        return check(path).identity
+    except FileNotFoundError:
+        raise TallmasksError(f"{path} is not there any more; {AGAIN}: it is made again") from None
+    except Damaged as damaged:
+        set_aside(path)
+        raise TallmasksError(f"{damaged}; it was moved to {DAMAGED}/. {AGAIN.capitalize()}: it is made again") from None
