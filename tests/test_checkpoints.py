@@ -76,7 +76,7 @@ def test_safetensors_and_we_read_each_others_files(tmp_path):
     write_tensors(tmp_path / "ours", STATE, {"key": "value"})
     same_state(load_file(tmp_path / "ours"), STATE)
     with safe_open(tmp_path / "ours", framework="np") as file:
-        assert file.metadata() == {"key": "value"}
+        assert file.metadata()["key"] == "value"
     save_file(STATE, tmp_path / "theirs")
     same_state(load_state(tmp_path / "theirs"), STATE)
 
@@ -193,7 +193,7 @@ def test_flat_files_are_written_in_pieces_with_late_metadata(tmp_path):
         new.metadata["late"] = "2"
         assert not (tmp_path / "flat").exists()
     tensors = open_tensors(tmp_path / "flat")
-    assert tensors.metadata == {"early": "1", "late": "2"}
+    assert tensors.metadata.items() >= {"early": "1", "late": "2"}.items()
     np.testing.assert_array_equal(tensors.flat(), [1] * 5 + [2] * 4)
     same_state(load_file(tmp_path / "flat"), load_state(tmp_path / "flat"))
     with pytest.raises(ValueError, match="metadata"), new_flat(tmp_path / "long", layout, {}) as new:

@@ -10,7 +10,11 @@ import numpy as np
 import pytest
 
 from conftest import ROOT
+from tallmasks import methods
+from tallmasks.artifacts import as_metadata, digest_of, facts_of
 from tallmasks.checkpoints import open_tensors, write_tensors
+from tallmasks.plan import Node
+from tallmasks.stages import STAGE_VERSIONS
 
 TRIMS = [0.1, 0.2]
 STATE = {
@@ -24,7 +28,10 @@ CHECKPOINT = {name: value + 1 for name, value in STATE.items() if name.startswit
 def run_task_vector(folder: Path) -> subprocess.CompletedProcess[str]:
     """The task_vector step on folder/pretrained.safetensors and folder/checkpoint.safetensors."""
     told = {
-        "recipe": {"kind": "task_vector", "params": {"family": "clip", "fractions": TRIMS}},
+        "recipe": {
+            "kind": "task_vector",
+            "params": {"family": "clip", "fractions": TRIMS, "fractions_of": "parameters"},
+        },
         "inputs": {
             "pretrained": [str(folder / "pretrained.safetensors")],
             "checkpoint": [str(folder / "checkpoint.safetensors")],
@@ -96,3 +103,95 @@ def test_a_bad_checkpoint_is_named_and_nothing_is_left(folder: Path, damage, mes
     assert "Traceback" not in done.stderr
     out = folder / "out"
     assert not out.exists() or not list(out.iterdir())
+
+
+def merge_job(folder: Path, **changes: object) -> tuple[Node, dict]:
+    """The job that merges two task vectors in a project's store, and the node that it makes."""
+    vectors = [Node("task_vector", "tiny", name, {"task": name}) for name in ("mnist", "svhn")]
+    for number, vector in enumerate(vectors):
+        if not (folder / vector.path).exists():
+            made = as_metadata(facts_of(vector.recipe, {}, 1))
+            facts = {"format": "tallmasks/task_vector/1", "thresholds": "{}", "frozen": "0"}
+            write_tensors(folder / vector.path, {"a": np.full(6, number + 1, np.float32)}, made | facts)
+    params = {"merge": "sum", "code": {"merges": {"sum": methods.get_merge("sum").code}}}
+    node = Node("multi_task_vector", "tiny", "sum-2tasks-s0", params, {"task_vectors": tuple(vectors)})
+    return node, {
+        "recipe": node.recipe | changes,
+        "inputs": {"task_vectors": [vector.path for vector in vectors]},
+        "outputs": {"artifact": node.path},
+        "threads": 2,
+    }
+
+
+def run_merge(folder: Path, told: dict) -> subprocess.CompletedProcess[str]:
+    scripts = ROOT / "workflow" / "scripts"
+    command = [sys.executable, str(scripts / "job.py"), str(scripts / "merge.py"), json.dumps(told)]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def zero(path: Path) -> None:
+    """Damage that leaves the header as it was."""
+    content = bytearray(path.read_bytes())
+    content[-8:] = bytes(8)
+    path.chmod(0o644)
+    path.write_bytes(content)
+
+
+def refused(done: subprocess.CompletedProcess[str]) -> str:
+    assert done.returncode == 1 and done.stderr.startswith("error: ") and done.stderr.count("\n") == 1, done.stderr
+    return done.stderr
+
+
+def test_a_job_records_what_it_was_made_from(tmp_path: Path) -> None:
+    """Nobody could say whether a merged vector is of the task vectors that are there."""
+    node, told = merge_job(tmp_path)
+    done = run_merge(tmp_path, told)
+    assert done.returncode == 0, done.stderr
+    made_from = json.loads(open_tensors(tmp_path / node.path).metadata["made_from"])
+    assert list(made_from) == ["task_vectors"] and len(made_from["task_vectors"]) == 2
+
+
+def test_a_job_believes_no_damaged_input_and_the_next_run_makes_it_again(tmp_path: Path) -> None:
+    """A zeroed task vector would be merged, masked, evaluated and tabulated."""
+    node, told = merge_job(tmp_path)
+    damaged = Path(told["inputs"]["task_vectors"][1])
+    zero(tmp_path / damaged)
+    message = refused(run_merge(tmp_path, told))
+    assert str(damaged) in message and "moved to .tallmasks/damaged" in message and "again" in message
+    assert not (tmp_path / damaged).exists() and (tmp_path / ".tallmasks/damaged" / damaged).exists()
+    assert not (tmp_path / node.path).exists()
+    assert "is not there any more" in refused(run_merge(tmp_path, told))
+    _, again = merge_job(tmp_path)  # which makes it again
+    assert run_merge(tmp_path, again).returncode == 0
+
+
+def test_a_job_refuses_another_task_s_file(tmp_path: Path) -> None:
+    """A whole file under the wrong name, or in the wrong place of a job, would pass."""
+    _, told = merge_job(tmp_path)
+    first, second = (tmp_path / path for path in told["inputs"]["task_vectors"])
+    told["inputs"]["task_vectors"].reverse()
+    assert "its recipe asks for" in refused(run_merge(tmp_path, told))
+    told["inputs"]["task_vectors"].reverse()
+    second.unlink()
+    second.write_bytes(first.read_bytes())
+    assert "another recipe" in refused(run_merge(tmp_path, told))
+
+
+@pytest.mark.parametrize("what", ["stage", "method"])
+def test_a_job_refuses_what_other_code_was_to_make(what: str, tmp_path: Path) -> None:
+    """After `git checkout` of another branch, this branch's names would get that one's bytes."""
+    changes = {
+        "stage": {"version": STAGE_VERSIONS["multi_task_vector"] + 1},
+        "method": {"params": {"merge": "sum", "code": {"merges": {"sum": "0" * 12}}}},
+    }
+    _, told = merge_job(tmp_path, **changes[what])
+    assert "the code has changed since this run was planned" in refused(run_merge(tmp_path, told))
+
+
+def test_a_source_file_that_changed_is_refused(tmp_path: Path) -> None:
+    """Pretrained weights exchanged while a run is at work would be mixed with the old ones."""
+    _, told = merge_job(tmp_path)
+    (tmp_path / "weights.safetensors").write_bytes(b"new")
+    told["inputs"]["pretrained"] = ["weights.safetensors"]
+    told["recipe"] = told["recipe"] | {"sources": {"pretrained": digest_of("old")}}
+    assert "weights.safetensors has changed" in refused(run_merge(tmp_path, told))
