@@ -33,11 +33,22 @@ def checked(job: Job) -> dict[str, list[str]]:
         for path, expected in zip(paths, _expected(job, role, len(paths)), strict=True)
     ]
     with ThreadPoolExecutor(job.threads) as pool:
-        found = list(pool.map(lambda file: _identity(*file[1:]), files))
-    made_from: dict[str, list[str]] = {role: [] for role in job.inputs}
+        found = list(pool.map(lambda file: _identity_or_error(*file[1:]), files))
+    if errors := list(dict.fromkeys(str(known) for known in found if isinstance(known, TallmasksError))):
+        raise TallmasksError(f"{'; '.join(errors)}. {AGAIN.capitalize()}: what is damaged or lost is made again")
+    made_from: dict[str, list[str]] = {}
     for (role, _, _), known in zip(files, found, strict=True):
-        made_from[role] += [known] if known else []
-    return {role: identities for role, identities in made_from.items() if identities}
+        if isinstance(known, str):
+            made_from.setdefault(role, []).append(known)
+    return made_from
+
+
+def _identity_or_error(path: Path, expected: str | None) -> str | TallmasksError | None:
+    """So that all damaged inputs of a job are found at once, and not one with every run."""
+    try:
+        return _identity(path, expected)
+    except TallmasksError as error:
+        return error
 
 
 def _check_code(job: Job) -> None:
@@ -74,15 +85,12 @@ def _identity(path: Path, expected: str | None) -> str | None:
     if path.parts[0] == STORE.name:
         return _artifact(path, expected)
     if path.name.endswith(PROVENANCE):
-        try:
-            provenance = provenance_of(path.parent, path.name)
-        except Damaged as damaged:
-            raise TallmasksError(f"{damaged}; {AGAIN}: it is written again") from None
+        provenance = provenance_of(path.parent, path.name)
         return identity(provenance[CONTENT], provenance["machine"])
     if expected is not None and path.is_file():
         with path.open("rb") as file:
             if hashlib.file_digest(file, "sha256").hexdigest() != expected:
-                raise TallmasksError(f"{path} has changed since this run was planned; {AGAIN}")
+                raise TallmasksError(f"{path} has changed since this run was planned")
     return None
 
 
@@ -93,7 +101,7 @@ def _artifact(path: Path, expected: str | None) -> str:
     try:
         return check(path).identity
     except FileNotFoundError:
-        raise TallmasksError(f"{path} is not there any more; {AGAIN}: it is made again") from None
+        raise TallmasksError(f"{path} is not there any more") from None
     except Damaged as damaged:
         set_aside(path)
-        raise TallmasksError(f"{damaged}; it was moved to {DAMAGED}/. {AGAIN.capitalize()}: it is made again") from None
+        raise TallmasksError(f"{damaged}, and was moved to {DAMAGED}/") from None
