@@ -1,4 +1,4 @@
-"""Every kind of file of the store and of the results, mutated at random: nothing is believed, and nothing stays wrong."""
+"""Every kind of file of the store and of the results, mutated: nothing is believed, and nothing stays wrong."""
 
 from __future__ import annotations
 
