@@ -10,10 +10,7 @@ from snakemake.utils import min_version
 min_version("9.27")
 
 
-configfile: "params.yaml"
-
-
-include: "workflow/rules/common.smk"
+include: "workflow/rules/common.smk"  # reads params.yaml into `config`
 include: "workflow/rules/examples.smk"
 include: "workflow/rules/checkpoints.smk"
 include: "workflow/rules/merge.smk"

@@ -1,9 +1,11 @@
 """Recipes: what rebuilds, what is shared, and what a typo in params.yaml gets."""
 
 import copy
+import dataclasses
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,8 @@ import pytest
 from conftest import ROOT
 from tallmasks.errors import TallmasksError
 from tallmasks.plan import Plan
+from tallmasks.tasks.drawn import TASKS
+from tallmasks.tasks.vision import TASKS as VISION_TASKS
 
 Params = dict[str, Any]
 
@@ -127,6 +131,14 @@ def test_an_old_name_says_why_it_is_not_known(params: Params) -> None:
             lambda p: p["models"]["tiny"].update(pretrained="models/none.safetensors"),
             r"none.safetensors: no such",
         ),
+        (
+            lambda p: p["models"]["vit_b32"].update(architecture="ViT-B-32-quickgellu"),
+            r"models.vit_b32.architecture: .*'ViT-B-32-quickgellu'; did you mean 'ViT-B-32-quickgelu'",
+        ),
+        (
+            lambda p: p["models"]["vit_b32"].update(checkpoints={"source": "finetune", "tasks": {"carz": "x"}}),
+            r"models.vit_b32.checkpoints.tasks: there is no task 'carz'; did you mean 'cars'",
+        ),
     ],
 )
 def test_what_is_wrong_in_params_is_named(params: Params, change: Any, message: str) -> None:
@@ -134,6 +146,75 @@ def test_what_is_wrong_in_params_is_named(params: Params, change: Any, message: 
     change(params)
     with pytest.raises(TallmasksError, match=message):
         Plan(params, ROOT).closure("tiny")
+
+
+@pytest.fixture
+def dots(params: Params, monkeypatch: pytest.MonkeyPatch) -> Params:
+    """A drawn task that no vision model has, and a benchmark with it."""
+    monkeypatch.setitem(TASKS, "dots", dataclasses.replace(TASKS["cars"], name="dots"))
+    params["benchmarks"]["mine"] = ["cars", "dots"]
+    return params
+
+
+def test_a_benchmark_of_one_model_does_not_concern_the_others(dots: Params) -> None:
+    """A drawn task of one's own would be refused since CLIP has none of that name, and then all of CLIP."""
+    plan = Plan(dots, ROOT)
+    assert any(node.slug == "dots-s0" for node in plan.closure("tiny"))
+    assert plan.benchmarks("vit_b32") == ("8tasks", "14tasks", "20tasks")
+    assert not any("dots" in node.slug for node in plan.closure("vit_b32"))
+    assert "mine" in plan.paper_benchmarks("tiny") and "mine" not in plan.paper_benchmarks("vit_b32")
+    assert any("dots" in path for path in plan.declared())
+
+
+def test_a_model_is_not_asked_for_tasks_that_it_lacks(dots: Params) -> None:
+    """It would end in a KeyError."""
+    with pytest.raises(TallmasksError, match=r"results/vit_b32/mine: .* no task 'dots'; models that have .*: tiny$"):
+        Plan(dots, ROOT).view("benchmark", "vit_b32", "mine")
+
+
+def test_tasks_that_no_model_has_together_are_refused(dots: Params) -> None:
+    """A benchmark that can never be built would wait for somebody to ask for it."""
+    dots["models"] = {"vit_b32": dots["models"]["vit_b32"]}
+    with pytest.raises(TallmasksError, match=r"benchmarks.mine: no model has a task 'dots'$"):
+        Plan(dots, ROOT)
+    dots["models"]["tiny"] = {**dots["models"]["vit_b32"], "tasks": "drawn"}
+    only_vision = dataclasses.replace(VISION_TASKS["cars"], name="birds")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(VISION_TASKS, "birds", only_vision)
+        dots["benchmarks"]["mine"] = ["dots", "birds"]
+        with pytest.raises(TallmasksError, match=r"no model has all of .*; vit_b32 has no dots; tiny has no birds$"):
+            Plan(dots, ROOT)
+
+
+def test_home_is_where_a_shell_says(params: Params, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`~/weights` would be looked for in a folder of the name ~, in the project."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    for name in ("weights.safetensors", "weights.pt", "data/mnist/train/a/1.png", "mine/mnist.pt", "theirs/mnist.pt"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("as if")
+    clip = params["models"]["vit_b32"]
+    params["data"] = {"mnist": {"path": "~/data/mnist"}}
+    clip["checkpoints"] = {"source": "~/mine", "tasks": {"svhn": "finetune"}}
+    clip["pretrained"] = "~/weights.safetensors"
+    plan = Plan(params, ROOT)
+    assert plan.pretrained("vit_b32") == {"pretrained": tmp_path / "weights.safetensors"}
+    assert plan.examples("vit_b32", "mnist", "train").sources["data"] == tmp_path / "data" / "mnist"
+    assert plan.checkpoint("vit_b32", "mnist", 0).sources["weights"] == tmp_path / "mine" / "mnist.pt"
+    clip["checkpoints"]["tasks"]["mnist"] = "~/theirs"
+    clip["pretrained"] = "~/weights.pt"
+    plan = Plan(params, ROOT)
+    assert plan.checkpoint("vit_b32", "mnist", 0).sources["weights"] == tmp_path / "theirs" / "mnist.pt"
+    assert plan.pretrained("vit_b32")["pretrained"].sources["weights"] == tmp_path / "weights.pt"  # type: ignore[union-attr]
+    clip["checkpoints"] = {"source": "published", "path": "~/copy"}
+    with pytest.raises(TallmasksError, match=f"{tmp_path}/copy/single_task/.* is not there"):
+        Plan(params, ROOT).checkpoint("vit_b32", "mnist", 0)
+    params["models"]["tiny"]["pretrained"] = "~/tiny.safetensors"
+    assert Plan(params, ROOT).pretraining("tiny")[1] == tmp_path / "tiny.safetensors"
+    clip["pretrained"] = "~nobody-of-this-name/weights.safetensors"
+    with pytest.raises(TallmasksError, match=r"~nobody-of-this-name/weights\.safetensors: .* write the path out"):
+        Plan(params, ROOT).pretrained("vit_b32")
 
 
 def test_an_unknown_model_or_benchmark_names_the_nearest(params: Params) -> None:

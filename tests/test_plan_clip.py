@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml
 
 from conftest import ROOT
 from tallmasks.errors import TallmasksError
+from tallmasks.params import check
 from tallmasks.plan import Plan
 from test_plan import changed, paths
 
@@ -124,11 +124,10 @@ def test_a_missing_file_concerns_its_model_only(tmp_path: Path) -> None:
 )
 def test_a_slip_in_params_is_refused(params: Params, keys: Any, value: Any) -> None:
     """A misspelled setting would be ignored, and the run would be another one than its author thinks."""
-    schema = yaml.safe_load((ROOT / "workflow" / "schemas" / "params.schema.yaml").read_text())
-    jsonschema.validate(params, schema)
+    check(params, ROOT)
     place = params["models"]["vit_b32"]
     for key in keys[:-1]:
         place = place[key]
     place[keys[-1]] = value
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(params, schema)
+    with pytest.raises(TallmasksError, match=r"models.vit_b32"):
+        check(params, ROOT)

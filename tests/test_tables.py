@@ -56,7 +56,7 @@ def evaluations() -> list[Evaluation]:
 
 def test_summary(evaluations: list[Evaluation]) -> None:
     """The headline numbers would be wrong: mean accuracy, mean of ratios (not ratio of means), storage."""
-    table = summary_table(evaluations, COUNTS)
+    table = summary_table(evaluations, evaluations[1], COUNTS)
     assert list(table.columns) == ["section", "method", "accuracy", "normalized_accuracy", "storage_gb"]
     first, finetuned, masked = table.itertuples(index=False)
     assert (first.section, first.accuracy, first.normalized_accuracy) == ("merging", 35.0, 50.0)
@@ -67,9 +67,20 @@ def test_summary(evaluations: list[Evaluation]) -> None:
     assert masked.storage_gb == round((66 * 1e6 + 32 * 0.5e6) / 1e9, 4)
 
 
+def test_accuracies_are_relative_to_fine_tuned_models_that_are_no_row(evaluations: list[Evaluation]) -> None:
+    """`methods` without fine_tuned would end after all the work, or in a table that is relative to something else."""
+    rows, finetuned = [evaluations[0], evaluations[2]], evaluations[1]
+    for table in (summary_table, per_task_table):
+        arguments = (finetuned, COUNTS) if table is summary_table else (finetuned,)
+        whole = table(evaluations, *arguments)
+        part = whole[whole["method"] != "fine_tuned"].reset_index(drop=True)
+        pd.testing.assert_frame_equal(table(rows, *arguments), part)
+    assert selection_record(rows, finetuned) == selection_record(evaluations, finetuned)
+
+
 def test_per_task(evaluations: list[Evaluation]) -> None:
     """A reader could not see which task fails, on which split, with which choice."""
-    table = per_task_table(evaluations)
+    table = per_task_table(evaluations, evaluations[1])
     assert list(table.columns) == [
         "method", "task", "split", "accuracy", "normalized_accuracy", "scaling_coefficient", "mask_lambda",
     ]  # fmt: skip
@@ -89,7 +100,7 @@ def test_intervals(evaluations: list[Evaluation]) -> None:
 
 def test_selection_holds_the_whole_curve(evaluations: list[Evaluation]) -> None:
     """Nobody could check a choice."""
-    record = selection_record(evaluations)
+    record = selection_record(evaluations, evaluations[1])
     assert record["task_arithmetic"]["scaling_coefficient"] == 0.3
     assert [point["scaling_coefficient"] for point in record["task_arithmetic"]["validation"]] == [0.0, 0.3]
     assert record["task_arithmetic"]["validation"][1]["normalized_accuracy"] == 55.0
@@ -101,20 +112,22 @@ def test_the_order_of_tasks_changes_no_number(evaluations: list[Evaluation]) -> 
     """The same set under another order would give another table."""
     turned = [evaluation.in_order(("a", "b")) for evaluation in evaluations]
     assert turned[2].mask_lambda == (0.4, 0.2)
-    pd.testing.assert_frame_equal(summary_table(turned, COUNTS), summary_table(evaluations, COUNTS))
-    assert selection_record(turned) == selection_record(evaluations)
+    pd.testing.assert_frame_equal(
+        summary_table(turned, turned[1], COUNTS), summary_table(evaluations, evaluations[1], COUNTS)
+    )
+    assert selection_record(turned, turned[1]) == selection_record(evaluations, evaluations[1])
 
 
 def test_evaluations_survive_json(evaluations: list[Evaluation]) -> None:
     """A table made from files would differ from one made in memory."""
     again = [Evaluation.from_json(json.loads(json.dumps(evaluation.to_json()))) for evaluation in evaluations]
-    pd.testing.assert_frame_equal(per_task_table(again), per_task_table(evaluations))
+    pd.testing.assert_frame_equal(per_task_table(again, again[1]), per_task_table(evaluations, evaluations[1]))
 
 
 def test_the_table_for_people_looks_like_the_papers(evaluations: list[Evaluation]) -> None:
     """One decimal, normalised in parentheses, '>' before a lower bound."""
     pruned = evaluation("magnitude_pruning", [9, 8], [90, 90])
-    text = table_for_people(summary_table([*evaluations, pruned], COUNTS), "tiny")
+    text = table_for_people(summary_table([*evaluations, pruned], evaluations[1], COUNTS), "tiny")
     assert "| Task arithmetic | 35.0 (50.0) | 0.048 |" in text
     assert "| Fine-tuned | 70.0 | 0.08 |" in text
     assert "| >0.082 |" in text
@@ -134,7 +147,9 @@ def test_agreement_keeps_integers_and_the_part_counted_apart() -> None:
 def test_spread_over_seeds(evaluations: list[Evaluation]) -> None:
     """A difference within the noise would pass for a gain."""
     other = [evaluation("task_arithmetic", [6, 4], [55, 50]), *evaluations[1:]]
-    table = seeds_table({0: summary_table(evaluations, COUNTS), 1: summary_table(other, COUNTS)})
+    table = seeds_table(
+        {0: summary_table(evaluations, evaluations[1], COUNTS), 1: summary_table(other, other[1], COUNTS)}
+    )
     first = table.iloc[0]
     assert (first.accuracy_mean, first.seeds) == (37.5, 2)
     assert first.accuracy_std == pytest.approx(3.5355, abs=1e-4)
@@ -143,7 +158,9 @@ def test_spread_over_seeds(evaluations: list[Evaluation]) -> None:
 def test_gains_are_paired_by_seed(evaluations: list[Evaluation]) -> None:
     """Seed noise common to both rows would count as noise of their difference, and no gain would ever show."""
     other = [evaluation("task_arithmetic", [6, 4], [55, 50]), *evaluations[1:]]
-    table = seeds_table({0: summary_table(evaluations, COUNTS), 1: summary_table(other, COUNTS)}).set_index("method")
+    table = seeds_table(
+        {0: summary_table(evaluations, evaluations[1], COUNTS), 1: summary_table(other, other[1], COUNTS)}
+    ).set_index("method")
     assert table.loc["task_arithmetic", ["gain_mean", "gain_std"]].tolist() == [0, 0]
     assert table.loc["fine_tuned", "gain_mean"] == 32.5
     assert table.loc["fine_tuned", "gain_std"] == pytest.approx(3.5355, abs=1e-4)

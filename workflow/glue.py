@@ -18,20 +18,19 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from jsonschema import ValidationError
 from snakemake.exceptions import WorkflowError
 from snakemake.io import ancient
-from snakemake.utils import validate
 
 from tallmasks import preflight
 from tallmasks.artifacts import digest_of
 from tallmasks.errors import TallmasksError
+from tallmasks.params import FILE, check, from_command_line, overridden, read
 from tallmasks.plan import Node, Plan
-from tallmasks.project import DRAWN_FOLDERS, PROVENANCE, RESULTS, SCRATCH, STORE, Results, Store, refusal, set_aside
+from tallmasks.project import DRAWN_FOLDERS, PROVENANCE, RESULTS, SCRATCH, STORE, Results, Store, set_aside
 from tallmasks.stages import STAGE_VERSIONS
 
 SCRIPTS = Path("workflow/scripts")
-SCHEMA = Path("workflow/schemas/params.schema.yaml")
+
 InputFunction = Callable[..., Any]
 
 
@@ -54,6 +53,36 @@ def _for_users(function: InputFunction) -> InputFunction:
     return wrapper
 
 
+def configuration(workflow: Any) -> dict[str, Any]:
+    """params.yaml with what `--configfile` and `--config` override, in the place of Snakemake's own `configfile:`.
+
+    Snakemake's evaluates what a file says under `__use_yte__`, takes the last of two values of one key, and follows
+    references without end.  Its reading of files named by `--configfile` comes before the Snakefile and cannot be
+    helped; what counts here is read again.
+    """
+    settings = workflow.config_settings
+    files = [*([] if settings.replace_workflow_config else [FILE]), *settings.configfiles]
+    if FILE in files:
+        workflow.configfiles.append(FILE)  # for Snakemake's report
+    layers = [read(file) for file in files]
+    return functools.reduce(overridden, [*layers, from_command_line(settings.config)])
+
+
+def begin(workflow: Any) -> tuple[dict[str, Any], Glue]:
+    """The configuration and the glue of the Snakefile that is being parsed.
+
+    What is wrong with the parameters ends Snakemake here, in one line without its frames around it.
+    """
+    try:
+        params = configuration(workflow)
+        glue = Glue(params, workflow)
+        for model in params["build"]:
+            glue.plan.model(model)
+    except (TallmasksError, WorkflowError) as error:
+        sys.exit(f"error: {error}")
+    return params, glue
+
+
 class Glue:
     """What the rules of one parsed Snakefile need.
 
@@ -64,7 +93,7 @@ class Glue:
 
     def __init__(self, params: Mapping[str, Any], workflow: Any) -> None:
         self.workflow = workflow
-        _check(params, Path(workflow.basedir, SCHEMA))
+        _for_users(check)(params, Path(workflow.basedir))
         self._lock: IO[str] | None = None
         self._from_outside: dict[str, Node] = {}
         self.plan: Plan = _for_users(Plan)(params)
@@ -226,9 +255,9 @@ class Glue:
     # -- results ------------------------------------------------------------------------------------------
 
     def views(self, models: Iterable[str]) -> list[str]:
-        """The table of every declared benchmark of `models`."""
+        """The table of every benchmark that `models` have the tasks of."""
         return [
-            f"results/{model}/{benchmark}/table.csv" for model in models for benchmark in self.plan.params["benchmarks"]
+            f"results/{model}/{benchmark}/table.csv" for model in models for benchmark in self.plan.benchmarks(model)
         ]
 
     def result_inputs(self, view: str, checkpoints: Any = None) -> InputFunction:
@@ -373,16 +402,6 @@ class Glue:
         newest = max(path.lstat().st_mtime for path in files) + 1
         os.utime(marker, (newest, newest))
         return [str(marker)]
-
-
-def _check(params: Mapping[str, Any], schema: Path) -> None:
-    """Refuse what the schema does not allow, in one line."""
-    try:
-        validate(params, str(schema), set_default=False)
-    except WorkflowError as error:
-        if not isinstance(error.__context__, ValidationError):
-            raise
-        raise WorkflowError(refusal(error.__context__)) from None
 
 
 @functools.cache

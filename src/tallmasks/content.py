@@ -10,7 +10,22 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from tallmasks.errors import TallmasksError
+
 REMEMBERED = Path(".tallmasks", "content")  # in the current folder: the checksums of data folders, by their path
+
+
+def named_path(root: Path, written: str) -> Path:
+    """Where a path of params.yaml leads: from the folder `root` if it is relative, from a home folder if it begins
+    with ~ as in a shell.
+
+    Raises:
+        TallmasksError: there is no such home folder.
+    """
+    try:
+        return root / Path(written).expanduser()
+    except RuntimeError as error:
+        raise TallmasksError(f"params.yaml: {written}: {error}; write the path out") from None
 
 
 def sha256_of_folder(folder: Path) -> str:

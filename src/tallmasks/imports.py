@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tallmasks.content import named_path
 from tallmasks.errors import TallmasksError, nearest
 from tallmasks.tasks.titles import TITLES
 
@@ -124,7 +125,7 @@ def locate(checkpoints: Any, architecture: Any, task: str, root: Path = Path()) 
     if source == FINETUNE:
         return None
     if source not in SOURCES:
-        return Imported("folder", local=_in_folder(root / source, source, task))
+        return Imported("folder", local=_in_folder(named_path(root, source), source, task))
     known = SOURCES[source]
     name = str(architecture).removesuffix("-quickgelu")
     for what, found, names in (("model", name, known.models), ("task", task, known.tasks)):
@@ -137,7 +138,7 @@ def locate(checkpoints: Any, architecture: Any, task: str, root: Path = Path()) 
     names_there = known.models[name], known.tasks[task]
     repository, file = known.repository(*names_there), known.file(*names_there)
     if "path" in settings:
-        folder = root / settings["path"]
+        folder = named_path(root, settings["path"])
         places = [folder / file, folder / repository / file, folder / repository.split("/")[-1] / file]
         local = next((place for place in places if place.is_file()), None)
         if local is None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,17 +21,17 @@ from typing import Any
 
 from tallmasks import figures, methods, paper
 from tallmasks.artifacts import Damaged, digest_of, read_json
-from tallmasks.content import sha256_of_folder
+from tallmasks.content import named_path, sha256_of_folder
 from tallmasks.controlled import Controlled
 from tallmasks.errors import TallmasksError, nearest
 from tallmasks.imports import FINETUNE, Imported, locate, source_of
 from tallmasks.methods import magnitude_masking, ties
+from tallmasks.params import Params, check_names, method_names
 from tallmasks.stages import STAGE_VERSIONS, version_of
 from tallmasks.subsets import ORDERS, Subset, subsets
 from tallmasks.tasks import Task, catalogue
 from tallmasks.tasks.vision.registry import TASKS, VisionTask
 
-Params = Mapping[str, Any]
 Seed = int | Controlled
 """Of a fine-tuning: how its images are drawn and, in the controlled experiment, which weights it may change."""
 
@@ -145,12 +144,6 @@ def _code(rows: Iterable[str] = (), merges: Iterable[str] = ()) -> dict[str, dic
     return {what: code for what, code in found.items() if code}
 
 
-def _check_names(key: str, names: Iterable[str], known: Iterable[str]) -> None:
-    for name in names:
-        if name not in known:
-            raise TallmasksError(f"params.yaml: {key}: no {name!r}{nearest(name, known)}; there is: {', '.join(known)}")
-
-
 class Plan:
     """What `params` ask for, as nodes.  The same arguments give the same `Node` object.
 
@@ -183,45 +176,9 @@ class Plan:
             "subset_evaluation",
         ):
             setattr(self, stage, functools.cache(getattr(self, stage)))
-        self._check()
+        check_names(params)
 
     # -- what params.yaml declares ------------------------------------------------------------------------
-
-    def _check(self) -> None:
-        for name in self.method_names:
-            methods.get(name)
-        for key, names in {"methods": list(self.method_names), **self._benchmark_keys()}.items():
-            repeated = sorted({name for name in names if list(names).count(name) > 1})
-            if repeated:
-                raise TallmasksError(f"params.yaml: {key}: {', '.join(repeated)} listed twice; list each once")
-        for name in self.params["paper"]["subsets"]["methods"]:
-            methods.get(name)
-        for listed in (self._shown_benchmarks, self.params["benchmarks"]), (self.subset_orders, ORDERS):
-            _check_names("paper", *listed)
-        if taken := {"figures", "tables"} & self.params["benchmarks"].keys():
-            raise TallmasksError(
-                f"params.yaml: benchmarks: {', '.join(sorted(taken))}: results/<model>/ has a folder of that name "
-                "already; give the benchmark another one"
-            )
-        for key, grid in self.params["grids"].items():
-            if list(grid) != sorted(set(grid)):
-                raise TallmasksError(
-                    f"params.yaml: grids.{key}: found {list(grid)}, expected different values in ascending order"
-                )
-        for task in self.params.get("data", {}):
-            if task not in TASKS:
-                raise TallmasksError(f"params.yaml: data: there is no vision task {task!r}{nearest(task, TASKS)}")
-        for name, model in self.models.items():
-            known = catalogue(model["tasks"])
-            for key, tasks in self._benchmark_keys().items():
-                for task in tasks:
-                    if task not in known:
-                        raise TallmasksError(
-                            f"params.yaml: {key}: model {name} has no task {task!r}{nearest(task, known)}"
-                        )
-
-    def _benchmark_keys(self) -> dict[str, list[str]]:
-        return {f"benchmarks.{name}": list(tasks) for name, tasks in self.params["benchmarks"].items()}
 
     @property
     def models(self) -> Mapping[str, Params]:
@@ -230,8 +187,7 @@ class Plan:
     @property
     def method_names(self) -> tuple[str, ...]:
         """The rows of every table, in their order."""
-        listed = self.params["methods"]
-        return methods.names() if listed == "all" else tuple(listed)
+        return method_names(self.params)
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -260,7 +216,7 @@ class Plan:
             "pretraining": dict(spec["pretraining"]),
             "tasks": spec["tasks"],
         }
-        return {"kind": "pretrained", "params": params}, self.root / spec["pretrained"]
+        return {"kind": "pretrained", "params": params}, named_path(self.root, spec["pretrained"])
 
     def tasks(self, benchmark: str) -> tuple[str, ...]:
         """The tasks of a benchmark in the order in which people read them."""
@@ -271,6 +227,28 @@ class Plan:
                 f"{', '.join(benchmarks)}; add one as a name and a list of tasks"
             )
         return tuple(benchmarks[benchmark])
+
+    def benchmarks(self, model: str) -> tuple[str, ...]:
+        """The benchmarks whose tasks a model has, each and every one."""
+        known = catalogue(self.model(model)["tasks"]).keys()
+        return tuple(name for name, tasks in self.params["benchmarks"].items() if known >= set(tasks))
+
+    def tasks_for(self, model: str, benchmark: str) -> tuple[str, ...]:
+        """The tasks of a benchmark.
+
+        Raises:
+            TallmasksError: the model has not all of them.
+        """
+        tasks = self.tasks(benchmark)
+        if benchmark not in self.benchmarks(model):
+            known = catalogue(self.model(model)["tasks"])
+            able = [name for name in self.models if benchmark in self.benchmarks(name)]
+            raise TallmasksError(
+                f"results/{model}/{benchmark}: the model has no task "
+                f"{', '.join(repr(task) for task in tasks if task not in known)}; "
+                f"models that have all tasks of the benchmark: {', '.join(able)}"
+            )
+        return tasks
 
     @staticmethod
     def members(tasks: Iterable[str]) -> tuple[str, ...]:
@@ -305,14 +283,14 @@ class Plan:
         the hub."""
         named = self.model(model)["pretrained"]
         if isinstance(named, str) and named.endswith(".safetensors"):
-            return {"pretrained": self.root / named}
+            return {"pretrained": named_path(self.root, named)}
         return {"pretrained": self._converted(model)}
 
     def _converted(self, model: str) -> Node:
         """Pretrained weights that are not in the project's own format, converted once."""
         named = self.model(model)["pretrained"]
         if isinstance(named, str):
-            sources = {"weights": self.root / named}
+            sources = {"weights": named_path(self.root, named)}
             return self._node("pretrained", model, "pretrained", self._architecture(model), sources=sources)
         return self._node("pretrained", model, "pretrained", {**self._architecture(model), "pretrained": dict(named)})
 
@@ -351,7 +329,9 @@ class Plan:
         if folder is None:
             return self._node("examples", "vision", f"{task}-{split}", params)
         params["data"] = {key: value for key, value in data.items() if key not in ("hub", "revision")}
-        return self._node("examples", "vision", f"{task}-{split}", params, sources={"data": self.root / folder})
+        return self._node(
+            "examples", "vision", f"{task}-{split}", params, sources={"data": named_path(self.root, folder)}
+        )
 
     def head(self, model: str, task: str) -> Node:
         """The frozen zero-shot classification head of one task."""
@@ -536,9 +516,8 @@ class Plan:
 
     def paper_benchmarks(self, model: str) -> dict[str, tuple[str, ...]]:
         """The benchmarks that figures and tables show, with their tasks, the smallest first."""
-        known = catalogue(self.model(model)["tasks"])
-        named = {name: self.tasks(name) for name in self._shown_benchmarks}
-        usable = {name: tasks for name, tasks in named.items() if set(tasks) <= known.keys()}
+        able = set(self.benchmarks(model))
+        usable = {name: self.tasks(name) for name in self._shown_benchmarks if name in able}
         return dict(sorted(usable.items(), key=lambda item: len(item[1])))
 
     @property
@@ -577,7 +556,7 @@ class Plan:
         """
         key = (kind, model, name)
         if key not in self._nodes:
-            for model_and_benchmark in itertools.product(self.models, self.params["benchmarks"]):
+            for model_and_benchmark in self._runnable(self.models):
                 with contextlib.suppress(TallmasksError):  # of another model, whose files are not there, say
                     self._declare(*model_and_benchmark)
         try:
@@ -587,6 +566,9 @@ class Plan:
                 f"{name}: no recipe declared in params.yaml yields this artifact; its parameters have changed since "
                 "it was named: ask for the results file instead"
             ) from None
+
+    def _runnable(self, models: Iterable[str]) -> list[tuple[str, str]]:
+        return [(model, benchmark) for model in models for benchmark in self.benchmarks(model)]
 
     def _declare(self, model: str, benchmark: str) -> None:
         """Make every node of a model and benchmark known to `find`, for every seed."""
@@ -610,14 +592,14 @@ class Plan:
         Raises:
             TallmasksError: a source file that a recipe names is not there.
         """
-        for model_and_benchmark in itertools.product(models or self.models, self.params["benchmarks"]):
+        for model_and_benchmark in self._runnable(models or self.models):
             self._declare(*model_and_benchmark)
         return {node.path: node for node in self._nodes.values()}
 
     def closure(self, model: str, seeds: Iterable[int] | None = None) -> list[Node]:
-        """Every artifact behind every declared benchmark of `model`, each once, sorted by path."""
+        """Every artifact behind every benchmark that `model` has the tasks of, each once, sorted by path."""
         found: dict[str, Node] = {}
-        for benchmark in self.params["benchmarks"]:
+        for benchmark in self.benchmarks(model):
             for seed in self.seeds[:1] if seeds is None else seeds:
                 for nodes in self.results(model, self.members(self.tasks(benchmark)), seed).values():
                     for top in nodes:
@@ -630,7 +612,7 @@ class Plan:
 
         Unlike an artifact's, it holds the benchmark's name and the order of its tasks, which the files show.
         """
-        tasks, seeds = self.tasks(benchmark), self._view_seeds(kind)
+        tasks, seeds = self.tasks_for(model, benchmark), self._view_seeds(kind)
         spec = self.model(model)
         if len(seeds) > 1 and any(source_of(spec.get("checkpoints", FINETUNE), task) != FINETUNE for task in tasks):
             raise TallmasksError(
@@ -665,7 +647,7 @@ class Plan:
         "subsets" is written from the evaluation of every subset as well, once the zero-shot accuracies say which
         those are; here stands the one of the whole benchmark, whose recipe changes whenever that of a subset does.
         """
-        tasks = self.tasks(benchmark)
+        tasks = self.tasks_for(model, benchmark)
         members, seed, merges = self.members(tasks), self.seeds[0], self._agreeing_merges()
         if kind not in PAPER_VIEWS:
             return {

@@ -10,17 +10,13 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import yaml
-
+from tallmasks import params
 from tallmasks.artifacts import ARTIFACT, Damaged, Label, identity, load_json, read_label, same
-from tallmasks.errors import TallmasksError, nearest
+from tallmasks.errors import TallmasksError
 from tallmasks.plan import Node, Plan
 from tallmasks.seals import CONTENT, SEAL, content_of_json, seal_of
-
-if TYPE_CHECKING:
-    import jsonschema
 
 SCRATCH = Path(".tallmasks")
 DAMAGED = SCRATCH / "damaged"
@@ -39,36 +35,9 @@ def open_plan(root: Path = Path()) -> Plan:
     Raises:
         TallmasksError: there is no params.yaml, or it is not what its schema allows.
     """
-    import jsonschema
-
-    path = root / "params.yaml"
-    try:
-        params = yaml.safe_load(path.read_text())
-        schema = yaml.safe_load((root / "workflow" / "schemas" / "params.schema.yaml").read_text())
-    except FileNotFoundError as error:
-        raise TallmasksError(f"{error.filename}: no such file; run this in the project's folder") from None
-    except yaml.YAMLError as error:
-        raise TallmasksError(f"{path}: {error}") from None
-    try:
-        jsonschema.validate(params, schema)
-    except jsonschema.ValidationError as error:
-        raise TallmasksError(refusal(error)) from None
-    return Plan(params, root)
-
-
-def refusal(error: jsonschema.ValidationError) -> str:
-    """What the schema has against params.yaml, in one line: where, what was found and what is allowed."""
-    from jsonschema.exceptions import best_match
-
-    error = best_match([error]) or error
-    where = ".".join(map(str, error.absolute_path))
-    message = f"params.yaml: {where}{': ' if where else ''}{error.message}"
-    known = error.schema.get("properties", {}) if isinstance(error.schema, dict) else {}
-    if error.validator == "additionalProperties" and known and isinstance(error.instance, dict):
-        unknown = next(key for key in error.instance if key not in known)
-        return f"{message}; known here: {', '.join(known)}{nearest(str(unknown), known)}"
-    described = error.schema.get("description") if isinstance(error.schema, dict) else None
-    return f"{message}; expected {described}" if described else message
+    read = params.read(root / params.FILE)
+    params.check(read, root)
+    return Plan(read, root)
 
 
 def entries_under(folder: Path) -> Iterator[Path]:

@@ -129,14 +129,13 @@ def _percent(fraction: float) -> float:
     return round(100 * float(fraction), 4)
 
 
-def _finetuned(evaluations: Sequence[Evaluation]) -> Evaluation:
-    (found,) = (evaluation for evaluation in evaluations if evaluation.method == "fine_tuned")
-    return found
+def per_task_table(evaluations: Sequence[Evaluation], finetuned: Evaluation) -> pd.DataFrame:
+    """One row per method, task and split: accuracies in percent and what was chosen.
 
-
-def per_task_table(evaluations: Sequence[Evaluation]) -> pd.DataFrame:
-    """One row per method, task and split: accuracies in percent and what was chosen."""
-    finetuned = _finetuned(evaluations)
+    Args:
+        evaluations: the rows, of the same tasks in the same order.
+        finetuned: the fine-tuned models on those tasks, which accuracies are relative to; also where they are no row.
+    """
     rows = []
     for evaluation in evaluations:
         for split in SPLITS:
@@ -183,9 +182,8 @@ def interval_table(evaluations: Sequence[Evaluation]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def summary_table(evaluations: Sequence[Evaluation], counts: ParameterCounts) -> pd.DataFrame:
+def summary_table(evaluations: Sequence[Evaluation], finetuned: Evaluation, counts: ParameterCounts) -> pd.DataFrame:
     """One row per method: test accuracy, its normalised mean over the tasks, and storage in 1e9 bits."""
-    finetuned = _finetuned(evaluations)
     rows = []
     for evaluation in evaluations:
         method = methods.get(evaluation.method)
@@ -229,15 +227,15 @@ def _score(row: Any) -> str:
     return plain if row.method == "fine_tuned" else f"{plain} ({row.normalized_accuracy:.1f})"
 
 
-def selection_record(evaluations: Sequence[Evaluation]) -> dict[str, Any]:
+def selection_record(evaluations: Sequence[Evaluation], finetuned: Evaluation) -> dict[str, Any]:
     """What was chosen for each method, with the whole validation curve behind it."""
-    finetuned = _finetuned(evaluations).accuracy("validation")
+    base = finetuned.accuracy("validation")
     record: dict[str, Any] = {}
     for evaluation in evaluations:
         if not evaluation.grid:
             continue
         accuracy = accuracies(evaluation.curve, evaluation.total["validation"])
-        relative = normalized(accuracy, finetuned, evaluation.tasks)
+        relative = normalized(accuracy, base, evaluation.tasks)
         if evaluation.mask_lambda is None:
             record[evaluation.method] = {
                 "scaling_coefficient": evaluation.scaling_coefficient,

@@ -66,12 +66,47 @@ def test_a_typo_in_params_ends_the_run(bare: Project, edited: Callable[..., None
     assert expected in message(bare.dry_run("all", fails=True))
 
 
+def refused(run: Run) -> str:
+    """The one line that a command ended with, before it planned anything."""
+    (line,) = (line for line in message(run).splitlines() if not line.startswith("Using workflow specific profile"))
+    return line.removeprefix("error: ")
+
+
+def test_nothing_in_params_is_evaluated(bare: Project) -> None:
+    """A params.yaml from somebody else would run their code, by a key that Snakemake heeds and our schema never sees;
+    the same under --config, and in a file that Snakemake has read before."""
+    path, evil = bare.path("params.yaml"), "?__import__('pathlib').Path('ran').touch()"
+    path.write_text(f"__use_yte__: true\n{path.read_text()}\nmore: {evil}\n")
+    assert "there is no key '__use_yte__'" in refused(bare.dry_run(TABLE, fails=True))
+    bare.git("checkout", "-q", "params.yaml")
+    run = bare.run("snakemake", "-n", "--config", "__use_yte__=true", f"more={evil}", "--", TABLE, fails=True)
+    assert "there is no key '__use_yte__'" in refused(run)
+    assert not bare.path("ran").exists()
+
+
+def test_params_are_overridden_key_by_key(bare: Project) -> None:
+    """`--config` and `--configfile` would be ignored, or could not set a number inside a list."""
+    bare.path("more.yaml").write_text("seeds: [3]\ngrids: {mask_lambda: [0.3]}\n")
+    options = ["--configfile", "more.yaml", "--config", "seeds=[7]"]
+    run = bare.run("snakemake", "-n", "--quiet", "host", "reason", *options, "--", TABLE)
+    bare.path("more.yaml").unlink()
+    assert "-s7-" in run.output and "-s0-" not in run.output and "-s3-" not in run.output
+
+
+def test_a_table_needs_no_row_of_fine_tuned_models(project: Project) -> None:
+    """`methods` without fine_tuned would end in an error after all the work."""
+    rows = project.path(TABLE).read_text().splitlines()
+    project.change(lambda params: params["methods"].remove("fine_tuned"))
+    assert project.snakemake(TABLE).jobs == {"results": 1}
+    assert project.path(TABLE).read_text().splitlines() == [row for row in rows if ",fine_tuned," not in row]
+
+
 @pytest.mark.parametrize(
     ("edit", "expected"),
     [
         (
             lambda p: p["benchmarks"]["8tasks"].append("mnits"),
-            "benchmarks.8tasks: model tiny has no task 'mnits'; did you mean",
+            "benchmarks.8tasks: no model has a task 'mnits'; did you mean",
         ),
         (lambda p: p["benchmarks"].update(none=[]), "benchmarks.none"),
         (lambda p: p["grids"].update(mask_lambda=[0.4, 0.2]), "grids.mask_lambda"),

@@ -5,10 +5,10 @@ from pathlib import Path
 CODE = [str(Path(workflow.basedir) / folder) for folder in ("workflow", "src")]
 sys.path[:0] = CODE
 
-from glue import Glue, import_from
+from glue import begin, import_from
 
 import_from(CODE)
-GLUE = Glue(config, workflow)
+config, GLUE = begin(workflow)
 
 
 onstart:

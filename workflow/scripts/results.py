@@ -24,15 +24,15 @@ from tallmasks.tables import (
 
 def run(job: Job) -> None:
     (seed,) = job.params["seeds"]
-    evaluations = evaluations_of(job, seed)
-    summary = summary_table(evaluations, counts_of(job))
+    evaluations, finetuned = evaluations_of(job, seed)
+    summary = summary_table(evaluations, finetuned, counts_of(job))
     title = f"{job.params['model']} on {job.params['benchmark']} ({len(job.params['tasks'])} tasks)"
     files = {
         "table.csv": summary.to_csv(index=False, float_format="%.4f"),
         "table.md": table_for_people(summary, title),
-        "per_task.csv": per_task_table(evaluations).to_csv(index=False),
+        "per_task.csv": per_task_table(evaluations, finetuned).to_csv(index=False),
         "intervals.csv": interval_table(evaluations).to_csv(index=False),
-        "selection.json": json.dumps(selection_record(evaluations), indent=1) + "\n",
+        "selection.json": json.dumps(selection_record(evaluations, finetuned), indent=1) + "\n",
         "agreement.csv": agreement_table(profiles(job, seed)).to_csv(index=False),
         "metrics.json": metrics(summary),
     }

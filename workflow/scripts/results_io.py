@@ -23,8 +23,9 @@ from tallmasks.tables import Evaluation
 PACKAGES = ("torch", "open_clip_torch", "numpy", "numba", "safetensors", "snakemake", "dvc", "pandas")
 
 
-def evaluations_of(job: Job, seed: int) -> list[Evaluation]:
-    """Every row of one seed's table in the order of the recipe, with the tasks in the benchmark's order."""
+def evaluations_of(job: Job, seed: int) -> tuple[list[Evaluation], Evaluation]:
+    """Every row of one seed's table in the order of the recipe, with the tasks in the benchmark's order; and the
+    fine-tuned models, which may be a row or not."""
     tasks = job.params["tasks"]
     found = {}
     for path in job.inputs[f"{seed}/evaluations"]:
@@ -36,7 +37,7 @@ def evaluations_of(job: Job, seed: int) -> list[Evaluation]:
         alone.setdefault(evaluation.method, {})[evaluation.tasks[0]] = evaluation
     for method, by_task in alone.items():
         found[method] = Evaluation.joined([by_task[task] for task in tasks])
-    return [found[method] for method in job.params["methods"]]
+    return [found[method] for method in job.params["methods"]], found["fine_tuned"]
 
 
 def origins_of(job: Job, seed: int) -> dict[str, dict[str, Any]]:

@@ -10,7 +10,7 @@ from tallmasks.tables import seeds_table, seeds_table_for_people, summary_table
 
 def run(job: Job) -> None:
     counts = counts_of(job)
-    summaries = {seed: summary_table(evaluations_of(job, seed), counts) for seed in job.params["seeds"]}
+    summaries = {seed: summary_table(*evaluations_of(job, seed), counts) for seed in job.params["seeds"]}
     table = seeds_table(summaries)
     title = f"{job.params['model']} on {job.params['benchmark']}, fine-tuning seeds {job.params['seeds']}"
     every = pd.concat([summary.assign(seed=seed) for seed, summary in summaries.items()])

@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     table.writerow(HEADER)
     for model in plan.models:
         trainable, frozen = parameter_counts(plan, model)
-        for benchmark in plan.params["benchmarks"]:
+        for benchmark in plan.benchmarks(model):
             for name in plan.method_names:
                 stored = storage(
                     methods.get(name).storage,
