@@ -382,6 +382,7 @@ class Glue:
     # -- the report ---------------------------------------------------------------------------------------
 
     @classmethod
+    @_for_users
     def always(cls, wildcards: Any) -> list[str]:
         """Input function of what is to be made anew whenever it is asked for: a file that is newer than any other."""
         return cls._marker_of(Path("results", wildcards.model, "report"), {"digest": "always"})

@@ -3,7 +3,6 @@
 Twenty play the roles of the paper's; each file of the folder ``own`` adds one, and nothing else changes.
 """
 
-import hashlib
 import importlib
 import inspect
 import pkgutil
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.errors import TallmasksError
+from tallmasks.fingerprints import fingerprint_of_file
 from tallmasks.tasks import Task
 from tallmasks.tasks.drawn import glyphs, objects, own, scenes
 from tallmasks.tasks.drawn.canvas import Canvas, Draw
@@ -38,7 +38,7 @@ class DrawnTask(Task):
         draw: Draws one example of a label on a canvas.
         real: Whether the examples are real images, so that only pretraining uses ``draw``.
         shift: What the task's own sensor does to every picture, in this order.
-        code: Of a task in a file of its own, the sha256 of that file, for the recipes of its examples.
+        code: Of a task in a file of its own, what that file does, for the recipes of its examples.
     """
 
     draw: Draw
@@ -134,7 +134,7 @@ def drawn(
     def register(draw: Draw) -> Draw:
         if name in _tasks:
             raise ValueError(f"drawn task {name} is registered twice")
-        code = hashlib.sha256(Path(inspect.getfile(draw)).read_bytes()).hexdigest()
+        code = fingerprint_of_file(Path(inspect.getfile(draw)))
         templates = tuple(wording.format(phrase) for wording in WORDINGS)
         _tasks[name] = DrawnTask(name, classes, templates, description, draw, shift=shift, code=code)
         return draw
