@@ -1,6 +1,5 @@
 """What several test files share."""
 
-import copy
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +7,15 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parent.parent
+PARAMS = Path(__file__).parent / "params.yaml"
+"""The params.yaml that the project ships, kept apart: the one in the project's folder is the user's to edit."""
+
+
+def shipped_params() -> dict[str, Any]:
+    return yaml.safe_load(PARAMS.read_text())
 
 
 @pytest.fixture
 def params() -> dict[str, Any]:
-    """The project's own params.yaml, safe to change."""
-    return copy.deepcopy(yaml.safe_load((ROOT / "params.yaml").read_text()))
+    """The parameters that the project ships, safe to change."""
+    return shipped_params()

@@ -64,9 +64,9 @@ def test_real_digits_fill_the_splits() -> None:
 
 def test_catalogue_matches_the_paper() -> None:
     """Without it the 8, 14 and 20 task benchmarks would not be nested like the paper's."""
-    assert len(CATALOGUE) == len(set(CATALOGUE)) == len(SHIFTS) == 20
+    assert len(set(CATALOGUE)) == len(CATALOGUE) and set(CATALOGUE[:20]) == SHIFTS.keys()
     assert CATALOGUE[:8] == ("cars", "dtd", "eurosat", "gtsrb", "mnist", "resisc45", "sun397", "svhn")
-    assert CATALOGUE[14:] == ("emnist", "cifar10", "food101", "fashionmnist", "renderedsst2", "kmnist")
+    assert CATALOGUE[14:20] == ("emnist", "cifar10", "food101", "fashionmnist", "renderedsst2", "kmnist")
 
 
 def test_prompts_name_the_class() -> None:

@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 from transformers import CLIPVisionConfig, CLIPVisionModel, CLIPVisionModelWithProjection
 
 from tallmasks.errors import TallmasksError
-from tallmasks.imports import convert, from_transformers, locate, read_state
+from tallmasks.imports import convert, from_transformers, locate, matched, read_state
 from tallmasks.models import clip
 from tallmasks.reference import PAPER_TASKS
 
@@ -106,7 +106,7 @@ def test_every_tensor_of_the_papers_models_has_its_place(
         theirs = {f"{prefix}{name}": tensor for name, tensor in CLIPVisionModel(config).state_dict().items()}
         theirs[f"{prefix}embeddings.position_ids"] = torch.zeros(1, 50, dtype=torch.int64)
         ours = clip.build(architecture).state_dict()
-        found = convert(theirs, ours, "visual.", Path("model.safetensors"))
+        found = matched(theirs, ours, "visual.", Path("model.safetensors"))
     assert {name: tensor.shape for name, tensor in found.items()} == {
         name: tensor.shape for name, tensor in ours.items() if name.startswith("visual.")
     }

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from conftest import ROOT
+from conftest import PARAMS, ROOT
 from tallmasks.errors import TallmasksError
 from tallmasks.plan import Plan
 from tallmasks.tasks.drawn import TASKS
@@ -41,9 +41,9 @@ def test_a_digest_is_the_same_in_every_process(params: Params) -> None:
     """A store shared between machines would find nothing again."""
     code = (
         "import sys, json, yaml; from tallmasks.plan import Plan; "
-        "print(json.dumps([n.path for n in Plan(yaml.safe_load(open('params.yaml')), '.').closure('tiny')]))"
+        "print(json.dumps([n.path for n in Plan(yaml.safe_load(open(sys.argv[1])), '.').closure('tiny')]))"
     )
-    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    run = subprocess.run([sys.executable, "-c", code, PARAMS], cwd=ROOT, capture_output=True, text=True, check=True)
     assert json.loads(run.stdout) == [node.path for node in Plan(params, ROOT).closure("tiny")]
 
 

@@ -4,9 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from conftest import ROOT
+from conftest import ROOT, shipped_params
 from tallmasks.errors import TallmasksError
 from tallmasks.params import check
 from tallmasks.plan import Plan
@@ -52,7 +51,7 @@ def test_a_key_rebuilds_what_depends_on_it(params: Params, keys: Any, value: Any
 
 def test_tiny_knows_nothing_of_it() -> None:
     """Editing a CLIP model would rebuild the tiny one."""
-    params = yaml.safe_load((ROOT / "params.yaml").read_text())
+    params = shipped_params()
     assert changed(params, "models", "vit_b32", "pretrained", "revision", value="0" * 40) == set()
 
 
@@ -98,7 +97,7 @@ def test_a_local_file_enters_by_its_content(params: Params, tmp_path: Path) -> N
 
 def test_a_missing_file_concerns_its_model_only(tmp_path: Path) -> None:
     """A cluster job on tiny would fail since somebody's checkpoints for another model are not there."""
-    params = yaml.safe_load((ROOT / "params.yaml").read_text())
+    params = shipped_params()
     name = Plan(params, ROOT).head("tiny", "mnist").name
     params["models"] = {key: params["models"][key] for key in ("vit_b32", "tiny")}
     params["models"]["vit_b32"]["checkpoints"] = str(tmp_path / "nowhere")

@@ -2,17 +2,23 @@
 
 import csv
 import io
+import shutil
+from pathlib import Path
 
 import pytest
 
-from conftest import ROOT
+from conftest import PARAMS, ROOT
 from tallmasks import cli
 from tallmasks.reference import paper_table
 
 
-def test_it_prints_the_papers_figures(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_prints_the_papers_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A reader would compare accuracies at a cost that is not the method's."""
-    monkeypatch.chdir(ROOT)
+    shutil.copy(PARAMS, tmp_path / "params.yaml")
+    shutil.copytree(ROOT / "workflow" / "schemas", tmp_path / "workflow" / "schemas")
+    monkeypatch.chdir(tmp_path)
     assert cli.main(["storage"]) == 0
     printed = capsys.readouterr().out
     assert printed.splitlines()[0] == "model,benchmark,method,storage_gb"

@@ -20,6 +20,7 @@ from typing import IO, Any
 
 from snakemake.exceptions import WorkflowError
 from snakemake.io import ancient
+from snakemake.jobs import Job
 
 from tallmasks import preflight
 from tallmasks.artifacts import digest_of
@@ -95,6 +96,7 @@ class Glue:
         self.workflow = workflow
         _for_users(check)(params, Path(workflow.basedir))
         self._lock: IO[str] | None = None
+        self._forced: dict[str, bool] = {}
         self._from_outside: dict[str, Node] = {}
         self.plan: Plan = _for_users(Plan)(params)
         self.store = Store()
@@ -104,19 +106,19 @@ class Glue:
 
     @functools.cached_property
     def _pruned(self) -> bool:
-        """Whether an artifact that exists is a leaf of the DAG.  Not when the user forces jobs (-f, -F, -R).
+        """Whether an artifact that exists is a leaf of the DAG, unless it is made anew.
 
         Asked first when the DAG is built: only then are the settings and the executor known.
         """
         if self._looking:
             return False
-        settings = self.workflow.dag_settings
         self._check_profile()
+        self._leave_files_alone()
         for folder in (STORE, RESULTS, SCRATCH, Path("logs")):
             _inside(folder)
         if self._writing:
             self._become_the_writer()
-        return not (settings.forceall or settings.forcetargets or settings.forcerun)
+        return True
 
     @property
     def _writing(self) -> bool:
@@ -136,6 +138,21 @@ class Glue:
                 "profiles/default is not in force, and the workflow is only right under it: run snakemake in the "
                 "project's folder, without --workflow-profile and without other --rerun-triggers"
             )
+
+    def _leave_files_alone(self) -> None:
+        """Switch off what Snakemake does to files around a job, and must not where they appear by rename: removing a
+        finished output because an input is dated in the future, refusing to replace a read-only one, and copying the
+        old results back over themselves after a job that failed (`update` in the rules keeps them from being removed
+        before it)."""
+
+        async def nothing(*_: Any) -> None:
+            pass
+
+        dag, persistence = self.workflow.dag, self.workflow.persistence
+        dag.check_output_mtime = nothing
+        Job.check_protected_output = nothing
+        persistence.backup_output = persistence.cleanup_backup = lambda path: None
+        persistence.restore_output = Path.exists
 
     def _become_the_writer(self) -> None:
         """Hold a kernel lock for the life of this process: a second Snakemake waits, and a killed one leaves nothing
@@ -157,15 +174,41 @@ class Glue:
         def files_by_role(wildcards: Any) -> dict[str, Any]:
             node = self.plan.find(kind, wildcards.model, wildcards.name)
             wrong = None if self._looking else self.store.wrong(node)
-            if self._pruned and self.store.there(node):
+            if self._pruned and self.store.there(node) and not self._made_anew(node):
                 return {}
             _inside(Path(node.path).parent)
             if kind in preflight.KINDS:
                 self._from_outside[node.path] = node
-            files = {role: ancient([str(path) for path in paths]) for role, paths in _files(node).items()}
+            made = {role: self._inputs(nodes) for role, nodes in node.inputs.items()}
+            files = made | {role: ancient([str(path)]) for role, path in node.sources.items()}
             return files | (self._put_away(node, wrong) if wrong else {})
 
         return files_by_role
+
+    def _inputs(self, nodes: Iterable[Node]) -> list[str]:
+        """Artifacts as a job's inputs: `ancient`, but for what forcing makes anew, so that the job follows from it."""
+        return [node.path if self._made_anew(node) else ancient(node.path) for node in nodes]
+
+    def _made_anew(self, node: Node) -> bool:
+        """Whether the user forces (-f, -F, -R) the job of an artifact, or one that it follows from."""
+        if not self._forcing:
+            return False
+        if node.path not in self._forced:
+            inputs = (needed for nodes in node.inputs.values() for needed in nodes)
+            self._forced[node.path] = self._is_forced(Path(node.path)) or any(map(self._made_anew, inputs))
+        return self._forced[node.path]
+
+    @property
+    def _forcing(self) -> bool:
+        return bool(self.workflow.dag.forcefiles or self.workflow.dag.forcerules)
+
+    def _is_forced(self, path: Path, prefix: str | None = None) -> bool:
+        """Whether the user forces the job that writes `path`, and what lies beside it and begins with `prefix`."""
+        dag, begins = self.workflow.dag, path.name if prefix is None else prefix
+        files = map(Path, dag.forcefiles)
+        return any(rule.is_producer(str(path)) for rule in dag.forcerules) or any(
+            file.parent == path.parent and file.name.startswith(begins) for file in files
+        )
 
     def _put_away(self, node: Node, wrong: str) -> dict[str, Any]:
         """Make room for an artifact that is there and has to be made anew; in a dry run, an input that says so."""
@@ -247,7 +290,9 @@ class Glue:
                 set() if self.plan.models[model]["tasks"] == "drawn" else {"examples"}
             )
             return [
-                node.path for node in self.plan.closure(model) if node.kind in wanted and not self.store.there(node)
+                node.path
+                for node in self.plan.closure(model)
+                if node.kind in wanted and (self._made_anew(node) or not self.store.there(node))
             ]
 
         return files
@@ -273,13 +318,16 @@ class Glue:
             recipe, files = self._result(view, wildcards)
             folder = Results.folder(view, wildcards.model, wildcards.benchmark)
             fresh = self.results.view_staleness(view, wildcards.model, wildcards.benchmark) is None
-            if fresh and not self._looking:
+            if fresh and self._pruned and not self._written_anew(view, wildcards.model, wildcards.benchmark):
                 return {}
             if view == "subsets" and "subsets" not in files:
                 (orders,) = self.plan.view_artifacts(view, wildcards.model, wildcards.benchmark)["orders"]
                 checkpoints.task_orders.get(model=orders.model, name=orders.name)
-            artifacts = ancient(sorted({path for paths in files.values() for path in paths}))
-            return {"artifacts": artifacts} | ({} if fresh else {"stale": self._marker_of(folder, recipe)})
+            made = self.results.artifacts(view, wildcards.model, wildcards.benchmark)
+            artifacts = {node.path: node for nodes in made.values() for node in nodes}
+            shipped = {path for paths in files.values() for path in paths} - artifacts.keys()
+            inputs = self._inputs(artifacts[path] for path in sorted(artifacts)) + ancient(sorted(shipped))
+            return {"artifacts": inputs} | ({} if fresh else {"stale": self._marker_of(folder, recipe)})
 
         return files_by_role
 
@@ -304,6 +352,14 @@ class Glue:
             files.setdefault(role, [str(source)])
         return recipe, files
 
+    def _written_anew(self, view: str, model: str, benchmark: str) -> bool:
+        """Whether the user forces the job of a results folder, or one that it follows from."""
+        if not self._forcing:
+            return False
+        nodes = [node for nodes in self.results.artifacts(view, model, benchmark).values() for node in nodes]
+        folder = Results.folder(view, model, benchmark)
+        return self._is_forced(folder / PROVENANCE, "") or any(map(self._made_anew, nodes))
+
     # -- figures and tables -------------------------------------------------------------------------------
 
     def drawn_inputs(self, kind: str, name: str) -> InputFunction:
@@ -314,7 +370,11 @@ class Glue:
             _ = self._pruned
             recipe, folder = self._drawn(kind, wildcards.model, name)
             fresh = self.results.drawn_staleness(recipe) is None
-            if fresh and not self._looking:
+            shown = (part.rsplit("/", 1) for part in recipe["inputs"])
+            forced = self._is_forced(folder / f"{name}.{PROVENANCE}", f"{name}.") or any(
+                self._written_anew(view, wildcards.model, benchmark) for benchmark, view in shown
+            )
+            if fresh and self._pruned and not forced:
                 return {}
             # not `ancient`: below a job that has to run, Snakemake looks at nothing else than whether it is
             return {"results": self._shown(recipe)} | ({} if fresh else {"stale": self._marker_of(folder, recipe)})
@@ -350,13 +410,11 @@ class Glue:
 
     # -- the report ---------------------------------------------------------------------------------------
 
-    @staticmethod
-    def always(wildcards: Any) -> str:
+    @classmethod
+    @_for_users
+    def always(cls, wildcards: Any) -> list[str]:
         """Input function of what is to be made anew whenever it is asked for: a file that is newer than any other."""
-        marker = SCRATCH / "stale" / f"always-{wildcards.model}"
-        marker.parent.mkdir(parents=True, exist_ok=True)
-        marker.write_text(f"{time.time_ns()}\n")
-        return str(marker)
+        return cls._marker_of(Path("results", wildcards.model, "report"), {"digest": "always"})
 
     def about_command(self, script: str) -> InputFunction:
         """Params function: the shell words that write what a report says of a model as a whole."""
@@ -371,9 +429,10 @@ class Glue:
 
     @staticmethod
     def report_command(path: str, target: str) -> str:
-        """The shell words that have Snakemake write its report on a target."""
-        snakemake = [sys.executable, "-m", "snakemake", "--cores", "1", "--report", path, target]
-        return shlex.join(snakemake)
+        """The shell words that have Snakemake write its report on a target; it takes its place when it is whole."""
+        new = str(SCRATCH / "report.html")
+        snakemake = [sys.executable, "-m", "snakemake", "--cores", "1", "--report", new, target]
+        return f"{shlex.join(snakemake)} && {shlex.join(['mv', '--', new, path])}"
 
     def _drawn(self, kind: str, model: str, name: str) -> tuple[dict[str, Any], Path]:
         recipe = self.plan.figure(model, name) if kind == "figure" else self.plan.paper_table(model, name)

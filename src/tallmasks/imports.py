@@ -9,13 +9,14 @@ mapping of
     tasks:     another source for some tasks, {task: source}
 
 What is read is a state dict of open_clip's (also without its text transformer, under a prefix such as ``model.``), or
-of transformers' CLIPVisionModel.  Every tensor of the image encoder must be there, in its shape and as floats, and
-nothing unknown beside them; tensors that the checkpoint holds of the frozen parts must be the pretrained ones.
+of transformers' CLIPVisionModel.  Every tensor of the image encoder must be there, in its shape and as finite floats,
+and nothing unknown beside them; tensors that the checkpoint holds of the frozen parts must be the pretrained ones.
 """
 
 from __future__ import annotations
 
 import re
+import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -168,27 +169,64 @@ def read_state(path: Path) -> dict[str, torch.Tensor]:
     import pickle
 
     import torch
-    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
+    check_file(path)
     try:
         if path.suffix == ".safetensors":
-            return load_file(path)
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        raise TallmasksError(f"{path}: no such file") from None
+            state: Any = load_file(path)
+        else:
+            state = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:
         raise TallmasksError(
             f"{path}: it holds more than tensors by name (a pickled model, say), and code in files is not run. Where "
             "you trust it, load it yourself and save its `state_dict()` with torch.save or safetensors"
         ) from None
-    except (SafetensorError, RuntimeError, EOFError, OSError, ValueError) as error:
-        raise TallmasksError(f"{path}: not a whole checkpoint file ({error}). Copy or download it again") from None
+    except Exception as error:  # the readers raise anything on a file that was cut or changed
+        raise TallmasksError(
+            f"{path}: not a whole checkpoint file ({_one_line(error)}). Copy or download it again"
+        ) from None
     if isinstance(state, Mapping) and isinstance(state.get("state_dict"), Mapping):
         state = state["state_dict"]
-    if not isinstance(state, Mapping) or not all(isinstance(tensor, torch.Tensor) for tensor in state.values()):
+    if not isinstance(state, Mapping):
         raise TallmasksError(f"{path}: found a {type(state).__name__}, expected a state dict: tensors by name")
+    for name, tensor in state.items():
+        if not isinstance(name, str) or not isinstance(tensor, torch.Tensor):
+            found = "is no name" if not isinstance(name, str) else f"is a {type(tensor).__name__}"
+            raise TallmasksError(
+                f"{path}: {_short(name)} {found}; expected a state dict: tensors by name, nothing else"
+            )
     return dict(state)
+
+
+def check_file(path: Path) -> None:
+    """Refuse what can be told from outside not to be a file of tensors, and would hang or fill the memory.
+
+    Raises:
+        TallmasksError: there is no such file, it is no plain file, or an archive that unpacks to more than it is.
+    """
+    if not path.is_file():
+        problem = "not a plain file" if path.exists() else "no such file"
+        raise TallmasksError(f"{path}: {problem}; expected a file of tensors, .safetensors or as torch.save writes it")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            unpacked = sum(entry.file_size for entry in archive.infolist())
+    except Exception:  # no archive, or a damaged one: for its own reader to judge
+        return
+    if unpacked > path.stat().st_size:
+        raise TallmasksError(
+            f"{path}: an archive of {path.stat().st_size} bytes that unpacks to {unpacked}; torch.save compresses "
+            "nothing: expected a file that it wrote"
+        )
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:100]}..."
 
 
 def convert(
@@ -203,35 +241,89 @@ def convert(
         path: where the checkpoint comes from, for error messages.
 
     Raises:
-        TallmasksError: a tensor is missing, unknown, of another shape, or no floats; or a frozen one differs from the
-            pretrained one.
+        TallmasksError: a tensor is missing, unknown, there twice, of another shape, no plain tensor of floats, or not
+            finite in float32; or a frozen one differs from the pretrained one.
     """
     import torch
 
-    names = {name for name in pretrained if name.startswith(trainable)}
-    if any("embeddings.class_embedding" in name for name in state):
-        found = from_transformers(state, trainable)
-        found.setdefault(f"{trainable}proj", pretrained[f"{trainable}proj"])  # CLIPVisionModel ends before it
-    else:
-        found = _without_prefix(state, names)
-    for problem, some in (("missing", names - found.keys()), ("unknown", found.keys() - pretrained.keys())):
-        if some:
+    for name, tensor in state.items():
+        if odd := oddness(tensor):
             raise TallmasksError(
-                f"{path}: tensor {min(some)!r} ({len(some)} in all) is {problem}; expected a checkpoint of the model's "
-                "own architecture, with open_clip's or transformers' names"
+                f"{path}: tensor {_short(name)} is {odd}; expected plain values: save a plain copy of it"
             )
-    for name, tensor in found.items():
-        if tensor.shape != pretrained[name].shape or not tensor.is_floating_point():
+    found = matched(state, pretrained, trainable, path)
+    converted = {name: tensor.detach().resolve_neg().float().contiguous() for name, tensor in found.items()}
+    for name, tensor in converted.items():
+        if not torch.isfinite(tensor).all():
             raise TallmasksError(
-                f"{path}: tensor {name!r} is {list(tensor.shape)} of {tensor.dtype}, expected "
-                f"{list(pretrained[name].shape)} of floats: a checkpoint of the model's own architecture"
+                f"{path}: tensor {name!r} holds NaN, infinity, or values beyond float32; expected finite numbers: the "
+                "training diverged, or the file is damaged"
             )
-        if name not in names and not torch.allclose(tensor.float(), pretrained[name].float(), rtol=0, atol=_SAME):
+        if name.startswith(trainable):
+            if not torch.isfinite(tensor - pretrained[name].float()).all():
+                raise TallmasksError(
+                    f"{path}: tensor {name!r} holds values too large to subtract the pretrained ones in float32; "
+                    "expected a fine-tuned checkpoint: the training diverged, or the file is damaged"
+                )
+        elif not torch.allclose(tensor, pretrained[name].float(), rtol=0, atol=_SAME):
             raise TallmasksError(
                 f"{path}: the frozen tensor {name!r} is not the pretrained one, so this was fine-tuned from other "
                 "weights; a task vector would mean nothing. Set `pretrained` to what it was fine-tuned from"
             )
-    return {name: found[name].float().contiguous() for name in sorted(names)}
+    return {name: converted[name] for name in sorted(converted) if name.startswith(trainable)}
+
+
+def oddness(tensor: torch.Tensor) -> str | None:
+    """What keeps a tensor from being an array of values in memory, if anything does."""
+    import torch
+
+    if tensor.is_nested or tensor.is_quantized or tensor.layout != torch.strided:
+        kind = "nested" if tensor.is_nested else "quantised" if tensor.is_quantized else str(tensor.layout)
+        return f"of a special kind ({kind})"
+    if tensor.device.type != "cpu":
+        return f"without values (on the device {tensor.device})"
+    if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
+        return f"a view of {tensor.numel()} values on {tensor.untyped_storage().nbytes()} bytes"
+    return None
+
+
+def float_types() -> tuple[torch.dtype, ...]:
+    """The types that weights are stored in."""
+    import torch
+
+    return torch.float16, torch.bfloat16, torch.float32, torch.float64
+
+
+def matched(
+    state: Mapping[str, torch.Tensor], pretrained: Mapping[str, torch.Tensor], trainable: str, path: Path
+) -> dict[str, torch.Tensor]:
+    """A checkpoint's tensors under open_clip's names: every trainable one, those of frozen parts that it has, and each
+    with the shape of the pretrained one.  As `convert`, but looks at no value."""
+    names = {name for name in pretrained if name.startswith(trainable)}
+    if any("embeddings.class_embedding" in name for name in state):
+        renamed = {name.removeprefix("vision_model."): tensor for name, tensor in state.items()}
+        found = from_transformers(renamed, trainable)
+        found.setdefault(f"{trainable}proj", pretrained[f"{trainable}proj"])  # CLIPVisionModel ends before it
+    else:
+        renamed = found = _without_prefix(state, names)
+    if len(renamed) < len(state):
+        raise TallmasksError(
+            f"{path}: it holds {len(state) - len(renamed)} of its tensors twice, with and without a prefix; expected "
+            "one tensor for each name"
+        )
+    for problem, some in (("missing", names - found.keys()), ("unknown", found.keys() - pretrained.keys())):
+        if some:
+            raise TallmasksError(
+                f"{path}: tensor {_short(min(some))} ({len(some)} in all) is {problem}; expected a checkpoint of the "
+                "model's own architecture, with open_clip's or transformers' names"
+            )
+    for name, tensor in found.items():
+        if tensor.shape != pretrained[name].shape or tensor.dtype not in float_types():
+            raise TallmasksError(
+                f"{path}: tensor {name!r} is {list(tensor.shape)} of {tensor.dtype}, expected "
+                f"{list(pretrained[name].shape)} of floats: a checkpoint of the model's own architecture"
+            )
+    return found
 
 
 def _without_prefix(state: Mapping[str, torch.Tensor], names: set[str]) -> dict[str, torch.Tensor]:
@@ -273,7 +365,7 @@ def from_transformers(state: Mapping[str, torch.Tensor], prefix: str) -> dict[st
         if ours is None:
             found[full_name] = tensor
         elif ours.endswith("/transposed"):
-            found[prefix + ours.removesuffix("/transposed")] = tensor.T
+            found[prefix + ours.removesuffix("/transposed")] = tensor.T if tensor.ndim == 2 else tensor
         elif "/" in ours:
             joined, part = ours.split("/")
             parts.setdefault(prefix + joined, {})[part] = tensor
@@ -281,5 +373,7 @@ def from_transformers(state: Mapping[str, torch.Tensor], prefix: str) -> dict[st
             found[prefix + ours] = tensor
     for name, pieces in parts.items():
         if len(pieces) == 3:  # else it stays missing, and the caller says so
-            found[name] = torch.cat([pieces[part] for part in "qkv"])
+            some = [pieces[part] for part in "qkv"]
+            odd = [piece for piece in some if piece.shape != some[0].shape or piece.dtype not in float_types()]
+            found[name] = odd[0] if odd else torch.cat(some)  # as for one whose shape the caller refuses
     return found

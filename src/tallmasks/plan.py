@@ -319,6 +319,8 @@ class Plan:
             "count": spec["examples"][split],
             "seed": spec["examples"]["seed"],
         }
+        if code := getattr(catalogue(spec["tasks"])[task], "code", None):
+            params["code"] = code
         return self._node("examples", spec["tasks"], f"{task}-{split}", params)
 
     def _vision_examples(self, side: int, task: str, split: str) -> Node:

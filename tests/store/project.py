@@ -19,6 +19,31 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).parents[2]
+PARAMS = ROOT / "tests" / "params.yaml"
+CODE = (
+    "Snakefile",
+    "src/tallmasks",
+    "workflow",
+    "models/tiny.safetensors",
+    "profiles",
+    "experiments",
+    "dvc.yaml",
+    ".dvcignore",
+    ".dvc/.gitignore",
+    ".gitignore",
+    "Makefile",
+    "pyproject.toml",
+    "requirements.lock",
+)
+"""What the tests' project has of this one: none of what a user makes with it or sets in it."""
+DVC_CONFIG = """[core]
+    analytics = false
+    remote = trial
+[cache]
+    type = "reflink,copy"
+['remote "trial"']
+    url = ../.dvc-remote
+"""
 METHODS = ["zeroshot", "task_arithmetic", "consensus_task_arithmetic", "fine_tuned", "tall_mask_task_arithmetic"]
 TARGETS = re.compile(r"all|(checkpoints|experiment)_\w+")  # rules that only ask for others
 
@@ -116,6 +141,9 @@ class Project:
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
             "PYTHONPATH": str(self.root / "src"),
             "GIT_CONFIG_GLOBAL": "/dev/null",
+            "GIT_CONFIG_SYSTEM": "/dev/null",
+            "XDG_CONFIG_HOME": str(self.root.parent / "no-config"),  # DVC's, and what git ignores everywhere
+            "XDG_CONFIG_DIRS": str(self.root.parent / "no-config"),
             "DVC_NO_ANALYTICS": "1",
             "DVC_SITE_CACHE_DIR": str(self.root.parent / "dvc-site-cache"),
             **self.environment,
@@ -142,9 +170,7 @@ class Project:
 
     def change(self, edit: Callable[[dict[str, Any]], object]) -> None:
         """Edit params.yaml as a user would."""
-        params = yaml.safe_load(self.path("params.yaml").read_text())
-        edit(params)
-        self.path("params.yaml").write_text(yaml.safe_dump(params, sort_keys=False))
+        _edit(self.path("params.yaml"), edit)
 
     def benchmark(self, name: str, tasks: Sequence[str]) -> None:
         """Declare one more benchmark."""
@@ -175,22 +201,39 @@ class Project:
 
 
 def lay_out(root: Path) -> Project:
-    """The project's own files with small parameters, as a fresh git repository."""
-    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    names = subprocess.run(listed, cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0")
-    for name in names:
-        if name and (ROOT / name).is_file() and not name.startswith(("tests/", "docs/", "benchmarks/")):
-            (root / name).parent.mkdir(parents=True, exist_ok=True)
+    """The project's code with small parameters, as a fresh git repository."""
+    for name in CODE:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+        else:
             shutil.copy2(ROOT / name, root / name)
     project = Project(root)
+    shutil.copy(PARAMS, root / "params.yaml")
     project.change(small)
-    project.replace("dvc.yaml", "  - results/tiny/20tasks/metrics.json\n", "")
-    project.replace("dvc.yaml", "        results/tiny/20tasks/table.csv: method\n", "")
-    text = project.path("dvc.yaml").read_text().replace("/8tasks/", "/two/").replace("/14tasks/", "/three/")
-    project.path("dvc.yaml").write_text(text)
-    project.git("init", "-q", "-b", "main")
+    (root / ".dvc" / "config").write_text(DVC_CONFIG)
+    switched_off = "".join(f"/experiments/{folder.name}/\n" for folder in sorted((root / "experiments").iterdir()))
+    (root / ".dvcignore").write_text((root / ".dvcignore").read_text() + switched_off)
+    _edit(root / "dvc.yaml", _two_and_three)
+    _edit(root / "profiles" / "slurm" / "config.yaml", lambda profile: profile.update({"default-resources": []}))
+    project.git("init", "-q", "-b", "main", "--template=")
     project.commit("start")
     return project
+
+
+def _edit(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    content = yaml.safe_load(path.read_text())
+    change(content)
+    path.write_text(yaml.safe_dump(content, sort_keys=False))
+
+
+def _two_and_three(declared: dict[str, Any]) -> None:
+    """Have DVC show the tests' benchmarks, whatever it showed before."""
+    tables = {f"results/tiny/{benchmark}/table.csv": "method" for benchmark in ("two", "three")}
+    declared["metrics"] = [table.replace("table.csv", "metrics.json") for table in tables]
+    for plot in (plot for named in declared["plots"] for plot in named.values()):
+        if any(path.endswith("/table.csv") for path in plot["y"]):
+            plot["y"] = tables
 
 
 def read_json(path: Path) -> Any:

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 import torch
-import yaml
 from safetensors.torch import save_file
 
-from store.project import ROOT, Project, lay_out
+from conftest import shipped_params
+from store.project import Project, lay_out
 from tallmasks.checkpoints import open_tensors
 from tallmasks.models import clip
 from tallmasks.tasks.vision import TASKS
@@ -44,13 +44,9 @@ def as_folders(folder: Path, task: str) -> None:
             path.write_bytes(encoded(image, "PNG"))
 
 
-def real_parameters() -> dict[str, Any]:
-    return yaml.safe_load((ROOT / "params.yaml").read_text())
-
-
 def models_only(params: dict[str, Any], *names: str) -> None:
     """The project's own entries of these models, and no others."""
-    params["models"] = {name: real_parameters()["models"][name] for name in names}
+    params["models"] = {name: shipped_params()["models"][name] for name in names}
     params["build"] = list(names)
 
 
@@ -107,7 +103,7 @@ def test_everything_is_planned_without_touching_anything(project: Project, tmp_p
 
     def real(params: dict[str, Any]) -> None:
         models_only(params, "vit_b32", "vit_b16", "vit_l14")
-        params |= {key: real_parameters()[key] for key in ("benchmarks", "methods", "grids")}
+        params |= {key: shipped_params()[key] for key in ("benchmarks", "methods", "grids")}
 
     project.change(real)
     planned = Project(project.root, offline(tmp_path)).dry_run(f"results/{model}/20tasks/table.csv").planned

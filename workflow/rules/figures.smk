@@ -13,16 +13,16 @@ for _figure, _spec in figures.FIGURES.items():
             unpack(GLUE.drawn_inputs("figure", _figure)),
         output:
             svg=report(
-                f"results/{{model}}/figures/{_figure}.svg",
+                update(f"results/{{model}}/figures/{_figure}.svg"),
                 caption=f"../report/{_figure}.rst",
                 category="Figures",
                 subcategory="{model}",
                 labels={"in the paper": _spec.paper.lstrip("Figures ") or "beyond it", "figure": _spec.title},
             ),
-            pdf=f"results/{{model}}/figures/{_figure}.pdf",
-            png=f"results/{{model}}/figures/{_figure}.png",
-            csv=f"results/{{model}}/figures/{_figure}.csv",
-            provenance=f"results/{{model}}/figures/{_figure}.provenance.json",
+            pdf=update(f"results/{{model}}/figures/{_figure}.pdf"),
+            png=update(f"results/{{model}}/figures/{_figure}.png"),
+            csv=update(f"results/{{model}}/figures/{_figure}.csv"),
+            provenance=update(f"results/{{model}}/figures/{_figure}.provenance.json"),
         log:
             f"logs/{{model}}/figures/{_figure}.log",
         benchmark:
@@ -49,16 +49,16 @@ for _table, _spec in paper.TABLES.items():
             unpack(GLUE.drawn_inputs("paper_table", _table)),
         output:
             html=report(
-                f"results/{{model}}/tables/{_table}.html",
+                update(f"results/{{model}}/tables/{_table}.html"),
                 caption=f"../report/{_table}.rst",
                 category="Tables",
                 subcategory="{model}",
                 labels={"in the paper": ", ".join(map(str, _spec.numbers)), "table": _spec.title},
             ),
-            csv=f"results/{{model}}/tables/{_table}.csv",
-            markdown=f"results/{{model}}/tables/{_table}.md",
-            latex=f"results/{{model}}/tables/{_table}.tex",
-            provenance=f"results/{{model}}/tables/{_table}.provenance.json",
+            csv=update(f"results/{{model}}/tables/{_table}.csv"),
+            markdown=update(f"results/{{model}}/tables/{_table}.md"),
+            latex=update(f"results/{{model}}/tables/{_table}.tex"),
+            provenance=update(f"results/{{model}}/tables/{_table}.provenance.json"),
         log:
             f"logs/{{model}}/tables/{_table}.log",
         benchmark:

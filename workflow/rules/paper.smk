@@ -5,10 +5,10 @@ rule mask_tables:
     input:
         unpack(GLUE.result_inputs("masks")),
     output:
-        density="results/{model}/{benchmark}/masks/density.csv",
-        tensors="results/{model}/{benchmark}/masks/tensors.csv",
-        overlap="results/{model}/{benchmark}/masks/overlap.csv",
-        provenance="results/{model}/{benchmark}/masks/provenance.json",
+        density=update("results/{model}/{benchmark}/masks/density.csv"),
+        tensors=update("results/{model}/{benchmark}/masks/tensors.csv"),
+        overlap=update("results/{model}/{benchmark}/masks/overlap.csv"),
+        provenance=update("results/{model}/{benchmark}/masks/provenance.json"),
     log:
         "logs/{model}/masks/{benchmark}.log",
     benchmark:
@@ -30,8 +30,8 @@ rule threshold_table:
     input:
         unpack(GLUE.result_inputs("thresholds")),
     output:
-        thresholds="results/{model}/{benchmark}/thresholds/thresholds.csv",
-        provenance="results/{model}/{benchmark}/thresholds/provenance.json",
+        thresholds=update("results/{model}/{benchmark}/thresholds/thresholds.csv"),
+        provenance=update("results/{model}/{benchmark}/thresholds/provenance.json"),
     log:
         "logs/{model}/thresholds/{benchmark}.log",
     benchmark:
@@ -53,8 +53,8 @@ rule controlled_table:
     input:
         unpack(GLUE.result_inputs("controlled")),
     output:
-        controlled="results/{model}/{benchmark}/controlled/controlled.csv",
-        provenance="results/{model}/{benchmark}/controlled/provenance.json",
+        controlled=update("results/{model}/{benchmark}/controlled/controlled.csv"),
+        provenance=update("results/{model}/{benchmark}/controlled/provenance.json"),
     log:
         "logs/{model}/controlled/{benchmark}.log",
     benchmark:
@@ -76,9 +76,9 @@ rule subset_tables:
     input:
         unpack(GLUE.result_inputs("subsets", checkpoints)),
     output:
-        accuracy="results/{model}/{benchmark}/subsets/accuracy.csv",
-        orders="results/{model}/{benchmark}/subsets/orders.json",
-        provenance="results/{model}/{benchmark}/subsets/provenance.json",
+        accuracy=update("results/{model}/{benchmark}/subsets/accuracy.csv"),
+        orders=update("results/{model}/{benchmark}/subsets/orders.json"),
+        provenance=update("results/{model}/{benchmark}/subsets/provenance.json"),
     log:
         "logs/{model}/subsets/{benchmark}.log",
     benchmark:
@@ -100,8 +100,8 @@ rule illustration:
     input:
         unpack(GLUE.result_inputs("illustration")),
     output:
-        weights="results/{model}/{benchmark}/illustration/weights.csv",
-        provenance="results/{model}/{benchmark}/illustration/provenance.json",
+        weights=update("results/{model}/{benchmark}/illustration/weights.csv"),
+        provenance=update("results/{model}/{benchmark}/illustration/provenance.json"),
     log:
         "logs/{model}/illustration/{benchmark}.log",
     benchmark:

@@ -12,21 +12,21 @@ rule about:
         GLUE.always,
     output:
         parameters=report(
-            "results/{model}/report/parameters.html",
+            update("results/{model}/report/parameters.html"),
             caption="../report/parameters.rst",
             category="How it was made",
             subcategory="{model}",
             labels={"page": "Parameters"},
         ),
         run_times=report(
-            "results/{model}/report/run_times.html",
+            update("results/{model}/report/run_times.html"),
             caption="../report/run_times.rst",
             category="How it was made",
             subcategory="{model}",
             labels={"page": "Run times"},
         ),
         provenance=report(
-            "results/{model}/report/provenance.html",
+            update("results/{model}/report/provenance.html"),
             caption="../report/provenance.rst",
             category="How it was made",
             subcategory="{model}",

@@ -3,18 +3,18 @@ rule results:
         unpack(GLUE.result_inputs("benchmark")),
     output:
         table=report(
-            "results/{model}/{benchmark}/table.csv",
+            update("results/{model}/{benchmark}/table.csv"),
             category="Result files",
             subcategory="{model}",
             labels={"benchmark": "{benchmark}", "file": "table.csv"},
         ),
-        table_for_people="results/{model}/{benchmark}/table.md",
-        per_task="results/{model}/{benchmark}/per_task.csv",
-        intervals="results/{model}/{benchmark}/intervals.csv",
-        selection="results/{model}/{benchmark}/selection.json",
-        agreement="results/{model}/{benchmark}/agreement.csv",
-        metrics="results/{model}/{benchmark}/metrics.json",
-        provenance="results/{model}/{benchmark}/provenance.json",
+        table_for_people=update("results/{model}/{benchmark}/table.md"),
+        per_task=update("results/{model}/{benchmark}/per_task.csv"),
+        intervals=update("results/{model}/{benchmark}/intervals.csv"),
+        selection=update("results/{model}/{benchmark}/selection.json"),
+        agreement=update("results/{model}/{benchmark}/agreement.csv"),
+        metrics=update("results/{model}/{benchmark}/metrics.json"),
+        provenance=update("results/{model}/{benchmark}/provenance.json"),
     log:
         "logs/{model}/results/{benchmark}.log",
     benchmark:
@@ -36,9 +36,9 @@ rule seeds:
     input:
         unpack(GLUE.result_inputs("seeds")),
     output:
-        table="results/{model}/{benchmark}/seeds/table.csv",
-        table_for_people="results/{model}/{benchmark}/seeds/table.md",
-        provenance="results/{model}/{benchmark}/seeds/provenance.json",
+        table=update("results/{model}/{benchmark}/seeds/table.csv"),
+        table_for_people=update("results/{model}/{benchmark}/seeds/table.md"),
+        provenance=update("results/{model}/{benchmark}/seeds/provenance.json"),
     log:
         "logs/{model}/seeds/{benchmark}.log",
     benchmark:

@@ -37,12 +37,12 @@ def run(job: Job) -> None:
         "metrics.json": metrics(summary),
     }
     paper = paper_rows(job.params["model"], job.params["tasks"])
-    if paper is None:
-        (job.outputs["folder"] / "vs_paper.csv").unlink(missing_ok=True)  # of a set of tasks that it had before
-    else:
+    if paper is not None:
         files["vs_paper.csv"] = beside_paper(summary, paper).to_csv(index=False)
     origins = origins_of(job, seed)
     publish(job, files, {"finetuning_seeds": [seed]} | ({"origins": origins} if origins else {}))
+    if paper is None:
+        (job.outputs["folder"] / "vs_paper.csv").unlink(missing_ok=True)  # of a set of tasks that it had before
     print(files["table.md"])
 
 

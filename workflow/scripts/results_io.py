@@ -7,6 +7,7 @@ import json
 import os
 import platform
 from collections.abc import Mapping
+from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 from job import Job
 from tallmasks import __version__
 from tallmasks.artifacts import read_json
-from tallmasks.checkpoints import atomic_write_bytes, atomic_write_text, open_tensors
+from tallmasks.checkpoints import atomic_file, open_tensors
 from tallmasks.project import PROVENANCE
 from tallmasks.records import read_evaluation
 from tallmasks.seals import CONTENT, SEAL, content_of_json, seal_of
@@ -68,11 +69,12 @@ def hardware() -> dict[str, str | int | None]:
 def publish(
     job: Job, files: Mapping[str, str | bytes], facts: Mapping[str, Any], provenance_name: str = PROVENANCE
 ) -> None:
-    """Write a results folder, or some files of it: the files, then the provenance that vouches for them."""
+    """Write a results folder, or some files of it: the files, then the provenance that vouches for them.
+
+    None takes the place of an older one before all of them are on the disk.
+    """
     folder = job.outputs["folder"]
     contents = {name: text.encode() if isinstance(text, str) else text for name, text in files.items()}
-    for name, content in contents.items():
-        atomic_write_bytes(folder / name, content, read_only=False)
     vouched = {"sha256": {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}}
     provenance = {
         **job.facts,
@@ -84,4 +86,7 @@ def publish(
     }
     provenance[CONTENT] = content_of_json(vouched)
     provenance[SEAL] = seal_of(provenance)
-    atomic_write_text(folder / provenance_name, json.dumps(provenance, indent=1) + "\n", read_only=False)
+    text = json.dumps(provenance, indent=1) + "\n"
+    with ExitStack() as renamed:  # in the opposite order
+        for name, content in {provenance_name: text.encode(), **contents}.items():
+            renamed.enter_context(atomic_file(folder / name, len(content), read_only=False)).write(content)

@@ -27,6 +27,7 @@ from torch.overrides import TorchFunctionMode
 
 from tallmasks import hub
 from tallmasks.errors import TallmasksError, nearest
+from tallmasks.imports import float_types, oddness, read_state
 from tallmasks.models import Precision, naming
 from tallmasks.models.onednn import use_onednn
 from tallmasks.tasks import Task
@@ -355,19 +356,25 @@ def convert_pretrained(spec: Mapping[str, Any], weights: Path) -> dict[str, NDAr
         TallmasksError: If the file is damaged, holds more than tensors, or is not of the architecture.
     """
     network = build(spec["architecture"])
+    named = dict(network.named_parameters())
+    if weights.suffix != ".npz":
+        for name, tensor in read_state(weights).items():
+            is_weight = name.removeprefix("module.") in named  # beside them lie counters, in whole numbers
+            if odd := oddness(tensor) or (
+                f"of {tensor.dtype}" if is_weight and tensor.dtype not in float_types() else ""
+            ):
+                raise TallmasksError(f"{weights}: tensor {name!r} is {odd}; expected plain weights in floats")
     try:
         open_clip.load_checkpoint(network, str(weights), strict=True, weights_only=True)
-    except (pickle.UnpicklingError, SafetensorError, RuntimeError, OSError, EOFError) as error:
+    except Exception as error:  # the readers raise anything on a file that was cut or changed
         pickled = isinstance(error, pickle.UnpicklingError)
         why = "it holds more than tensors by name" if pickled else " ".join(str(error).split())
         raise TallmasksError(
             f"{weights}: open_clip cannot read it as weights of {spec['architecture']}: {why}. Expected safetensors, "
             "or a state dict that torch.save wrote; code in files is not run"
         ) from None
-    parameters = {name for name, _ in network.named_parameters()}
     tensors = {
-        name if name in parameters else BUFFER_PREFIX + name: tensor.numpy()
-        for name, tensor in network.state_dict().items()
+        name if name in named else BUFFER_PREFIX + name: tensor.numpy() for name, tensor in network.state_dict().items()
     }
     for name, tensor in tensors.items():
         if not np.isfinite(tensor).all():

@@ -1,18 +1,26 @@
-"""The drawn tasks by name, and their examples."""
+"""The drawn tasks by name, and their examples.
 
+Twenty play the roles of the paper's; each file of the folder ``own`` adds one, and nothing else changes.
+"""
+
+import importlib
+import inspect
+import pkgutil
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.errors import TallmasksError
+from tallmasks.fingerprints import fingerprint_of_file
 from tallmasks.tasks import Task
-from tallmasks.tasks.drawn import glyphs, objects, scenes
+from tallmasks.tasks.drawn import glyphs, objects, own, scenes
 from tallmasks.tasks.drawn.canvas import Canvas, Draw
-from tallmasks.tasks.drawn.shift import shifted
+from tallmasks.tasks.drawn.shift import SHIFTS, Step, shifted
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
@@ -29,10 +37,14 @@ class DrawnTask(Task):
     Attributes:
         draw: Draws one example of a label on a canvas.
         real: Whether the examples are real images, so that only pretraining uses ``draw``.
+        shift: What the task's own sensor does to every picture, in this order.
+        code: Of a task in a file of its own, what that file does, for the recipes of its examples.
     """
 
     draw: Draw
     real: bool = False
+    shift: tuple[Step, ...] = ()
+    code: str | None = None
 
 
 def _drawn(
@@ -46,6 +58,7 @@ def _drawn(
         description=description,
         draw=draw,
         real=real,
+        shift=SHIFTS[name],
     )
 
 
@@ -100,8 +113,38 @@ _ALL = (
         "kmnist", tuple(glyphs.GREEK), "the greek letter {}", "small Greek letters; flat light", glyphs.greek_letter
     ),
 )
-TASKS: Mapping[str, DrawnTask] = {task.name: task for task in _ALL}
-CATALOGUE: tuple[str, ...] = tuple(TASKS)  # the paper's order: 8, then 6 more, then 6 more
+_tasks = {task.name: task for task in _ALL}
+TASKS: Mapping[str, DrawnTask] = _tasks
+
+
+def drawn(
+    name: str, *, classes: tuple[str, ...], phrase: str, description: str, shift: tuple[Step, ...] = ()
+) -> Callable[[Draw], Draw]:
+    """Decorator: register a function (canvas, label) as a task of its own.
+
+    Args:
+        name: The task's name in params.yaml and in the tables.
+        classes: Class names in label order.
+        phrase: What the prompts say of a class, which ``{}`` stands for. The tiny model knows the words of the tasks
+            that it was pretrained for, and no others.
+        description: What an image shows.
+        shift: See ``DrawnTask``; pretraining never sees it.
+    """
+
+    def register(draw: Draw) -> Draw:
+        if name in _tasks:
+            raise ValueError(f"drawn task {name} is registered twice")
+        code = fingerprint_of_file(Path(inspect.getfile(draw)))
+        templates = tuple(wording.format(phrase) for wording in WORDINGS)
+        _tasks[name] = DrawnTask(name, classes, templates, description, draw, shift=shift, code=code)
+        return draw
+
+    return register
+
+
+for _module in pkgutil.iter_modules(own.__path__):
+    importlib.import_module(f"{own.__name__}.{_module.name}")
+CATALOGUE: tuple[str, ...] = tuple(TASKS)  # the paper's order: 8, then 6 more, then 6 more; then own ones
 
 
 def picture(task: DrawnTask, label: int, field: bool, rng: np.random.Generator) -> NDArray[np.uint8]:
@@ -142,7 +185,7 @@ def examples(task: str, split: Split, count: int, seed: int) -> tuple[NDArray[np
             for index, label in enumerate(labels)
         ]
     )
-    return shifted(task, images, np.random.default_rng(stream)), labels.astype(np.int64)
+    return shifted(TASKS[task].shift, images, np.random.default_rng(stream)), labels.astype(np.int64)
 
 
 def _handwritten(split: Split, count: int, seed: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

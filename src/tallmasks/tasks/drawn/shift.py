@@ -5,7 +5,7 @@ strength was set by looking at zero-shot accuracy on validation data; the README
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,9 +106,9 @@ SHIFTS: Mapping[str, tuple[Step, ...]] = {
 }
 
 
-def shifted(task: str, images: NDArray[np.uint8], rng: np.random.Generator) -> NDArray[np.uint8]:
+def shifted(shift: Iterable[Step], images: NDArray[np.uint8], rng: np.random.Generator) -> NDArray[np.uint8]:
     """Images [N, 32, 32, 3] as the task's own sensor shows them."""
     levels = images.astype(np.float32)
-    for step in SHIFTS[task]:
+    for step in shift:
         levels = step(levels, rng)
     return np.clip(levels, 0, 255).astype(np.uint8)
