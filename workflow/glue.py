@@ -158,6 +158,7 @@ class Glue:
             wrong = None if self._looking else self.store.wrong(node)
             if self._pruned and self.store.there(node):
                 return {}
+            inside(Path(node.path).parent)
             if kind in preflight.KINDS:
                 self._from_outside[node.path] = node
             files = {role: ancient([str(path) for path in paths]) for role, paths in _files(node).items()}
