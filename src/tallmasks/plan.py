@@ -30,7 +30,7 @@ from tallmasks.methods import magnitude_masking, ties
 from tallmasks.stages import STAGE_VERSIONS, version_of
 from tallmasks.subsets import ORDERS, Subset, subsets
 from tallmasks.tasks import Task, catalogue
-from tallmasks.tasks.vision.registry import TASKS, VisionTask
+from tallmasks.tasks.vision.registry import TASKS, VisionTask, own_task
 
 Params = Mapping[str, Any]
 Seed = int | Controlled
@@ -61,6 +61,9 @@ GRIDS = {"scaled": "scaling_coefficient", "masked": "mask_lambda"}
 
 PAPER_VIEWS = ("masks", "thresholds", "controlled", "subsets", "illustration")
 """The results folders behind the paper's figures, results/<model>/<benchmark>/<name>/."""
+
+ZEROSHOT = "zeroshot"
+"""results/<model>/<benchmark>/zeroshot.csv, the one results file without fine-tuning; its provenance is its own."""
 
 ILLUSTRATED = 4
 """How many tasks figure 1 shows."""
@@ -165,6 +168,10 @@ class Plan:
     def __init__(self, params: Params, root: Path | str = ".") -> None:
         self.params = params
         self.root = Path(root)
+        self._own_tasks = {
+            name: own_task(name, task["classes"], task["templates"])
+            for name, task in params.get("vision_tasks", {}).items()
+        }
         self._nodes: dict[tuple[str, str, str], Node] = {}
         self._complete: set[tuple[str, str]] = set()
         for stage in (
@@ -208,11 +215,19 @@ class Plan:
                 raise TallmasksError(
                     f"params.yaml: grids.{key}: found {list(grid)}, expected different values in ascending order"
                 )
+        for task in self._own_tasks:
+            if task in TASKS:
+                raise TallmasksError(
+                    f"params.yaml: vision_tasks: there is a task {task!r} already; give yours another name, or set "
+                    f"data.{task}.path to have that task's data in a local folder"
+                )
         for task in self.params.get("data", {}):
             if task not in TASKS:
                 raise TallmasksError(f"params.yaml: data: there is no vision task {task!r}{nearest(task, TASKS)}")
         for name, model in self.models.items():
-            known = catalogue(model["tasks"])
+            known = self._catalogue(name)
+            if isinstance(wording := model.get("wording"), Mapping):
+                _check_names(f"models.{name}.wording", wording, known)
             for key, tasks in self._benchmark_keys().items():
                 for task in tasks:
                     if task not in known:
@@ -222,6 +237,11 @@ class Plan:
 
     def _benchmark_keys(self) -> dict[str, list[str]]:
         return {f"benchmarks.{name}": list(tasks) for name, tasks in self.params["benchmarks"].items()}
+
+    def _catalogue(self, model: str) -> Mapping[str, Task]:
+        """The tasks that a model may have, those of params.yaml's own among them."""
+        name = self.model(model)["tasks"]
+        return {**catalogue(name), **(self._own_tasks if name == "vision" else {})}
 
     @property
     def models(self) -> Mapping[str, Params]:
@@ -345,10 +365,12 @@ class Plan:
 
     def _vision_examples(self, side: int, task: str, split: str) -> Node:
         """Examples for models that take images of `side` pixels, from the hub or the local folder that `data` names."""
-        data = TASKS[task].data_recipe
-        folder = self.params.get("data", {}).get(task, {}).get("path")
+        described = self.params.get("vision_tasks", {}).get(task) or self.params.get("data", {}).get(task, {})
+        data = {**TASKS, **self._own_tasks}[task].data_recipe
+        folder = described.get("path")
         params = {"task": task, "split": split, "side": side, "data": data}
         if folder is None:
+            params["data"] = data | {key: described[key] for key in ("revision",) if key in described}
             return self._node("examples", "vision", f"{task}-{split}", params)
         params["data"] = {key: value for key, value in data.items() if key not in ("hub", "revision")}
         return self._node("examples", "vision", f"{task}-{split}", params, sources={"data": self.root / folder})
@@ -356,9 +378,11 @@ class Plan:
     def head(self, model: str, task: str) -> Node:
         """The frozen zero-shot classification head of one task."""
         spec = self.model(model)
-        prompts: Task = catalogue(spec["tasks"])[task]
+        prompts: Task = self._catalogue(model)[task]
         if isinstance(prompts, VisionTask):
-            prompts = prompts.worded_for(source_of(spec.get("checkpoints", FINETUNE), task))
+            wording = spec.get("wording", {})
+            of_checkpoint = source_of(spec.get("checkpoints", FINETUNE), task)
+            prompts = prompts.worded_for(wording if isinstance(wording, str) else wording.get(task, of_checkpoint))
         params = {
             **self._architecture(model),
             "classes": list(prompts.classes),
@@ -536,7 +560,7 @@ class Plan:
 
     def paper_benchmarks(self, model: str) -> dict[str, tuple[str, ...]]:
         """The benchmarks that figures and tables show, with their tasks, the smallest first."""
-        known = catalogue(self.model(model)["tasks"])
+        known = self._catalogue(model)
         named = {name: self.tasks(name) for name in self._shown_benchmarks}
         usable = {name: tasks for name, tasks in named.items() if set(tasks) <= known.keys()}
         return dict(sorted(usable.items(), key=lambda item: len(item[1])))
@@ -592,6 +616,8 @@ class Plan:
         """Make every node of a model and benchmark known to `find`, for every seed."""
         if (model, benchmark) in self._complete:
             return
+        for node in self.view_artifacts(ZEROSHOT, model, benchmark)["task_evaluations"]:
+            _ = node.path  # before what may need checkpoints that are not there
         for seed in self.seeds:
             for nodes in self.results(model, self.members(self.tasks(benchmark)), seed).values():
                 for node in nodes:
@@ -626,7 +652,8 @@ class Plan:
         return [found[path] for path in sorted(found)]
 
     def view(self, kind: str, model: str, benchmark: str) -> dict[str, Any]:
-        """The recipe of results/<model>/<benchmark>/ (`kind` "benchmark") or of its seeds/ ("seeds": every seed).
+        """The recipe of results/<model>/<benchmark>/ (`kind` "benchmark"), of its seeds/ ("seeds": every seed), or of
+        its zeroshot.csv ("zeroshot", which knows no seed).
 
         Unlike an artifact's, it holds the benchmark's name and the order of its tasks, which the files show.
         """
@@ -667,6 +694,8 @@ class Plan:
         """
         tasks = self.tasks(benchmark)
         members, seed, merges = self.members(tasks), self.seeds[0], self._agreeing_merges()
+        if kind == ZEROSHOT:
+            return {"task_evaluations": [self.task_evaluation(model, task, ZEROSHOT, seed) for task in members]}
         if kind not in PAPER_VIEWS:
             return {
                 f"{seed}/{role}": nodes
@@ -707,6 +736,7 @@ class Plan:
         masking = [methods.masking(merge).name for merge in self._agreeing_merges()]
         consensus = [methods.consensus(merge).name for merge in self._agreeing_merges()]
         return {
+            ZEROSHOT: {},
             "masks": {"methods": masking},
             "thresholds": {"methods": consensus},
             "controlled": {},
@@ -746,4 +776,4 @@ class Plan:
         return {**recipe, "digest": digest_of(recipe)}
 
     def _view_seeds(self, kind: str) -> tuple[int, ...]:
-        return self.seeds if kind == "seeds" else self.seeds[:1]
+        return {"seeds": self.seeds, ZEROSHOT: ()}.get(kind, self.seeds[:1])
