@@ -1,15 +1,20 @@
 """Checkpoints that others fine-tuned: found under the hub's file names, checked, and the same network afterwards."""
 
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import huggingface_hub
 import pytest
 import torch
+from huggingface_hub import HfApi, constants
 from safetensors.torch import save_file
 from transformers import CLIPVisionConfig, CLIPVisionModel, CLIPVisionModelWithProjection
 
+from tallmasks import hub
 from tallmasks.errors import TallmasksError
-from tallmasks.imports import convert, from_transformers, locate, matched, read_state
+from tallmasks.imports import convert, from_transformers, locate, matched, read_state, seen_validation
 from tallmasks.models import clip
 from tallmasks.reference import PAPER_TASKS
 
@@ -245,3 +250,60 @@ def test_a_damaged_file_is_named(name: str, content: bytes, tmp_path: Path) -> N
     (tmp_path / name).write_bytes(content)
     with pytest.raises(TallmasksError, match=name):
         read_state(tmp_path / name)
+
+
+# -- pins -----------------------------------------------------------------------------------------------------
+
+COMMITS = ["c8d352f" + "1" * 33, "0e3d0de" + "2" * 33, "0e3d0de" + "3" * 33]
+
+
+class Listing:
+    """The hub's list of a repository's commits."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked = 0
+        hub.full_commit.cache_clear()
+        monkeypatch.setattr(HfApi, "list_repo_commits", self)
+
+    def __call__(self, repo: str, repo_type: str) -> list[SimpleNamespace]:
+        self.asked += 1
+        return [SimpleNamespace(commit_id=commit) for commit in COMMITS]
+
+
+def test_the_beginning_of_a_hash_pins_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hub takes whole hashes alone, and would answer a short one with a 404."""
+    listing = Listing(monkeypatch)
+    assert hub.full_commit("org/a", "c8d352f") == hub.full_commit("org/a", "c8d352f") == COMMITS[0]
+    assert hub.full_commit("org/a", "main") == "main" and hub.full_commit("org/a", "f" * 40) == "f" * 40
+    assert listing.asked == 1
+    with pytest.raises(TallmasksError, match=r"org/a: 2 of its 3 commits begin with 0e3d0de, expected one"):
+        hub.full_commit("org/a", "0e3d0de")
+    with pytest.raises(TallmasksError, match=r"0 of its 3 commits begin with abcdef0.*all 40 digits"):
+        hub.full_commit("org/a", "abcdef0")
+
+
+def test_what_was_fetched_is_found_by_the_beginning_of_its_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine without a network would refuse checkpoints that it has, or take another commit's."""
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    listing = Listing(monkeypatch)
+    for commit in (COMMITS[0], "main", "a" * 40):
+        path = tmp_path / "models--org--a" / "snapshots" / commit / "model.pt"
+        path.parent.mkdir(parents=True)
+        path.write_text(commit)
+    monkeypatch.setattr(
+        "huggingface_hub.try_to_load_from_cache",
+        partial(huggingface_hub.try_to_load_from_cache, cache_dir=tmp_path),
+    )
+    assert hub.download("org/a", "model.pt", "c8d352f").read_text() == COMMITS[0]
+    assert hub.cached("org/a", "model.pt", "0e3d0de") is None and listing.asked == 0
+
+
+def test_what_others_fine_tuned_on_is_said_where_it_decides() -> None:
+    """An alpha that looks best on images a checkpoint was trained on would be taken for a choice on held-out data."""
+    theirs = {"mnist": {"checkpoint": {"source": "published"}}, "svhn": {"checkpoint": {"source": "folder"}}}
+    said = seen_validation({**theirs, "cars": {"test": {"images": 3}}})
+    assert said is not None and "those of published (mnist) were fine-tuned on most of these images" in said
+    assert "those of folder (svhn) may have seen these images" in said and "cars" not in said
+    assert seen_validation({"cars": {"test": {"images": 3}}}) is None

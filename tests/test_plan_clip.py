@@ -9,6 +9,7 @@ from conftest import ROOT, shipped_params
 from tallmasks.errors import TallmasksError
 from tallmasks.params import check
 from tallmasks.plan import Plan
+from tallmasks.tasks.vision.registry import TASKS, task_of
 from test_plan import changed, paths
 
 Params = dict[str, Any]
@@ -118,6 +119,8 @@ def test_a_missing_file_concerns_its_model_only(tmp_path: Path) -> None:
         (("pretrained",), {"hub": "org/model"}),
         (("preprocess", "size"), 0),
         (("checkpoints",), {"revision": "main"}),
+        (("wording",), "paper"),
+        (("wording",), {"fer2013": "theirs"}),
         (("evaluation", "batchsize"), 64),
     ],
 )
@@ -130,3 +133,99 @@ def test_a_slip_in_params_is_refused(params: Params, keys: Any, value: Any) -> N
     place[keys[-1]] = value
     with pytest.raises(TallmasksError, match=r"models.vit_b32"):
         check(params, ROOT)
+
+
+def test_the_published_pairing_of_fer2013_for_checkpoints_of_ones_own(params: Params) -> None:
+    """The paper's zero-shot accuracy on FER2013 could not be had, since the published code paired its classes
+    differently, and only with its checkpoints at that."""
+    ours = Plan(params, ROOT).head("vit_b32", "fer2013").params["classes"]
+    before = paths(params, "vit_b32")
+    params["models"]["vit_b32"]["wording"] = {"fer2013": "published"}
+    theirs = Plan(params, ROOT).head("vit_b32", "fer2013").params["classes"]
+    assert [ours.index(name) for name in theirs] == [0, 1, 2, 3, 5, 6, 4]
+    after = paths(params, "vit_b32")
+    assert before["head/mnist"] == after["head/mnist"] and before["head/fer2013"] != after["head/fer2013"]
+    params["models"]["vit_b32"]["wording"] = "published"
+    assert paths(params, "vit_b32") == after, "for all tasks is as for the one that differs"
+    params["models"]["vit_b32"] |= {"checkpoints": "published", "wording": "ours"}
+    assert Plan(params, ROOT).head("vit_b32", "fer2013").params["classes"] == ours
+    del params["models"]["vit_b32"]["wording"]
+    assert Plan(params, ROOT).head("vit_b32", "fer2013").params["classes"] == theirs, "as with these checkpoints"
+    params["models"]["vit_b32"]["wording"] = {"fer2031": "published"}
+    with pytest.raises(TallmasksError, match=r"models\.vit_b32\.wording: no 'fer2031'; did you mean 'fer2013'"):
+        Plan(params, ROOT)
+
+
+def test_published_checkpoints_are_pinned(params: Params) -> None:
+    """A second replacement of the authors' files would pass for the same checkpoints."""
+    params["models"]["vit_b32"]["checkpoints"] = "published"
+    recipe = Plan(params, ROOT).checkpoint("vit_b32", "mnist", 0).recipe["params"]["checkpoint"]
+    assert recipe["revision"] == "c8d352f"
+    params["models"]["vit_b32"]["checkpoints"] = {
+        "source": "fusionbench", "revision": "1" * 40, "tasks": {"mnist": "published"},
+    }  # fmt: skip
+    plan = Plan(params, ROOT)
+    assert plan.checkpoint("vit_b32", "mnist", 0).recipe["params"]["checkpoint"] == recipe, "not another's commit"
+    assert plan.checkpoint("vit_b32", "fer2013", 0).recipe["params"]["checkpoint"]["revision"] == "1" * 40
+
+
+def test_zero_shot_needs_no_checkpoint(params: Params, tmp_path: Path) -> None:
+    """The first look at a new machine would wait for checkpoints, or be stale for another seed."""
+    before = Plan(params, ROOT).view("zeroshot", "vit_b32", "two")
+    for settings in ({"checkpoints": str(tmp_path / "nowhere")}, {"finetuning": {"iterations": 1}}):
+        params["models"]["vit_b32"] |= settings
+        plan = Plan({**params, "seeds": [7]}, ROOT)
+        assert plan.view("zeroshot", "vit_b32", "two") == before
+        (top, *_) = plan.view_artifacts("zeroshot", "vit_b32", "two")["task_evaluations"]
+        assert {node.kind for node in top.walk()} == {"task_evaluation", "head", "examples", "pretrained"}
+        assert Plan(params, ROOT).find("task_evaluation", "vit_b32", top.name).digest == top.digest
+
+
+def test_tiny_has_zero_shot_too(params: Params) -> None:
+    """A new user would have no quick first look."""
+    plan = Plan(shipped_params(), ROOT)
+    found = plan.view_artifacts("zeroshot", "tiny", "8tasks")["task_evaluations"]
+    assert len(found) == 8 and {node.kind for top in found for node in top.walk()} == {
+        "task_evaluation", "head", "examples",
+    }  # fmt: skip
+
+
+def test_a_task_of_ones_own(params: Params, tmp_path: Path) -> None:
+    """A name taken twice would read the wrong images; a benchmark would not know the task."""
+    (tmp_path / "own").mkdir()
+    own = {"path": str(tmp_path / "own"), "classes": ["oak", "maple"], "templates": ["a photo of a {}."]}
+    params |= {"vision_tasks": {"leaves": own}, "benchmarks": {"two": ["leaves", "mnist"]}}
+    plan = Plan(params, ROOT)
+    assert plan.head("vit_b32", "leaves").params["classes"] == ["oak", "maple"]
+    examples = plan.examples("vit_b32", "leaves", "train")
+    assert task_of(examples.params).classes == ("oak", "maple") and "data" in examples.sources
+    assert list(plan.paper_benchmarks("vit_b32")) == ["two"]
+    with pytest.raises(TallmasksError, match="there is a task 'cars' already"):
+        Plan({**params, "vision_tasks": {"cars": own}}, ROOT)
+
+
+def test_data_of_another_commit(params: Params) -> None:
+    """A dataset whose commit nobody knew in advance could not be pinned."""
+    params["data"] = {"mnist": {"revision": "2" * 40}}
+    plan = Plan(params, ROOT)
+    assert task_of(plan.examples("vit_b32", "mnist", "test").params).source.revision == "2" * 40
+    assert task_of(plan.examples("vit_b32", "fer2013", "test").params) == TASKS["fer2013"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("data", {"mnist": {}}),
+        ("data", {"mnist": {"revision": "main"}}),
+        ("data", {"mnist": {"path": "x", "revision": "0" * 40}}),
+        ("vision_tasks", {"leaves": {"path": "x", "classes": ["oak"], "templates": ["a {}"]}}),
+        ("vision_tasks", {"leaves": {"path": "x", "classes": ["oak", "oak"], "templates": ["a {}"]}}),
+        ("vision_tasks", {"leaves": {"path": "x", "classes": ["oak", "elm"], "templates": ["a photo"]}}),
+        ("vision_tasks", {"leaves": {"path": "x", "classes": ["oak", "elm"], "templates": ["{0} {name}"]}}),
+        ("vision_tasks", {"leaves": {"classes": ["oak", "elm"], "templates": ["a {}"]}}),
+    ],
+)
+def test_a_slip_in_ones_own_data_is_refused(params: Params, key: str, value: Any) -> None:
+    """Every prompt would be the same text, or a traceback come after an hour of decoding."""
+    with pytest.raises(TallmasksError, match=key):
+        check({**params, key: value}, ROOT)

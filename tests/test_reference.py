@@ -4,7 +4,16 @@ import pandas as pd
 import pytest
 
 from tallmasks import methods
-from tallmasks.reference import PAPER_TASKS, TABLES, beside_paper, paper_rows, paper_table
+from tallmasks.reference import (
+    PAPER_TASKS,
+    TABLES,
+    beside_paper,
+    beside_published,
+    dtd_excess,
+    paper_rows,
+    paper_table,
+    single_task,
+)
 from tallmasks.storage import storage
 
 PARAMETERS = {  # P' and F: the image encoder, and what else the paper counts
@@ -91,7 +100,73 @@ def test_ours_stands_beside_the_papers() -> None:
     )
     paper = paper_rows("vit_b32", PAPER_TASKS[:8])
     assert paper is not None
-    (row,) = beside_paper(summary, paper).to_dict("records")
+    (row,) = beside_paper(summary, paper, "vit_b32", PAPER_TASKS[:8]).to_dict("records")
     assert row["method"] == "ties" and row["source"] == "Wang et al. 2024, table 3"
     assert (row["accuracy"], row["accuracy_paper"], row["accuracy_difference"]) == (75.6, 75.1, 0.5)
     assert (row["normalized_accuracy_difference"], row["storage_gb_difference"]) == (0.2, 0.03)
+
+
+@pytest.mark.parametrize(
+    ("model", "zeroshot", "first", "second"),
+    [
+        ("vit_b32", (48.3, 57.3, 56.1), (92.8, 90.9, 91.4), (90.6, 89.6, 90.5)),
+        ("vit_b16", (55.5, 61.3, 59.8), (94.6, 92.8, 93.2), (92.7, 91.6, 92.4)),
+        ("vit_l14", (64.8, 68.3, 65.3), (95.8, 94.3, 94.7), (94.1, 93.3, 94.1)),
+    ],
+)
+def test_the_published_accuracies_are_those_of_their_generation(
+    model: str, zeroshot: tuple[float, ...], first: tuple[float, ...], second: tuple[float, ...]
+) -> None:
+    """A slip in one of 360 numbers, or a generation under the other's name, would send somebody after a fault of
+    their machine that is none."""
+    table = single_task().query("model == @model and split == 'test'")
+    for count, *expected in zip((8, 14, 20), zeroshot, first, second, strict=True):
+        part = table[table["task"].isin(PAPER_TASKS[:count])]
+        means = part.groupby(["method", "generation"])["accuracy"].mean()
+        keys = [("zeroshot", "second"), ("fine_tuned", "first"), ("fine_tuned", "second")]
+        assert [means[key] for key in keys] == pytest.approx(expected, abs=0.06)
+        paper = paper_rows(model, PAPER_TASKS[:count])
+        assert paper is not None, "the first generation is the paper's"
+        assert paper.set_index("method").loc["fine_tuned", "accuracy"] == pytest.approx(means[keys[1]], abs=0.1)
+    assert not table.duplicated(["task", "method", "generation"]).any() and len(table) == 60
+    assert set(single_task()["split"]) == {"validation", "test"}
+
+
+def test_generations_differ_where_data_were_split_anew() -> None:
+    """A copying fault in any other task would pass for news of the second generation."""
+    table = single_task().query("method == 'fine_tuned'")
+    both = table.pivot(index=["model", "task", "split"], columns="generation", values="accuracy")
+    differ = both[both["first"] != both["second"]].reset_index()
+    assert set(differ["task"]) == {"dtd", "eurosat"}
+
+
+@pytest.mark.parametrize(("model", "points"), [("vit_b32", "2.3"), ("vit_b16", "2.1"), ("vit_l14", "1.8")])
+def test_what_cannot_be_reached_is_said_beside_it(model: str, points: str) -> None:
+    """Two points would be sought in one's own code that the paper gained by a leak."""
+    numbers = {"accuracy": 90.0, "normalized_accuracy": 99.0, "storage_gb": 3.0}
+    rows = [
+        ("merging", "zeroshot"),
+        ("merging", "ties"),
+        ("compression", "fine_tuned"),
+        ("compression", "tall_mask_ties"),
+    ]
+    summary = pd.DataFrame([{"section": section, "method": method, **numbers} for section, method in rows])
+    tasks = PAPER_TASKS[:8]
+    paper = paper_rows(model, tasks)
+    assert paper is not None
+    notes = beside_paper(summary, paper, model, tasks).set_index("method")["note"]
+    assert notes["zeroshot"] == "" and "merged a DTD model that had seen its test images" in notes["ties"]
+    assert notes["fine_tuned"] == notes["tall_mask_ties"]
+    assert notes["fine_tuned"].startswith(f"about {points} points above what can be reached")
+    assert dtd_excess(model, ["cars", "mnist"]) == dtd_excess("t5_large", ["dtd"]) == 0
+
+
+def test_each_publication_stands_beside_ours() -> None:
+    """Nobody would know which checkpoints a published number is of."""
+    rows = [("mnist", "zeroshot", 50.0), ("dtd", "fine_tuned", 80.0), ("dtd", "ties", 60.0), ("birds", "zeroshot", 9.0)]
+    found = beside_published(pd.DataFrame(rows, columns=["task", "method", "accuracy"]), "vit_b32")
+    assert found["method"].tolist() == ["zeroshot", "fine_tuned", "fine_tuned", "ties", "zeroshot"]
+    assert found["generation"].tolist()[:3] == ["second", "first", "second"]
+    assert found["accuracy_difference"].tolist()[:3] == [1.74, -17.9787, 0.7979]
+    assert found["source"].iloc[0] == "wang-kee/LiNeS at 43a7bdd" and found["source"].iloc[3:].isna().all()
+    assert beside_published(found[["task", "method", "accuracy"]], "tiny")["source"].isna().all()

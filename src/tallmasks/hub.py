@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import re
 from pathlib import Path
 from typing import Literal
 
@@ -23,8 +24,52 @@ def cached(repo: str, file: str, revision: str, kind: Kind = "model") -> Path | 
     """Where a file lies in this machine's hub cache, or None; touches no network."""
     from huggingface_hub import try_to_load_from_cache
 
-    found = try_to_load_from_cache(repo, file, revision=revision, repo_type=kind)
-    return Path(found) if isinstance(found, str) else None
+    for commit in _cached_commits(repo, revision, kind):
+        found = try_to_load_from_cache(repo, file, revision=commit, repo_type=kind)
+        if isinstance(found, str):
+            return Path(found)
+    return None
+
+
+def _is_short(revision: str) -> bool:
+    """Whether a revision is the beginning of a commit's hash; the hub itself wants all 40 digits."""
+    return re.fullmatch(r"[0-9a-f]{7,39}", revision) is not None
+
+
+def _cached_commits(repo: str, revision: str, kind: Kind) -> list[str]:
+    """What a revision stands for in this machine's hub cache: the commits that it is the beginning of, or itself."""
+    from huggingface_hub import constants
+    from huggingface_hub.file_download import repo_folder_name
+
+    if not _is_short(revision):
+        return [revision]
+    folder = Path(constants.HF_HUB_CACHE, repo_folder_name(repo_id=repo, repo_type=kind), "snapshots")
+    return sorted(path.name for path in folder.glob(f"{revision}*"))
+
+
+@functools.cache
+def full_commit(repo: str, revision: str, kind: Kind = "model") -> str:
+    """The commit of a repository that begins as `revision` does; any other revision as it is.
+
+    Raises:
+        TallmasksError: no commit on the repository's main branch begins so, or more than one.
+    """
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError
+
+    if not _is_short(revision):
+        return revision
+    try:
+        known = [found.commit_id for found in HfApi().list_repo_commits(repo, repo_type=kind)]
+    except (HfHubHTTPError, OSError, ValueError) as error:
+        raise TallmasksError(f"huggingface.co/{repo}: its commits cannot be listed: {error}") from None
+    matching = [commit for commit in known if commit.startswith(revision)]
+    if len(matching) != 1:
+        raise TallmasksError(
+            f"huggingface.co/{repo}: {len(matching)} of its {len(known)} commits begin with {revision}, expected one; "
+            "give the revision in params.yaml as all 40 digits"
+        )
+    return matching[0]
 
 
 @functools.cache
@@ -54,7 +99,7 @@ def download(repo: str, file: str, revision: str, kind: Kind = "model") -> Path:
     if not reachable():
         raise TallmasksError(absent(repo, file, revision, kind))
     try:
-        return Path(hf_hub_download(repo, file, revision=revision, repo_type=kind))
+        return Path(hf_hub_download(repo, file, revision=full_commit(repo, revision, kind), repo_type=kind))
     except RemoteEntryNotFoundError:
         raise NoSuchFile(f"{address(repo, file, revision, kind)}: the repository has no such file") from None
     except (OSError, ValueError) as error:  # all of the hub's own errors are one of the two

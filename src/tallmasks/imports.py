@@ -4,7 +4,7 @@
 mapping of
 
     source:    one of these
-    revision:  the hub revision, a commit to be pinned; "main" without it
+    revision:  the hub revision, a commit to be pinned; without it the one that is known here ("published"), or "main"
     path:      a local copy of the hub's files, with the hub's file names
     tasks:     another source for some tasks, {task: source}
 
@@ -43,12 +43,16 @@ class Source:
         tasks: their name of each task.
         repository: the hub repository of a model and a task, by their names.
         file: the file in it.
+        revision: the commit that is taken where none is named.
+        generation: of what checkpoints these are, for people.
     """
 
     models: Mapping[str, str]
     tasks: Mapping[str, str]
     repository: Callable[[str, str], str]
     file: Callable[[str, str], str]
+    revision: str = "main"
+    generation: str = ""
 
 
 SOURCES = {
@@ -57,6 +61,10 @@ SOURCES = {
         tasks=TITLES,
         repository=lambda model, task: "nik-dim/tall_masks",
         file=lambda model, task: f"single_task/{model}/{task}Val/nonlinear_finetuned.pt",
+        # main as it was half a year after its last change ("updated zeroshot"), by the hub's own page of its files,
+        # which gives this much of the hash
+        revision="c8d352f",
+        generation="the second, which the authors put in the paper's place by December 2024 (DTD fine-tuned anew)",
     ),
     "fusionbench": Source(  # of Tang et al. 2024; their EMNIST is the letters split, another task than the paper's
         models={
@@ -109,6 +117,30 @@ def source_of(checkpoints: Any, task: str) -> str:
     return str(checkpoints.get("tasks", {}).get(task, checkpoints["source"]))
 
 
+def seen_validation(origins: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """What to know of a choice made on validation data with checkpoints that others fine-tuned; None where all were
+    fine-tuned here.
+
+    Args:
+        origins: by task, where its ``checkpoint`` is from, as the artifacts know it; nothing of what was made here.
+    """
+    sources: dict[str, list[str]] = {}
+    for task, origin in origins.items():
+        if "checkpoint" in origin:
+            sources.setdefault(origin["checkpoint"]["source"], []).append(task)
+    said = [
+        f"those of {source} ({', '.join(tasks)}) "
+        + ("were fine-tuned on most of these images" if source in SOURCES else "may have seen these images")
+        for source, tasks in sources.items()
+    ]
+    if not said:
+        return None
+    return (
+        "alpha and lambda are chosen on this project's validation images, and of the imported checkpoints "
+        + "; ".join(said)
+    )
+
+
 def locate(checkpoints: Any, architecture: Any, task: str, root: Path = Path()) -> Imported | None:
     """Where the checkpoint of a task comes from; None if it is fine-tuned here.  Looks at file names at most.
 
@@ -136,6 +168,7 @@ def locate(checkpoints: Any, architecture: Any, task: str, root: Path = Path()) 
                 f"{', '.join(names)}. Set `checkpoints: {FINETUNE}`, or another source for this task under "
                 "`checkpoints.tasks`"
             )
+    revision = settings.get("revision", known.revision) if source == settings["source"] else known.revision
     names_there = known.models[name], known.tasks[task]
     repository, file = known.repository(*names_there), known.file(*names_there)
     if "path" in settings:
@@ -145,7 +178,7 @@ def locate(checkpoints: Any, architecture: Any, task: str, root: Path = Path()) 
         if local is None:
             raise TallmasksError(f"{places[0]} is not there, and neither is {places[1]}; checkpoints.path names it")
         return Imported(source, local=local)
-    return Imported(source, repository, file, settings.get("revision", "main"))
+    return Imported(source, repository, file, revision)
 
 
 def _in_folder(folder: Path, written: str, task: str) -> Path:

@@ -17,8 +17,8 @@ from tallmasks import methods
 from tallmasks.errors import TallmasksError, nearest
 from tallmasks.strict_yaml import read_yaml, scalar
 from tallmasks.subsets import ORDERS
-from tallmasks.tasks import catalogue
-from tallmasks.tasks.vision.registry import TASKS
+from tallmasks.tasks import Task, catalogue
+from tallmasks.tasks.vision.registry import TASKS, VisionTask, own_task
 
 Params = Mapping[str, Any]
 
@@ -227,12 +227,29 @@ def check_names(params: Params) -> None:
             raise TallmasksError(
                 f"{FILE}: grids.{key}: found {list(grid)}, expected different values in ascending order"
             )
+    for task in params.get("vision_tasks", {}):
+        if task in TASKS:
+            raise TallmasksError(
+                f"{FILE}: vision_tasks: there is a task {task!r} already; give yours another name, or set "
+                f"data.{task}.path to have that task's data in a local folder"
+            )
     for task in params.get("data", {}):
         if task not in TASKS:
             raise TallmasksError(f"{FILE}: data: there is no vision task {task!r}{nearest(task, TASKS)}")
     for name, model in params["models"].items():
-        _check_model(name, model)
-    _check_tasks(benchmarks, {name: catalogue(model["tasks"]).keys() for name, model in params["models"].items()})
+        _check_model(name, model, known_tasks(params, model))
+    _check_tasks(benchmarks, {name: known_tasks(params, model).keys() for name, model in params["models"].items()})
+
+
+def known_tasks(params: Params, model: Params) -> Mapping[str, Task]:
+    """The tasks that a model of params.yaml may have: those of its catalogue, and its own ones among vision tasks."""
+    return {**catalogue(model["tasks"]), **(own_tasks(params) if model["tasks"] == "vision" else {})}
+
+
+def own_tasks(params: Params) -> dict[str, VisionTask]:
+    """The vision tasks that params.yaml describes."""
+    described = params.get("vision_tasks", {})
+    return {task: own_task(task, said["classes"], said["templates"]) for task, said in described.items()}
 
 
 def _check_names(key: str, names: Iterable[str], known: Iterable[str]) -> None:
@@ -241,8 +258,9 @@ def _check_names(key: str, names: Iterable[str], known: Iterable[str]) -> None:
             raise TallmasksError(f"{FILE}: {key}: no {name!r}{nearest(name, known)}; there is: {', '.join(known)}")
 
 
-def _check_model(name: str, model: Params) -> None:
-    checkpoints, known = model.get("checkpoints"), catalogue(model["tasks"])
+def _check_model(name: str, model: Params, known: Mapping[str, Task]) -> None:
+    checkpoints, wording = model.get("checkpoints"), model.get("wording")
+    _check_names(f"models.{name}.wording", wording if isinstance(wording, Mapping) else (), known)
     for task in checkpoints.get("tasks", {}) if isinstance(checkpoints, Mapping) else ():
         if task not in known:
             raise TallmasksError(

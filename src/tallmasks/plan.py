@@ -26,11 +26,11 @@ from tallmasks.controlled import Controlled
 from tallmasks.errors import TallmasksError, nearest
 from tallmasks.imports import FINETUNE, Imported, locate, source_of
 from tallmasks.methods import magnitude_masking, ties
-from tallmasks.params import Params, check_names, method_names
+from tallmasks.params import Params, check_names, known_tasks, method_names, own_tasks
 from tallmasks.stages import STAGE_VERSIONS, version_of
 from tallmasks.subsets import ORDERS, Subset, subsets
 from tallmasks.tasks import Task, catalogue
-from tallmasks.tasks.vision.registry import TASKS, VisionTask
+from tallmasks.tasks.vision.registry import VisionTask
 
 Seed = int | Controlled
 """Of a fine-tuning: how its images are drawn and, in the controlled experiment, which weights it may change."""
@@ -60,6 +60,9 @@ GRIDS = {"scaled": "scaling_coefficient", "masked": "mask_lambda"}
 
 PAPER_VIEWS = ("masks", "thresholds", "controlled", "subsets", "illustration")
 """The results folders behind the paper's figures, results/<model>/<benchmark>/<name>/."""
+
+ZEROSHOT = "zeroshot"
+"""results/<model>/<benchmark>/zeroshot.csv, the one results file without fine-tuning; its provenance is its own."""
 
 ILLUSTRATED = 4
 """How many tasks figure 1 shows."""
@@ -167,6 +170,10 @@ class Plan:
 
     # -- what params.yaml declares ------------------------------------------------------------------------
 
+    def _catalogue(self, model: str) -> Mapping[str, Task]:
+        """The tasks that a model may have, those of params.yaml's own among them."""
+        return known_tasks(self.params, self.model(model))
+
     @property
     def models(self) -> Mapping[str, Params]:
         return self.params["models"]
@@ -217,7 +224,7 @@ class Plan:
 
     def benchmarks(self, model: str) -> tuple[str, ...]:
         """The benchmarks whose tasks a model has, each and every one."""
-        known = catalogue(self.model(model)["tasks"]).keys()
+        known = self._catalogue(model).keys()
         return tuple(name for name, tasks in self.params["benchmarks"].items() if known >= set(tasks))
 
     def tasks_for(self, model: str, benchmark: str) -> tuple[str, ...]:
@@ -228,7 +235,7 @@ class Plan:
         """
         tasks = self.tasks(benchmark)
         if benchmark not in self.benchmarks(model):
-            known = catalogue(self.model(model)["tasks"])
+            known = self._catalogue(model)
             able = [name for name in self.models if benchmark in self.benchmarks(name)]
             raise TallmasksError(
                 f"results/{model}/{benchmark}: the model has no task "
@@ -312,10 +319,12 @@ class Plan:
 
     def _vision_examples(self, side: int, task: str, split: str) -> Node:
         """Examples for models that take images of `side` pixels, from the hub or the local folder that `data` names."""
-        data = TASKS[task].data_recipe
-        folder = self.params.get("data", {}).get(task, {}).get("path")
+        described = self.params.get("vision_tasks", {}).get(task) or self.params.get("data", {}).get(task, {})
+        data = {**TASKS, **own_tasks(self.params)}[task].data_recipe
+        folder = described.get("path")
         params = {"task": task, "split": split, "side": side, "data": data}
         if folder is None:
+            params["data"] = data | {key: described[key] for key in ("revision",) if key in described}
             return self._node("examples", "vision", f"{task}-{split}", params)
         params["data"] = {key: value for key, value in data.items() if key not in ("hub", "revision")}
         return self._node(
@@ -325,9 +334,11 @@ class Plan:
     def head(self, model: str, task: str) -> Node:
         """The frozen zero-shot classification head of one task."""
         spec = self.model(model)
-        prompts: Task = catalogue(spec["tasks"])[task]
+        prompts: Task = self._catalogue(model)[task]
         if isinstance(prompts, VisionTask):
-            prompts = prompts.worded_for(source_of(spec.get("checkpoints", FINETUNE), task))
+            wording = spec.get("wording", {})
+            of_checkpoint = source_of(spec.get("checkpoints", FINETUNE), task)
+            prompts = prompts.worded_for(wording if isinstance(wording, str) else wording.get(task, of_checkpoint))
         params = {
             **self._architecture(model),
             "classes": list(prompts.classes),
@@ -563,6 +574,8 @@ class Plan:
         """Make every node of a model and benchmark known to `find`, for every seed."""
         if (model, benchmark) in self._complete:
             return
+        for node in self.view_artifacts(ZEROSHOT, model, benchmark)["task_evaluations"]:
+            _ = node.path  # before what may need checkpoints that are not there
         for seed in self.seeds:
             for nodes in self.results(model, self.members(self.tasks(benchmark)), seed).values():
                 for node in nodes:
@@ -597,7 +610,8 @@ class Plan:
         return [found[path] for path in sorted(found)]
 
     def view(self, kind: str, model: str, benchmark: str) -> dict[str, Any]:
-        """The recipe of results/<model>/<benchmark>/ (`kind` "benchmark") or of its seeds/ ("seeds": every seed).
+        """The recipe of results/<model>/<benchmark>/ (`kind` "benchmark"), of its seeds/ ("seeds": every seed), or of
+        its zeroshot.csv ("zeroshot", which knows no seed).
 
         Unlike an artifact's, it holds the benchmark's name and the order of its tasks, which the files show.
         """
@@ -638,6 +652,8 @@ class Plan:
         """
         tasks = self.tasks_for(model, benchmark)
         members, seed, merges = self.members(tasks), self.seeds[0], self._agreeing_merges()
+        if kind == ZEROSHOT:
+            return {"task_evaluations": [self.task_evaluation(model, task, ZEROSHOT, seed) for task in members]}
         if kind not in PAPER_VIEWS:
             return {
                 f"{seed}/{role}": nodes
@@ -678,6 +694,7 @@ class Plan:
         masking = [methods.masking(merge).name for merge in self._agreeing_merges()]
         consensus = [methods.consensus(merge).name for merge in self._agreeing_merges()]
         return {
+            ZEROSHOT: {},
             "masks": {"methods": masking},
             "thresholds": {"methods": consensus},
             "controlled": {},
@@ -717,4 +734,4 @@ class Plan:
         return {**recipe, "digest": digest_of(recipe)}
 
     def _view_seeds(self, kind: str) -> tuple[int, ...]:
-        return self.seeds if kind == "seeds" else self.seeds[:1]
+        return {"seeds": self.seeds, ZEROSHOT: ()}.get(kind, self.seeds[:1])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tallmasks import hub
 from tallmasks.tasks.vision import sources
-from tallmasks.tasks.vision.registry import TASKS
+from tallmasks.tasks.vision.registry import task_of
 
 if TYPE_CHECKING:
     from tallmasks.plan import Node
@@ -38,7 +38,7 @@ def unavailable(nodes: Iterable[Node]) -> list[str]:
 
 
 def _dataset(node: Node) -> str | None:
-    return sources.missing(TASKS[node.params["task"]]) if node.model == "vision" else None
+    return sources.missing(task_of(node.params)) if node.model == "vision" else None
 
 
 def _file(named: Mapping[str, Any]) -> str | None:

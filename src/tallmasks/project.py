@@ -16,7 +16,7 @@ from tallmasks import params
 from tallmasks.artifacts import ARTIFACT, Damaged, Label, identity, load_json, read_label, same
 from tallmasks.errors import TallmasksError
 from tallmasks.plain_files import all_inside, inside
-from tallmasks.plan import Node, Plan
+from tallmasks.plan import ZEROSHOT, Node, Plan
 from tallmasks.seals import CONTENT, SEAL, content_of_json, seal_of
 
 SCRATCH = Path(".tallmasks")
@@ -216,9 +216,14 @@ class Results:
 
     @staticmethod
     def folder(view: str, model: str, benchmark: str) -> Path:
-        """Of a view on a benchmark; its tables are in the benchmark's own."""
+        """Of a view on a benchmark; its tables and its zero-shot accuracies are in the benchmark's own."""
         folder = RESULTS / model / benchmark
-        return folder if view == "benchmark" else folder / view
+        return folder if view in ("benchmark", ZEROSHOT) else folder / view
+
+    @staticmethod
+    def provenance(view: str) -> str:
+        """The file in a view's folder that vouches for it."""
+        return f"{view}.{PROVENANCE}" if view == ZEROSHOT else PROVENANCE
 
     @staticmethod
     def drawn_folder(kind: str, model: str) -> Path:
@@ -239,7 +244,7 @@ class Results:
         """Why a view's folder has to be written anew; None if it is what the plan asks for, by content."""
         recipe = self.plan.view(view, model, benchmark)
         try:
-            provenance = self._vouching(self.folder(view, model, benchmark), PROVENANCE, recipe)
+            provenance = self._vouching(self.folder(view, model, benchmark), self.provenance(view), recipe)
         except Damaged as damaged:
             return str(damaged)
         reason = self.store.changed(self.artifacts(view, model, benchmark), provenance["made_from"])

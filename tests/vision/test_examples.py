@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from tallmasks.images import crop_and_resize
 from tallmasks.tasks.vision import TASKS
 from tallmasks.tasks.vision import examples as module
 from tallmasks.tasks.vision.examples import split_indices, squashed, write_examples
-from vision.datasets import RNG, encoded, picture, write_parquet, write_repository
+from vision.datasets import RNG, encoded, picture, write_idx, write_parquet, write_repository
 
 
 def test_the_validation_split_is_the_papers() -> None:
@@ -142,3 +143,37 @@ def test_the_step_decodes_a_local_folder(tmp_path: Path) -> None:
     assert stored.shape("images") == (18, 32, 32, 3)
     assert json.loads(stored.metadata["recipe"]) == told["recipe"]
     assert "warning: svhn: 20 train images, expected 73257" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("train", "labels", "said"),
+    [
+        (20, [row % 10 for row in range(20)], None),
+        (30, [row % 10 for row in range(30)], r"30 train images, expected 20"),
+        (20, [*range(10), *range(9), 0], r"1 train images of class '9', expected 2 as of any other"),
+    ],
+)
+def test_data_without_a_pinned_commit_are_held_to_their_counts(
+    train: int, labels: list[int], said: str | None, tmp_path: Path, offline: Path
+) -> None:
+    """Whatever the owner of EMNIST's repository puts there next would be decoded as EMNIST's digits."""
+    task = replace(TASKS["emnist"], counts={"train": 20, "test": 10})
+    assert task.source.revision is None and task.balanced
+    cache = offline / f"datasets--{task.source.hub.replace('/', '--')}"
+    (cache / "refs").mkdir(parents=True)
+    (cache / "refs" / "main").write_text("a" * 40)
+    images = np.zeros((train, 28, 28), np.uint8)
+    for folder in (cache / "snapshots" / ("a" * 40), tmp_path / "local"):
+        write_idx(folder, task.source.files["train"], images, labels)
+    if said is None:
+        write_examples(task, "train", 224, tmp_path / "out", {})
+        assert json.loads(open_tensors(tmp_path / "out").metadata["origin"])["revision"] == "a" * 40
+        return
+    with pytest.raises(TallmasksError, match=rf"{'a' * 40}: emnist: {said}.*data\.emnist\.revision"):
+        write_examples(task, "train", 224, tmp_path / "out", {})
+    noted: list[str] = []
+    for given, folder in ((replace(task, source=replace(task.source, revision="a" * 40)), None), (task, "local")):
+        write_examples(given, "train", 224, tmp_path / "out", {}, folder and tmp_path / folder, say=noted.append)
+    assert len([line for line in noted if line.startswith("warning: emnist")]) == 2, (
+        "chosen by the user: said, not refused"
+    )

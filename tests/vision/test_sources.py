@@ -194,3 +194,56 @@ def test_a_folder_without_the_data_says_what_was_expected(tmp_path: Path) -> Non
         with pytest.raises(TallmasksError) as error:
             locate(TASKS["food101"], "test", folder)
         assert all(word in str(error.value) for word in (str(folder), found, "data.food101.path", "validation-"))
+
+
+def shards(*numbers: int, hashed: bool) -> list[str]:
+    """Names as the hub has them, of a set of 13."""
+    return [f"train-{n:05d}-of-00013{f'-{n:016x}' if hashed else ''}.parquet" for n in numbers]
+
+
+@pytest.mark.parametrize("hashed", [True, False])
+@pytest.mark.parametrize(
+    ("numbers", "said"),
+    [
+        ((0, 5), r"2 of 13 shards are there; missing: 1, 2, 3"),
+        (tuple(range(12)), r"12 of 13 shards are there; missing: 12"),
+        (tuple(range(13)), None),
+    ],
+)
+def test_some_shards_do_not_pass_for_all(
+    numbers: tuple[int, ...], said: str | None, hashed: bool, tmp_path: Path, offline: Path
+) -> None:
+    """Two of PCAM's thirteen files would be taken for the whole training set, and its accuracy be another one."""
+    task = TASKS["pcam"]
+    cache = cached_repository(offline, "pcam")
+    for name in shards(*numbers, hashed=hashed):
+        for folder in (tmp_path / "local" / "data", cache / "data"):
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / name).touch()
+    if said is None:
+        assert len(locate(task, "train", tmp_path / "local").paths) == len(locate(task, "train").paths) == 13
+        return
+    with pytest.raises(TallmasksError, match=rf"local: pcam: {said}.*every shard of train"):
+        locate(task, "train", tmp_path / "local")
+    with pytest.raises(TallmasksError, match="does not answer"):
+        locate(task, "train")
+
+
+def test_shards_of_two_sets_are_not_mixed(tmp_path: Path) -> None:
+    """A dataset that was downloaded twice would count its images twice."""
+    for name in ("train-00000-of-00002.parquet", "train-00001-of-00002.parquet"):
+        (tmp_path / name).touch()
+    assert len(locate(MNIST, "train", tmp_path).paths) == 2
+    (tmp_path / "train-00001-of-00002-0123456789abcdef.parquet").touch()
+    with pytest.raises(TallmasksError, match="are the same shard"):
+        locate(MNIST, "train", tmp_path)
+    (tmp_path / "train-00001-of-00002-0123456789abcdef.parquet").rename(tmp_path / "train-00002-of-00003.parquet")
+    with pytest.raises(TallmasksError, match="are not of one set"):
+        locate(MNIST, "train", tmp_path)
+
+
+def test_shards_that_count_from_one(tmp_path: Path) -> None:
+    """Whole data would be refused for how they are numbered."""
+    for number in (1, 2):
+        (tmp_path / f"train_{number}_of_2.parquet").touch()
+    assert len(locate(MNIST, "train", tmp_path).paths) == 2

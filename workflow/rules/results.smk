@@ -54,3 +54,26 @@ rule seeds:
         "Write the spread over fine-tuning seeds of {wildcards.model} on {wildcards.benchmark}"
     shell:
         "{params.command} > {log} 2>&1"
+
+
+rule zeroshot:
+    input:
+        unpack(GLUE.result_inputs("zeroshot")),
+    output:
+        table="results/{model}/{benchmark}/zeroshot.csv",
+        provenance="results/{model}/{benchmark}/zeroshot.provenance.json",
+    log:
+        "logs/{model}/zeroshot/{benchmark}.log",
+    benchmark:
+        "logs/{model}/zeroshot/{benchmark}.benchmark.tsv"
+    threads: 1
+    resources:
+        gpu=0,
+        mem_mb=GLUE.resource("arrays", "mem_mb"),
+        runtime=GLUE.resource("arrays", "runtime"),
+    params:
+        command=GLUE.result_job("zeroshot", "zeroshot_table"),
+    message:
+        "Write the zero-shot accuracies of {wildcards.model} on {wildcards.benchmark}"
+    shell:
+        "{params.command} > {log} 2>&1"

@@ -4,9 +4,11 @@ from collections.abc import Iterator
 
 from job import Job, main
 from model_io import load_model, load_task, new_evaluator, say
+from results_io import task_origins
 from tallmasks import methods
 from tallmasks.consensus import open_agreement
 from tallmasks.evaluate import Evaluator, Update, unpack_mask
+from tallmasks.imports import seen_validation
 from tallmasks.masks import open_mask_bundle
 from tallmasks.merging import open_multi_task_vector
 from tallmasks.methods import Method
@@ -95,6 +97,7 @@ def _scaled(job: Job, method: Method, evaluator: Evaluator, updates: Updates) ->
     curve = evaluator.scaled("validation", update, grid)
     chosen = choose_coefficient(curve, totals, _finetuned_validation(job), job.params["tasks"])
     say(f"chosen on validation data: scaling coefficient {grid[chosen]}")
+    _say_what_was_seen(job)
     return _evaluation(
         job,
         evaluator,
@@ -117,6 +120,7 @@ def _masked(job: Job, method: Method, evaluator: Evaluator, updates: Updates) ->
     curve = evaluator.own("validation", updates.of_task, len(grid))
     chosen = choose_per_task(curve)
     say(f"chosen on validation data: mask lambdas {[grid[index] for index in chosen]}")
+    _say_what_was_seen(job)
     test = evaluator.own("test", lambda index: iter([updates.of_task_at(index, chosen[index])]), 1)
     return _evaluation(
         job,
@@ -130,6 +134,12 @@ def _masked(job: Job, method: Method, evaluator: Evaluator, updates: Updates) ->
 
 EVALUATE = {"fixed": _fixed, "scaled": _scaled, "per_task": _per_task, "masked": _masked}
 """By protocol; `tallmasks.methods` says what each means."""
+
+
+def _say_what_was_seen(job: Job) -> None:
+    """Into the log, that the checkpoints of others were fine-tuned on what the choice is made on."""
+    if seen := seen_validation(task_origins(job.inputs["fine_tuned"])):
+        say(f"note: {seen}")
 
 
 def _evaluation(job: Job, evaluator: Evaluator, correct: dict[str, list[int]], **chosen: object) -> Evaluation:

@@ -23,12 +23,12 @@ def draw(job: Job) -> None:
 
 def decode(job: Job) -> None:
     """A vision task, from the hub or a local folder."""
-    from tallmasks.tasks.vision import TASKS
     from tallmasks.tasks.vision.examples import write_examples
+    from tallmasks.tasks.vision.registry import task_of
 
     params = job.params
     write_examples(
-        TASKS[params["task"]],
+        task_of(params),
         params["split"],
         params["side"],
         job.output,

@@ -7,7 +7,7 @@ from safetensors.torch import load_file
 from job import Job, main
 from tallmasks import hub
 from tallmasks.checkpoints import write_tensors
-from tallmasks.imports import convert, read_state
+from tallmasks.imports import SOURCES, convert, read_state
 from tallmasks.models import naming
 
 
@@ -18,6 +18,9 @@ def run(job: Job) -> None:
     else:
         path = hub.download(found["repository"], found["file"], found["revision"])
         origin = found | {"commit": hub.commit_of(path) or found["revision"]}
+        source = SOURCES[found["source"]]
+        if source.generation and found["revision"] == source.revision:
+            origin["generation"] = source.generation
     print(f"checkpoint: {path} ({', '.join(origin.values())})", flush=True)
     trainable = naming.naming(job.params["family"]).trainable
     tensors = convert(read_state(path), load_file(job.input("pretrained")), trainable, path)

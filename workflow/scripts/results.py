@@ -8,9 +8,10 @@ from job import Job, main
 from results_io import evaluations_of, origins_of, publish
 from tallmasks.checkpoints import open_tensors
 from tallmasks.consensus import agreement_profile, open_agreement
+from tallmasks.imports import seen_validation
 from tallmasks.merging import open_multi_task_vector
 from tallmasks.models.naming import parameter_counts
-from tallmasks.reference import beside_paper, paper_rows
+from tallmasks.reference import beside_paper, beside_published, paper_rows
 from tallmasks.tables import (
     ParameterCounts,
     agreement_table,
@@ -26,24 +27,40 @@ def run(job: Job) -> None:
     (seed,) = job.params["seeds"]
     evaluations, finetuned = evaluations_of(job, seed)
     summary = summary_table(evaluations, finetuned, counts_of(job))
+    per_task = per_task_table(evaluations, finetuned)
     title = f"{job.params['model']} on {job.params['benchmark']} ({len(job.params['tasks'])} tasks)"
     files = {
         "table.csv": summary.to_csv(index=False, float_format="%.4f"),
         "table.md": table_for_people(summary, title),
-        "per_task.csv": per_task_table(evaluations, finetuned).to_csv(index=False),
+        "per_task.csv": per_task.to_csv(index=False),
         "intervals.csv": interval_table(evaluations).to_csv(index=False),
         "selection.json": json.dumps(selection_record(evaluations, finetuned), indent=1) + "\n",
         "agreement.csv": agreement_table(profiles(job, seed)).to_csv(index=False),
         "metrics.json": metrics(summary),
     }
-    paper = paper_rows(job.params["model"], job.params["tasks"])
-    if paper is not None:
-        files["vs_paper.csv"] = beside_paper(summary, paper).to_csv(index=False)
+    compared = comparisons(job, summary, per_task)
+    files |= {name: table.to_csv(index=False) for name, table in compared.items() if table is not None}
     origins = origins_of(job, seed)
-    publish(job, files, {"finetuning_seeds": [seed]} | ({"origins": origins} if origins else {}))
-    if paper is None:
-        (job.outputs["folder"] / "vs_paper.csv").unlink(missing_ok=True)  # of a set of tasks that it had before
-    print(files["table.md"])
+    seen = seen_validation({task: origins[task] for task in job.params["tasks"] if task in origins})
+    facts = (
+        {"finetuning_seeds": [seed]} | ({"origins": origins} if origins else {}) | ({"notes": [seen]} if seen else {})
+    )
+    publish(job, files, facts)
+    for name in compared.keys() - files.keys():
+        (job.outputs["folder"] / name).unlink(missing_ok=True)  # of a set of tasks that it had before
+    print(files["table.md"] + (f"\nNote: {seen}." if seen else ""))
+
+
+def comparisons(job: Job, summary: pd.DataFrame, per_task: pd.DataFrame) -> dict[str, pd.DataFrame | None]:
+    """Ours beside what was published, by file name; None where nothing was."""
+    model, tasks = job.params["model"], job.params["tasks"]
+    paper = paper_rows(model, tasks)
+    alone = per_task.query("split == 'test'")[["task", "method", "accuracy"]]
+    published = beside_published(alone, model).dropna(subset="source")
+    return {
+        "vs_paper.csv": None if paper is None else beside_paper(summary, paper, model, tasks),
+        "vs_paper_per_task.csv": None if published.empty else published,
+    }
 
 
 def counts_of(job: Job) -> ParameterCounts:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
@@ -46,7 +46,13 @@ def origins_of(job: Job, seed: int) -> dict[str, dict[str, Any]]:
     expected there."""
     weights = open_tensors(job.input("pretrained")).metadata
     found = {"pretrained": json.loads(weights["origin"])} if "origin" in weights else {}
-    for path in job.inputs[f"{seed}/task_evaluations"]:
+    return found | task_origins(job.inputs[f"{seed}/task_evaluations"])
+
+
+def task_origins(task_evaluations: Iterable[Path]) -> dict[str, dict[str, Any]]:
+    """By task, where its data and an imported checkpoint are from."""
+    found: dict[str, dict[str, Any]] = {}
+    for path in task_evaluations:
         evaluation = read_json(path)
         if "origins" in evaluation:
             found.setdefault(evaluation["tasks"][0], {}).update(evaluation["origins"])

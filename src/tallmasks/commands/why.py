@@ -18,7 +18,7 @@ from typing import Any
 from tallmasks import figures, paper
 from tallmasks.artifacts import ARTIFACT, Damaged, load_json, read_label
 from tallmasks.errors import TallmasksError, nearest
-from tallmasks.plan import PAPER_VIEWS, Node, Plan
+from tallmasks.plan import PAPER_VIEWS, ZEROSHOT, Node, Plan
 from tallmasks.project import DRAWN_FOLDERS, PROVENANCE, RESULTS, Results, Store, open_plan
 
 SHOWN = 4  # names in one line
@@ -57,9 +57,10 @@ def _explain_results(results: Results, target: Path) -> Iterator[str]:
         views = [(benchmark, view) for benchmark, _, view in (role.rpartition("/") for role in recipe["inputs"])]
         reason = results.drawn_staleness(recipe)
     else:
-        view = rest[0] if rest and rest[0] in ("seeds", *PAPER_VIEWS) else "benchmark"
+        named = rest[0].split(".")[0] if rest else ""
+        view = named if named in ("seeds", *PAPER_VIEWS, ZEROSHOT) else "benchmark"
         recipe, views = plan.view(view, model, place), [(place, view)]
-        provenance = results.folder(view, model, place) / PROVENANCE
+        provenance = results.folder(view, model, place) / results.provenance(view)
         reason = results.view_staleness(view, model, place)
     if reason is None:
         yield f"{target} would not be rebuilt: it is what params.yaml asks for, byte for byte."

@@ -89,8 +89,14 @@ def write_examples(
     files = locate(task, part, folder)
     dataset = open_dataset(task, files)
     notes = list(dataset.notes)
-    if len(dataset.labels) != task.counts[part]:
-        notes.append(f"{len(dataset.labels)} {part} images, expected {task.counts[part]}")
+    odd = _odd_counts(task, part, dataset.labels)
+    notes += odd
+    if odd and folder is None and task.source.revision is None:
+        raise TallmasksError(
+            f"{files.origin} at {files.revision}: {task.name}: {'; '.join(odd)}. No commit of this repository is "
+            f"pinned, and it no longer holds what it did: name one that does as data.{task.name}.revision in "
+            f"params.yaml, or a local folder as data.{task.name}.path"
+        )
     if absent := len(task.classes) - len(np.unique(dataset.labels)):
         notes.append(f"{absent} of {len(task.classes)} classes have no {part} image")
     chosen = np.arange(len(dataset.labels)) if split == "test" else split_indices(len(dataset.labels), split)
@@ -137,6 +143,21 @@ def write_examples(
             wanted[list(failed)] = False
         else:
             return
+
+
+def _odd_counts(task: VisionTask, part: str, labels: NDArray[np.int64]) -> list[str]:
+    """What is not as expected of the number of images of a part, all together and, where that is known, by class."""
+    expected = task.counts.get(part, len(labels))
+    if len(labels) != expected:
+        return [f"{len(labels)} {part} images, expected {expected}"]
+    by_class = np.bincount(labels, minlength=len(task.classes))
+    if task.balanced and by_class.min() != by_class.max():
+        few = int(by_class.argmin())
+        return [
+            f"{by_class[few]} {part} images of class {task.classes[few]!r}, expected "
+            f"{expected // len(task.classes)} as of any other"
+        ]
+    return []
 
 
 class _Undecodable(Exception):

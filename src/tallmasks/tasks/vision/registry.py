@@ -8,14 +8,15 @@ expects:
 - FER2013: the paper's code lists the classes as Kaggle's file numbers them, but the dataset it reads
   (`Jeneral/fer-2013`) numbers them alphabetically, so there "neutral", "sad" and "surprise" met the prompts of "sad",
   "surprised" and "neutral".  Here every class has its own prompt; the wording "published" keeps the paper's pairing.
-- EMNIST is the split `digits`, as NIST stores it: transposed, like torchvision's.
+- EMNIST is the split `digits`, as NIST stores it: transposed, like torchvision's.  No commit of its repository is known
+  to us, so its files are held to what NIST says of them: so many images, as many of every digit.
 - DTD: the paper's training folder holds 5,640 images, all there are, test images included (its accuracies are
   multiples of 1/564 on validation data).  Here train has 3,760 images and test the other 1,880.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib.resources import files
 from typing import Any, Literal, get_args
@@ -57,12 +58,14 @@ class VisionTask(Task):
         aliases: Other names of classes, by label: in the files' metadata or as folder names.
         wordings: Class names that ready-made checkpoints were fine-tuned with, by where these come from ("published",
             "fusionbench"), where they differ from `classes`.
+        balanced: Whether every class has as many images as any other.
     """
 
     source: Source
     counts: Mapping[str, int]
     aliases: Mapping[int, str] = field(default_factory=dict)
     wordings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    balanced: bool = False
 
     @property
     def data_recipe(self) -> dict[str, Any]:
@@ -72,6 +75,21 @@ class VisionTask(Task):
     def worded_for(self, checkpoints: str) -> Task:
         """The task with the class names of a head that fits checkpoints from `checkpoints`."""
         return replace(self, classes=self.wordings.get(checkpoints, self.classes))
+
+
+def own_task(name: str, classes: Sequence[str], templates: Sequence[str] = ()) -> VisionTask:
+    """A task that params.yaml describes, whose data lie in a local folder."""
+    files = {"train": "train-*.parquet", "test": "test-*.parquet"}
+    return VisionTask(name, tuple(classes), tuple(templates), "a task of one's own", Source("", files, None), {})
+
+
+def task_of(params: Mapping[str, Any]) -> VisionTask:
+    """The task whose examples a recipe with these parameters is of."""
+    name, data = params["task"], params["data"]
+    if name not in TASKS:
+        return own_task(name, data["classes"])
+    known = TASKS[name]
+    return replace(known, source=replace(known.source, revision=data.get("revision", known.source.revision)))
 
 
 def _class_names(task: str) -> tuple[str, ...]:
@@ -95,6 +113,7 @@ def _task(
     description: str,
     aliases: Mapping[int, str] | None = None,
     wordings: Mapping[str, tuple[str, ...]] | None = None,
+    balanced: bool = False,
 ) -> VisionTask:
     return VisionTask(
         name=name,
@@ -105,6 +124,7 @@ def _task(
         counts={"train": train, "test": test},
         aliases=aliases or {},
         wordings=wordings or {},
+        balanced=balanced,
     )
 
 
@@ -324,6 +344,7 @@ _ALL = (
         40000,
         ('a photo of the digit character: "{}".',),
         "handwritten digits of other writers, transposed",
+        balanced=True,
     ),
     _task(
         "cifar10",

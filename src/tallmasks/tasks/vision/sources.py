@@ -12,6 +12,7 @@ import glob
 import gzip
 import re
 import tarfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -71,7 +72,9 @@ def locate(task: VisionTask, split: str, folder: Path | None = None) -> Files:
     """
     pattern = task.source.files[split]
     if folder is not None:
-        return Files(_in_folder(task, split, pattern, folder), str(folder), None)
+        paths = _in_folder(task, split, pattern, folder)
+        _refuse_part(task, split, str(folder), [path.name for path in paths])
+        return Files(paths, str(folder), None)
     repository, revision = task.source.hub, task.source.revision or "main"
     paths = _cached(repository, revision, pattern)
     if not paths:
@@ -82,6 +85,7 @@ def locate(task: VisionTask, split: str, folder: Path | None = None) -> Files:
                 f"{hub.address(repository, pattern, revision, 'dataset')}: no such files; the repository has "
                 f"{', '.join(sorted(names)[:10])}. {_point_to_folder(task.name)}"
             )
+        _refuse_part(task, split, hub.address(repository, pattern, revision, "dataset"), matching)
         paths = tuple(hub.download(repository, name, revision, "dataset") for name in matching)
     return Files(paths, f"huggingface.co/datasets/{repository}", hub.commit_of(paths[0]))
 
@@ -117,10 +121,43 @@ def _cached(repository: str, revision: str, pattern: str) -> tuple[Path, ...]:
     except LocalEntryNotFoundError:
         return ()
     paths = tuple(sorted(folder.glob(pattern), key=_natural))
-    numbered = [found for path in paths if (found := re.search(r"-of-(\d+)\.", path.name))]
-    if len(numbered) < len(paths):  # nothing says how many there should be
+    names = [path.name for path in paths]
+    if not all(_SHARD.search(name) for name in names):  # nothing says how many there should be
         return () if hub.reachable() else paths
-    return paths if numbered and len(paths) == int(numbered[0][1]) else ()
+    return () if _lacking(names) else paths
+
+
+_SHARD = re.compile(r"(?<!\d)(\d+)[-_.]of[-_.](\d+)(?!\d)")
+"""Which shard of how many a file's name says it is: `train-00000-of-00013.parquet`, with a hash behind that too."""
+
+
+def _lacking(names: Sequence[str]) -> str | None:
+    """What is not there, or not as it should be, of shards that say in their names how many they are."""
+    found = [(name, shard) for name in names if (shard := _SHARD.search(name))]
+    if not found:
+        return None
+    totals = sorted({int(shard[2]) for _, shard in found})
+    if len(totals) > 1 or len(found) < len(names):
+        odd = next((name for name in names if not _SHARD.search(name)), found[-1][0])
+        return f"{found[0][0]} and {odd} are not of one set"
+    by_number = Counter(int(shard[1]) for _, shard in found)
+    if twice := [number for number, count in sorted(by_number.items()) if count > 1]:
+        both = [name for name, shard in found if int(shard[1]) == twice[0]]
+        return f"{' and '.join(both[:2])} are the same shard"
+    first = 0 if 0 in by_number or totals[0] not in by_number else 1  # some count from 1
+    lacking = sorted(set(range(first, first + totals[0])) - by_number.keys())
+    if not lacking:
+        return None
+    return f"{len(found)} of {totals[0]} shards are there; missing: {', '.join(map(str, lacking[:10]))}"
+
+
+def _refuse_part(task: VisionTask, split: str, where: str, names: Sequence[str]) -> None:
+    """Refuse some shards of a split, which would pass for a smaller dataset."""
+    if lacking := _lacking(names):
+        raise TallmasksError(
+            f"{where}: {task.name}: {lacking}. Expected every shard of {split} once: get the data again, or remove "
+            "what is of another set"
+        )
 
 
 def _listing(task: VisionTask, revision: str) -> list[str]:

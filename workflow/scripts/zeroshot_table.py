@@ -1,0 +1,24 @@
+"""Write the pretrained model's accuracy on every task of a benchmark, beside what was published of it."""
+
+from job import Job, main
+from results_io import publish, task_origins
+from tallmasks.records import read_evaluation
+from tallmasks.reference import beside_published
+from tallmasks.tables import interval_table
+
+
+def run(job: Job) -> None:
+    by_task = {found.tasks[0]: found for found in map(read_evaluation, job.inputs["task_evaluations"])}
+    ours = (
+        interval_table([by_task[task] for task in job.params["tasks"]]).query("split == 'test'").drop(columns="split")
+    )
+    table = beside_published(ours, job.params["model"])
+    origins = task_origins(job.inputs["task_evaluations"])
+    facts = {"origins": origins} if origins else {}
+    publish(job, {"zeroshot.csv": table.to_csv(index=False)}, facts, "zeroshot.provenance.json")
+    print(table.to_string(index=False))
+    print(f"mean over {len(ours)} tasks: {ours['accuracy'].mean():.2f}")
+
+
+if __name__ == "__main__":
+    main(run)
