@@ -30,7 +30,7 @@ from tallmasks.params import Params, check_names, known_tasks, method_names, own
 from tallmasks.stages import STAGE_VERSIONS, version_of
 from tallmasks.subsets import ORDERS, Subset, subsets
 from tallmasks.tasks import Task, catalogue
-from tallmasks.tasks.vision.registry import VisionTask
+from tallmasks.tasks.vision.registry import TASKS, VisionTask
 
 Seed = int | Controlled
 """Of a fine-tuning: how its images are drawn and, in the controlled experiment, which weights it may change."""
