@@ -182,7 +182,7 @@ class Glue:
             return
         if 0 in (settings.cores, settings.nodes):
             raise WorkflowError("-j0 gives the jobs no core to run on; expected -j1 or more, or -n for a dry run")
-        if executor and executor.name == "slurm" and (problem := _no_slurm()):
+        if executor and executor.name == "slurm" and (problem := no_slurm()):
             raise WorkflowError(f"{problem}; run this where slurm is, or without --profile profiles/slurm")
 
     def _become_the_writer(self) -> None:
@@ -538,7 +538,7 @@ class Glue:
         return [str(marker)]
 
 
-def _no_slurm() -> str:
+def no_slurm() -> str:
     """Why no job can be submitted to slurm; nothing where it can."""
     for program in ("sbatch", "sinfo"):
         if not shutil.which(program):
