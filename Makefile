@@ -5,6 +5,10 @@ BIN := .venv/bin
 INSTALLED := .venv/installed
 SLURM := .venv/slurm/installed
 SNAKEMAKE := PATH="$(CURDIR)/$(BIN):$$PATH" snakemake -j$(JOBS) --quiet host reason --
+# `make V=1 ...` gives Snakemake's own output
+ifdef V
+export TALLMASKS_VIEW := full
+endif
 
 .DEFAULT_GOAL := help
 .PHONY: help install slurm figures sweep paper report test test-long check format docs bench-eval lock clean FORCE
@@ -14,6 +18,8 @@ help:  ## what can be made
 	@echo "make results/tiny/8tasks/table.csv   set up .venv and build a table (any file under results/ works)"
 	@sed -n 's/^\([a-z][a-z-]*\):.*##\( .*\)/make \1 :\2/p' Makefile | column -t -s: -l 2 2>/dev/null \
 	  || sed -n 's/^\([a-z][a-z-]*\):.*##\( .*\)/make \1:\2/p' Makefile
+
+.PRECIOUS: results/% # make would delete the result of an interrupted run, which is whole or from before
 
 results/%: $(INSTALLED) FORCE
 	@$(SNAKEMAKE) $@
@@ -86,5 +92,11 @@ lock: $(INSTALLED)  ## resolve requirements.lock anew from pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	  --no-header --no-annotate --no-deps --group slurm -o requirements-slurm.lock
 
-clean:  ## remove everything that make and the workflow made, but not results/
+clean:  ## remove what make and the workflow made, but not results/; asks first, YES=1 answers
+	@if [ -e store ] && [ -z "$(YES)" ]; then \
+	  echo "store/ holds $$(du -sh store | cut -f1) of checkpoints and what was made from them; without DVC's copies" \
+	       "they have to be made again."; \
+	  printf 'Remove it, and .venv, logs, .snakemake, .tallmasks? [y/N] '; read answer || echo; \
+	  case $$answer in [yY]*) ;; *) echo "nothing removed; make clean YES=1 removes them without asking"; exit 1;; esac; \
+	fi
 	rm -rf .venv store logs .snakemake .tallmasks

@@ -23,6 +23,7 @@ include: "workflow/rules/figures.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/pretrain.smk"
 include: "workflow/rules/dvc.smk"
+include: "workflow/rules/unknown.smk"
 
 
 localrules:

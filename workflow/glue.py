@@ -11,7 +11,10 @@ import fcntl
 import functools
 import json
 import os
+import re
 import shlex
+import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -21,12 +24,12 @@ from pathlib import Path
 from typing import IO, Any
 
 from snakemake.exceptions import WorkflowError
-from snakemake.io import ancient
+from snakemake.io import ancient, regex_from_filepattern, strip_wildcard_constraints
 from snakemake.jobs import Job
 
 from tallmasks import preflight
 from tallmasks.artifacts import digest_of
-from tallmasks.errors import TallmasksError
+from tallmasks.errors import TallmasksError, nearest
 from tallmasks.params import FILE, check, from_command_line, overridden, read
 from tallmasks.plain_files import inside
 from tallmasks.plan import Node, Plan
@@ -101,6 +104,25 @@ class Glue:
         self.store = Store()
         self.results = Results(self.plan, self.store)
 
+    def end_quietly_on_ctrl_c(self) -> None:
+        """One line instead of the tracebacks of whatever was at work.
+
+        On this machine this process just dies and its jobs with it, which leaves nothing half-written; jobs that were
+        submitted to a cluster are cancelled by Snakemake.
+        """
+        if not self.workflow.is_main_process or signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+            return  # a job, or in the background of a shell script
+
+        def end(number: int, frame: Any) -> None:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            said = "Interrupted. What is done is kept: the same command goes on with what is missing."
+            os.write(sys.stderr.fileno(), f"\n{said}\n".encode())
+            if not self.workflow.local_exec and self.workflow.scheduler:
+                raise KeyboardInterrupt
+            os.kill(os.getpid(), signal.SIGINT)
+
+        signal.signal(signal.SIGINT, end)
+
     # -- one writer per working copy ----------------------------------------------------------------------
 
     @functools.cached_property
@@ -112,6 +134,7 @@ class Glue:
         if self._looking:
             return False
         self._check_profile()
+        self._check_machine()
         self._leave_files_alone()
         refuse_links_out()
         if self._writing:
@@ -151,6 +174,16 @@ class Glue:
         Job.check_protected_output = nothing
         persistence.backup_output = persistence.cleanup_backup = lambda path: None
         persistence.restore_output = Path.exists
+
+    def _check_machine(self) -> None:
+        """Refuse what could only wait for ever: no core to run a job on, or a cluster that is not there."""
+        settings, executor = self.workflow.resource_settings, self.workflow.executor_plugin
+        if self.workflow.dryrun or not self.workflow.is_main_process:
+            return
+        if 0 in (settings.cores, settings.nodes):
+            raise WorkflowError("-j0 gives the jobs no core to run on; expected -j1 or more, or -n for a dry run")
+        if executor and executor.name == "slurm" and (problem := no_slurm()):
+            raise WorkflowError(f"{problem}; run this where slurm is, or without --profile profiles/slurm")
 
     def _become_the_writer(self) -> None:
         """Hold a kernel lock for the life of this process: a second Snakemake waits, and a killed one leaves nothing
@@ -380,6 +413,28 @@ class Glue:
         folder = Results.folder(view, model, benchmark)
         return self._is_forced(folder / PROVENANCE, "") or any(map(self._made_anew, nodes))
 
+    def not_made(self) -> str:
+        """A pattern of the paths below results/ that no rule declared so far makes."""
+        patterns = [regex_from_filepattern(pattern).removeprefix("results/") for pattern in self._result_patterns()]
+        made = [re.sub(r"\(\?P=\w+\)", "[^/]+", re.sub(r"\(\?P<\w+>", "(?:", pattern)) for pattern in patterns]
+        return f"(?!{'|'.join(made)}).+"
+
+    def unknown(self, wildcards: Any) -> str:
+        """Input function of a file in results/ that no rule makes: says which one may be meant."""
+        plain = [strip_wildcard_constraints(pattern) for pattern in self._result_patterns()]
+        known = {
+            pattern.replace("{model}", model).replace("{benchmark}", benchmark)
+            for pattern in plain
+            for model in self.plan.models
+            for benchmark in self.plan.params["benchmarks"]
+        }
+        target = f"results/{wildcards.path}"
+        raise WorkflowError(f"{target}: no rule makes a file of that name{nearest(target, sorted(known))}")
+
+    def _result_patterns(self) -> list[str]:
+        outputs = (str(pattern) for rule in self.workflow.rules for pattern in rule.output)
+        return [pattern for pattern in outputs if pattern.startswith("results/")]
+
     # -- figures and tables -------------------------------------------------------------------------------
 
     def drawn_inputs(self, kind: str, name: str) -> InputFunction:
@@ -481,6 +536,18 @@ class Glue:
         newest = max(path.lstat().st_mtime for path in files) + 1
         os.utime(marker, (newest, newest))
         return [str(marker)]
+
+
+def no_slurm() -> str:
+    """Why no job can be submitted to slurm; nothing where it can."""
+    for program in ("sbatch", "sinfo"):
+        if not shutil.which(program):
+            return f"there is no {program} on this machine's PATH"
+    try:
+        asked = subprocess.run(["sinfo", "--noheader"], capture_output=True, text=True, timeout=60, check=False)
+    except subprocess.TimeoutExpired:
+        return "slurm's controller has not answered sinfo for a minute"
+    return f"slurm does not answer: {' '.join(asked.stderr.split())}" if asked.returncode else ""
 
 
 def _files(node: Node) -> dict[str, list[Path]]:

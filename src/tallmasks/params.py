@@ -35,7 +35,9 @@ def read(path: Path) -> dict[str, Any]:
     try:
         found = read_yaml(path)
     except FileNotFoundError:
-        raise TallmasksError(f"{path}: no such file; run this in the project's folder") from None
+        above = next((folder for folder in path.resolve().parents[1:] if (folder / path.name).exists()), None)
+        where = f": cd {above}" if above else ""
+        raise TallmasksError(f"{path}: no such file; run this in the project's folder{where}") from None
     if not isinstance(found, dict):
         raise TallmasksError(f"{path}: found {shown(found)}, expected keys with values")
     return found

@@ -147,6 +147,7 @@ class Project:
             "GIT_CONFIG_SYSTEM": "/dev/null",
             "XDG_CONFIG_HOME": str(self.root.parent / "no-config"),  # DVC's, and what git ignores everywhere
             "XDG_CONFIG_DIRS": str(self.root.parent / "no-config"),
+            "TALLMASKS_VIEW": "full",  # Snakemake's own output names every job
             "DVC_NO_ANALYTICS": "1",
             "DVC_SITE_CACHE_DIR": str(self.root.parent / "dvc-site-cache"),
             "TALLMASKS_WARM": str(warm_python()),

@@ -38,6 +38,7 @@ TABLE = "results/tiny/two/table.csv"
     ("target", "expected"),
     [
         ("results/tiny/tow/table.csv", "no benchmark 'tow' in params.yaml; did you mean 'two'"),
+        ("results/tiny/two/tabel.csv", "did you mean 'results/tiny/two/table.csv'"),
         ("results/tinny/two/table.csv", "no model 'tinny' in params.yaml; did you mean 'tiny'"),
         (
             "store/tiny/checkpoints/mnist-s0-000000000000.safetensors",

@@ -71,3 +71,14 @@ def test_two_machines_get_the_same_bytes(built: tuple[Project, Run], clone: Proj
     clone.snakemake("results/tiny/two/table.csv")
     ours, theirs = (project.sha256("store", "results/tiny/two") for project in (clone, built[0]))
     assert ours and ours == {path: theirs[path] for path in ours}
+
+
+def test_without_the_remote_everything_is_made_again(clone: Project) -> None:
+    """A colleague without access to the remote could not run the project at all."""
+    before = clone.path("dvc.lock").read_text()
+    clone.dvc("remote", "modify", "--local", "trial", "url", str(clone.root.parent / "gone"))
+    run = clone.dvc("repro", "checkpoints")
+    said = [line for line in run.output.splitlines() if line.startswith("guard: ")]
+    assert len(said) == 1 and "store/tiny/checkpoints" in said[0] and "what is not there is made again" in said[0]
+    assert run.jobs["finetune"] == 6 and "Traceback" not in run.output
+    assert clone.path("dvc.lock").read_text() == before, "the same bytes"

@@ -8,6 +8,7 @@ sys.path[:0] = [str(Path(workflow.basedir) / folder) for folder in ("workflow", 
 from glue import begin
 
 config, GLUE = begin(workflow)
+GLUE.end_quietly_on_ctrl_c()
 
 
 onstart:

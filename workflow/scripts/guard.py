@@ -15,13 +15,19 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import signal
 import stat
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+if __name__ == "__main__":  # before imports that take seconds: Ctrl-C is no traceback
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
 from dvc.api import DVCFileSystem
+from dvc.exceptions import DvcException
+from dvc_data.index import DataIndexDirError
 
 import own_code
 from tallmasks.artifacts import ARTIFACT, Damaged, check
@@ -102,18 +108,39 @@ def main(folders: Iterable[str]) -> None:
     checksum.save()
 
 
+def _outs(dvc: DVCFileSystem, folders: Iterable[str]) -> dict[str, str]:
+    """What dvc.lock has of every out under `folders`, by path: the md5 of a file, or of a folder's list of files."""
+    root = Path(dvc.repo.root_dir)
+    return {
+        str(Path(out.fs_path).relative_to(root)): out.hash_info.value
+        for out in dvc.repo.index.outs
+        if out.hash_info and any(Path(out.fs_path).is_relative_to(root / folder) for folder in folders)
+    }
+
+
 def _drop_damaged_lists(dvc: DVCFileSystem, folders: Iterable[str]) -> None:
     """Remove the cache's lists of a folder's files that are damaged, so that DVC fetches them or writes them anew."""
-    root = Path(dvc.repo.root_dir)
-    for out in dvc.repo.index.outs:
-        if out.hash_info and any(Path(out.fs_path).is_relative_to(root / folder) for folder in folders):
-            _intact(dvc, out.hash_info.value)
+    for md5 in _outs(dvc, folders).values():
+        _intact(dvc, md5)
 
 
 def _expected(dvc: DVCFileSystem, folders: Iterable[str]) -> dict[str, str]:
     """md5 by path of every file that dvc.lock has under `folders`, as far as the cache or the remote can tell."""
-    found = (entry for folder in folders for entry in dvc.find(folder, detail=True, dvc_only=True).items())
-    return {name: entry["md5"] for name, entry in found if "md5" in entry and not entry["md5"].endswith(".dir")}
+    expected: dict[str, str] = {}
+    unknown: dict[str, str] = {}
+    for out in _outs(dvc, folders):
+        try:
+            found = dvc.find(out, detail=True, dvc_only=True)
+        except (DataIndexDirError, DvcException, ImportError) as error:  # no list, no such remote, no plugin for it
+            unknown[out] = str(error.__cause__ or error)
+            continue
+        expected |= {name: entry["md5"] for name, entry in found.items() if "md5" in entry}
+    if unknown:
+        _say(
+            f"what dvc.lock versions in {', '.join(unknown)} is neither in DVC's cache nor to be had from its remote "
+            f"({next(iter(unknown.values()))}); what is not there is made again"
+        )
+    return {name: md5 for name, md5 in expected.items() if not md5.endswith(".dir")}
 
 
 def _set_aside(name: str, why: str) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import shlex
 import signal
 import sys
 import time
@@ -100,6 +101,7 @@ def main(step: Callable[[Job], None]) -> None:
     """Run a step on the job that the command line holds; a user's error is one line, not a traceback."""
     from tallmasks.errors import TallmasksError
 
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback
     job = Job.parse(sys.argv[1])
     if "numba" in sys.modules:  # forked from the warm server, where both were imported with all cores
         os.environ.pop("NUMBA_NUM_THREADS", None)
@@ -127,6 +129,8 @@ def start(script: str, text: str) -> int:
     The job dies with the process that started it: after kill -9 of Snakemake none goes on beside those of the next one.
     """
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback
+    print("$", shlex.join(["python", "workflow/scripts/job.py", script, text]), flush=True)
     job = Job.parse(text)
     for name in THREAD_VARIABLES:
         os.environ[name] = str(job.threads)

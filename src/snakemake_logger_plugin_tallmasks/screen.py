@@ -1,0 +1,40 @@
+"""Lines that stay, and below them, on a terminal, one that is written over."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TextIO
+
+
+class Screen:
+    """Where the short view is written; a file or a pipe gets the lines that stay, and no control characters."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.live = stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+        self._status = ""
+
+    def line(self, text: str) -> None:
+        """Write a line that stays, or several."""
+        if not text:
+            return
+        self._clear()
+        self._stream.write(f"{text}\n")
+        self._draw()
+
+    def status(self, text: str) -> None:
+        """Put another text into the last line; on a terminal only."""
+        if self.live and text != self._status:
+            self._clear()
+            self._status = text
+            self._draw()
+
+    def _clear(self) -> None:
+        if self._status:
+            self._stream.write("\r\033[K")
+
+    def _draw(self) -> None:
+        if self._status:
+            self._stream.write(self._status[: shutil.get_terminal_size().columns - 1])
+        self._stream.flush()
