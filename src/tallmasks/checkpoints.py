@@ -25,6 +25,7 @@ from numpy.typing import DTypeLike, NDArray
 from safetensors import SafetensorError, safe_open
 
 from tallmasks.errors import TallmasksError
+from tallmasks.plain_files import open_plain, plain
 from tallmasks.seals import CONTENT, SEAL, content_of_tensors, seal_of
 
 _DTYPES = {
@@ -361,9 +362,9 @@ def _fsync_folder(folder: Path) -> None:
 def _read_header(path: Path) -> tuple[dict[str, dict], dict[str, str]]:
     """Entries by name and metadata of a safetensors file that the safetensors library accepts as whole."""
     try:
-        with safe_open(path, framework="np"):
+        with safe_open(plain(path), framework="np"):
             pass
-        with path.open("rb") as file:
+        with open_plain(path) as file:
             header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
     except FileNotFoundError:
         raise TallmasksError(f"{path} does not exist; expected a safetensors file there. Make it first.") from None
