@@ -35,7 +35,9 @@ def plain(path: Path | str) -> Path:
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
-        raise TallmasksError(f"{path} is a link that leads to itself; expected a plain file. Remove the link.") from None
+        raise TallmasksError(
+            f"{path} is a link that leads to itself; expected a plain file. Remove the link."
+        ) from None
     _refuse(path, mode)
     return Path(path)
 

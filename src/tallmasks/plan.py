@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import Any
 
 from tallmasks import figures, methods, paper
 from tallmasks.artifacts import Damaged, digest_of, read_json
-from tallmasks.content import named_path, sha256_of_folder
+from tallmasks.content import named_path, sha256_of_file, sha256_of_folder
 from tallmasks.controlled import Controlled
 from tallmasks.errors import TallmasksError, nearest
 from tallmasks.imports import FINETUNE, Imported, locate, source_of
@@ -68,24 +68,11 @@ TRIM_FRACTIONS = (magnitude_masking.KEEP, ties.KEEP)
 """Kept fractions whose exact thresholds every task vector carries, so that no later step searches for them."""
 
 
-@functools.lru_cache(maxsize=4096)
-def _sha256(path: str, size: int, mtime_ns: int) -> str:
-    with Path(path).open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def sha256_of_file(path: Path) -> str:
-    """sha256 of a file's content, remembered within a process while its size and time stay the same.
-
-    Of a folder, `sha256_of_folder`.
-    """
-    try:
-        stat = path.stat()
-    except FileNotFoundError:
-        raise TallmasksError(f"{path}: no such file; params.yaml names it as a source") from None
-    if path.is_dir():
-        return sha256_of_folder(path)
-    return _sha256(str(path), stat.st_size, stat.st_mtime_ns)
+def sha256_of_source(path: Path) -> str:
+    """sha256 of the content of a source file or folder."""
+    if not os.path.lexists(path):
+        raise TallmasksError(f"{path}: no such file; params.yaml names it as a source")
+    return sha256_of_folder(path) if path.is_dir() else sha256_of_file(path)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +94,7 @@ class Node:
             "version": STAGE_VERSIONS[self.kind],
             "params": dict(self.params),
             "inputs": {role: [node.digest for node in nodes] for role, nodes in self.inputs.items()},
-            "sources": {role: sha256_of_file(path) for role, path in self.sources.items()},
+            "sources": {role: sha256_of_source(path) for role, path in self.sources.items()},
         }
 
     @functools.cached_property
@@ -637,7 +624,7 @@ class Plan:
                 for role, nodes in self.view_artifacts(kind, model, benchmark).items()
             },
             "sources": {
-                role: source.digest if isinstance(source, Node) else sha256_of_file(source)
+                role: source.digest if isinstance(source, Node) else sha256_of_source(source)
                 for role, source in self.pretrained(model).items()
             },
         }

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tallmasks import content
 from tallmasks.content import sha256_of_folder
 from tallmasks.errors import TallmasksError
 from tallmasks.plan import Node, Plan
@@ -70,6 +71,7 @@ def test_content_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     for name in ("one", "two"):
         (folder / name).write_text(name)
     digest = sha256_of_folder(folder)
+    content._sha256.cache_clear()  # as another process
     monkeypatch.setattr("tallmasks.content.hashlib.file_digest", lambda *_: pytest.fail("read again"))
     assert sha256_of_folder(folder) == digest
     (folder / ".cache").write_text("a hidden file is no data")

@@ -143,7 +143,7 @@ def _in_folder(task: VisionTask, split: str, pattern: str, folder: Path) -> tupl
     """The files of a split in a local folder."""
     own_name = PurePosixPath(pattern).name.split("-")[0]  # Food101's test split is called validation
     for candidate in (pattern, f"**/{own_name}*.parquet", f"**/{own_name}/*.parquet", f"**/{split}*.parquet"):
-        if paths := tuple(sorted(folder.glob(candidate), key=_natural)):
+        if paths := tuple(sorted((path for path in folder.glob(candidate) if not _hidden(path, folder)), key=_natural)):
             return paths
     if (folder / split).is_dir():
         return (folder / split,)
@@ -291,13 +291,20 @@ def _labels_of_names(task: VisionTask, names: Sequence[str]) -> NDArray[np.int64
 
 
 def _open_folder(task: VisionTask, folder: Path) -> Dataset:
-    """One folder per class, as torchvision reads it: classes by name, then images by name."""
+    """One folder per class, as torchvision reads it, without hidden files: classes by name, then images by name."""
     from torchvision.datasets import ImageFolder
 
     found = ImageFolder(str(folder), allow_empty=True)
     label_of = _labels_of_names(task, found.classes)
-    paths = [Path(path) for path, _ in found.samples]
-    return Dataset(label_of[found.targets], lambda: ((str(path.relative_to(folder)), path) for path in paths))
+    samples = [(Path(path), label) for path, label in found.samples if not _hidden(Path(path), folder)]
+    labels = label_of[[label for _, label in samples]]
+    return Dataset(labels, lambda: ((str(path.relative_to(folder)), path) for path, _ in samples))
+
+
+def _hidden(path: Path, folder: Path) -> bool:
+    """Whether a file's name, or that of a folder on the way to it, begins with a dot: such are no part of the digest
+    that stands for a local folder (`tallmasks.content`)."""
+    return any(part.startswith(".") for part in path.relative_to(folder).parts)
 
 
 def _open_idx(paths: Sequence[Path]) -> Dataset:

@@ -1,0 +1,115 @@
+"""A local data folder counts by its content, whatever is done to its files."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tallmasks import content
+from tallmasks.content import sha256_of_file, sha256_of_folder
+from tallmasks.errors import TallmasksError
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two files of the same size and time, read before."""
+    monkeypatch.chdir(tmp_path)
+    found = tmp_path / "data"
+    (found / "below").mkdir(parents=True)
+    for name in ("one", "two"):
+        write(found / name, name)
+    assert len({sha256_of_folder(found), sha256_of_folder(found)}) == 1
+    return found
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file in place, with the time that all have."""
+    path.write_text(text)
+    os.utime(path, (1e9, 1e9))
+
+
+def exchange(one: Path, other: Path) -> None:
+    between = one.with_name("between")
+    one.rename(between)
+    other.rename(one)
+    between.rename(other)
+
+
+def replaced(folder: Path) -> None:
+    write(folder / "new", "six")
+    (folder / "new").replace(folder / "one")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda folder: write(folder / "one", "six"),
+        lambda folder: exchange(folder / "one", folder / "two"),
+        replaced,
+        lambda folder: (folder / "one").rename(folder / "below" / "one"),
+        lambda folder: write(folder / "three", ""),
+    ],
+    ids=["same size and time", "names exchanged", "another file of that name", "moved", "a new file"],
+)
+@pytest.mark.parametrize("process", ["the same process", "another process"])
+def test_a_change_is_seen_whatever_the_times_say(folder: Path, change: Callable[[Path], None], process: str) -> None:
+    """Images under the wrong labels would be trained on, under the name of the right ones, for ever."""
+    before = sha256_of_folder(folder), sha256_of_file(folder / "two")
+    change(folder)
+    if process == "another process":
+        content._sha256.cache_clear()
+    assert sha256_of_folder(folder) != before[0]
+    write(folder / "two", "six")
+    assert sha256_of_file(folder / "two") != before[1]
+
+
+def test_the_digest_is_that_of_a_listing_by_sha256sum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recipes of before would change their names, or two folders share one."""
+    monkeypatch.chdir(tmp_path)
+    one = "7692c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73ff431ed"  # of "one"
+    names = {"plain": ["a b", "c\\d"], "forged": [f"a\n{one}  b"], "two": ["a", "b"], "bytes": [os.fsdecode(b"\xff")]}
+    found = {}
+    for name, files in names.items():
+        (tmp_path / name).mkdir()
+        for file in files:
+            (tmp_path / name / file).write_text("one")
+        found[name] = sha256_of_folder(tmp_path / name)
+    assert found["plain"] == content.hashlib.sha256(f"{one}  a b\n{one}  c\\d\n".encode()).hexdigest()
+    assert len(set(found.values())) == len(found)
+
+
+def bound(path: Path) -> None:
+    import socket
+
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(os.path.relpath(path))
+    listener.close()
+
+
+@pytest.mark.parametrize(
+    ("put", "said"),
+    [
+        (os.mkfifo, "odd is a named pipe"),
+        (bound, "odd is a socket"),
+        (lambda path: path.symlink_to("/dev/zero"), "odd is a device"),
+        (lambda path: path.symlink_to("odd"), "odd is a link that leads to itself"),
+        (lambda path: path.symlink_to(".."), "odd is a link that leads back"),
+        (lambda path: path.symlink_to("nowhere"), "odd: No such file"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_by_name(folder: Path, put: Callable[[Path], object], said: str) -> None:
+    """A plan would wait for ever, walk in circles, or end in a traceback."""
+    put(folder / "below" / "odd")
+    with pytest.raises(TallmasksError, match=said) as error:
+        sha256_of_folder(folder)
+    assert "below/odd" in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["", "[1", "[]", '{"one": 3}', '{"one": [1, 2, 3]}'])
+def test_a_damaged_memory_is_not_believed(folder: Path, text: str) -> None:
+    """A full disk would end every later plan in a traceback."""
+    digest = sha256_of_folder(folder)
+    (memory,) = content.REMEMBERED.iterdir()
+    memory.write_text(text)
+    assert sha256_of_folder(folder) == digest
