@@ -1,6 +1,8 @@
 """Jobs as the workflow runs them: one process, one JSON, bad input on the way."""
 
 import json
+import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -25,8 +27,9 @@ STATE = {
 CHECKPOINT = {name: value + 1 for name, value in STATE.items() if name.startswith("visual.")}
 
 
-def run_task_vector(folder: Path) -> subprocess.CompletedProcess[str]:
-    """The task_vector step on folder/pretrained.safetensors and folder/checkpoint.safetensors."""
+def run_task_vector(folder: Path, root: Path = ROOT, search: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """The task_vector step of the project in `root` on folder/pretrained.safetensors and folder/checkpoint.safetensors,
+    by hand: nothing but `search` says where the package is."""
     told = {
         "recipe": {
             "kind": "task_vector",
@@ -39,9 +42,11 @@ def run_task_vector(folder: Path) -> subprocess.CompletedProcess[str]:
         "outputs": {"artifact": str(folder / "out" / "task_vector.safetensors")},
         "threads": 1,
     }
-    scripts = ROOT / "workflow" / "scripts"
+    scripts = root / "workflow" / "scripts"
     command = [sys.executable, str(scripts / "job.py"), str(scripts / "task_vector.py"), json.dumps(told)]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment |= {"PYTHONPATH": str(search)} if search else {}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture
@@ -60,6 +65,37 @@ def test_a_job_leaves_one_complete_file_with_its_recipe(folder: Path) -> None:
     assert json.loads(tensors.metadata["recipe"])["kind"] == "task_vector"
     assert not stat.S_IMODE(out.stat().st_mode) & 0o222
     np.testing.assert_array_equal(tensors.flat(), np.ones(10, np.float32))
+
+
+@pytest.fixture
+def another(tmp_path: Path) -> Path:
+    """Another copy of the project, with code of its own, in a folder that PYTHONPATH cannot hold."""
+    root = tmp_path / "another: copy"
+    for part in ("src/tallmasks", "workflow/scripts"):
+        shutil.copytree(ROOT / part, root / part)
+    with (root / "src" / "tallmasks" / "__init__.py").open("a") as file:
+        file.write("print('the code of another copy')\n")
+    return root
+
+
+def test_a_job_runs_the_code_of_its_own_copy(folder: Path, another: Path) -> None:
+    """The code of the copy that the environment was installed for would run, and nothing would say so."""
+    done = run_task_vector(folder, root=another)
+    assert done.returncode == 0, done.stderr
+    assert "the code of another copy" in done.stdout
+    assert "the code of another copy" not in run_task_vector(folder, search=another / "src").stdout
+
+
+def test_a_job_with_another_copys_code_is_refused(folder: Path, another: Path, tmp_path: Path) -> None:
+    """Whatever imports the package before the job would have that copy's code run, with success."""
+    (tmp_path / "early").mkdir()
+    early = f"import sys; sys.path.insert(0, {str(another / 'src')!r}); import tallmasks; sys.path.pop(0)\n"
+    (tmp_path / "early" / "sitecustomize.py").write_text(early)
+    done = run_task_vector(folder, search=tmp_path / "early")
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"error: the package tallmasks comes from {another}") and str(ROOT / "src") in line
+    assert not (folder / "out").exists()
 
 
 def spoil(folder: Path, tensors: dict[str, np.ndarray]) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tallmasks.checkpoints import open_tensors
 from tallmasks.errors import TallmasksError
-from tallmasks.plain_files import inside, open_plain, plain, read_bytes, read_text
+from tallmasks.plain_files import all_inside, inside, open_plain, plain, read_bytes, read_text
 
 
 def bound(path: Path) -> None:
@@ -63,3 +63,21 @@ def test_a_folder_within_the_project_may_be_a_link_within_it(tmp_path: Path) -> 
             inside(root / name, root)
     with pytest.raises(TallmasksError, match="loop/new is a link that leads to itself"):
         inside(root / "loop" / "new", root)
+
+
+@pytest.mark.parametrize("place", ["", "tiny", "tiny/below", "tiny/file"])
+def test_a_link_out_of_the_project_is_found_at_any_depth(tmp_path: Path, place: str) -> None:
+    """Logs and markers would be written into another's files, and what is damaged moved among them."""
+    root, outside = tmp_path / "project", tmp_path / "outside"
+    outside.mkdir()
+    (outside / "file").touch()
+    link = root / "logs" / place
+    link.parent.mkdir(parents=True)
+    link.symlink_to(outside / "file" if place.endswith("file") else outside)
+    with pytest.raises(TallmasksError, match=f"{link} leads out of the project"):
+        all_inside(root / "logs", root)
+    if place.endswith("file"):
+        all_inside(root / "logs", root, linked_files=True)
+    link.unlink()
+    link.symlink_to(root)
+    all_inside(root / "logs", root)

@@ -12,6 +12,6 @@ if ! command -v snakemake >/dev/null; then # no environment is active: take .ven
   done
   PATH=$project/.venv/bin:$PATH
 fi
-export PATH PYTHONPATH="$PWD/src${PYTHONPATH:+:$PYTHONPATH}"
+export PATH
 python workflow/scripts/guard.py "$@"
 exec snakemake --cores all --quiet host reason -- "$target"

@@ -12,7 +12,9 @@ import functools
 import json
 import os
 import shlex
+import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -26,19 +28,15 @@ from tallmasks import preflight
 from tallmasks.artifacts import digest_of
 from tallmasks.errors import TallmasksError
 from tallmasks.params import FILE, check, from_command_line, overridden, read
+from tallmasks.plain_files import inside
 from tallmasks.plan import Node, Plan
-from tallmasks.project import DRAWN_FOLDERS, PROVENANCE, RESULTS, SCRATCH, STORE, Results, Store, set_aside
+from tallmasks.project import DRAWN_FOLDERS, PROVENANCE, SCRATCH, Results, Store, refuse_links_out, set_aside
 from tallmasks.stages import STAGE_VERSIONS
 
 SCRIPTS = Path("workflow/scripts")
-
+TORCH_STEPS = {"head", "finetune", "evaluate_task", "evaluate", "evaluate_thresholds", "evaluate_subset"}
+"""Worth starting the warm Python for; the others use it where it runs."""
 InputFunction = Callable[..., Any]
-
-
-def import_from(folders: Iterable[str]) -> None:
-    """Let jobs, which inherit the environment, import from `folders` first."""
-    inherited = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
-    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([*folders, *inherited]))
 
 
 def _for_users(function: InputFunction) -> InputFunction:
@@ -97,6 +95,7 @@ class Glue:
         _for_users(check)(params, Path(workflow.basedir))
         self._lock: IO[str] | None = None
         self._forced: dict[str, bool] = {}
+        self._warm: subprocess.Popen[bytes] | None = None
         self._from_outside: dict[str, Node] = {}
         self.plan: Plan = _for_users(Plan)(params)
         self.store = Store()
@@ -114,8 +113,7 @@ class Glue:
             return False
         self._check_profile()
         self._leave_files_alone()
-        for folder in (STORE, RESULTS, SCRATCH, Path("logs")):
-            _inside(folder)
+        refuse_links_out()
         if self._writing:
             self._become_the_writer()
         return True
@@ -165,6 +163,26 @@ class Glue:
             print("Another snakemake is at work in this folder; waiting for it to end ...", file=sys.stderr)
             fcntl.flock(self._lock, fcntl.LOCK_EX)
 
+    def _warm_up(self) -> None:
+        """Start the warm Python, once, where this process runs jobs itself: it is theirs, and dies with this process.
+
+        Here, in the main thread and before the first job that is worth it: the kernel takes the end of the thread that
+        starts it for the end of its owner.
+        """
+        if self._lock is None or self._warm or self.workflow.executor_plugin.name != "local":
+            return
+        if os.environ.get("TALLMASKS_WARM", "1") == "1" and threading.current_thread() is threading.main_thread():
+            command = [sys.executable, "-P", str(SCRIPTS / "warm.py"), str(SCRATCH / "warm"), str(os.getpid())]
+            self._warm = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                start_new_session=True,  # Ctrl-C is for Snakemake
+            )
+            assert self._warm.stdout
+            with self._warm.stdout as said:
+                said.readline()  # it can be connected to, or has ended
+
     # -- the store ----------------------------------------------------------------------------------------
 
     def inputs(self, kind: str) -> InputFunction:
@@ -176,7 +194,6 @@ class Glue:
             wrong = None if self._looking else self.store.wrong(node)
             if self._pruned and self.store.there(node) and not self._made_anew(node):
                 return {}
-            _inside(Path(node.path).parent)
             if kind in preflight.KINDS:
                 self._from_outside[node.path] = node
             made = {role: self._inputs(nodes) for role, nodes in node.inputs.items()}
@@ -232,8 +249,8 @@ class Glue:
 
         return command
 
-    @staticmethod
     def command(
+        self,
         script: str,
         recipe: Mapping[str, Any],
         inputs: Mapping[str, Iterable[Path | str]],
@@ -248,6 +265,8 @@ class Glue:
             "threads": threads,
             "gpus": gpus,
         }
+        if script in TORCH_STEPS and not gpus:
+            self._warm_up()
         text = json.dumps(told, separators=(",", ":"), ensure_ascii=False)
         # `exec` makes the job a child of Snakemake itself, with which it dies
         return "exec " + shlex.join([sys.executable, str(SCRIPTS / "job.py"), str(SCRIPTS / f"{script}.py"), text])
@@ -271,7 +290,7 @@ class Glue:
         @_for_users
         def command(wildcards: Any, threads: int) -> str:
             recipe, output = self.plan.pretraining(model)
-            _inside(output.parent)
+            inside(output)
             return self.command(script, recipe, {}, {"weights": output}, threads)
 
         return command
@@ -414,6 +433,7 @@ class Glue:
     @_for_users
     def always(cls, wildcards: Any) -> list[str]:
         """Input function of what is to be made anew whenever it is asked for: a file that is newer than any other."""
+        refuse_links_out()
         return cls._marker_of(Path("results", wildcards.model, "report"), {"digest": "always"})
 
     def about_command(self, script: str) -> InputFunction:
@@ -446,7 +466,6 @@ class Glue:
 
     @classmethod
     def _marker_of(cls, folder: Path, recipe: Mapping[str, Any]) -> list[str]:
-        _inside(folder)
         return cls._stale_marker(folder, recipe["digest"], [path for path in folder.glob("*") if path.is_file()])
 
     @staticmethod
@@ -461,16 +480,6 @@ class Glue:
         newest = max(path.lstat().st_mtime for path in files) + 1
         os.utime(marker, (newest, newest))
         return [str(marker)]
-
-
-@functools.cache
-def _inside(folder: Path) -> None:
-    """Refuse to write into a folder that a symbolic link or `..` leads out of the project."""
-    if not folder.resolve().is_relative_to(Path.cwd()):
-        raise TallmasksError(
-            f"{folder} leads out of the project, to {folder.resolve()}; expected a folder of its own, since the "
-            "workflow writes nothing elsewhere: remove the link (DVC's cache may lie on another disk: docs/store.md)"
-        )
 
 
 def _files(node: Node) -> dict[str, list[Path]]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
 
 from tallmasks.errors import TallmasksError
 
@@ -31,7 +31,7 @@ def plain(path: Path | str) -> Path:
         OSError: there is nothing, or it cannot be looked at.
     """
     try:
-        mode = os.stat(path).st_mode
+        mode = Path(path).stat().st_mode
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
@@ -42,7 +42,7 @@ def plain(path: Path | str) -> Path:
     return Path(path)
 
 
-def open_plain(path: Path | str) -> BinaryIO:
+def open_plain(path: Path | str) -> BufferedReader:
     """A plain file, open for reading in binary; see :func:`plain` for errors.  Nothing makes it wait."""
     plain(path)  # a device may act when it is opened
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
@@ -65,24 +65,42 @@ def read_text(path: Path | str) -> str:
     return read_bytes(path).decode()
 
 
-def inside(folder: Path, root: Path | None = None) -> Path:
-    """The folder itself, to be written into; it need not be there.
+def inside(path: Path, root: Path | None = None) -> Path:
+    """The path itself, to be written to; it need not be there.
 
     Raises:
         TallmasksError: a symbolic link or `..` leads out of `root`, by default the current folder.
     """
     try:
-        folder.stat()
+        path.stat()
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise TallmasksError(f"{folder} is a link that leads to itself; expected a folder. Remove it.") from None
-    target = folder.resolve()
+            raise TallmasksError(f"{path} is a link that leads to itself; remove the link") from None
+    target = path.resolve()
     if not target.is_relative_to((root or Path()).resolve()):
         raise TallmasksError(
-            f"{folder} leads out of the project, to {target}; expected a folder of its own, since the "
-            "workflow writes nothing elsewhere: remove the link (DVC's cache may lie on another disk: docs/store.md)"
+            f"{path} leads out of the project, to {target}; expected a place of its own, since the workflow writes "
+            "nothing elsewhere: remove the link (DVC's cache may lie on another disk: docs/store.md)"
         )
-    return folder
+    return path
+
+
+def all_inside(folder: Path, root: Path | None = None, *, linked_files: bool = False) -> None:
+    """Refuse a folder that is or holds a symbolic link out of `root`, as :func:`inside` does, at any depth.
+
+    Links to files are let through with `linked_files`: where files are only ever replaced, not written into.
+    """
+    inside(folder, root)
+    if not folder.is_dir():
+        return
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_symlink():
+                path = Path(entry.path)
+                if not (linked_files and path.is_file()):
+                    inside(path, root)
+            elif entry.is_dir():
+                all_inside(Path(entry.path), root, linked_files=linked_files)
 
 
 def _refuse(path: Path | str, mode: int) -> None:

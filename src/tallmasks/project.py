@@ -15,6 +15,7 @@ from typing import Any
 from tallmasks import params
 from tallmasks.artifacts import ARTIFACT, Damaged, Label, identity, load_json, read_label, same
 from tallmasks.errors import TallmasksError
+from tallmasks.plain_files import all_inside, inside
 from tallmasks.plan import Node, Plan
 from tallmasks.seals import CONTENT, SEAL, content_of_json, seal_of
 
@@ -22,6 +23,7 @@ SCRATCH = Path(".tallmasks")
 DAMAGED = SCRATCH / "damaged"
 STORE = Path("store")
 RESULTS = Path("results")
+LOGS = Path("logs")
 PROVENANCE = "provenance.json"
 DRAWN_FOLDERS = {"figure": "figures", "paper_table": "tables"}
 """In results/<model>/."""
@@ -38,6 +40,17 @@ def open_plan(root: Path = Path()) -> Plan:
     read = params.read(root / params.FILE)
     params.check(read, root)
     return Plan(read, root)
+
+
+def refuse_links_out() -> None:
+    """Refuse to go on where a symbolic link leads out of the folders that the workflow writes to.
+
+    Raises:
+        TallmasksError: a link in one of them, at any depth, or one of them itself leads out of the project.
+    """
+    all_inside(STORE, linked_files=True)  # a store file is replaced, never written into
+    for folder in (RESULTS, SCRATCH, LOGS):
+        all_inside(folder)
 
 
 def entries_under(folder: Path) -> Iterator[Path]:
@@ -152,7 +165,7 @@ def set_aside(path: Path, root: Path = Path()) -> Path | None:
 
     None where somebody else has done so already.
     """
-    target = root / DAMAGED / path
+    target = inside(root / DAMAGED, root) / path
     target.parent.mkdir(parents=True, exist_ok=True)
     while target.exists() or target.is_symlink():
         target = target.with_name(f"{target.name}.{secrets.token_hex(2)}")
@@ -260,6 +273,7 @@ def only_writer(root: Path = Path()) -> Iterator[None]:
     Raises:
         TallmasksError: a snakemake is at work in this folder.
     """
+    inside(root / SCRATCH, root)
     (root / SCRATCH).mkdir(exist_ok=True)
     with (root / SCRATCH / "writer.lock").open("a") as lock:
         try:

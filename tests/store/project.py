@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import hashlib
 import json
 import os
@@ -10,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -146,6 +149,7 @@ class Project:
             "XDG_CONFIG_DIRS": str(self.root.parent / "no-config"),
             "DVC_NO_ANALYTICS": "1",
             "DVC_SITE_CACHE_DIR": str(self.root.parent / "dvc-site-cache"),
+            "TALLMASKS_WARM": str(warm_python()),
             **self.environment,
         }
 
@@ -198,6 +202,18 @@ class Project:
     def commit(self, message: str) -> None:
         self.git("add", "-A")
         self.git("commit", "-q", "-m", message)
+
+
+@functools.cache
+def warm_python() -> Path:
+    """The folder of a warm Python that this process owns: all Snakemakes of the tests share one import of torch."""
+    folder = Path(tempfile.mkdtemp(prefix="tallmasks-tests-")) / "warm"
+    atexit.register(shutil.rmtree, folder.parent, ignore_errors=True)
+    command = [sys.executable, "-P", str(ROOT / "workflow" / "scripts" / "warm.py"), str(folder), str(os.getpid())]
+    server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True)
+    with server.stdout as said:  # type: ignore[union-attr]
+        assert said.readline() == b"listening\n"
+    return folder
 
 
 def lay_out(root: Path) -> Project:

@@ -1,6 +1,6 @@
 """The workflow's own bad input: what is wrong is said in one message, and nothing is written elsewhere."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -136,21 +136,52 @@ def test_without_the_default_profile_nothing_runs(bare: Project, options: tuple[
     assert "profiles/default is not in force" in message(run)
 
 
-@pytest.mark.parametrize(
-    "link", ["results", "results/tiny/two", "store", "store/tiny/checkpoints", "logs", ".tallmasks"]
-)
-def test_a_link_out_of_the_project_is_refused(project: Project, tmp_path: Path, link: str) -> None:
-    """Results would overwrite files in a folder that is not the project's."""
-    outside = tmp_path / "outside"
+@pytest.fixture
+def link(bare: Project, tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """Puts links into the project for a test's own time; they lead to a folder that is not its own."""
+    outside, links = tmp_path / "outside", []
     outside.mkdir()
-    for name in ("store", "results"):
-        project.run("chmod", "-R", "u+w", name)
-    project.run("rm", "-rf", "results/tiny", "store/tiny", link)
-    project.path(link).parent.mkdir(parents=True, exist_ok=True)
-    project.path(link).symlink_to(outside)
-    run = project.snakemake(TABLE, fails=True)
-    assert f"{link} leads out of the project" in message(run)
-    assert not list(outside.iterdir())
+    (outside / "mine.txt").write_text("not the project's")
+
+    def put(place: str) -> Path:
+        links.append(bare.path(place))
+        bare.run("rm", "-rf", place)
+        links[-1].parent.mkdir(parents=True, exist_ok=True)
+        links[-1].symlink_to(outside)
+        return outside
+
+    yield put
+    assert [path.name for path in outside.iterdir()] == ["mine.txt"]
+    for path in links:
+        path.unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("place", ["results", "results/tiny/two", "store/tiny/checkpoints", "logs/tiny", ".tallmasks"])
+def test_a_link_out_of_the_project_is_refused(bare: Project, link: Callable[[str], Path], place: str) -> None:
+    """Results would overwrite files in a folder that is not the project's."""
+    link(place)
+    assert f"{place} leads out of the project" in message(bare.snakemake(TABLE, fails=True))
+
+
+def test_a_report_writes_nothing_outside(bare: Project, link: Callable[[str], Path]) -> None:
+    """A page, or the marker that has it made anew, would be written into another's folder."""
+    link(".tallmasks/stale")
+    target = "results/tiny/report/parameters.html"
+    assert ".tallmasks/stale leads out of the project" in message(bare.dry_run(target, fails=True))
+
+
+def test_the_guard_and_gc_touch_nothing_outside(bare: Project, link: Callable[[str], Path]) -> None:
+    """`dvc repro` would move damaged files elsewhere, `tallmasks gc` remove what lies there."""
+    link("store/tiny/heads")
+    guard = bare.run("python", "workflow/scripts/guard.py", "store/tiny", fails=True)
+    assert message(guard).startswith("error: store/tiny/heads leads out of the project")
+    bare.path("store/tiny/heads").unlink()
+    outside = link(".tallmasks")
+    (outside / "damaged").mkdir()
+    (outside / "damaged" / "mine.txt").touch()
+    assert ".tallmasks leads out of the project" in message(bare.tallmasks("gc", "--yes", fails=True))
+    (outside / "damaged" / "mine.txt").unlink()
+    (outside / "damaged").rmdir()
 
 
 def test_pretraining_writes_nothing_outside(bare: Project, edited: Callable[..., None]) -> None:
@@ -160,9 +191,15 @@ def test_pretraining_writes_nothing_outside(bare: Project, edited: Callable[...,
     assert "leads out of the project" in message(bare.dry_run("pretrain_tiny", fails=True))
 
 
-def test_a_copy_runs_its_own_code(project: Project, tmp_path: Path) -> None:
+def test_a_copy_runs_its_own_code(built: tuple[Project, Run], tmp_path: Path) -> None:
     """With the environment of one copy active, another copy would silently run the first one's code."""
+    project = built[0].copy(tmp_path / "a: copy")  # a folder that PYTHONPATH cannot hold
     project.replace("src/tallmasks/plan.py", '"view": ', '"view": 9')
-    other = Project(project.root, {"PYTHONPATH": str(Path(__file__).parents[2] / "src")})
+    with project.path("src/tallmasks/results_folder.py").open("w") as module:
+        module.write("print('the code of this copy')\n")
+    with project.path("src/tallmasks/tables.py").open("a") as module:
+        module.write("import tallmasks.results_folder\n")
+    other = Project(project.root, {"PYTHONPATH": str(ROOT / "src")})
     assert other.dry_run("all").planned == {"results": 2}
     assert other.snakemake(TABLE).jobs == {"results": 1}
+    assert "the code of this copy" in other.path("logs/tiny/results/two.log").read_text()

@@ -2,12 +2,11 @@ import sys
 from pathlib import Path
 
 # This copy's code, also where the active environment was installed for another copy of the project.
-CODE = [str(Path(workflow.basedir) / folder) for folder in ("workflow", "src")]
-sys.path[:0] = CODE
+# Jobs find it by themselves (workflow/scripts/own_code.py).
+sys.path[:0] = [str(Path(workflow.basedir) / folder) for folder in ("workflow", "src")]
 
-from glue import begin, import_from
+from glue import begin
 
-import_from(CODE)
 config, GLUE = begin(workflow)
 
 

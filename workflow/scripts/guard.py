@@ -23,10 +23,11 @@ from pathlib import Path
 
 from dvc.api import DVCFileSystem
 
+import own_code
 from tallmasks.artifacts import ARTIFACT, Damaged, check
 from tallmasks.checkpoints import atomic_file, atomic_write_text
 from tallmasks.errors import TallmasksError
-from tallmasks.project import SCRATCH, entries_under, open_plan, set_aside
+from tallmasks.project import SCRATCH, entries_under, open_plan, refuse_links_out, set_aside
 
 KNOWN = SCRATCH / "md5.json"
 WHOLE = "whole"
@@ -80,6 +81,7 @@ class Checksums:
 
 def main(folders: Iterable[str]) -> None:
     """Restore or set aside what is damaged or lost under `folders`."""
+    refuse_links_out()
     folders, checksum, dvc = list(folders), Checksums(), DVCFileSystem(".")
     _drop_damaged_lists(dvc, folders)
     expected = _expected(dvc, folders)
@@ -158,6 +160,7 @@ def _say(line: str) -> None:
 
 if __name__ == "__main__":
     try:
+        own_code.check()
         main(sys.argv[1:])
     except TallmasksError as error:
         sys.exit(f"error: {error}")

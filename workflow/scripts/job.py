@@ -19,6 +19,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import own_code
+
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -26,8 +28,6 @@ THREAD_VARIABLES = (
     "NUMEXPR_NUM_THREADS",
     "NUMBA_NUM_THREADS",
 )
-# worth starting the warm server for; the others go there where it runs already
-TORCH_STEPS = {"head", "finetune", "evaluate_task", "evaluate", "evaluate_thresholds", "evaluate_subset"}
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 # glibc hands large buffers back to the kernel and fetches them again at every training step: a quarter of the time.
 ALLOCATOR_VARIABLES = {
@@ -111,6 +111,7 @@ def main(step: Callable[[Job], None]) -> None:
         threadpool_limits(job.threads, user_api="blas")  # NumPy's
     start = time.monotonic()
     try:
+        own_code.check()
         import inputs
 
         step(replace(job, made_from=inputs.checked(job)))
@@ -137,10 +138,8 @@ def start(script: str, text: str) -> int:
         gpu.lease(job.gpus)
     else:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # a step computes on a GPU where it sees one
-    if not job.gpus and warm.wanted():
-        status = warm.run(script, [text], start=Path(script).stem in TORCH_STEPS)
-        if status is not None:
-            return status
+    if not job.gpus and (status := warm.run(script, [text])) is not None:
+        return status
     os.execv(sys.executable, [sys.executable, script, text])
 
 

@@ -25,6 +25,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import own_code
 from tallmasks.fingerprints import fingerprint as fingerprint_of
 from tallmasks.stages import STAGE_VERSIONS
 
@@ -172,6 +173,7 @@ def main() -> int:
     parser.add_argument("--record", action="store_true")
     parser.add_argument("--same", action="store_true")
     arguments = parser.parse_args()
+    own_code.check()
     recorded = json.loads(RECORD.read_text())["versions"] if RECORD.exists() else {}
     changed, now = changes()
     problems = [

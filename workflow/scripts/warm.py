@@ -1,186 +1,235 @@
 """A warm Python for jobs: one process that has torch and open_clip imported and forks a child for every job.
 
 Importing torch and open_clip costs about ten seconds of CPU, a fine-tuning on the tiny model twenty, an evaluation
-two.  On a laptop the imports would be most of the work, so the first job that needs torch starts a server in the
-background, and each job is a fork of it: the same script, arguments, environment, folder and output streams, with the
-imports already there.  Jobs that need no torch are forks of it where it runs.  The server is an accelerator and
-nothing else: without it (TALLMASKS_WARM=0, on a cluster, for GPU jobs) a job imports what it needs itself and gives
-the same bytes.
+two.  On a laptop the imports would be most of the work, so a Snakemake starts a server before its first job that needs
+torch, and each job is a fork of it: the same script, arguments, environment, folder and output streams, with the
+imports already there.  The server is an accelerator and nothing else: without it (TALLMASKS_WARM=0, on a cluster, for
+GPU jobs, by hand) a job imports what it needs itself and gives the same bytes.
 
-* One server per user, Python, niceness, CPU set and limits, shared by all copies of the project; it leaves 60 s after
-  its last job.  Server and clients make sure that the other end is of the same user.
+* **A server per owner, and it dies with it.**  The owner is the Snakemake that started it; the kernel kills the server
+  when the owner ends, however it ends.
+* **Only the owner's jobs are served.**  Each end looks at the process at the other end, by a descriptor that cannot
+  come to mean another process: it descends from the owner, or is the server that the owner started, and it has the
+  same user, namespaces, capabilities, filters (seccomp, no-new-privileges), control group and limits.  So a process of
+  the same user in a sandbox gets nothing done outside of it.  It may well reach the socket, even where the store is
+  mounted read-only for it, since connecting writes no file: so file permissions alone would not do, nor would a secret
+  in the environment, which /proc shows to every process of the user.
+* **Nobody waits for it in vain.**  The socket is a file in a folder of mode 700 inside the project, made anew by each
+  owner, so no name can be taken beforehand.  One who listens there and neither answers nor computes (a stopped server,
+  another process) is left after `SILENT_SECONDS`, one who never answers after `LONGEST_SECONDS`, and the job imports
+  what it needs itself.  A job begins when the client has sent it, which it does to a fork that has said that it is
+  ready: none runs twice.
+* A socket's address holds 107 bytes, a project's path more: the address goes through an open folder in /proc/self/fd.
 * It runs nothing in its own process but imports of installed packages; the project's code is read by each child, so
   an edit takes effect with the next job.
 * A child watches its client's connection and dies with it: kill -9 of a job or of Snakemake leaves nothing behind.
 * It never touches CUDA and starts no threads, so that forking is sound.
 * What tables and figures need is imported when no job has come for a second.
+
+Many short Snakemakes that one process starts, as the tests do, can share one import of torch: that process is the owner
+(`warm.py FOLDER OWNER`), and TALLMASKS_WARM names the folder.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import hashlib
+import ctypes
 import importlib
 import json
 import os
 import runpy
 import select
+import shutil
 import signal
 import socket
 import struct
-import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
-IDLE_SECONDS = 60.0
+SILENT_SECONDS = 10.0
+LONGEST_SECONDS = 600.0
 PRELOADED = ("numpy", "torch", "torch._dynamo", "open_clip", "numba", "safetensors")
 WHEN_IDLE = ("pandas", "matplotlib.pyplot", "scipy.stats", "scipy.cluster.hierarchy")  # for tables and figures
-SCRATCH = Path(".tallmasks")
-BEGUN = b"+"  # what a client hears when its job starts
+FOLDER = Path(".tallmasks", "warm")
+LISTENING = "listening"  # what the owner reads when the server can be connected to
+READY = b"+"  # what a client hears when a fork waits for its job
+NAMESPACES = ("mnt", "user", "pid", "net")
+STATUS = ("Uid:", "Gid:", "Groups:", "Umask:", "Cpus_allowed:", "CapEff:", "CapBnd:", "NoNewPrivs:", "Seccomp:")
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
+SO_PEERPIDFD = 77  # asm-generic/socket.h; Linux 6.5
 
 
-def _address() -> str:
-    """An abstract socket name: it vanishes with its process, so there is no stale file to clean up."""
-    key = "|".join([sys.executable, *_search_path()[1], *_surroundings()])
-    return "\0tallmasks-warm-" + hashlib.sha256(key.encode()).hexdigest()[:20]
+def folder() -> Path | None:
+    """Where jobs look for a server; None where they do not."""
+    wanted = os.environ.get("TALLMASKS_WARM", "1")
+    if sys.platform != "linux" or wanted == "0" or "SLURM_JOB_ID" in os.environ:
+        return None
+    return Path(wanted) if "/" in wanted else FOLDER
 
 
-def _surroundings() -> list[str]:
-    """What a fork takes over from the server although it is another's: only clients with the same share a server."""
-    status = Path("/proc/self/status").read_text().splitlines()
-    own = ("Uid:", "Gid:", "Groups:", "Umask:", "Cpus_allowed:")
+# -- who is at the other end ------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _address(where: Path) -> Iterator[str]:
+    """The name of the socket in a folder; OSError where there is no such folder, or it is not this user's alone."""
+    descriptor = os.open(where, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        found = os.fstat(descriptor)
+        if found.st_uid != os.getuid() or found.st_mode & 0o077:
+            raise PermissionError(f"{where} is not this user's alone")
+        yield f"/proc/self/fd/{descriptor}/socket"
+    finally:
+        os.close(descriptor)
+
+
+def _peer(connection: socket.socket) -> int | None:
+    """The process at the other end; None unless it lives in the same surroundings as this one."""
+    pid, _, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    try:
+        try:
+            held = connection.getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD)
+        except OSError:
+            held = os.pidfd_open(pid)
+    except OSError:
+        return None
+    try:
+        same = _surroundings(pid) == _surroundings(os.getpid())
+        alive = not select.select([held], [], [], 0)[0]  # then what its number led to was read of it
+    except OSError:
+        return None
+    finally:
+        os.close(held)
+    return pid if same and alive else None
+
+
+def _surroundings(pid: int) -> list[str]:
+    """What a process may do, and what a fork takes over from the server although it is another's."""
+    process = Path("/proc", str(pid))
     return [
-        *(line for line in status if line.startswith(own)),
-        *(Path("/proc/self", name).read_text() for name in ("limits", "cgroup")),
-        str(Path("/proc/self/ns/mnt").readlink()),
-        f"nice {os.nice(0)}",
+        *(line for line in (process / "status").read_text().splitlines() if line.startswith(STATUS)),
+        *((process / name).read_text() for name in ("limits", "cgroup")),
+        *(str((process / "ns" / name).readlink()) for name in NAMESPACES),
+        f"nice {_stat(pid)[16]}",
     ]
 
 
-def _search_path() -> tuple[list[str], list[str]]:
-    """PYTHONPATH's folders in this copy of the project, which a job imports from, and the others, which all share."""
-    folders = [folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
-    ours = [folder for folder in folders if Path(folder).is_relative_to(Path.cwd())]
-    return ours, [folder for folder in folders if folder not in ours]
+def _stat(pid: int) -> list[str]:
+    """The fields of /proc/<pid>/stat from the state on, which follows the name."""
+    return Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()
 
 
-def _same_user(connection: socket.socket) -> bool:
-    """Whether the other end is of this user: an abstract socket has no file permissions."""
-    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    return bool(struct.unpack("3i", credentials)[1] == os.getuid())
+def _parent(pid: int) -> int:
+    return int(_stat(pid)[1])
 
 
-def wanted() -> bool:
-    """Whether a job should look for the warm server: only on Linux, on this machine, with no GPU leased."""
-    return sys.platform == "linux" and os.environ.get("TALLMASKS_WARM", "1") != "0" and "SLURM_JOB_ID" not in os.environ
+def _descends(pid: int, owner: int) -> bool:
+    """Whether a process was started by the owner, or by one that was."""
+    with contextlib.suppress(OSError):  # ended meanwhile
+        while pid > 1:
+            pid = _parent(pid)
+            if pid == owner:
+                return True
+    return False
 
 
 # -- the client -------------------------------------------------------------------------------------------
 
 
-def run(script: str, arguments: list[str], start: bool) -> int | None:
-    """Run `script` in a fork of the warm server; if there is none, start it where `start` says so.
+def run(script: str, arguments: list[str]) -> int | None:
+    """Run `script` in a fork of the warm server, if there is one.
 
     Returns the script's exit status; None, with nothing run, where there is no server to be had.
     """
-    connection = _connect() if start else _try_connect()
+    connection = _connect()
     if connection is None:
         return None
     request = json.dumps(
         {"script": script, "arguments": arguments, "environment": dict(os.environ), "folder": str(Path.cwd())}
     ).encode()
-    with connection:
-        try:
-            socket.send_fds(connection, [struct.pack("!I", len(request))], [0, 1, 2])
-            connection.sendall(request)
-            begun = connection.recv(len(BEGUN))
-        except OSError:
-            return None
-        if begun != BEGUN:
-            return None
+    answer = b""
+    with connection, contextlib.suppress(OSError):  # the child died
+        socket.send_fds(connection, [struct.pack("!I", len(request))], [0, 1, 2])
+        connection.sendall(request)
         answer = connection.recv(4)
     if len(answer) < 4:
-        print(
-            "error: the job's process died (out of memory, or killed); nothing half-written is kept",
-            file=sys.stderr,
-        )
+        print("error: the job's process died (out of memory, or killed); nothing half-written is kept", file=sys.stderr)
         return 137
     return int(struct.unpack("!i", answer)[0])
 
 
 def _connect() -> socket.socket | None:
-    connection = _try_connect()
-    if connection is not None:
-        return connection
-    SCRATCH.mkdir(exist_ok=True)
-    with (SCRATCH / "warm.lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # one client of a copy starts the server, the others wait
-        connection = _try_connect()
-        if connection is None:
-            server = _start_server()
-            while connection is None and server.poll() is None:
-                time.sleep(0.02)
-                connection = _try_connect()
-    return connection or _try_connect()  # the server of another copy may have been faster
-
-
-def _try_connect() -> socket.socket | None:
+    """A connection to a fork of the server that waits for a job."""
+    where = folder()
+    if where is None:
+        return None
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        connection.connect(_address())
-    except (ConnectionRefusedError, FileNotFoundError):
-        connection.close()
-        return None
-    if not _same_user(connection):
-        connection.close()
-        return None
-    return connection
+        with _address(where) as address:
+            connection.settimeout(SILENT_SECONDS)  # as long as its queue is full
+            connection.connect(address)
+        connection.settimeout(None)
+        server = _peer(connection)
+        if server and _descends(os.getpid(), _parent(server)) and _answers(connection, server):
+            return connection
+    except OSError:
+        pass
+    connection.close()
+    return None
 
 
-def _start_server() -> subprocess.Popen[bytes]:
-    """Start the server in a session of its own, free of the first job's thread limits: each fork sets its own."""
-    environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
-    environment["PYTHONPATH"] = os.pathsep.join(_search_path()[1])
-    command = [sys.executable, "-P", str(Path(__file__).resolve())]
-    with (SCRATCH / "warm.log").open("w") as log:
-        return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True
-        )
+def _answers(connection: socket.socket, server: int) -> bool:
+    """Wait for a fork as long as the server lives and computes: it answers nobody while it imports."""
+    begun = computed = time.monotonic()
+    known: list[str] = []
+    while (now := time.monotonic()) < min(begun + LONGEST_SECONDS, computed + SILENT_SECONDS):
+        if select.select([connection], [], [], 0.5)[0]:
+            return connection.recv(len(READY)) == READY
+        spent = _stat(server)[11:13]  # its time on a processor
+        known, computed = spent, (computed if spent == known else now)
+    return False
 
 
 # -- the server -------------------------------------------------------------------------------------------
 
 
-def serve() -> None:
-    """Accept jobs until none has run for `IDLE_SECONDS`."""
+def serve(where: Path, owner: int) -> None:
+    """Serve the jobs of the owner, whose child this process is, until it ends."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != owner:
+        return
+    for name in [name for name in os.environ if name.endswith("_NUM_THREADS")]:
+        del os.environ[name]  # a job's, where a job started the owner; each fork sets its own
+    if where.is_symlink():
+        where.unlink()
+    shutil.rmtree(where, ignore_errors=True)
+    where.mkdir(mode=0o700, parents=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        listener.bind(_address())
-    except OSError:
-        return  # another server was faster
-    listener.listen(256)  # clients may queue before it is ready
+    with _address(where) as address:
+        listener.bind(address)
+    listener.listen(256)  # clients queue before it is ready
+    print(LISTENING, flush=True)
+    log = os.open(where / "log", os.O_WRONLY | os.O_CREAT, 0o600)
+    for stream in (1, 2):
+        os.dup2(log, stream)
+    os.close(log)
     for name in PRELOADED:
         importlib.import_module(name)
-    print(f"ready: process {os.getpid()}", flush=True)
     children: set[int] = set()
     later = list(WHEN_IDLE)
-    last = time.monotonic()
-    while children or time.monotonic() - last < IDLE_SECONDS:
-        ready, _, _ = select.select([listener], [], [], 1.0)
-        if ready:
+    while True:
+        if select.select([listener], [], [], 1.0)[0]:
             connection, _ = listener.accept()
-            if _same_user(connection):
+            client = _peer(connection)
+            if client and _descends(client, owner):
                 children.add(_fork(connection, listener))
             connection.close()
         elif later:
             importlib.import_module(later.pop(0))
-        for child in list(children):
-            if os.waitpid(child, os.WNOHANG)[0]:
-                children.discard(child)
-                last = time.monotonic()
+        children -= {child for child in children if os.waitpid(child, os.WNOHANG)[0]}
 
 
 def _fork(connection: socket.socket, listener: socket.socket) -> int:
@@ -202,25 +251,28 @@ def _fork(connection: socket.socket, listener: socket.socket) -> int:
 def _child(connection: socket.socket) -> int:
     """In the fork: become the job."""
     os.setsid()
+    connection.sendall(READY)
     header, descriptors, _, _ = socket.recv_fds(connection, 4, 3)
+    if len(header) < 4:
+        return 1  # the client has gone another way
     (size,) = struct.unpack("!I", header)
     request = b""
     while len(request) < size:
         piece = connection.recv(size - len(request))
         if not piece:
-            return 1  # the client is gone already
+            return 1
         request += piece
     for stream, descriptor in enumerate(descriptors):
         os.dup2(descriptor, stream)
         os.close(descriptor)
     threading.Thread(target=_die_with, args=(connection,), daemon=True).start()
     job = json.loads(request)
-    connection.sendall(BEGUN)
     os.environ.clear()
     os.environ.update(job["environment"])
     os.chdir(job["folder"])
     sys.argv = [job["script"], *job["arguments"]]
-    sys.path[:0] = [str(Path(job["script"]).resolve().parent), *_search_path()[0]]
+    search_path = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    sys.path[:0] = [str(Path(job["script"]).resolve().parent), *search_path]
     try:
         runpy.run_path(job["script"], run_name="__main__")
     except SystemExit as stop:
@@ -238,4 +290,4 @@ def _die_with(connection: socket.socket) -> None:
 
 
 if __name__ == "__main__":
-    serve()
+    serve(Path(sys.argv[1]), int(sys.argv[2]))

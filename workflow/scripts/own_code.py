@@ -1,0 +1,29 @@
+"""Imports the package `tallmasks` from this copy of the project, and from no other.
+
+The active environment may have been installed for another copy, whose code would run unseen under this copy's
+recipes.  PYTHONPATH does not help: it cannot hold a folder with a colon, and is not set where a job is run by hand.
+So what is run imports this module first, which finds the package by its own place.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+SOURCES = Path(__file__).resolve().parents[2] / "src"
+
+if sys.path[0] != str(SOURCES):
+    sys.path.insert(0, str(SOURCES))
+
+
+def check() -> None:
+    """Raise TallmasksError where the package is another copy's all the same: it was imported before."""
+    import tallmasks
+    from tallmasks.errors import TallmasksError
+
+    found = Path(tallmasks.__file__ or "").resolve().parent
+    if found != SOURCES / "tallmasks":
+        raise TallmasksError(
+            f"the package tallmasks comes from {found}; expected this project's own, {SOURCES / 'tallmasks'}. "
+            "Start it as `python workflow/scripts/job.py ...`, without that folder on the search path."
+        )
