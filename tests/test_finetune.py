@@ -1,6 +1,7 @@
 """Fine-tuning and pretraining at a size that takes seconds."""
 
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from tallmasks.checkpoints import open_tensors
+from tallmasks.artifacts import as_metadata, facts_of
+from tallmasks.checkpoints import open_tensors, write_tensors
 from tallmasks.errors import TallmasksError
 from tallmasks.finetune import (
     Augmentation,
@@ -200,18 +202,63 @@ def test_a_killed_training_ends_as_an_undisturbed_one(weights: Path, tmp_path: P
             raise Killed
 
     undisturbed = run(None)
-    state = TrainingState(tmp_path / "training.safetensors", seconds=0)
+    state = TrainingState(tmp_path / "training.safetensors", as_metadata(facts_of({}, {}, 1)), seconds=0)
     with pytest.raises(Killed):
         run(state, kill)
     assert state.path.exists()
     steps: list[int] = []
-    resumed = run(TrainingState(state.path, seconds=0), lambda progress: steps.append(progress.step))
+    resumed = run(TrainingState(state.path, state.making, seconds=0), lambda progress: steps.append(progress.step))
     assert steps[0] == stop + 10 or steps == [25]  # it went on, it did not begin anew
     assert resumed.curve == undisturbed.curve
     for name, tensor in undisturbed.checkpoint.items():
         np.testing.assert_array_equal(resumed.checkpoint[name], tensor)
     state.remove()
     assert not list(tmp_path.iterdir())
+
+
+MAKING = as_metadata(facts_of({"kind": "checkpoint", "params": {"task": "mnist"}}, {"head": ["one/2"]}, 1))
+
+
+@pytest.fixture
+def unfinished(tmp_path: Path) -> TrainingState:
+    """A state as one training left it."""
+    state = TrainingState(tmp_path / "training.safetensors", MAKING)
+    assert state.unfit() is None, "there is none"
+    write_tensors(state.path, {"weights": np.ones(100, np.float32)}, MAKING)
+    assert state.unfit() is None
+    return state
+
+
+def zero(path: Path) -> None:
+    content = path.read_bytes()
+    path.chmod(0o644)
+    path.write_bytes(content[:-400] + bytes(400))
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (zero, "has other values than were written there"),
+        (lambda path: (path.unlink(), path.write_bytes(b"half")), "is not a whole safetensors file"),
+        (lambda path: (path.unlink(), os.mkfifo(path)), "is not a file"),
+        (lambda path: (path.unlink(), write_tensors(path, {}, {})), "says nothing of how it was made"),
+        (lambda path: (path.unlink(), write_tensors(path, {}, other(task="svhn"))), "is of another training"),
+        (lambda path: (path.unlink(), write_tensors(path, {}, other(head="two/2"))), "is of another training"),
+    ],
+)
+def test_a_state_that_does_not_fit_is_not_gone_on_from(
+    unfinished: TrainingState, damage: Callable[[Path], object], said: str
+) -> None:
+    """Zeroed weights, or another task's, became the checkpoint of a task, under the right name."""
+    damage(unfinished.path)
+    assert said in str(unfinished.unfit())
+    with pytest.raises(TallmasksError, match=said):
+        unfinished.restore(*[None] * 4)  # type: ignore[arg-type]
+
+
+def other(task: str = "mnist", head: str = "one/2") -> dict[str, str]:
+    """What a training on another task, or with another head, says of its making."""
+    return as_metadata(facts_of({"kind": "checkpoint", "params": {"task": task}}, {"head": [head]}, 1))
 
 
 def test_gradients_are_summed_up_over_the_batch(weights: Path) -> None:

@@ -194,6 +194,7 @@ class Glue:
             wrong = None if self._looking else self.store.wrong(node)
             if self._pruned and self.store.there(node) and not self._made_anew(node):
                 return {}
+            inside(Path(node.path).parent)
             if kind in preflight.KINDS:
                 self._from_outside[node.path] = node
             made = {role: self._inputs(nodes) for role, nodes in node.inputs.items()}

@@ -85,22 +85,17 @@ def inside(path: Path, root: Path | None = None) -> Path:
     return path
 
 
-def all_inside(folder: Path, root: Path | None = None, *, linked_files: bool = False) -> None:
-    """Refuse a folder that is or holds a symbolic link out of `root`, as :func:`inside` does, at any depth.
-
-    Links to files are let through with `linked_files`: where files are only ever replaced, not written into.
-    """
+def all_inside(folder: Path, root: Path | None = None) -> None:
+    """Refuse a folder that is or holds a symbolic link out of `root`, as :func:`inside` does, at any depth."""
     inside(folder, root)
     if not folder.is_dir():
         return
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_symlink():
-                path = Path(entry.path)
-                if not (linked_files and path.is_file()):
-                    inside(path, root)
+                inside(Path(entry.path), root)
             elif entry.is_dir():
-                all_inside(Path(entry.path), root, linked_files=linked_files)
+                all_inside(Path(entry.path), root)
 
 
 def _refuse(path: Path | str, mode: int) -> None:

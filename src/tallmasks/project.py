@@ -21,6 +21,7 @@ from tallmasks.seals import CONTENT, SEAL, content_of_json, seal_of
 
 SCRATCH = Path(".tallmasks")
 DAMAGED = SCRATCH / "damaged"
+UNFINISHED = SCRATCH / "training"
 STORE = Path("store")
 RESULTS = Path("results")
 LOGS = Path("logs")
@@ -42,13 +43,17 @@ def open_plan(root: Path = Path()) -> Plan:
     return Plan(read, root)
 
 
-def refuse_links_out() -> None:
+def refuse_links_out(artifacts: Iterable[Path | str] = ()) -> None:
     """Refuse to go on where a symbolic link leads out of the folders that the workflow writes to.
 
+    Args:
+        artifacts: what may be written in the store, where other links are the user's own.
+
     Raises:
-        TallmasksError: a link in one of them, at any depth, or one of them itself leads out of the project.
+        TallmasksError: an artifact's folder, or something in results/, logs/ or .tallmasks/, leads out of the project.
     """
-    all_inside(STORE, linked_files=True)  # a store file is replaced, never written into
+    for folder in sorted({STORE, *(Path(path).parent for path in artifacts)}):
+        inside(folder)
     for folder in (RESULTS, SCRATCH, LOGS):
         all_inside(folder)
 

@@ -1,9 +1,13 @@
-"""An unfinished training on disk: after a kill it goes on as if it had never stopped."""
+"""An unfinished training on disk: after a kill it goes on as if it had never stopped.
+
+Its file says of itself what the checkpoint will say: the recipe, and the content of what the training reads.  A state
+that was damaged, or is another training's, is not gone on from.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from tallmasks.artifacts import Damaged, as_metadata, check
 from tallmasks.checkpoints import load_state, write_tensors
 
 if TYPE_CHECKING:
@@ -25,11 +30,13 @@ class TrainingState:
     """One file with everything that decides how a training goes on: weights, optimizer, random numbers, order.
 
     Attributes:
-        path: The safetensors file; its name must belong to one recipe.
+        path: The safetensors file.
+        making: What the checkpoint will say of its making, as metadata (see `tallmasks.artifacts.as_metadata`).
         seconds: Of work that a kill may cost: so often the state is saved.
     """
 
     path: Path
+    making: Mapping[str, str]
     seconds: float = 300.0
     _saved: float = field(default_factory=time.monotonic)
 
@@ -55,8 +62,21 @@ class TrainingState:
             "waiting": batches.waiting,
             "curve": torch.tensor(curve, dtype=torch.float64),
         }
-        write_tensors(self.path, {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}, {})
+        write_tensors(self.path, {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}, self.making)
         self._saved = time.monotonic()
+
+    def unfit(self) -> Damaged | None:
+        """Why the training cannot go on from the state that is there; None if it can, or there is none."""
+        try:
+            label = check(self.path)
+        except FileNotFoundError:
+            return None
+        except Damaged as damaged:
+            return damaged
+        said = as_metadata({"recipe": label.recipe, "made_from": label.made_from})
+        if any(said[key] != self.making[key] for key in said):
+            return Damaged(self.path, "is of another training, or of other data")
+        return None
 
     def restore(
         self,
@@ -65,7 +85,13 @@ class TrainingState:
         generator: torch.Generator,
         batches: ShuffledBatches,
     ) -> Curve:
-        """Take over a saved state, if there is one; the curve up to it, whose last row says after which step."""
+        """Take over a saved state, if there is one; the curve up to it, whose last row says after which step.
+
+        Raises:
+            Damaged: it is not to be gone on from; see `unfit`.
+        """
+        if (unfit := self.unfit()) is not None:
+            raise unfit
         if not self.path.exists():
             return []
         tensors = {name: torch.from_numpy(np.asarray(array)) for name, array in load_state(self.path).items()}

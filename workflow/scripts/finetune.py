@@ -1,23 +1,23 @@
 """Fine-tune the trainable tensors of the pretrained model on one task; the head stays frozen."""
 
 import json
-from pathlib import Path
 
 from job import Job, main
 from model_io import load_head, load_model, load_training_images, origins, reporter
 from tallmasks.checkpoints import atomic_write_text, write_tensors
 from tallmasks.controlled import part_mask
 from tallmasks.finetune import FinetuneConfig, finetune
+from tallmasks.project import UNFINISHED, set_aside
 from tallmasks.training_state import TrainingState
-
-UNFINISHED = Path(".tallmasks") / "training"
 
 
 def run(job: Job) -> None:
     params, artifact = job.params, job.outputs["artifact"]
     config = FinetuneConfig.of(params["finetuning"], params["seed"])
     model = load_model(job, config.precision)
-    state = TrainingState(UNFINISHED / artifact.name)
+    state = TrainingState(UNFINISHED / artifact.name, job.metadata)
+    if (unfit := state.unfit()) is not None:
+        print(f"{unfit}: moved to {set_aside(state.path)}; the training begins anew", flush=True)
     result = finetune(
         model,
         params["task"],

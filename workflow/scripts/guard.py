@@ -81,12 +81,12 @@ class Checksums:
 
 def main(folders: Iterable[str]) -> None:
     """Restore or set aside what is damaged or lost under `folders`."""
-    refuse_links_out()
     folders, checksum, dvc = list(folders), Checksums(), DVCFileSystem(".")
     _drop_damaged_lists(dvc, folders)
     expected = _expected(dvc, folders)
     plan = open_plan()
     declared = plan.declared([model for model in plan.models if f"store/{model}" in folders])
+    refuse_links_out([*expected, *declared])
     lost: dict[str, str] = {}
     for name, md5 in expected.items():
         found = checksum(Path(name))

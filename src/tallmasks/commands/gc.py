@@ -1,8 +1,9 @@
 """Remove what no recipe declared in params.yaml names.
 
-Looks into store/ for artifacts of other parameters and into store/ and results/ for the hidden temporary files that
-a killed job leaves.  Lists them, and removes them with --yes or on your answer.  Follows no symbolic link, and removes
-no file but those that the workflow wrote: an artifact's own recipe must have the digest that its name carries.
+Looks into store/ for artifacts of other parameters, into store/ and results/ for the hidden temporary files that a
+killed job leaves, and into .tallmasks/ for damaged files and for unfinished trainings that no job goes on with.  Lists
+them, and removes them with --yes or on your answer.  Follows no symbolic link, and removes no file but those that the
+workflow wrote: an artifact's own recipe must have the digest that its name carries.
 What DVC has versioned stays in DVC's cache and comes back with `dvc checkout` or, by its recipe, with `dvc repro`.
 """
 
@@ -12,7 +13,17 @@ import argparse
 import sys
 from pathlib import Path
 
-from tallmasks.project import DAMAGED, RESULTS, STORE, TEMPORARY, files_under, is_artifact, only_writer, open_plan
+from tallmasks.project import (
+    DAMAGED,
+    RESULTS,
+    STORE,
+    TEMPORARY,
+    UNFINISHED,
+    files_under,
+    is_artifact,
+    only_writer,
+    open_plan,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,6 +41,8 @@ def run(arguments: argparse.Namespace) -> int:
                 (unnamed if _is_temporary(path) or is_artifact(path) else foreign).append(path)
         unnamed += [path for path in files_under(RESULTS) if _is_temporary(path)]
         unnamed += files_under(DAMAGED)
+        going_on = {Path(path).name for path in declared if not Path(path).exists()}
+        unnamed += [path for path in files_under(UNFINISHED) if path.name not in going_on]
         for path in foreign:
             print(f"left alone, since the workflow did not make it or it is damaged: {path}", file=sys.stderr)
         if not unnamed:
