@@ -20,15 +20,6 @@ Identity = tuple[int, int, int, int]
 that takes another's name brings its own inode."""
 
 
-def sha256_of_file(path: Path) -> str:
-    """sha256 of a plain file's content, remembered within a process while its identity stays the same.
-
-    Raises:
-        TallmasksError: it is not a plain file that can be read.
-    """
-    return _sha256(str(path), _identity(path))
-
-
 def named_path(root: Path, written: str) -> Path:
     """Where a path of params.yaml leads: from the folder `root` if it is relative, from a home folder if it begins
     with ~ as in a shell.
@@ -40,6 +31,15 @@ def named_path(root: Path, written: str) -> Path:
         return root / Path(written).expanduser()
     except RuntimeError as error:
         raise TallmasksError(f"params.yaml: {written}: {error}; write the path out") from None
+
+
+def sha256_of_file(path: Path) -> str:
+    """sha256 of a plain file's content, remembered within a process while its identity stays the same.
+
+    Raises:
+        TallmasksError: it is not a plain file that can be read.
+    """
+    return _sha256(str(path), _identity(path))
 
 
 def sha256_of_folder(folder: Path) -> str:
