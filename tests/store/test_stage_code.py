@@ -1,5 +1,6 @@
 """A stage's number stands for the code that the stage runs."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -83,3 +84,43 @@ def test_a_new_method_concerns_no_stage(copy: Project) -> None:
     method = copy.path("src/tallmasks/methods/ties.py")
     method.write_text(method.read_text().replace("return ", "return 2 * ", 1))
     assert "stage evaluation: " in check(copy.root).stderr
+
+
+def test_what_else_decides_the_bytes_needs_a_new_number_too(copy: Project) -> None:
+    """Artifacts would be made from other inputs, by another script or library, under the names of the old ones."""
+    with copy.path("src/tallmasks/reference/table2.csv").open("a") as table:
+        table.write("\n")
+    copy.replace("workflow/rules/merge.smk", "{params.command} > {log} 2>&1", "nice {params.command} > {log} 2>&1")
+    copy.replace("workflow/rules/masks.smk", '"agreement", "consensus"', '"agreement", "mask"')
+    copy.replace(
+        "workflow/glue.py", "for role, paths in inputs.items()}", "for role, paths in reversed(inputs.items())}"
+    )
+    lock = copy.path("requirements.lock").read_text()
+    copy.path("requirements.lock").write_text(re.sub(r"^torch==[^ ]+", "torch==1.0", lock, flags=re.M))
+    with copy.path("src/tallmasks/errors.py").open("a") as module:  # of which few stages use anything
+        module.write("import numpy\n\nnumpy.sign = numpy.abs\n")
+    refused = check(copy.root)
+    assert refused.returncode == 1
+    changed = {}
+    for line in refused.stderr.splitlines():
+        if line.startswith("stage "):
+            stage, _, names = line.removeprefix("stage ").partition(": ")
+            changed[stage] = names.partition(" changed;")[0].split(", ")
+    everywhere = {"glue.command", "requirements.torch", "tallmasks.errors"}
+    assert all(everywhere <= set(names) for names in changed.values()) and "examples" in changed
+    of_some = {"rules.merge": "multi_task_vector", "rules.consensus": "agreement"}
+    for name, stage in of_some.items():
+        assert [other for other, names in changed.items() if name in names] == [stage]
+    assert "tallmasks.reference/table2.csv" in changed["paper_table"]
+    assert "tallmasks.reference/table2.csv" not in changed["checkpoint"]
+    assert check(copy.root, "--record", "--same").returncode == 0
+    assert check(copy.root).returncode == 0
+
+
+def test_a_name_that_hides_another_is_refused(copy: Project) -> None:
+    """The code that runs would be another than the one that was compared."""
+    copy.path("workflow/scripts/numpy.py").write_text("")
+    copy.path("src/tallmasks/masks").mkdir()
+    refused = check(copy.root).stderr
+    assert "workflow/scripts/numpy.py hides the library numpy" in refused
+    assert "src/tallmasks/masks.py is hidden by the folder of its name" in refused

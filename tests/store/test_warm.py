@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from store.project import ROOT, Project, warm_python
+from store.project import ROOT, Project, lay_out, warm_python
+from tallmasks.project import open_plan
 
 SCRIPTS = ROOT / "workflow" / "scripts"
 BARE = "import sys; sys.path.insert(0, {scripts!r}); import warm; warm.PRELOADED = warm.WHEN_IDLE = (); {then}"
@@ -85,7 +86,7 @@ def gone(pid: int) -> bool:
 
 
 def wait_for(what: Callable[[], bool]) -> None:
-    end = time.monotonic() + 120
+    end = time.monotonic() + 300
     while not what():
         assert time.monotonic() < end
         time.sleep(0.05)
@@ -217,20 +218,20 @@ def test_another_user_is_turned_away(bare: tuple[Path, int]) -> None:
     os.close(folder)
 
 
-def test_a_snakemake_has_its_own_and_kill_9_leaves_neither(project: Project) -> None:
+def test_a_snakemake_has_its_own_and_kill_9_leaves_neither(tmp_path: Path) -> None:
     """A server would stay when its Snakemake is gone, or jobs would import torch one by one."""
-    project.replace(
+    laid_out = lay_out(tmp_path / "project")
+    laid_out.replace(
         "workflow/scripts/head.py",
         "def build(job: Job) -> None:\n",
         "def build(job: Job) -> None:\n    import os, time\n\n"
         "    os.write(os.open('told', os.O_WRONLY | os.O_CREAT), f'{os.getpid()} {os.getppid()}\\n'.encode())\n"
         "    time.sleep(600)\n",
     )
-    own = Project(project.root, {"TALLMASKS_WARM": "1"})
-    head = own.one("store/tiny/heads/dtd-*")
-    head.unlink()
+    own = Project(laid_out.root, {"TALLMASKS_WARM": "1"})
+    head = open_plan(own.root).head("tiny", "dtd").path
     told = own.path("told")
-    snakemake = own.start("snakemake", "-j2", "--", str(head.relative_to(own.root)), stdout=subprocess.DEVNULL)
+    snakemake = own.start("snakemake", "-j2", "--", head, stdout=subprocess.DEVNULL)
     wait_for(lambda: told.exists() and told.read_text().endswith("\n"))
     job, server = map(int, told.read_text().split())
     stat = Path("/proc", str(server), "stat").read_text().rpartition(")")[2].split()

@@ -13,6 +13,7 @@ import yaml
 
 from job import Job, main
 from tallmasks.checkpoints import atomic_write_text
+from tallmasks.plain_files import plain, read_text
 from tallmasks.typeset import Cell, Layout, html_page
 
 
@@ -44,7 +45,7 @@ def run_times(model: str, logs: Path) -> Layout:
     for path in sorted(logs.glob("*/*/*.benchmark.tsv")):
         folder, kind = path.parts[-3:-1]
         if folder == model or kind == "examples":
-            measured = pd.read_csv(path, sep="\t", na_values="-")
+            measured = pd.read_csv(plain(path), sep="\t", na_values="-")
             rows.append((kind, measured["s"].sum(), measured["max_rss"].max()))
     table = pd.DataFrame(rows, columns=["kind", "seconds", "megabytes"])
     found = table.groupby("kind", sort=False).agg(
@@ -71,7 +72,7 @@ def _numbers(row: pd.Series) -> list[Cell]:
 
 def provenance(model: str, folder: Path) -> Layout:
     """Every provenance file of a model's results."""
-    records = {path: json.loads(path.read_text()) for path in sorted(folder.rglob("*provenance.json"))}
+    records = {path: json.loads(read_text(path)) for path in sorted(folder.rglob("*provenance.json"))}
     rows = [[Cell(_what(path, folder)), Cell(record["recipe"]["digest"])] for path, record in records.items()]
     versions = _distinct(f"{name} {value}" for record in records.values() for name, value in record["versions"].items())
     machines = _distinct(

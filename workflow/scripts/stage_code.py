@@ -8,9 +8,11 @@ definition by definition, comments and docstrings left out.
     python workflow/scripts/stage_code.py --record         accept the code of stages whose number was raised
     python workflow/scripts/stage_code.py --record --same  accept changes that leave every byte of the output the same
 
-What a stage runs is found by following names from its script through the scripts and the package.  A definition that
-is new concerns no stage before something that is recorded uses it.  The files of `tallmasks.methods` are left out: the
-recipes of what is made with a method or a merge hold the digest of its file.
+What a stage runs is found by following names from its script through the scripts and the package; what a module does
+when it is imported counts too, and so do the data files beside it, the stage's rules (inputs, params, shell line),
+the bridge's functions that hand a job its inputs, and the pinned versions of the libraries that decide bits.  A
+definition that is new concerns no stage before something that is recorded uses it.  The files of `tallmasks.methods`
+are left out: the recipes of what is made with a method or a merge hold the digest of its file.
 """
 
 from __future__ import annotations
@@ -18,20 +20,29 @@ from __future__ import annotations
 import argparse
 import ast
 import functools
+import hashlib
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from importlib.machinery import PathFinder
 from pathlib import Path
+from site import getsitepackages
 
 import own_code
+from tallmasks.artifacts import DECIDING
 from tallmasks.fingerprints import fingerprint as fingerprint_of
 from tallmasks.stages import STAGE_VERSIONS
 
 ROOT = Path(__file__).parents[2]
 RECORD = ROOT / "workflow" / "stage_code.json"
 VIEWS = {"benchmark": "view", "seeds": "view"}  # two scripts share one number
+BRIDGE = ("_files", "job", "command", "result_job", "_result", "drawn_job", "_drawn", "_shown")
+"""What hands a job its inputs, in workflow/glue.py."""
+LIBRARIES = (*DECIDING, "torchvision", "llvmlite", "scikit-learn")
+RULE = re.compile(r"^( *)(?:rule|checkpoint)(?: (\w+))?:\n((?:(?:\1 .*)?\n)*)", re.M)
+SECTION = re.compile(r"^( +)(?:input|params|shell):\n((?:(?:\1 .*)?\n)*)", re.M)
 Symbol = tuple[str, str]
 """A module and a definition at its top level; "" stands for the statements that define nothing."""
 
@@ -49,18 +60,65 @@ class Module:
 def scripts() -> dict[str, set[str]]:
     """The scripts that each stage runs, as the rules say."""
     found: dict[str, set[str]] = {}
-    for rules in sorted((ROOT / "workflow" / "rules").glob("*.smk")):
-        for arguments in re.findall(r"GLUE\.\w*job\(([^()]*)\)", rules.read_text()):
-            kind, *_, script = re.findall(r'"(\w+)"', arguments)
-            found.setdefault(VIEWS.get(kind, kind), set()).add(script)
+    for text in rules().values():
+        for stage, script in _jobs(text):
+            found.setdefault(stage, set()).add(script)
     return found
+
+
+@functools.cache
+def rules() -> dict[str, str]:
+    """What each rule reads and runs: its inputs, params and shell line, as they are written."""
+    found: dict[str, str] = {}
+    for file in sorted((ROOT / "workflow" / "rules").glob("*.smk")):
+        for number, (_, name, body) in enumerate(RULE.findall(file.read_text() + "\n")):
+            found[name or f"{file.stem}.{number}"] = " ".join(
+                " ".join(text for _, text in SECTION.findall(body)).split()
+            )
+    return found
+
+
+def _jobs(rule: str) -> Iterator[tuple[str, str]]:
+    """The stages of a rule, with the script that it runs for each."""
+    for arguments in re.findall(r"GLUE\.\w*job\(([^()]*)\)", rule):
+        kind, *_, script = re.findall(r'"(\w+)"', arguments)
+        yield VIEWS.get(kind, kind), script
+
+
+def around(stage: str, symbols: Iterable[Symbol]) -> dict[str, str]:
+    """What else than code decides the bytes of a stage, by name, as text: see the module's docstring."""
+    found = {f"rules.{name}": text for name, text in rules().items() if stage in dict(_jobs(text))}
+    for name in {name for name, _ in symbols}:
+        for data in sorted((ROOT / "src" / name.replace(".", "/")).glob("*.csv")):
+            found[f"{name}/{data.name}"] = data.read_text()
+    functions = ast.walk(ast.parse((ROOT / "workflow" / "glue.py").read_text()))
+    bridge = {node.name: node for node in functions if isinstance(node, ast.FunctionDef) and node.name in BRIDGE}
+    found |= {f"glue.{name}": fingerprint_of([node]) for name, node in bridge.items()}
+    pins = re.findall(r"^([\w.-]+)==([^ \\;]+)", (ROOT / "requirements.lock").read_text(), re.M)
+    for library in LIBRARIES:
+        versions = sorted(version for name, version in pins if name.replace("-", "_") == library.replace("-", "_"))
+        found[f"requirements.{library}"] = " ".join(versions)
+    return {name: hashlib.sha256(text.encode()).hexdigest()[:12] for name, text in found.items()}
+
+
+def hidden() -> Iterator[str]:
+    """What is imported under a name that stands for something else too."""
+    folders = (ROOT / "src", ROOT / "workflow" / "scripts")
+    own = [path for folder in folders for path in folder.iterdir() if path.suffix == ".py" or path.is_dir()]
+    for path in own:
+        installed = PathFinder.find_spec(path.stem, getsitepackages())
+        if path.stem in sys.stdlib_module_names or (installed and installed.origin and path.stem != "tallmasks"):
+            yield f"{path.relative_to(ROOT)} hides the library {path.stem}; give it another name"
+    for path in sorted(file for folder in folders for file in folder.rglob("*.py")):
+        if path.with_suffix("").is_dir():
+            yield f"{path.relative_to(ROOT)} is hidden by the folder of its name; remove one of them"
 
 
 @functools.cache
 def module(name: str) -> Module | None:
     """A module of the package or a script; None for the libraries of others."""
     path = name.replace(".", "/")
-    endings = (f"src/{path}.py", f"src/{path}/__init__.py", f"workflow/scripts/{path}.py")
+    endings = (f"src/{path}/__init__.py", f"src/{path}.py", f"workflow/scripts/{path}.py")
     files = [ROOT / ending for ending in endings if (ROOT / ending).is_file()]
     if not files:
         return None
@@ -112,10 +170,17 @@ def reached(script: str) -> set[Symbol]:
         elif wanted in source.definitions:
             found.add(symbol)
             todo += _used(source, source.definitions[wanted])
-            todo += [(name, "")] if "" in source.definitions else []
+            todo += _imported(source)
         elif wanted in source.imports:  # handed on from another module
             todo.append(source.imports[wanted])
     return found
+
+
+def _imported(source: Module) -> list[Symbol]:
+    """What is run when a module is imported: its own statements, its packages', and those of what they import."""
+    packages = [source.name.rsplit(".", depth)[0] for depth in range(source.name.count(".") + 1)]
+    names = {*packages, *(target for target, _ in source.imports.values())}
+    return [(name, "") for name in names if (found := module(name)) is not None and "" in found.definitions]
 
 
 def _used(source: Module, statements: list[ast.stmt]) -> Iterator[Symbol]:
@@ -159,6 +224,7 @@ def changes() -> tuple[dict[str, list[str]], dict[str, object]]:
     for stage, names in sorted(scripts().items()):
         symbols = sorted({symbol for name in names for symbol in reached(name) if not _is_in_recipes(symbol[0])})
         code = {".".join(filter(None, symbol)): fingerprint(symbol) for symbol in symbols}
+        code |= around(stage, symbols)
         found |= code
         known = recorded["definitions"]
         news = [name for name, digest in code.items() if name in known and known[name] != digest]
@@ -181,6 +247,7 @@ def main() -> int:
         for stage, names in changed.items()
         if names and recorded.get(stage) == STAGE_VERSIONS[stage] and not arguments.same
     ]
+    problems += hidden()
     if missing := STAGE_VERSIONS.keys() - scripts().keys():
         problems.append(f"no rule runs a script for {', '.join(sorted(missing))}")
     if not problems and arguments.record:
