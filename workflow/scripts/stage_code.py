@@ -91,7 +91,8 @@ def around(stage: str, symbols: Iterable[Symbol]) -> dict[str, str]:
     for name in {name for name, _ in symbols}:
         for data in sorted((ROOT / "src" / name.replace(".", "/")).glob("*.csv")):
             found[f"{name}/{data.name}"] = data.read_text()
-    functions = ast.walk(ast.parse((ROOT / "workflow" / "glue.py").read_text()))
+    top = ast.parse((ROOT / "workflow" / "glue.py").read_text()).body
+    functions = [*top, *(inner for node in top if isinstance(node, ast.ClassDef) for inner in node.body)]
     bridge = {node.name: node for node in functions if isinstance(node, ast.FunctionDef) and node.name in BRIDGE}
     found |= {f"glue.{name}": fingerprint_of([node]) for name, node in bridge.items()}
     pins = re.findall(r"^([\w.-]+)==([^ \\;]+)", (ROOT / "requirements.lock").read_text(), re.M)
