@@ -13,9 +13,12 @@ import json
 import os
 import platform
 import re
+import secrets
 import stat
 import sys
+import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -29,6 +32,7 @@ DIGEST_LENGTH = 12
 ARTIFACT = re.compile(rf"(?P<slug>.+)-(?P<digest>[0-9a-f]{{{DIGEST_LENGTH}}})\.(?:safetensors|json)", re.DOTALL)
 LARGEST_JSON = 1 << 28  # bytes
 CHANGED = "has other values than were written there"
+CLOCK_NS = 1_000_000_000  # a file that changed within this time may change once more under the same time of change
 DECIDING = ("numpy", "numba", "torch", "open_clip_torch", "pillow")
 """The libraries whose versions can change the last bits of what is computed."""
 DECIDING_VARIABLES = ("OPENBLAS_CORETYPE", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_CBWR")
@@ -145,8 +149,13 @@ def read_label(path: Path) -> Label:
     return label
 
 
-def check(path: Path) -> Label:
+def check(path: Path, remembered: Path | None = None) -> Label:
     """As `read_label`, after reading all of the file: its values are the ones that were written.
+
+    Args:
+        path: the artifact.
+        remembered: a folder that remembers which files have been found whole; such a file is not read again as long as
+            its inode, its size and its times of change (of which one cannot be set) stay the same.
 
     Raises:
         FileNotFoundError, Damaged: as `read_label`; Damaged also where a value changed.
@@ -154,14 +163,31 @@ def check(path: Path) -> Label:
     label = read_label(path)
     if path.suffix != ".safetensors":
         return label  # has been read whole
+    found = path.stat()
+    state = f"{found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns} {label.content}"
+    if remembered and _read_or_nothing(remembered / path.name) == state:
+        return label
     try:
         tensors = open_tensors(path)
-        found = content_of_tensors(tensors.described, tensors.data)
+        content = content_of_tensors(tensors.described, tensors.data)
     except TallmasksError as error:
         raise Damaged(path, f"is not whole: {error}") from None
-    if found != label.content:
+    if content != label.content:
         raise Damaged(path, CHANGED)
+    if remembered and time.time_ns() - found.st_ctime_ns > CLOCK_NS:
+        with suppress(OSError):  # then it is read again the next time
+            remembered.mkdir(parents=True, exist_ok=True)
+            new = remembered / f".{path.name[:100]}.{secrets.token_hex(6)}.tmp"
+            new.write_text(state)
+            new.replace(remembered / path.name)
     return label
+
+
+def _read_or_nothing(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (OSError, ValueError):
+        return ""
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from tallmasks.seals import CONTENT, SEAL, content_of_json, seal_of
 SCRATCH = Path(".tallmasks")
 DAMAGED = SCRATCH / "damaged"
 UNFINISHED = SCRATCH / "training"
+CHECKED = SCRATCH / "checked"
 STORE = Path("store")
 RESULTS = Path("results")
 LOGS = Path("logs")

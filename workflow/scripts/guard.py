@@ -33,10 +33,9 @@ import own_code
 from tallmasks.artifacts import ARTIFACT, Damaged, check
 from tallmasks.checkpoints import atomic_file, atomic_write_text
 from tallmasks.errors import TallmasksError
-from tallmasks.project import SCRATCH, entries_under, open_plan, refuse_links_out, set_aside
+from tallmasks.project import CHECKED, SCRATCH, entries_under, open_plan, refuse_links_out, set_aside
 
 KNOWN = SCRATCH / "md5.json"
-WHOLE = "whole"
 
 
 class Checksums:
@@ -67,19 +66,6 @@ class Checksums:
             self._known[str(path)] = known
         return known[3]
 
-    def whole(self, path: Path) -> bool:
-        """Whether an artifact is what it says of itself, all of it; what is remembered of that goes with the md5."""
-        if not self(path):
-            return False
-        known = self._known[str(path)]
-        if known[4:] != [WHOLE]:
-            try:
-                check(path)
-            except (Damaged, OSError):
-                return False
-            self._known[str(path)] = [*known[:4], WHOLE]
-        return True
-
     def save(self) -> None:
         found = {path: known for path, known in self._known.items() if Path(path).exists()}
         atomic_write_text(KNOWN, json.dumps(found), read_only=False)
@@ -103,7 +89,7 @@ def main(folders: Iterable[str]) -> None:
     _restore(dvc, lost)
     for folder in folders:
         for path in entries_under(Path(folder)):
-            if ARTIFACT.fullmatch(path.name) and not checksum.whole(path):
+            if ARTIFACT.fullmatch(path.name) and not _whole(path):
                 _set_aside(str(path), "is not what was written there")
     checksum.save()
 
@@ -141,6 +127,15 @@ def _expected(dvc: DVCFileSystem, folders: Iterable[str]) -> dict[str, str]:
             f"({next(iter(unknown.values()))}); what is not there is made again"
         )
     return {name: md5 for name, md5 in expected.items() if not md5.endswith(".dir")}
+
+
+def _whole(path: Path) -> bool:
+    """Whether an artifact is what it says of itself, all of it."""
+    try:
+        check(path, CHECKED)
+    except (Damaged, OSError):
+        return False
+    return True
 
 
 def _set_aside(name: str, why: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from job import Job
 from tallmasks.artifacts import ARTIFACT, Damaged, check, identity
 from tallmasks.errors import TallmasksError
-from tallmasks.project import DAMAGED, PROVENANCE, STORE, provenance_of, set_aside
+from tallmasks.project import CHECKED, DAMAGED, PROVENANCE, STORE, provenance_of, set_aside
 from tallmasks.seals import CONTENT
 from tallmasks.stages import version_of
 
@@ -99,7 +99,7 @@ def _artifact(path: Path, expected: str | None) -> str:
     if expected is not None and (named is None or named["digest"] != expected):
         raise TallmasksError(f"{path} was given to this job where its recipe asks for one with the digest {expected}")
     try:
-        return check(path).identity
+        return check(path, CHECKED).identity
     except FileNotFoundError:
         raise TallmasksError(f"{path} is not there any more") from None
     except Damaged as damaged:
