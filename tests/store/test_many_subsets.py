@@ -5,12 +5,17 @@ import itertools
 import json
 import random
 from collections import Counter
+from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
+from safetensors.numpy import save_file
 
 from store.project import Project, Run, lay_out, read_json
-from tallmasks.plan import Plan
+from tallmasks.artifacts import as_metadata, facts_of, read_label, sealed
+from tallmasks.plan import Node, Plan
+from tallmasks.seals import CONTENT, SEAL, content_of_json, content_of_tensors, seal_of
 from tallmasks.tasks import catalogue
 
 pytestmark = pytest.mark.xdist_group("many subsets")  # one project for both tests
@@ -47,6 +52,24 @@ def plan_of(project: Project) -> Plan:
     return Plan(yaml.safe_load(project.path("params.yaml").read_text()), project.root)
 
 
+def pretend(root: Path, node: Node, identities: dict[str, str]) -> str:
+    """Put a small artifact in a node's place, and before it all that it is made from; its identity."""
+    if node.path not in identities:
+        made_from = {
+            role: [pretend(root, needed, identities) for needed in nodes] for role, nodes in node.inputs.items()
+        }
+        facts, path = facts_of(node.recipe, made_from, 1), root / node.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix == ".json":
+            path.write_text(json.dumps(sealed(facts)))
+        else:
+            values = np.zeros(1, np.uint8)
+            metadata = as_metadata(facts) | {CONTENT: content_of_tensors([("a", "U8", [1])], values)}
+            save_file({"a": values}, path, metadata | {SEAL: seal_of(metadata)})
+        identities[node.path] = read_label(path).identity
+    return identities[node.path]
+
+
 def test_nothing_is_there(many: Project) -> None:
     """A large experiment could not even be planned, or would do shared work once per subset."""
     expected = Counter(RULES[node.kind] for node in plan_of(many).closure("tiny"))
@@ -56,19 +79,21 @@ def test_nothing_is_there(many: Project) -> None:
 def test_everything_is_there(built: tuple[Project, Run], many: Project) -> None:
     """Asking for one more table of a large experiment would take longer than making it."""
     plan = plan_of(many)
-    for node in plan.closure("tiny"):  # what counts is that a name is there
-        path = many.path(node.path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
+    identities: dict[str, str] = {}
+    for node in plan.closure("tiny"):
+        pretend(many.root, node, identities)
     files = list(read_json(built[0].path("results/tiny/two/provenance.json"))["sha256"])
     for benchmark in plan.params["benchmarks"]:
         folder = many.path("results/tiny", benchmark)
         folder.mkdir(parents=True)
         for name in files:
             (folder / name).write_text(benchmark)
-        sha256 = dict.fromkeys(files, hashlib.sha256(benchmark.encode()).hexdigest())
-        provenance = {"recipe": plan.view("benchmark", "tiny", benchmark), "sha256": sha256}
-        (folder / "provenance.json").write_text(json.dumps(provenance))
+        vouched = {"sha256": dict.fromkeys(files, hashlib.sha256(benchmark.encode()).hexdigest())}
+        behind = plan.view_artifacts("benchmark", "tiny", benchmark)
+        made_from = {role: [identities[node.path] for node in nodes] for role, nodes in behind.items()}
+        provenance = facts_of(plan.view("benchmark", "tiny", benchmark), made_from, 1) | vouched
+        provenance[CONTENT] = content_of_json(vouched)
+        (folder / "provenance.json").write_text(json.dumps(provenance | {SEAL: seal_of(provenance)}))
     assert "Nothing to be done" in many.dry_run("all").output
     lost = next(node for node in plan.closure("tiny") if node.kind == "multi_task_vector")
     many.path(lost.path).unlink()
