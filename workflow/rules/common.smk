@@ -12,6 +12,7 @@ GLUE.end_quietly_on_ctrl_c()
 
 
 onstart:
+    GLUE.check_gpus()
     GLUE.check_sources()
 
 

@@ -135,14 +135,21 @@ def start(script: str, text: str) -> int:
     for name in THREAD_VARIABLES:
         os.environ[name] = str(job.threads)
     os.environ.update(ALLOCATOR_VARIABLES)
-    import gpu
     import warm
 
+    held: list[int] = []
     if job.gpus:
-        gpu.lease(job.gpus)
+        import gpu
+        from tallmasks.errors import TallmasksError
+
+        try:
+            held = gpu.lease(job.gpus)
+        except TallmasksError as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 1
     else:
-        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # a step computes on a GPU where it sees one
-    if not job.gpus and (status := warm.run(script, [text])) is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    if (status := warm.run(script, [text], keep=held)) is not None:
         return status
     os.execv(sys.executable, [sys.executable, script, text])
 
