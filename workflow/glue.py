@@ -39,6 +39,8 @@ from tallmasks.stages import STAGE_VERSIONS
 SCRIPTS = Path("workflow/scripts")
 TORCH_STEPS = {"head", "finetune", "evaluate_task", "evaluate", "evaluate_thresholds", "evaluate_subset"}
 """Worth starting the warm Python for; the others use it where it runs."""
+TOGETHER = {"head", "task_evaluation"}
+"""Stages of which one job on a GPU makes several artifacts: loading the model takes as long as their work."""
 InputFunction = Callable[..., Any]
 
 
@@ -100,6 +102,7 @@ class Glue:
         self._forced: dict[str, bool] = {}
         self._warm: subprocess.Popen[bytes] | None = None
         self._from_outside: dict[str, Node] = {}
+        self._alike: dict[tuple[str, str], list[Node]] = {}
         self._gpus_of: dict[str, int] = {}
         self.plan: Plan = _for_users(Plan)(params)
         self.store = Store()
@@ -230,6 +233,8 @@ class Glue:
                 return {}
             inside(Path(node.path).parent)
             self._count_gpus(wildcards.model)
+            if kind in TOGETHER:
+                self._alike.setdefault((kind, wildcards.model), []).append(node)
             if kind in preflight.KINDS:
                 self._from_outside[node.path] = node
             made = {role: self._inputs(nodes) for role, nodes in node.inputs.items()}
@@ -281,7 +286,8 @@ class Glue:
         def command(wildcards: Any, threads: int, resources: Any) -> str:
             node = self.plan.find(kind, wildcards.model, wildcards.name)
             outputs = {"artifact": node.path} | {role: path.format(**wildcards) for role, path in logs.items()}
-            return self.command(script, node.recipe, _files(node), outputs, threads, resources.gpu)
+            ahead = _ahead(kind, wildcards.model) if kind in TOGETHER and resources.gpu and self._leases else None
+            return self.command(script, node.recipe, _files(node), outputs, threads, resources.gpu, ahead)
 
         return command
 
@@ -293,14 +299,11 @@ class Glue:
         outputs: Mapping[str, Path | str],
         threads: int,
         gpus: int = 0,
+        ahead: Path | None = None,
     ) -> str:
-        told = {
-            "recipe": recipe,
-            "inputs": {role: [str(path) for path in paths] for role, paths in inputs.items()},
-            "outputs": {role: str(path) for role, path in outputs.items()},
-            "threads": threads,
-            "gpus": gpus,
-        }
+        told = _told(recipe, inputs, outputs) | {"threads": threads, "gpus": gpus}
+        if ahead:
+            told["ahead"] = str(ahead)
         if script in TORCH_STEPS:
             self._warm_up()
         text = json.dumps(told, separators=(",", ":"), ensure_ascii=False)
@@ -377,6 +380,19 @@ class Glue:
         uses = any(self.plan.resources(model, step)["gpu"] for step in ("evaluation", "finetuning"))
         if uses and self._leases and "gpu" not in self.workflow.global_resources and (devices := cuda.usable()):
             self.workflow.register_resource("gpu", len(devices))
+
+    def write_ahead(self) -> None:
+        """Before the first job: what jobs of one stage that use a GPU are to make, so that one of them may make more
+        than its own (workflow/scripts/ahead.py)."""
+        if not self._leases:
+            return
+        shutil.rmtree(SCRATCH / "ahead", ignore_errors=True)  # of an earlier run, whose inputs may have been others
+        for (kind, model), nodes in self._alike.items():
+            if self.plan.resources(model, "evaluation")["gpu"]:
+                path = _ahead(kind, model)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                jobs = [_told(node.recipe, _files(node), {"artifact": node.path}) for node in nodes]
+                path.write_text(json.dumps(jobs))
 
     def check_gpus(self) -> None:
         """Before the first job, and so before anything is downloaded: stop where a job cannot compute on a GPU."""
@@ -595,6 +611,21 @@ def no_slurm() -> str:
     except subprocess.TimeoutExpired:
         return "slurm's controller has not answered sinfo for a minute"
     return f"slurm does not answer: {' '.join(asked.stderr.split())}" if asked.returncode else ""
+
+
+def _ahead(kind: str, model: str) -> Path:
+    return SCRATCH / "ahead" / f"{model}-{kind}.json"
+
+
+def _told(
+    recipe: Mapping[str, Any], inputs: Mapping[str, Iterable[Path | str]], outputs: Mapping[str, Path | str]
+) -> dict[str, Any]:
+    """A job as its JSON says it."""
+    return {
+        "recipe": recipe,
+        "inputs": {role: [str(path) for path in paths] for role, paths in inputs.items()},
+        "outputs": {role: str(path) for role, path in outputs.items()},
+    }
 
 
 def _files(node: Node) -> dict[str, list[Path]]:

@@ -14,13 +14,13 @@ import os
 import platform
 import re
 import stat
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from tallmasks import cuda
 from tallmasks.checkpoints import atomic_write_text, open_tensors, read_metadata
 from tallmasks.errors import TallmasksError
 from tallmasks.seals import CONTENT, SEAL, canonical, content_of_json, content_of_tensors, seal_of
@@ -94,9 +94,7 @@ def machine(threads: int) -> str:
     """The kind of machine at hand, with all that may change the last bits of a result; the same text, the same bits."""
     parts = [_hardware(), f"{threads} threads", *(f"{name} {_version(name)}" for name in DECIDING)]
     parts += [f"{name}={os.environ[name]}" for name in DECIDING_VARIABLES if name in os.environ]
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_initialized():
-        parts.append(f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}")
+    parts += filter(None, [cuda.in_use()])
     return ", ".join(parts)
 
 

@@ -120,6 +120,14 @@ def sight() -> Sight:
     return Sight(str(torch.__version__), torch.version.cuda, kernels, driver(), devices, visible, error)
 
 
+def in_use() -> str | None:
+    """The GPU that this process computes on and its CUDA version, in words; None where it has used none."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return None
+    return f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}"
+
+
 def free_bytes(device: torch.device) -> int:
     """Bytes of a device's memory for new tensors: what nobody uses, and what torch keeps unused for itself."""
     import torch

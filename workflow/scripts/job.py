@@ -40,13 +40,17 @@ ALLOCATOR_VARIABLES = {
 
 @dataclass(frozen=True)
 class Job:
-    """One step's work: the recipe, the input files by role, the output file and the resources it may use."""
+    """One step's work: the recipe, the input files by role, the output file and the resources it may use.
+
+    `ahead` lists what other jobs of the stage are to make, where one job with a GPU may make several (ahead.py).
+    """
 
     recipe: Mapping[str, Any]
     inputs: Mapping[str, list[Path]]
     outputs: Mapping[str, Path]
     threads: int = 1
     gpus: int = 0
+    ahead: Path | None = None
     made_from: Mapping[str, list[str]] = field(default_factory=dict)
     """The identities of the input artifacts by role, once they have been checked."""
 
@@ -59,6 +63,7 @@ class Job:
             outputs={role: Path(path) for role, path in told["outputs"].items()},
             threads=told.get("threads", 1),
             gpus=told.get("gpus", 0),
+            ahead=Path(told["ahead"]) if told.get("ahead") else None,
         )
 
     @property
@@ -142,8 +147,16 @@ def start(script: str, text: str) -> int:
         import gpu
         from tallmasks.errors import TallmasksError
 
+        if job.ahead and "SLURM_JOB_ID" not in os.environ:
+            import ahead
+
+            done, lock = ahead.taken(job.output)
+            if done:
+                print("made by an earlier job of this stage, whose log says more", flush=True)
+                return 0
+            held.append(lock)
         try:
-            held = gpu.lease(job.gpus)
+            held += gpu.lease(job.gpus)
         except TallmasksError as error:
             print(f"error: {error}", file=sys.stderr)
             return 1
