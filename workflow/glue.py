@@ -371,6 +371,10 @@ class Glue:
         flow = self.workflow
         return flow.is_main_process and not self._looking and flow.local_exec and not flow.dryrun
 
+    @functools.cached_property
+    def _devices(self) -> list[cuda.Device]:
+        return cuda.usable()
+
     def _count_gpus(self, model: str) -> None:
         """Let jobs share as many GPUs as there are, where the user gave no number: a job that waits for a lease would
         hold its cores.
@@ -378,8 +382,8 @@ class Glue:
         Asked while the DAG is built, since Snakemake takes no limit later, and for models that use GPUs alone.
         """
         uses = any(self.plan.resources(model, step)["gpu"] for step in ("evaluation", "finetuning"))
-        if uses and self._leases and "gpu" not in self.workflow.global_resources and (devices := cuda.usable()):
-            self.workflow.register_resource("gpu", len(devices))
+        if uses and self._leases and "gpu" not in self.workflow.global_resources and self._devices:
+            self.workflow.register_resource("gpu", len(self._devices))
 
     def write_ahead(self) -> None:
         """Before the first job: what jobs of one stage that use a GPU are to make, so that one of them may make more
