@@ -143,7 +143,7 @@ def test_a_head_made_ahead_is_the_same_file(tmp_path: Path, monkeypatch: pytest.
     jobs = []
     for name in ("cars", "mnist"):
         task = TASKS[name]
-        recipe = {"params": {**SPEC, "classes": list(task.classes), "templates": list(task.templates)}}
+        recipe = {"params": {**SPEC, "classes": list(task.classes[:8]), "templates": list(task.templates)}}
         outputs = {"artifact": f"store/m/heads/{name}.safetensors"}
         jobs.append({"recipe": recipe, "inputs": {"pretrained": ["weights.safetensors"]}, "outputs": outputs})
     (tmp_path / "others.json").write_text(json.dumps(jobs))

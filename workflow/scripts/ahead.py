@@ -63,8 +63,8 @@ def each(job: Job, make: Callable[[Job], None]) -> None:
             if not (made.exists() or other.output.exists()):
                 print(f"ahead of its job: {other.output.name}", flush=True)
                 made_from = inputs.checked(other)
-                given = {"gpus": job.gpus, "threads": job.threads}
-                make(replace(other, outputs={"artifact": made}, made_from=made_from, **given))
+                beside = replace(other, outputs={"artifact": made}, made_from=made_from)
+                make(replace(beside, gpus=job.gpus, threads=job.threads))
         except Exception as error:  # its own job will meet it again, and say so in its own log
             print(f"not made ahead: {other.output.name}: {error}", flush=True)
             return

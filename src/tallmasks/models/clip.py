@@ -231,7 +231,8 @@ class ClipModel:
         # without the cache, which keeps a weight's cast beyond a change of weight sets where contexts are nested
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self._mixed, cache_enabled=False):
             features = self._network.encode_image(prepared)
-        return functional.normalize(features.float(), dim=-1) @ head.T
+        with torch.autocast(self.device.type, enabled=False):
+            return functional.normalize(features.float(), dim=-1) @ head.T
 
 
 def load(
