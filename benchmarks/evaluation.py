@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from tallmasks import cuda
 from tallmasks.evaluate import Evaluator, Examples, TaskData
 from tallmasks.models import clip
 
@@ -51,7 +52,7 @@ def main() -> int:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(0)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = cuda.choose(None)
     network = clip.build(arguments.architecture).to(device)
     size = network.visual.image_size[0]
     model = clip.ClipModel(

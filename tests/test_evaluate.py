@@ -8,6 +8,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from tallmasks import cuda
 from tallmasks.evaluate import Evaluator, Examples, TaskData, unpack_mask
 from tallmasks.models import Model, load
 from tallmasks.tasks.drawn import TASKS, examples
@@ -127,4 +128,27 @@ def test_the_cpus_share_of_memory_is_bounded(model: Model, tasks: list[TaskData]
         def pretrained_flat(self) -> torch.Tensor:
             return torch.empty(303_966_208, device="meta")
 
-    assert Evaluator(Large(), [])._resident == 3  # type: ignore[arg-type]
+    assert Evaluator(Large(), [])._room() == 3  # type: ignore[arg-type]
+
+
+def test_a_gpus_room_is_what_is_left_beside_what_lies_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Merged vectors and masks that came to the device after the count would make it run out of memory."""
+
+    class OnGpu:
+        device = torch.device("cuda")
+        flat = torch.empty(0)
+
+        def pretrained_flat(self) -> "OnGpu":
+            return self
+
+        nbytes = 100
+
+    evaluator = Evaluator(OnGpu(), [])  # type: ignore[arg-type]
+    free = [1000.0]
+    monkeypatch.setattr(cuda, "free_bytes", lambda device: free[0])
+    assert evaluator._room() == 6
+    free[0] = 500.0  # a multi-task vector, a mask and an agreement came
+    assert evaluator._room() == 3
+    evaluator._buffers = [torch.empty(0)] * 3  # which are used again
+    free[0] = 200.0
+    assert evaluator._room() == 4

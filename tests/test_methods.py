@@ -90,6 +90,25 @@ def test_updates_work_on_tensors(name):
     np.testing.assert_array_equal(found.numpy(), update(name))
 
 
+@pytest.mark.parametrize("name", methods.names())
+def test_a_gpus_tensors_give_what_arrays_give(name):
+    """A table would depend on where it was computed: zeros, equal magnitudes, a threshold that is met."""
+    draw = np.random.default_rng(0)
+    grid = np.array([-2, -0.5, -0.0, 0, 0.25, 0.5, 2], np.float32)
+    given = {
+        **{key: draw.choice(grid, 5000) for key in ("pretrained", "task_vector", "multi_task_vector")},
+        "agreement": draw.integers(0, 9, 5000, np.uint8),
+        "mask": draw.random(5000) < 0.4,
+        "threshold": np.float32(0.5),
+    }
+    method = methods.get(name)
+    needed = {key: given[key] for key in method.needs}
+    tensors = {key: value if key == "threshold" else torch.from_numpy(value) for key, value in needed.items()}
+    expected, found = method(**needed), method(**tensors)
+    assert isinstance(found, torch.Tensor) and found.numpy().dtype == expected.dtype
+    np.testing.assert_array_equal(found.numpy(), expected)
+
+
 def test_coefficients_and_fractions_are_the_methods():
     """Weight averaging would not average; magnitude pruning would cost more or less than TALL-masks."""
     assert methods.get("zeroshot").coefficient(8) == 0

@@ -321,3 +321,68 @@ def test_other_attention_is_left_to_torch() -> None:
     for arguments, more in (((tokens,) * 3, {"attn_mask": mask}), ((tokens, others, others), {}), ((tokens,) * 3, {})):
         for found, wanted in zip(ours(*arguments, **more), own(*arguments, **more), strict=True):
             torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("mode", ["inference", "no gradients", "training"])
+def test_each_weight_set_has_its_own_scores_under_autocast(weights: Path, mode: str) -> None:
+    """Autocast keeps a weight's bfloat16 cast as long as its outermost context lasts: with it around a loop, every
+    weight set would get the scores of the first."""
+    model = load(SPEC, weights, "bfloat16")
+    head = model.head(TASKS["cars"])
+    images = model.prepare(examples("cars", "test", 4, seed=0)[0])
+    draw = torch.Generator().manual_seed(1)
+    start = model.pretrained_flat()
+    sets = [start + 0.05 * torch.randn(start.shape, generator=draw) for _ in range(2)]
+
+    def alone(flat: torch.Tensor) -> torch.Tensor:
+        fresh = load(SPEC, weights, "bfloat16")
+        fresh.use(flat)
+        with torch.no_grad():
+            return fresh.logits(images, head)
+
+    expected = [alone(flat) for flat in sets]
+    assert not torch.equal(*expected)
+    context = {"inference": torch.inference_mode, "no gradients": torch.no_grad, "training": torch.enable_grad}[mode]
+    with context(), torch.autocast("cpu", torch.bfloat16):  # as if somebody had moved the context outward
+        for place in (0, 1, 0):
+            model.use(sets[place])
+            assert torch.equal(model.logits(images, head).detach(), expected[place])
+        model.flat.copy_(sets[1])  # and in place, as an optimizer does it
+        assert torch.equal(model.logits(images, head).detach(), expected[1])
+
+
+def test_an_evaluation_has_one_copy_of_the_pretrained_weights(weights: Path) -> None:
+    """On a GPU, each further copy would take the room of a weight set that shares a pass over the images."""
+    model = load(SPEC, weights)
+    former = model.use(torch.zeros_like(model.pretrained_flat()))
+    assert former.data_ptr() == model.pretrained_flat().data_ptr(), "nothing was written to: no copy yet"
+    model.use(former)
+    before = former.clone()
+    model.flat.add_(1)  # a copy now
+    assert torch.equal(model.pretrained_flat(), before)
+    fresh = load(SPEC, weights)
+    with torch.no_grad():
+        fresh.parameters()[0].add_(1)
+    assert torch.equal(fresh.pretrained_flat(), before) and not torch.equal(fresh.flat, before)
+
+
+def test_means_are_brought_to_the_device_once() -> None:
+    """A GPU would wait for a copy of three numbers with every batch."""
+    clip._row.cache_clear()
+    preprocess = clip.Preprocess(4, (0.5, 0.5, 0.5), (0.1, 0.2, 0.3))
+    images = torch.zeros(2, 4, 4, 3, dtype=torch.uint8)
+    with torch.inference_mode():
+        first = preprocess(images)
+    assert torch.equal(preprocess(images), first) and clip._row.cache_info().misses == 2
+    assert not clip._row(preprocess.mean, images.device).is_inference(), "training may use it as well"
+
+
+def test_deterministic_algorithms_fill_no_memory() -> None:
+    """Every buffer on a GPU would be written twice."""
+    before = torch.are_deterministic_algorithms_enabled(), torch.utils.deterministic.fill_uninitialized_memory
+    try:
+        clip._make_repeatable()
+        assert torch.are_deterministic_algorithms_enabled() and not torch.utils.deterministic.fill_uninitialized_memory
+    finally:
+        torch.use_deterministic_algorithms(before[0])
+        torch.utils.deterministic.fill_uninitialized_memory = before[1]

@@ -27,7 +27,7 @@ from snakemake.exceptions import WorkflowError
 from snakemake.io import ancient, regex_from_filepattern, strip_wildcard_constraints
 from snakemake.jobs import Job
 
-from tallmasks import preflight
+from tallmasks import cuda, preflight
 from tallmasks.artifacts import digest_of
 from tallmasks.errors import TallmasksError, nearest
 from tallmasks.params import FILE, check, from_command_line, overridden, read
@@ -39,6 +39,8 @@ from tallmasks.stages import STAGE_VERSIONS
 SCRIPTS = Path("workflow/scripts")
 TORCH_STEPS = {"head", "finetune", "evaluate_task", "evaluate", "evaluate_thresholds", "evaluate_subset"}
 """Worth starting the warm Python for; the others use it where it runs."""
+TOGETHER = {"head", "task_evaluation"}
+"""Stages of which one job on a GPU makes several artifacts: loading the model takes as long as their work."""
 InputFunction = Callable[..., Any]
 
 
@@ -100,6 +102,8 @@ class Glue:
         self._forced: dict[str, bool] = {}
         self._warm: subprocess.Popen[bytes] | None = None
         self._from_outside: dict[str, Node] = {}
+        self._alike: dict[tuple[str, str], list[Node]] = {}
+        self._gpus_of: dict[str, int] = {}
         self.plan: Plan = _for_users(Plan)(params)
         self.store = Store()
         self.results = Results(self.plan, self.store)
@@ -228,6 +232,9 @@ class Glue:
             if self._pruned and self.store.there(node) and not self._made_anew(node):
                 return {}
             inside(Path(node.path).parent)
+            self._count_gpus(wildcards.model)
+            if kind in TOGETHER:
+                self._alike.setdefault((kind, wildcards.model), []).append(node)
             if kind in preflight.KINDS:
                 self._from_outside[node.path] = node
             made = {role: self._inputs(nodes) for role, nodes in node.inputs.items()}
@@ -279,7 +286,8 @@ class Glue:
         def command(wildcards: Any, threads: int, resources: Any) -> str:
             node = self.plan.find(kind, wildcards.model, wildcards.name)
             outputs = {"artifact": node.path} | {role: path.format(**wildcards) for role, path in logs.items()}
-            return self.command(script, node.recipe, _files(node), outputs, threads, resources.gpu)
+            ahead = _ahead(kind, wildcards.model) if kind in TOGETHER and resources.gpu and self._leases else None
+            return self.command(script, node.recipe, _files(node), outputs, threads, resources.gpu, ahead)
 
         return command
 
@@ -291,15 +299,12 @@ class Glue:
         outputs: Mapping[str, Path | str],
         threads: int,
         gpus: int = 0,
+        ahead: Path | None = None,
     ) -> str:
-        told = {
-            "recipe": recipe,
-            "inputs": {role: [str(path) for path in paths] for role, paths in inputs.items()},
-            "outputs": {role: str(path) for role, path in outputs.items()},
-            "threads": threads,
-            "gpus": gpus,
-        }
-        if script in TORCH_STEPS and not gpus:
+        told = _told(recipe, inputs, outputs) | {"threads": threads, "gpus": gpus}
+        if ahead:
+            told["ahead"] = str(ahead)
+        if script in TORCH_STEPS:
             self._warm_up()
         text = json.dumps(told, separators=(",", ":"), ensure_ascii=False)
         # `exec` makes the job a child of Snakemake itself, with which it dies
@@ -312,7 +317,15 @@ class Glue:
 
     def resource(self, step: str, name: str) -> InputFunction:
         """Resource function: what params.yaml gives this kind of step for the model of a job."""
-        return _for_users(lambda wildcards: self.plan.resources(wildcards.model, step)[name])
+
+        @_for_users
+        def value(wildcards: Any) -> int:
+            found = self.plan.resources(wildcards.model, step)[name]
+            if name == "gpu":
+                self._gpus_of[wildcards.model] = max(found, self._gpus_of.get(wildcards.model, 0))
+            return found
+
+        return value
 
     def threads(self, step: str) -> InputFunction:
         """Threads function, likewise."""
@@ -349,6 +362,60 @@ class Glue:
             ]
 
         return files
+
+    # -- GPUs ---------------------------------------------------------------------------------------------
+
+    @property
+    def _leases(self) -> bool:
+        """Whether this process runs jobs on this machine, each with a lease.  On a cluster the scheduler assigns."""
+        flow = self.workflow
+        return flow.is_main_process and not self._looking and flow.local_exec and not flow.dryrun
+
+    @functools.cached_property
+    def _devices(self) -> list[cuda.Device]:
+        return cuda.usable()
+
+    def _count_gpus(self, model: str) -> None:
+        """Let jobs share as many GPUs as there are, where the user gave no number: a job that waits for a lease would
+        hold its cores.
+
+        Asked while the DAG is built, since Snakemake takes no limit later, and for models that use GPUs alone.
+        """
+        uses = any(self.plan.resources(model, step)["gpu"] for step in ("evaluation", "finetuning"))
+        if uses and self._leases and "gpu" not in self.workflow.global_resources and self._devices:
+            self.workflow.register_resource("gpu", len(self._devices))
+
+    def write_ahead(self) -> None:
+        """Before the first job: what jobs of one stage that use a GPU are to make, so that one of them may make more
+        than its own (workflow/scripts/ahead.py)."""
+        if not self._leases:
+            return
+        shutil.rmtree(SCRATCH / "ahead", ignore_errors=True)  # of an earlier run, whose inputs may have been others
+        for (kind, model), nodes in self._alike.items():
+            if self.plan.resources(model, "evaluation")["gpu"]:
+                path = _ahead(kind, model)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                jobs = [_told(node.recipe, _files(node), {"artifact": node.path}) for node in nodes]
+                path.write_text(json.dumps(jobs))
+
+    def check_gpus(self) -> None:
+        """Before the first job, and so before anything is downloaded: stop where a job cannot compute on a GPU."""
+        if not self._leases:
+            return
+        limit = self.workflow.global_resources.get("gpu")
+        none_allowed = limit is not None and limit.value == 0
+        jobs = [job for job in self.workflow.dag.needrun_jobs() if job.resources.get("gpu", 0) or none_allowed]
+        wanted = max((self._gpus_of.get(getattr(job.wildcards, "model", ""), 0) for job in jobs), default=0)
+        if not wanted:
+            return
+        try:
+            if none_allowed:
+                raise TallmasksError(f"--resources gpu=0 leaves none, {cuda.ON_A_CPU}")
+            devices = cuda.enough(wanted)
+            if why := cuda.refusal(cuda.elsewhere(",".join(device.uuid for device in devices))):
+                raise TallmasksError(why)
+        except TallmasksError as error:
+            raise WorkflowError(f"nothing was started, since jobs are to compute on a GPU: {error}") from None
 
     # -- results ------------------------------------------------------------------------------------------
 
@@ -548,6 +615,21 @@ def no_slurm() -> str:
     except subprocess.TimeoutExpired:
         return "slurm's controller has not answered sinfo for a minute"
     return f"slurm does not answer: {' '.join(asked.stderr.split())}" if asked.returncode else ""
+
+
+def _ahead(kind: str, model: str) -> Path:
+    return SCRATCH / "ahead" / f"{model}-{kind}.json"
+
+
+def _told(
+    recipe: Mapping[str, Any], inputs: Mapping[str, Iterable[Path | str]], outputs: Mapping[str, Path | str]
+) -> dict[str, Any]:
+    """A job as its JSON says it."""
+    return {
+        "recipe": recipe,
+        "inputs": {role: [str(path) for path in paths] for role, paths in inputs.items()},
+        "outputs": {role: str(path) for role, path in outputs.items()},
+    }
 
 
 def _files(node: Node) -> dict[str, list[Path]]:

@@ -15,7 +15,6 @@ import platform
 import re
 import secrets
 import stat
-import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -24,6 +23,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from tallmasks import cuda
 from tallmasks.checkpoints import atomic_write_text, open_tensors, read_metadata
 from tallmasks.errors import TallmasksError
 from tallmasks.seals import CONTENT, SEAL, canonical, content_of_json, content_of_tensors, seal_of
@@ -98,9 +98,7 @@ def machine(threads: int) -> str:
     """The kind of machine at hand, with all that may change the last bits of a result; the same text, the same bits."""
     parts = [_hardware(), f"{threads} threads", *(f"{name} {_version(name)}" for name in DECIDING)]
     parts += [f"{name}={os.environ[name]}" for name in DECIDING_VARIABLES if name in os.environ]
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_initialized():
-        parts.append(f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}")
+    parts += filter(None, [cuda.in_use()])
     return ", ".join(parts)
 
 

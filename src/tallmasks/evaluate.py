@@ -7,7 +7,6 @@ the disk, brought to the device and prepared once for all of them.
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from tallmasks import cuda
 from tallmasks.models import Model
 
 Progress = Callable[[str], None]
@@ -50,7 +50,8 @@ class Evaluator:
         tasks: the tasks, in the order of all the counts that come back.
         batch_size: images per forward pass.
         progress: called with a line for people every few seconds.
-        resident: how many weight sets may lie in the device's memory at once; what fits, if None.
+        resident: how many weight sets may lie in the device's memory at once; if None, what fits beside all that
+            lies there when a pass begins.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class Evaluator:
         self.batch_size = batch_size
         self._progress = progress
         self._pretrained = model.pretrained_flat()
-        self._resident = resident or _room_for(self._pretrained)
+        self._resident = resident
         self._buffers: list[torch.Tensor] = []
 
     def totals(self, split: str) -> list[int]:
@@ -84,10 +85,11 @@ class Evaluator:
         direction = self._on_device(update)
         counts: list[list[int]] = [[] for _ in self.tasks]
         report = _Report(self._progress, split, len(coefficients) * sum(self.totals(split)))
-        for start in range(0, len(coefficients), self._resident):
+        room = self._room()
+        for start in range(0, len(coefficients), room):
             sets = [
                 torch.add(self._pretrained, direction, alpha=coefficient, out=self._buffer(place))
-                for place, coefficient in enumerate(coefficients[start : start + self._resident])
+                for place, coefficient in enumerate(coefficients[start : start + room])
             ]
             for index, task in enumerate(self.tasks):
                 counts[index] += self._count(task, split, sets, report)
@@ -109,11 +111,16 @@ class Evaluator:
         report = _Report(self._progress, split, candidates * sum(self.totals(split)))
         counts: list[list[int]] = [[] for _ in self.tasks]
         for index, task in enumerate(self.tasks):
-            waiting = enumerate(updates(index))
-            while sets := [
-                torch.add(self._pretrained, self._on_device(update), out=self._buffer(place % self._resident))
-                for place, update in itertools.islice(waiting, self._resident)
-            ]:
+            sets: list[torch.Tensor] = []
+            room = 0
+            for update in updates(index):
+                direction = self._on_device(update)
+                room = room or self._room()
+                sets.append(torch.add(self._pretrained, direction, out=self._buffer(len(sets))))
+                if len(sets) == room:
+                    counts[index] += self._count(task, split, sets, report)
+                    sets.clear()
+            if sets:
                 counts[index] += self._count(task, split, sets, report)
         return counts
 
@@ -126,6 +133,15 @@ class Evaluator:
             return update.to(self.model.device)
         return torch.from_numpy(np.ascontiguousarray(update)).to(self.model.device)
 
+    def _room(self) -> int:
+        """How many weight sets may lie in the device's memory, with all that lies there already."""
+        if self._resident:
+            return self._resident
+        device, size = self._pretrained.device, self._pretrained.nbytes
+        if device.type != "cuda":
+            return max(1, CPU_BYTES // size)
+        return max(1, len(self._buffers) + int(GPU_SHARE * cuda.free_bytes(device) // size))
+
     def _buffer(self, place: int) -> torch.Tensor:
         """Device memory for one weight set, used again and again."""
         while place >= len(self._buffers):
@@ -136,7 +152,7 @@ class Evaluator:
         """Right answers of every weight set on one split of one task, in one pass over its images."""
         head = torch.from_numpy(task.head).to(self.model.device)
         right = torch.zeros(len(sets), dtype=torch.int64, device=self.model.device)
-        own = self.model.flat
+        own = self.model.use(sets[0])
         with torch.inference_mode():
             for images, labels in self._batches(task.splits[split]):
                 for place, weights in enumerate(sets):
@@ -152,7 +168,7 @@ class Evaluator:
             some = slice(start, start + self.batch_size)
             images = torch.from_numpy(np.array(examples.images[some]))
             labels = torch.from_numpy(np.array(examples.labels[some]))
-            yield self.model.prepare(images), labels.to(self.model.device)
+            yield self.model.prepare(images), cuda.upload(labels, self.model.device)
 
 
 def unpack_mask(packed: NDArray[np.uint8], size: int, device: torch.device) -> NDArray[np.bool_] | torch.Tensor:
@@ -161,12 +177,6 @@ def unpack_mask(packed: NDArray[np.uint8], size: int, device: torch.device) -> N
         return np.unpackbits(packed, count=size, bitorder="little").view(np.bool_)
     bits = torch.from_numpy(packed).to(device)[:, None] >> torch.arange(8, dtype=torch.uint8, device=device)
     return (bits & 1).bool().flatten()[:size]
-
-
-def _room_for(weights: torch.Tensor) -> int:
-    """How many weight sets like this one may lie in its device's memory."""
-    free = GPU_SHARE * torch.cuda.mem_get_info(weights.device)[0] if weights.device.type == "cuda" else CPU_BYTES
-    return max(1, int(free // weights.nbytes))
 
 
 class _Report:

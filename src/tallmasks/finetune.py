@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
+from tallmasks import cuda
 from tallmasks.errors import TallmasksError
 from tallmasks.images import crop_and_resize, random_crops
 from tallmasks.models import Model, Precision
@@ -168,7 +169,7 @@ def finetune(
         for group in optimizer.param_groups:
             group["lr"] = rate
         images = augmented(model, data, batch, config.augmentation, generator)
-        losses.append(_backward(model, images, answers[batch].to(model.device), classes, config))
+        losses.append(_backward(model, images, cuda.upload(answers[batch], model.device), classes, config))
         if part:
             part.mask_gradients()
         torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm)
@@ -272,7 +273,9 @@ def augmented(
     if data.sizes is not None:
         sizes = torch.from_numpy(data.sizes[batch.numpy()])
     boxes = random_crops(sizes, generator)
-    return model.prepare(crop_and_resize(images.to(model.device), boxes, model.image_size))
+    return model.prepare(
+        crop_and_resize(cuda.upload(images, model.device), cuda.upload(boxes, model.device), model.image_size)
+    )
 
 
 def augment(images: torch.Tensor, limits: Augmentation, generator: torch.Generator) -> torch.Tensor:

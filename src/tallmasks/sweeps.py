@@ -52,7 +52,7 @@ class Tuner:
 
     def _pretrained(self, split: str) -> list[int]:
         """Right answers of theta_0, [tasks], which alpha = 0 gives whatever the update."""
-        nothing = np.zeros(self._evaluator.model.flat.numel(), np.float32)
+        nothing = np.zeros(self._evaluator.model.pretrained_flat().numel(), np.float32)
         return [row[0] for row in self._evaluator.scaled(split, nothing, [0.0])]
 
     def _counts(self, split: str, update: Vector, coefficients: Sequence[float]) -> list[list[int]]:

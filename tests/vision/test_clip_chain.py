@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ import torch
 from safetensors.torch import save_file
 
 from conftest import shipped_params
+from gpus import fake_smi, path_with
 from store.project import Project, lay_out
+from tallmasks import cuda
 from tallmasks.checkpoints import open_tensors
 from tallmasks.models import clip
 from tallmasks.tasks.vision import TASKS
@@ -124,6 +127,7 @@ def test_a_run_without_a_network_stops_at_once(project: Project, tmp_path: Path)
         params["benchmarks"] = {"three": THREE}
 
     project.change(real)
+    project.change(lambda params: [step.update(gpu=0) for step in params["models"]["vit_b32"]["resources"].values()])
     run = Project(project.root, offline(tmp_path)).snakemake("results/vit_b32/three/table.csv", fails=True)
     named = re.findall(r"huggingface\.co/\S+", run.output)
     assert sorted(named) == sorted(
@@ -136,6 +140,22 @@ def test_a_run_without_a_network_stops_at_once(project: Project, tmp_path: Path)
     )
     assert not run.jobs and "Traceback" not in run.output
     assert "data.mnist.path in params.yaml" in run.output and "hf download" in run.output
+
+
+@pytest.mark.skipif(cuda.driver() is not None, reason="asks what happens without a driver")
+def test_a_run_without_a_usable_gpu_stops_at_once(project: Project, tmp_path: Path) -> None:
+    """Gigabytes would be downloaded and decoded for hours before the first job said that it has no GPU; and where
+    there are some, jobs that wait for one would hold the cores that decoding needs."""
+    project.change(lambda params: (models_only(params, "vit_b32"), params.update(benchmarks={"three": THREE})))
+    path = path_with(fake_smi(tmp_path / "tools"), os.environ["PATH"])
+    four = Project(project.root, offline(tmp_path) | {"PATH": path})
+    run = four.snakemake("results/vit_b32/three/table.csv", fails=True)
+    assert re.search(r"Provided resources: gpu\b.*\b4\b", run.output), "as many at once as nvidia-smi lists"
+    assert not run.jobs and "Traceback" not in run.output and "huggingface.co" not in run.output
+    (said,) = (line for line in run.output.splitlines() if "nothing was started, since jobs are to" in line)
+    assert "no NVIDIA driver found" in said and "gpu: 0" in said
+    none = four.run("snakemake", "-j2", "--resources", "gpu=0", "--", "results/vit_b32/three/table.csv", fails=True)
+    assert "--resources gpu=0 leaves none" in none.output and not none.jobs
 
 
 @pytest.mark.parametrize("source", ["published", "fusionbench"])

@@ -12,7 +12,9 @@ GLUE.end_quietly_on_ctrl_c()
 
 
 onstart:
+    GLUE.check_gpus()
     GLUE.check_sources()
+    GLUE.write_ahead()
 
 
 wildcard_constraints:

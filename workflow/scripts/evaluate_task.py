@@ -3,17 +3,23 @@
 import numpy as np
 import torch
 
+import ahead
 from job import Job, main
 from model_io import load_model, load_task, new_evaluator, origins
 from tallmasks import methods
 from tallmasks.checkpoints import open_tensors
+from tallmasks.models import Model
 from tallmasks.tables import SPLITS, Evaluation
 
 
 def run(job: Job) -> None:
+    model = load_model(job)
+    ahead.each(job, lambda one: evaluate(one, model))
+
+
+def evaluate(job: Job, model: Model) -> None:
     task, method = job.params["task"], methods.get(job.params["method"])
     data = load_task(task, job.input("head"), {split: job.input(split) for split in SPLITS})
-    model = load_model(job)
     evaluator = new_evaluator(job, model, [data])
     if method.protocol == "finetuned":
         weights = torch.from_numpy(np.array(open_tensors(job.input("checkpoint")).flat()))

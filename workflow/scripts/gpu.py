@@ -4,7 +4,8 @@ Snakemake's `resources: gpu=1` only counts: two jobs at once would both take dev
 file per device, held by the job's process and gone with it, kill -9 included, so that two Snakemakes of one user
 share a machine's GPUs without knowing of each other.  On a cluster the scheduler assigns devices: nothing is done here.
 
-The devices are those of TALLMASKS_GPUS (`0,1,2`), else of CUDA_VISIBLE_DEVICES, else all of the machine.
+The devices are those of `tallmasks.cuda.usable`.  A lease is of a UUID, since numbers change from one container, and
+from one CUDA_VISIBLE_DEVICES, to the next.
 """
 
 from __future__ import annotations
@@ -17,42 +18,38 @@ import tempfile
 import time
 from pathlib import Path
 
+from tallmasks import cuda
+from tallmasks.errors import TallmasksError
+
 POLL_SECONDS = 0.2
 SCHEDULERS = ("SLURM_JOB_ID",)
 
 
-def devices() -> list[str]:
-    """The names of the GPUs that jobs may use, as CUDA_VISIBLE_DEVICES takes them."""
-    for variable in ("TALLMASKS_GPUS", "CUDA_VISIBLE_DEVICES"):
-        if variable in os.environ:
-            return [name.strip() for name in os.environ[variable].split(",") if name.strip()]
-    found = (path.name.removeprefix("nvidia") for path in Path("/dev").glob("nvidia[0-9]*"))
-    return sorted(found, key=int)
-
-
-def lease(count: int) -> None:
+def lease(count: int) -> list[int]:
     """Wait until `count` GPUs are free, take them for the life of this process, and set CUDA_VISIBLE_DEVICES.
 
-    The lock passes on to the program that this process becomes, and to what that forks.
+    The locks pass on to the program that this process becomes, and to what that forks.
 
-    Ends the job with an error where the machine has fewer than `count`.
+    Returns:
+        The locks' file descriptors.  None on a cluster.
+
+    Raises:
+        TallmasksError: If the machine has fewer than `count`; the message says why where it has none.
     """
     if any(variable in os.environ for variable in SCHEDULERS):
-        return
-    known = devices()
-    if count > len(known):
-        sys.exit(
-            f"error: {count} GPUs wanted for one job, {len(known)} found ({', '.join(known) or 'none'}); set gpu in "
-            "params.yaml under models.<model>.resources, or name the devices in TALLMASKS_GPUS"
-        )
-    folder = Path(tempfile.gettempdir(), f"tallmasks-gpus-{os.getuid()}")
-    folder.mkdir(mode=0o700, exist_ok=True)
+        return []
+    known = [device.uuid for device in cuda.enough(count)]
+    folder = _folder()
+    waiting = False
     while True:
         held = {name: lock for name in known if (lock := _try_lock(folder / name.replace("/", "_"))) is not None}
         if len(held) >= count:
             break
         for lock in held.values():
             os.close(lock)
+        if not waiting:
+            print(f"waiting for {count} of {', '.join(known)}, which other jobs hold", file=sys.stderr, flush=True)
+        waiting = True
         time.sleep(random.uniform(0.5, 1.5) * POLL_SECONDS)
     for name in list(held)[count:]:
         os.close(held.pop(name))
@@ -60,10 +57,22 @@ def lease(count: int) -> None:
         os.set_inheritable(lock, True)
     os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(held)
     print(f"GPU {', '.join(held)}", file=sys.stderr, flush=True)
+    return list(held.values())
+
+
+def _folder() -> Path:
+    """Where this user's locks are, on this machine."""
+    folder = Path(tempfile.gettempdir(), f"tallmasks-gpus-{os.getuid()}")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+        raise TallmasksError(
+            f"{folder}: somebody else's, expected a folder of this user's; set TMPDIR to another place"
+        )
+    return folder
 
 
 def _try_lock(path: Path) -> int | None:
-    lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,18 +1,25 @@
 """Build the frozen zero-shot head of one task from its class names and prompt templates."""
 
+import ahead
 from job import Job, main
 from model_io import load_model
 from tallmasks.checkpoints import write_tensors
+from tallmasks.models import Model
 from tallmasks.tasks import Task
 
 
-def build(job: Job) -> None:
+def run(job: Job) -> None:
+    model = load_model(job)
+    ahead.each(job, lambda one: build(one, model))
+
+
+def build(job: Job, model: Model) -> None:
     params = job.params
     task = Task(job.output.stem, tuple(params["classes"]), tuple(params["templates"]), "")
-    head = load_model(job).head(task).numpy()
+    head = model.head(task).numpy()
     print(f"head of {len(task.classes)} classes x {len(task.templates)} templates: {head.shape}", flush=True)
     write_tensors(job.output, {"head": head}, job.metadata)
 
 
 if __name__ == "__main__":
-    main(build)
+    main(run)

@@ -40,13 +40,17 @@ ALLOCATOR_VARIABLES = {
 
 @dataclass(frozen=True)
 class Job:
-    """One step's work: the recipe, the input files by role, the output file and the resources it may use."""
+    """One step's work: the recipe, the input files by role, the output file and the resources it may use.
+
+    `ahead` lists what other jobs of the stage are to make, where one job with a GPU may make several (ahead.py).
+    """
 
     recipe: Mapping[str, Any]
     inputs: Mapping[str, list[Path]]
     outputs: Mapping[str, Path]
     threads: int = 1
     gpus: int = 0
+    ahead: Path | None = None
     made_from: Mapping[str, list[str]] = field(default_factory=dict)
     """The identities of the input artifacts by role, once they have been checked."""
 
@@ -59,6 +63,7 @@ class Job:
             outputs={role: Path(path) for role, path in told["outputs"].items()},
             threads=told.get("threads", 1),
             gpus=told.get("gpus", 0),
+            ahead=Path(told["ahead"]) if told.get("ahead") else None,
         )
 
     @property
@@ -135,14 +140,29 @@ def start(script: str, text: str) -> int:
     for name in THREAD_VARIABLES:
         os.environ[name] = str(job.threads)
     os.environ.update(ALLOCATOR_VARIABLES)
-    import gpu
     import warm
 
+    held: list[int] = []
     if job.gpus:
-        gpu.lease(job.gpus)
+        import gpu
+        from tallmasks.errors import TallmasksError
+
+        if job.ahead and "SLURM_JOB_ID" not in os.environ:
+            import ahead
+
+            done, lock = ahead.taken(job.output)
+            if done:
+                print("made by an earlier job of this stage, whose log says more", flush=True)
+                return 0
+            held.append(lock)
+        try:
+            held += gpu.lease(job.gpus)
+        except TallmasksError as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 1
     else:
-        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # a step computes on a GPU where it sees one
-    if not job.gpus and (status := warm.run(script, [text])) is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    if (status := warm.run(script, [text], keep=held)) is not None:
         return status
     os.execv(sys.executable, [sys.executable, script, text])
 

@@ -19,9 +19,11 @@ from tallmasks.finetune import Progress, TrainingImages
 
 
 def load_model(job: Job, precision: models.Precision | None = None) -> models.Model:
-    """The pretrained model that a job's recipe describes, in the precision of its `evaluation` if none is given."""
+    """The pretrained model that a job's recipe describes, in the precision of its `evaluation` if none is given.
+
+    On the GPU that the job was given, and on no other."""
     precision = precision or job.params.get("evaluation", {}).get("precision", "float32")
-    return models.load(job.params, job.input("pretrained"), precision)
+    return models.load(job.params, job.input("pretrained"), precision, "cuda" if job.gpus else "cpu")
 
 
 def new_evaluator(job: Job, model: models.Model, tasks: Sequence[TaskData]) -> Evaluator:

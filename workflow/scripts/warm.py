@@ -3,8 +3,8 @@
 Importing torch and open_clip costs about ten seconds of CPU, a fine-tuning on the tiny model twenty, an evaluation
 two.  On a laptop the imports would be most of the work, so a Snakemake starts a server before its first job that needs
 torch, and each job is a fork of it: the same script, arguments, environment, folder and output streams, with the
-imports already there.  The server is an accelerator and nothing else: without it (TALLMASKS_WARM=0, on a cluster, for
-GPU jobs, by hand) a job imports what it needs itself and gives the same bytes.
+imports already there.  The server is an accelerator and nothing else: without it (TALLMASKS_WARM=0, on a cluster, by
+hand) a job imports what it needs itself and gives the same bytes.
 
 * **A server per owner, and it dies with it.**  The owner is the Snakemake that started it; the kernel kills the server
   when the owner ends, however it ends.
@@ -23,7 +23,8 @@ GPU jobs, by hand) a job imports what it needs itself and gives the same bytes.
 * It runs nothing in its own process but imports of installed packages; the project's code is read by each child, so
   an edit takes effect with the next job.
 * A child watches its client's connection and dies with it: kill -9 of a job or of Snakemake leaves nothing behind.
-* It never touches CUDA and starts no threads, so that forking is sound.
+* It never touches CUDA and starts no threads, so that forking is sound: a job on a GPU is the first to initialise it.
+* A job's locks on its GPUs are held by its fork too, so that a GPU is free only when nothing computes on it any more.
 * What tables and figures need is imported when no job has come for a second.
 
 Many short Snakemakes that one process starts, as the tests do, can share one import of torch: that process is the owner
@@ -46,7 +47,7 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 SILENT_SECONDS = 10.0
@@ -54,6 +55,7 @@ LONGEST_SECONDS = 600.0
 PRELOADED = ("numpy", "torch", "torch._dynamo", "open_clip", "numba", "safetensors")
 WHEN_IDLE = ("pandas", "matplotlib.pyplot", "scipy.stats", "scipy.cluster.hierarchy")  # for tables and figures
 FOLDER = Path(".tallmasks", "warm")
+MOST_KEPT = 64  # descriptors beside its streams that a job takes along
 LISTENING = "listening"  # what the owner reads when the server can be connected to
 READY = b"+"  # what a client hears when a fork waits for its job
 NAMESPACES = ("mnt", "user", "pid", "net")
@@ -139,8 +141,8 @@ def _descends(pid: int, owner: int) -> bool:
 # -- the client -------------------------------------------------------------------------------------------
 
 
-def run(script: str, arguments: list[str]) -> int | None:
-    """Run `script` in a fork of the warm server, if there is one.
+def run(script: str, arguments: list[str], keep: Sequence[int] = ()) -> int | None:
+    """Run `script` in a fork of the warm server, if there is one.  The fork holds the descriptors `keep` as well.
 
     Returns the script's exit status; None, with nothing run, where there is no server to be had.
     """
@@ -152,7 +154,7 @@ def run(script: str, arguments: list[str]) -> int | None:
     ).encode()
     answer = b""
     with connection, contextlib.suppress(OSError):  # the child died
-        socket.send_fds(connection, [struct.pack("!I", len(request))], [0, 1, 2])
+        socket.send_fds(connection, [struct.pack("!I", len(request))], [0, 1, 2, *keep])
         connection.sendall(request)
         answer = connection.recv(4)
     if len(answer) < 4:
@@ -252,7 +254,7 @@ def _child(connection: socket.socket) -> int:
     """In the fork: become the job."""
     os.setsid()
     connection.sendall(READY)
-    header, descriptors, _, _ = socket.recv_fds(connection, 4, 3)
+    header, descriptors, _, _ = socket.recv_fds(connection, 4, 3 + MOST_KEPT)
     if len(header) < 4:
         return 1  # the client has gone another way
     (size,) = struct.unpack("!I", header)
@@ -262,7 +264,7 @@ def _child(connection: socket.socket) -> int:
         if not piece:
             return 1
         request += piece
-    for stream, descriptor in enumerate(descriptors):
+    for stream, descriptor in enumerate(descriptors[:3]):
         os.dup2(descriptor, stream)
         os.close(descriptor)
     threading.Thread(target=_die_with, args=(connection,), daemon=True).start()

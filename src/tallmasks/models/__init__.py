@@ -17,6 +17,8 @@ from tallmasks.tasks import Task
 if TYPE_CHECKING:
     import torch
 
+    from tallmasks.cuda import Wanted
+
 FAMILIES = ("clip",)
 Precision = Literal["float32", "bfloat16"]
 
@@ -27,23 +29,28 @@ class Model(Protocol):
     Attributes:
         trainable: Names of the trainable tensors as the pretrained file has them, sorted.
         shapes: Shape of each trainable tensor, in the order of ``trainable``.
-        flat: float32 [P'] on ``device``, the trainable tensors one after the other. They are views into it, so
-            writing to it in place changes the network.
         device: Where the network is and computes.
         image_size: Pixels to a side of what the network takes.
     """
 
     trainable: tuple[str, ...]
     shapes: dict[str, tuple[int, ...]]
-    flat: "torch.Tensor"
     device: "torch.device"
     image_size: int
 
-    def use(self, flat: "torch.Tensor") -> None:
-        """Take the weights from another buffer, float32 [P'] on ``device``, which becomes ``flat``; copies nothing."""
+    @property
+    def flat(self) -> "torch.Tensor":
+        """float32 [P'] on ``device``, the trainable tensors one after the other. They are views into it, so writing to
+        it in place changes the network."""
+
+    def use(self, flat: "torch.Tensor") -> "torch.Tensor":
+        """Take the weights from another buffer, float32 [P'] on ``device``, which becomes ``flat``; copies nothing.
+
+        Returns the buffer that was in use.
+        """
 
     def pretrained_flat(self) -> "torch.Tensor":
-        """A copy of the flat buffer as it was loaded, float32 [P']."""
+        """The trainable tensors as they were loaded, float32 [P'] on ``device``; the model's own, not to be written."""
 
     def parameters(self) -> "list[torch.nn.Parameter]":
         """The trainable parameters in the order of ``trainable``, for an optimizer."""
@@ -64,18 +71,22 @@ class Model(Protocol):
         """Copies of the trainable tensors by name, as a checkpoint stores them."""
 
 
-def load(spec: Mapping[str, Any], weights: Path, precision: Precision = "float32") -> Model:
-    """Build a model as params.yaml describes it and load its pretrained weights, on the GPU if there is one.
+def load(
+    spec: Mapping[str, Any], weights: Path, precision: Precision = "float32", device: "Wanted | None" = None
+) -> Model:
+    """Build a model as params.yaml describes it and load its pretrained weights.
 
     Args:
         spec: The model's entry in params.yaml: ``family`` and what that family needs.
         weights: The pretrained safetensors file.
         precision: Of the network's products; "bfloat16" is mixed precision, with the weights in float32.
+        device: "cuda" or "cpu"; a GPU if there is one, where nothing is said.
 
     Raises:
-        TallmasksError: If the family is unknown, or the file does not hold what the architecture needs.
+        TallmasksError: If the family is unknown, the file does not hold what the architecture needs, or a GPU is asked
+            for and cannot be had.
     """
-    return _family(spec).load(spec, weights, precision)
+    return _family(spec).load(spec, weights, precision, device)
 
 
 def convert_pretrained(spec: Mapping[str, Any], weights: Path) -> "dict[str, NDArray[np.float32]]":

@@ -7,6 +7,7 @@ ascending order, and row i of ``token_embedding.weight`` belongs to entry i. The
 number and so stays the largest, which is how CLIP finds the end of a prompt.
 """
 
+import functools
 import os
 import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,7 +26,7 @@ from safetensors.torch import load_file
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from tallmasks import hub
+from tallmasks import cuda, hub
 from tallmasks.errors import TallmasksError, nearest
 from tallmasks.imports import float_types, oddness, read_state
 from tallmasks.models import Precision, naming
@@ -121,14 +122,18 @@ class Preprocess:
     def __call__(self, images: torch.Tensor) -> torch.Tensor:
         """uint8 [N, H, W, 3] as float32 [N, 3, size, size]; resized as Pillow does it, to whole numbers."""
         pixels = images.permute(0, 3, 1, 2).float()
+        mean, std = (_row(tuple(values), pixels.device) for values in (self.mean, self.std))
         if pixels.shape[2:] != (self.size, self.size):
             size = [self.size, self.size]
             pixels = functional.interpolate(pixels, size, mode="bicubic", antialias=True).round_().clamp_(0, 255)
-        return pixels.div_(255).sub_(self._row(self.mean, pixels)).div_(self._row(self.std, pixels))
+        return pixels.div_(255).sub_(mean).div_(std)
 
-    @staticmethod
-    def _row(values: Sequence[float], like: torch.Tensor) -> torch.Tensor:
-        return torch.tensor(values, device=like.device).view(1, 3, 1, 1)
+
+@functools.lru_cache(maxsize=8)
+@torch.inference_mode(False)  # it outlives the mode of whoever asks first
+def _row(values: tuple[float, ...], device: torch.device) -> torch.Tensor:
+    """A value per channel, float32 [1, 3, 1, 1], brought to a device once."""
+    return torch.tensor(values, device=device).view(1, 3, 1, 1)
 
 
 def prepare(images: NDArray[np.uint8] | torch.Tensor) -> torch.Tensor:
@@ -165,26 +170,35 @@ class ClipModel:
         self.trainable: tuple[str, ...] = tuple(sorted(named))
         self.shapes: dict[str, tuple[int, ...]] = {name: tuple(named[name].shape) for name in self.trainable}
         self._parameters = [named[name].requires_grad_(True) for name in self.trainable]
-        self.flat = torch.cat([parameter.detach().reshape(-1).float() for parameter in self._parameters])
-        self._pretrained = self.flat.clone()
-        self.use(self.flat)
+        self._pretrained = torch.cat([parameter.detach().reshape(-1).float() for parameter in self._parameters])
+        self._flat = self._pretrained
+        self.use(self._pretrained)
 
-    def use(self, flat: torch.Tensor) -> None:
-        """Take the weights from another buffer, float32 [P'] on ``device``, which becomes ``flat``; copies nothing."""
-        self.flat = flat
+    @property
+    def flat(self) -> torch.Tensor:
+        """The buffer in use.  It may be written to, so the pretrained weights are copied when it is first asked for."""
+        if self._flat is self._pretrained:
+            self.use(self._pretrained.clone())
+        return self._flat
+
+    def use(self, flat: torch.Tensor) -> torch.Tensor:
+        """Take the weights from another buffer, float32 [P'] on ``device``; copies nothing.  Returns the former one."""
+        former, self._flat = self._flat, flat
         for parameter, view in zip(self._parameters, self._views(), strict=True):
             parameter.data = view
+        return former
 
     def _views(self) -> list[torch.Tensor]:
-        pieces = self.flat.split([parameter.numel() for parameter in self._parameters])
+        pieces = self._flat.split([parameter.numel() for parameter in self._parameters])
         return [piece.view(shape) for piece, shape in zip(pieces, self.shapes.values(), strict=True)]
 
     def pretrained_flat(self) -> torch.Tensor:
-        """A copy of the flat buffer as it was loaded, float32 [P']."""
-        return self._pretrained.clone()
+        """The trainable tensors as they were loaded, float32 [P']; not a copy, so not to be written to."""
+        return self._pretrained
 
     def parameters(self) -> list[torch.nn.Parameter]:
-        """The trainable parameters in the order of ``trainable``, for an optimizer."""
+        """The trainable parameters in the order of ``trainable``, for an optimizer: views of ``flat``."""
+        _ = self.flat
         return list(self._parameters)
 
     def named_arrays(self) -> dict[str, NDArray[np.float32]]:
@@ -210,29 +224,33 @@ class ClipModel:
 
     def prepare(self, images: NDArray[np.uint8] | torch.Tensor) -> torch.Tensor:
         """Images uint8 [N, H, W, 3] as the network takes them, float32 on ``device``."""
-        tensor = torch.as_tensor(images)
-        if self.device.type == "cuda" and tensor.device.type == "cpu":
-            tensor = tensor.pin_memory().to(self.device, non_blocking=True)  # the copy runs beside the computation
-        return self._preprocess(tensor)
+        return self._preprocess(cuda.upload(torch.as_tensor(images), self.device))
 
     def logits(self, prepared: torch.Tensor, head: torch.Tensor) -> torch.Tensor:
         """Scores float32 [N, C]: normalised image features times the head."""
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self._mixed):
+        # without the cache, which keeps a weight's cast beyond a change of weight sets where contexts are nested
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self._mixed, cache_enabled=False):
             features = self._network.encode_image(prepared)
-        return functional.normalize(features.float(), dim=-1) @ head.T
+        with torch.autocast(self.device.type, enabled=False):
+            return functional.normalize(features.float(), dim=-1) @ head.T
 
 
-def load(spec: Mapping[str, Any], weights: Path, precision: Precision = "float32") -> ClipModel:
-    """The model of a specification with the weights of a pretrained file, on the GPU if there is one.
+def load(
+    spec: Mapping[str, Any], weights: Path, precision: Precision = "float32", device: cuda.Wanted | None = None
+) -> ClipModel:
+    """The model of a specification with the weights of a pretrained file.
 
     Args:
         spec: ``architecture`` (see `build`), and ``preprocess`` where images are not the drawn tasks'.
         weights: A pretrained file as this module's docstring says.
         precision: Of the image tower's products.
+        device: Where it is to be; a GPU if there is one, where nothing is said.
 
     Raises:
-        TallmasksError: If the file is missing or damaged, or its tensors are not those of the architecture.
+        TallmasksError: If the file is missing or damaged, its tensors are not those of the architecture, or a GPU is
+            asked for and cannot be had.
     """
+    place = cuda.choose(device)
     try:
         tensors = load_file(weights)
     except FileNotFoundError:
@@ -249,13 +267,12 @@ def load(spec: Mapping[str, Any], weights: Path, precision: Precision = "float32
     tensors = {name.removeprefix(BUFFER_PREFIX): tensor for name, tensor in tensors.items()}
     _check(weights, network.state_dict(), tensors)
     network.load_state_dict(tensors)  # copies into float32
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if device.type == "cuda":
+    if place.type == "cuda":
         _make_repeatable()
     settings = spec.get("preprocess")
     preprocess = prepare if settings is None else Preprocess(settings["size"], settings["mean"], settings["std"])
     model = ClipModel(
-        network.to(device), _tokenizer(architecture, network.context_length, vocabulary), preprocess, precision
+        network.to(place), _tokenizer(architecture, network.context_length, vocabulary), preprocess, precision
     )
     if isinstance(preprocess, Preprocess) and preprocess.size != model.image_size:
         raise TallmasksError(
@@ -279,6 +296,7 @@ def _make_repeatable() -> None:
     """Have a GPU compute the same bits from the same input, and float32 where float32 is asked for."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when the first product is computed
     torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # nobody reads any
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
 
 
