@@ -44,7 +44,7 @@ def test_a_bundle_describes_itself(chain):
         "b.bias": (13,),
     }
     tensors = open_tensors(chain.folder / "masks-sum")
-    assert tensors.metadata.keys() == {"format", "recipe", "tasks", "lambdas", "layout"}
+    assert tensors.metadata.keys() == {"format", "recipe", "tasks", "lambdas", "layout", "content", "seal"}
     assert json.loads(tensors.metadata["lambdas"]) == LAMBDAS
     planes = tensors.read("cars")
     assert (planes.dtype, planes.shape) == (np.uint8, (3, 6))

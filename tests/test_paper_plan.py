@@ -1,12 +1,12 @@
 """What the paper's figures are made from: what rebuilds, what is shared, and when."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from conftest import ROOT
+from tallmasks.artifacts import facts_of, write_json
 from tallmasks.errors import TallmasksError
 from tallmasks.figures import FIGURES
 from tallmasks.plan import PAPER_VIEWS, Plan
@@ -74,9 +74,8 @@ def test_subsets_follow_the_zeroshot_accuracies(params: Params, tmp_path: Path) 
     plan = Plan(params, tmp_path)
     assert plan.subsets("tiny", "six") is None
     zeroshot = {task: place / 10 for place, task in enumerate(params["benchmarks"]["six"])}
-    path = tmp_path / plan.task_orders("tiny", plan.members(zeroshot)).path
-    path.parent.mkdir(parents=True)
-    path.write_text(json.dumps({"orders": orders(zeroshot)}))
+    node = plan.task_orders("tiny", plan.members(zeroshot))
+    write_json(tmp_path / node.path, {"zeroshot": zeroshot, "orders": orders(zeroshot)}, facts_of(node.recipe, {}, 1))
     found = plan.subsets("tiny", "six")
     assert found is not None
     assert sum(len(subset.places) for subset, _ in found) == 18

@@ -19,7 +19,8 @@ def test_it_prints_the_papers_figures(
 ) -> None:
     """A reader would compare accuracies at a cost that is not the method's."""
     shutil.copy(PARAMS, tmp_path / "params.yaml")
-    shutil.copytree(ROOT / "workflow" / "schemas", tmp_path / "workflow" / "schemas")
+    for folder in ("workflow/schemas", "models"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
     monkeypatch.chdir(tmp_path)
     assert cli.main(["storage"]) == 0
     printed = capsys.readouterr().out
