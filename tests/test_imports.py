@@ -307,3 +307,4 @@ def test_what_others_fine_tuned_on_is_said_where_it_decides() -> None:
     assert said is not None and "those of published (mnist) were fine-tuned on most of these images" in said
     assert "those of folder (svhn) may have seen these images" in said and "cars" not in said
     assert seen_validation({"cars": {"test": {"images": 3}}}) is None
+    assert seen_validation({"cars": {"checkpoint": {"examples": {"source": "a local folder"}}}}) is None

@@ -122,12 +122,13 @@ def seen_validation(origins: Mapping[str, Mapping[str, Any]]) -> str | None:
     fine-tuned here.
 
     Args:
-        origins: by task, where its ``checkpoint`` is from, as the artifacts know it; nothing of what was made here.
+        origins: by task, where its ``checkpoint`` is from, as the artifacts know it; of one that was fine-tuned here,
+            where its examples are from.
     """
     sources: dict[str, list[str]] = {}
     for task, origin in origins.items():
-        if "checkpoint" in origin:
-            sources.setdefault(origin["checkpoint"]["source"], []).append(task)
+        if source := origin.get("checkpoint", {}).get("source"):
+            sources.setdefault(source, []).append(task)
     said = [
         f"those of {source} ({', '.join(tasks)}) "
         + ("were fine-tuned on most of these images" if source in SOURCES else "may have seen these images")
