@@ -244,8 +244,14 @@ class Glue:
         return files_by_role
 
     def _inputs(self, nodes: Iterable[Node]) -> list[str]:
-        """Artifacts as a job's inputs: `ancient`, but for what forcing makes anew, so that the job follows from it."""
-        return [node.path if self._made_anew(node) else ancient(node.path) for node in nodes]
+        """Artifacts as a job's inputs: `ancient`, but for what is made anew, so that the job follows from it: Snakemake
+        does not look at the marker of a job below one that has to run."""
+        return [
+            node.path if self._made_anew(node) or self._is_wrong(node) else ancient(node.path) for node in nodes
+        ]
+
+    def _is_wrong(self, node: Node) -> bool:
+        return not self._looking and self.store.wrong(node) is not None
 
     def _made_anew(self, node: Node) -> bool:
         """Whether the user forces (-f, -F, -R) the job of an artifact, or one that it follows from."""
