@@ -113,7 +113,7 @@ def test_a_job_without_its_gpu_says_so(
     done = subprocess.run(command, env=machine | variables, cwd=tmp_path, capture_output=True, text=True, check=False)
     last = done.stderr.splitlines()[-1]
     assert done.returncode == 1 and last.startswith("error: ") and complaint in last, done.stderr
-    assert "Traceback" not in done.stderr and done.stdout.count("\n") == 1, "nothing but the command"
+    assert "Traceback" not in done.stderr and not done.stdout
 
 
 @pytest.mark.skipif(cuda.driver() is not None, reason="asks what happens without a driver")
@@ -131,7 +131,7 @@ def test_a_job_with_no_gpu_sees_none(machine: dict[str, str], tmp_path: Path) ->
     code = MODEL + "import os; print(repr(os.environ['CUDA_VISIBLE_DEVICES']))"
     command = run_job(machine, tmp_path, code, gpus=0)
     done = subprocess.run(command, env=machine, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[1] == "cpu" and done.stdout.splitlines()[-1] == "''"
+    assert done.stdout.splitlines()[0] == "cpu" and done.stdout.splitlines()[-1] == "''"
 
 
 FORK = """
@@ -161,7 +161,7 @@ def test_a_gpu_job_is_a_fork_and_initialises_cuda_itself(machine: dict[str, str]
     assert warm.stdout and warm.stdout.readline() == "listening\n"
     command = run_job(machine, folder, FORK)
     process = subprocess.Popen(command, env=given, cwd=folder, stdout=subprocess.PIPE, text=True)
-    assert process.stdout and process.stdout.readline().startswith("$ ")
+    assert process.stdout
     worker, server, visible, available = process.stdout.readline().split()
     assert (visible, available) == (LISTED["2"], "True") and int(worker) != process.pid
     assert int(server) == warm.pid

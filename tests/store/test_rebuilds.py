@@ -55,7 +55,7 @@ def learning_rate(project: Project) -> None:
 
 
 def stage_version(project: Project) -> None:
-    plan = project.path("src/tallmasks/plan.py")
+    plan = project.path("src/tallmasks/stages.py")
     plan.write_text(re.sub(r'"evaluation": \d+', '"evaluation": 99', plan.read_text()))
 
 

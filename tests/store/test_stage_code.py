@@ -67,8 +67,8 @@ def test_changed_code_needs_a_new_number(copy: Project) -> None:
         line.split(":")[0].removeprefix("stage ") for line in refused.stderr.splitlines() if line.startswith("stage")
     ]
     for stage in stages:
-        number = next(n for n in range(1, 99) if f'"{stage}": {n},' in copy.path("src/tallmasks/plan.py").read_text())
-        copy.replace("src/tallmasks/plan.py", f'"{stage}": {number},', f'"{stage}": {number + 1},')
+        number = next(n for n in range(1, 99) if f'"{stage}": {n},' in copy.path("src/tallmasks/stages.py").read_text())
+        copy.replace("src/tallmasks/stages.py", f'"{stage}": {number},', f'"{stage}": {number + 1},')
     assert check(copy.root).returncode == 1, "the record must follow"
     assert check(copy.root, "--record").returncode == 0
     assert check(copy.root).returncode == 0

@@ -13,6 +13,7 @@ import json
 import os
 import shlex
 import signal
+import stat
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -135,7 +136,8 @@ def start(script: str, text: str) -> int:
     """
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback
-    print("$", shlex.join(["python", "workflow/scripts/job.py", script, text]), flush=True)
+    if stat.S_ISREG(os.fstat(1).st_mode):  # a log begins with the command that runs the job alone
+        print("$", shlex.join(["python", "workflow/scripts/job.py", script, text]), flush=True)
     job = Job.parse(text)
     for name in THREAD_VARIABLES:
         os.environ[name] = str(job.threads)
