@@ -246,9 +246,7 @@ class Glue:
     def _inputs(self, nodes: Iterable[Node]) -> list[str]:
         """Artifacts as a job's inputs: `ancient`, but for what is made anew, so that the job follows from it: Snakemake
         does not look at the marker of a job below one that has to run."""
-        return [
-            node.path if self._made_anew(node) or self._is_wrong(node) else ancient(node.path) for node in nodes
-        ]
+        return [node.path if self._made_anew(node) or self._is_wrong(node) else ancient(node.path) for node in nodes]
 
     def _is_wrong(self, node: Node) -> bool:
         return not self._looking and self.store.wrong(node) is not None

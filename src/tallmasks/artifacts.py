@@ -27,14 +27,13 @@ from tallmasks import cuda
 from tallmasks.checkpoints import atomic_write_text, open_tensors, read_metadata
 from tallmasks.errors import TallmasksError
 from tallmasks.seals import CONTENT, SEAL, canonical, content_of_json, content_of_tensors, seal_of
+from tallmasks.stages import DECIDING
 
 DIGEST_LENGTH = 12
 ARTIFACT = re.compile(rf"(?P<slug>.+)-(?P<digest>[0-9a-f]{{{DIGEST_LENGTH}}})\.(?:safetensors|json)", re.DOTALL)
 LARGEST_JSON = 1 << 28  # bytes
 CHANGED = "has other values than were written there"
 CLOCK_NS = 1_000_000_000  # a file that changed within this time may change once more under the same time of change
-DECIDING = ("numpy", "numba", "torch", "open_clip_torch", "pillow")
-"""The libraries whose versions can change the last bits of what is computed."""
 DECIDING_VARIABLES = ("OPENBLAS_CORETYPE", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_CBWR")
 
 

@@ -30,6 +30,10 @@ STAGE_VERSIONS = {
 """One explicit version per stage.  A change of code that changes what a stage makes raises its number."""
 
 
+DECIDING = ("numpy", "numba", "torch", "open_clip_torch", "pillow")
+"""The libraries whose versions can change the last bits of what is computed."""
+
+
 def version_of(kind: str) -> int | None:
     """The number of the stage that a recipe's `kind` names, an artifact's or a results folder's; None if there is none.
 

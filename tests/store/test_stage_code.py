@@ -83,7 +83,7 @@ def test_a_new_method_concerns_no_stage(copy: Project) -> None:
     assert check(copy.root).returncode == 0
     method = copy.path("src/tallmasks/methods/ties.py")
     method.write_text(method.read_text().replace("return ", "return 2 * ", 1))
-    assert "stage evaluation: " in check(copy.root).stderr
+    assert check(copy.root).returncode == 0, "the digest of its code is in the recipes of what is made with it"
 
 
 def test_what_else_decides_the_bytes_needs_a_new_number_too(copy: Project) -> None:

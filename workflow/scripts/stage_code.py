@@ -31,9 +31,8 @@ from pathlib import Path
 from site import getsitepackages
 
 import own_code
-from tallmasks.artifacts import DECIDING
 from tallmasks.fingerprints import fingerprint as fingerprint_of
-from tallmasks.stages import STAGE_VERSIONS
+from tallmasks.stages import DECIDING, STAGE_VERSIONS
 
 ROOT = Path(__file__).parents[2]
 RECORD = ROOT / "workflow" / "stage_code.json"
