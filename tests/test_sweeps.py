@@ -88,7 +88,10 @@ def test_every_method_equals_the_plain_statement(
     """Figure 5 would show other models than the tables."""
     tune = Tuner(evaluator, ALPHAS, [0.9, 0.8])
     found = Subset(vectors, model.pretrained_flat().numpy(), tune, evaluator, LAMBDAS).evaluate(methods.get(name))
-    updates = [update.astype(np.float32) for update in plain(vectors, evaluator)[name]]
+    statements = plain(vectors, evaluator)
+    if name not in statements:
+        pytest.skip("a method of one's own, which no statement here is of")
+    updates = [update.astype(np.float32) for update in statements[name]]
     assert (found.method, found.tasks) == (name, NAMES)
     if methods.get(name).protocol == "scaled":
         curve = evaluator.scaled("validation", updates[0], ALPHAS)
