@@ -232,6 +232,8 @@ def test_what_followed_from_damage_is_wrong_and_nothing_else(tmp_path):
     assert "has to be made anew" in str(store.wrong(nodes["c"]))
     assert store.wrong(nodes["a"]) is None and store.wrong(nodes["d"]) is None
     assert [node.slug for node in store.missing([nodes["c"], nodes["d"]])] == ["b", "c"]
+    (tmp_path / nodes["b"].path).unlink()  # as it is moved away to be made again
+    assert "has to be made anew" in str(store.wrong(nodes["c"]))
     write(tmp_path, nodes["b"], seed=4)
     assert store.there(nodes["b"]) and not store.there(nodes["c"])  # seen in the same process
 

@@ -87,6 +87,7 @@ class Store:
         self.root = root
         self._labels: dict[str, tuple[tuple[int, int, int], Label | Damaged]] = {}
         self._right: set[str] = set()
+        self._stale: dict[str, str] = {}  # what this process has found to be made from damage, also once it is moved
 
     def label(self, path: str) -> Label | Damaged | None:
         """What the artifact at a path says of itself; what is wrong with it; None where nothing is."""
@@ -124,7 +125,8 @@ class Store:
         if reason is None:
             self._right.add(node.path)
             return None
-        return f"{node.path} was made from {reason}"
+        self._stale[node.path] = f"{node.path} was made from {reason}"
+        return self._stale[node.path]
 
     def changed(self, inputs: Mapping[str, Sequence[Node]], made_from: Mapping[str, Sequence[str]]) -> str | None:
         """What is no longer as those that were made from `inputs` recorded it in `made_from`; None if all of it is."""
@@ -134,6 +136,8 @@ class Store:
                 return f"something else than {role}"
             for node, known in zip(nodes, recorded, strict=True):
                 label = self.label(node.path)
+                if label is None and node.path in self._stale:
+                    return f"what has to be made anew: {self._stale[node.path]}"
                 if label is None or isinstance(label, Damaged):
                     continue  # it is made again, and then there is something to compare with
                 if not same(known, label.identity):
