@@ -192,7 +192,6 @@ def test_pretraining_writes_nothing_outside(bare: Project, edited: Callable[...,
     assert "leads out of the project" in message(bare.dry_run("pretrain_tiny", fails=True))
 
 
-@pytest.mark.xfail(reason="not run since it was mended", strict=False)
 def test_a_copy_runs_its_own_code(built: tuple[Project, Run], tmp_path: Path) -> None:
     """With the environment of one copy active, another copy would silently run the first one's code."""
     project = built[0].copy(tmp_path / "a: copy")  # a folder that PYTHONPATH cannot hold

@@ -73,7 +73,6 @@ def test_two_machines_get_the_same_bytes(built: tuple[Project, Run], clone: Proj
     assert ours and ours == {path: theirs[path] for path in ours}
 
 
-@pytest.mark.xfail(reason="not run since it was mended", strict=False)
 def test_without_the_remote_everything_is_made_again(clone: Project) -> None:
     """A colleague without access to the remote could not run the project at all."""
     before = clone.path("dvc.lock").read_text()
