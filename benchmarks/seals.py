@@ -23,9 +23,9 @@ from tallmasks import seals
 from tallmasks.artifacts import ARTIFACT, DIGEST_LENGTH, as_metadata, check, facts_of, read_label
 from tallmasks.checkpoints import Layout, new_flat, open_tensors
 from tallmasks.consensus import write_agreement
+from tallmasks.folders import STORE, files_under
 from tallmasks.masks import write_mask_bundle
 from tallmasks.merging import write_multi_task_vector
-from tallmasks.project import STORE, files_under
 from tallmasks.task_vectors import FORMAT
 
 LAMBDAS = [0.2, 0.3, 0.4, 0.5, 0.6]

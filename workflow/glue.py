@@ -30,10 +30,11 @@ from snakemake.jobs import Job
 from tallmasks import cuda, preflight
 from tallmasks.artifacts import digest_of
 from tallmasks.errors import TallmasksError, nearest
+from tallmasks.folders import PROVENANCE, SCRATCH, refuse_links_out, set_aside
 from tallmasks.params import FILE, check, from_command_line, overridden, read
 from tallmasks.plain_files import inside
 from tallmasks.plan import Node, Plan
-from tallmasks.project import DRAWN_FOLDERS, PROVENANCE, SCRATCH, Results, Store, refuse_links_out, set_aside
+from tallmasks.project import DRAWN_FOLDERS, Results, Store
 from tallmasks.stages import STAGE_VERSIONS
 
 SCRIPTS = Path("workflow/scripts")

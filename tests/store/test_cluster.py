@@ -20,7 +20,6 @@ OPTIONS = (
 )  # fmt: skip
 
 
-@pytest.mark.xfail(reason="not run with the present code where slurm is", strict=False)
 @pytest.mark.skipif(bool(lacking()), reason=lacking())
 def test_a_table_comes_out_of_slurm_although_a_job_was_cancelled(project: Project, tmp_path: Path) -> None:
     """On a cluster, a preempted job would end the run, or thousands of tiny jobs would queue for days."""

@@ -93,7 +93,6 @@ def said(output: str) -> str:
     return output
 
 
-@pytest.mark.xfail(reason="failed when last run, before dry runs planned all that follows", strict=False)
 @pytest.mark.parametrize("seed", ROUNDS)
 def test_mutated_files_are_found_by_snakemake(project: Project, seed: int) -> None:
     """Somebody would publish a number that a bad disk, a hand or a wrong copy made."""
@@ -115,7 +114,6 @@ def test_mutated_files_are_found_by_snakemake(project: Project, seed: int) -> No
     assert wrong <= {line.split(" ")[0] for line in said(verified.output).splitlines()}  # that nobody needed
 
 
-@pytest.mark.xfail(reason="not seen to pass on a slow machine", strict=False)
 @pytest.mark.parametrize("seed", ROUNDS)
 def test_mutated_files_are_found_by_dvc_repro(project: Project, seed: int) -> None:
     """The damage would be committed as the new truth, and pushed to everybody."""

@@ -58,7 +58,6 @@ def project(tmp_path: Path) -> Project:
     return lay_out(tmp_path / "project")
 
 
-@pytest.mark.xfail(reason="not run since it was mended", strict=False)
 def test_from_images_to_the_table(project: Project, tmp_path: Path) -> None:
     """The first run on a machine with a network and GPUs would be the first run of this code at all."""
     as_parquet(tmp_path / "mnist", "mnist")

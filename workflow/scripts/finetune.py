@@ -7,7 +7,7 @@ from model_io import load_head, load_model, load_training_images, origins, repor
 from tallmasks.checkpoints import atomic_write_text, write_tensors
 from tallmasks.controlled import part_mask
 from tallmasks.finetune import FinetuneConfig, finetune
-from tallmasks.project import UNFINISHED, set_aside
+from tallmasks.folders import UNFINISHED, set_aside
 from tallmasks.training_state import TrainingState
 
 

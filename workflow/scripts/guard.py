@@ -33,7 +33,8 @@ import own_code
 from tallmasks.artifacts import ARTIFACT, Damaged, check
 from tallmasks.checkpoints import atomic_file, atomic_write_text
 from tallmasks.errors import TallmasksError
-from tallmasks.project import CHECKED, SCRATCH, entries_under, open_plan, refuse_links_out, set_aside
+from tallmasks.folders import CHECKED, SCRATCH, entries_under, refuse_links_out, set_aside
+from tallmasks.project import open_plan
 
 KNOWN = SCRATCH / "md5.json"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from job import Job
 from tallmasks.artifacts import ARTIFACT, Damaged, check, identity
 from tallmasks.errors import TallmasksError
-from tallmasks.project import CHECKED, DAMAGED, PROVENANCE, STORE, provenance_of, set_aside
+from tallmasks.folders import CHECKED, DAMAGED, PROVENANCE, STORE, provenance_of, set_aside
 from tallmasks.seals import CONTENT
 from tallmasks.stages import version_of
 

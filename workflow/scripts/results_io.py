@@ -16,7 +16,7 @@ from job import Job
 from tallmasks import __version__
 from tallmasks.artifacts import read_json
 from tallmasks.checkpoints import atomic_file, open_tensors
-from tallmasks.project import PROVENANCE
+from tallmasks.folders import PROVENANCE
 from tallmasks.records import read_evaluation
 from tallmasks.seals import CONTENT, SEAL, content_of_json, seal_of
 from tallmasks.tables import Evaluation

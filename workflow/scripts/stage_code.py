@@ -37,7 +37,7 @@ from tallmasks.stages import DECIDING, STAGE_VERSIONS
 ROOT = Path(__file__).parents[2]
 RECORD = ROOT / "workflow" / "stage_code.json"
 VIEWS = {"benchmark": "view", "seeds": "view"}  # two scripts share one number
-BRIDGE = ("_files", "job", "command", "result_job", "_result", "drawn_job", "_drawn", "_shown")
+BRIDGE = ("_files", "_told", "job", "command", "result_job", "_result", "drawn_job", "_drawn", "_shown")
 """What hands a job its inputs, in workflow/glue.py."""
 LIBRARIES = (*DECIDING, "torchvision", "llvmlite", "scikit-learn")
 RULE = re.compile(r"^( *)(?:rule|checkpoint)(?: (\w+))?:\n((?:(?:\1 .*)?\n)*)", re.M)

@@ -13,17 +13,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from tallmasks.project import (
-    DAMAGED,
-    RESULTS,
-    STORE,
-    TEMPORARY,
-    UNFINISHED,
-    files_under,
-    is_artifact,
-    only_writer,
-    open_plan,
-)
+from tallmasks.folders import DAMAGED, RESULTS, STORE, TEMPORARY, UNFINISHED, files_under, is_artifact, only_writer
+from tallmasks.project import open_plan
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tallmasks.artifacts import ARTIFACT, Damaged, Label, check, same
 from tallmasks.errors import TallmasksError
-from tallmasks.project import PROVENANCE, RESULTS, STORE, entries_under, provenance_of
+from tallmasks.folders import PROVENANCE, RESULTS, STORE, entries_under, provenance_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

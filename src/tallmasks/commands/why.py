@@ -18,8 +18,9 @@ from typing import Any
 from tallmasks import figures, paper
 from tallmasks.artifacts import ARTIFACT, Damaged, load_json, read_label
 from tallmasks.errors import TallmasksError, nearest
+from tallmasks.folders import PROVENANCE, RESULTS
 from tallmasks.plan import PAPER_VIEWS, ZEROSHOT, Node, Plan
-from tallmasks.project import DRAWN_FOLDERS, PROVENANCE, RESULTS, Results, Store, open_plan
+from tallmasks.project import DRAWN_FOLDERS, Results, Store, open_plan
 
 SHOWN = 4  # names in one line
 
