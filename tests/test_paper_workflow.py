@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from store.mutations import assert_nothing_is_wrong, mutate_all, repaired
 from store.project import Project, lay_out
 from tallmasks.figures import FIGURES, FORMATS
 from tallmasks.paper import TABLES
@@ -249,3 +250,15 @@ def test_the_report_says_what_it_is_made_of(paper: Project) -> None:
     assert {"checkpoint", "evaluation", "subset_evaluation", "threshold_evaluation"} <= seconds.keys()
     digest = json.loads(paper.path("results/tiny/figures/radar.provenance.json").read_text())["recipe"]["digest"]
     assert f"<td>figures/radar</td><td>{digest}</td>" in pages["provenance"] and "torch" in pages["provenance"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(200, 203))
+def test_mutated_files_behind_the_papers_tables_and_figures_are_found(copy: Project, seed: int) -> None:
+    """A damaged subset, order, threshold, figure or table would be shown."""
+    before = copy.sha256("store", "results")
+    assert mutate_all(copy, seed) > 150
+    repaired(copy, "paper")
+    repaired(copy, "report")
+    before = {name: digest for name, digest in before.items() if "report" not in name}
+    assert_nothing_is_wrong(copy, before)
