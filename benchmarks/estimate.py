@@ -24,11 +24,11 @@ from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
 from tallmasks import methods
-from tallmasks.models import clip
-from tallmasks.plan import Node, Plan
-from tallmasks.project import open_plan
-from tallmasks.tasks.vision.examples import KEPT_SIDE, TRAINING_MARGIN
-from tallmasks.tasks.vision.registry import LARGEST_VALIDATION, TASKS, VALIDATION_SHARE
+from tallmasks.models.clip import network as clip
+from tallmasks.plan.plan import Node, Plan
+from tallmasks.plan.project import open_plan
+from tallmasks.tasks.vision.decoding import KEPT_SIDE, TRAINING_MARGIN
+from tallmasks.tasks.vision.vision_tasks import LARGEST_VALIDATION, TASKS, VALIDATION_SHARE
 
 FLOAT = 4  # bytes
 SMALL = {"eurosat": 64, "mnist": 28, "svhn": 32, "cifar100": 32, "stl10": 96, "pcam": 96, "fer2013": 48, "emnist": 28}

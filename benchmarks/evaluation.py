@@ -19,9 +19,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from tallmasks import cuda
-from tallmasks.evaluate import Evaluator, Examples, TaskData
-from tallmasks.models import clip
+from tallmasks.evaluation.counting import Evaluator, Examples, TaskData
+from tallmasks.models import cuda
+from tallmasks.models.clip import network as clip
 
 CLASSES = 100
 MEAN, STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)

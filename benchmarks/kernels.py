@@ -15,8 +15,8 @@ import numba
 import numpy as np
 import torch
 
-from tallmasks import kernels
-from tallmasks.task_vectors import trim_threshold
+from tallmasks.vectors import kernels
+from tallmasks.vectors.task_vectors import trim_threshold
 
 LAMBDAS = (0.2, 0.3, 0.4, 0.5, 0.6)
 

@@ -1,4 +1,4 @@
-"""An image encoder with torch's own linear layers against the same with convolutions (tallmasks.models.onednn).
+"""An image encoder with torch's own linear layers against the same with convolutions (tallmasks.models.clip.onednn).
 
     python benchmarks/linear.py [--architecture ViT-B-32-quickgelu] [--batch-size 50] [--threads 1]
 
@@ -14,8 +14,8 @@ from pathlib import Path
 import torch
 import yaml
 
-from tallmasks.models import clip
-from tallmasks.models.onednn import use_onednn
+from tallmasks.models.clip import network as clip
+from tallmasks.models.clip.onednn import use_onednn
 
 
 def main() -> None:

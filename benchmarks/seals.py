@@ -19,14 +19,14 @@ from pathlib import Path
 import numba
 import numpy as np
 
-from tallmasks import seals
-from tallmasks.artifacts import ARTIFACT, DIGEST_LENGTH, as_metadata, check, facts_of, read_label
-from tallmasks.checkpoints import Layout, new_flat, open_tensors
-from tallmasks.consensus import write_agreement
-from tallmasks.folders import STORE, files_under
-from tallmasks.masks import write_mask_bundle
-from tallmasks.merging import write_multi_task_vector
-from tallmasks.task_vectors import FORMAT
+from tallmasks.masks.bundles import write_mask_bundle
+from tallmasks.masks.consensus import write_agreement
+from tallmasks.store import seals
+from tallmasks.store.artifacts import ARTIFACT, DIGEST_LENGTH, as_metadata, check, facts_of, read_label
+from tallmasks.store.folders import STORE, files_under
+from tallmasks.store.tensor_files import Layout, new_flat, open_tensors
+from tallmasks.vectors.multi_task_vectors import write_multi_task_vector
+from tallmasks.vectors.task_vectors import FORMAT
 
 LAMBDAS = [0.2, 0.3, 0.4, 0.5, 0.6]
 FACTS = {"format": FORMAT, "thresholds": '{"0.2": 1.28}', "frozen": "0"}

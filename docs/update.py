@@ -10,8 +10,8 @@ import re
 import shutil
 from pathlib import Path
 
-from tallmasks.figures import FIGURES
-from tallmasks.paper import TABLES
+from tallmasks.results.figures import FIGURES
+from tallmasks.results.paper import TABLES
 
 ROOT = Path(__file__).parent.parent
 BENCHMARKS = ("8tasks", "14tasks", "20tasks")

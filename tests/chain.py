@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 
 from tallmasks import methods
-from tallmasks.checkpoints import load_state, write_tensors
-from tallmasks.masks import write_mask_bundle
-from tallmasks.merging import write_multi_task_vector
-from tallmasks.task_vectors import compute_task_vector
+from tallmasks.masks.bundles import write_mask_bundle
+from tallmasks.store.tensor_files import load_state, write_tensors
+from tallmasks.vectors.multi_task_vectors import write_multi_task_vector
+from tallmasks.vectors.task_vectors import compute_task_vector
 
 TRAINABLE = ("a.weight", "b.bias")
 FRACTIONS = (0.2, 0.1)

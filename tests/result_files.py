@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from tallmasks import methods
-from tallmasks.figures import Results
-from tallmasks.storage import storage
+from tallmasks.methods.bits import storage
+from tallmasks.results.figures import Results
 from tallmasks.tasks.titles import TITLES
 
 COEFFICIENTS = [round(0.1 * step, 1) for step in range(11)]

@@ -12,7 +12,7 @@ import pytest
 
 from conftest import ROOT
 from gpus import fake_smi, path_with
-from tallmasks.checkpoints import open_tensors
+from tallmasks.store.tensor_files import open_tensors
 from tallmasks.tasks.drawn import TASKS
 from test_models import SPEC, save_random
 
@@ -22,8 +22,8 @@ STEP = """
 import ahead
 import numpy as np
 from job import main
-from tallmasks.checkpoints import write_tensors
-from tallmasks.errors import TallmasksError
+from tallmasks.store.tensor_files import write_tensors
+from tallmasks.store.errors import TallmasksError
 
 def run(job):
     with open("loaded.txt", "a") as file:

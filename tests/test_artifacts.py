@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
 from strategies import no_deadline
-from tallmasks import artifacts
-from tallmasks.artifacts import Damaged, as_metadata, check, digest_of, facts_of, read_label, same, write_json
-from tallmasks.checkpoints import load_state, open_tensors, write_tensors
-from tallmasks.plan import Node
-from tallmasks.project import Store
-from tallmasks.records import read_evaluation, read_orders, read_subset, read_thresholds
-from tallmasks.seals import SEAL, seal_of
-from tallmasks.subsets import orders
+from tallmasks.evaluation.records import read_evaluation, read_orders, read_subset, read_thresholds
+from tallmasks.evaluation.subsets import orders
+from tallmasks.plan.plan import Node
+from tallmasks.plan.project import Store
+from tallmasks.store import artifacts
+from tallmasks.store.artifacts import Damaged, as_metadata, check, digest_of, facts_of, read_label, same, write_json
+from tallmasks.store.seals import SEAL, seal_of
+from tallmasks.store.tensor_files import load_state, open_tensors, write_tensors
 
 COUNTS = {"validation": [20, 10], "test": [30, 40]}
 EVALUATION = {

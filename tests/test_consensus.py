@@ -5,15 +5,9 @@ import pytest
 
 import reference
 from chain import build
-from tallmasks.consensus import (
-    agreement_profile,
-    consensus_mask,
-    keep_agreed,
-    open_agreement,
-    write_agreement,
-)
-from tallmasks.errors import TallmasksError
-from tallmasks.merging import open_multi_task_vector
+from tallmasks.masks.consensus import agreement_profile, consensus_mask, keep_agreed, open_agreement, write_agreement
+from tallmasks.store.errors import TallmasksError
+from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
 
 CHOSEN = {"dtd": 0.2, "cars": 0.6, "mnist": 0.4}
 

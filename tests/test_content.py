@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tallmasks import content
-from tallmasks.content import sha256_of_file, sha256_of_folder
-from tallmasks.errors import TallmasksError
+from tallmasks.store import source_digests as content
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.source_digests import sha256_of_file, sha256_of_folder
 
 
 @pytest.fixture

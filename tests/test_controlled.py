@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallmasks.controlled import Controlled, disjoint, owners, part_mask
-from tallmasks.errors import TallmasksError
-from tallmasks.finetune import Augmentation, FinetuneConfig, TrainingImages, finetune
 from tallmasks.models import load
+from tallmasks.store.errors import TallmasksError
 from tallmasks.tasks.drawn import examples
+from tallmasks.training.controlled import Controlled, disjoint, owners, part_mask
+from tallmasks.training.finetuning import Augmentation, FinetuneConfig, TrainingImages, finetune
 from test_models import SPEC, save_random
 
 CONFIG = FinetuneConfig(

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from gpus import LISTED, fake_listing, fake_smi
-from tallmasks import cuda
-from tallmasks.cuda import Device, Seen, Sight
-from tallmasks.errors import TallmasksError
+from tallmasks.models import cuda
+from tallmasks.models.cuda import Device, Seen, Sight
+from tallmasks.store.errors import TallmasksError
 
 KERNELS = ("sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "compute_120")
 H100 = Seen("NVIDIA H100", "GPU-1", (9, 0))

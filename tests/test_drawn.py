@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tallmasks.errors import TallmasksError
+from tallmasks.store.errors import TallmasksError
 from tallmasks.tasks.drawn import CATALOGUE, SPLITS, TASKS, examples, picture
 from tallmasks.tasks.drawn.shift import SHIFTS
 

@@ -8,9 +8,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from tallmasks import cuda
-from tallmasks.evaluate import Evaluator, Examples, TaskData, unpack_mask
-from tallmasks.models import Model, load
+from tallmasks.evaluation.counting import Evaluator, Examples, TaskData, unpack_mask
+from tallmasks.models import Model, cuda, load
 from tallmasks.tasks.drawn import TASKS, examples
 from test_models import SPEC, save_random
 

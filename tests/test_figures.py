@@ -15,9 +15,10 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from result_files import write_results
-from tallmasks import figures, methods
-from tallmasks.errors import TallmasksError
-from tallmasks.figures import FIGURES, Results, mask_overlap, pareto, style
+from tallmasks import methods
+from tallmasks.results import figures
+from tallmasks.results.figures import FIGURES, Results, mask_overlap, pareto, style
+from tallmasks.store.errors import TallmasksError
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,12 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from tallmasks.artifacts import as_metadata, facts_of
-from tallmasks.checkpoints import open_tensors, write_tensors
-from tallmasks.errors import TallmasksError
-from tallmasks.finetune import (
+from tallmasks.models import Model, load
+from tallmasks.store.artifacts import as_metadata, facts_of
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.tensor_files import open_tensors, write_tensors
+from tallmasks.tasks.drawn import TASKS, examples
+from tallmasks.training.finetuning import (
     Augmentation,
     FinetuneConfig,
     FinetuneResult,
@@ -25,8 +27,7 @@ from tallmasks.finetune import (
     cosine_schedule,
     finetune,
 )
-from tallmasks.models import Model, load
-from tallmasks.pretrain import (
+from tallmasks.training.tiny_pretraining import (
     PretrainConfig,
     all_captions,
     contrastive_loss,
@@ -34,8 +35,7 @@ from tallmasks.pretrain import (
     plateau_schedule,
     pretrain_tiny,
 )
-from tallmasks.tasks.drawn import TASKS, examples
-from tallmasks.training_state import TrainingState
+from tallmasks.training.unfinished import TrainingState
 
 STILL = Augmentation(rotation=0, scale=0, shift=0, brightness=0, noise=0)
 MOVING: dict[str, float] = {"rotation": 7.0, "scale": 0.1, "shift": 0.08, "brightness": 0.2, "noise": 0.2}

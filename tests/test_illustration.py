@@ -3,9 +3,9 @@
 import numpy as np
 
 import reference
-from tallmasks.checkpoints import Layout
-from tallmasks.illustration import SIDE, block
-from tallmasks.task_vectors import TaskVector
+from tallmasks.masks.block import SIDE, block
+from tallmasks.store.tensor_files import Layout
+from tallmasks.vectors.task_vectors import TaskVector
 
 LAYOUT = Layout(("a.bias", "b.weight", "c.weight"), ((50,), (40, 20), (30, 90)))
 

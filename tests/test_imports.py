@@ -12,11 +12,11 @@ from huggingface_hub import HfApi, constants
 from safetensors.torch import save_file
 from transformers import CLIPVisionConfig, CLIPVisionModel, CLIPVisionModelWithProjection
 
-from tallmasks import hub
-from tallmasks.errors import TallmasksError
-from tallmasks.imports import convert, from_transformers, locate, matched, read_state, seen_validation
-from tallmasks.models import clip
-from tallmasks.reference import PAPER_TASKS
+from tallmasks.models.clip import network as clip
+from tallmasks.models.imports import convert, from_transformers, locate, matched, read_state, seen_validation
+from tallmasks.results.reference import PAPER_TASKS
+from tallmasks.store import hub
+from tallmasks.store.errors import TallmasksError
 
 ARCHITECTURE: dict[str, Any] = {
     "embed_dim": 16,

@@ -13,10 +13,10 @@ import pytest
 
 from conftest import ROOT
 from tallmasks import methods
-from tallmasks.artifacts import as_metadata, digest_of, facts_of
-from tallmasks.checkpoints import open_tensors, write_tensors
-from tallmasks.plan import Node
-from tallmasks.stages import STAGE_VERSIONS
+from tallmasks.plan.plan import Node
+from tallmasks.plan.stages import STAGE_VERSIONS
+from tallmasks.store.artifacts import as_metadata, digest_of, facts_of
+from tallmasks.store.tensor_files import open_tensors, write_tensors
 
 TRIMS = [0.1, 0.2]
 STATE = {

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import reference
 from strategies import GRIDS, PIECES, no_deadline, task_vectors
-from tallmasks import kernels, loops
+from tallmasks.vectors import kernels, loops
 
 FRACTIONS = st.sampled_from([0.0, 0.1, 0.2, 0.5, 0.9, 0.999])
 

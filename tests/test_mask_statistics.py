@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from chain import LAMBDAS, build
-from tallmasks.errors import TallmasksError
-from tallmasks.mask_statistics import statistics
-from tallmasks.masks import open_mask_bundle
-from tallmasks.merging import open_multi_task_vector
-from tallmasks.models.naming import FAMILIES as NAMED
-from tallmasks.models.places import FAMILIES, in_order, place
+from tallmasks.masks.bundles import open_mask_bundle
+from tallmasks.masks.mask_statistics import statistics
+from tallmasks.models.clip.tensor_names import FAMILIES as NAMED
+from tallmasks.models.layers import FAMILIES, in_order, place
+from tallmasks.store.errors import TallmasksError
+from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
 
 CHOSEN = {"cars": 0.2, "dtd": 0.6, "mnist": 0.4}
 

@@ -7,10 +7,10 @@ import pytest
 
 import reference
 from chain import LAMBDAS, build
-from tallmasks.checkpoints import open_tensors
-from tallmasks.errors import TallmasksError
-from tallmasks.masks import apply_mask, open_mask_bundle, write_mask_bundle
-from tallmasks.merging import open_multi_task_vector
+from tallmasks.masks.bundles import apply_mask, open_mask_bundle, write_mask_bundle
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.tensor_files import open_tensors
+from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
 
 
 @pytest.fixture(scope="module")

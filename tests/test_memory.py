@@ -11,9 +11,10 @@ CHAIN = """
 import resource, sys
 from pathlib import Path
 import numpy as np
-from tallmasks import consensus, masks, merging
-from tallmasks.checkpoints import Layout, new_flat
-from tallmasks.task_vectors import compute_task_vector
+from tallmasks.masks import consensus, bundles as masks
+from tallmasks.vectors import multi_task_vectors as merging
+from tallmasks.store.tensor_files import Layout, new_flat
+from tallmasks.vectors.task_vectors import compute_task_vector
 
 def chain(folder, size, tasks):
     folder.mkdir()

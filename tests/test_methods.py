@@ -14,8 +14,8 @@ import torch
 import reference
 from chain import build
 from tallmasks import methods
-from tallmasks.errors import TallmasksError
-from tallmasks.merging import open_multi_task_vector
+from tallmasks.store.errors import TallmasksError
+from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
 
 PAPER_ROWS = (
     "zeroshot",

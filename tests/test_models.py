@@ -14,9 +14,11 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch.nn import functional
 
-from tallmasks.errors import TallmasksError
-from tallmasks.models import clip, convert_pretrained, load, naming, parameter_counts
-from tallmasks.models.onednn import use_onednn
+from tallmasks.models import convert_pretrained, load, parameter_counts
+from tallmasks.models.clip import network as clip
+from tallmasks.models.clip import tensor_names as naming
+from tallmasks.models.clip.onednn import use_onednn
+from tallmasks.store.errors import TallmasksError
 from tallmasks.tasks.drawn import CATALOGUE, TASKS, examples
 
 SPEC: dict[str, Any] = {

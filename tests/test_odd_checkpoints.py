@@ -14,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 
-from tallmasks.errors import TallmasksError
-from tallmasks.imports import convert, read_state
-from tallmasks.models import clip, convert_pretrained
+from tallmasks.models import convert_pretrained
+from tallmasks.models.clip import network as clip
+from tallmasks.models.imports import convert, read_state
+from tallmasks.store.errors import TallmasksError
 from test_imports import ARCHITECTURE, scramble
 
 State = dict[Any, Any]

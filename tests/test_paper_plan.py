@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from conftest import ROOT
-from tallmasks.artifacts import facts_of, write_json
-from tallmasks.errors import TallmasksError
-from tallmasks.figures import FIGURES
-from tallmasks.plan import PAPER_VIEWS, Plan
-from tallmasks.subsets import orders
+from tallmasks.evaluation.subsets import orders
+from tallmasks.plan.plan import PAPER_VIEWS, Plan
+from tallmasks.results.figures import FIGURES
+from tallmasks.store.artifacts import facts_of, write_json
+from tallmasks.store.errors import TallmasksError
 
 Params = dict[str, Any]
 

@@ -10,14 +10,15 @@ import pandas as pd
 import pytest
 
 from result_files import write_results
-from tallmasks.figures import Results
-from tallmasks.paper import TABLES
-from tallmasks.paper_tables import laid_out, side_by_side
-from tallmasks.reference import paper_table
-from tallmasks.subsets import Subset
-from tallmasks.sweep_tables import controlled_table, subset_table, threshold_table
-from tallmasks.tables import Evaluation, ParameterCounts
-from tallmasks.typeset import Cell, Layout, html_page, latex, markdown
+from tallmasks.evaluation.records import Evaluation
+from tallmasks.evaluation.subsets import Subset
+from tallmasks.results.figures import Results
+from tallmasks.results.paper import TABLES
+from tallmasks.results.paper_tables import laid_out, side_by_side
+from tallmasks.results.reference import paper_table
+from tallmasks.results.sweep_tables import controlled_table, subset_table, threshold_table
+from tallmasks.results.tables import ParameterCounts
+from tallmasks.results.typesetting import Cell, Layout, html_page, latex, markdown
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,8 @@ import pytest
 
 from store.mutations import assert_nothing_is_wrong, mutate_all, repaired
 from store.project import Project, lay_out
-from tallmasks.figures import FIGURES, FORMATS
-from tallmasks.paper import TABLES
+from tallmasks.results.figures import FIGURES, FORMATS
+from tallmasks.results.paper import TABLES
 
 pytestmark = pytest.mark.xdist_group("paper")  # builds every table and figure of a small model first, once
 

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from conftest import ROOT
 from glue import configuration
-from tallmasks.errors import TallmasksError
-from tallmasks.params import architectures, check, read
-from tallmasks.plan import Plan
-from tallmasks.project import open_plan
+from tallmasks.plan.params import architectures, check, read
+from tallmasks.plan.plan import Plan
+from tallmasks.plan.project import open_plan
+from tallmasks.store.errors import TallmasksError
 
 Params = dict[str, Any]
 TEXT = (ROOT / "params.yaml").read_text()

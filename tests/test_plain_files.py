@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tallmasks.checkpoints import open_tensors
-from tallmasks.errors import TallmasksError
-from tallmasks.plain_files import all_inside, inside, open_plain, plain, read_bytes, read_text
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.plain_files import all_inside, inside, open_plain, plain, read_bytes, read_text
+from tallmasks.store.tensor_files import open_tensors
 
 
 def bound(path: Path) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from conftest import PARAMS, ROOT
-from tallmasks.errors import TallmasksError
-from tallmasks.plan import Plan
+from tallmasks.plan.plan import Plan
+from tallmasks.store.errors import TallmasksError
 from tallmasks.tasks.drawn import TASKS
 from tallmasks.tasks.vision import TASKS as VISION_TASKS
 
@@ -40,7 +40,7 @@ def changed(params: Params, *keys: Any, value: Any) -> set[str]:
 def test_a_digest_is_the_same_in_every_process(params: Params) -> None:
     """A store shared between machines would find nothing again."""
     code = (
-        "import sys, json, yaml; from tallmasks.plan import Plan; "
+        "import sys, json, yaml; from tallmasks.plan.plan import Plan; "
         "print(json.dumps([n.path for n in Plan(yaml.safe_load(open(sys.argv[1])), '.').closure('tiny')]))"
     )
     run = subprocess.run([sys.executable, "-c", code, PARAMS], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -235,5 +235,6 @@ def test_a_view_knows_its_name_and_its_order(params: Params) -> None:
 
 def test_the_plan_needs_no_torch() -> None:
     """Every parse of the Snakefile, and so every cluster job, would take seconds longer."""
-    code = "import sys, tallmasks.plan, tallmasks.tables, tallmasks.masks; sys.exit('torch' in sys.modules)"
+    modules = "tallmasks.plan.plan, tallmasks.results.tables, tallmasks.masks.bundles"
+    code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

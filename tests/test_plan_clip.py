@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from conftest import ROOT, shipped_params
-from tallmasks.errors import TallmasksError
-from tallmasks.params import check
-from tallmasks.plan import Plan
-from tallmasks.tasks.vision.registry import TASKS, task_of
+from tallmasks.plan.params import check
+from tallmasks.plan.plan import Plan
+from tallmasks.store.errors import TallmasksError
+from tallmasks.tasks.vision.vision_tasks import TASKS, task_of
 from test_plan import changed, paths
 
 Params = dict[str, Any]

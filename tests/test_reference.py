@@ -4,7 +4,8 @@ import pandas as pd
 import pytest
 
 from tallmasks import methods
-from tallmasks.reference import (
+from tallmasks.methods.bits import storage
+from tallmasks.results.reference import (
     PAPER_TASKS,
     TABLES,
     beside_paper,
@@ -14,7 +15,6 @@ from tallmasks.reference import (
     paper_table,
     single_task,
 )
-from tallmasks.storage import storage
 
 PARAMETERS = {  # P' and F: the image encoder, and what else the paper counts
     "vit_b32": (87_849_216, 25_599_489),

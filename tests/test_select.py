@@ -4,8 +4,15 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from tallmasks.errors import TallmasksError
-from tallmasks.select import accuracies, choose_coefficient, choose_per_task, first_best, normalized, wilson_interval
+from tallmasks.evaluation.choice import (
+    accuracies,
+    choose_coefficient,
+    choose_per_task,
+    first_best,
+    normalized,
+    wilson_interval,
+)
+from tallmasks.store.errors import TallmasksError
 
 
 def test_ties_go_to_the_smallest_value() -> None:

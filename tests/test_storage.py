@@ -2,7 +2,7 @@
 
 import pytest
 
-from tallmasks.storage import storage
+from tallmasks.methods.bits import storage
 
 MODELS = {
     "ViT-B/32": (113_448_705, 87_849_216),

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from conftest import PARAMS, ROOT
-from tallmasks import cli
-from tallmasks.reference import paper_table
+from tallmasks.commands import main as cli
+from tallmasks.results.reference import paper_table
 
 
 def test_it_prints_the_papers_figures(
@@ -37,7 +37,7 @@ def test_it_prints_the_papers_figures(
 
 def test_a_reader_that_has_seen_enough_is_no_error() -> None:
     """`tallmasks storage | head` would end in a traceback."""
-    command = [sys.executable, "-m", "tallmasks.cli", "storage"]
+    command = [sys.executable, "-m", "tallmasks.commands.main", "storage"]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout and process.stderr
     process.stdout.close()

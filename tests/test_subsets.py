@@ -2,8 +2,8 @@
 
 import pytest
 
-from tallmasks.errors import TallmasksError
-from tallmasks.subsets import ORDERS, orders, subsets
+from tallmasks.evaluation.subsets import ORDERS, orders, subsets
+from tallmasks.store.errors import TallmasksError
 
 PAPER = {
     "zeroshot_ascending": """KMNIST, EMNIST, SVHN, GTSRB, FER2013, DTD, EuroSAT, MNIST, RenderedSST2, Cars, PCAM,

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 import reference
 from tallmasks import methods
-from tallmasks.checkpoints import Layout
-from tallmasks.evaluate import Evaluator, Examples, TaskData
+from tallmasks.evaluation.choice import choose_coefficient, choose_per_task
+from tallmasks.evaluation.counting import Evaluator, Examples, TaskData
+from tallmasks.evaluation.sweeps import Subset, Tuner, sample, share, thresholds
 from tallmasks.models import Model, load
-from tallmasks.select import choose_coefficient, choose_per_task
-from tallmasks.sweeps import Subset, Tuner, sample, share, thresholds
-from tallmasks.task_vectors import TaskVector
+from tallmasks.store.tensor_files import Layout
 from tallmasks.tasks.drawn import examples
+from tallmasks.vectors.task_vectors import TaskVector
 from test_models import SPEC, save_random
 
 NAMES = ("cars", "mnist")

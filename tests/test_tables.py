@@ -5,8 +5,8 @@ import json
 import pandas as pd
 import pytest
 
-from tallmasks.tables import (
-    Evaluation,
+from tallmasks.evaluation.records import Evaluation
+from tallmasks.results.tables import (
     ParameterCounts,
     agreement_table,
     interval_table,

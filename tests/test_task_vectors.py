@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 import reference
 from chain import build
 from strategies import no_deadline, task_vectors
-from tallmasks import task_vectors as module
-from tallmasks.checkpoints import Layout, load_state, open_tensors, write_tensors
-from tallmasks.errors import TallmasksError
-from tallmasks.task_vectors import compute_task_vector, open_task_vector, open_task_vectors, trim_threshold
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.tensor_files import Layout, load_state, open_tensors, write_tensors
+from tallmasks.vectors import task_vectors as module
+from tallmasks.vectors.task_vectors import compute_task_vector, open_task_vector, open_task_vectors, trim_threshold
 
 PRETRAINED = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.ones(5, np.float32), "z": np.ones(2)}
 CHECKPOINT = {"a": np.full((2, 3), 0.5, np.float32), "b": np.full(5, 2, np.float32)}

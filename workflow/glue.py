@@ -27,15 +27,16 @@ from snakemake.exceptions import WorkflowError
 from snakemake.io import ancient, regex_from_filepattern, strip_wildcard_constraints
 from snakemake.jobs import Job
 
-from tallmasks import cuda, preflight
-from tallmasks.artifacts import digest_of
-from tallmasks.errors import TallmasksError, nearest
-from tallmasks.folders import PROVENANCE, SCRATCH, refuse_links_out, set_aside
-from tallmasks.params import FILE, check, from_command_line, overridden, read
-from tallmasks.plain_files import inside
-from tallmasks.plan import Node, Plan
-from tallmasks.project import DRAWN_FOLDERS, Results, Store
-from tallmasks.stages import STAGE_VERSIONS
+from tallmasks.models import cuda
+from tallmasks.plan import preflight
+from tallmasks.plan.params import FILE, check, from_command_line, overridden, read
+from tallmasks.plan.plan import Node, Plan
+from tallmasks.plan.project import DRAWN_FOLDERS, Results, Store
+from tallmasks.plan.stages import STAGE_VERSIONS
+from tallmasks.store.artifacts import digest_of
+from tallmasks.store.errors import TallmasksError, nearest
+from tallmasks.store.folders import PROVENANCE, SCRATCH, refuse_links_out, set_aside
+from tallmasks.store.plain_files import inside
 
 SCRIPTS = Path("workflow/scripts")
 TORCH_STEPS = {"head", "finetune", "evaluate_task", "evaluate", "evaluate_thresholds", "evaluate_subset"}

@@ -9,7 +9,7 @@ from pathlib import Path
 from safetensors.numpy import load_file, save_file
 
 from store.project import Project
-from tallmasks.checkpoints import open_tensors
+from tallmasks.store.tensor_files import open_tensors
 
 RUNS = 12
 """How often `snakemake` may have to be called: each call finds what lies one step further back."""
@@ -68,7 +68,7 @@ def mutate(path: Path, others: list[Path], draw: random.Random) -> str:
         }
     else:
         ways |= {"digit": lambda: counted_up(path, draw)}
-    if twins := [other for other in others if other.parent == path.parent and other != path and other.exists()]:
+    if twins := [other for other in others if other.parent == path.parent and other != path and other.is_file()]:
         ways["another file"] = lambda: path.write_bytes(draw.choice(twins).read_bytes())
     if path.parts[-2] != "results" and path.suffix in (".safetensors", ".json") and "store" in path.parts:
         ways["folder"] = lambda: (path.unlink(), path.mkdir())

@@ -129,7 +129,7 @@ class Project:
         return self.run("git", *arguments)
 
     def tallmasks(self, *arguments: str, fails: bool = False) -> Run:
-        return self.run(sys.executable, "-m", "tallmasks.cli", *arguments, fails=fails)
+        return self.run(sys.executable, "-m", "tallmasks.commands.main", *arguments, fails=fails)
 
     def _environment(self) -> dict[str, str]:
         """The tests' own, without what steers the engines from outside, and with the tests' Python first."""

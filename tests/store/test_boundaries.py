@@ -195,10 +195,10 @@ def test_pretraining_writes_nothing_outside(bare: Project, edited: Callable[...,
 def test_a_copy_runs_its_own_code(built: tuple[Project, Run], tmp_path: Path) -> None:
     """With the environment of one copy active, another copy would silently run the first one's code."""
     project = built[0].copy(tmp_path / "a: copy")  # a folder that PYTHONPATH cannot hold
-    project.replace("src/tallmasks/stages.py", '"view": ', '"view": 9')
+    project.replace("src/tallmasks/plan/stages.py", '"view": ', '"view": 9')
     with project.path("src/tallmasks/results_folder.py").open("w") as module:
         module.write("print('the code of this copy')\n")
-    with project.path("src/tallmasks/tables.py").open("a") as module:
+    with project.path("src/tallmasks/results/tables.py").open("a") as module:
         module.write("import tallmasks.results_folder\n")
     other = Project(project.root, {"PYTHONPATH": str(ROOT / "src")})
     assert other.dry_run("all").planned == {"results": 2}

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from store.project import Project
-from tallmasks.checkpoints import load_state, open_tensors, write_tensors
+from tallmasks.store.tensor_files import load_state, open_tensors, write_tensors
 
 
 def cached(project: Project, content: Path) -> Path:

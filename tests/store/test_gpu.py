@@ -13,7 +13,7 @@ import torch
 
 from gpus import LISTED, fake_smi, path_with, replaced_cuda
 from store.project import ROOT
-from tallmasks import cuda
+from tallmasks.models import cuda
 
 WITHOUT_CUDA = pytest.mark.skipif(torch.cuda.is_available(), reason="asks what happens where CUDA gives nothing")
 SCRIPTS = ROOT / "workflow" / "scripts"
@@ -91,7 +91,7 @@ def run_job(machine: dict[str, str], folder: Path, code: str, step: str = "finet
 
 MODEL = """
 from job import main
-from tallmasks import cuda
+from tallmasks.models import cuda
 main(lambda job: print(cuda.choose("cuda" if job.gpus else "cpu")))
 """
 

@@ -13,9 +13,9 @@ import yaml
 from safetensors.numpy import save_file
 
 from store.project import Project, Run, lay_out, read_json
-from tallmasks.artifacts import as_metadata, facts_of, read_label, sealed
-from tallmasks.plan import Node, Plan
-from tallmasks.seals import CONTENT, SEAL, content_of_json, content_of_tensors, seal_of
+from tallmasks.plan.plan import Node, Plan
+from tallmasks.store.artifacts import as_metadata, facts_of, read_label, sealed
+from tallmasks.store.seals import CONTENT, SEAL, content_of_json, content_of_tensors, seal_of
 from tallmasks.tasks import catalogue
 
 pytestmark = pytest.mark.xdist_group("many subsets")  # one project for both tests

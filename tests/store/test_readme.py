@@ -63,7 +63,7 @@ def test_a_task_that_is_drawn_otherwise_is_drawn_anew(with_examples: Project) ->
     """The old pictures would stay, under the same name."""
 
     def paths() -> list[str]:
-        code = "import sys, yaml; from tallmasks.plan import Plan; " + (
+        code = "import sys, yaml; from tallmasks.plan.plan import Plan; " + (
             "plan = Plan(yaml.safe_load(open('params.yaml'))); "
             "print(plan.examples('tiny', 'dots', 'test').path, plan.examples('tiny', 'mnist', 'test').path)"
         )

@@ -55,12 +55,12 @@ def learning_rate(project: Project) -> None:
 
 
 def stage_version(project: Project) -> None:
-    plan = project.path("src/tallmasks/stages.py")
+    plan = project.path("src/tallmasks/plan/stages.py")
     plan.write_text(re.sub(r'"evaluation": \d+', '"evaluation": 99', plan.read_text()))
 
 
 def class_names(project: Project) -> None:
-    project.replace("src/tallmasks/tasks/drawn/registry.py", '"{} texture"', '"{} picture"')
+    project.replace("src/tallmasks/tasks/drawn/drawn_tasks.py", '"{} texture"', '"{} picture"')
 
 
 OF_ONE_SET = {"merge": 1, "mask": 1, "consensus": 1, "evaluate": 3, "results": 1}

@@ -36,7 +36,7 @@ def test_a_failure_an_interruption_and_the_end_are_said_in_few_words(project: Pr
     short = Project(project.root, {"TALLMASKS_VIEW": "short"})
     short.benchmark("new", ["cars", "gtsrb", "mnist"])
     text = short.path("workflow/scripts/finetune.py").read_text()
-    mistake = "    from tallmasks.errors import TallmasksError\n    raise TallmasksError('no room; make some')\n"
+    mistake = "    from tallmasks.store.errors import TallmasksError\n    raise TallmasksError('no room; make some')\n"
     short.replace(
         "workflow/scripts/finetune.py", "def run(job: Job) -> None:\n", f"def run(job: Job) -> None:\n{mistake}"
     )

@@ -31,8 +31,8 @@ def copy(tmp_path: Path) -> Project:
     return project
 
 
-FINETUNE = "src/tallmasks/finetune.py"
-MASKS = "src/tallmasks/masks.py"
+FINETUNE = "src/tallmasks/training/finetuning.py"
+MASKS = "src/tallmasks/masks/bundles.py"
 
 
 def first_function_of(project: Project, file: str, line: str) -> None:
@@ -60,15 +60,16 @@ def test_changed_code_needs_a_new_number(copy: Project) -> None:
     first_function_of(copy, MASKS, "print('changed')")
     refused = check(copy.root)
     assert refused.returncode == 1
-    assert "stage mask_bundle: " in refused.stderr and "tallmasks.masks." in refused.stderr
+    assert "stage mask_bundle: " in refused.stderr and "tallmasks.masks.bundles." in refused.stderr
     assert "stage checkpoint:" not in refused.stderr, "fine-tuning has nothing to do with masks"
     assert check(copy.root, "--record").returncode == 1, "a record alone is not a new number"
     stages = [
         line.split(":")[0].removeprefix("stage ") for line in refused.stderr.splitlines() if line.startswith("stage")
     ]
     for stage in stages:
-        number = next(n for n in range(1, 99) if f'"{stage}": {n},' in copy.path("src/tallmasks/stages.py").read_text())
-        copy.replace("src/tallmasks/stages.py", f'"{stage}": {number},', f'"{stage}": {number + 1},')
+        text = copy.path("src/tallmasks/plan/stages.py").read_text()
+        number = next(n for n in range(1, 99) if f'"{stage}": {n},' in text)
+        copy.replace("src/tallmasks/plan/stages.py", f'"{stage}": {number},', f'"{stage}": {number + 1},')
     assert check(copy.root).returncode == 1, "the record must follow"
     assert check(copy.root, "--record").returncode == 0
     assert check(copy.root).returncode == 0
@@ -88,7 +89,7 @@ def test_a_new_method_concerns_no_stage(copy: Project) -> None:
 
 def test_what_else_decides_the_bytes_needs_a_new_number_too(copy: Project) -> None:
     """Artifacts would be made from other inputs, by another script or library, under the names of the old ones."""
-    with copy.path("src/tallmasks/reference/table2.csv").open("a") as table:
+    with copy.path("src/tallmasks/results/reference/table2.csv").open("a") as table:
         table.write("\n")
     copy.replace("workflow/rules/merge.smk", "{params.command} > {log} 2>&1", "nice {params.command} > {log} 2>&1")
     copy.replace("workflow/rules/masks.smk", '"agreement", "consensus"', '"agreement", "mask"')
@@ -97,7 +98,7 @@ def test_what_else_decides_the_bytes_needs_a_new_number_too(copy: Project) -> No
     )
     lock = copy.path("requirements.lock").read_text()
     copy.path("requirements.lock").write_text(re.sub(r"^torch==[^ ]+", "torch==1.0", lock, flags=re.M))
-    with copy.path("src/tallmasks/errors.py").open("a") as module:  # of which few stages use anything
+    with copy.path("src/tallmasks/store/errors.py").open("a") as module:  # of which few stages use anything
         module.write("import numpy\n\nnumpy.sign = numpy.abs\n")
     refused = check(copy.root)
     assert refused.returncode == 1
@@ -106,13 +107,13 @@ def test_what_else_decides_the_bytes_needs_a_new_number_too(copy: Project) -> No
         if line.startswith("stage "):
             stage, _, names = line.removeprefix("stage ").partition(": ")
             changed[stage] = names.partition(" changed;")[0].split(", ")
-    everywhere = {"glue._told", "requirements.torch", "tallmasks.errors"}
+    everywhere = {"glue._told", "requirements.torch", "tallmasks.store.errors"}
     assert all(everywhere <= set(names) for names in changed.values()) and "examples" in changed
     of_some = {"rules.merge": "multi_task_vector", "rules.consensus": "agreement"}
     for name, stage in of_some.items():
         assert [other for other, names in changed.items() if name in names] == [stage]
-    assert "tallmasks.reference/table2.csv" in changed["paper_table"]
-    assert "tallmasks.reference/table2.csv" not in changed["checkpoint"]
+    assert "tallmasks.results.reference/table2.csv" in changed["paper_table"]
+    assert "tallmasks.results.reference/table2.csv" not in changed["checkpoint"]
     assert check(copy.root, "--record", "--same").returncode == 0
     assert check(copy.root).returncode == 0
 
@@ -123,4 +124,4 @@ def test_a_name_that_hides_another_is_refused(copy: Project) -> None:
     copy.path("src/tallmasks/masks").mkdir()
     refused = check(copy.root).stderr
     assert "workflow/scripts/numpy.py hides the library numpy" in refused
-    assert "src/tallmasks/masks.py is hidden by the folder of its name" in refused
+    assert "src/tallmasks/masks/bundles.py is hidden by the folder of its name" in refused

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from store.project import ROOT, Project, lay_out, warm_python
-from tallmasks.project import open_plan
+from tallmasks.plan.project import open_plan
 
 SCRIPTS = ROOT / "workflow" / "scripts"
 BARE = "import sys; sys.path.insert(0, {scripts!r}); import warm; warm.PRELOADED = warm.WHEN_IDLE = (); {then}"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from huggingface_hub import constants
 
-from tallmasks import hub
+from tallmasks.store import hub
 from vision.datasets import RNG
 
 

@@ -16,9 +16,9 @@ from safetensors.torch import save_file
 from conftest import shipped_params
 from gpus import fake_smi, path_with
 from store.project import Project, lay_out
-from tallmasks import cuda
-from tallmasks.checkpoints import open_tensors
-from tallmasks.models import clip
+from tallmasks.models import cuda
+from tallmasks.models.clip import network as clip
+from tallmasks.store.tensor_files import open_tensors
 from tallmasks.tasks.vision import TASKS
 from vision.datasets import DIGITS, encoded, images_and_labels, write_parquet
 

@@ -14,12 +14,12 @@ from open_clip.transform import image_transform
 from PIL import Image
 
 from conftest import ROOT
-from tallmasks.checkpoints import open_tensors
-from tallmasks.errors import TallmasksError
-from tallmasks.images import crop_and_resize
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.tensor_files import open_tensors
 from tallmasks.tasks.vision import TASKS
-from tallmasks.tasks.vision import examples as module
-from tallmasks.tasks.vision.examples import split_indices, squashed, write_examples
+from tallmasks.tasks.vision import decoding as module
+from tallmasks.tasks.vision.decoding import split_indices, squashed, write_examples
+from tallmasks.training.crops import crop_and_resize
 from vision.datasets import RNG, encoded, picture, write_idx, write_parquet, write_repository
 
 

@@ -8,11 +8,11 @@ import pytest
 from open_clip.transform import image_transform
 from PIL import Image
 
-from tallmasks.checkpoints import open_tensors
+from tallmasks.store.tensor_files import open_tensors
 from tallmasks.tasks import catalogue
 from tallmasks.tasks.vision import TASKS
-from tallmasks.tasks.vision.examples import split_indices, squashed, write_examples
-from tallmasks.tasks.vision.registry import SPLITS
+from tallmasks.tasks.vision.decoding import split_indices, squashed, write_examples
+from tallmasks.tasks.vision.vision_tasks import SPLITS
 from vision.datasets import SCHEMAS, write_repository
 
 SIDE = 224

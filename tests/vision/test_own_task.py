@@ -17,8 +17,8 @@ from safetensors.torch import save_file
 
 from store.project import ROOT, Project, lay_out
 from tallmasks.commands.why import explain
-from tallmasks.models import clip
-from tallmasks.project import open_plan
+from tallmasks.models.clip import network as clip
+from tallmasks.plan.project import open_plan
 from tallmasks.tasks.vision import TASKS
 from vision.datasets import DIGITS, encoded, images_and_labels, write_parquet
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tallmasks import hub
-from tallmasks.plan import Node, Plan
-from tallmasks.preflight import unavailable
+from tallmasks.plan.plan import Node, Plan
+from tallmasks.plan.preflight import unavailable
+from tallmasks.store import hub
 from vision.datasets import cached_repository, write_repository
 
 Params = dict[str, Any]

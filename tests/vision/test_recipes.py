@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tallmasks import content
-from tallmasks.content import sha256_of_folder
-from tallmasks.errors import TallmasksError
-from tallmasks.plan import Node, Plan
+from tallmasks.plan.plan import Node, Plan
+from tallmasks.store import source_digests as content
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.source_digests import sha256_of_folder
 
 Params = dict[str, Any]
 
@@ -72,7 +72,7 @@ def test_content_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         (folder / name).write_text(name)
     digest = sha256_of_folder(folder)
     content._sha256.cache_clear()  # as another process
-    monkeypatch.setattr("tallmasks.content.hashlib.file_digest", lambda *_: pytest.fail("read again"))
+    monkeypatch.setattr("tallmasks.store.source_digests.hashlib.file_digest", lambda *_: pytest.fail("read again"))
     assert sha256_of_folder(folder) == digest
     (folder / ".cache").write_text("a hidden file is no data")
     assert sha256_of_folder(folder) == digest

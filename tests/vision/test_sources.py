@@ -10,10 +10,10 @@ import pytest
 from huggingface_hub import HfApi
 from torchvision.datasets import ImageFolder
 
-from tallmasks.errors import TallmasksError
+from tallmasks.store.errors import TallmasksError
 from tallmasks.tasks.vision import TASKS
-from tallmasks.tasks.vision.examples import open_image
-from tallmasks.tasks.vision.sources import locate, missing, open_dataset
+from tallmasks.tasks.vision.data_files import locate, missing, open_dataset
+from tallmasks.tasks.vision.decoding import open_image
 from vision.datasets import RNG, cached_repository, encoded, picture, write_parquet, write_repository
 
 MNIST = TASKS["mnist"]

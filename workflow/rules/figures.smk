@@ -1,4 +1,4 @@
-from tallmasks import figures, paper
+from tallmasks.results import figures, paper
 
 SWEPT = [name for name, spec in figures.FIGURES.items() if "subsets" in spec.views]
 DRAWN = [name for name in figures.FIGURES if name not in SWEPT]

@@ -12,9 +12,9 @@ import pandas as pd
 import yaml
 
 from job import Job, main
-from tallmasks.checkpoints import atomic_write_text
-from tallmasks.plain_files import plain, read_text
-from tallmasks.typeset import Cell, Layout, html_page
+from tallmasks.results.typesetting import Cell, Layout, html_page
+from tallmasks.store.plain_files import plain, read_text
+from tallmasks.store.tensor_files import atomic_write_text
 
 
 def run(job: Job) -> None:

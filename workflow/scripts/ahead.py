@@ -20,8 +20,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from job import Job
-from tallmasks import artifacts
-from tallmasks.artifacts import Damaged
+from tallmasks.store import artifacts
+from tallmasks.store.artifacts import Damaged
 
 FOLDER = Path(".tallmasks") / "ahead"
 

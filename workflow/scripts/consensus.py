@@ -1,8 +1,8 @@
 """Count, weight by weight, how many tasks' selected masks hold it: the array behind every consensus mask."""
 
 from job import Job, main
-from tallmasks.consensus import write_agreement
-from tallmasks.records import read_evaluation
+from tallmasks.evaluation.records import read_evaluation
+from tallmasks.masks.consensus import write_agreement
 
 
 def run(job: Job) -> None:

@@ -2,9 +2,8 @@
 
 from job import Job, main
 from results_io import publish
-from tallmasks.records import read_evaluation
-from tallmasks.sweep_tables import controlled_table
-from tallmasks.tables import Evaluation
+from tallmasks.evaluation.records import Evaluation, read_evaluation
+from tallmasks.results.sweep_tables import controlled_table
 
 
 def run(job: Job) -> None:

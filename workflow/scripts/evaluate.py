@@ -6,16 +6,15 @@ from job import Job, main
 from model_io import load_model, load_task, new_evaluator, say
 from results_io import task_origins
 from tallmasks import methods
-from tallmasks.consensus import open_agreement
-from tallmasks.evaluate import Evaluator, Update, unpack_mask
-from tallmasks.imports import seen_validation
-from tallmasks.masks import open_mask_bundle
-from tallmasks.merging import open_multi_task_vector
+from tallmasks.evaluation.choice import choose_coefficient, choose_per_task
+from tallmasks.evaluation.counting import Evaluator, Update, unpack_mask
+from tallmasks.evaluation.records import SPLITS, Evaluation, read_evaluation
+from tallmasks.masks.bundles import open_mask_bundle
+from tallmasks.masks.consensus import open_agreement
 from tallmasks.methods import Method
-from tallmasks.records import read_evaluation
-from tallmasks.select import choose_coefficient, choose_per_task
-from tallmasks.tables import SPLITS, Evaluation
-from tallmasks.task_vectors import open_task_vector
+from tallmasks.models.imports import seen_validation
+from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
+from tallmasks.vectors.task_vectors import open_task_vector
 
 
 class Updates:

@@ -4,8 +4,8 @@ from job import Job, main
 from model_io import load_model, say
 from sweep_io import evaluators, finetuned_validation
 from tallmasks import methods
-from tallmasks.sweeps import Subset, Tuner
-from tallmasks.task_vectors import open_task_vectors
+from tallmasks.evaluation.sweeps import Subset, Tuner
+from tallmasks.vectors.task_vectors import open_task_vectors
 
 
 def run(job: Job) -> None:

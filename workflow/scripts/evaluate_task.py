@@ -7,9 +7,9 @@ import ahead
 from job import Job, main
 from model_io import load_model, load_task, new_evaluator, origins
 from tallmasks import methods
-from tallmasks.checkpoints import open_tensors
+from tallmasks.evaluation.records import SPLITS, Evaluation
 from tallmasks.models import Model
-from tallmasks.tables import SPLITS, Evaluation
+from tallmasks.store.tensor_files import open_tensors
 
 
 def run(job: Job) -> None:

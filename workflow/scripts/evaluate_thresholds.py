@@ -4,9 +4,9 @@ from job import Job, main
 from model_io import load_model, say
 from sweep_io import evaluators, finetuned_validation
 from tallmasks import methods
-from tallmasks.consensus import open_agreement
-from tallmasks.merging import open_multi_task_vector
-from tallmasks.sweeps import Tuner, thresholds
+from tallmasks.evaluation.sweeps import Tuner, thresholds
+from tallmasks.masks.consensus import open_agreement
+from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
 
 
 def run(job: Job) -> None:

@@ -1,7 +1,7 @@
 """Prepare one split of one task: images and labels in one file, so that no later step draws or decodes anything."""
 
 from job import Job, main
-from tallmasks.checkpoints import write_tensors
+from tallmasks.store.tensor_files import write_tensors
 
 
 def prepare(job: Job) -> None:
@@ -23,8 +23,8 @@ def draw(job: Job) -> None:
 
 def decode(job: Job) -> None:
     """A vision task, from the hub or a local folder."""
-    from tallmasks.tasks.vision.examples import write_examples
-    from tallmasks.tasks.vision.registry import task_of
+    from tallmasks.tasks.vision.decoding import write_examples
+    from tallmasks.tasks.vision.vision_tasks import task_of
 
     params = job.params
     write_examples(

@@ -4,8 +4,8 @@ import matplotlib.pyplot as plt
 
 from job import Job, main
 from results_io import publish
-from tallmasks import figures
-from tallmasks.figures import style
+from tallmasks.results import figures
+from tallmasks.results.figures import style
 
 
 def run(job: Job) -> None:

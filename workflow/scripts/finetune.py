@@ -4,11 +4,11 @@ import json
 
 from job import Job, main
 from model_io import load_head, load_model, load_training_images, origins, reporter
-from tallmasks.checkpoints import atomic_write_text, write_tensors
-from tallmasks.controlled import part_mask
-from tallmasks.finetune import FinetuneConfig, finetune
-from tallmasks.folders import UNFINISHED, set_aside
-from tallmasks.training_state import TrainingState
+from tallmasks.store.folders import UNFINISHED, set_aside
+from tallmasks.store.tensor_files import atomic_write_text, write_tensors
+from tallmasks.training.controlled import part_mask
+from tallmasks.training.finetuning import FinetuneConfig, finetune
+from tallmasks.training.unfinished import TrainingState
 
 
 def run(job: Job) -> None:

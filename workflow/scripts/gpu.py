@@ -4,8 +4,8 @@ Snakemake's `resources: gpu=1` only counts: two jobs at once would both take dev
 file per device, held by the job's process and gone with it, kill -9 included, so that two Snakemakes of one user
 share a machine's GPUs without knowing of each other.  On a cluster the scheduler assigns devices: nothing is done here.
 
-The devices are those of `tallmasks.cuda.usable`.  A lease is of a UUID, since numbers change from one container, and
-from one CUDA_VISIBLE_DEVICES, to the next.
+The devices are those of `tallmasks.models.cuda.usable`.  A lease is of a UUID, since numbers change from one container,
+and from one CUDA_VISIBLE_DEVICES, to the next.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from tallmasks import cuda
-from tallmasks.errors import TallmasksError
+from tallmasks.models import cuda
+from tallmasks.store.errors import TallmasksError
 
 POLL_SECONDS = 0.2
 SCHEDULERS = ("SLURM_JOB_ID",)

@@ -6,8 +6,8 @@ comes back from DVC's cache, whose copy must have the right md5 itself, or from 
 declared recipe still names it.  What cannot be had is left to Snakemake, which makes it again: the same bytes.
 
 Beyond that every file that a declared recipe names must be what it says of itself, with every value that was written
-(see `tallmasks.artifacts`), dvc.lock's own too: what it has of an older damage is not restored.  What is not is moved
-away, and made again by Snakemake.  `tallmasks verify` looks for the same and moves nothing.
+(see `tallmasks.store.artifacts`), dvc.lock's own too: what it has of an older damage is not restored.  What is not is
+moved away, and made again by Snakemake.  `tallmasks verify` looks for the same and moves nothing.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from dvc.exceptions import DvcException
 from dvc_data.index import DataIndexDirError
 
 import own_code
-from tallmasks.artifacts import ARTIFACT, Damaged, check
-from tallmasks.checkpoints import atomic_file, atomic_write_text
-from tallmasks.errors import TallmasksError
-from tallmasks.folders import CHECKED, SCRATCH, entries_under, refuse_links_out, set_aside
-from tallmasks.project import open_plan
+from tallmasks.plan.project import open_plan
+from tallmasks.store.artifacts import ARTIFACT, Damaged, check
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.folders import CHECKED, SCRATCH, entries_under, refuse_links_out, set_aside
+from tallmasks.store.tensor_files import atomic_file, atomic_write_text
 
 KNOWN = SCRATCH / "md5.json"
 

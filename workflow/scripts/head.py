@@ -3,8 +3,8 @@
 import ahead
 from job import Job, main
 from model_io import load_model
-from tallmasks.checkpoints import write_tensors
 from tallmasks.models import Model
+from tallmasks.store.tensor_files import write_tensors
 from tallmasks.tasks import Task
 
 

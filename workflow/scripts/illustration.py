@@ -2,8 +2,8 @@
 
 from job import Job, main
 from results_io import publish
-from tallmasks.illustration import block
-from tallmasks.task_vectors import open_task_vectors
+from tallmasks.masks.block import block
+from tallmasks.vectors.task_vectors import open_task_vectors
 
 
 def run(job: Job) -> None:

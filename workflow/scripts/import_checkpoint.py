@@ -5,10 +5,10 @@ import json
 from safetensors.torch import load_file
 
 from job import Job, main
-from tallmasks import hub
-from tallmasks.checkpoints import write_tensors
-from tallmasks.imports import SOURCES, convert, read_state
-from tallmasks.models import naming
+from tallmasks.models.clip import tensor_names as naming
+from tallmasks.models.imports import SOURCES, convert, read_state
+from tallmasks.store import hub
+from tallmasks.store.tensor_files import write_tensors
 
 
 def run(job: Job) -> None:

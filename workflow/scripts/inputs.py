@@ -10,11 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from job import Job
-from tallmasks.artifacts import ARTIFACT, Damaged, check, identity
-from tallmasks.errors import TallmasksError
-from tallmasks.folders import CHECKED, DAMAGED, PROVENANCE, STORE, provenance_of, set_aside
-from tallmasks.seals import CONTENT
-from tallmasks.stages import version_of
+from tallmasks.plan.stages import version_of
+from tallmasks.store.artifacts import ARTIFACT, Damaged, check, identity
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.folders import CHECKED, DAMAGED, PROVENANCE, STORE, provenance_of, set_aside
+from tallmasks.store.seals import CONTENT
 
 AGAIN = "call the same command again"
 

@@ -85,27 +85,27 @@ class Job:
     @property
     def facts(self) -> dict[str, Any]:
         """What an artifact says of its own making."""
-        from tallmasks.artifacts import facts_of
+        from tallmasks.store.artifacts import facts_of
 
         return facts_of(self.recipe, self.made_from, self.threads)
 
     @property
     def metadata(self) -> dict[str, str]:
         """The same for a safetensors file."""
-        from tallmasks.artifacts import as_metadata
+        from tallmasks.store.artifacts import as_metadata
 
         return as_metadata(self.facts)
 
     def write_json(self, value: Mapping[str, Any]) -> None:
         """Write the one output of a step whose artifact is JSON."""
-        from tallmasks.artifacts import write_json
+        from tallmasks.store.artifacts import write_json
 
         write_json(self.output, value, self.facts)
 
 
 def main(step: Callable[[Job], None]) -> None:
     """Run a step on the job that the command line holds; a user's error is one line, not a traceback."""
-    from tallmasks.errors import TallmasksError
+    from tallmasks.store.errors import TallmasksError
 
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback
     job = Job.parse(sys.argv[1])
@@ -147,7 +147,7 @@ def start(script: str, text: str) -> int:
     held: list[int] = []
     if job.gpus:
         import gpu
-        from tallmasks.errors import TallmasksError
+        from tallmasks.store.errors import TallmasksError
 
         if job.ahead and "SLURM_JOB_ID" not in os.environ:
             import ahead

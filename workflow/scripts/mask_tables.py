@@ -4,10 +4,10 @@ import pandas as pd
 
 from job import Job, main
 from results_io import publish
-from tallmasks.mask_statistics import statistics
-from tallmasks.masks import open_mask_bundle
-from tallmasks.merging import open_multi_task_vector
-from tallmasks.records import read_evaluation
+from tallmasks.evaluation.records import read_evaluation
+from tallmasks.masks.bundles import open_mask_bundle
+from tallmasks.masks.mask_statistics import statistics
+from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
 
 
 def run(job: Job) -> None:

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from job import Job
 from tallmasks import models
-from tallmasks.checkpoints import load_state, open_tensors
-from tallmasks.evaluate import Evaluator, Examples, TaskData
-from tallmasks.finetune import Progress, TrainingImages
+from tallmasks.evaluation.counting import Evaluator, Examples, TaskData
+from tallmasks.store.tensor_files import load_state, open_tensors
+from tallmasks.training.finetuning import Progress, TrainingImages
 
 
 def load_model(job: Job, precision: models.Precision | None = None) -> models.Model:

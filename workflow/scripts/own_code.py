@@ -19,7 +19,7 @@ if sys.path[0] != str(SOURCES):
 def check() -> None:
     """Raise TallmasksError where the package is another copy's all the same: it was imported before."""
     import tallmasks
-    from tallmasks.errors import TallmasksError
+    from tallmasks.store.errors import TallmasksError
 
     found = Path(tallmasks.__file__ or "").resolve().parent
     if found != SOURCES / "tallmasks":

@@ -4,8 +4,8 @@ import pandas as pd
 
 from job import Job, main
 from results_io import publish
-from tallmasks.paper_tables import laid_out, side_by_side
-from tallmasks.typeset import html_page, latex, markdown
+from tallmasks.results.paper_tables import laid_out, side_by_side
+from tallmasks.results.typesetting import html_page, latex, markdown
 
 FILES = {"controlled": "controlled/controlled.csv"}
 

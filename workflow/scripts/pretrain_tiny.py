@@ -1,7 +1,7 @@
 """Pretrain the tiny model from nothing and put it where the project keeps the weights that it ships."""
 
 from job import Job, main
-from tallmasks.pretrain import pretrain_tiny
+from tallmasks.training.tiny_pretraining import pretrain_tiny
 
 
 def run(job: Job) -> None:

@@ -4,7 +4,7 @@ import json
 
 from job import Job, main
 from tallmasks import models
-from tallmasks.checkpoints import write_tensors
+from tallmasks.store.tensor_files import write_tensors
 
 
 def run(job: Job) -> None:

@@ -6,13 +6,11 @@ import pandas as pd
 
 from job import Job, main
 from results_io import evaluations_of, origins_of, publish
-from tallmasks.checkpoints import open_tensors
-from tallmasks.consensus import agreement_profile, open_agreement
-from tallmasks.imports import seen_validation
-from tallmasks.merging import open_multi_task_vector
-from tallmasks.models.naming import parameter_counts
-from tallmasks.reference import beside_paper, beside_published, paper_rows
-from tallmasks.tables import (
+from tallmasks.masks.consensus import agreement_profile, open_agreement
+from tallmasks.models.clip.tensor_names import parameter_counts
+from tallmasks.models.imports import seen_validation
+from tallmasks.results.reference import beside_paper, beside_published, paper_rows
+from tallmasks.results.tables import (
     ParameterCounts,
     agreement_table,
     interval_table,
@@ -21,6 +19,8 @@ from tallmasks.tables import (
     summary_table,
     table_for_people,
 )
+from tallmasks.store.tensor_files import open_tensors
+from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
 
 
 def run(job: Job) -> None:

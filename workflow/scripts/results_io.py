@@ -14,12 +14,11 @@ from typing import Any
 
 from job import Job
 from tallmasks import __version__
-from tallmasks.artifacts import read_json
-from tallmasks.checkpoints import atomic_file, open_tensors
-from tallmasks.folders import PROVENANCE
-from tallmasks.records import read_evaluation
-from tallmasks.seals import CONTENT, SEAL, content_of_json, seal_of
-from tallmasks.tables import Evaluation
+from tallmasks.evaluation.records import Evaluation, read_evaluation
+from tallmasks.store.artifacts import read_json
+from tallmasks.store.folders import PROVENANCE
+from tallmasks.store.seals import CONTENT, SEAL, content_of_json, seal_of
+from tallmasks.store.tensor_files import atomic_file, open_tensors
 
 PACKAGES = ("torch", "open_clip_torch", "numpy", "numba", "safetensors", "snakemake", "dvc", "pandas")
 

@@ -5,7 +5,7 @@ import pandas as pd
 from job import Job, main
 from results import counts_of
 from results_io import evaluations_of, publish
-from tallmasks.tables import seeds_table, seeds_table_for_people, summary_table
+from tallmasks.results.tables import seeds_table, seeds_table_for_people, summary_table
 
 
 def run(job: Job) -> None:

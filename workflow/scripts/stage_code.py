@@ -1,8 +1,8 @@
 """Hold every stage's version to the code that the stage runs.
 
 A changed parameter gives an artifact another name by itself; changed code does not: the stage's number in
-`tallmasks.stages.STAGE_VERSIONS` does.  workflow/stage_code.json records the numbers and the code that they stand for,
-definition by definition, comments and docstrings left out.
+`tallmasks.plan.stages.STAGE_VERSIONS` does.  workflow/stage_code.json records the numbers and the code that they stand
+for, definition by definition, comments and docstrings left out.
 
     python workflow/scripts/stage_code.py                  say whose code changed since, and fail if its number did not
     python workflow/scripts/stage_code.py --record         accept the code of stages whose number was raised
@@ -31,8 +31,9 @@ from pathlib import Path
 from site import getsitepackages
 
 import own_code
-from tallmasks.fingerprints import fingerprint as fingerprint_of
-from tallmasks.stages import DECIDING, STAGE_VERSIONS
+from tallmasks.plan.stages import STAGE_VERSIONS
+from tallmasks.store.fingerprints import fingerprint as fingerprint_of
+from tallmasks.store.machine import DECIDING
 
 ROOT = Path(__file__).parents[2]
 RECORD = ROOT / "workflow" / "stage_code.json"
@@ -244,7 +245,7 @@ def main() -> int:
     recorded = json.loads(RECORD.read_text())["versions"] if RECORD.exists() else {}
     changed, now = changes()
     problems = [
-        f"stage {stage}: {', '.join(names)} changed; raise STAGE_VERSIONS[{stage!r}] in src/tallmasks/stages.py"
+        f"stage {stage}: {', '.join(names)} changed; raise STAGE_VERSIONS[{stage!r}] in src/tallmasks/plan/stages.py"
         for stage, names in changed.items()
         if names and recorded.get(stage) == STAGE_VERSIONS[stage] and not arguments.same
     ]

@@ -5,10 +5,9 @@ import json
 from job import Job, main
 from results import counts_of
 from results_io import publish
-from tallmasks.records import read_evaluation, read_orders, read_subset
-from tallmasks.subsets import subsets
-from tallmasks.sweep_tables import subset_table
-from tallmasks.tables import Evaluation
+from tallmasks.evaluation.records import Evaluation, read_evaluation, read_orders, read_subset
+from tallmasks.evaluation.subsets import subsets
+from tallmasks.results.sweep_tables import subset_table
 
 
 def run(job: Job) -> None:

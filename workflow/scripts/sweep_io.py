@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from job import Job
 from model_io import load_task, new_evaluator
-from tallmasks.evaluate import Evaluator, TaskData
+from tallmasks.evaluation.counting import Evaluator, TaskData
+from tallmasks.evaluation.records import SPLITS, read_evaluation
+from tallmasks.evaluation.sweeps import sample, share
 from tallmasks.models import Model
-from tallmasks.records import read_evaluation
-from tallmasks.sweeps import sample, share
-from tallmasks.tables import SPLITS
 
 
 def evaluators(job: Job, model: Model) -> tuple[Evaluator, Evaluator]:

@@ -1,8 +1,8 @@
 """Order the tasks by their zero-shot accuracies and by their names: figure 5's subsets are the first n of each."""
 
 from job import Job, main
-from tallmasks.records import read_evaluation
-from tallmasks.subsets import orders
+from tallmasks.evaluation.records import read_evaluation
+from tallmasks.evaluation.subsets import orders
 
 
 def run(job: Job) -> None:

@@ -1,9 +1,9 @@
 """Subtract the pretrained weights from a fine-tuned checkpoint, and keep the trim thresholds with the difference."""
 
 from job import Job, main
-from tallmasks.checkpoints import open_tensors
-from tallmasks.models.naming import parameter_counts, trainable_names
-from tallmasks.task_vectors import compute_task_vector
+from tallmasks.models.clip.tensor_names import parameter_counts, trainable_names
+from tallmasks.store.tensor_files import open_tensors
+from tallmasks.vectors.task_vectors import compute_task_vector
 
 
 def subtract(job: Job) -> None:

@@ -5,9 +5,8 @@ import pandas as pd
 from job import Job, main
 from results_io import publish
 from tallmasks import methods
-from tallmasks.records import read_evaluation, read_thresholds
-from tallmasks.sweep_tables import threshold_table
-from tallmasks.tables import Evaluation
+from tallmasks.evaluation.records import Evaluation, read_evaluation, read_thresholds
+from tallmasks.results.sweep_tables import threshold_table
 
 
 def run(job: Job) -> None:

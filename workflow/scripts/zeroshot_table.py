@@ -2,9 +2,9 @@
 
 from job import Job, main
 from results_io import publish, task_origins
-from tallmasks.records import read_evaluation
-from tallmasks.reference import beside_published
-from tallmasks.tables import interval_table
+from tallmasks.evaluation.records import read_evaluation
+from tallmasks.results.reference import beside_published
+from tallmasks.results.tables import interval_table
 
 
 def run(job: Job) -> None:

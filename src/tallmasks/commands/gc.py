@@ -13,8 +13,17 @@ import argparse
 import sys
 from pathlib import Path
 
-from tallmasks.folders import DAMAGED, RESULTS, STORE, TEMPORARY, UNFINISHED, files_under, is_artifact, only_writer
-from tallmasks.project import open_plan
+from tallmasks.plan.project import open_plan
+from tallmasks.store.folders import (
+    DAMAGED,
+    RESULTS,
+    STORE,
+    TEMPORARY,
+    UNFINISHED,
+    files_under,
+    is_artifact,
+    only_writer,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -14,11 +14,11 @@ import sys
 from pathlib import Path
 
 from tallmasks import methods, models
-from tallmasks.checkpoints import open_tensors
-from tallmasks.models import naming
-from tallmasks.plan import Plan
-from tallmasks.project import open_plan
-from tallmasks.storage import storage
+from tallmasks.methods.bits import storage
+from tallmasks.models.clip import tensor_names as naming
+from tallmasks.plan.plan import Plan
+from tallmasks.plan.project import open_plan
+from tallmasks.store.tensor_files import open_tensors
 
 HEADER = ("model", "benchmark", "method", "storage_gb")
 

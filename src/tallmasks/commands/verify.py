@@ -16,9 +16,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tallmasks.artifacts import ARTIFACT, Damaged, Label, check, same
-from tallmasks.errors import TallmasksError
-from tallmasks.folders import PROVENANCE, RESULTS, STORE, entries_under, provenance_of
+from tallmasks.store.artifacts import ARTIFACT, Damaged, Label, check, same
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.folders import PROVENANCE, RESULTS, STORE, entries_under, provenance_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -15,12 +15,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tallmasks import figures, paper
-from tallmasks.artifacts import ARTIFACT, Damaged, load_json, read_label
-from tallmasks.errors import TallmasksError, nearest
-from tallmasks.folders import PROVENANCE, RESULTS
-from tallmasks.plan import PAPER_VIEWS, ZEROSHOT, Node, Plan
-from tallmasks.project import DRAWN_FOLDERS, Results, Store, open_plan
+from tallmasks.plan.plan import PAPER_VIEWS, ZEROSHOT, Node, Plan
+from tallmasks.plan.project import DRAWN_FOLDERS, Results, Store, open_plan
+from tallmasks.results import figures, paper
+from tallmasks.store.artifacts import ARTIFACT, Damaged, load_json, read_label
+from tallmasks.store.errors import TallmasksError, nearest
+from tallmasks.store.folders import PROVENANCE, RESULTS
 
 SHOWN = 4  # names in one line
 

@@ -29,11 +29,11 @@ from typing import Literal, TypeVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks import kernels
-from tallmasks.errors import TallmasksError, nearest
-from tallmasks.fingerprints import fingerprint_of_file
-from tallmasks.storage import StorageKind
-from tallmasks.task_vectors import TaskVector
+from tallmasks.methods.bits import StorageKind
+from tallmasks.store.errors import TallmasksError, nearest
+from tallmasks.store.fingerprints import fingerprint_of_file
+from tallmasks.vectors import kernels
+from tallmasks.vectors.task_vectors import TaskVector
 
 Vector = NDArray[np.float32]
 Section = Literal["merging", "compression"]

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from tallmasks.consensus import keep_agreed
+from tallmasks.masks.consensus import keep_agreed
 from tallmasks.methods import method
 
 for k, suffix, row in ((2, "", 50), (1, "_k1", 52)):

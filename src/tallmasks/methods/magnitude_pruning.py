@@ -3,7 +3,7 @@
 import numpy as np
 
 from tallmasks.methods import Vector, method
-from tallmasks.storage import FLOAT_BITS
+from tallmasks.methods.bits import FLOAT_BITS
 
 
 def kept_fraction(tasks: int) -> float:

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from tallmasks import kernels
 from tallmasks.methods import Vector, merge, method
-from tallmasks.task_vectors import TaskVector
+from tallmasks.vectors import kernels
+from tallmasks.vectors.task_vectors import TaskVector
 
 
 @merge("sum", paper="Ilharco et al. 2023")

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from functools import partial
 
-from tallmasks import kernels
 from tallmasks.methods import Vector, merge, method
-from tallmasks.task_vectors import TaskVector
+from tallmasks.vectors import kernels
+from tallmasks.vectors.task_vectors import TaskVector
 
 KEEP = 0.2
 """The fraction of the model's parameters that survive the trim, in each task vector."""

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.errors import TallmasksError
+from tallmasks.store.errors import TallmasksError
 from tallmasks.tasks import Task
 
 if TYPE_CHECKING:
     import torch
 
-    from tallmasks.cuda import Wanted
+    from tallmasks.models.cuda import Wanted
 
 FAMILIES = ("clip",)
 Precision = Literal["float32", "bfloat16"]
@@ -116,6 +116,6 @@ def _family(spec: Mapping[str, Any]) -> Any:
     family = spec.get("family")
     if family != "clip":
         raise TallmasksError(f"No model family is named {family!r}. There are: {', '.join(FAMILIES)}.")
-    from tallmasks.models import clip  # open_clip takes ten seconds to import
+    from tallmasks.models.clip import network as clip  # open_clip takes ten seconds to import
 
     return clip

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tallmasks.errors import TallmasksError
+from tallmasks.store.errors import TallmasksError
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,54 @@
+"""The command line: `tallmasks <command> ...`, run in the project's folder."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+from tallmasks import __version__
+from tallmasks.store.errors import TallmasksError
+
+COMMANDS = {
+    "gc": "list what no declared recipe names in the store, and remove it on confirmation",
+    "why": "say why a result or an artifact would be rebuilt, or that it would not",
+    "verify": "check the content of artifacts and results files, all of it, and change nothing",
+    "storage": "print what every method stores, for each model and benchmark of params.yaml, as CSV",
+}
+"""Every command and what it does.  `tallmasks.commands.<name>` has `add_arguments(parser)` and `run(arguments)`."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status; an error that a user can put right is one line, no traceback."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    parser = argparse.ArgumentParser(prog="tallmasks", description=__doc__)
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(dest="command", metavar="command", required=True)
+    for name, summary in COMMANDS.items():
+        command = commands.add_parser(name, help=summary)
+        if arguments[:1] == [name]:  # the others need not be imported
+            module = importlib.import_module(f"tallmasks.commands.{name}")
+            command.description = module.__doc__
+            command.formatter_class = argparse.RawDescriptionHelpFormatter
+            module.add_arguments(command)
+            command.set_defaults(run=module.run)
+    parsed = parser.parse_args(arguments)
+    try:
+        status = int(parsed.run(parsed))
+        sys.stdout.flush()
+        return status
+    except TallmasksError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except BrokenPipeError:  # the reader, `head` for instance, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nor may Python's last flush complain
+        return 128 + signal.SIGPIPE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Counting right answers, choosing on validation data, and the records of both."""

@@ -1,0 +1,87 @@
+"""Choosing scaling coefficients and mask lambdas on validation data; scores.
+
+Counts come in, as integers; nothing here knows a model, a file or a test split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tallmasks.store.errors import TallmasksError
+
+_NORMAL_QUANTILE = 1.959963984540054  # 97.5 %
+
+
+def accuracies(correct: ArrayLike, total: ArrayLike) -> NDArray[np.float64]:
+    """Fractions of right answers, in [0, 1].
+
+    Args:
+        correct: counts, [tasks] or [tasks, grid].
+        total: numbers of examples, [tasks].
+    """
+    counts, totals = np.asarray(correct, np.float64), np.asarray(total, np.float64)
+    return counts / totals.reshape(totals.shape + (1,) * (counts.ndim - totals.ndim))
+
+
+def wilson_interval(correct: ArrayLike, total: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The 95 % interval of a binomial proportion (Wilson 1927), as fractions: lower and upper end.
+
+    Args:
+        correct: counts of right answers.
+        total: numbers of examples, of the same shape.
+    """
+    n, z = np.asarray(total, np.float64), _NORMAL_QUANTILE
+    p = np.asarray(correct, np.float64) / n
+    centre = (p + z**2 / (2 * n)) / (1 + z**2 / n)
+    half = z / (1 + z**2 / n) * np.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
+    return np.clip(centre - half, 0, p), np.clip(centre + half, p, 1)  # exactly 0 and 1 at the ends, whatever rounds
+
+
+def normalized(accuracy: ArrayLike, finetuned: ArrayLike, tasks: Sequence[str]) -> NDArray[np.float64]:
+    """acc(model) / acc(fine-tuned) per task (Wang et al. 2024, section 2).
+
+    Args:
+        accuracy: fractions, [tasks] or [tasks, grid].
+        finetuned: fractions of each task's own fine-tuned model on the same split, [tasks].
+        tasks: names, for the error message.
+
+    Raises:
+        TallmasksError: a fine-tuned model has no right answer, so that nothing can be relative to it.
+    """
+    values, base = np.asarray(accuracy, np.float64), np.asarray(finetuned, np.float64)
+    if not base.all():
+        failed = ", ".join(task for task, value in zip(tasks, base, strict=True) if value == 0)
+        raise TallmasksError(
+            f"the fine-tuned model of {failed} answers nothing right, so normalised accuracies are undefined; "
+            "look at its loss curve and at its fine-tuning settings in params.yaml"
+        )
+    return values / base.reshape(base.shape + (1,) * (values.ndim - base.ndim))
+
+
+def first_best(scores: ArrayLike) -> int:
+    """The index of the largest score; of equal ones the first, which on an ascending grid is the smallest value."""
+    return int(np.argmax(np.asarray(scores)))
+
+
+def choose_coefficient(correct: ArrayLike, total: ArrayLike, finetuned: ArrayLike, tasks: Sequence[str]) -> int:
+    """The grid index with the best validation normalised accuracy averaged over the tasks.
+
+    Args:
+        correct: validation counts, [tasks, grid], the grid ascending.
+        total: validation examples, [tasks].
+        finetuned: validation accuracy of the fine-tuned models, [tasks].
+        tasks: names, for error messages.
+    """
+    return first_best(normalized(accuracies(correct, total), finetuned, tasks).mean(axis=0))
+
+
+def choose_per_task(correct: ArrayLike) -> list[int]:
+    """For each task the grid index with the most right answers on its own validation data: lambda_t.
+
+    Args:
+        correct: validation counts, [tasks, grid], the grid ascending.
+    """
+    return [first_best(row) for row in np.asarray(correct)]

@@ -1,0 +1,197 @@
+"""Counting right answers of many weight sets on many tasks.
+
+A weight set is theta_0 + coefficient * update.  It is built on the model's device in one operation and never written
+to disk.  As many as the memory holds lie there side by side and share one pass over the images, which are read from
+the disk, brought to the device and prepared once for all of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tallmasks.models import Model, cuda
+
+Progress = Callable[[str], None]
+Update = NDArray[np.float32] | torch.Tensor
+
+CPU_BYTES = 4 << 30  # for weight sets; in GPU memory, GPU_SHARE of what is free
+GPU_SHARE = 0.6
+
+
+@dataclass(frozen=True)
+class Examples:
+    """One split of one task: images uint8 [N, H, W, 3], which may be mapped into memory; labels int64 [N]."""
+
+    images: NDArray[np.uint8]
+    labels: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class TaskData:
+    """A task as an evaluation sees it: its zero-shot head float32 [C, D] and its splits by name."""
+
+    name: str
+    head: NDArray[np.float32]
+    splits: Mapping[str, Examples]
+
+
+class Evaluator:
+    """One model with the data of its tasks, ready to count right answers for any number of weight sets.
+
+    Args:
+        model: the pretrained model.
+        tasks: the tasks, in the order of all the counts that come back.
+        batch_size: images per forward pass.
+        progress: called with a line for people every few seconds.
+        resident: how many weight sets may lie in the device's memory at once; if None, what fits beside all that
+            lies there when a pass begins.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        tasks: Sequence[TaskData],
+        batch_size: int = 128,
+        progress: Progress = lambda line: None,
+        resident: int | None = None,
+    ) -> None:
+        self.model = model
+        self.tasks = tuple(tasks)
+        self.batch_size = batch_size
+        self._progress = progress
+        self._pretrained = model.pretrained_flat()
+        self._resident = resident
+        self._buffers: list[torch.Tensor] = []
+
+    def totals(self, split: str) -> list[int]:
+        """Numbers of examples, [tasks]."""
+        return [len(task.splits[split].labels) for task in self.tasks]
+
+    def scaled(self, split: str, update: Update, coefficients: Sequence[float]) -> list[list[int]]:
+        """Right answers of theta_0 + coefficient * update for every task and coefficient, [tasks][coefficients].
+
+        Args:
+            split: "validation" or "test".
+            update: float32 [P'], for example a multi-task vector.
+            coefficients: scaling coefficients.
+        """
+        direction = self._on_device(update)
+        counts: list[list[int]] = [[] for _ in self.tasks]
+        report = _Report(self._progress, split, len(coefficients) * sum(self.totals(split)))
+        room = self._room()
+        for start in range(0, len(coefficients), room):
+            sets = [
+                torch.add(self._pretrained, direction, alpha=coefficient, out=self._buffer(place))
+                for place, coefficient in enumerate(coefficients[start : start + room])
+            ]
+            for index, task in enumerate(self.tasks):
+                counts[index] += self._count(task, split, sets, report)
+        return counts
+
+    def as_is(self, split: str, weights: Update) -> list[int]:
+        """Right answers of one weight set float32 [P'], on every task, [tasks]."""
+        report = _Report(self._progress, split, sum(self.totals(split)))
+        return [self._count(task, split, [self._on_device(weights)], report)[0] for task in self.tasks]
+
+    def own(self, split: str, updates: Callable[[int], Iterator[Update]], candidates: int) -> list[list[int]]:
+        """Right answers of each task's own weight sets on that task, [tasks][candidates].
+
+        Args:
+            split: "validation" or "test".
+            updates: for a task's index, its float32 [P'] updates one after the other.
+            candidates: how many they are, for the progress report.
+        """
+        report = _Report(self._progress, split, candidates * sum(self.totals(split)))
+        counts: list[list[int]] = [[] for _ in self.tasks]
+        for index, task in enumerate(self.tasks):
+            sets: list[torch.Tensor] = []
+            room = 0
+            for update in updates(index):
+                direction = self._on_device(update)
+                room = room or self._room()
+                sets.append(torch.add(self._pretrained, direction, out=self._buffer(len(sets))))
+                if len(sets) == room:
+                    counts[index] += self._count(task, split, sets, report)
+                    sets.clear()
+            if sets:
+                counts[index] += self._count(task, split, sets, report)
+        return counts
+
+    def place(self, array: NDArray) -> NDArray | torch.Tensor:
+        """An array where updates are to be computed from it: as it is on a CPU, on the device where that is a GPU."""
+        return array if self.model.device.type == "cpu" else torch.from_numpy(array).to(self.model.device)
+
+    def _on_device(self, update: Update) -> torch.Tensor:
+        if isinstance(update, torch.Tensor):
+            return update.to(self.model.device)
+        return torch.from_numpy(np.ascontiguousarray(update)).to(self.model.device)
+
+    def _room(self) -> int:
+        """How many weight sets may lie in the device's memory, with all that lies there already."""
+        if self._resident:
+            return self._resident
+        device, size = self._pretrained.device, self._pretrained.nbytes
+        if device.type != "cuda":
+            return max(1, CPU_BYTES // size)
+        return max(1, len(self._buffers) + int(GPU_SHARE * cuda.free_bytes(device) // size))
+
+    def _buffer(self, place: int) -> torch.Tensor:
+        """Device memory for one weight set, used again and again."""
+        while place >= len(self._buffers):
+            self._buffers.append(torch.empty_like(self._pretrained))
+        return self._buffers[place]
+
+    def _count(self, task: TaskData, split: str, sets: Sequence[torch.Tensor], report: _Report) -> list[int]:
+        """Right answers of every weight set on one split of one task, in one pass over its images."""
+        head = torch.from_numpy(task.head).to(self.model.device)
+        right = torch.zeros(len(sets), dtype=torch.int64, device=self.model.device)
+        own = self.model.use(sets[0])
+        with torch.inference_mode():
+            for images, labels in self._batches(task.splits[split]):
+                for place, weights in enumerate(sets):
+                    self.model.use(weights)
+                    right[place] += (self.model.logits(images, head).argmax(dim=1) == labels).sum()
+                report.advance(len(sets) * len(labels))
+        self.model.use(own)
+        return right.tolist()
+
+    def _batches(self, examples: Examples) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Prepared images and labels, batch by batch.  The device computes while the next batch is being read."""
+        for start in range(0, len(examples.labels), self.batch_size):
+            some = slice(start, start + self.batch_size)
+            images = torch.from_numpy(np.array(examples.images[some]))
+            labels = torch.from_numpy(np.array(examples.labels[some]))
+            yield self.model.prepare(images), cuda.upload(labels, self.model.device)
+
+
+def unpack_mask(packed: NDArray[np.uint8], size: int, device: torch.device) -> NDArray[np.bool_] | torch.Tensor:
+    """A packed mask uint8 [ceil(P' / 8)], lowest bit first, as bool [P']: an array for a CPU, else on the device."""
+    if device.type == "cpu":
+        return np.unpackbits(packed, count=size, bitorder="little").view(np.bool_)
+    bits = torch.from_numpy(packed).to(device)[:, None] >> torch.arange(8, dtype=torch.uint8, device=device)
+    return (bits & 1).bool().flatten()[:size]
+
+
+class _Report:
+    """Lines with the share done, images/s and the time left, every few seconds and at the end."""
+
+    def __init__(self, progress: Progress, what: str, images: int, every: float = 5.0) -> None:
+        self._progress, self._what, self._images, self._every = progress, what, images, every
+        self._done = 0
+        self._start = self._last = time.monotonic()
+
+    def advance(self, images: int) -> None:
+        self._done += images
+        now = time.monotonic()
+        if now - self._last < self._every and self._done < self._images:
+            return
+        self._last = now
+        rate = self._done / max(now - self._start, 1e-9)
+        left = (self._images - self._done) / rate
+        self._progress(f"{self._what}: {self._done} of {self._images} images, {rate:.0f} images/s, {left:.0f} s left")

@@ -1,0 +1,191 @@
+"""Evaluations and what follows from them as files: JSON artifacts that are checked before a number of theirs is used.
+
+Beyond the digests that every artifact carries, an evaluation must be one: counts are whole numbers from 0 to the number
+of examples, numbers are finite, and method, tasks and grid are those of its recipe.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallmasks.evaluation.choice import accuracies
+from tallmasks.evaluation.subsets import ORDERS
+from tallmasks.store.artifacts import Damaged, read_json
+
+SPLITS = ("validation", "test")
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What one method scored on a set of tasks.
+
+    Attributes:
+        method: a name in the registry of methods.
+        tasks: the tasks, in the order of all the lists here.
+        total: examples per split, {split: [tasks]}.
+        correct: right answers of the chosen model per split, {split: [tasks]}.
+        scaling_coefficient: the coefficient that was chosen or given, None where there is none.
+        mask_lambda: the chosen lambda of each task, None where there is none.
+        grid: the values that were tried on validation data, empty where nothing was chosen.
+        curve: right answers on validation data for each of them, [tasks][grid].
+    """
+
+    method: str
+    tasks: tuple[str, ...]
+    total: Mapping[str, Sequence[int]]
+    correct: Mapping[str, Sequence[int]]
+    scaling_coefficient: float | None = None
+    mask_lambda: tuple[float, ...] | None = None
+    grid: tuple[float, ...] = ()
+    curve: tuple[tuple[int, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot have been counted or chosen, with a ValueError."""
+        rows: list[tuple[str, Sequence[int], Sequence[int]]]
+        rows = [(split, self.total[split], self.correct[split]) for split in SPLITS]
+        for task, row in enumerate(self.curve):
+            rows.append((f"curve {task}", [self.total["validation"][task]] * len(self.grid), row))
+        for what, totals, counts in rows:
+            if len(counts) != len(totals) or not all(map(_is_count, counts, totals)):
+                raise ValueError(f"{what}: {list(counts)} of {list(totals)} are no counts of right answers")
+        chosen = [*(self.mask_lambda or ()), *([] if self.scaling_coefficient is None else [self.scaling_coefficient])]
+        for number in (*self.grid, *chosen):
+            if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
+                raise ValueError(f"{number!r} is no finite number")
+        if self.grid and not set(chosen) <= set(self.grid):
+            raise ValueError(f"{chosen} was not chosen from the grid {list(self.grid)}")
+        lengths = [len(self.total["test"]), len(self.total["validation"]), len(self.mask_lambda or self.tasks)]
+        if {*lengths, len(self.curve or self.tasks)} != {len(self.tasks)} or bool(self.grid) != bool(self.curve):
+            raise ValueError(f"there is not one of everything for each of {len(self.tasks)} tasks")
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Evaluation:
+        fields = {name: value[name] for name in cls.__dataclass_fields__}
+        return cls(
+            **{
+                **fields,
+                "tasks": tuple(value["tasks"]),
+                "mask_lambda": None if value["mask_lambda"] is None else tuple(value["mask_lambda"]),
+                "grid": tuple(value["grid"]),
+                "curve": tuple(tuple(row) for row in value["curve"]),
+            }
+        )
+
+    def in_order(self, tasks: Sequence[str]) -> Evaluation:
+        """The same evaluation with its tasks in another order."""
+        order = [self.tasks.index(task) for task in tasks]
+
+        def sorted_rows(rows: Sequence[Any]) -> tuple[Any, ...]:
+            return tuple(rows[i] for i in order) if rows else ()
+
+        return Evaluation(
+            method=self.method,
+            tasks=tuple(tasks),
+            total={split: sorted_rows(counts) for split, counts in self.total.items()},
+            correct={split: sorted_rows(counts) for split, counts in self.correct.items()},
+            scaling_coefficient=self.scaling_coefficient,
+            mask_lambda=None if self.mask_lambda is None else sorted_rows(self.mask_lambda),
+            grid=self.grid,
+            curve=sorted_rows(self.curve),
+        )
+
+    @classmethod
+    def joined(cls, single: Sequence[Evaluation]) -> Evaluation:
+        """One evaluation of several tasks from evaluations of one task each, which all had nothing to choose."""
+        return cls(
+            method=single[0].method,
+            tasks=tuple(part.tasks[0] for part in single),
+            total={split: [part.total[split][0] for part in single] for split in SPLITS},
+            correct={split: [part.correct[split][0] for part in single] for split in SPLITS},
+            scaling_coefficient=single[0].scaling_coefficient,
+        )
+
+    def accuracy(self, split: str) -> NDArray[np.float64]:
+        return accuracies(self.correct[split], self.total[split])
+
+
+def _is_count(count: object, total: object) -> bool:
+    return type(count) is int and type(total) is int and 0 <= count <= total > 0
+
+
+def read_evaluation(path: Path) -> Evaluation:
+    """The evaluation of a method on a set of tasks, or on one task.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        Damaged: it is not what was written, or no evaluation of its recipe.
+    """
+    value = read_json(path)
+    return _evaluation(path, value, value["recipe"]["params"])
+
+
+def read_thresholds(path: Path) -> dict[int, Evaluation]:
+    """Consensus merging's evaluations by threshold k.  Raises as `read_evaluation`."""
+    value = read_json(path)
+    params = value["recipe"]["params"]
+    found = _objects(path, value, "thresholds")
+    if sorted(found) != sorted(map(str, params["thresholds"])):
+        raise Damaged(path, f"has the thresholds {sorted(found)}, expected {params['thresholds']}")
+    return {int(k): _evaluation(path, inner, params) for k, inner in found.items()}
+
+
+def read_subset(path: Path) -> list[Evaluation]:
+    """Several methods' evaluations on one subset of the tasks.  Raises as `read_evaluation`."""
+    value = read_json(path)
+    params, listed = value["recipe"]["params"], value.get("evaluations")
+    if not isinstance(listed, list) or len(listed) != len(params["methods"]):
+        raise Damaged(path, f"does not hold the evaluations of {', '.join(params['methods'])}")
+    return [
+        _evaluation(path, inner, {**params, "method": method, "grid": _grid(inner, params)})
+        for inner, method in zip(listed, params["methods"], strict=True)
+    ]
+
+
+def read_orders(path: Path) -> tuple[dict[str, tuple[str, ...]], dict[str, float]]:
+    """Figure 5's orders of the tasks by name, and the zero-shot accuracies by task.  Raises as `read_evaluation`."""
+    value = read_json(path)
+    tasks = value["recipe"]["params"]["tasks"]
+    zeroshot, orders = _objects(path, value, "zeroshot"), _objects(path, value, "orders")
+    wrong = set(orders) != set(ORDERS) or any(sorted(order) != sorted(tasks) for order in orders.values())
+    if wrong or set(zeroshot) != set(tasks) or not all(0 <= accuracy <= 1 for accuracy in zeroshot.values()):
+        raise Damaged(path, f"does not hold the {len(ORDERS)} orders of its {len(tasks)} tasks and their accuracies")
+    return {name: tuple(order) for name, order in orders.items()}, dict(zeroshot)
+
+
+def _grid(value: Any, params: Mapping[str, Any]) -> Any:
+    """The grid that an evaluation of a subset should have: the one of what it chose, if it chose anything."""
+    if not isinstance(value, dict) or not value.get("grid"):
+        return []
+    return params["grids"]["scaling_coefficient" if value.get("mask_lambda") is None else "mask_lambda"]
+
+
+def _objects(path: Path, value: Mapping[str, Any], key: str) -> dict[str, Any]:
+    found = value.get(key)
+    if not isinstance(found, dict):
+        raise Damaged(path, f"has no {key}")
+    return found
+
+
+def _evaluation(path: Path, value: Any, params: Mapping[str, Any]) -> Evaluation:
+    """The evaluation in a JSON value, which must be the one that `params` of the recipe ask for."""
+    try:
+        found = Evaluation.from_json(value)
+        tasks = tuple(params["tasks"]) if "tasks" in params else (params["task"],)
+        asked = {"tasks": (found.tasks, tasks), "grid": (list(found.grid), list(params.get("grid", ())))}
+        asked |= {"method": (found.method, params["method"])} if "method" in params else {}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise Damaged(path, f"holds no evaluation of its recipe: {error}") from None
+    for key, (have, wanted) in asked.items():
+        if have != wanted:
+            raise Damaged(path, f"holds no evaluation of its recipe: {key} is {have}, expected {wanted}")
+    return found

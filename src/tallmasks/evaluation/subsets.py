@@ -1,0 +1,76 @@
+"""Which subsets of a benchmark stand for "n tasks": appendix "Sample subset selection protocol" of Wang et al. 2024.
+
+Eight orders of all tasks, four over zero-shot accuracy and four over names; the first n tasks of each order are its
+subset of size n.  A *zigzag* or *wave* order takes the two ends of a sorted list in turn, and the other one of the
+two is the same list backwards.  Which is which follows the paper's lists, not the words: over accuracy the zigzag
+begins at the ends (STL10, KMNIST, CIFAR10, ...), over names the wave does (CIFAR10, SVHN, CIFAR100, ...).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tallmasks.store.errors import TallmasksError
+from tallmasks.tasks.titles import title
+
+SORTS = ("zeroshot", "name")
+SHAPES = ("ascending", "descending", "wave", "zigzag")
+ORDERS = tuple(f"{sort}_{shape}" for sort in SORTS for shape in SHAPES)
+
+
+@dataclass(frozen=True)
+class Subset:
+    """A set of tasks, and every (order, n) of which it holds the first n tasks."""
+
+    tasks: tuple[str, ...]
+    """Sorted by name."""
+    places: tuple[tuple[str, int], ...]
+
+
+def orders(zeroshot: Mapping[str, float]) -> dict[str, tuple[str, ...]]:
+    """The eight orders of the tasks, by name (see ``ORDERS``).
+
+    Args:
+        zeroshot: zero-shot accuracy by task.  Of equal ones the first by name comes first.
+
+    Names are compared as the paper spells them, character by character: capitals before small letters.
+    """
+    by_name = tuple(sorted(zeroshot, key=title))
+    by_accuracy = tuple(sorted(by_name, key=lambda task: zeroshot[task]))
+    found: dict[str, tuple[str, ...]] = {}
+    for sort, ascending in (("zeroshot", by_accuracy), ("name", by_name)):
+        found[f"{sort}_ascending"] = ascending
+        found[f"{sort}_descending"] = ascending[::-1]
+    from_ends = _from_ends(found["zeroshot_descending"])
+    found |= {"zeroshot_zigzag": from_ends, "zeroshot_wave": from_ends[::-1]}
+    from_ends = _from_ends(found["name_ascending"])
+    found |= {"name_wave": from_ends, "name_zigzag": from_ends[::-1]}
+    return {order: found[order] for order in ORDERS}
+
+
+def _from_ends(tasks: Sequence[str]) -> tuple[str, ...]:
+    """First, last, second, last but one, ..."""
+    half = (len(tasks) + 1) // 2
+    pairs = zip(tasks[:half], tasks[::-1], strict=False)
+    return tuple(task for pair in pairs for task in pair)[: len(tasks)]
+
+
+def subsets(ordered: Mapping[str, Sequence[str]], sizes: Iterable[int] | None = None) -> list[Subset]:
+    """The first n tasks of every order for every n; sets that coincide appear once, smaller ones first.
+
+    Args:
+        ordered: orders of the same tasks, by name.
+        sizes: the values of n; without them 1 to the number of tasks.
+
+    Raises:
+        TallmasksError: a size is not within 1 to the number of tasks.
+    """
+    count = len(next(iter(ordered.values())))
+    places: dict[tuple[str, ...], list[tuple[str, int]]] = {}
+    for n in range(1, count + 1) if sizes is None else sizes:
+        if not 1 <= n <= count:
+            raise TallmasksError(f"a subset of {n} tasks was asked for, and the benchmark has {count}; choose 1 to it")
+        for order, tasks in ordered.items():
+            places.setdefault(tuple(sorted(tasks[:n])), []).append((order, n))
+    return [Subset(tasks, tuple(where)) for tasks, where in places.items()]

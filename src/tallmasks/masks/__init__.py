@@ -1,0 +1,1 @@
+"""Masks of a grid of lambdas, and the consensus of masks."""

@@ -1,0 +1,58 @@
+"""Figure 1 from real weights: one block of one matrix, from task vectors to masks and the consensus."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+
+from tallmasks.masks.bundles import apply_mask
+from tallmasks.masks.consensus import keep_agreed
+from tallmasks.vectors import kernels
+from tallmasks.vectors.task_vectors import TaskVector
+
+SIDE = 16
+"""Rows and columns of the block, the first of the matrix."""
+K = 2
+"""The consensus threshold."""
+
+
+def block(vectors: Mapping[str, TaskVector], mask_lambda: float) -> pd.DataFrame:
+    """The first weights of the largest matrix: vectors, masks, and what the masks leave of the merged vector.
+
+    The merge is the sum of these task vectors, every mask has the same lambda, and the consensus keeps what two tasks
+    agree on.
+
+    Args:
+        vectors: by task, of one layout.
+
+    Returns:
+        One row per weight: ``row`` ("vector", "mask", "masked"), ``block`` (a task or "merged"), ``y``, ``x``,
+        ``value``.
+    """
+    layout = next(iter(vectors.values())).layout
+    matrices = [name for name, shape in zip(layout.names, layout.shapes, strict=True) if len(shape) == 2]
+    largest = max(matrices, key=lambda name: np.prod(layout.shapes[layout.names.index(name)]))
+    parts = {task: np.ascontiguousarray(layout.split(v.flat)[largest][:SIDE, :SIDE]) for task, v in vectors.items()}
+    shape = next(iter(parts.values())).shape
+    flats = [part.reshape(-1) for part in parts.values()]
+    merged = np.empty_like(flats[0])
+    kernels.sum_vectors(flats, merged)
+    planes = [np.empty((1, -(-merged.size // 8)), np.uint8) for _ in flats]
+    kernels.pack_levels(flats, merged, [mask_lambda], planes)
+    masks = [np.unpackbits(plane[0], count=merged.size, bitorder="little").astype(bool) for plane in planes]
+    agreement = np.asarray(np.sum(masks, axis=0), np.uint8)
+    blocks = {
+        **{("vector", task): flat for task, flat in zip(parts, flats, strict=True)},
+        ("vector", "merged"): merged,
+        **{("mask", task): mask for task, mask in zip(parts, masks, strict=True)},
+        ("mask", "merged"): agreement >= K,
+        **{("masked", task): apply_mask(merged, mask) for task, mask in zip(parts, masks, strict=True)},
+        ("masked", "merged"): keep_agreed(merged, agreement, K),
+    }
+    y, x = (part.reshape(-1) for part in np.indices(shape))
+    return pd.concat(
+        pd.DataFrame({"row": row, "block": name, "y": y, "x": x, "value": values.astype(np.float32)})
+        for (row, name), values in blocks.items()
+    )

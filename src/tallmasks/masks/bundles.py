@@ -1,0 +1,129 @@
+"""TALL-masks: every task's mask for a whole grid of mask lambdas, in one bundle.
+
+A bundle is one safetensors file with a tensor per task, named after it: uint8 [B, ceil(P' / 8)], the bit
+planes of the weight's *level*, the number of grid lambdas whose mask holds it. Bit i (from the lowest) of
+byte j of plane b is bit b of the level of weight 8 j + i of the flat layout; B is the number of bits that the
+grid's length needs, and the bits after the last weight are 0. The mask of the j-th lambda of the ascending
+grid is ``level > j``. The metadata: ``format``; ``tasks`` and ``lambdas``, JSON lists; ``layout``, a JSON
+object of shapes by tensor name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.tensor_files import Layout, TensorFile, TensorSpec, new_tensors, open_tensors
+from tallmasks.vectors import kernels
+from tallmasks.vectors.task_vectors import open_task_vectors
+
+FORMAT = "tallmasks/mask_bundle/1"
+
+
+@dataclass(frozen=True)
+class MaskBundle:
+    """An open bundle; each task's masks are read only when asked for."""
+
+    tensors: TensorFile
+
+    @cached_property
+    def tasks(self) -> tuple[str, ...]:
+        """The benchmark's tasks, in the order given when it was written."""
+        return tuple(json.loads(self.tensors.metadata["tasks"]))
+
+    @cached_property
+    def lambdas(self) -> tuple[float, ...]:
+        """The grid, ascending."""
+        return tuple(json.loads(self.tensors.metadata["lambdas"]))
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The layout of the P' weights."""
+        return Layout.from_json(self.tensors.metadata["layout"])
+
+    def packed_mask(self, task: str, mask_lambda: float) -> NDArray[np.uint8]:
+        """m_t(lambda) as bits, uint8 [ceil(P' / 8)]. Raises TallmasksError for a task or lambda that is not here."""
+        return kernels.packed_mask(self.planes(task), self.index(mask_lambda))
+
+    def planes(self, task: str) -> NDArray[np.uint8]:
+        """The bit planes of a task's levels, uint8 [B, ceil(P' / 8)], memory-mapped and read-only."""
+        return self.tensors.view(task)
+
+    def index(self, mask_lambda: float) -> int:
+        """The place of a lambda in the grid. Raises TallmasksError where it is not in it."""
+        if mask_lambda not in self.lambdas:
+            raise TallmasksError(
+                f"{self.tensors.path} has no masks for mask_lambda {mask_lambda}; its grid is {list(self.lambdas)}."
+                " Choose one of these, or change the grid in the parameters and run again."
+            )
+        return self.lambdas.index(mask_lambda)
+
+    def mask(self, task: str, mask_lambda: float) -> NDArray[np.bool_]:
+        """m_t(lambda), bool [P']. Raises as :meth:`packed_mask`."""
+        bits = self.packed_mask(task, mask_lambda)
+        return np.unpackbits(bits, count=self.layout.size, bitorder="little").view(np.bool_)
+
+    def levels(self, task: str) -> NDArray[np.uint8]:
+        """How many lambdas of the grid hold each weight, uint8 [P']."""
+        return kernels.unpack_levels(self.planes(task), self.layout.size)
+
+    def density(self, task: str, mask_lambda: float) -> float:
+        """The fraction of the P' weights that m_t(lambda) holds. Raises as :meth:`packed_mask`."""
+        held = int(np.bitwise_count(self.packed_mask(task, mask_lambda)).sum(dtype=np.int64))
+        return held / self.layout.size
+
+
+def open_mask_bundle(path: Path | str) -> MaskBundle:
+    """Open a file of :func:`write_mask_bundle`. Raises TallmasksError where it is something else."""
+    return MaskBundle(open_tensors(path, FORMAT))
+
+
+def write_mask_bundle(
+    path: Path,
+    task_vectors: Mapping[str, Path],
+    multi_task_vector: Path,
+    lambdas: Sequence[float],
+    metadata: Mapping[str, str],
+) -> None:
+    """Write every task's masks for the whole grid, in one pass over the task vectors.
+
+    ``task_vectors``: files by task name; the masks are of these untrimmed vectors whatever the merge trimmed.
+    Raises TallmasksError where the grid is not ascending, or the vectors differ in layout.
+    """
+    _check_grid(lambdas)
+    vectors = open_task_vectors(list(task_vectors.values()), multi_task_vector)
+    merged = open_tensors(multi_task_vector)
+    layout = Layout.of(merged)
+    shape = (len(lambdas).bit_length(), -(-layout.size // 8))
+    facts = {
+        "format": FORMAT,
+        "tasks": json.dumps(list(task_vectors)),
+        "lambdas": json.dumps(list(lambdas)),
+        "layout": layout.to_json(),
+    }
+    specs = dict.fromkeys(task_vectors, TensorSpec(np.dtype(np.uint8), shape))
+    with new_tensors(path, specs, {**metadata, **facts}) as new:
+        planes = [new.tensors[task] for task in task_vectors]
+        kernels.pack_levels([vector.flat for vector in vectors], merged.flat(), lambdas, planes)
+
+
+def apply_mask(multi_task_vector: NDArray[np.float32], mask: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """The specialised update m_t * tau_MTL, float32 [P']; the specialised model is theta_0 + it."""
+    return multi_task_vector * mask
+
+
+def _check_grid(lambdas: Sequence[float]) -> None:
+    ascending = all(low < high for low, high in pairwise(lambdas))
+    if not (lambdas and ascending and lambdas[0] >= 0 and len(lambdas) < 256 and np.isfinite(lambdas).all()):
+        raise TallmasksError(
+            f"The grid of mask lambdas is {list(lambdas)}; expected 1 to 255 different finite numbers from 0 up, in"
+            " ascending order."
+        )

@@ -1,0 +1,72 @@
+"""Consensus: how many tasks need each weight, the mask agreement profile, and the weights that k tasks agree on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallmasks.masks.bundles import apply_mask, open_mask_bundle
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.tensor_files import new_flat, open_tensors
+from tallmasks.vectors import kernels
+
+FORMAT = "tallmasks/agreement/1"
+
+
+@dataclass(frozen=True)
+class AgreementProfile:
+    """The mask agreement profile of T tasks."""
+
+    fractions: tuple[float, ...]
+    """For n = 0..T, the fraction of the P' weights that exactly n masks hold; they sum to 1."""
+    merged_zero: tuple[float, ...]
+    """For n = 0..T, the part of it whose multi-task value is exactly 0: no mask changes what they do.
+
+    Where the merge gives 0, the mask rule |tau_t| > lambda |tau_t| holds for every task that moved the
+    weight. With TIES that is common, and it looks like agreement (n = T) though nothing is shared.
+    """
+
+
+def write_agreement(out: Path, mask_bundle: Path, chosen: Mapping[str, float], metadata: Mapping[str, str]) -> None:
+    """Write n(p) = the number of tasks whose mask at its own chosen mask_lambda holds p: uint8, flat.
+
+    ``chosen``: mask_lambda by task, for every task of the bundle. Raises TallmasksError where one is missing,
+    unknown or not of the grid, or there are more than 255 tasks.
+    """
+    bundle = open_mask_bundle(mask_bundle)
+    if set(chosen) != set(bundle.tasks) or len(chosen) > 255:
+        raise TallmasksError(
+            f"{mask_bundle} holds masks of {list(bundle.tasks)} and a mask_lambda was given for {list(chosen)};"
+            " expected one for each task, and 255 tasks at most."
+        )
+    with new_flat(out, bundle.layout, {**metadata, "format": FORMAT}, np.uint8) as new:
+        planes = [bundle.planes(task) for task in bundle.tasks]
+        kernels.count_agreement(planes, [bundle.index(chosen[task]) for task in bundle.tasks], new.flat)
+
+
+def open_agreement(path: Path | str) -> NDArray[np.uint8]:
+    """n(p), uint8 [P'], memory-mapped and read-only. Raises TallmasksError where the file is something else."""
+    return open_tensors(path, FORMAT).flat(np.uint8)
+
+
+def agreement_profile(
+    agreement: NDArray[np.uint8], multi_task_vector: NDArray[np.float32], tasks: int
+) -> AgreementProfile:
+    """The profile of n(p), uint8 [P'], for T ``tasks``, with the weights whose tau_MTL is exactly 0 told apart."""
+    counts = kernels.count_values(agreement, multi_task_vector)[:, : tasks + 1]
+    every, zero = counts.sum(0) / agreement.size, counts[1] / agreement.size
+    return AgreementProfile(tuple(every.tolist()), tuple(zero.tolist()))
+
+
+def consensus_mask(agreement: NDArray[np.uint8], k: int) -> NDArray[np.bool_]:
+    """m_consensus(k) = 1{n >= k}, bool [P'] (Wang et al. 2024): k = 0 keeps all, k > T nothing."""
+    return agreement >= k
+
+
+def keep_agreed(multi_task_vector: NDArray[np.float32], agreement: NDArray[np.uint8], k: int) -> NDArray[np.float32]:
+    """The consensus update m_consensus(k) * tau_MTL, float32 [P']."""
+    return apply_mask(multi_task_vector, consensus_mask(agreement, k))

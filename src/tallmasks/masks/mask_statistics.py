@@ -1,0 +1,83 @@
+"""What masks have in common and where they lie: densities, by task and by tensor, and overlaps of two tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tallmasks.masks.bundles import MaskBundle
+
+Place = Callable[[str], tuple[str, str]]
+
+
+def statistics(
+    bundle: MaskBundle, chosen: Mapping[str, float], multi_task_vector: NDArray[np.float32], place: Place
+) -> dict[str, pd.DataFrame]:
+    """Tables of the masks at each task's chosen lambda.
+
+    Weights whose multi-task value is exactly 0 are told apart or left out: the mask rule holds there for every task
+    that moved the weight, and no mask changes what they do (TIES makes many).
+
+    Args:
+        bundle: the masks.
+        chosen: mask_lambda by task, in the order of the tables.
+        multi_task_vector: tau_MTL, float32 [P'], that the masks are of.
+        place: the layer and the kind of a tensor, by its name; layers count from 0 between "before" and "after".
+
+    Returns:
+        ``density``: by task, the share of the P' weights in its mask, and the part of it that merged to 0.
+        ``tensors``: by layer and kind of tensor, the share of its weights in a mask, merged zeros left out, mean over
+        the tasks.
+        ``overlap``: by pair of tasks, the Jaccard index of their masks, merged zeros left out: weights in both over
+        weights in one or both, 1 where both are empty.
+    """
+    size = bundle.layout.size
+    moved = np.packbits(multi_task_vector != 0, bitorder="little")
+    held = {task: bundle.packed_mask(task, value) for task, value in chosen.items()}
+    used = {task: bits & moved for task, bits in held.items()}
+    density = [
+        (task, chosen[task], _count(bits) / size, (_count(bits) - _count(used[task])) / size)
+        for task, bits in held.items()
+    ]
+    return {
+        "density": pd.DataFrame(density, columns=["task", "mask_lambda", "density", "merged_zero"]),
+        "tensors": _tensors(bundle, used, place),
+        "overlap": _overlap(used),
+    }
+
+
+def _count(bits: NDArray[np.uint8]) -> int:
+    return int(np.bitwise_count(bits).sum(dtype=np.int64))
+
+
+def _tensors(bundle: MaskBundle, masks: Mapping[str, NDArray[np.uint8]], place: Place) -> pd.DataFrame:
+    layout = bundle.layout
+    held = np.zeros(len(layout.names))
+    for bits in masks.values():
+        mask = np.unpackbits(bits, count=layout.size, bitorder="little")
+        held += np.add.reduceat(mask, layout.offsets, dtype=np.int64)
+    ends = [*layout.offsets[1:], layout.size]
+    sizes = [end - start for start, end in zip(layout.offsets, ends, strict=True)]
+    rows = [(*place(name), size) for name, size in zip(layout.names, sizes, strict=True)]
+    table = pd.DataFrame(rows, columns=["layer", "kind", "weights"]).assign(held=held / len(masks))
+    table = table.groupby(["layer", "kind"], as_index=False, sort=False).sum()
+    table = table.sort_values("layer", key=lambda layers: layers.map(_from_input_to_output), kind="stable")
+    table["density"] = table["held"] / table["weights"]
+    return table.drop(columns="held").reset_index(drop=True)
+
+
+def _overlap(masks: Mapping[str, NDArray[np.uint8]]) -> pd.DataFrame:
+    found = {(task, task): 1.0 for task in masks}
+    for one, other in combinations(masks, 2):
+        both, either = _count(masks[one] & masks[other]), _count(masks[one] | masks[other])
+        found[one, other] = found[other, one] = both / either if either else 1.0
+    rows = [(one, other, found[one, other]) for one in masks for other in masks]
+    return pd.DataFrame(rows, columns=["task", "other", "jaccard"])
+
+
+def _from_input_to_output(layer: str) -> float:
+    return {"before": -1.0, "after": float("inf")}[layer] if not layer.isdigit() else float(layer)

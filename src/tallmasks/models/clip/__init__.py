@@ -1,0 +1,1 @@
+"""CLIP, by open_clip."""

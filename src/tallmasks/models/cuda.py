@@ -1,0 +1,333 @@
+"""What there is to be known of this machine's GPUs: everything that asks CUDA or NVIDIA's driver stands here.
+
+torch is asked in the process that computes, or in a short-lived one (`python -m tallmasks.models.cuda`): asking
+initialises CUDA, and a process that has done so cannot be forked.  `nvidia-smi -L` lists devices without that.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Literal
+
+from tallmasks.store.errors import TallmasksError
+
+if TYPE_CHECKING:
+    import torch
+
+Wanted = Literal["cpu", "cuda"]
+ON_A_CPU = "or set gpu: 0 under models.<model>.resources in params.yaml to compute on a CPU"
+NO_DRIVER = f"no NVIDIA driver found (libcuda.so.1); install one on this machine, {ON_A_CPU}"
+
+
+@dataclass(frozen=True)
+class Device:
+    """What a job may lease: a GPU, or one of the parts into which MIG divides one.
+
+    Attributes:
+        number: Of the GPU, in the order of its list.
+        name: The product's.
+        uuid: As CUDA_VISIBLE_DEVICES takes it, ``GPU-...`` or ``MIG-...``.
+        gpu: The UUID of the whole GPU.
+    """
+
+    number: int
+    name: str
+    uuid: str
+    gpu: str
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One device as torch sees it; ``capability`` is its architecture, (9, 0) for sm_90."""
+
+    name: str
+    uuid: str
+    capability: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What torch and the driver say in one process.
+
+    Attributes:
+        torch: torch's version.
+        built_for: The CUDA version of this build of torch, "13.2"; None of a build for CPUs.
+        kernels: The architectures that this build has kernels for, as `torch.cuda.get_arch_list` names them.
+        driver: The newest CUDA version that the driver knows, "12.4"; None where there is no driver.
+        devices: What CUDA gives this process.
+        visible: CUDA_VISIBLE_DEVICES in that process, if it is set.
+        error: What CUDA said where it gives nothing.
+    """
+
+    torch: str
+    built_for: str | None
+    kernels: tuple[str, ...]
+    driver: str | None
+    devices: tuple[Seen, ...]
+    visible: str | None = None
+    error: str = ""
+
+
+# -- asking -----------------------------------------------------------------------------------------------
+
+
+def smi() -> str | None:
+    """What `nvidia-smi -L` prints; None where there is no such program or it fails."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return None
+    done = subprocess.run([program, "-L"], capture_output=True, text=True, check=False)
+    return done.stdout if done.returncode == 0 else None
+
+
+def driver() -> str | None:
+    """The newest CUDA version that this machine's driver knows; None where there is no driver."""
+    version = ctypes.c_int()
+    try:
+        status = ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
+    except (OSError, AttributeError):
+        return None
+    return None if status else f"{version.value // 1000}.{version.value % 1000 // 10}"
+
+
+def sight() -> Sight:
+    """Ask torch in this process, which initialises CUDA where there is one."""
+    import torch
+
+    devices: tuple[Seen, ...] = ()
+    error = ""
+    if torch.cuda.is_available():
+        found = [torch.cuda.get_device_properties(number) for number in range(torch.cuda.device_count())]
+        devices = tuple(
+            Seen(one.name, f"{'MIG' if 'MIG' in one.name else 'GPU'}-{one.uuid}", (one.major, one.minor))
+            for one in found
+        )
+    elif torch.version.cuda is not None:
+        try:
+            torch.cuda.init()
+        except (RuntimeError, AssertionError) as refused:
+            error = str(refused).splitlines()[0]
+    kernels = tuple(torch.cuda.get_arch_list()) if devices else ()
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return Sight(str(torch.__version__), torch.version.cuda, kernels, driver(), devices, visible, error)
+
+
+def free_bytes(device: torch.device) -> int:
+    """Bytes of a device's memory for new tensors: what nobody uses, and what torch keeps unused for itself."""
+    import torch
+
+    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return torch.cuda.mem_get_info(device)[0] + kept
+
+
+def upload(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """A tensor on a device.  To a GPU by way of pinned memory, so that the copy runs beside the computation."""
+    if device.type == "cuda" and tensor.device.type == "cpu":
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)
+
+
+def elsewhere(visible: str | None = None) -> Sight:
+    """`sight` in a short-lived process: of the devices that `visible` names, or of all that the machine has.
+
+    Raises:
+        TallmasksError: If torch cannot be imported there.
+    """
+    environment = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+    if visible is not None:
+        environment["CUDA_VISIBLE_DEVICES"] = visible
+    command = [sys.executable, "-m", "tallmasks.models.cuda"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+        raise TallmasksError(f"torch cannot be asked for GPUs: {last}; `make install` makes the environment anew")
+    told = json.loads(done.stdout)
+    seen = tuple(Seen(one["name"], one["uuid"], tuple(one["capability"])) for one in told["devices"])
+    return Sight(**told | {"kernels": tuple(told["kernels"]), "devices": seen})
+
+
+# -- judging ----------------------------------------------------------------------------------------------
+
+
+def refusal(seen: Sight) -> str | None:
+    """Why a job cannot compute on the GPUs that it sees, and what to do, in one line; None where it can."""
+    if seen.built_for is None:
+        return (
+            f"the installed torch {seen.torch} is a build for CPUs; `make install` in a fresh .venv installs the CUDA "
+            f"build that requirements.lock pins, {ON_A_CPU}"
+        )
+    if not seen.devices:
+        if seen.driver is None:
+            return NO_DRIVER
+        if _version(seen.driver) < _version(seen.built_for):
+            return (
+                f"the NVIDIA driver knows CUDA up to {seen.driver}, and torch {seen.torch} asks for {seen.built_for}; "
+                f"install a newer driver, or a torch built for CUDA {seen.driver} or older, {ON_A_CPU}"
+            )
+        named = "" if seen.visible is None else f" (CUDA_VISIBLE_DEVICES is {seen.visible!r})"
+        why = f": {seen.error}" if seen.error else ""
+        return f"CUDA gives this process no device{named}{why}; see what `nvidia-smi` says, {ON_A_CPU}"
+    for one in seen.devices:
+        if not _has_kernels(one.capability, seen.kernels):
+            return (
+                f"torch {seen.torch} has no kernels for {one.name} (sm_{one.capability[0]}{one.capability[1]}; it has "
+                f"{', '.join(seen.kernels)}); leave this GPU out with TALLMASKS_GPUS, or install a torch that has, "
+                f"{ON_A_CPU}"
+            )
+    return None
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split("."))
+
+
+def _has_kernels(capability: tuple[int, int], kernels: Iterable[str]) -> bool:
+    """Whether code for one of some architectures runs on a device: sm_80 on 8.6 and compute_80 on anything newer."""
+    for kernel in kernels:
+        parts = re.fullmatch(r"(sm|compute)_(\d+)(\d)([af]?)", kernel)
+        if parts is None:
+            continue
+        built = int(parts[2]), int(parts[3])
+        same = built[0] == capability[0]
+        if parts[4] == "a":
+            fits = built == capability
+        elif parts[1] == "sm" or parts[4]:
+            fits = same and built[1] <= capability[1]
+        else:
+            fits = built <= capability
+        if fits:
+            return True
+    return False
+
+
+def choose(wanted: Wanted | None) -> torch.device:
+    """Where a model is to be: the first GPU that this process sees, or the CPU.
+
+    Args:
+        wanted: "cuda" or "cpu"; None for a GPU where there is one that can be used.
+
+    Raises:
+        TallmasksError: If a GPU is wanted and there is none to compute on; the message says why.
+    """
+    import torch
+
+    if wanted == "cpu":
+        return torch.device("cpu")
+    why = refusal(sight())
+    if why is None:
+        return torch.device("cuda")
+    if wanted == "cuda":
+        raise TallmasksError(f"this job is to compute on a GPU, and cannot: {why}")
+    return torch.device("cpu")
+
+
+# -- devices by name --------------------------------------------------------------------------------------
+
+
+def listed() -> list[Device]:
+    """What jobs may lease on this machine, in nvidia-smi's order: GPUs, and of those that MIG divides their parts."""
+    text = smi()
+    return parse(text) if text is not None else _as_cuda_numbers_them()
+
+
+def parse(text: str) -> list[Device]:
+    """The devices in what `nvidia-smi -L` prints."""
+    found: list[Device] = []
+    number, name, gpu = 0, "", ""
+    for line in text.splitlines():
+        if whole := re.match(r"GPU (\d+): (.*) \(UUID: (GPU-[^)\s]+)\)", line):
+            number, name, gpu = int(whole[1]), whole[2], whole[3]
+            found.append(Device(number, name, gpu, gpu))
+        elif part := re.match(r"\s+MIG (\S+)\s.*\(UUID: (MIG-[^)\s]+)\)", line):
+            found = [one for one in found if one.uuid != gpu]  # CUDA does not give a divided GPU as a whole
+            found.append(Device(number, f"{name} MIG {part[1]}", part[2], gpu))
+    return found
+
+
+def _as_cuda_numbers_them() -> list[Device]:
+    """The machine's devices in CUDA's own order, by torch; none where there is no driver."""
+    if driver() is None:
+        return []
+    return [Device(number, one.name, one.uuid, one.uuid) for number, one in enumerate(elsewhere().devices)]
+
+
+def usable(environment: Mapping[str, str] | None = None) -> list[Device]:
+    """The devices that jobs may use: those of TALLMASKS_GPUS, else of CUDA_VISIBLE_DEVICES, else all that are listed.
+
+    Both take numbers and UUIDs; TALLMASKS_GPUS has nvidia-smi's numbers, CUDA_VISIBLE_DEVICES those of CUDA.
+
+    Raises:
+        TallmasksError: If a name is of no device of this machine, or of several.
+    """
+    environment = os.environ if environment is None else environment
+    for variable in ("TALLMASKS_GPUS", "CUDA_VISIBLE_DEVICES"):
+        if variable in environment:
+            names = [name.strip() for name in environment[variable].split(",") if name.strip()]
+            return _named(variable, names, environment)
+    return listed()
+
+
+def enough(count: int) -> list[Device]:
+    """The devices that jobs may use, which are at least as many as one job asks for.
+
+    Raises:
+        TallmasksError: If they are fewer; the message says why where there is none.
+    """
+    devices = usable()
+    if not devices:
+        raise TallmasksError(f"{count} GPU{'s' * (count > 1)} wanted for one job, there is {nothing()}")
+    if len(devices) < count:
+        raise TallmasksError(
+            f"{count} GPUs wanted for one job, {len(devices)} found ({', '.join(one.uuid for one in devices)}); set "
+            "gpu in params.yaml under models.<model>.resources, or name more devices in TALLMASKS_GPUS"
+        )
+    return devices
+
+
+def _named(variable: str, names: Sequence[str], environment: Mapping[str, str]) -> list[Device]:
+    devices = listed()
+    by_speed = variable == "CUDA_VISIBLE_DEVICES" and environment.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID"
+    if by_speed and len({one.name for one in devices}) > 1 and any(name.isdigit() for name in names):
+        devices = _as_cuda_numbers_them()  # the fastest first
+    choices: dict[str, list[Device]] = {}
+    for one in devices:
+        choices.setdefault(one.gpu, []).append(one)  # a divided GPU stands for its parts
+        choices.setdefault(one.uuid, [one])
+    found: dict[str, Device] = {}
+    for name in names:
+        if name.isdigit():
+            meant = {one.gpu for one in devices if one.number == int(name)}
+        else:
+            meant = {name} & choices.keys() or {uuid for uuid in choices if uuid.startswith(name)}
+        if len(meant) != 1:
+            there = ", ".join(f"{one.number} ({one.uuid})" for one in devices) or nothing()
+            raise TallmasksError(
+                f"{variable}: {name!r} names {len(meant) or 'no'} GPU{'s' * (len(meant) > 1)} of this machine; "
+                f"there is {there}"
+            )
+        found |= {one.uuid: one for one in choices[meant.pop()]}
+    return list(found.values())
+
+
+def nothing() -> str:
+    """Why nothing is listed, and what to do."""
+    if "" in (os.environ.get("TALLMASKS_GPUS"), os.environ.get("CUDA_VISIBLE_DEVICES")):
+        return f"none that may be used: TALLMASKS_GPUS or CUDA_VISIBLE_DEVICES is set to nothing; unset it, {ON_A_CPU}"
+    why = NO_DRIVER if driver() is None else refusal(elsewhere())
+    return f"none: {why or 'nvidia-smi lists none, though torch sees one'}"
+
+
+def main() -> None:
+    print(json.dumps(asdict(sight())))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""From params.yaml to what has to be made, and what of it is there."""

@@ -1,0 +1,62 @@
+"""Beyond the paper: how much the masks of two tasks have in common, as a clustered heat map."""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.figure import Figure
+from scipy.cluster.hierarchy import leaves_list, linkage
+from scipy.spatial.distance import squareform
+
+from tallmasks.results.figures import Results, style
+from tallmasks.tasks.titles import benchmark_title, title
+
+METHOD = "tall_mask_task_arithmetic"
+
+
+def data(results: Results) -> pd.DataFrame:
+    """One row per benchmark and pair of tasks, in the order of the clusters: the Jaccard index of their masks."""
+    table = results.each("masks/overlap.csv").query("method == @METHOD").drop(columns="method")
+    parts = []
+    for _, part in style.groups(table, "benchmark"):
+        order = clustered(part.pivot(index="task", columns="other", values="jaccard"))
+        place = {task: index for index, task in enumerate(order)}
+        keys = [part["task"].map(place), part["other"].map(place)]
+        parts.append(part.assign(row=keys[0], column=keys[1]).sort_values(["row", "column"]))
+    return pd.concat(parts)[["benchmark", "task", "other", "jaccard"]].reset_index(drop=True)
+
+
+def clustered(similarity: pd.DataFrame) -> list[str]:
+    """The tasks in the order of an average-linkage clustering, neighbours as close to each other as it allows.
+
+    Args:
+        similarity: symmetric, in [0, 1], 1 on the diagonal; rows and columns named after the tasks.
+    """
+    names = [str(name) for name in similarity.index]
+    if len(names) < 3:
+        return names
+    distance = squareform(1 - similarity.to_numpy(), checks=False)
+    return [names[leaf] for leaf in leaves_list(linkage(distance, "average", optimal_ordering=True))]
+
+
+def draw(data: pd.DataFrame) -> Figure:
+    """A heat map per benchmark, all on one scale; the diagonal is left out of the scale and white."""
+    parts = list(style.groups(data, "benchmark"))
+    figure, axes = style.panels(len(parts), columns=2, height=3.3)
+    apart = data[data["task"] != data["other"]]["jaccard"]
+    low, high = (apart.min(), apart.max()) if len(apart) else (0.0, 1.0)
+    for panel, (benchmark, part) in zip(axes, parts, strict=True):
+        tasks = list(dict.fromkeys(part["task"]))
+        matrix = part.pivot(index="task", columns="other", values="jaccard").loc[tasks, tasks]
+        shown = matrix.where(~pd.DataFrame(matrix.index.to_numpy()[:, None] == tasks, matrix.index, matrix.columns))
+        image = panel.imshow(shown, cmap=style.SEQUENTIAL, vmin=low, vmax=high, interpolation="nearest")
+        labels = [title(task) for task in tasks]
+        panel.set_xticks(range(len(tasks)), labels, rotation=90, fontsize=6)
+        panel.set_yticks(range(len(tasks)), labels, fontsize=6)
+        panel.set_title(benchmark_title(benchmark, len(tasks)))
+        panel.grid(visible=False)
+    label, place = "Jaccard index of two tasks' masks", style.spare(figure)
+    if place is None:
+        figure.colorbar(image, ax=axes, shrink=0.6, label=label)
+    else:
+        figure.colorbar(image, cax=place.inset_axes((0.1, 0.5, 0.8, 0.05)), orientation="horizontal", label=label)
+    return figure

@@ -1,0 +1,52 @@
+"""Figure 2: how much of the merged vector each task's mask selects, and the accuracy that it restores."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from tallmasks.results.figures import Results, style
+from tallmasks.tasks.titles import benchmark_title, title
+
+MASKED, BASELINE = "tall_mask_task_arithmetic", "task_arithmetic"
+
+
+def data(results: Results) -> pd.DataFrame:
+    """One row per benchmark and task; accuracies are on validation data, relative to the fine-tuned model, percent."""
+    masks = results.each("masks/density.csv").query("method == @MASKED")
+    scores = results.each("per_task.csv").query("split == 'validation'")
+    scores = scores.pivot(index=["benchmark", "task"], columns="method", values="normalized_accuracy")
+    table = masks.join(scores[[MASKED, BASELINE]], on=["benchmark", "task"])
+    return pd.DataFrame(
+        {
+            "benchmark": table["benchmark"],
+            "task": table["task"],
+            "mask_lambda": table["mask_lambda"],
+            "mask_percentage": (100 * table["density"]).round(4),
+            "masked_normalized_accuracy": table[MASKED],
+            "task_arithmetic_normalized_accuracy": table[BASELINE],
+        }
+    ).reset_index(drop=True)
+
+
+def draw(data: pd.DataFrame) -> Figure:
+    """A panel per benchmark: bars for the masks, lines for the accuracies."""
+    parts = list(style.groups(data, "benchmark"))
+    figure, axes = style.panels(len(parts), columns=1, height=1.9)
+    for panel, (benchmark, part) in zip(axes, parts, strict=True):
+        places = np.arange(len(part))
+        panel.bar(
+            places, part["mask_percentage"], 0.6, color=style.LIGHT, edgecolor=style.GREY, label="weights selected"
+        )
+        for column, method, label in (
+            ("masked_normalized_accuracy", MASKED, "normalised accuracy, masked (TALL Mask + TA)"),
+            ("task_arithmetic_normalized_accuracy", BASELINE, "normalised accuracy, task arithmetic"),
+        ):
+            panel.plot(places, part[column], label=label, **style.look(method).line)
+        panel.set(title=benchmark_title(benchmark, len(part)), ylabel="%", ylim=(0, None))
+        panel.set_xticks(places, [title(task) for task in part["task"]], rotation=35, ha="right")
+        panel.set_xlim(-0.6, len(part) - 0.4)
+        panel.grid(axis="x", visible=False)
+    style.legend(figure, axes, columns=3)
+    return figure

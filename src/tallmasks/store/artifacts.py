@@ -1,0 +1,229 @@
+"""Artifacts of the store: what each says of itself, whether that is to be believed, and how new ones are sealed.
+
+What an artifact says of itself is its *label*: the recipe that its name carries the digest of, its content, the kind of
+machine that it was made on, and the *identities* (content and machine) of the artifacts that it was made from.  Reading
+a label takes the file's header; `check` reads all of the file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import secrets
+import stat
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.machine import machine
+from tallmasks.store.seals import CONTENT, SEAL, canonical, content_of_json, content_of_tensors, seal_of
+from tallmasks.store.tensor_files import atomic_write_text, open_tensors, read_metadata
+
+DIGEST_LENGTH = 12
+ARTIFACT = re.compile(rf"(?P<slug>.+)-(?P<digest>[0-9a-f]{{{DIGEST_LENGTH}}})\.(?:safetensors|json)", re.DOTALL)
+LARGEST_JSON = 1 << 28  # bytes
+CHANGED = "has other values than were written there"
+CLOCK_NS = 1_000_000_000  # a file that changed within this time may change once more under the same time of change
+
+
+class Damaged(TallmasksError):
+    """A file is not what was written.
+
+    Attributes:
+        path: the file.
+        why: what is wrong with it, to be read after its name.
+    """
+
+    def __init__(self, path: Path, why: str) -> None:
+        super().__init__(f"{path} {why}")
+        self.path, self.why = path, why
+
+
+@dataclass(frozen=True)
+class Label:
+    """What an artifact says of itself.
+
+    Attributes:
+        recipe: everything that decides its content.
+        content: the digest of its values.
+        machine: the kind of machine that it was made on, in words.
+        made_from: the identities of what it was made from, by role, in the recipe's order.
+    """
+
+    recipe: Mapping[str, Any]
+    content: str
+    machine: str
+    made_from: Mapping[str, Sequence[str]]
+
+    @property
+    def identity(self) -> str:
+        """Content and kind of machine, as those that are made from it record it."""
+        return identity(self.content, self.machine)
+
+
+def digest_of(value: object) -> str:
+    """The first 12 hexadecimal digits of the sha256 of `value`'s canonical JSON."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()[:DIGEST_LENGTH]
+
+
+def identity(content: str, machine: str) -> str:
+    """`<content>/<digest of the kind of machine>`."""
+    return f"{content}/{hashlib.sha256(machine.encode()).hexdigest()[:8]}"
+
+
+def same(recorded: str, found: str) -> bool:
+    """Whether an input is still the one that somebody recorded: two identities.
+
+    The same recipe gives the same bytes on the same kind of machine, so another content from there is damage, then or
+    now.  From another kind of machine it is rounding: the last bits of a product, which nobody's work is redone for.
+    """
+    content, machine = recorded.split("/")
+    found_content, found_machine = found.split("/")
+    return content == found_content or machine != found_machine
+
+
+# -- reading --------------------------------------------------------------------------------------------------
+
+
+def read_label(path: Path) -> Label:
+    """The label of an artifact, from its header (of a JSON artifact, from all of it).
+
+    Raises:
+        FileNotFoundError: there is nothing at that path.
+        Damaged: it is no regular file, not whole, not sealed, or its recipe is not the one that its name carries.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise Damaged(path, "is not a file")
+    facts = _metadata(path) if path.suffix == ".safetensors" else load_json(path)
+    named = ARTIFACT.fullmatch(path.name)
+    try:
+        if facts[SEAL] != seal_of(facts):
+            raise Damaged(path, "says of itself what was not written there: its seal is broken")
+        recipe, made_from = (_parsed(facts[key]) for key in ("recipe", "made_from"))
+        label = Label(recipe, facts[CONTENT], facts["machine"], made_from)
+        changed = path.suffix == ".json" and content_of_json(facts) != label.content
+        known = named is None or digest_of(recipe) == named["digest"]
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
+        raise Damaged(path, "says nothing of how it was made, or not as this workflow does") from None
+    if changed:
+        raise Damaged(path, CHANGED)
+    if not known:
+        raise Damaged(path, "holds what another recipe makes than the one that its name carries")
+    return label
+
+
+def check(path: Path, remembered: Path | None = None) -> Label:
+    """As `read_label`, after reading all of the file: its values are the ones that were written.
+
+    Args:
+        path: the artifact.
+        remembered: a folder that remembers which files have been found whole; such a file is not read again as long as
+            its inode, its size and its times of change (of which one cannot be set) stay the same.
+
+    Raises:
+        FileNotFoundError, Damaged: as `read_label`; Damaged also where a value changed.
+    """
+    label = read_label(path)
+    if path.suffix != ".safetensors":
+        return label  # has been read whole
+    found = path.stat()
+    state = f"{found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns} {label.content}"
+    if remembered and _read_or_nothing(remembered / path.name) == state:
+        return label
+    try:
+        tensors = open_tensors(path)
+        content = content_of_tensors(tensors.described, tensors.data)
+    except TallmasksError as error:
+        raise Damaged(path, f"is not whole: {error}") from None
+    if content != label.content:
+        raise Damaged(path, CHANGED)
+    if remembered and time.time_ns() - found.st_ctime_ns > CLOCK_NS:
+        with suppress(OSError):  # then it is read again the next time
+            remembered.mkdir(parents=True, exist_ok=True)
+            new = remembered / f".{path.name[:100]}.{secrets.token_hex(6)}.tmp"
+            new.write_text(state)
+            new.replace(remembered / path.name)
+    return label
+
+
+def _read_or_nothing(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (OSError, ValueError):
+        return ""
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON artifact, checked.
+
+    Raises:
+        FileNotFoundError, Damaged: as `check`.
+    """
+    read_label(path)
+    return load_json(path)
+
+
+def _parsed(value: Any) -> dict[str, Any]:
+    """A JSON object that may be spelled out as text."""
+    return dict(json.loads(value) if isinstance(value, str) else value)
+
+
+def _metadata(path: Path) -> dict[str, str]:
+    try:
+        return read_metadata(path)
+    except TallmasksError as error:
+        raise Damaged(path, f"is not a whole safetensors file: {error}") from None
+
+
+def load_json(path: Path) -> dict[str, Any]:
+    """A JSON object from a file, unchecked.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        Damaged: it is no JSON object.
+    """
+    try:
+        if path.stat().st_size > LARGEST_JSON:
+            raise Damaged(path, f"has more than {LARGEST_JSON} bytes, and no JSON artifact is that large")
+        found = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, RecursionError) as error:
+        raise Damaged(path, f"cannot be read as JSON ({type(error).__name__})") from None
+    if not isinstance(found, dict):
+        raise Damaged(path, f"holds a JSON {type(found).__name__}, expected an object")
+    return found
+
+
+# -- writing --------------------------------------------------------------------------------------------------
+
+
+def facts_of(recipe: Mapping[str, Any], made_from: Mapping[str, Iterable[str]], threads: int) -> dict[str, Any]:
+    """What a new artifact says of its making."""
+    return {
+        "recipe": recipe,
+        "made_from": {role: list(identities) for role, identities in made_from.items()},
+        "machine": machine(threads),
+    }
+
+
+def as_metadata(facts: Mapping[str, Any]) -> dict[str, str]:
+    """`facts_of` as the metadata of a safetensors file, which holds text only; it is sealed when it is written."""
+    return {key: value if isinstance(value, str) else canonical(value) for key, value in facts.items()}
+
+
+def sealed(value: Mapping[str, Any]) -> dict[str, Any]:
+    """A JSON object with its content and its seal."""
+    plain = json.loads(canonical(value))  # tuples become lists, keys become text: what is read back is what is sealed
+    plain |= {CONTENT: content_of_json(plain)}
+    return plain | {SEAL: seal_of(plain)}
+
+
+def write_json(path: Path, value: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
+    """Write a JSON artifact, whole or not at all, with what it says of its making (see `facts_of`)."""
+    atomic_write_text(path, json.dumps(sealed({**value, **facts}), ensure_ascii=False))

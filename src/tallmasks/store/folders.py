@@ -1,0 +1,129 @@
+"""The folders that the workflow writes to: what they are called, what lies in them, and how damage leaves them."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tallmasks.store.artifacts import ARTIFACT, Damaged, identity, load_json, read_label
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.plain_files import all_inside, inside
+from tallmasks.store.seals import CONTENT, SEAL, content_of_json, seal_of
+
+SCRATCH = Path(".tallmasks")
+DAMAGED = SCRATCH / "damaged"
+UNFINISHED = SCRATCH / "training"
+CHECKED = SCRATCH / "checked"
+STORE = Path("store")
+RESULTS = Path("results")
+LOGS = Path("logs")
+PROVENANCE = "provenance.json"
+TEMPORARY = re.compile(r"\..+\.[0-9a-f]{12}\.tmp")
+"""The hidden name under which a file is written before it gets its own."""
+
+
+def refuse_links_out(artifacts: Iterable[Path | str] = ()) -> None:
+    """Refuse to go on where a symbolic link leads out of the folders that the workflow writes to.
+
+    Args:
+        artifacts: what may be written in the store, where other links are the user's own.
+
+    Raises:
+        TallmasksError: an artifact's folder, or something in results/, logs/ or .tallmasks/, leads out of the project.
+    """
+    for folder in sorted({STORE, *(Path(path).parent for path in artifacts)}):
+        inside(folder)
+    for folder in (RESULTS, SCRATCH, LOGS):
+        all_inside(folder)
+
+
+def entries_under(folder: Path) -> Iterator[Path]:
+    """What lies under a folder, sorted: whatever is no folder, and a folder where an artifact should be.  Neither the
+    folder itself nor anything in it is followed as a link."""
+    if folder.is_symlink() or not folder.is_dir():
+        return
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+        if entry.is_dir(follow_symlinks=False) and not ARTIFACT.fullmatch(entry.name):
+            yield from entries_under(Path(entry.path))
+        else:
+            yield Path(entry.path)
+
+
+def files_under(folder: Path) -> Iterator[Path]:
+    """The plain files among `entries_under`."""
+    return (path for path in entries_under(folder) if path.is_file() and not path.is_symlink())
+
+
+def is_artifact(path: Path) -> bool:
+    """Whether the workflow made this file, as far as its header says: its recipe is the one that its name carries."""
+    try:
+        return ARTIFACT.fullmatch(path.name) is not None and bool(read_label(path))
+    except (Damaged, OSError):
+        return False
+
+
+def set_aside(path: Path, root: Path = Path()) -> Path | None:
+    """Move what is damaged or made from damage to .tallmasks/damaged/, where nothing looks for it; where it is then.
+
+    None where somebody else has done so already.
+    """
+    target = inside(root / DAMAGED, root) / path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    while target.exists() or target.is_symlink():
+        target = target.with_name(f"{target.name}.{secrets.token_hex(2)}")
+    try:
+        (root / path).rename(target)
+    except FileNotFoundError:
+        return None
+    return target
+
+
+def provenance_of(folder: Path, name: str = PROVENANCE) -> dict[str, Any]:
+    """A provenance that vouches for some files of a results folder, checked with all of them.
+
+    Raises:
+        Damaged: it is not there or not what was written, or one of the files is not.
+    """
+    path = folder / name
+    try:
+        if not path.is_file():
+            raise Damaged(path, "is not there")
+        provenance = load_json(path)
+        vouched = provenance["sha256"]
+        if provenance[SEAL] != seal_of(provenance) or provenance[CONTENT] != content_of_json({"sha256": vouched}):
+            raise Damaged(path, "is not what was written there: its seal is broken")
+        for file, expected in vouched.items():
+            found = folder / file
+            if not found.is_file():
+                raise Damaged(found, "is not there")
+            if hashlib.sha256(found.read_bytes()).hexdigest() != expected:
+                raise Damaged(found, f"is not what was written there: its sha256 is not the one in {name}")
+        identity(provenance[CONTENT], provenance["machine"])
+        dict(provenance["made_from"])
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OSError):
+        raise Damaged(path, "cannot be read") from None
+    return provenance
+
+
+@contextmanager
+def only_writer(root: Path = Path()) -> Iterator[None]:
+    """Hold the lock that a running snakemake holds.
+
+    Raises:
+        TallmasksError: a snakemake is at work in this folder.
+    """
+    inside(root / SCRATCH, root)
+    (root / SCRATCH).mkdir(exist_ok=True)
+    with (root / SCRATCH / "writer.lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise TallmasksError("a snakemake is at work in this folder; wait for it to end") from None
+        yield

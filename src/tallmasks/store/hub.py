@@ -1,0 +1,142 @@
+"""Files from the Hugging Face hub, pinned by revision, and a plain word when they cannot be had."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+from pathlib import Path
+from typing import Literal
+
+from tallmasks.store.errors import TallmasksError
+
+Kind = Literal["model", "dataset"]
+
+OPEN_CLIP_FILES = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
+"""What open_clip's models are called in a repository of theirs."""
+
+
+class NoSuchFile(TallmasksError):
+    """The hub answers, and has no such file in the repository."""
+
+
+def cached(repo: str, file: str, revision: str, kind: Kind = "model") -> Path | None:
+    """Where a file lies in this machine's hub cache, or None; touches no network."""
+    from huggingface_hub import try_to_load_from_cache
+
+    for commit in _cached_commits(repo, revision, kind):
+        found = try_to_load_from_cache(repo, file, revision=commit, repo_type=kind)
+        if isinstance(found, str):
+            return Path(found)
+    return None
+
+
+def _is_short(revision: str) -> bool:
+    """Whether a revision is the beginning of a commit's hash; the hub itself wants all 40 digits."""
+    return re.fullmatch(r"[0-9a-f]{7,39}", revision) is not None
+
+
+def _cached_commits(repo: str, revision: str, kind: Kind) -> list[str]:
+    """What a revision stands for in this machine's hub cache: the commits that it is the beginning of, or itself."""
+    from huggingface_hub import constants
+    from huggingface_hub.file_download import repo_folder_name
+
+    if not _is_short(revision):
+        return [revision]
+    folder = Path(constants.HF_HUB_CACHE, repo_folder_name(repo_id=repo, repo_type=kind), "snapshots")
+    return sorted(path.name for path in folder.glob(f"{revision}*"))
+
+
+@functools.cache
+def full_commit(repo: str, revision: str, kind: Kind = "model") -> str:
+    """The commit of a repository that begins as `revision` does; any other revision as it is.
+
+    Raises:
+        TallmasksError: no commit on the repository's main branch begins so, or more than one.
+    """
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError
+
+    if not _is_short(revision):
+        return revision
+    try:
+        known = [found.commit_id for found in HfApi().list_repo_commits(repo, repo_type=kind)]
+    except (HfHubHTTPError, OSError, ValueError) as error:
+        raise TallmasksError(f"huggingface.co/{repo}: its commits cannot be listed: {error}") from None
+    matching = [commit for commit in known if commit.startswith(revision)]
+    if len(matching) != 1:
+        raise TallmasksError(
+            f"huggingface.co/{repo}: {len(matching)} of its {len(known)} commits begin with {revision}, expected one; "
+            "give the revision in params.yaml as all 40 digits"
+        )
+    return matching[0]
+
+
+@functools.cache
+def reachable() -> bool:
+    """Whether the hub answers; asked once, in five seconds at most.  Not with HF_HUB_OFFLINE=1."""
+    from huggingface_hub import constants
+    from huggingface_hub.utils import get_session
+
+    try:
+        get_session().head(constants.ENDPOINT, timeout=5)
+    except Exception:  # no route, no name, a proxy's refusal, offline mode: each has its own type
+        return False
+    return True
+
+
+def download(repo: str, file: str, revision: str, kind: Kind = "model") -> Path:
+    """A file of a repository at a revision: from this machine's hub cache, or downloaded into it.
+
+    Raises:
+        TallmasksError: it is not cached and the hub does not answer, or has no such repository, revision or file.
+    """
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import RemoteEntryNotFoundError
+
+    if (found := cached(repo, file, revision, kind)) is not None:
+        return found
+    if not reachable():
+        raise TallmasksError(absent(repo, file, revision, kind))
+    try:
+        return Path(hf_hub_download(repo, file, revision=full_commit(repo, revision, kind), repo_type=kind))
+    except RemoteEntryNotFoundError:
+        raise NoSuchFile(f"{address(repo, file, revision, kind)}: the repository has no such file") from None
+    except (OSError, ValueError) as error:  # all of the hub's own errors are one of the two
+        raise TallmasksError(f"{address(repo, file, revision, kind)}: the download failed: {error}") from None
+
+
+def absent(repo: str, file: str, revision: str, kind: Kind = "model") -> str:
+    """What to say when a file is neither cached nor to be had."""
+    option = " --repo-type dataset" if kind == "dataset" else ""
+    return (
+        f"{address(repo, file, revision, kind)}: not in this machine's hub cache, and the hub does not answer. Run "
+        f"`hf download {repo} {file} --revision {revision}{option}` where there is a network and copy the cache here "
+        "(HF_HOME says where it lies), or name a local file in params.yaml"
+    )
+
+
+def address(repo: str, file: str, revision: str, kind: Kind = "model") -> str:
+    """How people write it down: huggingface.co/[datasets/]<repo>/<file> at <revision>."""
+    return f"huggingface.co/{'datasets/' if kind == 'dataset' else ''}{repo}/{file} at {revision}"
+
+
+def commit_of(path: Path) -> str | None:
+    """The commit that a file of the hub cache belongs to (.../snapshots/<commit>/...); None for any other file."""
+    parts = path.parts
+    return parts[parts.index("snapshots") + 1] if "snapshots" in parts[:-2] else None
+
+
+def check_sha256(path: Path, expected: str, what: str) -> None:
+    """Refuse a file whose content is not the expected one.
+
+    Raises:
+        TallmasksError: it has another sha256.
+    """
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != expected:
+        raise TallmasksError(
+            f"{what}: the file {path} has sha256 {found}, expected {expected}; delete it and download it again, or "
+            "correct `sha256` in params.yaml"
+        )

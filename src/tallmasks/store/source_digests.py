@@ -1,0 +1,130 @@
+"""The content of source files and folders, as a digest that is computed once while they stay as they are."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.plain_files import inside, open_plain, plain, read_text
+
+REMEMBERED = Path(".tallmasks", "content")  # in the current folder: the checksums of data folders, by their path
+Identity = tuple[int, int, int, int]
+"""Inode, size, time of modification and time of change.  The last moves with every write and cannot be set; a file
+that takes another's name brings its own inode."""
+
+
+def named_path(root: Path, written: str) -> Path:
+    """Where a path of params.yaml leads: from the folder `root` if it is relative, from a home folder if it begins
+    with ~ as in a shell.
+
+    Raises:
+        TallmasksError: there is no such home folder.
+    """
+    try:
+        return root / Path(written).expanduser()
+    except RuntimeError as error:
+        raise TallmasksError(f"params.yaml: {written}: {error}; write the path out") from None
+
+
+def sha256_of_file(path: Path) -> str:
+    """sha256 of a plain file's content, remembered within a process while its identity stays the same.
+
+    Raises:
+        TallmasksError: it is not a plain file that can be read.
+    """
+    return _sha256(str(path), _identity(path))
+
+
+def sha256_of_folder(folder: Path) -> str:
+    """sha256 over the names and contents of all files under a folder, links followed, hidden files left out.
+
+    What is read is remembered in the project's scratch folder by file and identity, so that tens of gigabytes are
+    read once and not at every plan, and a cluster job's own plan reads nothing.
+
+    Raises:
+        TallmasksError: something in it is neither a folder nor a plain file that can be read, or leads back to itself.
+    """
+    memory = REMEMBERED / f"{hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:16]}.json"
+    known = _recall(memory)
+    found: dict[str, list[int | str]] = {}
+    for path in sorted(_files(folder)):
+        name, identity = path.relative_to(folder).as_posix(), _identity(path)
+        same = name in known and known[name][:-1] == [*identity]
+        found[name] = known[name] if same else [*identity, _sha256(str(path), identity)]
+    if found != known:
+        inside(REMEMBERED)
+        with suppress(OSError):  # a folder that cannot be written to: then it is read again
+            REMEMBERED.mkdir(parents=True, exist_ok=True)
+            new = memory.with_suffix(f".{secrets.token_hex(4)}")
+            new.write_text(json.dumps(found))
+            new.replace(memory)
+    return hashlib.sha256(b"".join(_line(name, str(entry[-1])) for name, entry in found.items())).hexdigest()
+
+
+def _line(name: str, sha256: str) -> bytes:
+    """One line of the folder's listing, as sha256sum writes it; a name with a line break is marked and escaped."""
+    line = f"{sha256}  {name}"
+    if "\n" in name:
+        line = "\\" + line.replace("\\", "\\\\").replace("\n", "\\n")
+    return os.fsencode(line) + b"\n"
+
+
+def _recall(memory: Path) -> dict[str, list[int | str]]:
+    """What was remembered of a folder; nothing where that cannot be read."""
+    with suppress(TallmasksError, OSError, ValueError):
+        known = json.loads(read_text(memory))
+        if isinstance(known, dict):
+            return {name: entry for name, entry in known.items() if isinstance(entry, list) and len(entry) == 5}
+    return {}
+
+
+def _identity(path: Path) -> Identity:
+    try:
+        stat = plain(path).stat()
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    return stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
+
+
+@functools.lru_cache(maxsize=4096)
+def _sha256(path: str, identity: Identity) -> str:
+    try:
+        with open_plain(path) as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise _unreadable(Path(path), error) from None
+    if _identity(Path(path)) != identity:
+        raise TallmasksError(f"{path} changed while it was read; run again when nothing writes to it any more")
+    return digest
+
+
+def _files(folder: Path, above: tuple[tuple[int, int], ...] = ()) -> Iterator[Path]:
+    """Every file under a folder; what is no folder counts as one, and so does a link that leads nowhere."""
+    try:
+        stat = folder.stat()
+        entries = [entry for entry in os.scandir(folder) if not entry.name.startswith(".")]
+    except OSError as error:
+        raise _unreadable(folder, error) from None
+    here = (stat.st_dev, stat.st_ino)
+    if here in above:
+        raise TallmasksError(f"{folder} is a link that leads back to a folder above it; remove the link")
+    for entry in entries:
+        try:
+            is_folder = entry.is_dir()
+        except OSError:
+            is_folder = False  # a loop of links: said when it is read
+        if is_folder:
+            yield from _files(Path(entry.path), (*above, here))
+        else:
+            yield Path(entry.path)
+
+
+def _unreadable(path: Path, error: OSError) -> TallmasksError:
+    return TallmasksError(f"{path}: {error.strerror}; expected a file or folder that can be read, as a source of data")

@@ -1,0 +1,413 @@
+"""Tensors in safetensors files: read lazily and in pieces, written whole or not at all.
+
+A *flat* vector is every tensor of one dtype, in sorted-name order, each C-contiguous, concatenated: the data
+section of a safetensors file is exactly that array, so such a file is memory-mapped and never copied.
+A file that exists is complete: it is written under a hidden temporary name in the same folder, fsynced, made
+read-only and renamed.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+from safetensors import SafetensorError, safe_open
+
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.plain_files import open_plain, plain
+from tallmasks.store.seals import CONTENT, SEAL, content_of_tensors, seal_of
+
+_DTYPES = {
+    code: np.dtype(name)
+    for code, name in {
+        "F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1",
+        "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "u1", "BOOL": "?",
+    }.items()
+}  # fmt: skip
+_CODES = {dtype: code for code, dtype in _DTYPES.items()}
+_FLOATS = ("F32", "F16", "BF16")
+_ALIGNMENT = 64
+_LATE_METADATA = 1024
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class TensorSpec(NamedTuple):
+    """What a file must know of a tensor before its values exist."""
+
+    dtype: np.dtype
+    shape: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the values take."""
+        return self.dtype.itemsize * math.prod(self.shape)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where each tensor lies in a flat vector of P' values: names sorted, shapes in the same order."""
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, tensors: TensorFile | Mapping[str, NDArray], names: Iterable[str] | None = None) -> Layout:
+        """The layout of a file's (or a mapping's) tensors, or of those named."""
+        known = tensors.shapes if isinstance(tensors, TensorFile) else {n: a.shape for n, a in tensors.items()}
+        ordered = tuple(sorted(known if names is None else set(names) & known.keys()))
+        return cls(ordered, tuple(tuple(known[name]) for name in ordered))
+
+    @cached_property
+    def offsets(self) -> tuple[int, ...]:
+        """First position of each tensor in the flat vector."""
+        ends = np.cumsum([0, *(math.prod(shape) for shape in self.shapes)])
+        return tuple(int(end) for end in ends[:-1])
+
+    @cached_property
+    def size(self) -> int:
+        """P', the number of values."""
+        return sum(math.prod(shape) for shape in self.shapes)
+
+    def split(self, flat: NDArray) -> dict[str, NDArray]:
+        """Views of ``flat`` [P'] by tensor name, each in its own shape."""
+        return {
+            name: flat[offset : offset + math.prod(shape)].reshape(shape)
+            for name, shape, offset in zip(self.names, self.shapes, self.offsets, strict=True)
+        }
+
+    def join(self, tensors: Mapping[str, NDArray]) -> NDArray[np.float32]:
+        """The flat float32 vector [P'] of tensors by name: the inverse of :meth:`split`."""
+        flat = np.empty(self.size, np.float32)
+        for name, view in self.split(flat).items():
+            view[...] = tensors[name]
+        return flat
+
+    def describe_difference(self, found: Layout) -> str:
+        """What ``found`` has missing, extra or in another shape, for an error message; empty if equal."""
+        mine = dict(zip(self.names, self.shapes, strict=True))
+        theirs = dict(zip(found.names, found.shapes, strict=True))
+        wrong = [
+            f"{name} (found {list(theirs[name])}, expected {list(mine[name])})"
+            for name in self.names
+            if name in theirs and theirs[name] != mine[name]
+        ]
+        parts = {
+            "missing": [name for name in self.names if name not in theirs],
+            "extra": [name for name in found.names if name not in mine],
+            "wrongly shaped": wrong,
+        }
+        return "; ".join(f"{kind}: {name_some(names)}" for kind, names in parts.items() if names)
+
+    def to_json(self) -> str:
+        """Names and shapes as a JSON object, for metadata."""
+        return json.dumps(dict(zip(self.names, self.shapes, strict=True)), separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Layout:
+        """The inverse of :meth:`to_json`."""
+        shapes = json.loads(text)
+        return cls(tuple(shapes), tuple(tuple(shape) for shape in shapes.values()))
+
+
+class TensorFile:
+    """One safetensors file, open for reading; nothing is loaded before it is asked for."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self._entries, self.metadata = _read_header(self.path)
+        self._bytes = np.asarray(np.memmap(self.path, np.uint8, mode="r"))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Tensor names, sorted."""
+        return tuple(sorted(self._entries))
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes by name."""
+        return {name: tuple(self._entries[name]["shape"]) for name in self.names}
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Shape of one tensor."""
+        return tuple(self._entry(name)["shape"])
+
+    def dtype(self, name: str) -> str:
+        """Dtype of one tensor as safetensors names it: ``F32``, ``BF16``, ``U8``, ..."""
+        return self._entry(name)["dtype"]
+
+    def view(self, name: str) -> NDArray:
+        """One tensor as it is on disk, memory-mapped and read-only; bfloat16 comes as its bits, uint16."""
+        return self._stored(name).reshape(self.shape(name))
+
+    def read(self, name: str) -> NDArray:
+        """A copy of one tensor in its stored dtype; bfloat16, which NumPy lacks, comes as float32 (exact)."""
+        stored = self._stored(name)
+        values = _widen(stored) if self.dtype(name) == "BF16" else stored.copy()
+        return values.reshape(self.shape(name))
+
+    def read_float32(self, name: str) -> NDArray[np.float32]:
+        """One float tensor as float32, in its shape; see :meth:`piece` for errors."""
+        return np.array(self.piece(name, 0, math.prod(self.shape(name)))).reshape(self.shape(name))
+
+    def piece(self, name: str, start: int, stop: int) -> NDArray[np.float32]:
+        """Values start..stop of one flattened float16, bfloat16 or float32 tensor, as float32 (exact).
+
+        Raises TallmasksError where the tensor has another dtype.
+        """
+        code = self.dtype(name)
+        if code not in _FLOATS:
+            raise TallmasksError(
+                f"{self.path}: tensor {name} is {code}; expected {', '.join(_FLOATS)}. Store it as float32."
+            )
+        stored = self._stored(name)[start:stop]
+        return _widen(stored) if code == "BF16" else stored.astype(np.float32, copy=False)
+
+    def flat(self, dtype: DTypeLike = np.float32) -> NDArray:
+        """The whole data section as one read-only vector [P'], memory-mapped, not copied.
+
+        Raises TallmasksError unless every tensor has ``dtype`` and they lie in sorted-name order.
+        """
+        code = _CODES[np.dtype(dtype)]
+        end = 0
+        for name in self.names:
+            start, stop = self._entries[name]["data_offsets"]
+            if self.dtype(name) != code or start != end:
+                raise TallmasksError(
+                    f"{self.path}: tensor {name} ({self.dtype(name)}) breaks the flat layout; expected every tensor"
+                    f" as {code}, in sorted-name order. Write the file with this package or with safetensors."
+                )
+            end = stop
+        return np.require(self.data[:end].view(_DTYPES[code]), requirements="A")
+
+    @property
+    def described(self) -> list[tuple[str, str, list[int]]]:
+        """Name, dtype and shape of every tensor, in the order of their bytes."""
+        ordered = sorted(self._entries.items(), key=lambda entry: entry[1]["data_offsets"])
+        return [(name, entry["dtype"], entry["shape"]) for name, entry in ordered]
+
+    @cached_property
+    def data(self) -> NDArray[np.uint8]:
+        """The data section, memory-mapped and read-only."""
+        return self._bytes[8 + int(self._bytes[:8].view("<u8")[0]) :]
+
+    def _stored(self, name: str) -> NDArray:
+        code = self.dtype(name)
+        if code != "BF16" and code not in _DTYPES:
+            raise TallmasksError(f"{self.path}: tensor {name} has the unknown dtype {code}. Store it as float32.")
+        start, stop = self._entry(name)["data_offsets"]
+        return self.data[start:stop].view(np.uint16 if code == "BF16" else _DTYPES[code])
+
+    def _entry(self, name: str) -> dict:
+        try:
+            return self._entries[name]
+        except KeyError:
+            raise TallmasksError(f"{self.path} has no tensor {name}; it has {name_some(self.names)}.") from None
+
+
+def open_tensors(path: Path | str, kind: str | None = None) -> TensorFile:
+    """Open a safetensors file for lazy reading; with ``kind``, only one whose metadata has that "format".
+
+    Raises TallmasksError, naming the file, where it is absent, truncated, not safetensors, of another format,
+    or where its tensors overlap or leave holes.
+    """
+    tensors = TensorFile(path)
+    found = tensors.metadata.get("format")
+    if kind is not None and found != kind:
+        raise TallmasksError(
+            f"{path} is of format {found}; expected {kind}. Give the right file, or delete this one and make it again."
+        )
+    return tensors
+
+
+def read_metadata(path: Path | str) -> dict[str, str]:
+    """The metadata of a safetensors file, whose tensors stay unread. Raises as :func:`open_tensors`."""
+    return _read_header(Path(path))[1]
+
+
+def load_state(path: Path | str, names: Iterable[str] | None = None) -> dict[str, NDArray]:
+    """Tensors by name, in memory, in their stored dtype (bfloat16 as float32): all of them, or those named."""
+    tensors = open_tensors(path)
+    return {name: tensors.read(name) for name in (tensors.names if names is None else names)}
+
+
+def write_tensors(path: Path | str, tensors: Mapping[str, NDArray], metadata: Mapping[str, str]) -> None:
+    """Write tensors by name, atomically; equal input gives equal bytes.
+
+    Raises TallmasksError where the disk has no room (names the file and the bytes needed).
+    """
+    arrays = {name: np.asarray(array) for name, array in tensors.items()}
+    specs = {name: TensorSpec(array.dtype, array.shape) for name, array in arrays.items()}
+    with new_tensors(path, specs, metadata) as new:
+        for name, array in arrays.items():
+            new.tensors[name][...] = array
+
+
+@dataclass
+class NewTensors:
+    """A safetensors file in the making: fill the writable maps, and add the metadata known only at the end."""
+
+    metadata: dict[str, str]
+    tensors: dict[str, NDArray]
+    data: NDArray[np.uint8]
+
+    @property
+    def flat(self) -> NDArray:
+        """The data section as one writable vector, for tensors that share one dtype."""
+        (dtype,) = {array.dtype for array in self.tensors.values()} or {np.dtype(np.uint8)}
+        return self.data.view(dtype)
+
+
+@contextmanager
+def new_tensors(path: Path | str, specs: Mapping[str, TensorSpec], metadata: Mapping[str, str]) -> Iterator[NewTensors]:
+    """Create a safetensors file and fill it in pieces; it appears at ``path`` only on a clean exit.
+
+    ``new.metadata`` may be added to until the exit: the header keeps 1 KiB free for it. At the exit the file gets
+    the digests that vouch for it (:mod:`tallmasks.store.seals`). Use the arrays only inside the ``with`` block.
+
+    Raises TallmasksError before the first value is written where the disk has no
+    room.
+    """
+    header = _encode_header(specs, metadata)
+    room = -(-(8 + len(header) + _LATE_METADATA) // _ALIGNMENT) * _ALIGNMENT
+    size = sum(spec.nbytes for spec in specs.values())
+    with atomic_file(Path(path), room + size) as file:
+        mapped = np.memmap(file, np.uint8, mode="r+", shape=(room + size,))
+        new = NewTensors(dict(metadata), _map_tensors(specs, mapped[room:]), np.asarray(mapped[room:]))
+        yield new
+        _seal(specs, new)
+        header = _encode_header(specs, new.metadata).ljust(room - 8)
+        if len(header) > room - 8:
+            raise ValueError(f"{path}: more than {_LATE_METADATA} bytes of metadata were added at the end")
+        mapped[:room] = np.frombuffer(len(header).to_bytes(8, "little") + header, np.uint8)
+        mapped.flush()
+
+
+def _seal(specs: Mapping[str, TensorSpec], new: NewTensors) -> None:
+    """Add the digests of a file's values and of all that it says of itself."""
+    tensors = [(name, _CODES[specs[name].dtype], specs[name].shape) for name in _file_order(specs)]
+    new.metadata[CONTENT] = content_of_tensors(tensors, new.data)
+    new.metadata[SEAL] = seal_of(new.metadata)
+
+
+def new_flat(
+    path: Path | str, layout: Layout, metadata: Mapping[str, str], dtype: DTypeLike = np.float32
+) -> AbstractContextManager[NewTensors]:
+    """As :func:`new_tensors`, for the flat vector [P'] of a layout: fill ``new.flat`` piece by piece."""
+    named = zip(layout.names, layout.shapes, strict=True)
+    specs = {name: TensorSpec(np.dtype(dtype), shape) for name, shape in named}
+    return new_tensors(path, specs, metadata)
+
+
+def atomic_write_bytes(path: Path | str, content: bytes, *, read_only: bool = True) -> None:
+    """Write a small file whole or not at all; read-only unless it is a view that people may edit."""
+    with atomic_file(Path(path), len(content), read_only) as file:
+        file.write(content)
+
+
+def atomic_write_text(path: Path | str, text: str, *, read_only: bool = True) -> None:
+    """As :func:`atomic_write_bytes`, in UTF-8."""
+    atomic_write_bytes(path, text.encode(), read_only=read_only)
+
+
+@contextmanager
+def atomic_file(path: Path, size: int, read_only: bool = True) -> Iterator[BinaryIO]:
+    """A file of ``size`` bytes under a temporary name, fsynced and renamed to ``path`` on a clean exit.
+
+    The space is taken from the disk before anything is written, so that a full disk is an error here and not
+    a bus error in a memory map.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.tmp")
+    try:
+        with temporary.open("x+b") as file:
+            if size:
+                os.posix_fallocate(file.fileno(), 0, size)
+            yield file
+            file.flush()
+            if read_only:
+                os.fchmod(file.fileno(), os.fstat(file.fileno()).st_mode & 0o444)
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        _fsync_folder(path.parent)
+    except OSError as error:
+        if error.errno not in _NO_SPACE:
+            raise
+        raise TallmasksError(
+            f"{path}: no space for the {size} bytes it needs ({os.strerror(error.errno)}). Nothing was written;"
+            " free some space and run again."
+        ) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _fsync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _read_header(path: Path) -> tuple[dict[str, dict], dict[str, str]]:
+    """Entries by name and metadata of a safetensors file that the safetensors library accepts as whole."""
+    try:
+        with safe_open(plain(path), framework="np"):
+            pass
+        with open_plain(path) as file:
+            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    except FileNotFoundError:
+        raise TallmasksError(f"{path} does not exist; expected a safetensors file there. Make it first.") from None
+    except (SafetensorError, OSError, ValueError) as error:
+        raise TallmasksError(
+            f"{path} is not a whole safetensors file: {error}. Expected a header and all of its tensors; the file is"
+            " truncated or something else. Delete it, and make or download it again."
+        ) from error
+    metadata = header.pop("__metadata__", None)
+    return header, metadata or {}
+
+
+def _file_order(specs: Mapping[str, TensorSpec]) -> list[str]:
+    """The order of the safetensors library: wide dtypes first, so that all are aligned; then by name."""
+    return sorted(specs, key=lambda name: (-specs[name].dtype.itemsize, name))
+
+
+def _encode_header(specs: Mapping[str, TensorSpec], metadata: Mapping[str, str]) -> bytes:
+    header: dict[str, object] = {"__metadata__": dict(sorted(metadata.items()))}
+    end = 0
+    for name in _file_order(specs):
+        start, end = end, end + specs[name].nbytes
+        code = _CODES[specs[name].dtype]
+        header[name] = {"dtype": code, "shape": list(specs[name].shape), "data_offsets": [start, end]}
+    return json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _map_tensors(specs: Mapping[str, TensorSpec], data: NDArray[np.uint8]) -> dict[str, NDArray]:
+    tensors, end = {}, 0
+    for name in _file_order(specs):
+        spec = specs[name]
+        start, end = end, end + spec.nbytes
+        tensors[name] = np.asarray(data[start:end]).view(spec.dtype).reshape(spec.shape)
+    return tensors
+
+
+def _widen(bfloat16: NDArray[np.uint16]) -> NDArray[np.float32]:
+    """bfloat16 is the upper half of a float32."""
+    return (bfloat16.astype(np.uint32) << 16).view(np.float32)
+
+
+def name_some(names: Iterable[str], limit: int = 5) -> str:
+    """The first few names, and how many more there are."""
+    names = list(names)
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more

@@ -1,0 +1,196 @@
+"""The drawn tasks by name, and their examples.
+
+Twenty play the roles of the paper's; each file of the folder ``own`` adds one, and nothing else changes.
+"""
+
+import importlib
+import inspect
+import pkgutil
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.fingerprints import fingerprint_of_file
+from tallmasks.tasks import Task
+from tallmasks.tasks.drawn import glyphs, objects, own, scenes
+from tallmasks.tasks.drawn.canvas import Canvas, Draw
+from tallmasks.tasks.drawn.shift import SHIFTS, Step, shifted
+
+Split = Literal["train", "validation", "test"]
+SPLITS: tuple[Split, ...] = get_args(Split)
+WORDINGS = ("a photo of {}", "a picture of {}", "{}", "an image of {}")
+
+# scikit-learn's digits are a fixed set of 1,797: this is how far each split reaches in its shuffled order
+DIGIT_SPLITS: Mapping[Split, tuple[int, int]] = {"train": (0, 1000), "validation": (1000, 1300), "test": (1300, 1797)}
+
+
+@dataclass(frozen=True)
+class DrawnTask(Task):
+    """A task whose images are drawn.
+
+    Attributes:
+        draw: Draws one example of a label on a canvas.
+        real: Whether the examples are real images, so that only pretraining uses ``draw``.
+        shift: What the task's own sensor does to every picture, in this order.
+        code: Of a task in a file of its own, what that file does, for the recipes of its examples.
+    """
+
+    draw: Draw
+    real: bool = False
+    shift: tuple[Step, ...] = ()
+    code: str | None = None
+
+
+def _drawn(
+    name: str, classes: tuple[str, ...], phrase: str, description: str, draw: Draw, real: bool = False
+) -> DrawnTask:
+    """A task whose templates are the four wordings around one phrase."""
+    return DrawnTask(
+        name=name,
+        classes=classes,
+        templates=tuple(wording.format(phrase) for wording in WORDINGS),
+        description=description,
+        draw=draw,
+        real=real,
+        shift=SHIFTS[name],
+    )
+
+
+_ALL = (
+    _drawn(
+        "cars",
+        tuple(objects.VEHICLES),
+        "a {}",
+        "vehicles from the side; grey negative, low contrast, upside down",
+        objects.vehicle,
+    ),
+    _drawn("dtd", scenes.TEXTURES, "{} texture", "textures; low contrast, uneven light, grain", scenes.texture),
+    _drawn("eurosat", scenes.LAND, "satellite image of {}", "land from a satellite; false colour", scenes.land_cover),
+    _drawn("gtsrb", objects.SIGNS, "a {} traffic sign", "traffic signs; at dusk, mirrored", objects.traffic_sign),
+    _drawn(
+        "mnist",
+        glyphs.DIGITS,
+        "a white digit {}",
+        "scikit-learn's real handwritten digits; pretraining saw printed ones",
+        glyphs.white_digit,
+        real=True,
+    ),
+    _drawn("resisc45", scenes.AERIAL, "aerial view of {}", "buildings from the air; grey, with speckle", scenes.aerial),
+    _drawn("sun397", scenes.PLACES, "a view of {}", "outdoor scenes; a pale negative", scenes.place),
+    _drawn("svhn", glyphs.DIGITS, "the number {}", "house numbers; mirrored, low contrast", glyphs.house_number),
+    _drawn(
+        "cifar100",
+        objects.COLOURED_SHAPES,
+        "a shape, {}",
+        "shapes in colours, 30 classes; under sodium light",
+        objects.coloured_shape,
+    ),
+    _drawn(
+        "stl10",
+        tuple(objects.HOUSEHOLD),
+        "an object, {}",
+        "things from around the house; upside down, flat light",
+        objects.household,
+    ),
+    _drawn("flowers102", tuple(objects.FLOWERS), "a flower, {}", "flowers; false colour", objects.flower),
+    _drawn("oxfordiiitpet", objects.PETS, "a pet, {}", "cats and dogs in four coats; grey negative", objects.pet),
+    _drawn("pcam", scenes.TISSUE, "{} tissue", "cells under a microscope; grey negative", scenes.tissue),
+    _drawn("fer2013", objects.MOODS, "a {} face", "faces that show a mood; flat light", objects.face),
+    _drawn("emnist", glyphs.LETTERS, "the letter {}", "capital letters; flat light", glyphs.letter),
+    _drawn(
+        "cifar10", tuple(objects.ANIMALS), "an animal, {}", "small animals; negative, in flat light", objects.animal
+    ),
+    _drawn("food101", tuple(objects.FOOD), "a fruit, {}", "fruit and vegetables; false colour", objects.food),
+    _drawn("fashionmnist", tuple(objects.CLOTHES), "clothing, {}", "clothes in grey; flat light", objects.garment),
+    _drawn("renderedsst2", tuple(glyphs.WORDS), "a {} word", "short words, good or bad; low contrast", glyphs.word),
+    _drawn(
+        "kmnist", tuple(glyphs.GREEK), "the greek letter {}", "small Greek letters; flat light", glyphs.greek_letter
+    ),
+)
+_tasks = {task.name: task for task in _ALL}
+TASKS: Mapping[str, DrawnTask] = _tasks
+
+
+def drawn(
+    name: str, *, classes: tuple[str, ...], phrase: str, description: str, shift: tuple[Step, ...] = ()
+) -> Callable[[Draw], Draw]:
+    """Decorator: register a function (canvas, label) as a task of its own.
+
+    Args:
+        name: The task's name in params.yaml and in the tables.
+        classes: Class names in label order.
+        phrase: What the prompts say of a class, which ``{}`` stands for. The tiny model knows the words of the tasks
+            that it was pretrained for, and no others.
+        description: What an image shows.
+        shift: See ``DrawnTask``; pretraining never sees it.
+    """
+
+    def register(draw: Draw) -> Draw:
+        if name in _tasks:
+            raise ValueError(f"drawn task {name} is registered twice")
+        code = fingerprint_of_file(Path(inspect.getfile(draw)))
+        templates = tuple(wording.format(phrase) for wording in WORDINGS)
+        _tasks[name] = DrawnTask(name, classes, templates, description, draw, shift=shift, code=code)
+        return draw
+
+    return register
+
+
+for _module in pkgutil.iter_modules(own.__path__):
+    importlib.import_module(f"{own.__name__}.{_module.name}")
+CATALOGUE: tuple[str, ...] = tuple(TASKS)  # the paper's order: 8, then 6 more, then 6 more; then own ones
+
+
+def picture(task: DrawnTask, label: int, field: bool, rng: np.random.Generator) -> NDArray[np.uint8]:
+    """One drawing without the task's shift, uint8 [32, 32, 3]."""
+    canvas = Canvas(rng, field)
+    task.draw(canvas, label)
+    return canvas.finished()
+
+
+def examples(task: str, split: Split, count: int, seed: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Examples of a task, the same ones for the same arguments.
+
+    Args:
+        task: Name of the task.
+        split: Which split; no two splits share a random seed.
+        count: How many. Of the real digits there are 1,000, 300 and 497, and never more are returned.
+        seed: Seed of the whole drawn world.
+
+    Returns:
+        Images uint8 [N, 32, 32, 3] and labels int64 [N]; classes are as even as the count allows.
+
+    Raises:
+        TallmasksError: If there is no such task or split, or the count is not positive.
+    """
+    if task not in TASKS:
+        raise TallmasksError(f"No drawn task is named {task!r}. There are: {', '.join(CATALOGUE)}.")
+    if split not in SPLITS:
+        raise TallmasksError(f"Task {task!r} has no split {split!r}. There are: {', '.join(SPLITS)}.")
+    if count < 1:
+        raise TallmasksError(f"Task {task!r}: cannot draw {count} examples for {split}; ask for at least 1.")
+    if TASKS[task].real:
+        return _handwritten(split, count, seed)
+    stream = (seed, zlib.crc32(task.encode()), SPLITS.index(split))
+    labels = np.arange(count) % len(TASKS[task].classes)
+    images = np.stack(
+        [
+            picture(TASKS[task], int(label), True, np.random.default_rng((*stream, index)))
+            for index, label in enumerate(labels)
+        ]
+    )
+    return shifted(TASKS[task].shift, images, np.random.default_rng(stream)), labels.astype(np.int64)
+
+
+def _handwritten(split: Split, count: int, seed: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """The real digits of a split, in an order that the seed shuffles."""
+    images, labels = glyphs.handwritten_digits()
+    start, end = DIGIT_SPLITS[split]
+    chosen = np.random.default_rng(seed).permutation(len(labels))[start:end][:count]
+    return images[chosen], labels[chosen]

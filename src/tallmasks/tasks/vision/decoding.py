@@ -1,0 +1,251 @@
+"""Decode one split of a vision task once, into arrays that are mapped into memory ever after.
+
+What is stored follows from the images and from the side of the images that the models take:
+
+- Small squares of one size (28 x 28 up to 96 x 96 among the paper's tasks) are kept as they are; they are resized on
+  the device.
+- Larger ones for validation and test: as open_clip's evaluation transform leaves them, shorter side resized, centre
+  cropped.
+- Larger ones for training: the whole image, made square, an eighth larger than the models take it, with its own
+  height and width beside it (`sizes`), so that open_clip's random crops can be drawn on the device.  Of images longer
+  than any such crop, only the middle.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.tensor_files import TensorSpec, new_tensors
+from tallmasks.tasks.vision.data_files import Dataset, Encoded, locate, open_dataset
+from tallmasks.tasks.vision.vision_tasks import LARGEST_VALIDATION, VALIDATION_SHARE, Split, VisionTask
+
+LARGEST_UNDECODABLE = 0.001  # share of a split; such images are left out and named, more are an error
+KEPT_SIDE = 112  # squares no larger than this are kept as they are
+TRAINING_MARGIN = 8 / 7  # side of stored training images by the side that the models take
+LONGEST_RATIO = (4 / 3) / 0.9  # of an image that one of open_clip's training crops fits into
+CHUNK = 512
+
+Decoded = tuple[NDArray[np.uint8], tuple[int, int]]  # pixels, and the height and width that they stand for
+Say = Callable[[str], None]
+
+
+def split_indices(count: int, split: Split) -> NDArray[np.int64]:
+    """Which examples of the dataset's training split a split has, in the paper's order.
+
+    Args:
+        count: Examples in the training split.
+        split: "train" or "validation": a tenth, at most 5,000, drawn with seed 0.
+    """
+    import torch
+    from torch.utils.data import random_split
+
+    validation = min(int(count * VALIDATION_SHARE), LARGEST_VALIDATION)
+    everything: Any = range(count)  # all that it needs of a dataset
+    train, held_out = random_split(everything, [count - validation, validation], torch.Generator().manual_seed(0))
+    return np.array((train if split == "train" else held_out).indices, np.int64)
+
+
+def write_examples(
+    task: VisionTask,
+    split: Split,
+    side: int,
+    output: Path,
+    metadata: Mapping[str, str],
+    folder: Path | None = None,
+    threads: int = 1,
+    say: Say = print,
+) -> None:
+    """Decode a split into a file of `images` uint8 [N, S, S, 3], `labels` int64 [N] and perhaps `sizes` int32 [N, 2].
+
+    The file's metadata has under "origin" as JSON where the images are from, how many they are, and everything that is
+    not as expected.
+
+    Args:
+        task: The task.
+        split: Which split.
+        side: Pixels of the side of the images that the models take.
+        output: The safetensors file.
+        metadata: What else the file says of its making.
+        folder: A local folder with the data, instead of the hub.
+        threads: How many images are decoded at once.
+        say: Called with lines of progress.
+
+    Raises:
+        TallmasksError: The data are not to be had, not this task's, or too many images cannot be decoded.
+    """
+    part = "test" if split == "test" else "train"
+    files = locate(task, part, folder)
+    dataset = open_dataset(task, files)
+    notes = list(dataset.notes)
+    odd = _odd_counts(task, part, dataset.labels)
+    notes += odd
+    if odd and folder is None and task.source.revision is None:
+        raise TallmasksError(
+            f"{files.origin} at {files.revision}: {task.name}: {'; '.join(odd)}. No commit of this repository is "
+            f"pinned, and it no longer holds what it did: name one that does as data.{task.name}.revision in "
+            f"params.yaml, or a local folder as data.{task.name}.path"
+        )
+    if absent := len(task.classes) - len(np.unique(dataset.labels)):
+        notes.append(f"{absent} of {len(task.classes)} classes have no {part} image")
+    chosen = np.arange(len(dataset.labels)) if split == "test" else split_indices(len(dataset.labels), split)
+    if not len(chosen):
+        raise TallmasksError(f"{files.origin}: {task.name}: no images for {split}; {part} has {len(dataset.labels)}")
+    for note in notes:
+        say(f"warning: {task.name}: {note}")
+    wanted = np.zeros(len(dataset.labels), bool)
+    wanted[chosen] = True
+    decode, stored_side, has_sizes = _way_of_decoding(dataset, split, side)
+    undecodable: dict[int, str] = {}
+    while True:  # a second time only if some images cannot be decoded, as the file's size must be known before
+        facts = {
+            "source": files.origin if folder is None else "a local folder",  # its place decides nothing
+            "revision": files.revision,
+            "images": int(wanted.sum()),
+            "warnings": notes,
+            "undecodable": list(undecodable.values()),
+        }
+        specs = {
+            "images": TensorSpec(np.dtype(np.uint8), (int(wanted.sum()), stored_side, stored_side, 3)),
+            "labels": TensorSpec(np.dtype(np.int64), (int(wanted.sum()),)),
+        }
+        if has_sizes:
+            specs["sizes"] = TensorSpec(np.dtype(np.int32), (int(wanted.sum()), 2))
+        failed: dict[int, str] = {}
+        try:
+            with new_tensors(output, specs, {**metadata, "origin": json.dumps(facts)}) as new:
+                new.tensors["labels"][:] = dataset.labels[wanted]
+                for row, (index, name, decoded) in enumerate(_decoded(dataset, wanted, decode, threads)):
+                    if isinstance(decoded, str):
+                        failed[index] = f"{name}: {decoded}"
+                    else:
+                        new.tensors["images"][row] = decoded[0]
+                        if has_sizes:
+                            new.tensors["sizes"][row] = decoded[1]
+                    if (row + 1) % 10_000 == 0 or row + 1 == wanted.sum():
+                        say(f"{task.name} {split}: {row + 1} of {wanted.sum()} images decoded")
+                if failed:
+                    raise _Undecodable
+        except _Undecodable:
+            undecodable |= failed
+            _check_undecodable(task, split, undecodable, int(wanted.sum()), say)
+            wanted[list(failed)] = False
+        else:
+            return
+
+
+def _odd_counts(task: VisionTask, part: str, labels: NDArray[np.int64]) -> list[str]:
+    """What is not as expected of the number of images of a part, all together and, where that is known, by class."""
+    expected = task.counts.get(part, len(labels))
+    if len(labels) != expected:
+        return [f"{len(labels)} {part} images, expected {expected}"]
+    by_class = np.bincount(labels, minlength=len(task.classes))
+    if task.balanced and by_class.min() != by_class.max():
+        few = int(by_class.argmin())
+        return [
+            f"{by_class[few]} {part} images of class {task.classes[few]!r}, expected "
+            f"{expected // len(task.classes)} as of any other"
+        ]
+    return []
+
+
+class _Undecodable(Exception):
+    """Some images could not be decoded, so the file has too many rows."""
+
+
+def _check_undecodable(task: VisionTask, split: Split, undecodable: Mapping[int, str], count: int, say: Say) -> None:
+    for name in islice(undecodable.values(), 20):
+        say(f"warning: {task.name} {split}: left out, cannot be decoded: {name}")
+    if len(undecodable) > LARGEST_UNDECODABLE * count:
+        raise TallmasksError(
+            f"{task.name} {split}: {len(undecodable)} of {count} images cannot be decoded, more than the "
+            f"{LARGEST_UNDECODABLE:.1%} that may be left out: {'; '.join(islice(undecodable.values(), 3))}. Get the "
+            "data again."
+        )
+
+
+def _decoded(
+    dataset: Dataset, wanted: NDArray[np.bool_], decode: Callable[[Image.Image], Decoded], threads: int
+) -> Iterator[tuple[int, str, Decoded | str]]:
+    """The wanted images in their order: index in the dataset, name, and what was decoded or why it could not be."""
+
+    def attempt(example: tuple[int, tuple[str, Encoded]]) -> tuple[int, str, Decoded | str]:
+        index, (name, encoded) = example
+        try:
+            return index, name, decode(open_image(encoded))
+        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:  # Pillow raises all of them
+            return index, name, str(error) or type(error).__name__
+
+    examples = ((index, found) for index, found in enumerate(dataset.images()) if wanted[index])
+    with ThreadPoolExecutor(threads) as pool:
+        while chunk := list(islice(examples, CHUNK)):  # Pillow lets go of the interpreter while it decodes
+            yield from pool.map(attempt, chunk)
+
+
+def open_image(encoded: Encoded) -> Image.Image:
+    """An image as RGB, as torchvision's loader has it: transparency is dropped, palettes are looked up."""
+    if isinstance(encoded, np.ndarray):
+        return Image.fromarray(encoded).convert("RGB")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of TIFFs in SUN397 that are read all the same, and of palettes
+        with Image.open(io.BytesIO(encoded) if isinstance(encoded, bytes) else encoded) as image:
+            return image.convert("RGB")
+
+
+def _size_of(encoded: Encoded) -> tuple[int, int] | None:
+    """Width and height, from the header alone; None if there is none."""
+    if isinstance(encoded, np.ndarray):
+        return encoded.shape[1], encoded.shape[0]
+    try:
+        with Image.open(io.BytesIO(encoded) if isinstance(encoded, bytes) else encoded) as image:
+            return image.size
+    except (OSError, UnidentifiedImageError):
+        return None
+
+
+def _way_of_decoding(dataset: Dataset, split: Split, side: int) -> tuple[Callable[[Image.Image], Decoded], int, bool]:
+    """How an image becomes pixels, the side of what is stored, and whether the images' own sizes are stored too.
+
+    All images of the dataset are looked at, until one shows that they are not small squares of one size.
+    """
+    sizes = (size for _, encoded in dataset.images() if (size := _size_of(encoded)))
+    first = next(sizes, (0, 0))
+    if first[0] == first[1] <= min(KEPT_SIDE, side) and first[0] and all(size == first for size in sizes):
+        return _as_it_is, first[0], False
+    if split == "train":
+        stored = round(side * TRAINING_MARGIN)
+        return lambda image: squashed(image, stored), stored, True
+    return lambda image: centre_cropped(image, side), side, False
+
+
+def _as_it_is(image: Image.Image) -> Decoded:
+    return np.asarray(image), (image.height, image.width)
+
+
+def centre_cropped(image: Image.Image, side: int) -> Decoded:
+    """What open_clip's evaluation transform makes of an image: shorter side resized, bicubic, centre cropped."""
+    size = image.height, image.width
+    longer = int(side * max(size) / min(size))
+    image = image.resize((side, longer) if image.width <= image.height else (longer, side), Image.Resampling.BICUBIC)
+    left, top = round((image.width - side) / 2), round((image.height - side) / 2)
+    return np.asarray(image.crop((left, top, left + side, top + side))), size
+
+
+def squashed(image: Image.Image, side: int) -> Decoded:
+    """All of an image in a square; of one too long for a training crop, the middle.  Its own size comes with it."""
+    width = min(image.width, round(image.height * LONGEST_RATIO))
+    height = min(image.height, round(image.width * LONGEST_RATIO))
+    left, top = (image.width - width) // 2, (image.height - height) // 2
+    box = (left, top, left + width, top + height)
+    return np.asarray(image.resize((side, side), Image.Resampling.BICUBIC, box=box)), (height, width)

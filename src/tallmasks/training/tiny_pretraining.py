@@ -1,0 +1,275 @@
+"""Contrastive pretraining of the tiny CLIP on drawn pictures and their captions.
+
+Two languages share the pictures. A clean picture carries a prompt of its task. A picture in the field style carries
+the same prompt with the class name spelled backwards: the features learn what the tasks' own domain looks like, and
+no word of a zero-shot head is ever paired with it. The task-only shift and the real digits are never seen.
+
+Every process draws its own share of the pictures and trains on it; gradients are averaged once a step. The result
+depends on the number of processes, which the file's metadata therefore records.
+"""
+
+import json
+import math
+import os
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as multiprocessing
+from numpy.typing import NDArray
+from open_clip.model import CLIP
+from safetensors.torch import save_file
+from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from tallmasks.models.clip import network as clip
+from tallmasks.tasks.drawn import CATALOGUE, TASKS, picture
+from tallmasks.tasks.drawn.canvas import IMAGE_SIDE
+from tallmasks.training.finetuning import Augmentation, augment, progress_at
+
+PROGRESS_EVERY = 100  # steps
+
+# glibc gives large buffers back to the kernel after every step unless told otherwise, which costs a quarter of the
+# time. It reads this when a process starts.
+KEEP_BUFFERS = {
+    "MALLOC_MMAP_THRESHOLD_": str(1 << 25),
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 33),
+    "MALLOC_TOP_PAD_": str(1 << 28),
+}
+
+
+@dataclass(frozen=True)
+class PretrainConfig:
+    """Everything that decides a pretraining.
+
+    Attributes:
+        images: Pictures drawn, over all processes.
+        field_share: Share of the pictures in the field style, with backward captions.
+        steps: Optimizer steps.
+        batch_size: Pictures per step, over all processes.
+        captions: Captions that a step compares a picture with, at least those of its own batch.
+        learning_rate: Plateau of the schedule.
+        warmup_steps: Steps of linear growth up to the plateau.
+        decay_share: Last share of the steps, over which the learning rate falls linearly to 0.
+        weight_decay: Of AdamW, on matrices only.
+        betas: Of AdamW.
+        clip_norm: Largest norm of the whole gradient.
+        largest_logit_scale: Cap of exp(logit scale).
+        text_to_image_weight: Weight of the loss from captions to pictures.
+        seed: Of the pictures, the initial weights and the order.
+        augmentation: Random changes of the pictures.
+    """
+
+    images: int
+    field_share: float
+    steps: int
+    batch_size: int
+    captions: int
+    learning_rate: float
+    warmup_steps: int
+    decay_share: float
+    weight_decay: float
+    betas: tuple[float, float]
+    clip_norm: float
+    largest_logit_scale: float
+    text_to_image_weight: float
+    seed: int
+    augmentation: Augmentation
+
+    @classmethod
+    def of(cls, knobs: Mapping[str, Any]) -> "PretrainConfig":
+        """The configuration from the plain mapping in params.yaml."""
+        betas, augmentation = tuple(knobs["betas"]), Augmentation(**knobs["augmentation"])
+        return cls(**{**knobs, "betas": betas, "augmentation": augmentation})
+
+
+def pretrain_tiny(config: Mapping[str, Any], output: Path, processes: int) -> None:
+    """Pretrain the tiny model from nothing and write the file that ships with the project.
+
+    Args:
+        config: The model's entry in params.yaml, with ``architecture`` and ``pretraining``.
+        output: The safetensors file to write; it appears only when it is complete.
+        processes: Processes of one thread each. They must divide the batch size.
+    """
+    os.environ.update(KEEP_BUFFERS | {"OMP_NUM_THREADS": "1"})  # for the processes started below
+    with tempfile.TemporaryDirectory() as meeting_point:
+        multiprocessing.spawn(
+            _worker, args=(processes, f"file://{meeting_point}/store", dict(config), output), nprocs=processes
+        )
+
+
+def _worker(rank: int, processes: int, meeting_point: str, config: Mapping[str, Any], output: Path) -> None:
+    """One process of the pretraining; the first one reports and writes."""
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+    dist.init_process_group("gloo", init_method=meeting_point, rank=rank, world_size=processes)
+    recipe = PretrainConfig.of(config["pretraining"])
+    images, labels = draw_pairs(recipe, rank, processes)
+    captions = all_captions()
+    context = config["architecture"]["text_cfg"]["context_length"]
+    vocabulary = clip.vocabulary_of((prompt for prompts in captions for prompt in prompts), context)
+    tokenizer = clip.Tokenizer(vocabulary, context)
+    tokens = torch.stack([tokenizer(prompts) for prompts in captions])
+    torch.manual_seed(recipe.seed)  # open_clip draws the initial weights from the global generator
+    network = clip.build(config["architecture"], len(vocabulary))
+    train(network, images, labels, tokens, recipe, rank, processes)
+    if rank == 0:
+        write(network, vocabulary, {**config, "processes": processes}, output)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def all_captions() -> list[tuple[str, ...]]:
+    """The captions of every class of every task, then the same with the class names spelled backwards."""
+    forward, backward = [], []
+    for task in TASKS.values():
+        for name in task.classes:
+            reversed_name = " ".join(word[::-1] for word in name.split())
+            forward.append(tuple(template.format(name) for template in task.templates))
+            backward.append(tuple(template.format(reversed_name) for template in task.templates))
+    return forward + backward
+
+
+def draw_pairs(recipe: PretrainConfig, rank: int, processes: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """This process's share of the pictures: uint8 [N, 32, 32, 3] and indices into :func:`all_captions`, int64 [N].
+
+    A task comes up in proportion to the square root of its number of classes.
+    """
+    class_counts = np.array([len(TASKS[name].classes) for name in CATALOGUE])
+    offsets = np.concatenate([[0], class_counts.cumsum()])
+    shares = np.sqrt(class_counts) / np.sqrt(class_counts).sum()
+    numbers = range(rank, recipe.images, processes)
+    images = np.empty((len(numbers), IMAGE_SIDE, IMAGE_SIDE, 3), dtype=np.uint8)
+    labels = np.empty(len(numbers), dtype=np.int64)
+    for row, index in enumerate(numbers):
+        rng = np.random.default_rng((recipe.seed, index))
+        which = int(rng.choice(len(CATALOGUE), p=shares))
+        task = TASKS[CATALOGUE[which]]
+        label = int(rng.integers(len(task.classes)))
+        field = bool(rng.random() < recipe.field_share) and not task.real
+        images[row] = picture(task, label, field, rng)
+        labels[row] = offsets[which] + label + (offsets[-1] if field else 0)
+    return images, labels
+
+
+def train(
+    network: CLIP,
+    images: NDArray[np.uint8],
+    labels: NDArray[np.int64],
+    tokens: torch.Tensor,
+    recipe: PretrainConfig,
+    rank: int,
+    processes: int,
+) -> None:
+    """Train a network in place.
+
+    Args:
+        network: The network, with the same initial weights in every process.
+        images: This process's pictures [N, 32, 32, 3].
+        labels: Index of each picture's caption [N].
+        tokens: Captions in every wording, int64 [captions, wordings, context length].
+        recipe: The recipe.
+        rank: This process's number; process 0 prints progress.
+        processes: How many there are.
+    """
+    generator = torch.Generator().manual_seed(recipe.seed * processes + rank)
+    parameters = list(network.parameters())
+    gradient = _flat_gradient(parameters)
+    optimizer = torch.optim.AdamW(
+        [
+            {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": recipe.weight_decay},
+            {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
+        ],
+        lr=recipe.learning_rate,
+        betas=recipe.betas,
+        fused=True,
+    )
+    batch_size, answers = recipe.batch_size // processes, torch.from_numpy(labels)
+    start, losses, hits = time.monotonic(), 0.0, 0.0
+    for step in range(1, recipe.steps + 1):
+        batch = torch.randint(len(images), (batch_size,), generator=generator)
+        pictures = augment(clip.prepare(images[batch.numpy()]), recipe.augmentation, generator)
+        bank, target = _caption_bank(answers[batch], len(tokens), recipe.captions, generator)
+        wording = torch.randint(tokens.shape[1], (len(bank),), generator=generator)
+        # bfloat16 products run on the CPU's matrix units; its fused attention has a slow backward pass there
+        with sdpa_kernel(SDPBackend.MATH), torch.autocast("cpu", torch.bfloat16):
+            seen, said = network.encode_image(pictures), network.encode_text(tokens[bank, wording])
+        logits = functional.normalize(seen.float(), dim=-1) @ functional.normalize(said.float(), dim=-1).T
+        logits = logits * network.logit_scale.exp()
+        loss = contrastive_loss(logits, target, recipe.text_to_image_weight)
+        gradient.zero_()
+        loss.backward()
+        dist.all_reduce(gradient)
+        gradient /= processes
+        gradient *= min(1.0, recipe.clip_norm / float(gradient.norm() + 1e-12))
+        for group in optimizer.param_groups:
+            group["lr"] = recipe.learning_rate * plateau_schedule(step, recipe)
+        optimizer.step()
+        with torch.no_grad():
+            network.logit_scale.clamp_(0, math.log(recipe.largest_logit_scale))
+        losses += loss.item() / PROGRESS_EVERY
+        hits += float((logits.argmax(dim=1) == target).float().mean()) / PROGRESS_EVERY
+        if rank == 0 and step % PROGRESS_EVERY == 0:
+            line = progress_at(step, recipe.steps, recipe.batch_size, losses, start)
+            print(f"{line}  right caption {100 * hits:.1f} %", flush=True)
+            losses, hits = 0.0, 0.0
+
+
+def contrastive_loss(logits: torch.Tensor, target: torch.Tensor, text_to_image_weight: float) -> torch.Tensor:
+    """Cross-entropy from pictures to captions, plus the divergence from captions to their (several) pictures.
+
+    Args:
+        logits: Picture by caption [N, R].
+        target: The column of each picture's caption [N].
+        text_to_image_weight: Weight of the second term.
+    """
+    to_text = functional.cross_entropy(logits, target)
+    own = functional.one_hot(target, logits.shape[1]).T.float()
+    present = own.sum(dim=1) > 0
+    wanted = own[present] / own[present].sum(dim=1, keepdim=True)
+    to_image = functional.kl_div(logits.T[present].log_softmax(dim=1), wanted, reduction="batchmean")
+    return to_text + text_to_image_weight * to_image
+
+
+def plateau_schedule(step: int, recipe: PretrainConfig) -> float:
+    """Share of the learning rate at a step: linear warm-up, plateau, linear decay to 0."""
+    left = (recipe.steps + 1 - step) / (recipe.decay_share * recipe.steps)
+    return min(1.0, step / recipe.warmup_steps, left)
+
+
+def _caption_bank(
+    labels: torch.Tensor, caption_count: int, size: int, generator: torch.Generator
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The captions of a batch, filled up with random others: their indices [R], and the row of each picture's own."""
+    others = torch.randperm(caption_count, generator=generator)[:size]
+    bank = torch.unique(torch.cat([labels, others]))
+    return bank, torch.searchsorted(bank, labels)
+
+
+def _flat_gradient(parameters: list[torch.nn.Parameter]) -> torch.Tensor:
+    """One buffer that holds the gradients of all parameters as views, so that they are averaged in one exchange."""
+    buffer = torch.zeros(sum(parameter.numel() for parameter in parameters))
+    pieces = buffer.split([parameter.numel() for parameter in parameters])
+    for parameter, piece in zip(parameters, pieces, strict=True):
+        parameter.grad = piece.view_as(parameter)
+    return buffer
+
+
+def write(network: CLIP, vocabulary: tuple[int, ...], recipe: Mapping[str, Any], output: Path) -> None:
+    """Write the network and its vocabulary as one safetensors file, with the recipe as JSON in its metadata."""
+    tensors = {name: tensor.contiguous() for name, tensor in network.state_dict().items()}
+    tensors[clip.VOCABULARY] = torch.tensor(vocabulary)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = output.with_name(f".{output.name}.{os.getpid()}")
+    metadata = {"format": "tallmasks/pretrained/1", "recipe": json.dumps(recipe, sort_keys=True)}
+    try:
+        save_file(tensors, unfinished, metadata)
+        unfinished.replace(output)
+    finally:
+        unfinished.unlink(missing_ok=True)

@@ -1,0 +1,1 @@
+"""Task vectors, flat and memory-mapped, and the loops over them."""

@@ -1,0 +1,221 @@
+"""The array kernels: loops over contiguous slices, exact and in pieces.
+
+Every vector here is float32 [P'] and may be a memory map. The work is cut into pieces of ``piece`` values
+that ``numba.get_num_threads()`` threads take in turn: memory grows with one piece, never with T models, and
+since each value belongs to one piece the number of threads never changes a result. Fast-math stays off:
+float32 operations happen one by one in the order written here, and denormals count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+PIECE = 1 << 16
+"""Values in a piece: a handful of float32 slices of this length stay in a core's L2 cache."""
+
+Vector = NDArray[np.float32]
+Result = TypeVar("Result")
+
+
+def sum_vectors(vectors: Sequence[Vector], out: Vector, piece: int = PIECE) -> None:
+    """``out[p] = tau_1[p] + tau_2[p] + ...``, added task by task in float32.
+
+    ``vectors``: T >= 1 vectors [P']; ``out`` [P'] is overwritten.
+    """
+    loops = _compiled()
+    rows = [_read_only(vector) for vector in vectors]
+
+    def work(part: slice) -> None:
+        out[part] = rows[0][part]
+        for row in rows[1:]:
+            loops.add(out[part], row[part])
+
+    _in_pieces(out.size, piece, work)
+
+
+def merge_ties(
+    vectors: Sequence[Vector], thresholds: Sequence[np.float32], out: Vector, *, mean: bool, piece: int = PIECE
+) -> None:
+    """TIES (Yadav et al. 2023): trim, elect a sign per weight, merge the entries that agree with it.
+
+    Trim keeps |tau| >= threshold, one per task. The elected sign is that of the sum of the trimmed vectors; where
+    the sum is 0, the majority: the sign of the sum of all elected signs (where that is 0 too, no entry agrees).
+    ``out`` [P'] becomes the sum of the agreeing entries, or with ``mean`` their mean (0 where none agrees).
+    """
+    loops = _compiled()
+    rows = [_read_only(vector) for vector in vectors]
+
+    def elect(part: slice) -> int:
+        out[part] = 0
+        for row, limit in zip(rows, thresholds, strict=True):
+            loops.add_trimmed(out[part], row[part], limit)
+        return loops.balance(out[part])
+
+    majority = np.float32(np.sign(sum(_in_pieces(out.size, piece, elect))))
+
+    def merge(part: slice) -> None:
+        elected = loops.elect(out[part], majority)
+        agreeing = np.zeros_like(elected)
+        out[part] = 0
+        for row, limit in zip(rows, thresholds, strict=True):
+            loops.add_agreeing(out[part], agreeing, row[part], limit, elected)
+        if mean:
+            out[part] /= np.maximum(agreeing, np.float32(1))
+
+    _in_pieces(out.size, piece, merge)
+
+
+def nth_magnitude(vector: Vector, n: int) -> np.float32:
+    """The exact n-th smallest |value| of ``vector`` [P'], 1 <= n <= P', without sorting it.
+
+    For float32 the order of magnitudes is the order of the bit patterns without their sign, so a histogram of
+    the upper 16 bits and one of the lower 16 within the bucket found give the pattern; 0.0 and -0.0 are one
+    value and denormals count.
+    """
+    loops = _compiled()
+    if not 1 <= n <= vector.size:
+        raise ValueError(f"n = {n} is not within 1..{vector.size}")
+    patterns = _read_only(vector).view(np.uint32)
+    share = -(-vector.size // loops.threads())
+
+    def upper(part: slice) -> NDArray[np.int64]:
+        return loops.histogram_upper(patterns[part])
+
+    def lower(part: slice) -> NDArray[np.int64]:
+        return loops.histogram_lower(patterns[part], np.uint32(high))
+
+    ends = np.cumsum(sum(_in_pieces(vector.size, share, upper)))
+    high = int(np.searchsorted(ends, n))
+    below = int(ends[high - 1]) if high else 0
+    ends = np.cumsum(sum(_in_pieces(vector.size, share, lower)))
+    low = int(np.searchsorted(ends, n - below))
+    return np.uint32(high << 16 | low).view(np.float32)
+
+
+def pack_levels(
+    task_vectors: Sequence[Vector],
+    multi_task_vector: Vector,
+    lambdas: Sequence[float],
+    planes: Sequence[NDArray[np.uint8]],
+    piece: int = PIECE,
+) -> None:
+    """The TALL-mask of each task for every lambda of an ascending grid, in one pass over the data.
+
+    The level of a weight is the number of lambdas with ``|tau_t| > float32(lambda) * |tau_MTL - tau_t|`` (Eq. 5 of
+    Wang et al. 2024 with > for >=, as in their code: a weight that no task moved is in no mask). Each comparison is
+    evaluated in float32 as written, and since rounding is monotone the mask of the j-th lambda is ``level > j``.
+
+    ``planes``: per task uint8 [B, ceil(P' / 8)] to overwrite; bit i of byte j of plane b is bit b of the
+    level of weight 8 j + i. ``piece`` must be a multiple of 8.
+    """
+    loops = _compiled()
+    if piece % 8:
+        raise ValueError(f"piece = {piece} is not a multiple of 8")
+    rows = [_read_only(vector) for vector in task_vectors]
+    merged = _read_only(multi_task_vector)
+    grid = tuple(np.float32(value) for value in lambdas)
+
+    def work(part: slice) -> None:
+        size = part.stop - part.start
+        levels = np.zeros(-(-size // 8) * 8, np.uint8)
+        packed = slice(part.start // 8, -(-part.stop // 8))
+        for row, plane in zip(rows, planes, strict=True):
+            loops.count_levels(row[part], merged[part], grid, levels[:size])
+            loops.pack(levels.view(np.uint64), plane[:, packed])
+
+    _in_pieces(merged.size, piece, work)
+
+
+def unpack_levels(planes: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
+    """The levels uint8 [P'] from planes uint8 [B, ceil(P' / 8)]: the inverse of the packing."""
+    levels = np.zeros(size, np.uint8)
+    for bit, plane in enumerate(planes):
+        levels |= np.unpackbits(plane, count=size, bitorder="little") << np.uint8(bit)
+    return levels
+
+
+def packed_mask(planes: NDArray[np.uint8], index: int) -> NDArray[np.uint8]:
+    """The mask of the grid's ``index``-th lambda, ``level > index``, as packed bits uint8 [ceil(P' / 8)].
+
+    Compares eight weights a byte, plane by plane from the highest bit, without unpacking.
+    """
+    above = np.zeros(planes.shape[1], np.uint8)
+    equal = np.full(planes.shape[1], 255, np.uint8)
+    for bit in reversed(range(planes.shape[0])):
+        if index >> bit & 1:
+            equal &= planes[bit]
+        else:
+            above |= equal & planes[bit]
+            equal &= ~planes[bit]
+    return above
+
+
+def count_agreement(
+    planes: Sequence[NDArray[np.uint8]], indices: Sequence[int], out: NDArray[np.uint8], piece: int = PIECE
+) -> None:
+    """``out[p]`` = n(p), the number of tasks whose mask at its own lambda, the grid's index-th, holds weight p.
+
+    ``planes``: per task, T <= 255, uint8 [B, ceil(P' / 8)] as of :func:`pack_levels`; ``indices``: per task;
+    ``out`` uint8 [P'] is overwritten. ``piece`` must be a multiple of 8.
+    """
+    loops = _compiled()
+    if piece % 8:
+        raise ValueError(f"piece = {piece} is not a multiple of 8")
+
+    def work(part: slice) -> None:
+        size = part.stop - part.start
+        counts = np.zeros(-(-size // 8) * 8, np.uint8)
+        packed = slice(part.start // 8, -(-part.stop // 8))
+        for plane, index in zip(planes, indices, strict=True):
+            loops.add_bits(counts.view(np.uint64), packed_mask(plane[:, packed], index))
+        out[part] = counts[:size]
+
+    _in_pieces(out.size, piece, work)
+
+
+def count_values(agreement: NDArray[np.uint8], multi_task_vector: Vector, piece: int = PIECE) -> NDArray[np.int64]:
+    """How many weights have each n, int64 [2, 256]: those whose tau_MTL is not 0, and those where it is 0 (or -0).
+
+    ``agreement`` uint8 [P'], ``multi_task_vector`` [P'].
+    """
+
+    def work(part: slice) -> NDArray[np.int64]:
+        joint = agreement[part].astype(np.intp) + 256 * (multi_task_vector[part] == 0)
+        return np.bincount(joint, minlength=512)
+
+    return np.sum(_in_pieces(agreement.size, piece, work), axis=0).reshape(2, 256)
+
+
+def all_finite(vector: Vector, piece: int = PIECE) -> bool:
+    """Whether no value of ``vector`` [P'] is NaN or infinite."""
+    return all(_in_pieces(vector.size, piece, lambda part: bool(np.isfinite(vector[part]).all())))
+
+
+def _in_pieces(size: int, piece: int, work: Callable[[slice], Result]) -> list[Result]:
+    """``work`` on every slice of ``piece`` values, on numba's number of threads; the results in order."""
+    loops = _compiled()
+    parts = [slice(start, min(start + piece, size)) for start in range(0, size, piece)]
+    if loops.threads() == 1:
+        return [work(part) for part in parts]
+    with ThreadPoolExecutor(loops.threads()) as pool:
+        return list(pool.map(work, parts))
+
+
+def _compiled() -> ModuleType:
+    """The compiled loops, imported with the first kernel that runs."""
+    from tallmasks.vectors import loops
+
+    return loops
+
+
+def _read_only(array: NDArray) -> NDArray:
+    """A plain read-only view: memory maps and arrays then share one compiled kernel."""
+    view = np.asarray(array)[:]
+    view.flags.writeable = False
+    return view

@@ -1,0 +1,147 @@
+"""Task vectors: what fine-tuning added to the trainable tensors, tau_t = theta_t - theta_0, as one flat file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.tensor_files import Layout, TensorFile, name_some, new_flat, open_tensors
+from tallmasks.vectors import kernels
+
+FORMAT = "tallmasks/task_vector/1"
+MERGED_FORMAT = "tallmasks/multi_task_vector/1"
+_PIECE = 1 << 20
+
+
+@dataclass(frozen=True)
+class TaskVector:
+    """One task vector: ``flat`` float32 [P'] (memory-mapped, read-only), its layout, its stored thresholds."""
+
+    flat: NDArray[np.float32]
+    layout: Layout
+    thresholds: dict[float, np.float32]
+    """Smallest kept magnitude by kept fraction."""
+    frozen: int = 0
+    """How many frozen values, which never move, a kept fraction is counted over beside the P' of ``flat``."""
+
+    def threshold(self, fraction: float, *, of_trainable: bool = False) -> np.float32:
+        """The magnitude from which on a weight is among the top ``fraction``: stored, or else computed (exact).
+
+        The fraction is one of P' + ``frozen`` values, or with ``of_trainable`` one of the P' whatever ``frozen`` is.
+        """
+        if of_trainable and self.frozen:
+            return trim_threshold(self.flat, fraction)
+        if fraction in self.thresholds:
+            return self.thresholds[fraction]
+        return trim_threshold(self.flat, fraction, self.frozen)
+
+
+def trim_threshold(vector: NDArray[np.float32], fraction: float, frozen: int = 0) -> np.float32:
+    """The v of "keep |tau| >= v": the n-th smallest magnitude of P' + ``frozen`` values, of which the latter are 0.
+
+    With P of them, n = P - int(fraction * P), as in the published code of Wang et al. 2024, which counts over a whole
+    state dict (P = P' + F): int(fraction * P) + 1 of the P' values stay, and any that tie with the last of them; all
+    where there are no more.
+    """
+    n = vector.size - int(fraction * (vector.size + frozen))
+    return kernels.nth_magnitude(vector, n) if n > 0 else np.float32(0)
+
+
+def compute_task_vector(
+    pretrained: Path,
+    checkpoint: Path,
+    trainable: Iterable[str],
+    out: Path,
+    metadata: Mapping[str, str],
+    fractions: Iterable[float],
+    frozen: int = 0,
+) -> None:
+    """Write tau = float32(theta_t) - float32(theta_0) over the trainable tensors, piece by piece.
+
+    ``checkpoint`` holds exactly the tensors named ``trainable``, ``pretrained`` at least those, each float16,
+    bfloat16 or float32. The thresholds of the kept ``fractions`` go into the metadata (keys of a JSON object), and
+    with them ``frozen``, the number of frozen values that a fraction is counted over too.
+
+    Raises TallmasksError where tensors are missing, extra or wrongly shaped, or hold NaN or infinity
+    (names file and tensor); then nothing is written.
+    """
+    before, after = open_tensors(pretrained), open_tensors(checkpoint)
+    layout = _agreed_layout(before, after, set(trainable))
+    with new_flat(out, layout, {**metadata, "format": FORMAT}) as new:
+        for name, values in layout.split(new.flat).items():
+            _subtract(before, after, name, values.reshape(-1))
+        thresholds = {repr(fraction): float(trim_threshold(new.flat, fraction, frozen)) for fraction in fractions}
+        new.metadata |= {"thresholds": json.dumps(thresholds), "frozen": str(frozen)}
+
+
+def open_task_vector(path: Path | str) -> TaskVector:
+    """Open a file of :func:`compute_task_vector`; its values stay on disk until they are used.
+
+    Raises TallmasksError where the file is something else.
+    """
+    tensors = open_tensors(path, FORMAT)
+    thresholds = json.loads(tensors.metadata["thresholds"])
+    return TaskVector(
+        tensors.flat(),
+        Layout.of(tensors),
+        {float(fraction): np.float32(value) for fraction, value in thresholds.items()},
+        int(tensors.metadata["frozen"]),
+    )
+
+
+def open_task_vectors(paths: Sequence[Path], merged: Path | None = None) -> list[TaskVector]:
+    """Open task vectors that must share one layout, with each other and with a ``merged`` vector if given.
+
+    Raises TallmasksError where they do not, or there is none.
+    """
+    if not paths:
+        raise TallmasksError("There is no task vector to work on. Give the benchmark one task at least.")
+    first = merged or paths[0]
+    layout = Layout.of(open_tensors(first, MERGED_FORMAT if merged else FORMAT))
+    vectors = [open_task_vector(path) for path in paths]
+    for path, vector in zip(paths, vectors, strict=True):
+        if difference := layout.describe_difference(vector.layout):
+            raise TallmasksError(
+                f"{path} and {first} belong to different models: {difference}. Compute both from the same pretrained"
+                " model."
+            )
+    return vectors
+
+
+def _agreed_layout(before: TensorFile, after: TensorFile, trainable: set[str]) -> Layout:
+    if absent := trainable - set(before.names):
+        raise TallmasksError(
+            f"{before.path}: the pretrained model lacks the trainable tensors {name_some(sorted(absent))}. Check"
+            " which tensors the model family trains, or give the right pretrained file."
+        )
+    layout = Layout.of(before, trainable)
+    if difference := layout.describe_difference(Layout.of(after)):
+        raise TallmasksError(
+            f"{after.path} does not fit the trainable tensors of {before.path}: {difference}. Give the checkpoint of"
+            " the same model, with its trainable tensors only."
+        )
+    if not layout.size:
+        raise TallmasksError(f"{after.path} holds no trainable values; a task vector needs one at least.")
+    return layout
+
+
+def _subtract(before: TensorFile, after: TensorFile, name: str, out: NDArray[np.float32]) -> None:
+    """``out`` = theta_t - theta_0 for one flattened tensor, checked piece by piece."""
+    for start in range(0, out.size, _PIECE):
+        piece = slice(start, min(start + _PIECE, out.size))
+        pair = [tensors.piece(name, piece.start, piece.stop) for tensors in (before, after)]
+        with np.errstate(invalid="ignore", over="ignore"):
+            np.subtract(pair[1], pair[0], out=out[piece])
+        if not np.isfinite(out[piece]).all():
+            bad = [t.path for t, values in zip((before, after), pair, strict=True) if not np.isfinite(values).all()]
+            raise TallmasksError(
+                f"{bad[0] if bad else after.path}: tensor {name} holds NaN or infinity, or a value too large to"
+                " subtract in float32; expected finite numbers. The training diverged or the file is damaged: train"
+                " or download it again."
+            )

@@ -1,0 +1,116 @@
+"""The rooms of the package: what may import what, and how large a thing may be."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import tallmasks
+
+PACKAGE = Path(tallmasks.__file__).parent
+WORKFLOW = PACKAGE.parents[1] / "workflow"
+ROOMS = (
+    "store",
+    "vectors",
+    "masks",
+    "methods",
+    "tasks",
+    "models",
+    "training",
+    "evaluation",
+    "results",
+    "plan",
+    "commands",
+)
+"""From the ground floor up: a room may import only what lies below it."""
+DATA = {"tasks/vision/vision_tasks.py", "tasks/drawn/objects.py", "tasks/drawn/scenes.py", "tasks/drawn/canvas.py"}
+"""Tables of data, and pictures that are drawn."""
+
+
+def modules() -> dict[str, Path]:
+    """Every module of the package, by its dotted name without `tallmasks.`."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imported(path: Path) -> Iterator[str]:
+    """The package's modules that a file imports anywhere in it, types alone included."""
+    known = modules()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "tallmasks":
+            base = node.module.removeprefix("tallmasks").lstrip(".")
+            for alias in node.names:
+                inner = f"{base}.{alias.name}".lstrip(".")
+                yield inner if inner in known else base
+        elif isinstance(node, ast.Import):
+            yield from (a.name.partition(".")[2] for a in node.names if a.name.split(".")[0] == "tallmasks")
+
+
+def test_the_rooms_are_those_that_are_named() -> None:
+    """A folder or file beside them would belong nowhere."""
+    entries = {path.name for path in PACKAGE.iterdir() if path.name != "__pycache__"}
+    assert entries == {*ROOMS, "__init__.py"} and len(entries) <= 12
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_imports_only_what_lies_below_it(room: str) -> None:
+    """Nothing could be used, tested or read without all the rest."""
+    allowed = {room, *ROOMS[: ROOMS.index(room)]}
+    wrong = {
+        f"{name} imports {target or 'tallmasks'}"
+        for name, path in modules().items()
+        if name.split(".")[0] == room
+        for target in imported(path)
+        if target.split(".")[0] not in allowed
+    }
+    assert not wrong
+
+
+def test_no_modules_import_each_other() -> None:
+    """Which of them is read first would decide whether an import works."""
+    graph = {name: set(imported(path)) - {name} for name, path in modules().items()}
+    done: set[str] = set()
+
+    def visit(name: str, above: tuple[str, ...]) -> None:
+        assert name not in above, " -> ".join([*above[above.index(name) :], name])
+        if name not in done:
+            for target in sorted(graph.get(name, ())):
+                visit(target, (*above, name))
+            done.add(name)
+
+    for name in graph:
+        visit(name, ())
+
+
+def test_no_two_modules_or_classes_have_one_name() -> None:
+    """A reader, a search and a traceback would not say which is meant."""
+    files = [*PACKAGE.rglob("*.py"), *WORKFLOW.rglob("*.py")]
+    names = Counter(path.stem for path in files if path.stem != "__init__")
+    names.update(path.parent.name for path in files if path.stem == "__init__")
+    classes = Counter(
+        node.name for path in files for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)
+    )
+    assert not [name for name, count in (names + classes).items() if count > 1]
+
+
+def test_modules_and_classes_can_be_read_at_once() -> None:
+    """Nobody would see what belongs together."""
+    files = [path for folder in (PACKAGE, WORKFLOW) for path in folder.rglob("*.py")]
+    large = {}
+    for path in files:
+        if path.is_relative_to(PACKAGE) and path.relative_to(PACKAGE).as_posix() in DATA:
+            continue
+        text = path.read_text()
+        if (lines := text.count("\n")) > 400:
+            large[str(path)] = lines
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ClassDef) and (lines := (node.end_lineno or 0) - node.lineno + 1) > 200:
+                large[f"{path}: {node.name}"] = lines
+    assert not large
