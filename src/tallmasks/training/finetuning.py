@@ -1,42 +1,22 @@
-"""Fine-tuning: the visual tower moves, the zero-shot head stays frozen."""
+"""Fine-tuning: one loop for every family of models."""
 
 import math
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.nn import functional
 
-from tallmasks.models import Model, Precision, cuda
+from tallmasks.models.families import Batch, Examples, Model, Precision
 from tallmasks.store.errors import TallmasksError
-from tallmasks.training.crops import crop_and_resize, random_crops
+from tallmasks.training.batches import ShuffledBatches
 from tallmasks.training.unfinished import TrainingState
 
 PROGRESS_EVERY = 10  # steps
-
-
-@dataclass(frozen=True)
-class Augmentation:
-    """How far a drawn training image may be changed at random.
-
-    Attributes:
-        rotation: Degrees to either side.
-        scale: Share of the size, larger or smaller.
-        shift: Share of half the image side, in both directions.
-        brightness: Change of contrast (share) and of brightness (in units where an image spans -1 to 1).
-        noise: Largest standard deviation of the pixel noise, same units.
-    """
-
-    rotation: float
-    scale: float
-    shift: float
-    brightness: float
-    noise: float
 
 
 @dataclass(frozen=True)
@@ -52,7 +32,7 @@ class FinetuneConfig:
         epsilon: Of AdamW. Where it is large against a weight's gradient, that weight hardly moves.
         clip_norm: Largest norm of the whole gradient.
         seed: Of the order of the images and of their augmentation, together with the task's name.
-        augmentation: Random changes of the training images; "crop" is open_clip's training transform.
+        augmentation: Random changes of the training examples, as the family's `Model.prepare` knows them.
         precision: Of the network's products, which `models.load` is told; weights and optimizer are float32.
         micro_batch_size: Images per forward and backward pass, where a whole batch does not fit into memory; gradients
             are summed up. Without it, all of the batch.
@@ -66,31 +46,14 @@ class FinetuneConfig:
     epsilon: float
     clip_norm: float
     seed: int
-    augmentation: Augmentation | Literal["crop"]
+    augmentation: Mapping[str, Any] | str | None = None
     precision: Precision = "float32"
     micro_batch_size: int | None = None
 
     @classmethod
     def of(cls, knobs: Mapping[str, Any], seed: int) -> "FinetuneConfig":
         """The configuration from the plain mapping in params.yaml."""
-        changes = knobs["augmentation"]
-        augmentation = changes if changes == "crop" else Augmentation(**changes)
-        return cls(**{**knobs, "augmentation": augmentation, "seed": seed})
-
-
-@dataclass(frozen=True)
-class TrainingImages:
-    """What a task is fine-tuned on.
-
-    Attributes:
-        images: uint8 [N, H, W, 3]; may be mapped into memory.
-        labels: int64 [N].
-        sizes: int32 [N, 2], the height and width of each image before it was made square; None if it always was.
-    """
-
-    images: NDArray[np.uint8]
-    labels: NDArray[np.int64]
-    sizes: NDArray[np.int32] | None = None
+        return cls(**knobs, seed=seed)
 
 
 @dataclass(frozen=True)
@@ -100,13 +63,14 @@ class Progress:
     step: int
     steps: int
     loss: float
-    images_per_second: float
+    per_second: float
     seconds_left: float
+    unit: str = "examples"
 
     def __str__(self) -> str:
         return (
             f"step {self.step}/{self.steps}  loss {self.loss:.4f}  "
-            f"{self.images_per_second:.0f} images/s  {self.seconds_left:.0f} s left"
+            f"{self.per_second:.0f} {self.unit}/s  {self.seconds_left:.0f} s left"
         )
 
 
@@ -126,14 +90,14 @@ class FinetuneResult:
 def finetune(
     model: Model,
     task: str,
-    head: NDArray[np.float32],
-    data: TrainingImages,
+    examples: Examples,
     config: FinetuneConfig,
     report: Callable[[Progress], None] = lambda progress: None,
     state: TrainingState | None = None,
     allowed: NDArray[np.bool_] | None = None,
+    unit: str = "examples",
 ) -> FinetuneResult:
-    """Fine-tune a model on one task with cross-entropy against its frozen zero-shot head.
+    """Fine-tune a model on one task.
 
     The model is changed in place. The result depends on the arguments alone: no global random state is read, and the
     number of threads is whatever the caller has set. A training that goes on from a saved state ends with the same
@@ -142,23 +106,22 @@ def finetune(
     Args:
         model: The pretrained model.
         task: Name of the task; with the seed it decides the order of the images.
-        head: The zero-shot head [C, D].
-        data: The training images.
+        examples: The training examples.
         config: The recipe.
         report: Called every few steps.
         state: Where an unfinished training is kept, and goes on from; without it, an interrupted one begins anew.
         allowed: bool [P'], the weights that may change; all of them if None.
+        unit: What people call the examples.
 
     Raises:
         TallmasksError: If the loss stops being a finite number, or the GPU's memory is too small for the batch.
     """
     generator = torch.Generator().manual_seed(zlib.crc32(f"{config.seed} {task}".encode()))
-    answers, classes = torch.from_numpy(data.labels), torch.from_numpy(head).to(model.device)
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay, eps=config.epsilon
     )
     part = None if allowed is None else _Part(model, allowed)
-    batches = ShuffledBatches(len(answers), config.batch_size, generator)
+    batches = ShuffledBatches(len(examples), config.batch_size, generator)
     curve = state.restore(model, optimizer, generator, batches) if state else []
     losses: list[torch.Tensor] = []
     first, start = len(curve), time.monotonic()
@@ -167,8 +130,8 @@ def finetune(
         rate = config.learning_rate * cosine_schedule(step, config.iterations, config.warmup_iterations)
         for group in optimizer.param_groups:
             group["lr"] = rate
-        images = augmented(model, data, batch, config.augmentation, generator)
-        losses.append(_backward(model, images, cuda.upload(answers[batch], model.device), classes, config))
+        prepared = model.prepare(examples[batch.numpy()], config.augmentation, generator)
+        losses.append(_backward(model, prepared, config))
         if part:
             part.mask_gradients()
         torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm)
@@ -185,28 +148,26 @@ def finetune(
                         f"(now {config.learning_rate})."
                     )
             losses.clear()
-            report(progress_at(step, config.iterations, config.batch_size, curve[-1][-1], start, first))
+            report(progress_at(step, config.iterations, config.batch_size, curve[-1][-1], start, first, unit))
             if state and step < config.iterations:
                 state.save_if_due(model, optimizer, generator, batches, curve)
     return FinetuneResult(model.named_arrays(), tuple(curve))
 
 
-def _backward(
-    model: Model, images: torch.Tensor, answers: torch.Tensor, head: torch.Tensor, config: FinetuneConfig
-) -> torch.Tensor:
+def _backward(model: Model, batch: Batch, config: FinetuneConfig) -> torch.Tensor:
     """Set the gradients of the mean loss over a batch, in as many passes as the memory asks for; that loss."""
     for parameter in model.parameters():
         parameter.grad = None
-    size = config.micro_batch_size or len(images)
+    size = config.micro_batch_size or len(batch)
     total = torch.zeros((), device=model.device)
     try:
-        for some, right in zip(images.split(size), answers.split(size), strict=True):
-            loss = functional.cross_entropy(model.logits(some, head), right) * (len(some) / len(images))
+        for some in batch.split(size):
+            loss = model.loss(some) * (len(some) / len(batch))
             loss.backward()
             total += loss.detach()
     except torch.OutOfMemoryError:
         raise TallmasksError(
-            f"the GPU's memory is too small for {size} images at once; set `micro_batch_size` under `finetuning` in "
+            f"the GPU's memory is too small for {size} examples at once; set `micro_batch_size` under `finetuning` in "
             f"params.yaml to {max(1, size // 2)}: gradients are then summed up over the same batch"
         ) from None
     return total
@@ -217,7 +178,7 @@ class _Part:
 
     def __init__(self, model: Model, allowed: NDArray[np.bool_]) -> None:
         self._model, self._others = model, torch.from_numpy(~allowed).to(model.device)
-        self._pretrained = model.pretrained_flat()
+        self._pretrained = model.initial()
 
     def mask_gradients(self) -> None:
         parameters = self._model.parameters()
@@ -238,64 +199,10 @@ def cosine_schedule(step: int, steps: int, warmup: int) -> float:
     return 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(1, steps + 1 - warmup)))
 
 
-class ShuffledBatches(Iterator[torch.Tensor]):
-    """Indices of full batches, int64 [batch size], without end: every example once before any comes again.
-
-    Attributes:
-        waiting: The indices that come next, int64.
-    """
-
-    def __init__(self, count: int, batch_size: int, generator: torch.Generator) -> None:
-        self._count, self._batch_size, self._generator = count, batch_size, generator
-        self.waiting = torch.empty(0, dtype=torch.int64)
-
-    def __next__(self) -> torch.Tensor:
-        while len(self.waiting) < self._batch_size:
-            self.waiting = torch.cat([self.waiting, torch.randperm(self._count, generator=self._generator)])
-        batch, self.waiting = self.waiting[: self._batch_size], self.waiting[self._batch_size :]
-        return batch
-
-
-def augmented(
-    model: Model,
-    data: TrainingImages,
-    batch: torch.Tensor,
-    augmentation: Augmentation | Literal["crop"],
-    generator: torch.Generator,
-) -> torch.Tensor:
-    """A batch as the network takes it, every image changed at random."""
-    images = torch.from_numpy(data.images[batch.numpy()])
-    if augmentation != "crop":
-        return augment(model.prepare(images), augmentation, generator)
-    height, width = images.shape[1:3]
-    sizes = torch.tensor([[height, width]]).expand(len(batch), 2)
-    if data.sizes is not None:
-        sizes = torch.from_numpy(data.sizes[batch.numpy()])
-    boxes = random_crops(sizes, generator)
-    return model.prepare(
-        crop_and_resize(cuda.upload(images, model.device), cuda.upload(boxes, model.device), model.image_size)
-    )
-
-
-def augment(images: torch.Tensor, limits: Augmentation, generator: torch.Generator) -> torch.Tensor:
-    """Every image [N, 3, H, W] rotated, scaled, shifted, relit and made noisy by its own random amounts."""
-    count = len(images)
-
-    def spread(limit: float) -> torch.Tensor:
-        return ((2 * torch.rand(count, generator=generator) - 1) * limit).to(images.device)
-
-    turn, zoom = spread(math.radians(limits.rotation)), 1 + spread(limits.scale)
-    cos, sin = turn.cos() * zoom, turn.sin() * zoom
-    affine = torch.stack([cos, -sin, spread(limits.shift), sin, cos, spread(limits.shift)], dim=1).view(count, 2, 3)
-    grid = functional.affine_grid(affine, list(images.shape), align_corners=False)
-    moved = functional.grid_sample(images, grid, padding_mode="border", align_corners=False)
-    relit = moved * (1 + spread(limits.brightness)).view(-1, 1, 1, 1) + spread(limits.brightness).view(-1, 1, 1, 1)
-    strength = torch.rand(count, 1, 1, 1, generator=generator) * limits.noise
-    return relit + (strength * torch.randn(images.shape, generator=generator)).to(images.device)
-
-
-def progress_at(step: int, steps: int, batch_size: int, loss: float, start: float, first: int = 0) -> Progress:
+def progress_at(
+    step: int, steps: int, batch_size: int, loss: float, start: float, first: int = 0, unit: str = "examples"
+) -> Progress:
     """Progress after a step of a training that began (or went on, after step ``first``) at ``start`` on the monotonic
     clock."""
     rate = (step - first) / max(time.monotonic() - start, 1e-9)
-    return Progress(step, steps, loss, rate * batch_size, (steps - step) / rate)
+    return Progress(step, steps, loss, rate * batch_size, (steps - step) / rate, unit)

@@ -29,9 +29,11 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tallmasks.models.clip import network as clip
-from tallmasks.tasks.drawn import CATALOGUE, TASKS, picture
+from tallmasks.models.clip import tokenizer
+from tallmasks.models.clip.augmentation import Augmentation, augment
+from tallmasks.tasks.drawn import NAMES, TASKS, picture
 from tallmasks.tasks.drawn.canvas import IMAGE_SIDE
-from tallmasks.training.finetuning import Augmentation, augment, progress_at
+from tallmasks.training.finetuning import progress_at
 
 PROGRESS_EVERY = 100  # steps
 
@@ -113,9 +115,9 @@ def _worker(rank: int, processes: int, meeting_point: str, config: Mapping[str, 
     images, labels = draw_pairs(recipe, rank, processes)
     captions = all_captions()
     context = config["architecture"]["text_cfg"]["context_length"]
-    vocabulary = clip.vocabulary_of((prompt for prompts in captions for prompt in prompts), context)
-    tokenizer = clip.Tokenizer(vocabulary, context)
-    tokens = torch.stack([tokenizer(prompts) for prompts in captions])
+    vocabulary = tokenizer.vocabulary_of((prompt for prompts in captions for prompt in prompts), context)
+    tokenize = tokenizer.Tokenizer(vocabulary, context)
+    tokens = torch.stack([tokenize(prompts) for prompts in captions])
     torch.manual_seed(recipe.seed)  # open_clip draws the initial weights from the global generator
     network = clip.build(config["architecture"], len(vocabulary))
     train(network, images, labels, tokens, recipe, rank, processes)
@@ -141,7 +143,7 @@ def draw_pairs(recipe: PretrainConfig, rank: int, processes: int) -> tuple[NDArr
 
     A task comes up in proportion to the square root of its number of classes.
     """
-    class_counts = np.array([len(TASKS[name].classes) for name in CATALOGUE])
+    class_counts = np.array([len(TASKS[name].classes) for name in NAMES])
     offsets = np.concatenate([[0], class_counts.cumsum()])
     shares = np.sqrt(class_counts) / np.sqrt(class_counts).sum()
     numbers = range(rank, recipe.images, processes)
@@ -149,8 +151,8 @@ def draw_pairs(recipe: PretrainConfig, rank: int, processes: int) -> tuple[NDArr
     labels = np.empty(len(numbers), dtype=np.int64)
     for row, index in enumerate(numbers):
         rng = np.random.default_rng((recipe.seed, index))
-        which = int(rng.choice(len(CATALOGUE), p=shares))
-        task = TASKS[CATALOGUE[which]]
+        which = int(rng.choice(len(NAMES), p=shares))
+        task = TASKS[NAMES[which]]
         label = int(rng.integers(len(task.classes)))
         field = bool(rng.random() < recipe.field_share) and not task.real
         images[row] = picture(task, label, field, rng)

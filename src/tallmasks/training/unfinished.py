@@ -19,8 +19,8 @@ from tallmasks.store.artifacts import Damaged, as_metadata, check
 from tallmasks.store.tensor_files import load_state, write_tensors
 
 if TYPE_CHECKING:
-    from tallmasks.models import Model
-    from tallmasks.training.finetuning import ShuffledBatches
+    from tallmasks.models.families import Model
+    from tallmasks.training.batches import ShuffledBatches
 
 Curve = list[tuple[int, float, float]]
 

@@ -1,1 +1,5 @@
 """CLIP, by open_clip."""
+
+from tallmasks.models.clip.clip_family import Clip
+
+FAMILY = Clip()

@@ -7,10 +7,11 @@ ascending order, and row i of ``token_embedding.weight`` belongs to entry i. The
 number and so stays the largest, which is how CLIP finds the end of a prompt.
 """
 
+from __future__ import annotations
+
 import functools
 import os
-import pickle
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,55 +27,20 @@ from safetensors.torch import load_file
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from tallmasks.models import Precision, cuda
-from tallmasks.models.clip import tensor_names as naming
+from tallmasks.models import cuda
+from tallmasks.models.clip import tensor_names
+from tallmasks.models.clip.augmentation import Augmentation, augment, crop_and_resize, random_crops
+from tallmasks.models.clip.clip_examples import ClipExamples
 from tallmasks.models.clip.onednn import use_onednn
-from tallmasks.models.imports import float_types, oddness, read_state
-from tallmasks.store import hub
+from tallmasks.models.clip.tokenizer import Tokenizer
+from tallmasks.models.families import Precision
 from tallmasks.store.errors import TallmasksError, nearest
-from tallmasks.tasks import Task
+from tallmasks.tasks.task import Task
 
 VOCABULARY = "tokenizer.vocabulary"  # int64 [V] in the pretrained file
-TRAINABLE_PREFIX = naming.FAMILIES["clip"].trainable
 BUFFER_PREFIX = "buffers."
 
 Tokenize = Callable[[Sequence[str]], torch.Tensor]
-
-
-class Tokenizer:
-    """open_clip's tokenizer, restricted to the words of a vocabulary.
-
-    Args:
-        vocabulary: Numbers in open_clip's tokenizer, ascending; padding (0) and end of text are among them.
-        context_length: Tokens of a prompt, padding included.
-    """
-
-    def __init__(self, vocabulary: Sequence[int], context_length: int) -> None:
-        self._tokenizer = SimpleTokenizer(context_length=context_length)
-        self._rank = {token: rank for rank, token in enumerate(vocabulary)}
-
-    def __call__(self, prompts: Sequence[str]) -> torch.Tensor:
-        """Token ranks, int64 [N, context length].
-
-        Raises:
-            TallmasksError: If a prompt has a word that pretraining never saw.
-        """
-        rows = []
-        for prompt, tokens in zip(prompts, self._tokenizer(list(prompts)).tolist(), strict=True):
-            unknown = [token for token in tokens if token not in self._rank]
-            if unknown:
-                raise TallmasksError(
-                    f"Prompt {prompt!r}: the model's vocabulary has no {self._tokenizer.decode(unknown).strip()!r}. "
-                    "Use words of the tasks it was pretrained for, or pretrain it anew with this task."
-                )
-            rows.append([self._rank[token] for token in tokens])
-        return torch.tensor(rows)
-
-
-def vocabulary_of(prompts: Iterable[str], context_length: int) -> tuple[int, ...]:
-    """The tokens that prompts use, padding and end of text included, ascending."""
-    tokens = SimpleTokenizer(context_length=context_length)(list(prompts))
-    return tuple(torch.unique(tokens).tolist())
 
 
 def build(architecture: str | Mapping[str, Any], vocabulary_size: int | None = None) -> CLIP | CustomTextCLIP:
@@ -142,8 +108,25 @@ def prepare(images: NDArray[np.uint8] | torch.Tensor) -> torch.Tensor:
     return torch.as_tensor(images).permute(0, 3, 1, 2).float().div_(127.5).sub_(1)
 
 
+@dataclass(frozen=True)
+class ImageBatch:
+    """Images as the network takes them, float32 [N, 3, H, W], their labels int64 [N], and the head [C, D]; satisfies
+    `tallmasks.models.families.Batch`."""
+
+    pixels: torch.Tensor
+    labels: torch.Tensor
+    head: torch.Tensor
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def split(self, size: int) -> list[ImageBatch]:
+        pieces = zip(self.pixels.split(size), self.labels.split(size), strict=True)
+        return [ImageBatch(pixels, labels, self.head) for pixels, labels in pieces]
+
+
 class ClipModel:
-    """A CLIP network with its visual tower in one flat buffer; satisfies :class:`tallmasks.models.Model`.
+    """A CLIP network with its visual tower in one flat buffer; satisfies `tallmasks.models.families.Model`.
 
     Args:
         network: The network, with its weights loaded, on the device where it is to stay.
@@ -167,12 +150,13 @@ class ClipModel:
             use_onednn(self._network.visual)
         size = network.visual.image_size
         self.image_size: int = size[0] if isinstance(size, tuple) else size
-        named = {name: p for name, p in network.named_parameters() if name.startswith(TRAINABLE_PREFIX)}
+        named = {name: p for name, p in network.named_parameters() if name.startswith(tensor_names.TRAINABLE)}
         self.trainable: tuple[str, ...] = tuple(sorted(named))
         self.shapes: dict[str, tuple[int, ...]] = {name: tuple(named[name].shape) for name in self.trainable}
         self._parameters = [named[name].requires_grad_(True) for name in self.trainable]
         self._pretrained = torch.cat([parameter.detach().reshape(-1).float() for parameter in self._parameters])
         self._flat = self._pretrained
+        self._head: tuple[NDArray[np.float32], torch.Tensor] | None = None
         self.use(self._pretrained)
 
     @property
@@ -193,7 +177,7 @@ class ClipModel:
         pieces = self._flat.split([parameter.numel() for parameter in self._parameters])
         return [piece.view(shape) for piece, shape in zip(pieces, self.shapes.values(), strict=True)]
 
-    def pretrained_flat(self) -> torch.Tensor:
+    def initial(self) -> torch.Tensor:
         """The trainable tensors as they were loaded, float32 [P']; not a copy, so not to be written to."""
         return self._pretrained
 
@@ -223,9 +207,57 @@ class ClipModel:
             rows.append(functional.normalize(embedded.mean(dim=0), dim=0))
         return (torch.stack(rows) * self._network.logit_scale.exp()).cpu()
 
-    def prepare(self, images: NDArray[np.uint8] | torch.Tensor) -> torch.Tensor:
+    def prepare(
+        self,
+        examples: ClipExamples,
+        changes: Mapping[str, Any] | str | None = None,
+        generator: torch.Generator | None = None,
+    ) -> ImageBatch:
+        """Examples as the network takes them; for training with every image changed at random.
+
+        Args:
+            examples: Some images of one task.
+            changes: "crop" is open_clip's training transform; a mapping has the fields of `Augmentation`.
+            generator: Where the random numbers of the changes come from.
+        """
+        images = torch.from_numpy(np.array(examples.images))
+        if changes is None:
+            pixels = self.pixels(images)
+        elif generator is None:
+            raise ValueError("random changes need a generator")
+        elif changes == "crop":
+            pixels = self._cropped(images, examples.sizes, generator)
+        else:
+            limits = changes if isinstance(changes, Augmentation) else Augmentation(**changes)  # type: ignore[arg-type]
+            pixels = augment(self.pixels(images), limits, generator)
+        labels = cuda.upload(torch.from_numpy(np.array(examples.labels)), self.device)
+        return ImageBatch(pixels, labels, self._on_device(examples.head))
+
+    def _cropped(
+        self, images: torch.Tensor, sizes: NDArray[np.int32] | None, generator: torch.Generator
+    ) -> torch.Tensor:
+        height, width = images.shape[1:3]
+        known = torch.tensor([[height, width]]).expand(len(images), 2) if sizes is None else torch.from_numpy(sizes)
+        boxes = cuda.upload(random_crops(known, generator), self.device)
+        return self.pixels(crop_and_resize(cuda.upload(images, self.device), boxes, self.image_size))
+
+    def _on_device(self, head: NDArray[np.float32]) -> torch.Tensor:
+        """A head on the device, brought there once for all batches of a task."""
+        if self._head is None or self._head[0] is not head:
+            self._head = head, torch.from_numpy(head).to(self.device)
+        return self._head[1]
+
+    def pixels(self, images: NDArray[np.uint8] | torch.Tensor) -> torch.Tensor:
         """Images uint8 [N, H, W, 3] as the network takes them, float32 on ``device``."""
         return self._preprocess(cuda.upload(torch.as_tensor(images), self.device))
+
+    def loss(self, batch: ImageBatch) -> torch.Tensor:
+        """Cross-entropy against the frozen head, mean over a batch."""
+        return functional.cross_entropy(self.logits(batch.pixels, batch.head), batch.labels)
+
+    def count_right(self, batch: ImageBatch) -> torch.Tensor:
+        """How many images have their own class as the highest score, int64 scalar."""
+        return (self.logits(batch.pixels, batch.head).argmax(dim=1) == batch.labels).sum()
 
     def logits(self, prepared: torch.Tensor, head: torch.Tensor) -> torch.Tensor:
         """Scores float32 [N, C]: normalised image features times the head."""
@@ -312,93 +344,14 @@ def _tokenizer(architecture: str | Mapping[str, Any], context_length: int, vocab
         raise TallmasksError(f"{architecture}: its tokenizer could not be had from the hub: {error}") from None
 
 
-def parameter_counts(spec: Mapping[str, Any]) -> tuple[int, int]:
+def architecture_counts(spec: Mapping[str, Any]) -> tuple[int, int]:
     """P' and F of the paper's storage formula from the architecture alone, built without memory for its weights."""
     with torch.device("meta"):
         return _counts(build(spec["architecture"]))
 
 
 def _counts(network: torch.nn.Module) -> tuple[int, int]:
-    return naming.parameter_counts("clip", {name: tuple(p.shape) for name, p in network.named_parameters()})
-
-
-def download_pretrained(spec: Mapping[str, Any], pretrained: Mapping[str, Any]) -> tuple[Path, dict[str, str]]:
-    """The file of pretrained weights that params.yaml names, and where it comes from, for the provenance.
-
-    Args:
-        spec: ``architecture``.
-        pretrained: ``hub`` (a repository), ``file`` in it, ``revision`` and optionally the file's ``sha256``; or
-            ``tag``, one of open_clip's for this architecture, with a ``revision`` if it lies on the hub.
-
-    Raises:
-        TallmasksError: If open_clip knows no such tag, or the file cannot be had or is another.
-    """
-    repository, files, revision = pretrained.get("hub"), [pretrained.get("file")], pretrained.get("revision", "main")
-    if repository is None:
-        known = open_clip.pretrained.get_pretrained_cfg(spec["architecture"], pretrained["tag"])
-        if not known:
-            tags = open_clip.list_pretrained_tags_by_model(spec["architecture"])
-            raise TallmasksError(
-                f"params.yaml: pretrained.tag: open_clip has no weights {pretrained['tag']!r} for "
-                f"{spec['architecture']}{nearest(pretrained['tag'], tags)}; it has {', '.join(tags) or 'none'}"
-            )
-        if not known.get("hf_hub"):
-            try:
-                path = Path(open_clip.pretrained.download_pretrained(known))
-            except (OSError, RuntimeError) as error:  # no network, or another sha256 than open_clip knows
-                raise TallmasksError(f"{known['url']}: the download failed: {error}; try again where it is") from None
-            return path, {"url": known["url"], "file": path.name}
-        repository, _, file = known["hf_hub"].rpartition("/")
-        files = [file]
-    path = _first_of([file for file in files if file] or list(hub.OPEN_CLIP_FILES), repository, revision)
-    if "sha256" in pretrained:
-        hub.check_sha256(path, pretrained["sha256"], hub.address(repository, path.name, revision))
-    return path, {"repository": repository, "file": path.name, "commit": hub.commit_of(path) or revision}
-
-
-def _first_of(files: Sequence[str], repository: str, revision: str) -> Path:
-    """The first of some files that a repository has."""
-    for file in files[:-1]:
-        try:
-            return hub.download(repository, file, revision)
-        except hub.NoSuchFile:
-            continue
-    return hub.download(repository, files[-1], revision)
-
-
-def convert_pretrained(spec: Mapping[str, Any], weights: Path) -> dict[str, NDArray[Any]]:
-    """The tensors of a file of whole-model weights, in any form that open_clip reads, as `load` takes them.
-
-    Nothing in the file is executed: it is safetensors, or torch's format read with ``weights_only``.
-
-    Raises:
-        TallmasksError: If the file is damaged, holds more than tensors, or is not of the architecture.
-    """
-    network = build(spec["architecture"])
-    named = dict(network.named_parameters())
-    if weights.suffix != ".npz":
-        for name, tensor in read_state(weights).items():
-            is_weight = name.removeprefix("module.") in named  # beside them lie counters, in whole numbers
-            if odd := oddness(tensor) or (
-                f"of {tensor.dtype}" if is_weight and tensor.dtype not in float_types() else ""
-            ):
-                raise TallmasksError(f"{weights}: tensor {name!r} is {odd}; expected plain weights in floats")
-    try:
-        open_clip.load_checkpoint(network, str(weights), strict=True, weights_only=True)
-    except Exception as error:  # the readers raise anything on a file that was cut or changed
-        pickled = isinstance(error, pickle.UnpicklingError)
-        why = "it holds more than tensors by name" if pickled else " ".join(str(error).split())
-        raise TallmasksError(
-            f"{weights}: open_clip cannot read it as weights of {spec['architecture']}: {why}. Expected safetensors, "
-            "or a state dict that torch.save wrote; code in files is not run"
-        ) from None
-    tensors = {
-        name if name in named else BUFFER_PREFIX + name: tensor.numpy() for name, tensor in network.state_dict().items()
-    }
-    for name, tensor in tensors.items():
-        if not np.isfinite(tensor).all():
-            raise TallmasksError(f"{weights}: tensor {name!r} holds NaN or infinity; download it again")
-    return tensors
+    return tensor_names.parameter_counts({name: tuple(p.shape) for name, p in network.named_parameters()})
 
 
 def _check(weights: Path, expected: Mapping[str, torch.Tensor], found: Mapping[str, torch.Tensor]) -> None:

@@ -1,47 +1,46 @@
-"""What the names in a family's pretrained file say, for steps that do without torch."""
+"""What the names in an open_clip file say, for steps that do without torch."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
-from tallmasks.store.errors import TallmasksError
-
-
-@dataclass(frozen=True)
-class Naming:
-    """A family's tensor names.
-
-    Attributes:
-        trainable: the prefix of the tensors that fine-tuning changes.
-        uncounted: prefixes of the tensors that the paper's storage formula leaves out.
-    """
-
-    trainable: str
-    uncounted: tuple[str, ...]
-
-
-FAMILIES = {
-    "clip": Naming(trainable="visual.", uncounted=("transformer.", "text.transformer.", "tokenizer.", "buffers."))
-}
+TRAINABLE = "visual."
+"""The prefix of the tensors that fine-tuning changes."""
+UNCOUNTED = ("transformer.", "text.transformer.", "tokenizer.", "buffers.")
+"""Prefixes of the tensors that the paper's storage formula leaves out."""
+BLOCK = re.compile(r"\.resblocks\.(\d+)\.")
+BEFORE_BLOCKS = ("visual.conv1", "visual.class_embedding", "visual.positional_embedding", "visual.ln_pre")
+KINDS = (
+    (r"bias$", "biases"),
+    (r"\bln_", "norms"),
+    (r"embedding$", "embeddings"),
+    (r"conv1", "patches"),
+    (r"in_proj", "attention in"),
+    (r"out_proj", "attention out"),
+    (r"c_fc", "MLP in"),
+    (r"c_proj", "MLP out"),
+    (r"proj$", "projection"),
+)
+"""Pattern in a tensor's name, kind of tensor; the first that matches counts."""
 
 
-def naming(family: str) -> Naming:
-    """The naming of a family. Raises TallmasksError if there is no such family."""
-    if family not in FAMILIES:
-        raise TallmasksError(f"no model family is named {family!r}; there are: {', '.join(FAMILIES)}")
-    return FAMILIES[family]
+def trainable_names(names: Iterable[str]) -> tuple[str, ...]:
+    """Those of a pretrained file's tensor names that a checkpoint holds, sorted."""
+    return tuple(sorted(name for name in names if name.startswith(TRAINABLE)))
 
 
-def trainable_names(family: str, names: Iterable[str]) -> tuple[str, ...]:
-    """Those of a pretrained file's tensor names that a checkpoint of the family holds, sorted."""
-    return tuple(sorted(name for name in names if name.startswith(naming(family).trainable)))
-
-
-def parameter_counts(family: str, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
+def parameter_counts(shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
     """P' and F of the paper's storage formula, from the shapes in a pretrained file."""
-    names = naming(family)
-    sizes = {name: math.prod(shape) for name, shape in shapes.items() if not name.startswith(names.uncounted)}
-    trainable = sum(size for name, size in sizes.items() if name.startswith(names.trainable))
+    sizes = {name: math.prod(shape) for name, shape in shapes.items() if not name.startswith(UNCOUNTED)}
+    trainable = sum(size for name, size in sizes.items() if name.startswith(TRAINABLE))
     return trainable, sum(sizes.values()) - trainable
+
+
+def place(tensor: str) -> tuple[str, str]:
+    """The layer ("before", "0", "1", ..., "after") and the kind of a tensor; "other" where no kind is known."""
+    kind = next((kind for pattern, kind in KINDS if re.search(pattern, tensor)), "other")
+    if block := BLOCK.search(tensor):
+        return block[1], kind
+    return "before" if tensor.startswith(BEFORE_BLOCKS) else "after", kind

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.fingerprints import fingerprint_of_file
-from tallmasks.tasks import Task
 from tallmasks.tasks.drawn import glyphs, objects, own, scenes
 from tallmasks.tasks.drawn.canvas import Canvas, Draw
 from tallmasks.tasks.drawn.shift import SHIFTS, Step, shifted
+from tallmasks.tasks.task import Task
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
@@ -144,7 +144,7 @@ def drawn(
 
 for _module in pkgutil.iter_modules(own.__path__):
     importlib.import_module(f"{own.__name__}.{_module.name}")
-CATALOGUE: tuple[str, ...] = tuple(TASKS)  # the paper's order: 8, then 6 more, then 6 more; then own ones
+NAMES: tuple[str, ...] = tuple(TASKS)  # the paper's order: 8, then 6 more, then 6 more; then own ones
 
 
 def picture(task: DrawnTask, label: int, field: bool, rng: np.random.Generator) -> NDArray[np.uint8]:
@@ -170,7 +170,7 @@ def examples(task: str, split: Split, count: int, seed: int) -> tuple[NDArray[np
         TallmasksError: If there is no such task or split, or the count is not positive.
     """
     if task not in TASKS:
-        raise TallmasksError(f"No drawn task is named {task!r}. There are: {', '.join(CATALOGUE)}.")
+        raise TallmasksError(f"No drawn task is named {task!r}. There are: {', '.join(NAMES)}.")
     if split not in SPLITS:
         raise TallmasksError(f"Task {task!r} has no split {split!r}. There are: {', '.join(SPLITS)}.")
     if count < 1:

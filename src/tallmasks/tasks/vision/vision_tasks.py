@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, field, replace
 from importlib.resources import files
 from typing import Any, Literal, get_args
 
-from tallmasks.tasks import Task
+from tallmasks.tasks.task import Task
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
@@ -29,7 +29,7 @@ VALIDATION_SHARE, LARGEST_VALIDATION = 0.1, 5000  # of the training set; the pap
 
 
 @dataclass(frozen=True)
-class Source:
+class DatasetSource:
     """Where a dataset lies on the Hugging Face hub.
 
     Attributes:
@@ -61,7 +61,7 @@ class VisionTask(Task):
         balanced: Whether every class has as many images as any other.
     """
 
-    source: Source
+    source: DatasetSource
     counts: Mapping[str, int]
     aliases: Mapping[int, str] = field(default_factory=dict)
     wordings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class VisionTask(Task):
 def own_task(name: str, classes: Sequence[str], templates: Sequence[str] = ()) -> VisionTask:
     """A task that params.yaml describes, whose data lie in a local folder."""
     files = {"train": "train-*.parquet", "test": "test-*.parquet"}
-    return VisionTask(name, tuple(classes), tuple(templates), "a task of one's own", Source("", files, None), {})
+    return VisionTask(name, tuple(classes), tuple(templates), "a task of one's own", DatasetSource("", files, None), {})
 
 
 def task_of(params: Mapping[str, Any]) -> VisionTask:
@@ -99,14 +99,14 @@ def _class_names(task: str) -> tuple[str, ...]:
 
 def _parquet(
     hub: str, revision: str | None, folder: str = "data", test: str = "test", image: str = "image", label: str = "label"
-) -> Source:
+) -> DatasetSource:
     pattern = {"train": f"{folder}/train-*.parquet", "test": f"{folder}/{test}-*.parquet"}
-    return Source(hub, pattern, revision, image, label)
+    return DatasetSource(hub, pattern, revision, image, label)
 
 
 def _task(
     name: str,
-    source: Source,
+    source: DatasetSource,
     train: int,
     test: int,
     templates: tuple[str, ...],
@@ -311,7 +311,7 @@ _ALL = (
     ),
     _task(
         "fer2013",
-        Source(
+        DatasetSource(
             "clip-benchmark/wds_fer2013",
             {"train": "train/*.tar", "test": "test/*.tar"},
             "9399b94167523fe5c40b3a857e24ef931ee4395b",
@@ -335,7 +335,7 @@ _ALL = (
     ),
     _task(
         "emnist",
-        Source(
+        DatasetSource(
             "Royc30ne/emnist-digits",
             {"train": "emnist-digits-train-*-ubyte.gz", "test": "emnist-digits-test-*-ubyte.gz"},
             None,
@@ -378,7 +378,7 @@ _ALL = (
     ),
     _task(
         "renderedsst2",
-        Source(
+        DatasetSource(
             "clip-benchmark/wds_renderedsst2",
             {"train": "train/*.tar", "test": "test/*.tar"},
             "66b9a461eda025201dd147e5f390f5984c33643a",

@@ -1,4 +1,4 @@
-"""Training images on a model's device: cropped at random as open_clip's training transform does it, many at once.
+"""Training images changed at random, many at once: moved and relit, or cropped as open_clip's training transform does.
 
 Resizing along one axis is a matrix product, so a batch of crops that all differ is resized by two batched products.
 Bicubic with antialiasing, as Pillow and torchvision have it: the kernel of Catmull and Rom (a = -0.5), widened by the
@@ -8,12 +8,50 @@ scale where an image shrinks.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
+from torch.nn import functional
 
 CROP_AREA = (0.9, 1.0)  # of the image: open_clip's training transform
 CROP_RATIO = (3 / 4, 4 / 3)  # width by height: torchvision's RandomResizedCrop
 CROP_TRIES = 10
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """How far a drawn training image may be changed at random.
+
+    Attributes:
+        rotation: Degrees to either side.
+        scale: Share of the size, larger or smaller.
+        shift: Share of half the image side, in both directions.
+        brightness: Change of contrast (share) and of brightness (in units where an image spans -1 to 1).
+        noise: Largest standard deviation of the pixel noise, same units.
+    """
+
+    rotation: float
+    scale: float
+    shift: float
+    brightness: float
+    noise: float
+
+
+def augment(images: torch.Tensor, limits: Augmentation, generator: torch.Generator) -> torch.Tensor:
+    """Every image [N, 3, H, W] rotated, scaled, shifted, relit and made noisy by its own random amounts."""
+    count = len(images)
+
+    def spread(limit: float) -> torch.Tensor:
+        return ((2 * torch.rand(count, generator=generator) - 1) * limit).to(images.device)
+
+    turn, zoom = spread(math.radians(limits.rotation)), 1 + spread(limits.scale)
+    cos, sin = turn.cos() * zoom, turn.sin() * zoom
+    affine = torch.stack([cos, -sin, spread(limits.shift), sin, cos, spread(limits.shift)], dim=1).view(count, 2, 3)
+    grid = functional.affine_grid(affine, list(images.shape), align_corners=False)
+    moved = functional.grid_sample(images, grid, padding_mode="border", align_corners=False)
+    relit = moved * (1 + spread(limits.brightness)).view(-1, 1, 1, 1) + spread(limits.brightness).view(-1, 1, 1, 1)
+    strength = torch.rand(count, 1, 1, 1, generator=generator) * limits.noise
+    return relit + (strength * torch.randn(images.shape, generator=generator)).to(images.device)
 
 
 def crop_and_resize(images: torch.Tensor, boxes: torch.Tensor, side: int) -> torch.Tensor:

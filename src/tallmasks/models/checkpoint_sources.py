@@ -1,0 +1,157 @@
+"""Checkpoints that others have fine-tuned: what `checkpoints` in params.yaml says of where they are.
+
+It is ``finetune`` (nothing is imported), the name of one of the family's publishers, or a folder; or a mapping of
+
+    source:    one of these
+    revision:  the hub revision, a commit to be pinned; without it the one that is known here ("published"), or "main"
+    path:      a local copy of the hub's files, with the hub's file names
+    tasks:     another source for some tasks, {task: source}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tallmasks.store.errors import TallmasksError, nearest
+from tallmasks.store.source_digests import named_path
+
+FINETUNE = "finetune"
+FOLDER_SUFFIXES = (".safetensors", ".pt")
+
+
+@dataclass(frozen=True)
+class Publisher:
+    """Where somebody publishes fine-tuned models on the hub.
+
+    Attributes:
+        models: their name of each architecture, by its name in params.yaml.
+        tasks: their name of each task.
+        repository: the hub repository of a model and a task, by their names.
+        file: the file in it.
+        revision: the commit that is taken where none is named.
+        generation: of what checkpoints these are, for people.
+        architecture: turns an architecture's name into a key of ``models``.
+    """
+
+    models: Mapping[str, str]
+    tasks: Mapping[str, str]
+    repository: Callable[[str, str], str]
+    file: Callable[[str, str], str]
+    revision: str = "main"
+    generation: str = ""
+    architecture: Callable[[str], str] = str
+
+
+@dataclass(frozen=True)
+class Imported:
+    """Where one task's checkpoint comes from: from the hub (`repository`, `file`, `revision`) or from `local`."""
+
+    source: str
+    repository: str | None = None
+    file: str | None = None
+    revision: str | None = None
+    local: Path | None = None
+
+    @property
+    def recipe(self) -> dict[str, str]:
+        """What decides the content, for the artifact's recipe; a local file's sha256 comes beside it."""
+        if self.local is not None:
+            return {"source": self.source}
+        assert self.repository and self.file and self.revision
+        return {
+            "source": self.source,
+            "repository": self.repository,
+            "file": self.file,
+            "revision": self.revision,
+        }
+
+
+def source_of(checkpoints: Any, task: str) -> str:
+    """What `checkpoints` in params.yaml says of a task: ``finetune``, the name of a publisher, or a folder."""
+    if isinstance(checkpoints, str):
+        return checkpoints
+    return str(checkpoints.get("tasks", {}).get(task, checkpoints["source"]))
+
+
+def seen_validation(origins: Mapping[str, Mapping[str, Any]], publishers: Mapping[str, Publisher]) -> str | None:
+    """What to know of a choice made on validation data with checkpoints that others fine-tuned; None where all were
+    fine-tuned here.
+
+    Args:
+        origins: by task, where its ``checkpoint`` is from, as the artifacts know it; of one that was fine-tuned here,
+            where its examples are from.
+        publishers: those of the model's family, whose checkpoints saw most of the images.
+    """
+    sources: dict[str, list[str]] = {}
+    for task, origin in origins.items():
+        if source := origin.get("checkpoint", {}).get("source"):
+            sources.setdefault(source, []).append(task)
+    said = [
+        f"those of {source} ({', '.join(tasks)}) "
+        + ("were fine-tuned on most of these images" if source in publishers else "may have seen these images")
+        for source, tasks in sources.items()
+    ]
+    if not said:
+        return None
+    return (
+        "alpha and lambda are chosen on this project's validation images, and of the imported checkpoints "
+        + "; ".join(said)
+    )
+
+
+def locate(
+    checkpoints: Any, architecture: Any, task: str, publishers: Mapping[str, Publisher], root: Path = Path()
+) -> Imported | None:
+    """Where the checkpoint of a task comes from; None if it is fine-tuned here.  Looks at file names at most.
+
+    Args:
+        checkpoints: the value of that key in params.yaml.
+        architecture: the model's, a name or a configuration.
+        task: a task's name.
+        publishers: those of the model's family.
+        root: what relative paths are relative to.
+
+    Raises:
+        TallmasksError: the source has no checkpoint of this model or task, or the folder has none.
+    """
+    settings: Mapping[str, Any] = {"source": checkpoints} if isinstance(checkpoints, str) else checkpoints
+    source = source_of(checkpoints, task)
+    if source == FINETUNE:
+        return None
+    if source not in publishers:
+        return Imported("folder", local=_in_folder(named_path(root, source), source, task, publishers))
+    known = publishers[source]
+    name = known.architecture(str(architecture))
+    for what, found, names in (("model", name, known.models), ("task", task, known.tasks)):
+        if found not in names:
+            raise TallmasksError(
+                f"params.yaml: checkpoints: {source} has no {what} {found!r}{nearest(found, names)}; it has "
+                f"{', '.join(names)}. Set `checkpoints: {FINETUNE}`, or another source for this task under "
+                "`checkpoints.tasks`"
+            )
+    revision = settings.get("revision", known.revision) if source == settings["source"] else known.revision
+    names_there = known.models[name], known.tasks[task]
+    repository, file = known.repository(*names_there), known.file(*names_there)
+    if "path" in settings:
+        folder = named_path(root, settings["path"])
+        places = [folder / file, folder / repository / file, folder / repository.split("/")[-1] / file]
+        local = next((place for place in places if place.is_file()), None)
+        if local is None:
+            raise TallmasksError(f"{places[0]} is not there, and neither is {places[1]}; checkpoints.path names it")
+        return Imported(source, local=local)
+    return Imported(source, repository, file, revision)
+
+
+def _in_folder(folder: Path, written: str, task: str, publishers: Mapping[str, Publisher]) -> Path:
+    files = [folder / f"{task}{suffix}" for suffix in FOLDER_SUFFIXES]
+    for file in files:
+        if file.is_file():
+            return file
+    hint = "" if folder.is_dir() else nearest(written, (FINETUNE, *publishers))
+    raise TallmasksError(
+        f"params.yaml: checkpoints: neither {files[0]} nor {files[1].name} is there{hint}; expected {FINETUNE}, "
+        f"{', '.join(publishers)}, or a folder with one file per task"
+    )

@@ -1,0 +1,43 @@
+"""Images with labels and the zero-shot head that they are scored with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallmasks.store.tensor_files import load_state, open_tensors
+
+
+@dataclass(frozen=True)
+class ClipExamples:
+    """Examples of one task; satisfies `tallmasks.models.families.Examples`.
+
+    Attributes:
+        images: uint8 [N, H, W, 3]; may be mapped into memory.
+        labels: int64 [N].
+        head: the task's zero-shot head, float32 [C, D].
+        sizes: int32 [N, 2], the height and width of each image before it was made square; None if it always was.
+    """
+
+    images: NDArray[np.uint8]
+    labels: NDArray[np.int64]
+    head: NDArray[np.float32]
+    sizes: NDArray[np.int32] | None = None
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, some: Any) -> ClipExamples:
+        sizes = None if self.sizes is None else self.sizes[some]
+        return ClipExamples(self.images[some], self.labels[some], self.head, sizes)
+
+
+def open_examples(path: Path, head: Path) -> ClipExamples:
+    """The examples of a file, with the head of another."""
+    tensors = open_tensors(path)
+    sizes = tensors.read("sizes") if "sizes" in tensors.names else None
+    return ClipExamples(tensors.view("images"), tensors.read("labels"), load_state(head)["head"], sizes)

@@ -1,0 +1,100 @@
+"""CLIP's answers to what the workflow asks about a family; the network is imported when one is needed."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tallmasks.models.clip import tensor_names
+from tallmasks.models.clip.clip_examples import ClipExamples, open_examples
+from tallmasks.models.clip.foreign_checkpoints import PUBLISHERS
+from tallmasks.models.families import Precision, Spec
+from tallmasks.store import hub
+from tallmasks.store.errors import TallmasksError, nearest
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tallmasks.models.clip.network import ClipModel
+    from tallmasks.models.cuda import Wanted
+
+
+class Clip:
+    """open_clip's networks: the image encoder is trained, a zero-shot head from prompts is kept as it is; satisfies
+    `tallmasks.models.families.Family`."""
+
+    unit = "images"
+    imports = ("torch", "torch._dynamo", "open_clip")
+    task_inputs = {"head": "head"}  # noqa: RUF012
+    publishers = PUBLISHERS
+
+    def check(self, name: str, spec: Spec) -> None:
+        architecture = spec["architecture"]
+        if isinstance(architecture, str) and architecture not in architectures():
+            raise TallmasksError(
+                f"params.yaml: models.{name}.architecture: open_clip has no model {architecture!r}"
+                f"{nearest(architecture, architectures())}; "
+                "`python -c 'import open_clip; print(open_clip.list_models())'` lists them"
+            )
+
+    def settings(self, spec: Spec) -> dict[str, Any]:
+        return {key: dict(spec[key]) for key in ("preprocess",) if key in spec}
+
+    def trainable_names(self, names: Iterable[str]) -> tuple[str, ...]:
+        return tensor_names.trainable_names(names)
+
+    def parameter_counts(self, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
+        return tensor_names.parameter_counts(shapes)
+
+    def architecture_counts(self, spec: Spec) -> tuple[int, int]:
+        from tallmasks.models.clip import network
+
+        return network.architecture_counts(spec)
+
+    def place(self, tensor: str) -> tuple[str, str]:
+        return tensor_names.place(tensor)
+
+    def load(
+        self, spec: Spec, weights: Path, precision: Precision = "float32", device: Wanted | None = None
+    ) -> ClipModel:
+        from tallmasks.models.clip import network
+
+        return network.load(spec, weights, precision, device)
+
+    def examples(self, path: Path, task_files: Mapping[str, Path]) -> ClipExamples:
+        return open_examples(path, task_files["head"])
+
+    def convert_pretrained(self, spec: Spec, weights: Path) -> dict[str, NDArray[Any]]:
+        from tallmasks.models.clip import pretrained_weights
+
+        return pretrained_weights.convert_pretrained(spec, weights)
+
+    def download_pretrained(self, spec: Spec, pretrained: Spec) -> tuple[Path, dict[str, str]]:
+        from tallmasks.models.clip import pretrained_weights
+
+        return pretrained_weights.download_pretrained(spec, pretrained)
+
+    def pretrained_files(self, pretrained: Spec) -> tuple[str, ...]:
+        return tuple(hub.OPEN_CLIP_FILES)
+
+    def convert_checkpoint(self, path: Path, pretrained: Path) -> dict[str, NDArray[np.float32]]:
+        from safetensors.torch import load_file
+
+        from tallmasks.models.clip.foreign_checkpoints import convert
+        from tallmasks.models.state_files import read_state
+
+        tensors = convert(read_state(path), load_file(pretrained), tensor_names.TRAINABLE, path)
+        return {name: tensor.numpy() for name, tensor in tensors.items()}
+
+
+@functools.cache
+def architectures() -> tuple[str, ...]:
+    """open_clip's models, from the files that it ships: to ask itself would import torch, for seconds."""
+    found = importlib.util.find_spec("open_clip")
+    folders = [Path(place, "model_configs") for place in (found.submodule_search_locations or ())] if found else []
+    files = [file for folder in folders for file in folder.glob("*.json")]
+    return tuple(sorted(file.stem for file in files))

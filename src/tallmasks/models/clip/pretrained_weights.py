@@ -1,0 +1,96 @@
+"""Pretrained CLIP weights, from the hub, from open_clip's addresses or from a file."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import open_clip
+from numpy.typing import NDArray
+
+from tallmasks.models.clip.network import BUFFER_PREFIX, build
+from tallmasks.models.state_files import float_types, oddness, read_state
+from tallmasks.store import hub
+from tallmasks.store.errors import TallmasksError, nearest
+
+
+def download_pretrained(spec: Mapping[str, Any], pretrained: Mapping[str, Any]) -> tuple[Path, dict[str, str]]:
+    """The file of pretrained weights that params.yaml names, and where it comes from, for the provenance.
+
+    Args:
+        spec: ``architecture``.
+        pretrained: ``hub`` (a repository), ``file`` in it, ``revision`` and optionally the file's ``sha256``; or
+            ``tag``, one of open_clip's for this architecture, with a ``revision`` if it lies on the hub.
+
+    Raises:
+        TallmasksError: If open_clip knows no such tag, or the file cannot be had or is another.
+    """
+    repository, files, revision = pretrained.get("hub"), [pretrained.get("file")], pretrained.get("revision", "main")
+    if repository is None:
+        known = open_clip.pretrained.get_pretrained_cfg(spec["architecture"], pretrained["tag"])
+        if not known:
+            tags = open_clip.list_pretrained_tags_by_model(spec["architecture"])
+            raise TallmasksError(
+                f"params.yaml: pretrained.tag: open_clip has no weights {pretrained['tag']!r} for "
+                f"{spec['architecture']}{nearest(pretrained['tag'], tags)}; it has {', '.join(tags) or 'none'}"
+            )
+        if not known.get("hf_hub"):
+            try:
+                path = Path(open_clip.pretrained.download_pretrained(known))
+            except (OSError, RuntimeError) as error:  # no network, or another sha256 than open_clip knows
+                raise TallmasksError(f"{known['url']}: the download failed: {error}; try again where it is") from None
+            return path, {"url": known["url"], "file": path.name}
+        repository, _, file = known["hf_hub"].rpartition("/")
+        files = [file]
+    path = _first_of([file for file in files if file] or list(hub.OPEN_CLIP_FILES), repository, revision)
+    if "sha256" in pretrained:
+        hub.check_sha256(path, pretrained["sha256"], hub.address(repository, path.name, revision))
+    return path, {"repository": repository, "file": path.name, "commit": hub.commit_of(path) or revision}
+
+
+def _first_of(files: Sequence[str], repository: str, revision: str) -> Path:
+    """The first of some files that a repository has."""
+    for file in files[:-1]:
+        try:
+            return hub.download(repository, file, revision)
+        except hub.NoSuchFile:
+            continue
+    return hub.download(repository, files[-1], revision)
+
+
+def convert_pretrained(spec: Mapping[str, Any], weights: Path) -> dict[str, NDArray[Any]]:
+    """The tensors of a file of whole-model weights, in any form that open_clip reads, as `load` takes them.
+
+    Nothing in the file is executed: it is safetensors, or torch's format read with ``weights_only``.
+
+    Raises:
+        TallmasksError: If the file is damaged, holds more than tensors, or is not of the architecture.
+    """
+    network = build(spec["architecture"])
+    named = dict(network.named_parameters())
+    if weights.suffix != ".npz":
+        for name, tensor in read_state(weights).items():
+            is_weight = name.removeprefix("module.") in named  # beside them lie counters, in whole numbers
+            if odd := oddness(tensor) or (
+                f"of {tensor.dtype}" if is_weight and tensor.dtype not in float_types() else ""
+            ):
+                raise TallmasksError(f"{weights}: tensor {name!r} is {odd}; expected plain weights in floats")
+    try:
+        open_clip.load_checkpoint(network, str(weights), strict=True, weights_only=True)
+    except Exception as error:  # the readers raise anything on a file that was cut or changed
+        pickled = isinstance(error, pickle.UnpicklingError)
+        why = "it holds more than tensors by name" if pickled else " ".join(str(error).split())
+        raise TallmasksError(
+            f"{weights}: open_clip cannot read it as weights of {spec['architecture']}: {why}. Expected safetensors, "
+            "or a state dict that torch.save wrote; code in files is not run"
+        ) from None
+    tensors = {
+        name if name in named else BUFFER_PREFIX + name: tensor.numpy() for name, tensor in network.state_dict().items()
+    }
+    for name, tensor in tensors.items():
+        if not np.isfinite(tensor).all():
+            raise TallmasksError(f"{weights}: tensor {name!r} holds NaN or infinity; download it again")
+    return tensors

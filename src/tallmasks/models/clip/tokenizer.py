@@ -1,0 +1,46 @@
+"""open_clip's tokenizer, restricted to the words that a small text tower knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from open_clip.tokenizer import SimpleTokenizer
+
+from tallmasks.store.errors import TallmasksError
+
+
+class Tokenizer:
+    """open_clip's tokenizer, restricted to the words of a vocabulary.
+
+    Args:
+        vocabulary: Numbers in open_clip's tokenizer, ascending; padding (0) and end of text are among them.
+        context_length: Tokens of a prompt, padding included.
+    """
+
+    def __init__(self, vocabulary: Sequence[int], context_length: int) -> None:
+        self._tokenizer = SimpleTokenizer(context_length=context_length)
+        self._rank = {token: rank for rank, token in enumerate(vocabulary)}
+
+    def __call__(self, prompts: Sequence[str]) -> torch.Tensor:
+        """Token ranks, int64 [N, context length].
+
+        Raises:
+            TallmasksError: If a prompt has a word that pretraining never saw.
+        """
+        rows = []
+        for prompt, tokens in zip(prompts, self._tokenizer(list(prompts)).tolist(), strict=True):
+            unknown = [token for token in tokens if token not in self._rank]
+            if unknown:
+                raise TallmasksError(
+                    f"Prompt {prompt!r}: the model's vocabulary has no {self._tokenizer.decode(unknown).strip()!r}. "
+                    "Use words of the tasks it was pretrained for, or pretrain it anew with this task."
+                )
+            rows.append([self._rank[token] for token in tokens])
+        return torch.tensor(rows)
+
+
+def vocabulary_of(prompts: Iterable[str], context_length: int) -> tuple[int, ...]:
+    """The tokens that prompts use, padding and end of text included, ascending."""
+    tokens = SimpleTokenizer(context_length=context_length)(list(prompts))
+    return tuple(torch.unique(tokens).tolist())

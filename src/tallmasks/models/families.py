@@ -1,0 +1,196 @@
+"""The contract of a model family: everything that knows an architecture lies behind :class:`Family` and :class:`Model`.
+
+Merging, masks, consensus, selection, storage and tables see flat arrays only.  Fine-tuning and evaluation see
+:class:`Model`, which takes examples and gives losses and counts of right answers: heads, images, crops and tokenizers
+stay inside a family.
+
+A family is a package with an object `FAMILY`.  One that is added is a folder and a line in `FAMILIES`; one that lies
+elsewhere is named in params.yaml by its module (`family: my_package.my_family`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from tallmasks.models.checkpoint_sources import Publisher
+from tallmasks.tasks.catalogues import registered
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+    from numpy.typing import NDArray
+
+    from tallmasks.models.cuda import Wanted
+
+FAMILIES = {"clip": "tallmasks.models.clip"}
+Precision = Literal["float32", "bfloat16"]
+Spec = Mapping[str, Any]
+"""A model's entry in params.yaml, or what a recipe has of it."""
+
+
+class Examples(Protocol):
+    """Examples of one task, of which some can be taken: by a slice, or by indices int64 [n]."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, some: Any) -> Examples: ...
+
+
+class Batch(Protocol):
+    """Examples as a network takes them, on its device."""
+
+    def __len__(self) -> int: ...
+
+    def split(self, size: int) -> Iterable[Batch]:
+        """Pieces of at most `size` examples, in order."""
+
+
+class Model(Protocol):
+    """A network whose trainable tensors lie in one flat buffer.
+
+    Attributes:
+        trainable: Names of the trainable tensors as the pretrained file has them, sorted.
+        shapes: Shape of each trainable tensor, in the order of ``trainable``.
+        device: Where the network is and computes.
+    """
+
+    trainable: tuple[str, ...]
+    shapes: dict[str, tuple[int, ...]]
+    device: torch.device
+
+    @property
+    def flat(self) -> torch.Tensor:
+        """float32 [P'] on ``device``, the trainable tensors one after the other. They are views into it, so writing to
+        it in place changes the network."""
+
+    def use(self, flat: torch.Tensor) -> torch.Tensor:
+        """Take the weights from another buffer, float32 [P'] on ``device``, which becomes ``flat``; copies nothing.
+
+        Returns the buffer that was in use.
+        """
+
+    def initial(self) -> torch.Tensor:
+        """The trainable tensors before fine-tuning, float32 [P'] on ``device``: theta_0, from which task vectors are
+        measured.  The model's own, not to be written."""
+
+    def parameters(self) -> list[torch.nn.Parameter]:
+        """The trainable parameters in the order of ``trainable``, for an optimizer."""
+
+    def named_arrays(self) -> dict[str, NDArray[np.float32]]:
+        """Copies of the trainable tensors by name, as a checkpoint stores them."""
+
+    def prepare(
+        self, examples: Any, changes: Mapping[str, Any] | str | None = None, generator: torch.Generator | None = None
+    ) -> Batch:
+        """Examples as the network takes them; for training changed at random, as ``changes`` says.
+
+        Args:
+            examples: What the family's `Family.examples` gave, or some of it.
+            changes: The ``augmentation`` of a fine-tuning in params.yaml; None for none.
+            generator: Where the random numbers of the changes come from; on the CPU.
+        """
+
+    def loss(self, batch: Any) -> torch.Tensor:
+        """The mean loss over a batch, with gradients; a scalar."""
+
+    def count_right(self, batch: Any) -> torch.Tensor:
+        """How many examples of a batch are answered right, int64 scalar on ``device``."""
+
+
+class Family(Protocol):
+    """What the workflow asks about a kind of network; asking imports no torch before a network is needed.
+
+    Attributes:
+        unit: What people call its examples, in the plural.
+        task_inputs: The artifacts beside the examples that a task's scores need, stage by role: CLIP has a zero-shot
+            head.
+        imports: The modules that its networks need and that take long to import: jobs are forks of a Python that has
+            them.
+        publishers: Who publishes fine-tuned checkpoints, by the name that `checkpoints` in params.yaml has for them.
+    """
+
+    @property
+    def unit(self) -> str: ...
+
+    @property
+    def task_inputs(self) -> Mapping[str, str]: ...
+
+    @property
+    def imports(self) -> tuple[str, ...]: ...
+
+    @property
+    def publishers(self) -> Mapping[str, Publisher]: ...
+
+    def check(self, name: str, spec: Spec) -> None:
+        """Refuse an entry of params.yaml that cannot be meant, with a TallmasksError of one line."""
+
+    def settings(self, spec: Spec) -> dict[str, Any]:
+        """What a recipe must hold, beside the architecture, of a job that gives examples to the network."""
+
+    def trainable_names(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Those of a pretrained file's tensor names that a checkpoint holds, sorted."""
+
+    def parameter_counts(self, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
+        """P' and F of the paper's storage formula, from the shapes in a pretrained file."""
+
+    def architecture_counts(self, spec: Spec) -> tuple[int, int]:
+        """The same from the architecture alone: no weights are needed."""
+
+    def place(self, tensor: str) -> tuple[str, str]:
+        """The layer of a tensor ("before", "0", "1", ..., "after") and its kind, by its name."""
+
+    def load(self, spec: Spec, weights: Path, precision: Precision = "float32", device: Wanted | None = None) -> Model:
+        """Build a model as params.yaml describes it and load its pretrained weights.
+
+        Args:
+            spec: The model's entry in params.yaml, or what a recipe has of it.
+            weights: The pretrained safetensors file.
+            precision: Of the network's products; "bfloat16" is mixed precision, with the weights in float32.
+            device: "cuda" or "cpu"; a GPU if there is one, where nothing is said.
+
+        Raises:
+            TallmasksError: The file does not hold what the architecture needs, or a GPU is asked for and cannot be had.
+        """
+
+    def examples(self, path: Path, task_files: Mapping[str, Path]) -> Examples:
+        """A file of examples, with the task's artifacts by the roles of ``task_inputs``."""
+
+    def convert_pretrained(self, spec: Spec, weights: Path) -> dict[str, NDArray[Any]]:
+        """The tensors of a file of pretrained weights, in any form that the family knows, as `load` reads them.
+
+        Raises:
+            TallmasksError: The file does not hold what the architecture needs.
+        """
+
+    def download_pretrained(self, spec: Spec, pretrained: Spec) -> tuple[Path, dict[str, str]]:
+        """The file that the ``pretrained`` key of params.yaml names, and where it comes from, for the provenance.
+
+        Raises:
+            TallmasksError: It cannot be had; the message says what to do.
+        """
+
+    def pretrained_files(self, pretrained: Spec) -> tuple[str, ...]:
+        """The names of which the hub's repository must have one, where ``pretrained`` names no file."""
+
+    def convert_checkpoint(self, path: Path, pretrained: Path) -> dict[str, NDArray[np.float32]]:
+        """The trainable tensors of a checkpoint that somebody else fine-tuned, under this project's names.
+
+        Raises:
+            TallmasksError: The file is damaged, or no checkpoint of the pretrained model.
+        """
+
+
+def family(spec: Spec) -> Family:
+    """The family of a model, by the ``family`` of its entry in params.yaml or of a recipe.
+
+    Raises:
+        TallmasksError: There is none of that name.
+    """
+    return registered("model family", str(spec.get("family")), FAMILIES, "FAMILY")
+
+
+def load(spec: Spec, weights: Path, precision: Precision = "float32", device: Wanted | None = None) -> Model:
+    """See `Family.load`."""
+    return family(spec).load(spec, weights, precision, device)

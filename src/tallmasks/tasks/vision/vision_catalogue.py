@@ -1,0 +1,66 @@
+"""The vision tasks as a catalogue, params.yaml's own ones among them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tallmasks.store.errors import TallmasksError, nearest
+from tallmasks.store.source_digests import named_path
+from tallmasks.tasks.catalogues import ExamplesFile, ExamplesRecipe, Params
+from tallmasks.tasks.task import Task
+from tallmasks.tasks.vision.vision_tasks import TASKS, VisionTask, own_task, task_of
+
+
+class Vision:
+    """Examples are decoded from the hub or from a local folder; satisfies `tallmasks.tasks.catalogues.Catalogue`."""
+
+    versioned = False
+
+    def tasks(self, params: Params) -> Mapping[str, Task]:
+        return {**TASKS, **self._own(params)}
+
+    def _own(self, params: Params) -> dict[str, VisionTask]:
+        described = params.get("vision_tasks", {})
+        return {task: own_task(task, said["classes"], said["templates"]) for task, said in described.items()}
+
+    def check(self, params: Params) -> None:
+        for task in params.get("vision_tasks", {}):
+            if task in TASKS:
+                raise TallmasksError(
+                    f"params.yaml: vision_tasks: there is a task {task!r} already; give yours another name, or set "
+                    f"data.{task}.path to have that task's data in a local folder"
+                )
+        for task in params.get("data", {}):
+            if task not in TASKS:
+                raise TallmasksError(f"params.yaml: data: there is no vision task {task!r}{nearest(task, TASKS)}")
+
+    def recipe(self, params: Params, model: Params, task: str, split: str, root: Path) -> ExamplesRecipe:
+        """From the hub, or from the local folder that `data` or `vision_tasks` names; images fit the model."""
+        if "preprocess" not in model:
+            raise TallmasksError("params.yaml: a model of vision tasks needs `preprocess`: how large its images are")
+        described = params.get("vision_tasks", {}).get(task) or params.get("data", {}).get(task, {})
+        data: dict[str, Any] = {**TASKS, **self._own(params)}[task].data_recipe
+        found = {"task": task, "split": split, "side": model["preprocess"]["size"]}
+        folder = described.get("path")
+        if folder is None:
+            revision = {key: described[key] for key in ("revision",) if key in described}
+            return ExamplesRecipe({**found, "data": data | revision})
+        data = {key: value for key, value in data.items() if key not in ("hub", "revision")}
+        return ExamplesRecipe({**found, "data": data}, {"data": named_path(root, folder)})
+
+    def write(self, recipe: Params, sources: Mapping[str, Path], out: ExamplesFile) -> None:
+        from tallmasks.tasks.vision.decoding import write_examples
+
+        split, side = recipe["split"], recipe["side"]
+        folder = sources.get("data")
+        write_examples(task_of(recipe), split, side, out.path, out.metadata, folder, out.threads, out.say)
+
+    def missing(self, recipe: Params) -> str | None:
+        from tallmasks.tasks.vision.data_files import missing
+
+        return missing(task_of(recipe))
+
+
+CATALOGUE = Vision()
