@@ -65,7 +65,7 @@ def _tensors(bundle: MaskBundle, masks: Mapping[str, NDArray[np.uint8]], place: 
     rows = [(*place(name), size) for name, size in zip(layout.names, sizes, strict=True)]
     table = pd.DataFrame(rows, columns=["layer", "kind", "weights"]).assign(held=held / len(masks))
     table = table.groupby(["layer", "kind"], as_index=False, sort=False).sum()
-    table = table.sort_values("layer", key=lambda layers: layers.map(_from_input_to_output), kind="stable")
+    table = table.sort_values("layer", key=lambda layers: layers.map(from_input_to_output), kind="stable")
     table["density"] = table["held"] / table["weights"]
     return table.drop(columns="held").reset_index(drop=True)
 
@@ -79,5 +79,6 @@ def _overlap(masks: Mapping[str, NDArray[np.uint8]]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["task", "other", "jaccard"])
 
 
-def _from_input_to_output(layer: str) -> float:
+def from_input_to_output(layer: str) -> float:
+    """Sorts layers."""
     return {"before": -1.0, "after": float("inf")}[layer] if not layer.isdigit() else float(layer)

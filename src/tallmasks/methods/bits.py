@@ -1,12 +1,12 @@
-"""Storage in bits, by the formulae of appendix C of Wang et al. 2024 (one float is 32 bits)."""
+"""Storage in bits, by the formulae of appendix C of Wang et al. 2024 (one float is 32 bits).
+
+Each function is what a method may give as its ``storage``: from T tasks, P' trainable and F frozen parameters.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, get_args
-
-StorageKind = Literal["single", "finetuned", "masked", "pruned"]
-KINDS: tuple[StorageKind, ...] = get_args(StorageKind)
 
 FLOAT_BITS = 32
 
@@ -24,14 +24,33 @@ class Storage:
         return self.bits / 1e9
 
 
-def storage(kind: StorageKind, *, tasks: int, trainable_parameters: int, frozen_parameters: int) -> Storage:
-    """The cost of serving T ``tasks``, with P' trainable and F frozen parameters.
+Storing = Callable[[int, int, int], Storage]
 
-    ``single``: one model, 32 (P' + F). ``finetuned``: T models that share what is frozen, 32 (T P' + F).
-    ``masked``: pretrained model, multi-task vector and a bit per weight and task, (64 + T) P' + 32 F.
-    ``pruned``: more than that, since the positions of the kept values come on top.
-    """
-    copies = {"single": 1, "finetuned": tasks, "masked": 2, "pruned": 2}[kind]
-    mask_bits = tasks * trainable_parameters if kind in ("masked", "pruned") else 0
-    bits = FLOAT_BITS * (copies * trainable_parameters + frozen_parameters) + mask_bits
-    return Storage(bits, lower_bound=kind == "pruned")
+
+def single(tasks: int, trainable: int, frozen: int) -> Storage:
+    """One model: 32 (P' + F)."""
+    return Storage(FLOAT_BITS * (trainable + frozen))
+
+
+def finetuned(tasks: int, trainable: int, frozen: int) -> Storage:
+    """T models that share what is frozen: 32 (T P' + F)."""
+    return Storage(FLOAT_BITS * (tasks * trainable + frozen))
+
+
+def masked(tasks: int, trainable: int, frozen: int) -> Storage:
+    """Pretrained model, multi-task vector and a bit per weight and task: (64 + T) P' + 32 F."""
+    return Storage(FLOAT_BITS * (2 * trainable + frozen) + tasks * trainable)
+
+
+def pruned(tasks: int, trainable: int, frozen: int) -> Storage:
+    """As much as `masked`, and more, since the positions of the kept values come on top."""
+    return Storage(masked(tasks, trainable, frozen).bits, lower_bound=True)
+
+
+def masked_and_scaled(tasks: int, trainable: int, frozen: int) -> Storage:
+    """As `masked`, and a float per task."""
+    return Storage(masked(tasks, trainable, frozen).bits + FLOAT_BITS * tasks)
+
+
+KNOWN: dict[str, Storing] = {rule.__name__: rule for rule in (single, finetuned, masked, pruned, masked_and_scaled)}
+"""By the names that methods may give."""

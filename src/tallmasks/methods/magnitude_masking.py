@@ -2,10 +2,12 @@
 
 import numpy as np
 
-from tallmasks.methods import Vector, method
+from tallmasks.methods import Share, Vector, method
 
-KEEP = 0.1
-"""The fraction of the model's parameters whose places are kept, by the magnitude of each task vector."""
+
+def kept_fraction(tasks: int, *, keep: Share = 0.1) -> float:
+    """The fraction of the model's parameters whose places are kept, by the magnitude of each task vector."""
+    return keep
 
 
 @method(
@@ -17,8 +19,8 @@ KEEP = 0.1
     protocol="per_task",
     storage="masked",
     merge="sum",
-    keep=lambda tasks: KEEP,
+    keep=kept_fraction,
 )
 def magnitude_masking(task_vector: Vector, threshold: np.float32, multi_task_vector: Vector) -> Vector:
-    """tau_MTL where |tau_t| >= v_t (its top 10 %), 0 elsewhere."""
+    """tau_MTL where |tau_t| >= v_t (its top `keep`), 0 elsewhere."""
     return multi_task_vector * (abs(task_vector) >= threshold)

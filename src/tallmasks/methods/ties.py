@@ -3,18 +3,15 @@
 from collections.abc import Sequence
 from functools import partial
 
-from tallmasks.methods import Vector, merge, method
+from tallmasks.methods import Share, Vector, merge, method
 from tallmasks.vectors import kernels
 from tallmasks.vectors.task_vectors import TaskVector
 
-KEEP = 0.2
-"""The fraction of the model's parameters that survive the trim, in each task vector."""
 
-
-def ties_merge(task_vectors: Sequence[TaskVector], out: Vector, *, mean: bool) -> None:
-    """Trim to the largest 20 % of the model's parameters, elect, and take the sum or the mean of what agrees."""
+def ties_merge(task_vectors: Sequence[TaskVector], out: Vector, *, mean: bool, keep: Share = 0.2) -> None:
+    """Trim to the largest `keep` of the model's parameters, elect, and take the sum or the mean of what agrees."""
     flats = [vector.flat for vector in task_vectors]
-    thresholds = [vector.threshold(KEEP) for vector in task_vectors]
+    thresholds = [vector.threshold(keep) for vector in task_vectors]
     kernels.merge_ties(flats, thresholds, out, mean=mean)
 
 

@@ -20,8 +20,12 @@ def fingerprint(statements: Iterable[ast.stmt]) -> str:
 
 @functools.cache
 def fingerprint_of_file(path: Path) -> str:
-    """The digest of a source file, as it was when this process first asked."""
-    return fingerprint(ast.parse(path.read_bytes()).body)
+    """The digest of a source file, as it was when this process first asked.
+
+    Where it imports this package from does not count: what it imports is held to the numbers of the stages.
+    """
+    statements = ast.parse(path.read_bytes()).body
+    return fingerprint(statement for statement in statements if not _is_own_import(statement))
 
 
 def _plain(value: object) -> object:
@@ -31,6 +35,11 @@ def _plain(value: object) -> object:
     if isinstance(value, list):
         return [_plain(inner) for inner in value if not _is_text(inner)]
     return repr(value)
+
+
+def _is_own_import(statement: ast.stmt) -> bool:
+    package = __name__.partition(".")[0]
+    return isinstance(statement, ast.ImportFrom) and (statement.module or "").partition(".")[0] == package
 
 
 def _is_text(statement: object) -> bool:

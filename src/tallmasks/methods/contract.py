@@ -1,0 +1,201 @@
+"""What a merge and a method are; the package's docstring says how they are written."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallmasks.methods import bits
+from tallmasks.methods.bits import Storing
+from tallmasks.methods.inputs import INPUTS, Input
+from tallmasks.methods.options import Option, Value, given, options_of
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.fingerprints import fingerprint_of_file
+from tallmasks.vectors import kernels
+from tallmasks.vectors.task_vectors import TaskVector
+
+Vector = NDArray[np.float32]
+Section = Literal["merging", "compression"]
+Protocol = Literal["fixed", "scaled", "per_task", "masked", "finetuned"]
+Counted = Literal["parameters", "trainable"]
+GRIDS = {"scaled": "scaling_coefficient", "masked": "mask_lambda"}
+"""What a protocol chooses on validation data: a key of `grids` in params.yaml."""
+
+
+@dataclass(frozen=True)
+class Merge:
+    """A way to merge task vectors.
+
+    Attributes:
+        name: With what is set of its options behind it.
+        paper: Where it is from.
+        apply: ``(task_vectors, out, **options)`` fills out, float32 [P']; over tensors
+            ``(stacked, **options) -> merged``, float32 [T, ...] -> [...], for one named tensor at a time.
+        file: The file that registers it.
+        over: What ``apply`` looks at: single weights (any slice of the vectors gives the slice of the result), or
+            one tensor of all tasks.
+        version: Raised when a change outside the file changes what it makes.
+        chosen: The options that are not at their defaults.
+    """
+
+    name: str
+    paper: str
+    apply: Callable[..., Any]
+    file: Path
+    over: Literal["weights", "tensors"] = "weights"
+    version: int = 1
+    chosen: Mapping[str, Value] = field(default_factory=dict)
+
+    def __call__(self, task_vectors: Sequence[TaskVector], out: Vector) -> None:
+        """Fill ``out``, float32 [P'].
+
+        Raises:
+            TallmasksError: it holds NaN or infinity then.
+        """
+        if self.over == "weights":
+            self.apply(task_vectors, out, **self.chosen)
+        else:
+            parts = [vector.layout.split(vector.flat) for vector in task_vectors]
+            for name, view in task_vectors[0].layout.split(out).items():
+                view[...] = self.apply(np.stack([part[name] for part in parts]), **self.chosen)
+        if not kernels.all_finite(out):
+            raise TallmasksError(
+                f"merge {self.name}: the merged vector holds NaN or infinity, a sum too large for float32 perhaps; see "
+                f"{self.file}"
+            )
+
+    @property
+    def code(self) -> str:
+        """What stands for its code in the recipes of what it merges."""
+        return f"{self.version}-{fingerprint_of_file(self.file)}"
+
+    @functools.cached_property
+    def options(self) -> dict[str, Option]:
+        """Its options by name."""
+        return options_of(self.apply)
+
+
+@dataclass(frozen=True)
+class Method:
+    """A row of the results table; see the package's docstring."""
+
+    name: str
+    """With what is set of its options, and of its merge's, behind it."""
+    row: int
+    """Place in the table: rows are sorted by it."""
+    title: str
+    section: Section
+    paper: str
+    protocol: Protocol
+    storage: Storing
+    """Its bits from T, P' and F; the name of one of `tallmasks.methods.bits` will do."""
+    update: Callable[..., Vector]
+    merge: str | None = None
+    """The merge behind ``multi_task_vector``, ``agreement`` and ``mask``."""
+    coefficient: Callable[[int], float] | None = None
+    """Protocol ``fixed``: the scaling coefficient for T tasks."""
+    coefficients: tuple[float, ...] | None = None
+    """Protocol ``scaled``: what is tried instead of `grids.scaling_coefficient` in params.yaml."""
+    keep: Callable[..., float] | None = None
+    """Input ``threshold``: the fraction of the weights kept, for T tasks."""
+    keep_of: Counted = "parameters"
+    """What ``keep`` is a fraction of: what `kept_fractions_of` in params.yaml says, or always the P' trainable ones."""
+    k: int | None = None
+    """Consensus merging: how many tasks' masks must hold a weight for it to be kept; 0 for the merge as it is."""
+    over: Literal["weights", "model"] = "weights"
+    """What ``update`` looks at: single weights, or the whole model, which asks for the ``layout`` too."""
+    version: int = 1
+    """Raised when a change outside its file changes what it gives."""
+    file: Path = Path(__file__)
+    """The file that registers it."""
+    chosen: Mapping[str, Value] = field(default_factory=dict)
+    """Its own options that are not at their defaults."""
+
+    def __call__(self, **inputs: object) -> Vector:
+        """The update from the inputs that it ``needs``.
+
+        Raises:
+            TallmasksError: it holds NaN or infinity.
+        """
+        wanted = {name: inputs[name] for name in self.needs}
+        update = self.update(**wanted, **given(self.update, self.chosen))
+        if not math.isfinite(abs(update).max()):
+            raise TallmasksError(
+                f"method {self.name}: its update holds NaN or infinity, which no model can be made of; see {self.file}"
+            )
+        return update
+
+    @property
+    def code(self) -> str:
+        """What stands for its code in the recipes of its evaluations."""
+        return f"{self.version}-{fingerprint_of_file(self.file)}"
+
+    @functools.cached_property
+    def needs(self) -> frozenset[str]:
+        """The names of the inputs that ``update`` takes."""
+        parameters = inspect.signature(self.update).parameters.values()
+        return frozenset(p.name for p in parameters if p.default is p.empty)
+
+    @property
+    def stored_inputs(self) -> list[Input]:
+        """Its inputs that are artifacts, one for each role."""
+        found = {INPUTS[name].role: INPUTS[name] for name in sorted(self.needs) if INPUTS[name].stage}
+        return list(found.values())
+
+    @functools.cached_property
+    def options(self) -> dict[str, Option]:
+        """Its own options by name, without its merge's."""
+        return options_of(self.update, self.keep)
+
+    def threshold(self, vector: TaskVector, tasks: int) -> np.float32:
+        """The input ``threshold`` of one task of T ``tasks``, from its task vector."""
+        assert self.keep is not None
+        share = self.keep(tasks, **given(self.keep, self.chosen))
+        return vector.threshold(share, of_trainable=self.keep_of == "trainable")
+
+    def grid(self, grids: Mapping[str, Sequence[float]]) -> tuple[float, ...]:
+        """The values that are tried on validation data; none where nothing is chosen."""
+        if self.coefficients is not None:
+            return self.coefficients
+        return tuple(grids[GRIDS[self.protocol]]) if self.protocol in GRIDS else ()
+
+    @property
+    def stores_more(self) -> bool:
+        """Whether its bits are a lower bound."""
+        return self.storage(1, 1, 1).lower_bound
+
+    @property
+    def looks_at_one_task(self) -> bool:
+        """Whether a task's result is the same in every benchmark: it follows from the pretrained model, or from the
+        task's own checkpoint, alone."""
+        return self.protocol == "finetuned" or self.needs <= {"pretrained"}
+
+    def __post_init__(self) -> None:
+        if isinstance(self.storage, str):
+            if self.storage not in bits.KNOWN:
+                raise ValueError(f"method {self.name}: unknown storage {self.storage}; there is {sorted(bits.KNOWN)}")
+            object.__setattr__(self, "storage", bits.KNOWN[self.storage])
+        if unknown := self.needs - INPUTS.keys():
+            raise ValueError(f"method {self.name} asks for {sorted(unknown)}; there is {sorted(INPUTS)}")
+        merged = any(INPUTS[name].stage and not INPUTS[name].each for name in self.needs)
+        stated = {
+            "merge": (self.merge is not None, merged),
+            "keep": (self.keep is not None, "threshold" in self.needs),
+            "coefficient": (self.coefficient is not None, self.protocol == "fixed"),
+            "protocol masked": (self.protocol == "masked", "mask" in self.needs),
+            "over": (self.over == "model", "layout" in self.needs),
+        }
+        if wrong := [key for key, (given, needed) in stated.items() if given != needed]:
+            raise ValueError(f"method {self.name}: {', '.join(wrong)} must be given exactly where it is used")
+        if self.coefficients is not None and self.protocol != "scaled":
+            raise ValueError(f"method {self.name}: coefficients are for the protocol scaled alone")
+        if self.protocol not in get_args(Protocol) or self.section not in get_args(Section):
+            raise ValueError(f"method {self.name}: unknown protocol {self.protocol} or section {self.section}")

@@ -1,0 +1,141 @@
+"""What a method's function can ask for, by the names of its parameters: each input is declared once.
+
+Planner, evaluation, sweeps and commands loop over the declarations.  An input is either the content of artifacts
+(``stage`` and ``role`` say of which), or follows from other inputs.  A file of the folder may declare its own:
+
+    @input("norm", "the Euclidean norm of tau_t, float", per="task")
+    def norm(source: Source, task: int, level: int) -> float:
+        return float(np.linalg.norm(source.task_vector(task).flat))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallmasks.store.tensor_files import Layout
+from tallmasks.vectors.task_vectors import TaskVector
+
+Per = Literal["benchmark", "task", "mask_lambda"]
+
+
+class Source(Protocol):
+    """Where the inputs of one method on a set of tasks are found: in artifacts, or in memory."""
+
+    @property
+    def count(self) -> int:
+        """T, how many tasks there are."""
+
+    @property
+    def pretrained(self) -> Any:
+        """theta_0 over the trainable tensors, float32 [P']."""
+
+    @property
+    def layout(self) -> Layout:
+        """The names and shapes of the trainable tensors."""
+
+    @property
+    def multi_task_vector(self) -> NDArray[np.float32]:
+        """tau_MTL of the method's merge, float32 [P']."""
+
+    @property
+    def agreement(self) -> NDArray[np.uint8]:
+        """n(p) of the masks that are selected for the method's merge, uint8 [P']."""
+
+    def task_vector(self, task: int) -> TaskVector:
+        """tau_t of one task, with its thresholds."""
+
+    def threshold(self, task: int) -> np.float32:
+        """The magnitude from which on tau_t is in the share that the method keeps."""
+
+    def packed_mask(self, task: int, level: int) -> NDArray[np.uint8]:
+        """m_t for a place in the grid of lambdas, packed bits uint8 [ceil(P' / 8)], lowest bit first."""
+
+    def files(self, role: str) -> Sequence[Path]:
+        """The artifacts in a role: one, or one per task."""
+
+
+@dataclass(frozen=True)
+class Input:
+    """One input.
+
+    Attributes:
+        name: The parameter's name.
+        meaning: What it is, with shape and dtype.
+        per: What it differs by.
+        find: Its value, from a source, a task's index and a place in the grid of lambdas.
+        stage: The stage whose artifacts it needs, if any.
+        role: Their role in an evaluation's recipe.
+        each: Whether that is an artifact per task; else one of the method's merge.
+        packed: Whether the value is packed bits, which the method gets as bool [P'].
+    """
+
+    name: str
+    meaning: str
+    per: Per
+    find: Callable[[Source, int, int], Any]
+    stage: str | None = None
+    role: str = ""
+    each: bool = False
+    packed: bool = False
+
+    def artifacts(self, plan: Any, model: str, tasks: Sequence[str], merge: str | None, seed: Any) -> list[Any]:
+        """The artifacts that it needs, as nodes of a plan."""
+        make = getattr(plan, str(self.stage))
+        return [make(model, task, seed) for task in tasks] if self.each else [make(model, tasks, merge, seed)]
+
+
+INPUTS: dict[str, Input] = {}
+Find = Callable[[Source, int, int], Any]
+
+
+def input(name: str, meaning: str, *, per: Per, **said: Any) -> Callable[[Find], Find]:
+    """Decorator: declare an input by the function that finds its value."""
+
+    def register(find: Find) -> Find:
+        if name in INPUTS:
+            raise ValueError(f"input {name} is declared twice")
+        INPUTS[name] = Input(name, meaning, per, find, **said)
+        return find
+
+    return register
+
+
+_VECTORS = {"stage": "task_vector", "role": "task_vectors", "each": True}
+_MERGED = {"stage": "multi_task_vector", "role": "multi_task_vector"}
+
+input("pretrained", "theta_0 over the trainable tensors, float32 [P']", per="benchmark")(
+    lambda source, task, level: source.pretrained
+)
+input("layout", "the names and shapes of the trainable tensors; for methods over the whole model", per="benchmark")(
+    lambda source, task, level: source.layout
+)
+input("task_vector", "tau_t, float32 [P']", per="task", **_VECTORS)(
+    lambda source, task, level: source.task_vector(task).flat
+)
+input("threshold", "the magnitude from which on tau_t is in its top keep(T), float32 scalar", per="task", **_VECTORS)(
+    lambda source, task, level: source.threshold(task)
+)
+input("multi_task_vector", "tau_MTL of the method's merge, float32 [P']", per="benchmark", **_MERGED)(
+    lambda source, task, level: source.multi_task_vector
+)
+input(
+    "agreement",
+    "n(p), how many tasks' selected masks hold each weight, uint8 [P']",
+    per="benchmark",
+    stage="agreement",
+    role="agreement",
+)(lambda source, task, level: source.agreement)
+input(
+    "mask",
+    "m_t for the mask_lambda at hand, bool [P']",
+    per="mask_lambda",
+    stage="mask_bundle",
+    role="mask_bundle",
+    packed=True,
+)(lambda source, task, level: source.packed_mask(task, level))

@@ -1,0 +1,38 @@
+"""Iso-C: the sum of the task matrices with all its singular values made equal to their mean."""
+
+import numpy as np
+
+from tallmasks.methods import Vector, merge, method
+
+
+@merge("iso_c", paper="Marczak et al. 2025, Iso-C", over="tensors")
+def iso_c_merge(tensors: Vector) -> Vector:
+    """float32 [T, m, n] -> [m, n]: U (mean of S) V^T of the sum; of any other tensor the mean over the tasks.
+
+    The official code (danielm1405/iso-merging) leaves matrices named `text_projection` to the mean too; the models
+    here do not train one.
+    """
+    merged = tensors.sum(axis=0)
+    if merged.ndim != 2:
+        return merged / len(tensors)
+    if not merged.any():  # no task moved it, or the tasks cancel each other
+        return merged
+    left, singular, right = np.linalg.svd(merged, full_matrices=False)
+    return (left * singular.mean()) @ right
+
+
+@method(
+    name="iso_c",
+    row=66,
+    title="Iso-C",
+    section="merging",
+    paper="Marczak et al. 2025",
+    protocol="scaled",
+    storage="single",
+    merge="iso_c",
+    # coarser than the official 0.1 to 3.0 in steps of 0.1, with the same reach
+    coefficients=tuple(round(0.2 * step, 1) for step in range(16)),
+)
+def iso_c(multi_task_vector: Vector) -> Vector:
+    """The merged matrices themselves; alpha is tuned."""
+    return multi_task_vector

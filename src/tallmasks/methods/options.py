@@ -1,0 +1,125 @@
+"""Options of merges and methods: constants that decide a result and that params.yaml may set.
+
+An option is a keyword-only parameter with a default of the function that is registered.  Its type says what is
+allowed, `Share` for a fraction.  What is set stands behind the name, as in ``ties:keep=0.1``; so it is in every recipe
+and table, and one method may be in a table with several settings.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+from tallmasks.store.errors import TallmasksError, nearest
+
+Value = int | float | str | bool
+
+
+@dataclass(frozen=True)
+class Between:
+    """The bounds of a number, both allowed."""
+
+    low: float
+    high: float
+
+
+Share = Annotated[float, Between(0, 1)]
+"""A fraction of something."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option of a function.
+
+    Attributes:
+        name: The parameter.
+        default: What holds where nothing is set; a value must be of its type.
+        bounds: Of a number.
+    """
+
+    name: str
+    default: Value
+    bounds: Between | None = None
+
+    def checked(self, value: Any, whose: str) -> Value:
+        """A value as it is used. Raises TallmasksError where it is not allowed."""
+        wanted = type(self.default)
+        right = isinstance(value, wanted) and not (isinstance(value, bool) and wanted is not bool)
+        if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+            value, right = float(value), True
+        low, high = (self.bounds.low, self.bounds.high) if self.bounds else (-math.inf, math.inf)
+        number = isinstance(value, int | float)
+        if not right or (number and not (math.isfinite(value) and low <= value <= high)):
+            kind = {float: "a number", int: "a whole number", str: "a text", bool: "true or false"}[wanted]
+            expected = f"{kind} from {low:g} to {high:g}" if self.bounds else kind
+            raise TallmasksError(f"{whose}: option {self.name}: found {value!r}, expected {expected}")
+        return value
+
+
+def options_of(*functions: Callable[..., Any] | None) -> dict[str, Option]:
+    """The options of some functions together, by name."""
+    found: dict[str, Option] = {}
+    for function in filter(None, functions):
+        bound = function.keywords if isinstance(function, partial) else {}
+        plain = function.func if isinstance(function, partial) else function
+        hints = get_type_hints(plain, include_extras=True)
+        for name, parameter in inspect.signature(plain).parameters.items():
+            if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is not parameter.empty:
+                if name in bound:
+                    continue
+                hint = hints.get(name)
+                extras = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+                bounds = next((extra for extra in extras if isinstance(extra, Between)), None)
+                found[name] = Option(name, parameter.default, bounds)
+    return found
+
+
+def given(function: Callable[..., Any], chosen: Mapping[str, Value]) -> dict[str, Value]:
+    """Those of some chosen options that are a function's own."""
+    return {name: value for name, value in chosen.items() if name in options_of(function)}
+
+
+def read(spec: str) -> tuple[str, dict[str, str]]:
+    """The name of a method or merge, and what is set behind it, as texts."""
+    name, _, rest = spec.partition(":")
+    pairs = (part.partition("=") for part in rest.split(",") if part)
+    return name, {key: value for key, _, value in pairs}
+
+
+def written(name: str, chosen: Mapping[str, Value]) -> str:
+    """The inverse of `read`, always in one spelling."""
+    return f"{name}:{','.join(f'{key}={chosen[key]}' for key in sorted(chosen))}" if chosen else name
+
+
+def chosen_from(texts: Mapping[str, Any], known: Mapping[str, Option], whose: str) -> dict[str, Value]:
+    """What is set, without what is set to its default.
+
+    Raises:
+        TallmasksError: there is no such option, or the value is not allowed.
+    """
+    found = {}
+    for name, value in texts.items():
+        if name not in known:
+            there = ", ".join(known) or "none"
+            raise TallmasksError(f"{whose}: there is no option {name!r}{nearest(name, known)}; it has: {there}")
+        option = known[name]
+        right = option.checked(_typed(value, type(option.default)), whose)
+        if right != option.default:
+            found[name] = right
+    return found
+
+
+def _typed(value: Any, wanted: type) -> Any:
+    """A text as the value that it stands for; anything else as it is."""
+    if not isinstance(value, str) or wanted is str:
+        return value
+    if wanted is bool:
+        return {"True": True, "true": True, "False": False, "false": False}.get(value, value)
+    try:
+        return wanted(value)
+    except ValueError:
+        return value

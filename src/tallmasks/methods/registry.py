@@ -1,0 +1,165 @@
+"""Merges and methods by name."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tallmasks.methods import options
+from tallmasks.methods.contract import Merge, Method, Vector
+from tallmasks.methods.options import Value
+from tallmasks.store.errors import TallmasksError, nearest
+
+Entry = TypeVar("Entry")
+
+_methods: dict[str, Method] = {}
+_merges: dict[str, Merge] = {}
+
+
+def method(**fields: Any) -> Callable[[Callable[..., Vector]], Callable[..., Vector]]:
+    """Decorator: register a function as the update of a :class:`Method` with these fields."""
+
+    def register(update: Callable[..., Vector]) -> Callable[..., Vector]:
+        _add(_methods, Method(update=update, file=_registering_file(), **fields))
+        return update
+
+    return register
+
+
+def merge(name: str, *, paper: str, **fields: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator: register a function as a :class:`Merge` with these fields."""
+
+    def register(apply: Callable[..., Any]) -> Callable[..., Any]:
+        _add(_merges, Merge(name, paper, apply, _registering_file(), **fields))
+        return apply
+
+    return register
+
+
+@functools.cache
+def get(spec: str) -> Method:
+    """A method by name, as ``ties``, or by name and options, as ``ties:keep=0.1``; a merge's options are its methods'.
+
+    Raises:
+        TallmasksError: there is no such method or option (with the nearest valid name), or the value is not allowed.
+    """
+    name, texts = options.read(spec)
+    found = _look_up("method", name, _methods)
+    if not texts:
+        return found
+    merged = get_merge(found.merge).options if found.merge else {}
+    chosen = options.chosen_from(texts, merged | found.options, f"method {name}")
+    for_merge = {key: value for key, value in chosen.items() if key in merged}
+    said = ", ".join(f"{key} = {value}" for key, value in sorted(chosen.items()))
+    return replace(
+        found,
+        name=options.written(name, chosen),
+        title=f"{found.title} ({said})" if said else found.title,
+        merge=options.written(found.merge, for_merge) if found.merge else None,
+        chosen={key: value for key, value in chosen.items() if key in found.options},
+    )
+
+
+@functools.cache
+def get_merge(spec: str) -> Merge:
+    """A merge by name, with options behind it or not.  Raises as `get`."""
+    name, texts = options.read(spec)
+    found = _look_up("merge", name, _merges)
+    chosen = options.chosen_from(texts, found.options, f"merge {name}")
+    return replace(found, name=options.written(name, chosen), chosen=chosen) if chosen else found
+
+
+def with_options(name: str, chosen: Mapping[str, Value]) -> str:
+    """A merge with options, as `get_merge` takes it.  Raises as `get`."""
+    found = get_merge(name)
+    return options.written(name, options.chosen_from(chosen, found.options, f"merge {name}"))
+
+
+def spec_of(entry: str | Mapping[str, Mapping[str, Value]]) -> str:
+    """A row of `methods` in params.yaml by its name: a name, or a name with options, ``{ties: {keep: 0.1}}``.
+
+    Raises:
+        TallmasksError: as `get`.
+    """
+    if isinstance(entry, str):
+        return get(entry).name
+    ((name, chosen),) = entry.items()
+    found = _look_up("method", name, _methods)
+    merged = get_merge(found.merge).options if found.merge else {}
+    return options.written(name, options.chosen_from(chosen, merged | found.options, f"params.yaml: methods: {name}"))
+
+
+def slug(spec: str) -> str:
+    """A name as it stands in file names."""
+    return spec.replace(":", "-").replace(",", "-").replace("=", "")
+
+
+def names() -> tuple[str, ...]:
+    """Every method, in the order of the table."""
+    return tuple(sorted(_methods, key=lambda name: (_methods[name].row, name)))
+
+
+def merge_names() -> tuple[str, ...]:
+    """Every merge, sorted."""
+    return tuple(sorted(_merges))
+
+
+def kept_fractions() -> tuple[float, ...]:
+    """The fractions that merges and methods keep by default: every task vector carries their exact thresholds, so that
+    no later step searches for them."""
+    entries: list[Merge | Method] = [*_merges.values(), *_methods.values()]
+    return tuple(sorted({float(entry.options["keep"].default) for entry in entries if "keep" in entry.options}))
+
+
+def code(rows: Iterable[str] = (), merges: Iterable[str] = ()) -> dict[str, dict[str, str]]:
+    """What stands for the code of some methods and merges in recipes: one that is edited is another one."""
+    found = {
+        "methods": {name: get(name).code for name in rows},
+        "merges": {name: get_merge(name).code for name in merges},
+    }
+    return {what: codes for what, codes in found.items() if codes}
+
+
+def masking(merge: str) -> Method:
+    """The TALL-mask method on a merge: the masks that it selects are those that a consensus counts."""
+    return _on(merge, lambda method: method.protocol == "masked")[0]
+
+
+def consensus(merge: str) -> Method:
+    """The consensus method on a merge; the first row of the table where there are several."""
+    return _on(merge, lambda method: "agreement" in method.needs)[0]
+
+
+def at_threshold(merge: str, k: int) -> Method | None:
+    """The row of the table that is consensus merging at threshold k; None if there is none."""
+    return next(iter(_on(merge, lambda method: method.k == k)), None)
+
+
+def _on(merge: str, wanted: Callable[[Method], bool]) -> Sequence[Method]:
+    """The methods on a merge, with its options, that are wanted."""
+    name, texts = options.read(merge)
+    chosen = options.chosen_from(texts, get_merge(name).options, f"merge {name}")
+    found = [method for method in map(get, names()) if method.merge == name and wanted(method)]
+    return [get(options.written(method.name, chosen)) for method in found]
+
+
+def _registering_file() -> Path:
+    """The file whose code calls the decorator that asks."""
+    return Path(sys._getframe(2).f_code.co_filename)
+
+
+def _add(registry: dict[str, Any], entry: Method | Merge) -> None:
+    if entry.name in registry:
+        raise ValueError(f"{entry.name} is registered twice")
+    registry[entry.name] = entry
+
+
+def _look_up(what: str, name: str, registry: Mapping[str, Entry]) -> Entry:
+    if name not in registry:
+        known = sorted(registry)
+        raise TallmasksError(f"There is no {what} {name!r}{nearest(name, known)}. Known: {', '.join(known)}.")
+    return registry[name]
