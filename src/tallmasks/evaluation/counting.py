@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tallmasks.models import Model, cuda
+from tallmasks.models import cuda
+from tallmasks.models.families import Batch, Examples, Model
 
 Progress = Callable[[str], None]
 Update = NDArray[np.float32] | torch.Tensor
@@ -25,19 +26,10 @@ GPU_SHARE = 0.6
 
 
 @dataclass(frozen=True)
-class Examples:
-    """One split of one task: images uint8 [N, H, W, 3], which may be mapped into memory; labels int64 [N]."""
-
-    images: NDArray[np.uint8]
-    labels: NDArray[np.int64]
-
-
-@dataclass(frozen=True)
 class TaskData:
-    """A task as an evaluation sees it: its zero-shot head float32 [C, D] and its splits by name."""
+    """A task as an evaluation sees it: its examples by split."""
 
     name: str
-    head: NDArray[np.float32]
     splits: Mapping[str, Examples]
 
 
@@ -47,10 +39,11 @@ class Evaluator:
     Args:
         model: the pretrained model.
         tasks: the tasks, in the order of all the counts that come back.
-        batch_size: images per forward pass.
+        batch_size: examples per forward pass.
         progress: called with a line for people every few seconds.
         resident: how many weight sets may lie in the device's memory at once; if None, what fits beside all that
             lies there when a pass begins.
+        unit: what people call the examples.
     """
 
     def __init__(
@@ -60,18 +53,19 @@ class Evaluator:
         batch_size: int = 128,
         progress: Progress = lambda line: None,
         resident: int | None = None,
+        unit: str = "examples",
     ) -> None:
         self.model = model
         self.tasks = tuple(tasks)
         self.batch_size = batch_size
         self._progress = progress
-        self._pretrained = model.pretrained_flat()
-        self._resident = resident
+        self._pretrained = model.initial()
+        self._resident, self._unit = resident, unit
         self._buffers: list[torch.Tensor] = []
 
     def totals(self, split: str) -> list[int]:
         """Numbers of examples, [tasks]."""
-        return [len(task.splits[split].labels) for task in self.tasks]
+        return [len(task.splits[split]) for task in self.tasks]
 
     def scaled(self, split: str, update: Update, coefficients: Sequence[float]) -> list[list[int]]:
         """Right answers of theta_0 + coefficient * update for every task and coefficient, [tasks][coefficients].
@@ -83,7 +77,7 @@ class Evaluator:
         """
         direction = self._on_device(update)
         counts: list[list[int]] = [[] for _ in self.tasks]
-        report = _Report(self._progress, split, len(coefficients) * sum(self.totals(split)))
+        report = _Report(self._progress, split, self._unit, len(coefficients) * sum(self.totals(split)))
         room = self._room()
         for start in range(0, len(coefficients), room):
             sets = [
@@ -96,7 +90,7 @@ class Evaluator:
 
     def as_is(self, split: str, weights: Update) -> list[int]:
         """Right answers of one weight set float32 [P'], on every task, [tasks]."""
-        report = _Report(self._progress, split, sum(self.totals(split)))
+        report = _Report(self._progress, split, self._unit, sum(self.totals(split)))
         return [self._count(task, split, [self._on_device(weights)], report)[0] for task in self.tasks]
 
     def own(self, split: str, updates: Callable[[int], Iterator[Update]], candidates: int) -> list[list[int]]:
@@ -107,7 +101,7 @@ class Evaluator:
             updates: for a task's index, its float32 [P'] updates one after the other.
             candidates: how many they are, for the progress report.
         """
-        report = _Report(self._progress, split, candidates * sum(self.totals(split)))
+        report = _Report(self._progress, split, self._unit, candidates * sum(self.totals(split)))
         counts: list[list[int]] = [[] for _ in self.tasks]
         for index, task in enumerate(self.tasks):
             sets: list[torch.Tensor] = []
@@ -149,25 +143,21 @@ class Evaluator:
 
     def _count(self, task: TaskData, split: str, sets: Sequence[torch.Tensor], report: _Report) -> list[int]:
         """Right answers of every weight set on one split of one task, in one pass over its images."""
-        head = torch.from_numpy(task.head).to(self.model.device)
         right = torch.zeros(len(sets), dtype=torch.int64, device=self.model.device)
         own = self.model.use(sets[0])
         with torch.inference_mode():
-            for images, labels in self._batches(task.splits[split]):
+            for batch in self._batches(task.splits[split]):
                 for place, weights in enumerate(sets):
                     self.model.use(weights)
-                    right[place] += (self.model.logits(images, head).argmax(dim=1) == labels).sum()
-                report.advance(len(sets) * len(labels))
+                    right[place] += self.model.count_right(batch)
+                report.advance(len(sets) * len(batch))
         self.model.use(own)
         return right.tolist()
 
-    def _batches(self, examples: Examples) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Prepared images and labels, batch by batch.  The device computes while the next batch is being read."""
-        for start in range(0, len(examples.labels), self.batch_size):
-            some = slice(start, start + self.batch_size)
-            images = torch.from_numpy(np.array(examples.images[some]))
-            labels = torch.from_numpy(np.array(examples.labels[some]))
-            yield self.model.prepare(images), cuda.upload(labels, self.model.device)
+    def _batches(self, examples: Examples) -> Iterator[Batch]:
+        """Prepared batches, one by one.  The device computes while the next one is being read."""
+        for start in range(0, len(examples), self.batch_size):
+            yield self.model.prepare(examples[start : start + self.batch_size])
 
 
 def unpack_mask(packed: NDArray[np.uint8], size: int, device: torch.device) -> NDArray[np.bool_] | torch.Tensor:
@@ -181,17 +171,18 @@ def unpack_mask(packed: NDArray[np.uint8], size: int, device: torch.device) -> N
 class _Report:
     """Lines with the share done, images/s and the time left, every few seconds and at the end."""
 
-    def __init__(self, progress: Progress, what: str, images: int, every: float = 5.0) -> None:
-        self._progress, self._what, self._images, self._every = progress, what, images, every
+    def __init__(self, progress: Progress, what: str, unit: str, count: int, every: float = 5.0) -> None:
+        self._progress, self._what, self._unit, self._count, self._every = progress, what, unit, count, every
         self._done = 0
         self._start = self._last = time.monotonic()
 
-    def advance(self, images: int) -> None:
-        self._done += images
+    def advance(self, count: int) -> None:
+        self._done += count
         now = time.monotonic()
-        if now - self._last < self._every and self._done < self._images:
+        if now - self._last < self._every and self._done < self._count:
             return
         self._last = now
         rate = self._done / max(now - self._start, 1e-9)
-        left = (self._images - self._done) / rate
-        self._progress(f"{self._what}: {self._done} of {self._images} images, {rate:.0f} images/s, {left:.0f} s left")
+        left = (self._count - self._done) / rate
+        speed = f"{rate:.0f} {self._unit}/s, {left:.0f} s left"
+        self._progress(f"{self._what}: {self._done} of {self._count} {self._unit}, {speed}")

@@ -10,7 +10,7 @@ import pandas as pd
 from tallmasks import methods
 from tallmasks.results.paper import TABLES
 from tallmasks.results.reference import dtd_excess, paper_rows
-from tallmasks.results.typesetting import Cell, Layout
+from tallmasks.results.typesetting import Cell, TableLayout
 from tallmasks.tasks.titles import benchmark_title
 
 
@@ -43,7 +43,7 @@ def side_by_side(
     return pd.concat(parts, ignore_index=True)
 
 
-def laid_out(name: str, model: str, data: pd.DataFrame, tasks: Mapping[str, Sequence[str]]) -> Layout:
+def laid_out(name: str, model: str, data: pd.DataFrame, tasks: Mapping[str, Sequence[str]]) -> TableLayout:
     """The table of `side_by_side` as people read it: one decimal, normalised accuracy in parentheses, as in the paper.
 
     The best of a section is bold, apart from the fine-tuned models, which the others are measured by.
@@ -61,7 +61,7 @@ def laid_out(name: str, model: str, data: pd.DataFrame, tasks: Mapping[str, Sequ
     sections: dict[str, list[list[Cell]]] = {}
     for (section, _), line in rows.items():
         sections.setdefault(section, []).append(line)
-    return Layout(
+    return TableLayout(
         f"{table.title}: {model}",
         [(benchmark_title(benchmark, len(tasks[benchmark])), len(numbers)) for benchmark in benchmarks],
         ["", *[(suffix and "paper") or _HEADS[key] for key, suffix in numbers] * len(benchmarks)],
@@ -118,7 +118,7 @@ def _size(row: Mapping[str, Any], suffix: str) -> str:
     stored = row[f"storage_gb{suffix}"]
     if pd.isna(stored):
         return "–"
-    more = ">" if methods.get(row["method"]).storage == "pruned" else ""
+    more = ">" if methods.get(row["method"]).stores_more else ""
     return f"{more}{stored:.1f}" if stored >= 1 else f"{more}{stored:.3g}"
 
 

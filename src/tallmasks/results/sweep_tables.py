@@ -10,7 +10,6 @@ from tallmasks import methods
 from tallmasks.evaluation.choice import normalized
 from tallmasks.evaluation.records import Evaluation
 from tallmasks.evaluation.subsets import Subset
-from tallmasks.methods.bits import storage
 from tallmasks.results.tables import ParameterCounts
 
 
@@ -92,12 +91,7 @@ def subset_table(
             "fine_tuned": (_percent(base.mean()), 100.0),
         }
         for method, (accuracy, relative) in scores.items():
-            stored = storage(
-                methods.get(method).storage,
-                tasks=len(subset.tasks),
-                trainable_parameters=counts.trainable,
-                frozen_parameters=counts.frozen,
-            ).gigabits
+            stored = methods.get(method).storage(len(subset.tasks), counts.trainable, counts.frozen).gigabits
             rows += [(order, n, method, accuracy, relative, round(stored, 6)) for order, n in subset.places]
     columns = ["order", "n", "method", "accuracy", "normalized_accuracy", "storage_gb"]
     return pd.DataFrame(rows, columns=columns).sort_values("n", kind="stable")

@@ -14,7 +14,6 @@ import pandas as pd
 from tallmasks import methods
 from tallmasks.evaluation.choice import accuracies, normalized, wilson_interval
 from tallmasks.evaluation.records import SPLITS, Evaluation
-from tallmasks.methods.bits import storage
 
 
 @dataclass(frozen=True)
@@ -88,12 +87,7 @@ def summary_table(evaluations: Sequence[Evaluation], finetuned: Evaluation, coun
     for evaluation in evaluations:
         method = methods.get(evaluation.method)
         accuracy = evaluation.accuracy("test")
-        stored = storage(
-            method.storage,
-            tasks=len(evaluation.tasks),
-            trainable_parameters=counts.trainable,
-            frozen_parameters=counts.frozen,
-        )
+        stored = method.storage(len(evaluation.tasks), counts.trainable, counts.frozen)
         rows.append(
             {
                 "section": method.section,
@@ -115,7 +109,7 @@ def table_for_people(summary: pd.DataFrame, title: str) -> str:
         lines += [f"| {str(section).capitalize()} | Acc. (%) | Bits (Gb) |", "|---|---:|---:|"]
         for row in rows.itertuples():
             method = methods.get(str(row.method))
-            size = f"{'>' if method.storage == 'pruned' else ''}{row.storage_gb:.4g}"
+            size = f"{'>' if method.stores_more else ''}{row.storage_gb:.4g}"
             lines.append(f"| {method.title} | {_score(row)} | {size} |")
         lines.append("")
     lines.append("Test accuracy averaged over the tasks, in parentheses relative to the fine-tuned models.")

@@ -16,7 +16,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Layout:
+class TableLayout:
     """A table as people read it.
 
     Attributes:
@@ -34,7 +34,7 @@ class Layout:
     note: str
 
 
-def markdown(table: Layout) -> str:
+def markdown(table: TableLayout) -> str:
     """GitHub's Markdown; a group's heading stands in each of its columns."""
     spread = ["", *(name for name, span in table.groups for _ in range(span))]
     heads = [" ".join(part for part in pair if part) for pair in zip(spread, table.columns, strict=True)]
@@ -50,7 +50,7 @@ def _row(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def latex(table: Layout, label: str) -> str:
+def latex(table: TableLayout, label: str) -> str:
     """A `table*` environment for the booktabs package."""
     heads, spans, first = [""], [], 2
     for name, span in table.groups:
@@ -105,7 +105,7 @@ tr.section td {border-top: 1px solid; font-style: italic; text-align: left; colo
 p {max-width: 60em}"""
 
 
-def html_page(table: Layout) -> str:
+def html_page(table: TableLayout) -> str:
     """A page of its own, which needs nothing from elsewhere."""
     groups = "".join(f'<th colspan="{span}">{html.escape(name)}</th>' for name, span in table.groups)
     heads = "".join(f"<th>{html.escape(name)}</th>" for name in table.columns)

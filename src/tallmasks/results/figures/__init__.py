@@ -61,7 +61,7 @@ FORMATS = ("pdf", "svg", "png")
 
 
 @dataclass(frozen=True)
-class Results:
+class ResultFiles:
     """The result files of one model.
 
     Attributes:

@@ -7,14 +7,14 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tallmasks.results.figures import Results, style
+from tallmasks.results.figures import ResultFiles, style
 from tallmasks.tasks.titles import title
 
 MERGED = "merged"
 ROWS = ("vector", "mask", "masked")
 
 
-def data(results: Results) -> pd.DataFrame:
+def data(results: ResultFiles) -> pd.DataFrame:
     """One row per block (``row`` of the figure and task, or "merged") and weight (``y``, ``x``): its value."""
     return results.each("illustration/weights.csv")
 

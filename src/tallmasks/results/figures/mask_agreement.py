@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.figure import Figure
 
-from tallmasks.results.figures import Results, style
+from tallmasks.results.figures import ResultFiles, style
 from tallmasks.tasks.titles import benchmark_title
 
 MERGED_ZERO = "merged_zero"
@@ -25,7 +25,7 @@ LABELS = {
 }
 
 
-def data(results: Results) -> pd.DataFrame:
+def data(results: ResultFiles) -> pd.DataFrame:
     """One row per benchmark, method and n, with the kind of those weights and their share in percent."""
     table = results.each("agreement.csv").astype({"n": str})
     tasks = table["benchmark"].map({name: len(tasks) for name, tasks in results.benchmarks.items()})

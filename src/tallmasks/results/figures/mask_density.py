@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from tallmasks.results.figures import Results, style
+from tallmasks.results.figures import ResultFiles, style
 from tallmasks.tasks.titles import benchmark_title
 
 
-def data(results: Results) -> pd.DataFrame:
+def data(results: ResultFiles) -> pd.DataFrame:
     """One row per method, benchmark and layer, or kind of tensor: the share of its weights in a mask, in percent,
     averaged over the tasks."""
     table = results.each("masks/tensors.csv")

@@ -7,13 +7,13 @@ from matplotlib.figure import Figure
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
-from tallmasks.results.figures import Results, style
+from tallmasks.results.figures import ResultFiles, style
 from tallmasks.tasks.titles import benchmark_title, title
 
 METHOD = "tall_mask_task_arithmetic"
 
 
-def data(results: Results) -> pd.DataFrame:
+def data(results: ResultFiles) -> pd.DataFrame:
     """One row per benchmark and pair of tasks, in the order of the clusters: the Jaccard index of their masks."""
     table = results.each("masks/overlap.csv").query("method == @METHOD").drop(columns="method")
     parts = []

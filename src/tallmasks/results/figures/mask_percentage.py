@@ -6,13 +6,13 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from tallmasks.results.figures import Results, style
+from tallmasks.results.figures import ResultFiles, style
 from tallmasks.tasks.titles import benchmark_title, title
 
 MASKED, BASELINE = "tall_mask_task_arithmetic", "task_arithmetic"
 
 
-def data(results: Results) -> pd.DataFrame:
+def data(results: ResultFiles) -> pd.DataFrame:
     """One row per benchmark and task; accuracies are on validation data, relative to the fine-tuned model, percent."""
     masks = results.each("masks/density.csv").query("method == @MASKED")
     scores = results.each("per_task.csv").query("split == 'validation'")

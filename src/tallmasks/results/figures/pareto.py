@@ -8,17 +8,17 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from tallmasks import methods
-from tallmasks.results.figures import Results, style
+from tallmasks.results.figures import ResultFiles, style
 from tallmasks.tasks.titles import benchmark_title
 
 
-def data(results: Results) -> pd.DataFrame:
+def data(results: ResultFiles) -> pd.DataFrame:
     """One row per benchmark and method: normalised test accuracy in percent, Gb stored, and whether it is on the
     Pareto front: no other method is as accurate with fewer bits, or more accurate with as many."""
     table = results.each("table.csv")[["benchmark", "method", "normalized_accuracy", "storage_gb"]]
     tasks = table["benchmark"].map({name: len(tasks) for name, tasks in results.benchmarks.items()})
     table = table.assign(
-        tasks=tasks, at_least=[methods.get(name).storage == "pruned" for name in table["method"]], on_front=False
+        tasks=tasks, at_least=[methods.get(name).stores_more for name in table["method"]], on_front=False
     )
     for _, part in table.groupby("benchmark"):
         table.loc[part.index, "on_front"] = [_on_front(row, part) for row in part.itertuples()]
@@ -56,8 +56,8 @@ def draw(data: pd.DataFrame) -> Figure:
             )
         panel.set(title=benchmark_title(benchmark, int(part["tasks"].iloc[0])), xscale="log")
         panel.set_xlabel("stored bits (Gb)")
-        ticks = sorted(set(part["storage_gb"]))
-        panel.set_xticks(ticks, [f"{tick:.3g}" for tick in ticks])
+        ticks = {f"{tick:.3g}": tick for tick in sorted(set(part["storage_gb"]))}
+        panel.set_xticks(list(ticks.values()), list(ticks))
         panel.minorticks_off()
         panel.margins(x=0.12)
     axes[0].set_ylabel("normalised accuracy (%)")

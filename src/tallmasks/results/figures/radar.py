@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.projections.polar import PolarAxes
 
-from tallmasks.results.figures import Results, style
+from tallmasks.results.figures import ResultFiles, style
 from tallmasks.tasks.titles import benchmark_title, title
 
 METHODS = (
@@ -21,7 +21,7 @@ METHODS = (
 """Those of the paper, the best first."""
 
 
-def data(results: Results) -> pd.DataFrame:
+def data(results: ResultFiles) -> pd.DataFrame:
     """One row per benchmark, method and task: test accuracy in percent."""
     table = results.each("per_task.csv").query("split == 'test' and method in @METHODS")
     table = table.assign(place=table["method"].map({name: place for place, name in enumerate(METHODS)}))

@@ -6,10 +6,10 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from tallmasks.results.figures import Results, style
+from tallmasks.results.figures import ResultFiles, style
 
 
-def data(results: Results) -> pd.DataFrame:
+def data(results: ResultFiles) -> pd.DataFrame:
     """One row per method and number of tasks n: mean and sample standard deviation over the orders, and storage."""
     table = results.each("subsets/accuracy.csv")
     groups = table.groupby(["benchmark", "method", "n"], sort=False)

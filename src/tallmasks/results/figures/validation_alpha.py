@@ -5,11 +5,11 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.figure import Figure
 
-from tallmasks.results.figures import Results, style
+from tallmasks.results.figures import ResultFiles, style
 from tallmasks.tasks.titles import benchmark_title
 
 
-def data(results: Results) -> pd.DataFrame:
+def data(results: ResultFiles) -> pd.DataFrame:
     """One row per benchmark, method and alpha: normalised validation accuracy in percent, and which was chosen."""
     return pd.DataFrame(
         {

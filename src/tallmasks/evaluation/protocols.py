@@ -1,0 +1,288 @@
+"""The one interpreter of methods: what their protocols mean, for tables, sweeps and commands alike."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallmasks import methods
+from tallmasks.evaluation.choice import choose_coefficient, choose_per_task
+from tallmasks.evaluation.counting import Evaluator, Update, unpack_mask
+from tallmasks.evaluation.records import SPLITS, Evaluation
+from tallmasks.masks.bundles import MaskBundle, open_mask_bundle
+from tallmasks.masks.consensus import open_agreement
+from tallmasks.methods import INPUTS, Method, Source
+from tallmasks.store.tensor_files import Layout, open_tensors
+from tallmasks.vectors import kernels
+from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
+from tallmasks.vectors.task_vectors import TaskVector, open_task_vector
+
+
+class Tuner:
+    """Chooses alpha on validation data and reads the test data once, for one update after the other.
+
+    Args:
+        evaluator: the model with its tasks.
+        grid: coefficients, ascending.
+        finetuned: validation accuracy of each task's fine-tuned model, fractions [tasks].
+    """
+
+    def __init__(self, evaluator: Evaluator, grid: Sequence[float], finetuned: Sequence[float]) -> None:
+        self._evaluator, self._grid, self._finetuned = evaluator, tuple(grid), finetuned
+        self._still: dict[str, list[int]] = {}
+
+    def _counts(self, split: str, update: Update, coefficients: Sequence[float]) -> list[list[int]]:
+        """Right answers, [tasks][coefficients]; theta_0, which alpha = 0 gives whatever the update, counts once."""
+        still, nothing = self._still.get(split), not bool((update != 0).any())
+        wanted = [0.0] if nothing else list(coefficients)
+        if still is not None:
+            wanted = [value for value in wanted if value]
+        counted = self._evaluator.scaled(split, update, wanted) if wanted else [[] for _ in self._evaluator.tasks]
+        found = [dict(zip(wanted, row, strict=True)) for row in counted]
+        if 0.0 in wanted:
+            still = self._still[split] = [row[0.0] for row in found]
+        alone = still or [0] * len(found)
+        return [
+            [zero if nothing or not value else row[value] for value in coefficients]
+            for row, zero in zip(found, alone, strict=True)
+        ]
+
+    def __call__(self, method: str, update: Update) -> Evaluation:
+        """The evaluation of theta_0 + alpha * update, float32 [P'], under the name of a method."""
+        tasks = tuple(task.name for task in self._evaluator.tasks)
+        total = {split: self._evaluator.totals(split) for split in SPLITS}
+        curve = self._counts("validation", update, self._grid)
+        chosen = choose_coefficient(curve, total["validation"], self._finetuned, tasks)
+        test = self._counts("test", update, [self._grid[chosen]])
+        return Evaluation(
+            method=method,
+            tasks=tasks,
+            total=total,
+            correct={"validation": [row[chosen] for row in curve], "test": [row[0] for row in test]},
+            scaling_coefficient=self._grid[chosen],
+            grid=self._grid,
+            curve=tuple(map(tuple, curve)),
+        )
+
+
+class Updates:
+    """The updates of one method, computed where the model is.
+
+    Args:
+        method: the method.
+        source: where its inputs are found.
+        evaluator: with the model; its device is where arrays are brought to.
+    """
+
+    def __init__(self, method: Method, source: Source, evaluator: Evaluator) -> None:
+        self._method, self._source, self._evaluator = method, source, evaluator
+        self._known: dict[str, tuple[object, Any]] = {}
+
+    def __call__(self, task: int = 0, level: int = 0) -> Update:
+        """The update for a task and a place in the grid of lambdas, where it looks at these; float32 [P'].
+
+        What is the same for all tasks, or for all lambdas of a task, is brought to the device once.
+        """
+        which = {"benchmark": None, "task": task, "mask_lambda": (task, level)}
+        for name in self._method.needs:
+            declared = INPUTS[name]
+            now = which[declared.per]
+            if name not in self._known or self._known[name][0] != now:
+                self._known[name] = now, self._placed(declared.find(self._source, task, level), declared.packed)
+        return self._method(**{name: value for name, (_, value) in self._known.items()})
+
+    def _placed(self, value: Any, packed: bool) -> Any:
+        if packed:
+            return unpack_mask(value, self._source.layout.size, self._evaluator.model.device)
+        return self._evaluator.place(value) if isinstance(value, np.ndarray) and value.ndim else value
+
+
+def evaluate(
+    method: Method, source: Source, evaluator: Evaluator, tune: Tuner | None, lambdas: Sequence[float]
+) -> Evaluation:
+    """One method on a set of tasks, by its protocol (see `tallmasks.methods`).
+
+    Args:
+        method: what is evaluated.
+        source: where its inputs are found.
+        evaluator: the model with the tasks, in the source's order; for all but what is tuned over the benchmark.
+        tune: chooses alpha, for the protocol "scaled".
+        lambdas: the grid of mask lambdas, ascending, for the protocol "masked".
+    """
+    update = Updates(method, source, evaluator)
+    if method.protocol == "scaled":
+        assert tune is not None
+        return tune(method.name, update())
+    tasks = tuple(task.name for task in evaluator.tasks)
+    total = {split: evaluator.totals(split) for split in SPLITS}
+    if method.protocol == "masked":
+        return _masked(method, update, evaluator, lambdas)
+    coefficient = method.coefficient(len(tasks)) if method.coefficient else None
+    correct = {}
+    for split in SPLITS:
+        if coefficient is not None:
+            counts = evaluator.scaled(split, update(), [coefficient])
+        else:
+            counts = evaluator.own(split, lambda task: iter([update(task)]), 1)
+        correct[split] = [row[0] for row in counts]
+    return Evaluation(method.name, tasks, total, correct, scaling_coefficient=coefficient)
+
+
+def _masked(method: Method, update: Updates, evaluator: Evaluator, lambdas: Sequence[float]) -> Evaluation:
+    """Each task's mask lambda by its own validation data, then its test data once."""
+
+    def every(task: int) -> Iterator[Update]:
+        return (update(task, level) for level in range(len(lambdas)))
+
+    curve = evaluator.own("validation", every, len(lambdas))
+    chosen = choose_per_task(curve)
+    test = evaluator.own("test", lambda task: iter([update(task, chosen[task])]), 1)
+    return Evaluation(
+        method=method.name,
+        tasks=tuple(task.name for task in evaluator.tasks),
+        total={split: evaluator.totals(split) for split in SPLITS},
+        correct={
+            "validation": [row[place] for row, place in zip(curve, chosen, strict=True)],
+            "test": [row[0] for row in test],
+        },
+        mask_lambda=tuple(lambdas[place] for place in chosen),
+        grid=tuple(lambdas),
+        curve=tuple(map(tuple, curve)),
+    )
+
+
+class FromFiles:
+    """The inputs of a method in artifacts; satisfies `tallmasks.methods.Source`.
+
+    Args:
+        method: whose inputs they are.
+        tasks: in the order of the files that are one per task.
+        inputs: the artifacts by role.
+        pretrained: theta_0, float32 [P'].
+    """
+
+    def __init__(
+        self, method: Method, tasks: Sequence[str], inputs: Mapping[str, Sequence[Path]], pretrained: Any
+    ) -> None:
+        self._method, self._tasks, self._inputs, self.pretrained = method, tuple(tasks), inputs, pretrained
+
+    @property
+    def count(self) -> int:
+        return len(self._tasks)
+
+    def files(self, role: str) -> Sequence[Path]:
+        return self._inputs[role]
+
+    @functools.cached_property
+    def layout(self) -> Layout:
+        role = "multi_task_vector" if "multi_task_vector" in self._inputs else "task_vectors"
+        return Layout.of(open_tensors(self._inputs[role][0])) if role in self._inputs else self._bundle.layout
+
+    @functools.cached_property
+    def multi_task_vector(self) -> NDArray[np.float32]:
+        (path,) = self._inputs["multi_task_vector"]
+        return open_multi_task_vector(path)
+
+    @functools.cached_property
+    def agreement(self) -> NDArray[np.uint8]:
+        (path,) = self._inputs["agreement"]
+        return open_agreement(path)
+
+    @functools.cached_property
+    def _bundle(self) -> MaskBundle:
+        (path,) = self._inputs["mask_bundle"]
+        return open_mask_bundle(path)
+
+    @functools.cached_property
+    def _vectors(self) -> list[TaskVector]:
+        return [open_task_vector(path) for path in self._inputs["task_vectors"]]
+
+    def task_vector(self, task: int) -> TaskVector:
+        return self._vectors[task]
+
+    def threshold(self, task: int) -> np.float32:
+        return self._method.threshold(self.task_vector(task), self.count)
+
+    def packed_mask(self, task: int, level: int) -> NDArray[np.uint8]:
+        return self._bundle.packed_mask(self._tasks[task], self._bundle.lambdas[level])
+
+
+class InMemory:
+    """Merges, masks and agreements of some task vectors, made when they are asked for, by merge.
+
+    Args:
+        vectors: the task vectors, in the order of the tasks.
+        pretrained: theta_0, float32 [P'].
+        lambdas: the grid of mask lambdas, ascending.
+        select: the lambda that each task's mask is chosen at, for the TALL-mask method on a merge.
+    """
+
+    def __init__(
+        self,
+        vectors: Sequence[TaskVector],
+        pretrained: NDArray[np.float32],
+        lambdas: Sequence[float],
+        select: Callable[[Method], Sequence[float]],
+    ) -> None:
+        self.vectors, self.pretrained, self._lambdas, self._select = list(vectors), pretrained, tuple(lambdas), select
+        for part in ("merged", "planes", "agreement"):
+            setattr(self, part, functools.cache(getattr(self, part)))
+
+    def of(self, method: Method) -> Source:
+        """The inputs of one method."""
+        return _OneMethod(self, method)
+
+    def merged(self, merge: str) -> NDArray[np.float32]:
+        """tau_MTL of a merge, float32 [P']."""
+        out = np.empty(self.vectors[0].flat.size, np.float32)
+        methods.get_merge(merge)(self.vectors, out)
+        return out
+
+    def planes(self, merge: str) -> list[NDArray[np.uint8]]:
+        """Every task's masks for the whole grid, as `tallmasks.masks` packs them."""
+        merged = self.merged(merge)
+        shape = (len(self._lambdas).bit_length(), -(-merged.size // 8))
+        planes = [np.empty(shape, np.uint8) for _ in self.vectors]
+        kernels.pack_levels([vector.flat for vector in self.vectors], merged, self._lambdas, planes)
+        return planes
+
+    def agreement(self, merge: str) -> NDArray[np.uint8]:
+        """n(p) of the masks that the TALL-mask method on a merge selects, uint8 [P']."""
+        selected = self._select(methods.masking(merge))
+        out = np.empty(self.vectors[0].flat.size, np.uint8)
+        kernels.count_agreement(self.planes(merge), [self._lambdas.index(value) for value in selected], out)
+        return out
+
+
+class _OneMethod:
+    """The inputs of one method in memory; satisfies `tallmasks.methods.Source`."""
+
+    def __init__(self, memory: InMemory, method: Method) -> None:
+        self._memory, self._method = memory, method
+        self.count, self.pretrained = len(memory.vectors), memory.pretrained
+        self.layout = memory.vectors[0].layout
+
+    def files(self, role: str) -> Sequence[Path]:
+        raise KeyError(f"{role}: there are no artifacts of it where everything is made in memory")
+
+    @property
+    def multi_task_vector(self) -> NDArray[np.float32]:
+        return self._memory.merged(str(self._method.merge))
+
+    @property
+    def agreement(self) -> NDArray[np.uint8]:
+        return self._memory.agreement(str(self._method.merge))
+
+    def task_vector(self, task: int) -> TaskVector:
+        return self._memory.vectors[task]
+
+    def threshold(self, task: int) -> np.float32:
+        return self._method.threshold(self.task_vector(task), self.count)
+
+    def packed_mask(self, task: int, level: int) -> NDArray[np.uint8]:
+        return kernels.packed_mask(self._memory.planes(str(self._method.merge))[task], level)
