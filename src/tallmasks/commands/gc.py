@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """List, and remove what the user agrees to lose."""
-    declared = open_plan().declared()
+    declared = open_plan().index.declared()
     with only_writer():
         unnamed: list[Path] = []
         foreign: list[Path] = []

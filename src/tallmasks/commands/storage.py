@@ -13,10 +13,9 @@ import csv
 import sys
 from pathlib import Path
 
-from tallmasks import methods, models
-from tallmasks.methods.bits import storage
-from tallmasks.models.clip import tensor_names as naming
-from tallmasks.plan.plan import Plan
+from tallmasks import methods
+from tallmasks.models.families import family
+from tallmasks.plan.planner import Plan
 from tallmasks.plan.project import open_plan
 from tallmasks.store.tensor_files import open_tensors
 
@@ -36,19 +35,15 @@ def run(arguments: argparse.Namespace) -> int:
         trainable, frozen = parameter_counts(plan, model)
         for benchmark in plan.benchmarks(model):
             for name in plan.method_names:
-                stored = storage(
-                    methods.get(name).storage,
-                    tasks=len(plan.tasks(benchmark)),
-                    trainable_parameters=trainable,
-                    frozen_parameters=frozen,
-                )
+                stored = methods.get(name).storage(len(plan.tasks(benchmark)), trainable, frozen)
                 table.writerow((model, benchmark, name, f"{stored.gigabits:.4f}"))
     return 0
 
 
 def parameter_counts(plan: Plan, model: str) -> tuple[int, int]:
     """P' and F of a model."""
-    (source,) = plan.pretrained(model).values()
+    kin = family(plan.model(model))
+    (source,) = plan.pretrained_source(model).values()
     if isinstance(source, Path):
-        return naming.parameter_counts(plan.model(model)["family"], open_tensors(source).shapes)
-    return models.parameter_counts(plan.model(model))
+        return kin.parameter_counts(open_tensors(source).shapes)
+    return kin.architecture_counts(plan.model(model))

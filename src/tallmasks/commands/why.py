@@ -15,9 +15,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tallmasks.plan.plan import PAPER_VIEWS, ZEROSHOT, Node, Plan
-from tallmasks.plan.project import DRAWN_FOLDERS, Results, Store, open_plan
-from tallmasks.results import figures, paper
+from tallmasks.plan import recipes
+from tallmasks.plan.node import Node
+from tallmasks.plan.planner import Plan
+from tallmasks.plan.project import Results, Store, open_plan
+from tallmasks.plan.views import DRAWINGS, VIEWS
 from tallmasks.store.artifacts import ARTIFACT, Damaged, load_json, read_label
 from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.store.folders import PROVENANCE, RESULTS
@@ -47,21 +49,21 @@ def explain(plan: Plan, target: Path) -> Iterator[str]:
 def _explain_results(results: Results, target: Path) -> Iterator[str]:
     plan = results.plan
     _, model, place, *rest = target.parts
-    drawn = next((kind for kind, folder in DRAWN_FOLDERS.items() if folder == place), None)
-    if drawn:
+    drawing = next((drawing for drawing in DRAWINGS.values() if drawing.folder == place), None)
+    if drawing:
         name = rest[0].split(".")[0] if rest else ""
-        known: Mapping[str, Any] = figures.FIGURES if drawn == "figure" else paper.TABLES
-        if name not in known:
-            raise TallmasksError(f"{target}: expected one of the {place} {', '.join(known)}{nearest(name, known)}")
-        recipe = plan.figure(model, name) if drawn == "figure" else plan.paper_table(model, name)
-        provenance = results.drawn_folder(drawn, model) / f"{name}.{PROVENANCE}"
-        views = [(benchmark, view) for benchmark, _, view in (role.rpartition("/") for role in recipe["inputs"])]
+        if name not in drawing.known:
+            known = ", ".join(drawing.known)
+            raise TallmasksError(f"{target}: expected one of the {place} {known}{nearest(name, drawing.known)}")
+        recipe = recipes.of_drawing(plan, drawing, model, name)
+        provenance = RESULTS / model / drawing.folder / f"{name}.{PROVENANCE}"
+        views = list(recipes.shown_views(recipe))
         reason = results.drawn_staleness(recipe)
     else:
         named = rest[0].split(".")[0] if rest else ""
-        view = named if named in ("seeds", *PAPER_VIEWS, ZEROSHOT) else "benchmark"
-        recipe, views = plan.view(view, model, place), [(place, view)]
-        provenance = results.folder(view, model, place) / results.provenance(view)
+        view = VIEWS.get(named, VIEWS["benchmark"])
+        recipe, views = recipes.of_view(plan, view, model, place), [(place, view)]
+        provenance = view.folder(model, place) / view.provenance
         reason = results.view_staleness(view, model, place)
     if reason is None:
         yield f"{target} would not be rebuilt: it is what params.yaml asks for, byte for byte."
@@ -88,7 +90,7 @@ def _recipe_in(provenance: Path) -> Mapping[str, Any]:
 
 
 def _explain_artifact(plan: Plan, store: Store, target: Path) -> Iterator[str]:
-    declared = plan.declared()
+    declared = plan.index.declared()
     node = declared.get(str(target))
     if node is None:
         raise TallmasksError(

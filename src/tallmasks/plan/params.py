@@ -7,7 +7,6 @@ Three sieves, each with messages of one line: `strict_yaml` for what a file may 
 from __future__ import annotations
 
 import functools
-import importlib.util
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -15,10 +14,11 @@ from typing import Any
 
 from tallmasks import methods
 from tallmasks.evaluation.subsets import ORDERS
+from tallmasks.models.families import family
 from tallmasks.plan.strict_yaml import read_yaml, scalar
 from tallmasks.store.errors import TallmasksError, nearest
-from tallmasks.tasks import Task, catalogue
-from tallmasks.tasks.vision.vision_tasks import TASKS, VisionTask, own_task
+from tallmasks.tasks.catalogues import CATALOGUES, catalogue
+from tallmasks.tasks.task import Task
 
 Params = Mapping[str, Any]
 
@@ -194,9 +194,9 @@ def shown(value: Any) -> str:
 
 
 def method_names(params: Params) -> tuple[str, ...]:
-    """The rows of every table, in their order."""
+    """The rows of every table, in their order: names of methods, with what is set of their options behind them."""
     listed = params["methods"]
-    return methods.names() if listed == "all" else tuple(listed)
+    return methods.names() if listed == "all" else tuple(map(methods.spec_of, listed))
 
 
 def check_names(params: Params) -> None:
@@ -207,7 +207,9 @@ def check_names(params: Params) -> None:
     Raises:
         TallmasksError: the key, the name, and the nearest one that exists.
     """
-    _check_names("methods", method_names(params), methods.names())
+    if params["methods"] != "all":
+        listed = [entry if isinstance(entry, str) else next(iter(entry)) for entry in params["methods"]]
+        _check_names("methods", [name.partition(":")[0] for name in listed], methods.names())
     benchmarks = {f"benchmarks.{name}": list(tasks) for name, tasks in params["benchmarks"].items()}
     for key, names in {"methods": list(method_names(params)), **benchmarks}.items():
         repeated = sorted({name for name in names if names.count(name) > 1})
@@ -229,29 +231,16 @@ def check_names(params: Params) -> None:
             raise TallmasksError(
                 f"{FILE}: grids.{key}: found {list(grid)}, expected different values in ascending order"
             )
-    for task in params.get("vision_tasks", {}):
-        if task in TASKS:
-            raise TallmasksError(
-                f"{FILE}: vision_tasks: there is a task {task!r} already; give yours another name, or set "
-                f"data.{task}.path to have that task's data in a local folder"
-            )
-    for task in params.get("data", {}):
-        if task not in TASKS:
-            raise TallmasksError(f"{FILE}: data: there is no vision task {task!r}{nearest(task, TASKS)}")
+    for name in CATALOGUES:
+        catalogue(name).check(params)
     for name, model in params["models"].items():
         _check_model(name, model, known_tasks(params, model))
     _check_tasks(benchmarks, {name: known_tasks(params, model).keys() for name, model in params["models"].items()})
 
 
 def known_tasks(params: Params, model: Params) -> Mapping[str, Task]:
-    """The tasks that a model of params.yaml may have: those of its catalogue, and its own ones among vision tasks."""
-    return {**catalogue(model["tasks"]), **(own_tasks(params) if model["tasks"] == "vision" else {})}
-
-
-def own_tasks(params: Params) -> dict[str, VisionTask]:
-    """The vision tasks that params.yaml describes."""
-    described = params.get("vision_tasks", {})
-    return {task: own_task(task, said["classes"], said["templates"]) for task, said in described.items()}
+    """The tasks that a model of params.yaml may have, its own ones among them."""
+    return catalogue(model["tasks"]).tasks(params)
 
 
 def _check_names(key: str, names: Iterable[str], known: Iterable[str]) -> None:
@@ -268,13 +257,7 @@ def _check_model(name: str, model: Params, known: Mapping[str, Task]) -> None:
             raise TallmasksError(
                 f"{FILE}: models.{name}.checkpoints.tasks: there is no task {task!r}{nearest(task, known)}"
             )
-    architecture = model["architecture"]
-    if isinstance(architecture, str) and architecture not in architectures():
-        raise TallmasksError(
-            f"{FILE}: models.{name}.architecture: open_clip has no model {architecture!r}"
-            f"{nearest(architecture, architectures())}; "
-            "`python -c 'import open_clip; print(open_clip.list_models())'` lists them"
-        )
+    family(model).check(name, model)
 
 
 def _check_tasks(benchmarks: Mapping[str, list[str]], known: Mapping[str, Iterable[str]]) -> None:
@@ -290,12 +273,3 @@ def _check_tasks(benchmarks: Mapping[str, list[str]], known: Mapping[str, Iterab
                 for model, those in known.items()
             )
             raise TallmasksError(f"{FILE}: {key}: no model has all of these tasks; {'; '.join(lacking)}")
-
-
-@functools.cache
-def architectures() -> tuple[str, ...]:
-    """open_clip's models, from the files that it ships: to ask itself would import torch, for seconds."""
-    found = importlib.util.find_spec("open_clip")
-    folders = [Path(place, "model_configs") for place in (found.submodule_search_locations or ())] if found else []
-    files = [file for folder in folders for file in folder.glob("*.json")]
-    return tuple(sorted(file.stem for file in files))

@@ -5,18 +5,15 @@ Without it, each of the jobs that download would fail in its turn, up to sixty o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
+from tallmasks.models.families import family
 from tallmasks.store import hub
-from tallmasks.tasks.vision import data_files as sources
-from tallmasks.tasks.vision.vision_tasks import task_of
+from tallmasks.tasks.catalogues import catalogue
 
 if TYPE_CHECKING:
-    from tallmasks.plan.plan import Node
-
-KINDS = ("examples", "pretrained", "imported")
-"""Kinds of artifacts that may be made from downloads."""
+    from tallmasks.plan.node import Node
 
 
 def unavailable(nodes: Iterable[Node]) -> list[str]:
@@ -26,27 +23,24 @@ def unavailable(nodes: Iterable[Node]) -> list[str]:
     """
     said: dict[str, None] = {}
     for node in nodes:
-        if node.kind not in KINDS or {"data", "weights"} & node.sources.keys():  # a local folder or file instead
-            continue
-        params = node.params
-        message = (
-            _dataset(node) if node.kind == "examples" else _file(params.get("pretrained", params.get("checkpoint")))
-        )
-        if message:
+        local = {"data", "weights"} & node.sources.keys()  # a folder or file instead
+        if node.stage.missing and not local and (message := node.stage.missing(node)):
             said[message] = None
     return list(said)
 
 
-def _dataset(node: Node) -> str | None:
-    return sources.missing(task_of(node.params)) if node.model == "vision" else None
+def missing_examples(node: Node) -> str | None:
+    """What to say of examples that cannot be made now."""
+    return catalogue(node.model).missing(node.params)
 
 
-def _file(named: Mapping[str, Any]) -> str | None:
-    """What to say of a file of a model on the hub; nothing of one that open_clip finds by its tag."""
+def missing_file(node: Node) -> str | None:
+    """What to say of a file of a model on the hub; nothing of one that a library finds by its tag."""
+    named = node.params.get("pretrained", node.params.get("checkpoint"))
     repository, revision = named.get("hub", named.get("repository")), named.get("revision", "main")
     if repository is None:
         return None
-    files = [named["file"]] if "file" in named else list(hub.OPEN_CLIP_FILES)
+    files = [named["file"]] if "file" in named else list(family(node.params).pretrained_files(named))
     if any(hub.cached(repository, file, revision) for file in files) or hub.reachable():
         return None
     return hub.absent(repository, files[0], revision)

@@ -7,14 +7,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from tallmasks.plan import params
-from tallmasks.plan.plan import ZEROSHOT, Node, Plan
+from tallmasks.plan import params, recipes
+from tallmasks.plan.node import Node
+from tallmasks.plan.planner import Plan
+from tallmasks.plan.views import DRAWINGS, View
 from tallmasks.store.artifacts import Damaged, Label, read_label, same
 from tallmasks.store.folders import PROVENANCE, RESULTS, provenance_of
 from tallmasks.store.seals import CONTENT
-
-DRAWN_FOLDERS = {"figure": "figures", "paper_table": "tables"}
-"""In results/<model>/."""
 
 
 def open_plan(root: Path = Path()) -> Plan:
@@ -120,52 +119,36 @@ class Results:
     def __init__(self, plan: Plan, store: Store) -> None:
         self.plan, self.store = plan, store
 
-    @staticmethod
-    def folder(view: str, model: str, benchmark: str) -> Path:
-        """Of a view on a benchmark; its tables and its zero-shot accuracies are in the benchmark's own."""
-        folder = RESULTS / model / benchmark
-        return folder if view in ("benchmark", ZEROSHOT) else folder / view
-
-    @staticmethod
-    def provenance(view: str) -> str:
-        """The file in a view's folder that vouches for it."""
-        return f"{view}.{PROVENANCE}" if view == ZEROSHOT else PROVENANCE
-
-    @staticmethod
-    def drawn_folder(kind: str, model: str) -> Path:
-        """Of the figures or the paper's tables of a model."""
-        return RESULTS / model / DRAWN_FOLDERS[kind]
-
-    def artifacts(self, view: str, model: str, benchmark: str) -> dict[str, list[Node]]:
+    def artifacts(self, view: View, model: str, benchmark: str) -> dict[str, list[Node]]:
         """The artifacts that a view is written from, by role, as far as they are known."""
-        found = dict(self.plan.view_artifacts(view, model, benchmark))
-        for role, source in self.plan.pretrained(model).items():
+        found = dict(view.artifacts(self.plan, model, benchmark))
+        for role, source in self.plan.pretrained_source(model).items():
             if isinstance(source, Node):
                 found[role] = [source]
-        if view == "subsets" and (known := self.plan.subsets(model, benchmark)) is not None:
+        if view.grows and (known := self.plan.subsets(model, benchmark)) is not None:
             found["subsets"] = [node for _, node in known]
         return found
 
-    def view_staleness(self, view: str, model: str, benchmark: str) -> str | None:
-        """Why a view's folder has to be written anew; None if it is what the plan asks for, by content."""
-        recipe = self.plan.view(view, model, benchmark)
+    def view_staleness(self, view: View, model: str, benchmark: str) -> str | None:
+        """Why a view's files have to be written anew; None if they are what the plan asks for, by content."""
+        recipe = recipes.of_view(self.plan, view, model, benchmark)
         try:
-            provenance = self._vouching(self.folder(view, model, benchmark), self.provenance(view), recipe)
+            provenance = self._vouching(view.folder(model, benchmark), view.provenance, recipe)
         except Damaged as damaged:
             return str(damaged)
         reason = self.store.changed(self.artifacts(view, model, benchmark), provenance["made_from"])
         return None if reason is None else f"it was written from {reason}"
 
     def drawn_staleness(self, recipe: Mapping[str, Any]) -> str | None:
-        """Likewise of a figure or a table of the paper, which is drawn from results folders; by its recipe."""
-        kind, model, name = recipe["kind"], recipe["params"]["model"], recipe["params"]["name"]
+        """Likewise of a figure or a table of the paper, which is drawn from views; by its recipe."""
+        drawing, model = DRAWINGS[recipe["kind"]], recipe["params"]["model"]
+        name = recipe["params"]["name"]
         try:
-            provenance = self._vouching(self.drawn_folder(kind, model), f"{name}.{PROVENANCE}", recipe)
+            provenance = self._vouching(RESULTS / model / drawing.folder, f"{name}.{PROVENANCE}", recipe)
         except Damaged as damaged:
             return str(damaged)
-        for role in recipe["inputs"]:
-            benchmark, _, view = role.rpartition("/")
-            folder = self.folder(view, model, benchmark)
+        for role, (benchmark, view) in zip(recipe["inputs"], recipes.shown_views(recipe), strict=True):
+            folder = view.folder(model, benchmark)
             with suppress(Damaged):  # which is written anew, and then there is something to compare with
                 shown = provenance_of(self.plan.root / folder)
                 if provenance["made_from"].get(role, [""])[0].split("/")[0] != shown[CONTENT]:

@@ -1,0 +1,280 @@
+"""The stages of the chain, from examples to evaluations: what each artifact is made from.
+
+Every function is a declaration (see `tallmasks.plan.node.stage`).  It is called with the plan, the model and what else
+tells one artifact from another; `plan.<stage>(model, ...)` gives the node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from tallmasks import methods
+from tallmasks.models.checkpoint_sources import FINETUNE, locate, source_of
+from tallmasks.models.families import family
+from tallmasks.plan import preflight
+from tallmasks.plan.node import Made, Node, stage
+from tallmasks.tasks.catalogues import catalogue
+from tallmasks.training.controlled import Controlled
+
+if TYPE_CHECKING:
+    from tallmasks.plan.planner import Plan
+
+Seed = int | Controlled
+"""Of a fine-tuning: how its examples are drawn and, in the controlled experiment, which weights it may change."""
+Tasks = tuple[str, ...]
+
+
+def slug(name: str, tasks: Tasks, seed: Seed) -> str:
+    """How the artifacts of a set of tasks are called."""
+    return f"{methods.slug(name)}-{len(tasks)}tasks-s{seed}"
+
+
+# -- models and tasks -----------------------------------------------------------------------------------------
+
+
+@stage(
+    script="examples",
+    version=2,
+    folder="store/data/{model}/examples",
+    uses="arrays",
+    missing=preflight.missing_examples,
+)
+def examples(plan: Plan, model: str, task: str, split: str) -> Made:
+    """One split of one task; shared by all models that take the same examples of one catalogue."""
+    spec = plan.model(model)
+    made = catalogue(spec["tasks"]).recipe(plan.params, spec, task, split, plan.root)
+    return Made(f"{task}-{split}", made.params, sources=made.sources, owner=spec["tasks"])
+
+
+@stage(
+    script="pretrained",
+    version=2,
+    folder="store/{model}/checkpoints",
+    uses="arrays",
+    constraint="pretrained-[0-9a-f]{12}",
+    missing=preflight.missing_file,
+)
+def pretrained(plan: Plan, model: str) -> Made:
+    """Pretrained weights that are not in the project's own format, converted once."""
+    named = plan.model(model)["pretrained"]
+    if isinstance(named, str):
+        return Made("pretrained", plan.architecture(model), sources={"weights": plan.named_path(named)})
+    return Made("pretrained", {**plan.architecture(model), "pretrained": dict(named)})
+
+
+@stage(script="head", version=2, folder="store/{model}/heads", uses="evaluation")
+def head(plan: Plan, model: str, task: str) -> Made:
+    """The frozen zero-shot classification head of one task."""
+    spec = plan.model(model)
+    wording = spec.get("wording", {})
+    of_checkpoint = source_of(spec.get("checkpoints", FINETUNE), task)
+    prompts = plan.catalogue_of(model)[task].worded_for(
+        wording if isinstance(wording, str) else wording.get(task, of_checkpoint)
+    )
+    params = {
+        **plan.architecture(model),
+        "classes": list(prompts.classes),
+        "templates": list(prompts.templates),
+    }
+    return Made(task, params, sources=plan.pretrained_source(model))
+
+
+@stage(
+    script="finetune",
+    version=3,
+    folder="store/{model}/checkpoints",
+    uses="finetuning",
+    constraint="(?!pretrained-|imported-)[^/]+-[0-9a-f]{12}",
+)
+def checkpoint(plan: Plan, model: str, task: str, seed: Seed) -> Made | Node:
+    """The trainable tensors after fine-tuning on one task, here or by somebody else."""
+    spec = plan.model(model)
+    publishers = family(spec).publishers
+    found = locate(spec.get("checkpoints", FINETUNE), spec["architecture"], task, publishers, plan.root)
+    if found and not isinstance(seed, Controlled):
+        return plan.imported(model, task, found)
+    params = {
+        **plan.network(model),
+        "task": task,
+        "seed": seed.seed if isinstance(seed, Controlled) else seed,
+        "finetuning": dict(spec["finetuning"]),
+    }
+    if isinstance(seed, Controlled):
+        params["partition"] = seed.partition(task)
+    inputs = {"examples": [plan.examples(model, task, "train")], **plan.task_inputs(model, task)}
+    return Made(f"{task}-s{seed}", params, inputs, plan.pretrained_source(model))
+
+
+@stage(
+    script="import_checkpoint",
+    version=3,
+    folder="store/{model}/checkpoints",
+    uses="arrays",
+    constraint="imported-.+-[0-9a-f]{12}",
+    missing=preflight.missing_file,
+)
+def imported(plan: Plan, model: str, task: str, found: Any) -> Made:
+    """The trainable tensors of a checkpoint that somebody else fine-tuned, the same for every seed."""
+    params = {**plan.architecture(model), "task": task, "checkpoint": found.recipe}
+    sources = plan.pretrained_source(model) | ({"weights": found.local} if found.local else {})
+    return Made(f"imported-{task}", params, sources=sources)
+
+
+# -- vectors, masks, consensus --------------------------------------------------------------------------------
+
+
+@stage(script="task_vector", version=3, folder="store/{model}/derived/task_vectors", uses="arrays")
+def task_vector(plan: Plan, model: str, task: str, seed: Seed) -> Made:
+    """What fine-tuning changed, with the exact trim thresholds of the fractions that methods keep by default."""
+    params = {**plan.architecture(model), "fractions": list(methods.kept_fractions())}
+    params["fractions_of"] = plan.params["kept_fractions_of"]
+    inputs = {"checkpoint": [plan.checkpoint(model, task, seed)]}
+    return Made(f"{task}-s{seed}", params, inputs, plan.pretrained_source(model))
+
+
+@stage(script="merge", version=2, folder="store/{model}/derived/multi_task_vectors", uses="arrays")
+def multi_task_vector(plan: Plan, model: str, tasks: Tasks, merge: str, seed: Seed) -> Made:
+    """The task vectors of a set of tasks, merged."""
+    inputs = {"task_vectors": plan.task_vectors(model, tasks, seed)}
+    return Made(slug(merge, tasks, seed), {"merge": merge, "code": methods.code(merges=[merge])}, inputs)
+
+
+@stage(script="mask", version=2, folder="store/{model}/derived/mask_bundles", uses="arrays")
+def mask_bundle(plan: Plan, model: str, tasks: Tasks, merge: str, seed: Seed) -> Made:
+    """The masks of every task for every lambda of the grid."""
+    params = {"tasks": list(tasks), "mask_lambda": list(plan.params["grids"]["mask_lambda"])}
+    inputs = {
+        "task_vectors": plan.task_vectors(model, tasks, seed),
+        "multi_task_vector": [plan.multi_task_vector(model, tasks, merge, seed)],
+    }
+    return Made(slug(merge, tasks, seed), params, inputs)
+
+
+@stage(script="agreement", version=2, folder="store/{model}/derived/agreements", uses="arrays")
+def agreement(plan: Plan, model: str, tasks: Tasks, merge: str, seed: Seed) -> Made:
+    """How many tasks' selected masks hold each weight; the selection is that of the TALL-mask method."""
+    inputs = {
+        "multi_task_vector": [plan.multi_task_vector(model, tasks, merge, seed)],
+        "mask_bundle": [plan.mask_bundle(model, tasks, merge, seed)],
+        "selection": [plan.evaluation(model, tasks, methods.masking(merge).name, seed)],
+    }
+    return Made(slug(merge, tasks, seed), {"tasks": list(tasks)}, inputs)
+
+
+# -- evaluations ----------------------------------------------------------------------------------------------
+
+
+@stage(
+    script="evaluate_task", version=3, folder="store/{model}/derived/task_evaluations", uses="evaluation", ending="json"
+)
+def task_evaluation(plan: Plan, model: str, task: str, method: str, seed: Seed) -> Made:
+    """One task's accuracy under a method that looks at no other task; every benchmark with the task shares it."""
+    inputs: dict[str, Iterable[Node]] = {
+        **plan.task_inputs(model, task),
+        "validation": [plan.examples(model, task, "validation")],
+        "test": [plan.examples(model, task, "test")],
+    }
+    name = f"{methods.slug(method)}-{task}"
+    if methods.get(method).protocol == "finetuned":
+        inputs["checkpoint"] = [plan.checkpoint(model, task, seed)]
+        name += f"-s{seed}"
+    params = {**plan.evaluator(model), "method": method, "code": methods.code([method]), "task": task}
+    return Made(name, params, inputs, plan.pretrained_source(model))
+
+
+def evaluated(plan: Plan, model: str, tasks: Tasks, seed: Seed) -> dict[str, Iterable[Node]]:
+    """What every evaluation on a set of tasks reads."""
+    return {
+        **plan.inputs_of_tasks(model, tasks),
+        "validation": [plan.examples(model, task, "validation") for task in tasks],
+        "test": [plan.examples(model, task, "test") for task in tasks],
+        "fine_tuned": [plan.task_evaluation(model, task, "fine_tuned", seed) for task in tasks],
+    }
+
+
+@stage(
+    script="evaluate",
+    version=3,
+    folder="store/{model}/derived/evaluations",
+    uses="evaluation",
+    ending="json",
+)
+def evaluation(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> Made:
+    """Every coefficient of one method on every task's validation data, the choice, and one reading of the test."""
+    chosen = methods.get(method)
+    inputs = evaluated(plan, model, tasks, seed)
+    for needed in chosen.stored_inputs:
+        inputs[needed.role] = needed.artifacts(plan, model, tasks, chosen.merge, seed)
+    params: dict[str, Any] = {
+        **plan.evaluator(model),
+        "method": method,
+        "code": methods.code([method]),
+        "tasks": list(tasks),
+    }
+    if grid := chosen.grid(plan.params["grids"]):
+        params["grid"] = list(grid)
+    return Made(slug(method, tasks, seed), params, inputs, plan.pretrained_source(model))
+
+
+# -- behind the paper's figures -------------------------------------------------------------------------------
+
+
+@stage(
+    script="evaluate_thresholds",
+    version=3,
+    folder="store/{model}/derived/threshold_evaluations",
+    uses="evaluation",
+    ending="json",
+)
+def threshold_evaluation(plan: Plan, model: str, tasks: Tasks, merge: str, seed: Seed) -> Made:
+    """Consensus merging for the thresholds k from 0 to T + 1 that no row of the tables is at, alpha tuned at each
+    (figure 6)."""
+    consensus = methods.consensus(merge).name
+    params = {
+        **plan.evaluator(model),
+        "tasks": list(tasks),
+        "merge": merge,
+        "code": methods.code([consensus]),
+        "thresholds": [k for k in range(len(tasks) + 2) if methods.at_threshold(merge, k) is None],
+        "images": plan.sweep_images(model, "thresholds"),
+        "grid": list(plan.params["grids"]["scaling_coefficient"]),
+    }
+    inputs = plan.evaluation(model, tasks, consensus, seed).inputs
+    return Made(slug(merge, tasks, seed), params, inputs, plan.pretrained_source(model))
+
+
+@stage(
+    script="task_orders",
+    version=2,
+    folder="store/{model}/derived/task_orders",
+    uses="arrays",
+    ending="json",
+)
+def task_orders(plan: Plan, model: str, tasks: Tasks) -> Made:
+    """The tasks in figure 5's orders, which follow from the zero-shot accuracies."""
+    inputs = {"zeroshot": [plan.task_evaluation(model, task, "zeroshot", plan.seeds[0]) for task in tasks]}
+    return Made(f"{len(tasks)}tasks", {"tasks": list(tasks)}, inputs)
+
+
+@stage(
+    script="evaluate_subset",
+    version=3,
+    folder="store/{model}/derived/subset_evaluations",
+    uses="evaluation",
+    ending="json",
+)
+def subset_evaluation(plan: Plan, model: str, tasks: Tasks, seed: Seed) -> Made:
+    """Figure 5's methods on one set of tasks, from its task vectors; merges and masks are made in memory."""
+    names = plan.params["paper"]["subsets"]["methods"]
+    merges = sorted({merge for name in names if (merge := methods.get(name).merge)})
+    params = {
+        **plan.evaluator(model),
+        "tasks": list(tasks),
+        "images": plan.sweep_images(model, "subsets"),
+        "methods": list(names),
+        "code": methods.code(names, merges),
+        "grids": {name: list(grid) for name, grid in plan.params["grids"].items()},
+    }
+    inputs = {**evaluated(plan, model, tasks, seed), "task_vectors": plan.task_vectors(model, tasks, seed)}
+    return Made(f"{len(tasks)}tasks-s{seed}", params, inputs, plan.pretrained_source(model))

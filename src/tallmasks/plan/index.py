@@ -1,0 +1,96 @@
+"""Every artifact that a declared recipe names, found by its name."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from tallmasks.plan.node import Node
+from tallmasks.plan.views import VIEWS, results_of
+from tallmasks.store.errors import TallmasksError
+
+if TYPE_CHECKING:
+    from tallmasks.plan.planner import Plan
+
+
+class Index:
+    """The artifacts of a plan; those of a model and a benchmark are named when they are first asked for."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._new: list[Node] = []
+        self._nodes: dict[tuple[str, str, str], Node] = {}
+        self._complete: set[tuple[str, str]] = set()
+
+    def add(self, node: Node) -> None:
+        """Take notice of an artifact; it gets its name, which reads its sources, when names are asked for."""
+        self._new.append(node)
+
+    def find(self, kind: str, model: str, name: str) -> Node:
+        """The node of one file name, also in a process that was told nothing but that name.
+
+        Raises:
+            TallmasksError: no declared recipe yields the name, since the parameters have changed or never did.
+        """
+        key = (kind, model, name)
+        with contextlib.suppress(TallmasksError):  # of another model, whose files are not there, say
+            self._take_in()
+        if key not in self._nodes:
+            for model_and_benchmark in self._runnable(self._plan.models):
+                with contextlib.suppress(TallmasksError):
+                    self._declare(*model_and_benchmark)
+        try:
+            return self._nodes[key]
+        except KeyError:
+            raise TallmasksError(
+                f"{name}: no recipe declared in params.yaml yields this artifact; its parameters have changed since "
+                "it was named: ask for the results file instead"
+            ) from None
+
+    def declared(self, models: Iterable[str] | None = None) -> dict[str, Node]:
+        """Every artifact that a declared recipe names, by path: those of all or some models, every benchmark and seed.
+
+        Raises:
+            TallmasksError: a source file that a recipe names is not there.
+        """
+        for model_and_benchmark in self._runnable(models or self._plan.models):
+            self._declare(*model_and_benchmark)
+        return {node.path: node for node in self._nodes.values()}
+
+    def closure(self, model: str, seeds: Iterable[int] | None = None) -> list[Node]:
+        """Every artifact behind every benchmark that `model` has the tasks of, each once, sorted by path."""
+        plan = self._plan
+        found: dict[str, Node] = {}
+        for benchmark in plan.benchmarks(model):
+            for seed in plan.seeds[:1] if seeds is None else seeds:
+                for nodes in results_of(plan, model, plan.members(plan.tasks(benchmark)), seed).values():
+                    found |= {node.path: node for top in nodes for node in top.walk()}
+        return [found[path] for path in sorted(found)]
+
+    def _runnable(self, models: Iterable[str]) -> list[tuple[str, str]]:
+        return [(model, benchmark) for model in models for benchmark in self._plan.benchmarks(model)]
+
+    def _declare(self, model: str, benchmark: str) -> None:
+        """Make every node of a model and benchmark known, for every seed."""
+        if (model, benchmark) in self._complete:
+            return
+        # zero-shot first, which needs none of the checkpoints that may not be there
+        for view in sorted(VIEWS.values(), key=lambda view: view.seeds != "none"):
+            view.artifacts(self._plan, model, benchmark)
+            self._take_in()
+        self._plan.subsets(model, benchmark)
+        self._take_in()
+        self._complete.add((model, benchmark))
+
+    def _take_in(self) -> None:
+        """Name what is new.  What cannot be named, since a source is not there, is left for the next time."""
+        new, self._new, failed = self._new, [], None
+        for node in new:
+            try:
+                self._nodes[node.kind, node.model, node.name] = node
+            except TallmasksError as error:
+                failed = failed or error
+                self._new.append(node)
+        if failed:
+            raise failed

@@ -1,0 +1,87 @@
+"""The recipes of what is written into results/, and the numbers of all stages, of the store and of the results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from tallmasks.models.checkpoint_sources import FINETUNE, source_of
+from tallmasks.plan import views
+from tallmasks.plan.node import STAGES, Node, sha256_of_source
+from tallmasks.plan.views import VIEWS, Drawing, View
+from tallmasks.results import figures
+from tallmasks.store.artifacts import digest_of
+from tallmasks.store.errors import TallmasksError
+
+if TYPE_CHECKING:
+    from tallmasks.plan.planner import Plan
+
+
+def versions() -> dict[str, int]:
+    """The number of every stage."""
+    return {name: stage.version for name, stage in STAGES.items()} | views.numbers()
+
+
+def version_of(kind: str) -> int | None:
+    """The number of the stage that a recipe's `kind` names, of an artifact or a results folder; None of none."""
+    return versions().get(kind.removesuffix("_view"))
+
+
+def of_view(plan: Plan, view: View, model: str, benchmark: str) -> dict[str, Any]:
+    """The recipe of a view on a benchmark.
+
+    Raises:
+        TallmasksError: the view shows several seeds, and imported checkpoints have none.
+    """
+    tasks, seeds, spec = plan.tasks_for(model, benchmark), view.seeds_of(plan), plan.model(model)
+    if len(seeds) > 1 and any(source_of(spec.get("checkpoints", FINETUNE), task) != FINETUNE for task in tasks):
+        raise TallmasksError(
+            f"results/{model}/{benchmark}/{view.name}: checkpoints that were imported have no seeds; it needs "
+            f"`checkpoints: {FINETUNE}` in params.yaml"
+        )
+    artifacts = view.artifacts(plan, model, benchmark)
+    recipe = {
+        "kind": f"{view.name}_view",
+        "version": view.version,
+        "params": {
+            "model": model,
+            "benchmark": benchmark,
+            "tasks": list(tasks),
+            **view.params(plan),
+            "seeds": list(seeds),
+            **plan.architecture(model),
+        },
+        "inputs": {role: [node.digest for node in nodes] for role, nodes in artifacts.items()},
+        "sources": {
+            role: source.digest if isinstance(source, Node) else sha256_of_source(source)
+            for role, source in plan.pretrained_source(model).items()
+        },
+    }
+    return {**recipe, "digest": digest_of(recipe)}
+
+
+def of_drawing(plan: Plan, drawing: Drawing, model: str, name: str) -> dict[str, Any]:
+    """The recipe of one figure, or of one of the paper's tables: the results folders that it is drawn from."""
+    drawn = drawing.known[name]
+    shown = figures.in_scope(drawn.scope, plan.paper_benchmarks(model))
+    recipe = {
+        "kind": drawing.name,
+        "version": drawing.version,
+        "params": {
+            "model": model,
+            "name": name,
+            "benchmarks": [[benchmark, list(tasks)] for benchmark, tasks in shown.items()],
+        },
+        "inputs": {
+            f"{benchmark}/{view}": [of_view(plan, VIEWS[view], model, benchmark)["digest"]]
+            for benchmark in shown
+            for view in drawing.views(drawn)
+        },
+    }
+    return {**recipe, "digest": digest_of(recipe)}
+
+
+def shown_views(recipe: Mapping[str, Any]) -> Iterable[tuple[str, View]]:
+    """The benchmarks and views that a figure or a table is drawn from, by its recipe."""
+    parts = (role.rpartition("/") for role in recipe["inputs"])
+    return [(benchmark, VIEWS[view]) for benchmark, _, view in parts]

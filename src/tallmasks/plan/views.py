@@ -1,0 +1,264 @@
+"""The folders of results/: what each shows of a model, and from what it is written.
+
+A view is declared once, by a function that says which artifacts it is written from; its recipe, unlike an artifact's,
+holds the benchmark's name and the order of its tasks, which the files show.  Figures and the paper's tables are drawn
+from views.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from tallmasks import methods
+from tallmasks.plan.chain import Seed, Tasks
+from tallmasks.plan.node import Node
+from tallmasks.results import figures, paper
+from tallmasks.store.folders import PROVENANCE, RESULTS
+
+if TYPE_CHECKING:
+    from tallmasks.plan.planner import Plan
+
+ILLUSTRATED = 4
+"""How many tasks figure 1 shows."""
+
+Artifacts = dict[str, list[Node]]
+WrittenFrom = Callable[["Plan", str, str], Artifacts]
+
+
+@dataclass(frozen=True)
+class View:
+    """Some files of results/<model>/<benchmark>/.
+
+    Attributes:
+        name: in recipes, and of the folder below the benchmark's, if it has one of its own.
+        version: raised when a change of code changes what is written.
+        script: the step that writes it, of workflow/scripts/.
+        artifacts: what it is written from, by role, for a model and a benchmark.
+        params: what else its files follow from.
+        seeds: how many of the fine-tuning seeds it shows.
+        own_folder: whether it has a folder of its own, below the benchmark's.
+        provenance: the file that vouches for its files.
+        grows: whether it is written from more artifacts once some of them are there.
+    """
+
+    name: str
+    version: int
+    script: str
+    artifacts: WrittenFrom
+    params: Callable[[Plan], dict[str, Any]]
+    seeds: Literal["none", "first", "all"] = "first"
+    own_folder: bool = True
+    provenance: str = PROVENANCE
+    grows: bool = False
+
+    def folder(self, model: str, benchmark: str) -> Path:
+        """Where its files lie."""
+        folder = RESULTS / model / benchmark
+        return folder / self.name if self.own_folder else folder
+
+    def seeds_of(self, plan: Plan) -> tuple[int, ...]:
+        """The fine-tuning seeds that it shows."""
+        return {"none": (), "first": plan.seeds[:1], "all": plan.seeds}[self.seeds]
+
+
+VIEWS: dict[str, View] = {}
+
+
+def _nothing(plan: Plan) -> dict[str, Any]:
+    return {}
+
+
+def view(
+    *, version: int, script: str, params: Callable[[Plan], dict[str, Any]] = _nothing, **said: Any
+) -> Callable[[WrittenFrom], WrittenFrom]:
+    """Decorator: declare a view by the function (plan, model, benchmark) that says what it is written from; the
+    function's name is the view's."""
+
+    def register(artifacts: WrittenFrom) -> WrittenFrom:
+        name = getattr(artifacts, "__name__")  # noqa: B009
+        VIEWS[name] = View(name, version, script, artifacts, params, **said)
+        return artifacts
+
+    return register
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """Files of one kind in a folder of results/<model>/, each drawn from views: figures, or the paper's tables.
+
+    Attributes:
+        name: of the kind, in recipes.
+        version: raised when a change of code changes what is drawn.
+        script: the step that draws one.
+        folder: below results/<model>/.
+        known: what can be drawn, by name.
+        views: the views that one of them is drawn from.
+    """
+
+    name: str
+    version: int
+    script: str
+    folder: str
+    known: Mapping[str, Any]
+    views: Callable[[Any], tuple[str, ...]]
+
+
+FIGURE = Drawing("figure", 3, "figure", "figures", figures.FIGURES, lambda figure: tuple(figure.views))
+PAPER_TABLE = Drawing("paper_table", 4, "paper_table", "tables", paper.TABLES, lambda table: (table.view,))
+DRAWINGS = {drawing.name: drawing for drawing in (FIGURE, PAPER_TABLE)}
+
+
+def numbers() -> dict[str, int]:
+    """The number of every view and kind of drawing, by name."""
+    declared: list[View | Drawing] = [*VIEWS.values(), *DRAWINGS.values()]
+    return {one.name: one.version for one in declared}
+
+
+# -- the tables -----------------------------------------------------------------------------------------------
+
+
+def _rows(plan: Plan) -> dict[str, Any]:
+    return {
+        "methods": list(plan.method_names),
+        "code": methods.code(plan.method_names),
+        "agreements": [methods.masking(merge).name for merge in agreeing_merges(plan)],
+    }
+
+
+def agreeing_merges(plan: Plan) -> list[str]:
+    """The merges whose masks are counted for a consensus in the tables."""
+    rows = [methods.get(name) for name in plan.method_names]
+    return list(dict.fromkeys(row.merge for row in rows if row.merge and "agreement" in row.needs))
+
+
+def results_of(plan: Plan, model: str, tasks: Tasks, seed: Seed) -> Artifacts:
+    """What the tables are written from, by role, for the set `tasks`."""
+    rows = [methods.get(name) for name in plan.method_names]
+    alone = [row for row in rows if row.looks_at_one_task] + [methods.get("fine_tuned")]
+    merges = agreeing_merges(plan)
+    return {
+        "task_evaluations": [
+            plan.task_evaluation(model, task, name, seed)
+            for name in sorted({row.name for row in alone})
+            for task in tasks
+        ],
+        "evaluations": [plan.evaluation(model, tasks, row.name, seed) for row in rows if not row.looks_at_one_task],
+        "agreements": [plan.agreement(model, tasks, merge, seed) for merge in merges],
+        "merged": [plan.multi_task_vector(model, tasks, merge, seed) for merge in merges],
+    }
+
+
+def _tables(plan: Plan, model: str, name: str, seeds: tuple[int, ...]) -> Artifacts:
+    members = plan.members(plan.tasks_for(model, name))
+    return {f"{seed}/{role}": nodes for seed in seeds for role, nodes in results_of(plan, model, members, seed).items()}
+
+
+@view(script="benchmark_tables", version=4, own_folder=False, params=_rows)
+def benchmark(plan: Plan, model: str, name: str) -> Artifacts:
+    """The tables of a benchmark."""
+    return _tables(plan, model, name, plan.seeds[:1])
+
+
+@view(script="seeds", version=4, seeds="all", params=_rows)
+def seeds(plan: Plan, model: str, name: str) -> Artifacts:
+    """The tables over all fine-tuning seeds."""
+    return _tables(plan, model, name, plan.seeds)
+
+
+@view(script="zeroshot_table", version=1, seeds="none", own_folder=False, provenance=f"zeroshot.{PROVENANCE}")
+def zeroshot(plan: Plan, model: str, name: str) -> Artifacts:
+    """zeroshot.csv, the one results file without fine-tuning."""
+    members = plan.members(plan.tasks_for(model, name))
+    return {"task_evaluations": [plan.task_evaluation(model, task, "zeroshot", plan.seeds[0]) for task in members]}
+
+
+# -- behind the paper's figures -------------------------------------------------------------------------------
+
+
+def _masking_rows(plan: Plan) -> dict[str, Any]:
+    return {"methods": [methods.masking(merge).name for merge in agreeing_merges(plan)]}
+
+
+def _consensus_rows(plan: Plan) -> dict[str, Any]:
+    return {"methods": [methods.consensus(merge).name for merge in agreeing_merges(plan)]}
+
+
+def _orders(plan: Plan) -> dict[str, Any]:
+    return {"orders": list(plan.subset_orders)}
+
+
+def _lambdas(plan: Plan) -> dict[str, Any]:
+    return {"grid": list(plan.params["grids"]["mask_lambda"])}
+
+
+def _fine_tuned(plan: Plan, model: str, members: Tasks, seed: Seed) -> list[Node]:
+    return [plan.task_evaluation(model, task, "fine_tuned", seed) for task in members]
+
+
+@view(
+    script="mask_tables",
+    version=2,
+    params=lambda plan: {"methods": [methods.masking(merge).name for merge in agreeing_merges(plan)]},
+)
+def masks(plan: Plan, model: str, name: str) -> Artifacts:
+    """What the selected masks have in common, and where they lie."""
+    members, seed, merges = plan.members(plan.tasks_for(model, name)), plan.seeds[0], agreeing_merges(plan)
+    return {
+        "selections": [plan.evaluation(model, members, methods.masking(merge).name, seed) for merge in merges],
+        "mask_bundles": [plan.mask_bundle(model, members, merge, seed) for merge in merges],
+        "merged": [plan.multi_task_vector(model, members, merge, seed) for merge in merges],
+    }
+
+
+@view(
+    script="threshold_table",
+    version=2,
+    params=lambda plan: {"methods": [methods.consensus(merge).name for merge in agreeing_merges(plan)]},
+)
+def thresholds(plan: Plan, model: str, name: str) -> Artifacts:
+    """Consensus merging at every threshold k."""
+    members, seed, merges = plan.members(plan.tasks_for(model, name)), plan.seeds[0], agreeing_merges(plan)
+    known = [methods.at_threshold(merge, k) for merge in merges for k in range(len(members) + 2)]
+    return {
+        "thresholds": [plan.threshold_evaluation(model, members, merge, seed) for merge in merges],
+        "rows": [plan.evaluation(model, members, row.name, seed) for row in known if row],
+        "fine_tuned": _fine_tuned(plan, model, members, seed),
+    }
+
+
+@view(script="controlled_table", version=2)
+def controlled(plan: Plan, model: str, name: str) -> Artifacts:
+    """Task arithmetic with and without interference, weight by weight (table 1)."""
+    members, seed, partition = plan.members(plan.tasks_for(model, name)), plan.seeds[0], plan.controlled(name)
+    return {
+        "standard": [
+            *_fine_tuned(plan, model, members, seed),
+            plan.evaluation(model, members, "task_arithmetic", seed),
+        ],
+        "controlled": [
+            *_fine_tuned(plan, model, members, partition),
+            plan.evaluation(model, members, "task_arithmetic", partition),
+        ],
+    }
+
+
+@view(script="subset_tables", version=2, params=_orders, grows=True)
+def subsets(plan: Plan, model: str, name: str) -> Artifacts:
+    """Figure 5, written from the evaluation of every subset as well, once the zero-shot accuracies say which those are;
+    here stands the one of the whole benchmark, whose recipe changes whenever that of a subset does."""
+    members, seed = plan.members(plan.tasks_for(model, name)), plan.seeds[0]
+    return {
+        "orders": [plan.task_orders(model, members)],
+        "fine_tuned": _fine_tuned(plan, model, members, seed),
+        "whole": [plan.subset_evaluation(model, members, seed)],
+    }
+
+
+@view(script="illustrate", version=2, params=_lambdas)
+def illustration(plan: Plan, model: str, name: str) -> Artifacts:
+    """A block of one matrix, from task vectors to masks (figure 1)."""
+    tasks, seed = plan.tasks_for(model, name), plan.seeds[0]
+    return {"task_vectors": [plan.task_vector(model, task, seed) for task in tasks[:ILLUSTRATED]]}
