@@ -1,6 +1,60 @@
-"""TALL-masks and Consensus Merging on arrays: task vectors, merging, masks, consensus, bundles.
+"""TALL-masks and Consensus Merging: task vectors, merging, masks, consensus, on state dicts in memory.
 
-Pure functions on arrays at the core and files at the edge; the workflow in ``workflow/`` is one user of it.
+    import tallmasks
+
+    vectors = {name: tallmasks.task_vector(base, model) for name, model in finetuned.items()}
+    merged = tallmasks.merge(vectors, "sum")
+    masks = {name: tallmasks.tall_mask(vector, merged, 0.4) for name, vector in vectors.items()}
+    cars = tallmasks.apply(base, tallmasks.apply_mask(merged, masks["cars"]))
+    shared = tallmasks.consensus(merged, tallmasks.agreement(masks), k=2)
+    one_for_all = tallmasks.apply(base, shared, scaling_coefficient=0.3)
+
+The workflow in ``workflow/`` and the command ``tallmasks`` are built from the same rooms; each says below whom it lies.
 """
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
+
+_HOME = "tallmasks.methods.state_dicts"
+__all__ = [
+    "TallmasksError",
+    "__version__",
+    "agreement",
+    "apply",
+    "apply_mask",
+    "consensus",
+    "merge",
+    "merges",
+    "tall_mask",
+    "task_vector",
+]
+
+if TYPE_CHECKING:
+    from tallmasks.methods.state_dicts import (
+        agreement,
+        apply,
+        apply_mask,
+        consensus,
+        merge,
+        merges,
+        tall_mask,
+        task_vector,
+    )
+    from tallmasks.store.errors import TallmasksError
+
+
+def __getattr__(name: str) -> Any:
+    """The public names, imported when they are first asked for: NumPy and numba take a second."""
+    if name == "TallmasksError":
+        return importlib.import_module("tallmasks.store.errors").TallmasksError
+    if name in __all__:
+        return getattr(importlib.import_module(_HOME), name)
+    raise AttributeError(f"module 'tallmasks' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
