@@ -33,4 +33,4 @@ localrules:
 rule all:
     default_target: True
     input:
-        GLUE.views(config["build"]),
+        BRIDGE.views.tables(config["build"]),

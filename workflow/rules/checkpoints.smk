@@ -1,114 +1,119 @@
+# pretrained weights, class names, prompts -> the zero-shot head of one task
 rule head:
     input:
-        unpack(GLUE.inputs("head")),
+        unpack(BRIDGE.store.inputs("head")),
     output:
-        "store/{model}/heads/{name}.safetensors",
+        BRIDGE.store.path("head"),
     log:
-        "logs/{model}/head/{name}.log",
+        BRIDGE.store.log("head"),
     benchmark:
-        "logs/{model}/head/{name}.benchmark.tsv"
-    threads: GLUE.threads("evaluation")
+        BRIDGE.store.log("head", "benchmark.tsv")
+    threads: BRIDGE.store.threads("head")
     resources:
-        gpu=GLUE.resource("evaluation", "gpu"),
-        mem_mb=GLUE.resource("evaluation", "mem_mb"),
-        runtime=GLUE.resource("evaluation", "runtime"),
+        gpu=BRIDGE.store.resource("head", "gpu"),
+        mem_mb=BRIDGE.store.resource("head", "mem_mb"),
+        runtime=BRIDGE.store.resource("head", "runtime"),
     params:
-        command=GLUE.job("head", "head"),
+        command=BRIDGE.store.command("head"),
     message:
         "Build the zero-shot head {wildcards.name} of {wildcards.model}"
     shell:
         "{params.command} > {log} 2>&1"
 
 
+# the hub's or a local file of weights -> the project's own format
 rule pretrained:
     input:
-        unpack(GLUE.inputs("pretrained")),
+        unpack(BRIDGE.store.inputs("pretrained")),
     output:
-        "store/{model}/checkpoints/{name}.safetensors",
+        BRIDGE.store.path("pretrained"),
     log:
-        "logs/{model}/pretrained/{name}.log",
+        BRIDGE.store.log("pretrained"),
     benchmark:
-        "logs/{model}/pretrained/{name}.benchmark.tsv"
+        BRIDGE.store.log("pretrained", "benchmark.tsv")
     wildcard_constraints:
-        name="pretrained-[0-9a-f]{12}",
-    threads: GLUE.threads("arrays")
+        name=BRIDGE.store.names("pretrained"),
+    threads: BRIDGE.store.threads("pretrained")
     resources:
-        gpu=GLUE.resource("arrays", "gpu"),
-        mem_mb=GLUE.resource("arrays", "mem_mb"),
-        runtime=GLUE.resource("arrays", "runtime"),
+        gpu=BRIDGE.store.resource("pretrained", "gpu"),
+        mem_mb=BRIDGE.store.resource("pretrained", "mem_mb"),
+        runtime=BRIDGE.store.resource("pretrained", "runtime"),
     params:
-        command=GLUE.job("pretrained", "pretrained"),
+        command=BRIDGE.store.command("pretrained"),
     message:
         "Fetch and convert the pretrained weights of {wildcards.model}"
     shell:
         "{params.command} > {log} 2>&1"
 
 
+# somebody else's checkpoint, pretrained weights -> the trainable tensors
 rule import_checkpoint:
     input:
-        unpack(GLUE.inputs("imported")),
+        unpack(BRIDGE.store.inputs("imported")),
     output:
-        "store/{model}/checkpoints/{name}.safetensors",
+        BRIDGE.store.path("imported"),
     log:
-        "logs/{model}/imported/{name}.log",
+        BRIDGE.store.log("imported"),
     benchmark:
-        "logs/{model}/imported/{name}.benchmark.tsv"
+        BRIDGE.store.log("imported", "benchmark.tsv")
     wildcard_constraints:
-        name="imported-.+-[0-9a-f]{12}",
-    threads: GLUE.threads("arrays")
+        name=BRIDGE.store.names("imported"),
+    threads: BRIDGE.store.threads("imported")
     resources:
-        gpu=GLUE.resource("arrays", "gpu"),
-        mem_mb=GLUE.resource("arrays", "mem_mb"),
-        runtime=GLUE.resource("arrays", "runtime"),
+        gpu=BRIDGE.store.resource("imported", "gpu"),
+        mem_mb=BRIDGE.store.resource("imported", "mem_mb"),
+        runtime=BRIDGE.store.resource("imported", "runtime"),
     params:
-        command=GLUE.job("imported", "import_checkpoint"),
+        command=BRIDGE.store.command("imported"),
     message:
         "Import the checkpoint {wildcards.name} of {wildcards.model}"
     shell:
         "{params.command} > {log} 2>&1"
 
 
+# training examples, head, pretrained weights -> the trainable tensors after fine-tuning
 rule finetune:
     input:
-        unpack(GLUE.inputs("checkpoint")),
+        unpack(BRIDGE.store.inputs("checkpoint")),
     output:
-        "store/{model}/checkpoints/{name}.safetensors",
+        BRIDGE.store.path("checkpoint"),
     log:
-        log="logs/{model}/checkpoint/{name}.log",
-        loss="logs/{model}/checkpoint/{name}.loss.csv",
+        log=BRIDGE.store.log("checkpoint"),
+        loss=BRIDGE.store.log("checkpoint", "loss.csv"),
     benchmark:
-        "logs/{model}/checkpoint/{name}.benchmark.tsv"
+        BRIDGE.store.log("checkpoint", "benchmark.tsv")
     wildcard_constraints:
-        name="(?!pretrained-|imported-)[^/]+-[0-9a-f]{12}",
-    threads: GLUE.threads("finetuning")
+        name=BRIDGE.store.names("checkpoint"),
+    threads: BRIDGE.store.threads("checkpoint")
     resources:
-        gpu=GLUE.resource("finetuning", "gpu"),
-        mem_mb=GLUE.resource("finetuning", "mem_mb"),
-        runtime=GLUE.resource("finetuning", "runtime"),
+        gpu=BRIDGE.store.resource("checkpoint", "gpu"),
+        mem_mb=BRIDGE.store.resource("checkpoint", "mem_mb"),
+        runtime=BRIDGE.store.resource("checkpoint", "runtime"),
     params:
-        command=GLUE.job("checkpoint", "finetune", loss="logs/{model}/checkpoint/{name}.loss.csv"),
+        command=BRIDGE.store.command("checkpoint", loss=BRIDGE.store.log("checkpoint", "loss.csv")),
     message:
         "Fine-tune {wildcards.model} on {wildcards.name}"
     shell:
         "{params.command} > {log.log} 2>&1"
 
 
+# checkpoint, pretrained weights -> their difference, with the thresholds of the kept fractions
 rule task_vector:
     input:
-        unpack(GLUE.inputs("task_vector")),
+        unpack(BRIDGE.store.inputs("task_vector")),
     output:
-        "store/{model}/derived/task_vectors/{name}.safetensors",
+        BRIDGE.store.path("task_vector"),
     log:
-        "logs/{model}/task_vector/{name}.log",
+        BRIDGE.store.log("task_vector"),
     benchmark:
-        "logs/{model}/task_vector/{name}.benchmark.tsv"
-    threads: GLUE.threads("arrays")
+        BRIDGE.store.log("task_vector", "benchmark.tsv")
+    threads: BRIDGE.store.threads("task_vector")
     resources:
-        gpu=GLUE.resource("arrays", "gpu"),
-        mem_mb=GLUE.resource("arrays", "mem_mb"),
-        runtime=GLUE.resource("arrays", "runtime"),
+        gpu=BRIDGE.store.resource("task_vector", "gpu"),
+        mem_mb=BRIDGE.store.resource("task_vector", "mem_mb"),
+        runtime=BRIDGE.store.resource("task_vector", "runtime"),
     params:
-        command=GLUE.job("task_vector", "task_vector"),
+        command=BRIDGE.store.command("task_vector"),
     message:
         "Subtract the pretrained weights: task vector {wildcards.name} of {wildcards.model}"
     shell:

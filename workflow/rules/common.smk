@@ -2,19 +2,18 @@ import sys
 from pathlib import Path
 
 # This copy's code, also where the active environment was installed for another copy of the project.
-# Jobs find it by themselves (workflow/scripts/own_code.py).
+# Jobs find it by themselves (workflow/runner/own_code.py).
 sys.path[:0] = [str(Path(workflow.basedir) / folder) for folder in ("workflow", "src")]
 
-from glue import begin
+from bridge import begin
 
-config, GLUE = begin(workflow)
-GLUE.end_quietly_on_ctrl_c()
+config, BRIDGE = begin(workflow)
 
 
 onstart:
-    GLUE.check_gpus()
-    GLUE.check_sources()
-    GLUE.write_ahead()
+    BRIDGE.store.gpus.check()
+    BRIDGE.store.check_sources()
+    BRIDGE.store.gpus.write_ahead()
 
 
 wildcard_constraints:

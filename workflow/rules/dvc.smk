@@ -5,7 +5,7 @@ for _model in config["models"]:
         name:
             f"checkpoints_{_model}"
         input:
-            GLUE.missing(_model, "examples", "pretrained", "head", "checkpoint", "imported"),
+            BRIDGE.store.missing(_model, "examples", "pretrained", "head", "checkpoint", "imported"),
         localrule: True
         message:
             "Every checkpoint is there"
@@ -14,8 +14,8 @@ for _model in config["models"]:
         name:
             f"experiment_{_model}"
         input:
-            GLUE.missing(_model),
-            GLUE.views([_model]),
+            BRIDGE.store.missing(_model),
+            BRIDGE.views.tables([_model]),
         localrule: True
         message:
             "Every table is there, and all that it was made from"

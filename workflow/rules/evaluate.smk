@@ -1,41 +1,43 @@
+# examples of one task, its head, its checkpoint or the pretrained weights -> counts of right answers
 rule evaluate_task:
     input:
-        unpack(GLUE.inputs("task_evaluation")),
+        unpack(BRIDGE.store.inputs("task_evaluation")),
     output:
-        "store/{model}/derived/task_evaluations/{name}.json",
+        BRIDGE.store.path("task_evaluation"),
     log:
-        "logs/{model}/task_evaluation/{name}.log",
+        BRIDGE.store.log("task_evaluation"),
     benchmark:
-        "logs/{model}/task_evaluation/{name}.benchmark.tsv"
-    threads: GLUE.threads("evaluation")
+        BRIDGE.store.log("task_evaluation", "benchmark.tsv")
+    threads: BRIDGE.store.threads("task_evaluation")
     resources:
-        gpu=GLUE.resource("evaluation", "gpu"),
-        mem_mb=GLUE.resource("evaluation", "mem_mb"),
-        runtime=GLUE.resource("evaluation", "runtime"),
+        gpu=BRIDGE.store.resource("task_evaluation", "gpu"),
+        mem_mb=BRIDGE.store.resource("task_evaluation", "mem_mb"),
+        runtime=BRIDGE.store.resource("task_evaluation", "runtime"),
     params:
-        command=GLUE.job("task_evaluation", "evaluate_task"),
+        command=BRIDGE.store.command("task_evaluation"),
     message:
         "Evaluate one model of {wildcards.model} on its own task: {wildcards.name}"
     shell:
         "{params.command} > {log} 2>&1"
 
 
+# examples of all tasks, heads, the method's vectors and masks -> counts, the choice on validation data, the test
 rule evaluate:
     input:
-        unpack(GLUE.inputs("evaluation")),
+        unpack(BRIDGE.store.inputs("evaluation")),
     output:
-        "store/{model}/derived/evaluations/{name}.json",
+        BRIDGE.store.path("evaluation"),
     log:
-        "logs/{model}/evaluation/{name}.log",
+        BRIDGE.store.log("evaluation"),
     benchmark:
-        "logs/{model}/evaluation/{name}.benchmark.tsv"
-    threads: GLUE.threads("evaluation")
+        BRIDGE.store.log("evaluation", "benchmark.tsv")
+    threads: BRIDGE.store.threads("evaluation")
     resources:
-        gpu=GLUE.resource("evaluation", "gpu"),
-        mem_mb=GLUE.resource("evaluation", "mem_mb"),
-        runtime=GLUE.resource("evaluation", "runtime"),
+        gpu=BRIDGE.store.resource("evaluation", "gpu"),
+        mem_mb=BRIDGE.store.resource("evaluation", "mem_mb"),
+        runtime=BRIDGE.store.resource("evaluation", "runtime"),
     params:
-        command=GLUE.job("evaluation", "evaluate"),
+        command=BRIDGE.store.command("evaluation"),
     message:
         "Evaluate {wildcards.model} over its grid, choose, and test: {wildcards.name}"
     shell:

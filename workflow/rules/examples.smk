@@ -1,19 +1,20 @@
+# a seed, the hub or a local folder -> images and labels of one split of one task
 rule examples:
     input:
-        unpack(GLUE.inputs("examples")),
+        unpack(BRIDGE.store.inputs("examples")),
     output:
-        "store/data/{model}/examples/{name}.safetensors",
+        BRIDGE.store.path("examples"),
     log:
-        "logs/{model}/examples/{name}.log",
+        BRIDGE.store.log("examples"),
     benchmark:
-        "logs/{model}/examples/{name}.benchmark.tsv"
-    threads: GLUE.threads("arrays")
+        BRIDGE.store.log("examples", "benchmark.tsv")
+    threads: BRIDGE.store.threads("examples")
     resources:
-        gpu=GLUE.resource("arrays", "gpu"),
-        mem_mb=GLUE.resource("arrays", "mem_mb"),
-        runtime=GLUE.resource("arrays", "runtime"),
+        gpu=BRIDGE.store.resource("examples", "gpu"),
+        mem_mb=BRIDGE.store.resource("examples", "mem_mb"),
+        runtime=BRIDGE.store.resource("examples", "runtime"),
     params:
-        command=GLUE.job("examples", "examples"),
+        command=BRIDGE.store.command("examples"),
     message:
         "Prepare the examples {wildcards.name} of {wildcards.model}"
     shell:

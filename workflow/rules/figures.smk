@@ -10,7 +10,7 @@ for _figure, _spec in figures.FIGURES.items():
         name:
             f"figure_{_figure}"
         input:
-            unpack(GLUE.drawn_inputs("figure", _figure)),
+            unpack(BRIDGE.figures.inputs(_figure)),
         output:
             svg=report(
                 update(f"results/{{model}}/figures/{_figure}.svg"),
@@ -30,10 +30,10 @@ for _figure, _spec in figures.FIGURES.items():
         threads: 1
         resources:
             gpu=0,
-            mem_mb=GLUE.resource("arrays", "mem_mb"),
-            runtime=GLUE.resource("arrays", "runtime"),
+            mem_mb=BRIDGE.store.resource("arrays", "mem_mb"),
+            runtime=BRIDGE.store.resource("arrays", "runtime"),
         params:
-            command=GLUE.drawn_job("figure", _figure, "figure"),
+            command=BRIDGE.figures.command(_figure),
         message:
             f"Draw {_figure} of {{wildcards.model}}"
         shell:
@@ -46,7 +46,7 @@ for _table, _spec in paper.TABLES.items():
         name:
             f"table_{_table}"
         input:
-            unpack(GLUE.drawn_inputs("paper_table", _table)),
+            unpack(BRIDGE.tables.inputs(_table)),
         output:
             html=report(
                 update(f"results/{{model}}/tables/{_table}.html"),
@@ -66,10 +66,10 @@ for _table, _spec in paper.TABLES.items():
         threads: 1
         resources:
             gpu=0,
-            mem_mb=GLUE.resource("arrays", "mem_mb"),
-            runtime=GLUE.resource("arrays", "runtime"),
+            mem_mb=BRIDGE.store.resource("arrays", "mem_mb"),
+            runtime=BRIDGE.store.resource("arrays", "runtime"),
         params:
-            command=GLUE.drawn_job("paper_table", _table, "paper_table"),
+            command=BRIDGE.tables.command(_table),
         message:
             f"Write the table {_table} of {{wildcards.model}}"
         shell:
@@ -86,18 +86,18 @@ localrules:
 # show are asked for too: a lost one would not be missed where its figure is there.
 rule figures:
     input:
-        GLUE.drawn("figure", DRAWN, "svg", config["build"]),
-        GLUE.drawn("paper_table", paper.TABLES, "html", config["build"]),
-        GLUE.shown("figure", DRAWN, config["build"]),
-        GLUE.shown("paper_table", paper.TABLES, config["build"]),
+        BRIDGE.figures.files(DRAWN, "svg", config["build"]),
+        BRIDGE.tables.files(paper.TABLES, "html", config["build"]),
+        BRIDGE.figures.shown(DRAWN, config["build"]),
+        BRIDGE.tables.shown(paper.TABLES, config["build"]),
     message:
         "Every table is there, and every figure but figure 5"
 
 
 rule sweep:
     input:
-        GLUE.drawn("figure", SWEPT, "svg", config["build"]),
-        GLUE.shown("figure", SWEPT, config["build"]),
+        BRIDGE.figures.files(SWEPT, "svg", config["build"]),
+        BRIDGE.figures.shown(SWEPT, config["build"]),
     message:
         "Figure 5 is there"
 

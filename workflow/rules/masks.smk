@@ -1,41 +1,43 @@
+# task vectors, multi-task vector -> masks of every task for every lambda
 rule mask:
     input:
-        unpack(GLUE.inputs("mask_bundle")),
+        unpack(BRIDGE.store.inputs("mask_bundle")),
     output:
-        "store/{model}/derived/mask_bundles/{name}.safetensors",
+        BRIDGE.store.path("mask_bundle"),
     log:
-        "logs/{model}/mask_bundle/{name}.log",
+        BRIDGE.store.log("mask_bundle"),
     benchmark:
-        "logs/{model}/mask_bundle/{name}.benchmark.tsv"
-    threads: GLUE.threads("arrays")
+        BRIDGE.store.log("mask_bundle", "benchmark.tsv")
+    threads: BRIDGE.store.threads("mask_bundle")
     resources:
-        gpu=GLUE.resource("arrays", "gpu"),
-        mem_mb=GLUE.resource("arrays", "mem_mb"),
-        runtime=GLUE.resource("arrays", "runtime"),
+        gpu=BRIDGE.store.resource("mask_bundle", "gpu"),
+        mem_mb=BRIDGE.store.resource("mask_bundle", "mem_mb"),
+        runtime=BRIDGE.store.resource("mask_bundle", "runtime"),
     params:
-        command=GLUE.job("mask_bundle", "mask"),
+        command=BRIDGE.store.command("mask_bundle"),
     message:
         "Build the masks of {wildcards.model} for the whole lambda grid: {wildcards.name}"
     shell:
         "{params.command} > {log} 2>&1"
 
 
+# multi-task vector, masks, the evaluation that selects them -> how many tasks' masks hold each weight
 rule consensus:
     input:
-        unpack(GLUE.inputs("agreement")),
+        unpack(BRIDGE.store.inputs("agreement")),
     output:
-        "store/{model}/derived/agreements/{name}.safetensors",
+        BRIDGE.store.path("agreement"),
     log:
-        "logs/{model}/agreement/{name}.log",
+        BRIDGE.store.log("agreement"),
     benchmark:
-        "logs/{model}/agreement/{name}.benchmark.tsv"
-    threads: GLUE.threads("arrays")
+        BRIDGE.store.log("agreement", "benchmark.tsv")
+    threads: BRIDGE.store.threads("agreement")
     resources:
-        gpu=GLUE.resource("arrays", "gpu"),
-        mem_mb=GLUE.resource("arrays", "mem_mb"),
-        runtime=GLUE.resource("arrays", "runtime"),
+        gpu=BRIDGE.store.resource("agreement", "gpu"),
+        mem_mb=BRIDGE.store.resource("agreement", "mem_mb"),
+        runtime=BRIDGE.store.resource("agreement", "runtime"),
     params:
-        command=GLUE.job("agreement", "consensus"),
+        command=BRIDGE.store.command("agreement"),
     message:
         "Count the agreement of the selected masks of {wildcards.model}: {wildcards.name}"
     shell:

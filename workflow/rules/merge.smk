@@ -1,19 +1,20 @@
+# task vectors -> multi-task vector
 rule merge:
     input:
-        unpack(GLUE.inputs("multi_task_vector")),
+        unpack(BRIDGE.store.inputs("multi_task_vector")),
     output:
-        "store/{model}/derived/multi_task_vectors/{name}.safetensors",
+        BRIDGE.store.path("multi_task_vector"),
     log:
-        "logs/{model}/multi_task_vector/{name}.log",
+        BRIDGE.store.log("multi_task_vector"),
     benchmark:
-        "logs/{model}/multi_task_vector/{name}.benchmark.tsv"
-    threads: GLUE.threads("arrays")
+        BRIDGE.store.log("multi_task_vector", "benchmark.tsv")
+    threads: BRIDGE.store.threads("multi_task_vector")
     resources:
-        gpu=GLUE.resource("arrays", "gpu"),
-        mem_mb=GLUE.resource("arrays", "mem_mb"),
-        runtime=GLUE.resource("arrays", "runtime"),
+        gpu=BRIDGE.store.resource("multi_task_vector", "gpu"),
+        mem_mb=BRIDGE.store.resource("multi_task_vector", "mem_mb"),
+        runtime=BRIDGE.store.resource("multi_task_vector", "runtime"),
     params:
-        command=GLUE.job("multi_task_vector", "merge"),
+        command=BRIDGE.store.command("multi_task_vector"),
     message:
         "Merge the task vectors of {wildcards.model}: {wildcards.name}"
     shell:

@@ -10,7 +10,7 @@ rule pretrain_tiny:
         runtime=240,
     # Never a part of the chain, which starts from the weights that ship in models/: ask for it by name.
     params:
-        command=GLUE.pretraining("tiny", "pretrain_tiny"),
+        command=BRIDGE.store.pretraining("tiny", "pretrain_tiny"),
     message:
         "Pretrain the tiny model from nothing; progress is in {log}"
     shell:

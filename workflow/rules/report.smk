@@ -9,7 +9,7 @@ localrules:
 # Made anew for every report.
 rule about:
     input:
-        GLUE.always,
+        BRIDGE.report.always,
     output:
         parameters=report(
             update("results/{model}/report/parameters.html"),
@@ -39,10 +39,10 @@ rule about:
     threads: 1
     resources:
         gpu=0,
-        mem_mb=GLUE.resource("arrays", "mem_mb"),
-        runtime=GLUE.resource("arrays", "runtime"),
+        mem_mb=BRIDGE.store.resource("arrays", "mem_mb"),
+        runtime=BRIDGE.store.resource("arrays", "runtime"),
     params:
-        command=GLUE.about_command("about"),
+        command=BRIDGE.report.about(),
     message:
         "Write the parameters, run times and provenance of {wildcards.model}"
     shell:
@@ -53,7 +53,7 @@ rule about:
 rule reported:
     input:
         rules.figures.input,
-        [path for path in GLUE.drawn("figure", SWEPT, "svg", config["build"]) if Path(path).exists()],
+        [path for path in BRIDGE.figures.files(SWEPT, "svg", config["build"]) if Path(path).exists()],
         expand("results/{model}/report/parameters.html", model=config["build"]),
     message:
         "Everything that the report shows is there"
@@ -65,7 +65,7 @@ rule report:
     log:
         "logs/report.log",
     params:
-        command=GLUE.report_command("results/report.html", "reported"),
+        command=BRIDGE.report.command("results/report.html", "reported"),
     message:
         "Write results/report.html"
     shell:

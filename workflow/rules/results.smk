@@ -1,6 +1,7 @@
+# evaluations, agreements -> the tables of a benchmark
 rule results:
     input:
-        unpack(GLUE.result_inputs("benchmark")),
+        unpack(BRIDGE.views.inputs("benchmark")),
     output:
         table=report(
             update("results/{model}/{benchmark}/table.csv"),
@@ -16,63 +17,65 @@ rule results:
         metrics=update("results/{model}/{benchmark}/metrics.json"),
         provenance=update("results/{model}/{benchmark}/provenance.json"),
     log:
-        "logs/{model}/results/{benchmark}.log",
+        BRIDGE.views.log("benchmark"),
     benchmark:
-        "logs/{model}/results/{benchmark}.benchmark.tsv"
+        BRIDGE.views.log("benchmark", "benchmark.tsv")
     threads: 1
     resources:
         gpu=0,
-        mem_mb=GLUE.resource("arrays", "mem_mb"),
-        runtime=GLUE.resource("arrays", "runtime"),
+        mem_mb=BRIDGE.store.resource("arrays", "mem_mb"),
+        runtime=BRIDGE.store.resource("arrays", "runtime"),
     params:
-        command=GLUE.result_job("benchmark", "results"),
+        command=BRIDGE.views.command("benchmark"),
     message:
         "Write the tables of {wildcards.model} on {wildcards.benchmark}"
     shell:
         "{params.command} > {log} 2>&1"
 
 
+# the evaluations of every seed -> means and spreads
 rule seeds:
     input:
-        unpack(GLUE.result_inputs("seeds")),
+        unpack(BRIDGE.views.inputs("seeds")),
     output:
         table=update("results/{model}/{benchmark}/seeds/table.csv"),
         table_for_people=update("results/{model}/{benchmark}/seeds/table.md"),
         provenance=update("results/{model}/{benchmark}/seeds/provenance.json"),
     log:
-        "logs/{model}/seeds/{benchmark}.log",
+        BRIDGE.views.log("seeds"),
     benchmark:
-        "logs/{model}/seeds/{benchmark}.benchmark.tsv"
+        BRIDGE.views.log("seeds", "benchmark.tsv")
     threads: 1
     resources:
         gpu=0,
-        mem_mb=GLUE.resource("arrays", "mem_mb"),
-        runtime=GLUE.resource("arrays", "runtime"),
+        mem_mb=BRIDGE.store.resource("arrays", "mem_mb"),
+        runtime=BRIDGE.store.resource("arrays", "runtime"),
     params:
-        command=GLUE.result_job("seeds", "seeds"),
+        command=BRIDGE.views.command("seeds"),
     message:
         "Write the spread over fine-tuning seeds of {wildcards.model} on {wildcards.benchmark}"
     shell:
         "{params.command} > {log} 2>&1"
 
 
+# zero-shot evaluations -> zeroshot.csv
 rule zeroshot:
     input:
-        unpack(GLUE.result_inputs("zeroshot")),
+        unpack(BRIDGE.views.inputs("zeroshot")),
     output:
         table="results/{model}/{benchmark}/zeroshot.csv",
         provenance="results/{model}/{benchmark}/zeroshot.provenance.json",
     log:
-        "logs/{model}/zeroshot/{benchmark}.log",
+        BRIDGE.views.log("zeroshot"),
     benchmark:
-        "logs/{model}/zeroshot/{benchmark}.benchmark.tsv"
+        BRIDGE.views.log("zeroshot", "benchmark.tsv")
     threads: 1
     resources:
         gpu=0,
-        mem_mb=GLUE.resource("arrays", "mem_mb"),
-        runtime=GLUE.resource("arrays", "runtime"),
+        mem_mb=BRIDGE.store.resource("arrays", "mem_mb"),
+        runtime=BRIDGE.store.resource("arrays", "runtime"),
     params:
-        command=GLUE.result_job("zeroshot", "zeroshot_table"),
+        command=BRIDGE.views.command("zeroshot"),
     message:
         "Write the zero-shot accuracies of {wildcards.model} on {wildcards.benchmark}"
     shell:

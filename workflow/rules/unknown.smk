@@ -1,11 +1,11 @@
 # A file in results/ that no other rule makes is an error, which names the nearest one.  Included last.
 rule unknown:
     input:
-        GLUE.unknown,
+        BRIDGE.views.unknown,
     output:
         "results/{path}",
     wildcard_constraints:
-        path=GLUE.not_made(),
+        path=BRIDGE.views.not_made(),
     localrule: True
     message:
         "Never run: there is no such result"

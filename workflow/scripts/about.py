@@ -12,9 +12,9 @@ import pandas as pd
 import yaml
 
 from job import Job, main
-from tallmasks.results.typesetting import Cell, Layout, html_page
+from tallmasks.results.typesetting import Cell, TableLayout, html_page
+from tallmasks.store.atomic_files import atomic_write_text
 from tallmasks.store.plain_files import plain, read_text
-from tallmasks.store.tensor_files import atomic_write_text
 
 
 def run(job: Job) -> None:
@@ -39,7 +39,7 @@ def parameters(model: str, params: Mapping[str, Any]) -> str:
     )
 
 
-def run_times(model: str, logs: Path) -> Layout:
+def run_times(model: str, logs: Path) -> TableLayout:
     """Jobs by kind, from Snakemake's benchmark files; data are shared by all models of one catalogue."""
     rows = []
     for path in sorted(logs.glob("*/*/*.benchmark.tsv")):
@@ -56,7 +56,7 @@ def run_times(model: str, logs: Path) -> Layout:
         {"jobs": found["jobs"].sum(), "total": found["total"].sum()}
         | {"longest": found["longest"].max(), "memory": found["memory"].max()}
     )
-    return Layout(
+    return TableLayout(
         f"Run times: {model}",
         [],
         ["", "jobs", "total (s)", "longest (s)", "memory (MB)"],
@@ -70,7 +70,7 @@ def _numbers(row: pd.Series) -> list[Cell]:
     return [Cell(f"{row['jobs']:.0f}"), Cell(f"{row['total']:.1f}"), Cell(f"{row['longest']:.1f}"), Cell(memory)]
 
 
-def provenance(model: str, folder: Path) -> Layout:
+def provenance(model: str, folder: Path) -> TableLayout:
     """Every provenance file of a model's results."""
     records = {path: json.loads(read_text(path)) for path in sorted(folder.rglob("*provenance.json"))}
     rows = [[Cell(_what(path, folder)), Cell(record["recipe"]["digest"])] for path, record in records.items()]
@@ -79,7 +79,7 @@ def provenance(model: str, folder: Path) -> Layout:
         f"{record['hardware'].get('processor')}, {record['hardware'].get('cores')} cores" for record in records.values()
     )
     note = f"Made with {', '.join(versions)}; on {'; '.join(machines)}."
-    return Layout(f"Provenance: {model}", [], ["", "digest of the recipe"], [("", rows)], note)
+    return TableLayout(f"Provenance: {model}", [], ["", "digest of the recipe"], [("", rows)], note)
 
 
 def _what(path: Path, folder: Path) -> str:

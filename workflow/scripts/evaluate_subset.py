@@ -4,16 +4,18 @@ from job import Job, main
 from model_io import load_model, say
 from sweep_io import evaluators, finetuned_validation
 from tallmasks import methods
-from tallmasks.evaluation.sweeps import Subset, Tuner
+from tallmasks.evaluation.protocols import Tuner
+from tallmasks.evaluation.sweeps import TaskSubset
 from tallmasks.vectors.task_vectors import open_task_vectors
 
 
 def run(job: Job) -> None:
     params, model = job.params, load_model(job)
     shared, alone = evaluators(job, model)
-    tune = Tuner(shared, params["grids"]["scaling_coefficient"], finetuned_validation(job))
+    finetuned = finetuned_validation(job)
     vectors = dict(zip(params["tasks"], open_task_vectors(job.inputs["task_vectors"]), strict=True))
-    subset = Subset(vectors, model.pretrained_flat().cpu().numpy(), tune, alone, params["grids"]["mask_lambda"])
+    pretrained = model.initial().cpu().numpy()
+    subset = TaskSubset(vectors, pretrained, lambda grid: Tuner(shared, grid, finetuned), alone, params["grids"])
     found = []
     for name in params["methods"]:
         say(f"{name} on {len(vectors)} tasks: {', '.join(vectors)}")

@@ -8,7 +8,7 @@ from job import Job, main
 from model_io import load_model, load_task, new_evaluator, origins
 from tallmasks import methods
 from tallmasks.evaluation.records import SPLITS, Evaluation
-from tallmasks.models import Model
+from tallmasks.models.families import Model
 from tallmasks.store.tensor_files import open_tensors
 
 
@@ -19,13 +19,12 @@ def run(job: Job) -> None:
 
 def evaluate(job: Job, model: Model) -> None:
     task, method = job.params["task"], methods.get(job.params["method"])
-    data = load_task(task, job.input("head"), {split: job.input(split) for split in SPLITS})
-    evaluator = new_evaluator(job, model, [data])
+    evaluator = new_evaluator(job, model, [load_task(job)])
     if method.protocol == "finetuned":
         weights = torch.from_numpy(np.array(open_tensors(job.input("checkpoint")).flat()))
         counts = {split: evaluator.as_is(split, weights) for split in SPLITS}
     else:
-        update = method(pretrained=model.pretrained_flat().cpu().numpy())
+        update = method(pretrained=model.initial().cpu().numpy())
         counts = {split: [row[0] for row in evaluator.scaled(split, update, [1.0])] for split in SPLITS}
     result = Evaluation(
         method=method.name,

@@ -4,7 +4,8 @@ from job import Job, main
 from model_io import load_model, say
 from sweep_io import evaluators, finetuned_validation
 from tallmasks import methods
-from tallmasks.evaluation.sweeps import Tuner, thresholds
+from tallmasks.evaluation.protocols import Tuner
+from tallmasks.evaluation.sweeps import thresholds
 from tallmasks.masks.consensus import open_agreement
 from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
 

@@ -12,7 +12,7 @@ def run(job: Job) -> None:
     name, folder = job.params["name"], job.outputs["folder"]
     module = figures.load(name)
     benchmarks = {benchmark: tuple(tasks) for benchmark, tasks in job.params["benchmarks"]}
-    data = module.data(figures.Results(folder.parent, benchmarks))
+    data = module.data(figures.ResultFiles(folder.parent, benchmarks))
     figure = module.draw(data)
     files = {f"{name}.{kind}": style.rendered(figure, kind) for kind in figures.FORMATS}
     plt.close(figure)

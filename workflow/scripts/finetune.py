@@ -1,11 +1,13 @@
-"""Fine-tune the trainable tensors of the pretrained model on one task; the head stays frozen."""
+"""Fine-tune the trainable tensors of the pretrained model on one task."""
 
 import json
 
 from job import Job, main
-from model_io import load_head, load_model, load_training_images, origins, reporter
+from model_io import load_examples, load_model, origins, reporter
+from tallmasks.models.families import family
+from tallmasks.store.atomic_files import atomic_write_text
 from tallmasks.store.folders import UNFINISHED, set_aside
-from tallmasks.store.tensor_files import atomic_write_text, write_tensors
+from tallmasks.store.tensor_files import write_tensors
 from tallmasks.training.controlled import part_mask
 from tallmasks.training.finetuning import FinetuneConfig, finetune
 from tallmasks.training.unfinished import TrainingState
@@ -21,12 +23,12 @@ def run(job: Job) -> None:
     result = finetune(
         model,
         params["task"],
-        load_head(job.input("head")),
-        load_training_images(job.input("examples")),
+        load_examples(job, "examples"),
         config,
-        reporter(params["task"]),
-        state,
-        part_mask(model.flat.numel(), params["partition"]) if "partition" in params else None,
+        report=reporter(params["task"]),
+        state=state,
+        unit=family(params).unit,
+        allowed=part_mask(model.flat.numel(), params["partition"]) if "partition" in params else None,
     )
     rows = "".join(f"{step},{rate:.6g},{loss:.6g}\n" for step, rate, loss in result.curve)
     atomic_write_text(job.outputs["loss"], "step,learning_rate,loss\n" + rows, read_only=False)

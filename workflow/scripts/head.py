@@ -1,19 +1,21 @@
-"""Build the frozen zero-shot head of one task from its class names and prompt templates."""
+"""Build the frozen zero-shot head of one task for CLIP, from its class names and prompt templates."""
+
+from typing import cast
 
 import ahead
 from job import Job, main
 from model_io import load_model
-from tallmasks.models import Model
+from tallmasks.models.clip.network import ClipModel
 from tallmasks.store.tensor_files import write_tensors
-from tallmasks.tasks import Task
+from tallmasks.tasks.task import Task
 
 
 def run(job: Job) -> None:
-    model = load_model(job)
+    model = cast(ClipModel, load_model(job))
     ahead.each(job, lambda one: build(one, model))
 
 
-def build(job: Job, model: Model) -> None:
+def build(job: Job, model: ClipModel) -> None:
     params = job.params
     task = Task(job.output.stem, tuple(params["classes"]), tuple(params["templates"]), "")
     head = model.head(task).numpy()

@@ -2,29 +2,24 @@
 
 import json
 
-from safetensors.torch import load_file
-
 from job import Job, main
-from tallmasks.models.clip import tensor_names as naming
-from tallmasks.models.imports import SOURCES, convert, read_state
+from tallmasks.models.families import family
 from tallmasks.store import hub
 from tallmasks.store.tensor_files import write_tensors
 
 
 def run(job: Job) -> None:
-    found = job.params["checkpoint"]
+    found, kin = job.params["checkpoint"], family(job.params)
     if "weights" in job.inputs:
         path, origin = job.input("weights"), {"source": found["source"], "file": job.input("weights").name}
     else:
         path = hub.download(found["repository"], found["file"], found["revision"])
         origin = found | {"commit": hub.commit_of(path) or found["revision"]}
-        source = SOURCES[found["source"]]
+        source = kin.publishers[found["source"]]
         if source.generation and found["revision"] == source.revision:
             origin["generation"] = source.generation
     print(f"checkpoint: {path} ({', '.join(origin.values())})", flush=True)
-    trainable = naming.naming(job.params["family"]).trainable
-    tensors = convert(read_state(path), load_file(job.input("pretrained")), trainable, path)
-    arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
+    arrays = kin.convert_checkpoint(path, job.input("pretrained"))
     write_tensors(job.output, arrays, job.metadata | {"origin": json.dumps(origin)})
 
 

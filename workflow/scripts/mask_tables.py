@@ -7,6 +7,7 @@ from results_io import publish
 from tallmasks.evaluation.records import read_evaluation
 from tallmasks.masks.bundles import open_mask_bundle
 from tallmasks.masks.mask_statistics import statistics
+from tallmasks.models.families import family
 from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
 
 
@@ -19,7 +20,7 @@ def run(job: Job) -> None:
     ):
         evaluation = read_evaluation(selected).in_order(job.params["tasks"])
         chosen = dict(zip(evaluation.tasks, evaluation.mask_lambda or (), strict=True))
-        tables = statistics(open_mask_bundle(bundle), chosen, open_multi_task_vector(merged), job.params["family"])
+        tables = statistics(open_mask_bundle(bundle), chosen, open_multi_task_vector(merged), family(job.params).place)
         for name, table in tables.items():
             table.insert(0, "method", method)
             parts.setdefault(f"{name}.csv", []).append(table)

@@ -4,50 +4,48 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from job import Job
-from tallmasks import models
-from tallmasks.evaluation.counting import Evaluator, Examples, TaskData
-from tallmasks.store.tensor_files import load_state, open_tensors
-from tallmasks.training.finetuning import Progress, TrainingImages
+from tallmasks.evaluation.counting import Evaluator, TaskData
+from tallmasks.evaluation.records import SPLITS
+from tallmasks.models.families import Examples, Model, Precision, family
+from tallmasks.store.tensor_files import open_tensors
+from tallmasks.training.finetuning import Progress
 
 
-def load_model(job: Job, precision: models.Precision | None = None) -> models.Model:
+def load_model(job: Job, precision: Precision | None = None) -> Model:
     """The pretrained model that a job's recipe describes, in the precision of its `evaluation` if none is given.
 
     On the GPU that the job was given, and on no other."""
     precision = precision or job.params.get("evaluation", {}).get("precision", "float32")
-    return models.load(job.params, job.input("pretrained"), precision, "cuda" if job.gpus else "cpu")
+    return family(job.params).load(job.params, job.input("pretrained"), precision, "cuda" if job.gpus else "cpu")
 
 
-def new_evaluator(job: Job, model: models.Model, tasks: Sequence[TaskData]) -> Evaluator:
+def new_evaluator(job: Job, model: Model, tasks: Sequence[TaskData]) -> Evaluator:
     """An evaluator with the batch size of the job's recipe, which reports into its log."""
-    return Evaluator(model, tasks, job.params["evaluation"]["batch_size"], say)
+    return Evaluator(model, tasks, job.params["evaluation"]["batch_size"], say, unit=family(job.params).unit)
 
 
-def load_examples(path: Path) -> Examples:
-    tensors = open_tensors(path)
-    return Examples(tensors.view("images"), tensors.read("labels"))
+def load_examples(job: Job, role: str) -> Examples:
+    """The examples in a role of a job on one task."""
+    kin = family(job.params)
+    return kin.examples(job.input(role), {name: job.input(name) for name in kin.task_inputs})
 
 
-def load_training_images(path: Path) -> TrainingImages:
-    tensors = open_tensors(path)
-    sizes = tensors.read("sizes") if "sizes" in tensors.names else None
-    return TrainingImages(tensors.view("images"), tensors.read("labels"), sizes)
+def load_task(job: Job) -> TaskData:
+    """The task of a job on one task."""
+    return TaskData(job.params["task"], {split: load_examples(job, split) for split in SPLITS})
 
 
-def load_head(path: Path) -> NDArray[np.float32]:
-    return load_state(path)["head"]
-
-
-def load_task(name: str, head: Path, splits: Mapping[str, Path]) -> TaskData:
-    return TaskData(name, load_head(head), {split: load_examples(path) for split, path in splits.items()})
+def load_tasks(job: Job) -> list[TaskData]:
+    """The tasks of a job on several, whose input files are in the order of the tasks."""
+    kin, found = family(job.params), []
+    for place, task in enumerate(job.params["tasks"]):
+        own = {name: job.inputs[f"{name}s"][place] for name in kin.task_inputs}
+        found.append(TaskData(task, {split: kin.examples(job.inputs[split][place], own) for split in SPLITS}))
+    return found
 
 
 def origins(job: Job, *roles: str) -> dict[str, Any]:

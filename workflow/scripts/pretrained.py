@@ -3,19 +3,19 @@
 import json
 
 from job import Job, main
-from tallmasks import models
+from tallmasks.models.families import family
 from tallmasks.store.tensor_files import write_tensors
 
 
 def run(job: Job) -> None:
+    kin = family(job.params)
     if "weights" in job.inputs:
         weights, origin = job.input("weights"), {"file": job.input("weights").name}
     else:
-        weights, origin = models.download_pretrained(job.params, job.params["pretrained"])
+        weights, origin = kin.download_pretrained(job.params, job.params["pretrained"])
     print(f"pretrained weights: {weights} ({', '.join(origin.values())})", flush=True)
-    write_tensors(
-        job.output, models.convert_pretrained(job.params, weights), job.metadata | {"origin": json.dumps(origin)}
-    )
+    tensors = kin.convert_pretrained(job.params, weights)
+    write_tensors(job.output, tensors, job.metadata | {"origin": json.dumps(origin)})
 
 
 if __name__ == "__main__":

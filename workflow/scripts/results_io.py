@@ -16,9 +16,10 @@ from job import Job
 from tallmasks import __version__
 from tallmasks.evaluation.records import Evaluation, read_evaluation
 from tallmasks.store.artifacts import read_json
+from tallmasks.store.atomic_files import atomic_file
 from tallmasks.store.folders import PROVENANCE
 from tallmasks.store.seals import CONTENT, SEAL, content_of_json, seal_of
-from tallmasks.store.tensor_files import atomic_file, open_tensors
+from tallmasks.store.tensor_files import open_tensors
 
 PACKAGES = ("torch", "open_clip_torch", "numpy", "numba", "safetensors", "snakemake", "dvc", "pandas")
 

@@ -2,8 +2,8 @@
 
 import pandas as pd
 
+from benchmark_tables import counts_of
 from job import Job, main
-from results import counts_of
 from results_io import evaluations_of, publish
 from tallmasks.results.tables import seeds_table, seeds_table_for_people, summary_table
 

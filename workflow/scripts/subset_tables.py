@@ -2,8 +2,8 @@
 
 import json
 
+from benchmark_tables import counts_of
 from job import Job, main
-from results import counts_of
 from results_io import publish
 from tallmasks.evaluation.records import Evaluation, read_evaluation, read_orders, read_subset
 from tallmasks.evaluation.subsets import subsets

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from job import Job
-from model_io import load_task, new_evaluator
+from model_io import load_tasks, new_evaluator
 from tallmasks.evaluation.counting import Evaluator, TaskData
 from tallmasks.evaluation.records import SPLITS, read_evaluation
 from tallmasks.evaluation.sweeps import sample, share
-from tallmasks.models import Model
+from tallmasks.models.families import Model
 
 
 def evaluators(job: Job, model: Model) -> tuple[Evaluator, Evaluator]:
@@ -15,12 +15,7 @@ def evaluators(job: Job, model: Model) -> tuple[Evaluator, Evaluator]:
     of its own.  The test images of both are the same."""
     images, tasks = job.params["images"], job.params["tasks"]
     limits = {split: images.get(split) for split in SPLITS}
-    whole = [
-        load_task(task, head, dict(zip(SPLITS, splits, strict=True)))
-        for task, head, *splits in zip(
-            tasks, job.inputs["heads"], *(job.inputs[split] for split in SPLITS), strict=True
-        )
-    ]
+    whole = load_tasks(job)
     shared = {split: share(limit, len(tasks)) for split, limit in limits.items()}
     alone = shared | {"validation": limits["validation"]}
     return (
@@ -30,7 +25,7 @@ def evaluators(job: Job, model: Model) -> tuple[Evaluator, Evaluator]:
 
 
 def _thinned(task: TaskData, counts: dict[str, int | None]) -> TaskData:
-    return TaskData(task.name, task.head, {split: sample(task.splits[split], counts[split]) for split in SPLITS})
+    return TaskData(task.name, {split: sample(task.splits[split], counts[split]) for split in SPLITS})
 
 
 def finetuned_validation(job: Job) -> list[float]:

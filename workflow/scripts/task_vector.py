@@ -1,7 +1,7 @@
 """Subtract the pretrained weights from a fine-tuned checkpoint, and keep the trim thresholds with the difference."""
 
 from job import Job, main
-from tallmasks.models.clip.tensor_names import parameter_counts, trainable_names
+from tallmasks.models.families import family
 from tallmasks.store.tensor_files import open_tensors
 from tallmasks.vectors.task_vectors import compute_task_vector
 
@@ -9,11 +9,12 @@ from tallmasks.vectors.task_vectors import compute_task_vector
 def subtract(job: Job) -> None:
     pretrained, params = job.input("pretrained"), job.params
     known = open_tensors(pretrained)
-    _, frozen = parameter_counts(params["family"], known.shapes)
+    kin = family(params)
+    _, frozen = kin.parameter_counts(known.shapes)
     compute_task_vector(
         pretrained,
         job.input("checkpoint"),
-        trainable_names(params["family"], known.names),
+        kin.trainable_names(known.names),
         job.output,
         job.metadata,
         params["fractions"],

@@ -7,8 +7,8 @@ import pandas as pd
 from job import Job, main
 from results_io import evaluations_of, origins_of, publish
 from tallmasks.masks.consensus import agreement_profile, open_agreement
-from tallmasks.models.clip.tensor_names import parameter_counts
-from tallmasks.models.imports import seen_validation
+from tallmasks.models.checkpoint_sources import seen_validation
+from tallmasks.models.families import family
 from tallmasks.results.reference import beside_paper, beside_published, paper_rows
 from tallmasks.results.tables import (
     ParameterCounts,
@@ -41,7 +41,9 @@ def run(job: Job) -> None:
     compared = comparisons(job, summary, per_task)
     files |= {name: table.to_csv(index=False) for name, table in compared.items() if table is not None}
     origins = origins_of(job, seed)
-    seen = seen_validation({task: origins[task] for task in job.params["tasks"] if task in origins})
+    seen = seen_validation(
+        {task: origins[task] for task in job.params["tasks"] if task in origins}, family(job.params).publishers
+    )
     facts = (
         {"finetuning_seeds": [seed]} | ({"origins": origins} if origins else {}) | ({"notes": [seen]} if seen else {})
     )
@@ -66,7 +68,7 @@ def comparisons(job: Job, summary: pd.DataFrame, per_task: pd.DataFrame) -> dict
 def counts_of(job: Job) -> ParameterCounts:
     """P' and F of the model, from its recipe and the shapes in its pretrained file."""
     shapes = open_tensors(job.input("pretrained")).shapes
-    return ParameterCounts(*parameter_counts(job.params["family"], shapes))
+    return ParameterCounts(*family(job.params).parameter_counts(shapes))
 
 
 def metrics(summary: pd.DataFrame) -> str:

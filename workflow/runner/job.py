@@ -3,7 +3,9 @@
 A job is one step script (`finetune.py`, `evaluate.py`, ...) and one JSON object, which a rule passes whole, so that a
 job can be run again by hand from the command line in its log, and needs neither Snakemake nor params.yaml:
 
-    python workflow/scripts/job.py workflow/scripts/merge.py '{"recipe": ..., "inputs": ..., "output": ...}'
+    python workflow/runner/job.py workflow/scripts/merge.py '{"recipe": ..., "inputs": ..., "output": ...}'
+
+An object that is too long for a command line lies in a file, `@.tallmasks/jobs/<digest>.json`.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import runpy
 import shlex
 import signal
 import stat
@@ -30,6 +33,7 @@ THREAD_VARIABLES = (
     "NUMEXPR_NUM_THREADS",
     "NUMBA_NUM_THREADS",
 )
+HERE = "--here"
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 # glibc hands large buffers back to the kernel and fetches them again at every training step: a quarter of the time.
 ALLOCATOR_VARIABLES = {
@@ -49,6 +53,8 @@ class Job:
     recipe: Mapping[str, Any]
     inputs: Mapping[str, list[Path]]
     outputs: Mapping[str, Path]
+    model: str = ""
+    """The model that it is for, or the catalogue where it makes examples."""
     threads: int = 1
     gpus: int = 0
     ahead: Path | None = None
@@ -57,11 +63,12 @@ class Job:
 
     @classmethod
     def parse(cls, text: str) -> Job:
-        told = json.loads(text)
+        told = json.loads(Path(text[1:]).read_text() if text.startswith("@") else text)
         return cls(
             recipe=told["recipe"],
             inputs={role: [Path(path) for path in paths] for role, paths in told["inputs"].items()},
             outputs={role: Path(path) for role, path in told["outputs"].items()},
+            model=told.get("model", ""),
             threads=told.get("threads", 1),
             gpus=told.get("gpus", 0),
             ahead=Path(told["ahead"]) if told.get("ahead") else None,
@@ -120,9 +127,9 @@ def main(step: Callable[[Job], None]) -> None:
     start = time.monotonic()
     try:
         own_code.check()
-        import inputs
+        import checked_inputs
 
-        step(replace(job, made_from=inputs.checked(job)))
+        step(replace(job, made_from=checked_inputs.checked(job)))
     except TallmasksError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
@@ -137,7 +144,7 @@ def start(script: str, text: str) -> int:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback
     if stat.S_ISREG(os.fstat(1).st_mode):  # a log begins with the command that runs the job alone
-        print("$", shlex.join(["python", "workflow/scripts/job.py", script, text]), flush=True)
+        print("$", shlex.join(["python", "workflow/runner/job.py", script, text]), flush=True)
     job = Job.parse(text)
     for name in THREAD_VARIABLES:
         os.environ[name] = str(job.threads)
@@ -166,8 +173,17 @@ def start(script: str, text: str) -> int:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     if (status := warm.run(script, [text], keep=held)) is not None:
         return status
-    os.execv(sys.executable, [sys.executable, script, text])
+    os.execv(sys.executable, [sys.executable, __file__, HERE, script, text])
+
+
+def run_here(script: str, text: str) -> None:
+    """Run a step script in this process, which has the job's threads in force."""
+    sys.argv = [script, text]
+    runpy.run_path(script, run_name="__main__")
 
 
 if __name__ == "__main__":
-    sys.exit(start(*sys.argv[1:]))
+    if sys.argv[1] == HERE:
+        run_here(*sys.argv[2:])
+    else:
+        sys.exit(start(*sys.argv[1:]))

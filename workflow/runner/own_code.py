@@ -2,7 +2,7 @@
 
 The active environment may have been installed for another copy, whose code would run unseen under this copy's
 recipes.  PYTHONPATH does not help: it cannot hold a folder with a colon, and is not set where a job is run by hand.
-So what is run imports this module first, which finds the package by its own place.
+So what is run imports this module first, which finds the package, the steps and what runs them by its own place.
 """
 
 from __future__ import annotations
@@ -10,10 +10,13 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-SOURCES = Path(__file__).resolve().parents[2] / "src"
+WORKFLOW = Path(__file__).resolve().parents[1]
+SOURCES = WORKFLOW.parent / "src"
 
-if sys.path[0] != str(SOURCES):
-    sys.path.insert(0, str(SOURCES))
+for folder in (WORKFLOW / "scripts", WORKFLOW / "runner", SOURCES):
+    if str(folder) in sys.path:
+        sys.path.remove(str(folder))
+    sys.path.insert(0, str(folder))
 
 
 def check() -> None:
@@ -25,5 +28,5 @@ def check() -> None:
     if found != SOURCES / "tallmasks":
         raise TallmasksError(
             f"the package tallmasks comes from {found}; expected this project's own, {SOURCES / 'tallmasks'}. "
-            "Start it as `python workflow/scripts/job.py ...`, without that folder on the search path."
+            "Start it as `python workflow/runner/job.py ...`, without that folder on the search path."
         )

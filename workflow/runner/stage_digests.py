@@ -1,49 +1,33 @@
-"""Hold every stage's version to the code that the stage runs.
-
-A changed parameter gives an artifact another name by itself; changed code does not: the stage's number in
-`tallmasks.plan.stages.STAGE_VERSIONS` does.  workflow/stage_code.json records the numbers and the code that they stand
-for, definition by definition, comments and docstrings left out.
-
-    python workflow/scripts/stage_code.py                  say whose code changed since, and fail if its number did not
-    python workflow/scripts/stage_code.py --record         accept the code of stages whose number was raised
-    python workflow/scripts/stage_code.py --record --same  accept changes that leave every byte of the output the same
-
-What a stage runs is found by following names from its script through the scripts and the package; what a module does
-when it is imported counts too, and so do the data files beside it, the stage's rules (inputs, params, shell line),
-the bridge's functions that hand a job its inputs, and the pinned versions of the libraries that decide bits.  A
-definition that is new concerns no stage before something that is recorded uses it.  The files of `tallmasks.methods`
-are left out: the recipes of what is made with a method or a merge hold the digest of its file.
-"""
+"""The code that each stage runs, definition by definition, each with its digest; see stage_code.py."""
 
 from __future__ import annotations
 
-import argparse
 import ast
 import functools
 import hashlib
 import json
 import re
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from importlib.machinery import PathFinder
 from pathlib import Path
-from site import getsitepackages
+from typing import Any
 
-import own_code
-from tallmasks.plan.stages import STAGE_VERSIONS
+from tallmasks.plan.node import STAGES
+from tallmasks.plan.recipes import versions
+from tallmasks.plan.views import DRAWINGS, VIEWS
 from tallmasks.store.fingerprints import fingerprint as fingerprint_of
 from tallmasks.store.machine import DECIDING
 
 ROOT = Path(__file__).parents[2]
 RECORD = ROOT / "workflow" / "stage_code.json"
-VIEWS = {"benchmark": "view", "seeds": "view"}  # two scripts share one number
-BRIDGE = ("_files", "_told", "job", "command", "result_job", "_result", "drawn_job", "_drawn", "_shown")
-"""What hands a job its inputs, in workflow/glue.py."""
+BRIDGE = {"told_of", "files_of", "words", "command", "_recipe", "shown"}
+"""The functions that hand a job its inputs, in workflow/bridge/."""
+CONTRACT = {"contract", "inputs", "options", "registry", "bits", "state_dicts"}
+"""The modules of `tallmasks.methods` that are no method's own file."""
 LIBRARIES = (*DECIDING, "torchvision", "llvmlite", "scikit-learn")
 RULE = re.compile(r"^( *)(?:rule|checkpoint)(?: (\w+))?:\n((?:(?:\1 .*)?\n)*)", re.M)
 SECTION = re.compile(r"^( +)(?:input|params|shell):\n((?:(?:\1 .*)?\n)*)", re.M)
-CHECKS = {"inputs"}  # what every job checks before it computes decides no byte that comes out
+CHECKS = {"checked_inputs"}  # what every job checks before it computes decides no byte that comes out
 Symbol = tuple[str, str]
 """A module and a definition at its top level; "" stands for the statements that define nothing."""
 
@@ -58,13 +42,10 @@ class Module:
     """What an imported name stands for: a definition, or a module as (module, "*")."""
 
 
-def scripts() -> dict[str, set[str]]:
-    """The scripts that each stage runs, as the rules say."""
-    found: dict[str, set[str]] = {}
-    for text in rules().values():
-        for stage, script in _jobs(text):
-            found.setdefault(stage, set()).add(script)
-    return found
+def scripts() -> dict[str, str]:
+    """The script that each stage runs, as it is declared."""
+    declared: list[Any] = [*STAGES.values(), *VIEWS.values(), *DRAWINGS.values()]
+    return {stage.name: stage.script for stage in declared}
 
 
 @functools.cache
@@ -79,23 +60,20 @@ def rules() -> dict[str, str]:
     return found
 
 
-def _jobs(rule: str) -> Iterator[tuple[str, str]]:
-    """The stages of a rule, with the script that it runs for each."""
-    for arguments in re.findall(r"GLUE\.\w*job\(([^()]*)\)", rule):
-        kind, *_, script = re.findall(r'"(\w+)"', arguments)
-        yield VIEWS.get(kind, kind), script
+def stages_of(rule: str) -> set[str]:
+    """The stages that a rule has a job for."""
+    drawn = {"figures": "figure", "tables": "paper_table"}
+    found = {drawn[what] for what in re.findall(r"BRIDGE\.(figures|tables)\.command\(", rule)}
+    return found | set(re.findall(r'BRIDGE\.(?:store|views)\.command\("(\w+)"', rule))
 
 
 def around(stage: str, symbols: Iterable[Symbol]) -> dict[str, str]:
     """What else than code decides the bytes of a stage, by name, as text: see the module's docstring."""
-    found = {f"rules.{name}": text for name, text in rules().items() if stage in dict(_jobs(text))}
+    found = {f"rules.{name}": text for name, text in rules().items() if stage in stages_of(text)}
     for name in {name for name, _ in symbols}:
         for data in sorted((ROOT / "src" / name.replace(".", "/")).glob("*.csv")):
             found[f"{name}/{data.name}"] = data.read_text()
-    top = ast.parse((ROOT / "workflow" / "glue.py").read_text()).body
-    functions = [*top, *(inner for node in top if isinstance(node, ast.ClassDef) for inner in node.body)]
-    bridge = {node.name: node for node in functions if isinstance(node, ast.FunctionDef) and node.name in BRIDGE}
-    found |= {f"glue.{name}": fingerprint_of([node]) for name, node in bridge.items()}
+    found |= bridge()
     pins = re.findall(r"^([\w.-]+)==([^ \\;]+)", (ROOT / "requirements.lock").read_text(), re.M)
     for library in LIBRARIES:
         versions = sorted(version for name, version in pins if name.replace("-", "_") == library.replace("-", "_"))
@@ -103,24 +81,27 @@ def around(stage: str, symbols: Iterable[Symbol]) -> dict[str, str]:
     return {name: hashlib.sha256(text.encode()).hexdigest()[:12] for name, text in found.items()}
 
 
-def hidden() -> Iterator[str]:
-    """What is imported under a name that stands for something else too."""
-    folders = (ROOT / "src", ROOT / "workflow" / "scripts")
-    own = [path for folder in folders for path in folder.iterdir() if path.suffix == ".py" or path.is_dir()]
-    for path in own:
-        installed = PathFinder.find_spec(path.stem, getsitepackages())
-        if path.stem in sys.stdlib_module_names or (installed and installed.origin and path.stem != "tallmasks"):
-            yield f"{path.relative_to(ROOT)} hides the library {path.stem}; give it another name"
-    for path in sorted(file for folder in folders for file in folder.rglob("*.py")):
-        if path.with_suffix("").is_dir():
-            yield f"{path.relative_to(ROOT)} is hidden by the folder of its name; remove one of them"
+@functools.cache
+def bridge() -> dict[str, str]:
+    """The bridge's functions that hand a job its inputs, each with its digest."""
+    found = {}
+    for file in sorted((ROOT / "workflow" / "bridge").glob("*.py")):
+        top = ast.parse(file.read_text()).body
+        owned = [("", node) for node in top]
+        owned += [(f"{node.name}.", inner) for node in top if isinstance(node, ast.ClassDef) for inner in node.body]
+        for owner, node in owned:
+            if isinstance(node, ast.FunctionDef) and node.name in BRIDGE:
+                found[f"bridge.{owner}{node.name}"] = fingerprint_of([node])
+    return found
 
 
 @functools.cache
 def module(name: str) -> Module | None:
     """A module of the package or a script; None for the libraries of others."""
+    if not re.fullmatch(r"[\w.]+", name):
+        return None
     path = name.replace(".", "/")
-    endings = (f"src/{path}/__init__.py", f"src/{path}.py", f"workflow/scripts/{path}.py")
+    endings = (f"src/{path}/__init__.py", f"src/{path}.py", f"workflow/scripts/{path}.py", f"workflow/runner/{path}.py")
     files = [ROOT / ending for ending in endings if (ROOT / ending).is_file()]
     if not files:
         return None
@@ -130,7 +111,8 @@ def module(name: str) -> Module | None:
             definitions.setdefault(defined, []).append(statement)
     imports: dict[str, Symbol] = {}
     for statement in definitions.get("", []):
-        imports |= _imports(statement)
+        if not (isinstance(statement, ast.If) and ast.unparse(statement.test) == "TYPE_CHECKING"):  # never run
+            imports |= _imports(statement)
     return Module(name, definitions, imports)
 
 
@@ -202,8 +184,16 @@ def _used(source: Module, statements: list[ast.stmt]) -> Iterator[Symbol]:
                         folder = ROOT / "src" / source.name.replace(".", "/")
                         yield from ((f"{source.name}.{file.stem}", "*") for file in sorted(folder.glob("[a-z]*.py")))
         for node in ast.walk(statement):
+            if isinstance(node, ast.Constant) and _is_named_by_a_registry(source, node):
+                yield str(node.value), "*"
             if isinstance(node, ast.Name) and node not in attributes:
                 yield bound.get(node.id, (source.name, node.id))
+
+
+def _is_named_by_a_registry(source: Module, node: ast.Constant) -> bool:
+    """Whether a text is the name of a package that is imported by it: of a family or of a catalogue."""
+    named = node.value
+    return isinstance(named, str) and "." in named and source.name.count(".") == 2 and module(named) is not None
 
 
 def fingerprint(symbol: Symbol) -> str:
@@ -215,7 +205,7 @@ def fingerprint(symbol: Symbol) -> str:
 
 def _is_in_recipes(name: str) -> bool:
     """Whether a module's code enters the recipes of what is made with it: a method's or a merge's."""
-    return name.startswith("tallmasks.methods.")
+    return name.startswith("tallmasks.methods.") and name.rsplit(".")[-1] not in CONTRACT
 
 
 def changes() -> tuple[dict[str, list[str]], dict[str, object]]:
@@ -223,44 +213,14 @@ def changes() -> tuple[dict[str, list[str]], dict[str, object]]:
     recorded = json.loads(RECORD.read_text()) if RECORD.exists() else {"versions": {}, "definitions": {}}
     changed: dict[str, list[str]] = {}
     found: dict[str, str] = {}
-    for stage, names in sorted(scripts().items()):
-        symbols = sorted({symbol for name in names for symbol in reached(name) if not _is_in_recipes(symbol[0])})
+    numbers = versions()
+    for stage, script in sorted(scripts().items()):
+        symbols = sorted({symbol for symbol in reached(script) if not _is_in_recipes(symbol[0])})
         code = {".".join(filter(None, symbol)): fingerprint(symbol) for symbol in symbols}
         code |= around(stage, symbols)
         found |= code
         known = recorded["definitions"]
         news = [name for name, digest in code.items() if name in known and known[name] != digest]
-        if news or recorded["versions"].get(stage) != STAGE_VERSIONS[stage]:
+        if news or recorded["versions"].get(stage) != numbers[stage]:
             changed[stage] = news
-    return changed, {"versions": STAGE_VERSIONS, "definitions": dict(sorted(found.items()))}
-
-
-def main() -> int:
-    """The exit status: 1 where a stage's number does not stand for its code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--record", action="store_true")
-    parser.add_argument("--same", action="store_true")
-    arguments = parser.parse_args()
-    own_code.check()
-    recorded = json.loads(RECORD.read_text())["versions"] if RECORD.exists() else {}
-    changed, now = changes()
-    problems = [
-        f"stage {stage}: {', '.join(names)} changed; raise STAGE_VERSIONS[{stage!r}] in src/tallmasks/plan/stages.py"
-        for stage, names in changed.items()
-        if names and recorded.get(stage) == STAGE_VERSIONS[stage] and not arguments.same
-    ]
-    problems += hidden()
-    if missing := STAGE_VERSIONS.keys() - scripts().keys():
-        problems.append(f"no rule runs a script for {', '.join(sorted(missing))}")
-    if not problems and arguments.record:
-        RECORD.write_text(json.dumps(now, indent=1) + "\n")
-    elif not problems and changed:
-        problems.append(f"stage {', '.join(changed)}: another number than the one recorded")
-    if problems:
-        advice = "python workflow/scripts/stage_code.py --record (with --same where every output byte stays the same)"
-        print(*problems, f"then accept it: {advice}", sep="\n", file=sys.stderr)
-    return bool(problems)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return changed, {"versions": numbers, "definitions": dict(sorted(found.items()))}

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from job import Job
-from tallmasks.plan.stages import version_of
+from tallmasks.plan.recipes import version_of
 from tallmasks.store.artifacts import ARTIFACT, Damaged, check, identity
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.folders import CHECKED, DAMAGED, PROVENANCE, STORE, provenance_of, set_aside

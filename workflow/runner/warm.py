@@ -1,10 +1,10 @@
-"""A warm Python for jobs: one process that has torch and open_clip imported and forks a child for every job.
+"""A warm Python for jobs: one process that has a network's libraries imported and forks a child for every job.
 
-Importing torch and open_clip costs about ten seconds of CPU, a fine-tuning on the tiny model twenty, an evaluation
-two.  On a laptop the imports would be most of the work, so a Snakemake starts a server before its first job that needs
-torch, and each job is a fork of it: the same script, arguments, environment, folder and output streams, with the
-imports already there.  The server is an accelerator and nothing else: without it (TALLMASKS_WARM=0, on a cluster, by
-hand) a job imports what it needs itself and gives the same bytes.
+Importing torch and open_clip, for one, costs about ten seconds of CPU, a fine-tuning on the tiny model twenty, an
+evaluation two.  On a laptop the imports would be most of the work, so a Snakemake starts a server before its first job
+that needs torch, and each job is a fork of it: the same script, arguments, environment, folder and output streams, with
+the imports already there.  The server is an accelerator and nothing else: without it (TALLMASKS_WARM=0, on a cluster,
+by hand) a job imports what it needs itself and gives the same bytes.
 
 * **A server per owner, and it dies with it.**  The owner is the Snakemake that started it; the kernel kills the server
   when the owner ends, however it ends.
@@ -25,10 +25,11 @@ hand) a job imports what it needs itself and gives the same bytes.
 * A child watches its client's connection and dies with it: kill -9 of a job or of Snakemake leaves nothing behind.
 * It never touches CUDA and starts no threads, so that forking is sound: a job on a GPU is the first to initialise it.
 * A job's locks on its GPUs are held by its fork too, so that a GPU is free only when nothing computes on it any more.
-* What tables and figures need is imported when no job has come for a second.
+* What it imports is what the families of the models say that their networks need (`Family.imports`), and then what
+  tables and figures need, while no job comes.
 
 Many short Snakemakes that one process starts, as the tests do, can share one import of torch: that process is the owner
-(`warm.py FOLDER OWNER`), and TALLMASKS_WARM names the folder.
+(`warm.py FOLDER OWNER MODULES LATER`), and TALLMASKS_WARM names the folder.
 """
 
 from __future__ import annotations
@@ -52,8 +53,6 @@ from pathlib import Path
 
 SILENT_SECONDS = 10.0
 LONGEST_SECONDS = 600.0
-PRELOADED = ("numpy", "torch", "torch._dynamo", "open_clip", "numba", "safetensors")
-WHEN_IDLE = ("pandas", "matplotlib.pyplot", "scipy.stats", "scipy.cluster.hierarchy")  # for tables and figures
 FOLDER = Path(".tallmasks", "warm")
 MOST_KEPT = 64  # descriptors beside its streams that a job takes along
 LISTENING = "listening"  # what the owner reads when the server can be connected to
@@ -198,8 +197,11 @@ def _answers(connection: socket.socket, server: int) -> bool:
 # -- the server -------------------------------------------------------------------------------------------
 
 
-def serve(where: Path, owner: int) -> None:
-    """Serve the jobs of the owner, whose child this process is, until it ends."""
+def serve(where: Path, owner: int, modules: Sequence[str], later: Sequence[str] = ()) -> None:
+    """Serve the jobs of the owner, whose child this process is, until it ends.
+
+    Imports `modules` first, and one of `later` whenever no job has come for a second.
+    """
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != owner:
         return
@@ -218,10 +220,10 @@ def serve(where: Path, owner: int) -> None:
     for stream in (1, 2):
         os.dup2(log, stream)
     os.close(log)
-    for name in PRELOADED:
+    for name in modules:
         importlib.import_module(name)
     children: set[int] = set()
-    later = list(WHEN_IDLE)
+    waiting = list(later)
     while True:
         if select.select([listener], [], [], 1.0)[0]:
             connection, _ = listener.accept()
@@ -229,8 +231,8 @@ def serve(where: Path, owner: int) -> None:
             if client and _descends(client, owner):
                 children.add(_fork(connection, listener))
             connection.close()
-        elif later:
-            importlib.import_module(later.pop(0))
+        elif waiting:
+            importlib.import_module(waiting.pop(0))
         children -= {child for child in children if os.waitpid(child, os.WNOHANG)[0]}
 
 
@@ -274,7 +276,8 @@ def _child(connection: socket.socket) -> int:
     os.chdir(job["folder"])
     sys.argv = [job["script"], *job["arguments"]]
     search_path = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
-    sys.path[:0] = [str(Path(job["script"]).resolve().parent), *search_path]
+    script = Path(job["script"]).resolve()  # of the project that the job is of, which may be another than the server's
+    sys.path[:0] = [str(script.parent), str(script.parents[1] / "runner"), *search_path]
     try:
         runpy.run_path(job["script"], run_name="__main__")
     except SystemExit as stop:
@@ -292,4 +295,4 @@ def _die_with(connection: socket.socket) -> None:
 
 
 if __name__ == "__main__":
-    serve(Path(sys.argv[1]), int(sys.argv[2]))
+    serve(Path(sys.argv[1]), int(sys.argv[2]), *(names.split() for names in sys.argv[3:]))

@@ -47,7 +47,7 @@ def taken(output: Path) -> tuple[bool, int]:
 def each(job: Job, make: Callable[[Job], None]) -> None:
     """Make the artifact of a job, then those of others that can be made already."""
     make(job)
-    import inputs
+    import checked_inputs
 
     if job.ahead is None or not job.ahead.is_file() or "SLURM_JOB_ID" in os.environ:
         return
@@ -62,7 +62,7 @@ def each(job: Job, make: Callable[[Job], None]) -> None:
         try:
             if not (made.exists() or other.output.exists()):
                 print(f"ahead of its job: {other.output.name}", flush=True)
-                made_from = inputs.checked(other)
+                made_from = checked_inputs.checked(other)
                 beside = replace(other, outputs={"artifact": made}, made_from=made_from)
                 make(replace(beside, gpus=job.gpus, threads=job.threads))
         except Exception as error:  # its own job will meet it again, and say so in its own log

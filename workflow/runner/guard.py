@@ -32,9 +32,9 @@ from dvc_data.index import DataIndexDirError
 import own_code
 from tallmasks.plan.project import open_plan
 from tallmasks.store.artifacts import ARTIFACT, Damaged, check
+from tallmasks.store.atomic_files import atomic_file, atomic_write_text
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.folders import CHECKED, SCRATCH, entries_under, refuse_links_out, set_aside
-from tallmasks.store.tensor_files import atomic_file, atomic_write_text
 
 KNOWN = SCRATCH / "md5.json"
 
@@ -78,7 +78,7 @@ def main(folders: Iterable[str]) -> None:
     _drop_damaged_lists(dvc, folders)
     expected = _expected(dvc, folders)
     plan = open_plan()
-    declared = plan.declared([model for model in plan.models if f"store/{model}" in folders])
+    declared = plan.index.declared([model for model in plan.models if f"store/{model}" in folders])
     refuse_links_out([*expected, *declared])
     lost: dict[str, str] = {}
     for name, md5 in expected.items():

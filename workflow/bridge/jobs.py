@@ -1,0 +1,114 @@
+"""A job as it is told to the runner: shell words, or a file where they would be too long."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shlex
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from bridge.run import Run
+from tallmasks.plan.node import Node
+from tallmasks.store.folders import SCRATCH
+
+SCRIPTS, RUNNER = Path("workflow/scripts"), Path("workflow/runner")
+LATER = ("pandas", "matplotlib.pyplot", "scipy.stats", "scipy.cluster.hierarchy")
+"""What tables and figures need, and the warm Python imports when it has nothing else to do."""
+ARRAYS = ("numpy", "numba", "safetensors")
+"""What every step on arrays needs."""
+LONGEST = 100_000
+"""Bytes of one argument of a command; Linux takes 128 KiB."""
+
+
+class Jobs:
+    """How the jobs of one run are started."""
+
+    def __init__(self, run: Run, imports: Iterable[str]) -> None:
+        """`imports` are what networks need."""
+        self._run, self._imports = run, list(dict.fromkeys([*imports, *ARRAYS]))
+        self._warm: subprocess.Popen[bytes] | None = None
+
+    def words(
+        self,
+        script: str,
+        recipe: Mapping[str, Any],
+        inputs: Mapping[str, Iterable[Path | str]],
+        outputs: Mapping[str, Path | str],
+        threads: int,
+        model: str = "",
+        gpus: int = 0,
+        ahead: Path | None = None,
+        warm: bool = False,
+    ) -> str:
+        """The shell words that run `script` on a recipe.
+
+        `ahead` names a file of what else the job may make (workflow/runner/ahead.py); `warm` says that the job is worth
+        starting the warm Python for, and others use it where it runs.
+        """
+        told = told_of(recipe, inputs, outputs, model) | {"threads": threads, "gpus": gpus}
+        if ahead:
+            told["ahead"] = str(ahead)
+        if warm:
+            self._warm_up()
+        text = json.dumps(told, separators=(",", ":"), ensure_ascii=False)
+        if len(text.encode()) > LONGEST:
+            text = f"@{_file_of(text)}"
+        # `exec` makes the job a child of Snakemake itself, with which it dies
+        return "exec " + shlex.join([sys.executable, str(RUNNER / "job.py"), str(SCRIPTS / f"{script}.py"), text])
+
+    def _warm_up(self) -> None:
+        """Start the warm Python, once, where this process runs jobs itself: it is theirs, and dies with this process.
+
+        Here, in the main thread and before the first job that is worth it: the kernel takes the end of the thread that
+        starts it for the end of its owner.
+        """
+        if self._warm or not self._run.runs_jobs:
+            return
+        if os.environ.get("TALLMASKS_WARM", "1") == "1" and threading.current_thread() is threading.main_thread():
+            command = [sys.executable, "-P", str(RUNNER / "warm.py"), str(SCRATCH / "warm"), str(os.getpid())]
+            command += [" ".join(self._imports), " ".join(LATER)]
+            self._warm = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                start_new_session=True,  # Ctrl-C is for Snakemake
+            )
+            assert self._warm.stdout
+            with self._warm.stdout as said:
+                said.readline()  # it can be connected to, or has ended
+
+
+def _file_of(text: str) -> Path:
+    """A file with the description of a job, named after it."""
+    path = SCRATCH / "jobs" / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def told_of(
+    recipe: Mapping[str, Any],
+    inputs: Mapping[str, Iterable[Path | str]],
+    outputs: Mapping[str, Path | str],
+    model: str = "",
+) -> dict[str, Any]:
+    """A job as its JSON says it."""
+    return {
+        "recipe": recipe,
+        "inputs": {role: [str(path) for path in paths] for role, paths in inputs.items()},
+        "outputs": {role: str(path) for role, path in outputs.items()},
+        "model": model,
+    }
+
+
+def files_of(node: Node) -> dict[str, list[Path]]:
+    """A node's input files by role: artifacts of the store and source files."""
+    return {role: [Path(needed.path) for needed in nodes] for role, nodes in node.inputs.items()} | {
+        role: [path] for role, path in node.sources.items()
+    }

@@ -1,0 +1,195 @@
+"""One run of Snakemake: what it may write, what its user forces, and what it leaves alone."""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+from snakemake.exceptions import WorkflowError
+from snakemake.jobs import Job
+
+from tallmasks.store.artifacts import digest_of
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.folders import SCRATCH, refuse_links_out
+
+InputFunction = Callable[..., Any]
+
+
+def for_users(function: InputFunction) -> InputFunction:
+    """An error that a user can put right reaches Snakemake as its own kind of error: a message, no traceback."""
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except TallmasksError as error:
+            raise WorkflowError(str(error)) from None
+
+    return wrapper
+
+
+class Run:
+    """What rules ask about the Snakemake that reads them.
+
+    Args:
+        workflow: Snakemake's workflow object.
+    """
+
+    def __init__(self, workflow: Any) -> None:
+        self.workflow = workflow
+        self._lock: IO[str] | None = None
+
+    def end_quietly_on_ctrl_c(self) -> None:
+        """One line instead of the tracebacks of whatever was at work.
+
+        On this machine this process just dies and its jobs with it, which leaves nothing half-written; jobs that were
+        submitted to a cluster are cancelled by Snakemake.
+        """
+        if not self.workflow.is_main_process or signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+            return  # a job, or in the background of a shell script
+
+        def end(number: int, frame: Any) -> None:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            said = "Interrupted. What is done is kept: the same command goes on with what is missing."
+            os.write(sys.stderr.fileno(), f"\n{said}\n".encode())
+            if not self.workflow.local_exec and self.workflow.scheduler:
+                raise KeyboardInterrupt
+            os.kill(os.getpid(), signal.SIGINT)
+
+        signal.signal(signal.SIGINT, end)
+
+    @functools.cached_property
+    def pruned(self) -> bool:
+        """Whether an artifact that exists is a leaf of the DAG, unless it is made anew.
+
+        Asked first when the DAG is built: only then are the settings and the executor known.
+        """
+        if self.looking:
+            return False
+        self._check_profile()
+        self._check_machine()
+        self._leave_files_alone()
+        self._start_jobs_at_once()
+        refuse_links_out()
+        if self.writing:
+            self._become_the_writer()
+        return True
+
+    @property
+    def writing(self) -> bool:
+        """Whether this is the process that has jobs make files."""
+        return self.workflow.is_main_process and self.workflow.executor_plugin and not self.workflow.dryrun
+
+    @property
+    def looking(self) -> bool:
+        """Whether the DAG is there to be looked at as a whole (--report, --dag) and nothing is run, not even dry."""
+        return self.workflow.is_main_process and not self.workflow.executor_plugin
+
+    def _check_profile(self) -> None:
+        settings, execution = self.workflow.dag_settings, self.workflow.execution_settings
+        triggers = {str(trigger) for trigger in settings.rerun_triggers}
+        if self.workflow.is_main_process and (triggers != {"mtime"} or not execution.ignore_incomplete):
+            raise WorkflowError(
+                "profiles/default is not in force, and the workflow is only right under it: run snakemake in the "
+                "project's folder, without --workflow-profile and without other --rerun-triggers"
+            )
+
+    def _leave_files_alone(self) -> None:
+        """Switch off what Snakemake does to files around a job, and must not where they appear by rename: removing a
+        finished output because an input is dated in the future, refusing to replace a read-only one, and copying the
+        old results back over themselves after a job that failed (`update` in the rules keeps them from being removed
+        before it)."""
+
+        async def nothing(*_: Any) -> None:
+            pass
+
+        dag, persistence = self.workflow.dag, self.workflow.persistence
+        dag.check_output_mtime = nothing
+        Job.check_protected_output = nothing
+        persistence.backup_output = persistence.cleanup_backup = lambda path: None
+        persistence.restore_output = Path.exists
+
+    def _start_jobs_at_once(self) -> None:
+        """No limit of jobs per second where they run on this machine: with one, which is Snakemake's default, every job
+        that ends adds a timer that wakes the scheduler once a second for the rest of the run."""
+        if self.workflow.local_exec:
+            self.workflow.scheduling_settings.max_jobs_per_timespan = None
+
+    def _check_machine(self) -> None:
+        """Refuse what could only wait for ever: no core to run a job on, or a cluster that is not there."""
+        settings, executor = self.workflow.resource_settings, self.workflow.executor_plugin
+        if self.workflow.dryrun or not self.workflow.is_main_process:
+            return
+        if 0 in (settings.cores, settings.nodes):
+            raise WorkflowError("-j0 gives the jobs no core to run on; expected -j1 or more, or -n for a dry run")
+        if executor and executor.name == "slurm" and (problem := no_slurm()):
+            raise WorkflowError(f"{problem}; run this where slurm is, or without --profile profiles/slurm")
+
+    def _become_the_writer(self) -> None:
+        """Hold a kernel lock for the life of this process: a second Snakemake waits, and a killed one leaves nothing
+        to unlock (Snakemake's own lock is a plain file, which would stay)."""
+        SCRATCH.mkdir(exist_ok=True)
+        self._lock = (SCRATCH / "writer.lock").open("a")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("Another snakemake is at work in this folder; waiting for it to end ...", file=sys.stderr)
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+
+    @property
+    def forcing(self) -> bool:
+        return bool(self.workflow.dag.forcefiles or self.workflow.dag.forcerules)
+
+    def is_forced(self, path: Path, prefix: str | None = None) -> bool:
+        """Whether the user forces the job that writes `path`, and what lies beside it and begins with `prefix`."""
+        dag, begins = self.workflow.dag, path.name if prefix is None else prefix
+        files = map(Path, dag.forcefiles)
+        return any(rule.is_producer(str(path)) for rule in dag.forcerules) or any(
+            file.parent == path.parent and file.name.startswith(begins) for file in files
+        )
+
+    @property
+    def runs_jobs(self) -> bool:
+        """Whether this process runs jobs on this machine.  On a cluster others do."""
+        return self._lock is not None and self.workflow.executor_plugin.name == "local"
+
+    @property
+    def leases(self) -> bool:
+        """Whether this process runs jobs on this machine, each with a lease of its GPUs; on a cluster the scheduler
+        assigns them."""
+        flow = self.workflow
+        return bool(flow.is_main_process and not self.looking and flow.local_exec and not flow.dryrun)
+
+
+def stale_marker(what: Path, digest: str, files: list[Path]) -> list[str]:
+    """A file that is newer than `files`, which are stale, with content of its own: Snakemake passes over a newer
+    input whose checksum it has seen."""
+    if not files:
+        return []
+    marker = SCRATCH / "stale" / digest_of([str(what), digest])
+    marker.parent.mkdir(parents=True, exist_ok=True)
+    marker.write_text(f"{what} {time.time_ns()}\n")
+    newest = max(path.lstat().st_mtime for path in files) + 1
+    os.utime(marker, (newest, newest))
+    return [str(marker)]
+
+
+def no_slurm() -> str:
+    """Why no job can be submitted to slurm; nothing where it can."""
+    for program in ("sbatch", "sinfo"):
+        if not shutil.which(program):
+            return f"there is no {program} on this machine's PATH"
+    try:
+        asked = subprocess.run(["sinfo", "--noheader"], capture_output=True, text=True, timeout=60, check=False)
+    except subprocess.TimeoutExpired:
+        return "slurm's controller has not answered sinfo for a minute"
+    return f"slurm does not answer: {' '.join(asked.stderr.split())}" if asked.returncode else ""
