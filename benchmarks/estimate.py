@@ -25,8 +25,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from tallmasks import methods
 from tallmasks.models.clip import network as clip
-from tallmasks.plan.plan import Node, Plan
+from tallmasks.plan.node import Node
+from tallmasks.plan.planner import Plan
 from tallmasks.plan.project import open_plan
+from tallmasks.plan.views import results_of
 from tallmasks.tasks.vision.decoding import KEPT_SIDE, TRAINING_MARGIN
 from tallmasks.tasks.vision.vision_tasks import LARGEST_VALIDATION, TASKS, VALIDATION_SHARE
 
@@ -208,7 +210,7 @@ def _needed(node: Node) -> list[Node]:
 
 def print_plan(plan: Plan, model: str, benchmark: str, tflops: float, cores: int, gpus: int) -> None:
     members = plan.members(plan.tasks(benchmark))
-    tops = [node for nodes in plan.results(model, members, plan.seeds[0]).values() for node in nodes]
+    tops = [node for nodes in results_of(plan, model, members, plan.seeds[0]).values() for node in nodes]
     jobs = {node.path: node for top in tops for node in top.walk()}
     jobs = dict(sorted(jobs.items(), key=lambda item: (_ORDER.index(item[1].kind), item[0])))
     timing = Timing(plan, model, tflops)

@@ -19,9 +19,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from tallmasks.evaluation.counting import Evaluator, Examples, TaskData
+from tallmasks.evaluation.counting import Evaluator, TaskData
 from tallmasks.models import cuda
 from tallmasks.models.clip import network as clip
+from tallmasks.models.clip.clip_examples import ClipExamples
 
 CLASSES = 100
 MEAN, STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
@@ -64,10 +65,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         path, side = Path(folder, "images.npy"), arguments.side or size
         np.save(path, draw.integers(0, 256, (count, side, side, 3), np.uint8))
-        examples = Examples(np.load(path, mmap_mode="r"), draw.integers(0, CLASSES, count))
+        labels = draw.integers(0, CLASSES, count)
         head = draw.standard_normal((CLASSES, network.visual.output_dim), dtype=np.float32)
-        evaluator = Evaluator(model, [TaskData("random", head, {"test": examples})], arguments.batch_size)
-        prepared = model.prepare(np.array(examples.images[: arguments.batch_size]))
+        examples = ClipExamples(np.load(path, mmap_mode="r"), labels, head)
+        evaluator = Evaluator(model, [TaskData("random", {"test": examples})], arguments.batch_size)
+        prepared = model.pixels(np.array(examples.images[: arguments.batch_size]))
 
         def engine() -> int:
             evaluator.scaled("test", update, coefficients)

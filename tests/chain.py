@@ -53,7 +53,9 @@ def build(folder: Path, tasks: tuple[str, ...] = ("dtd", "cars", "mnist")) -> Ch
         write_tensors(folder / task, {name: pretrained[name] + noise[name] for name in TRAINABLE}, {})
         compute_task_vector(folder / "pretrained", folder / task, TRAINABLE, path, {}, FRACTIONS)
     for merge in methods.merge_names():
-        write_multi_task_vector(merge, list(chain.task_vectors.values()), folder / merge, {"recipe": merge})
+        write_multi_task_vector(
+            methods.get_merge(merge), merge, list(chain.task_vectors.values()), folder / merge, {"recipe": merge}
+        )
     for merge in ("sum", "ties_sum"):
         write_mask_bundle(folder / f"masks-{merge}", chain.task_vectors, folder / merge, LAMBDAS, {"recipe": "r"})
     return chain

@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 
 from tallmasks import methods
-from tallmasks.methods.bits import storage
-from tallmasks.results.figures import Results
+from tallmasks.results.figures import ResultFiles
 from tallmasks.tasks.titles import TITLES
 
 COEFFICIENTS = [round(0.1 * step, 1) for step in range(11)]
@@ -18,7 +17,7 @@ LAMBDAS = [0.2, 0.3, 0.4, 0.5, 0.6]
 MASKED = ("tall_mask_task_arithmetic", "tall_mask_ties")
 
 
-def write_results(folder: Path, counts: tuple[int, ...] = (8, 14, 20)) -> Results:
+def write_results(folder: Path, counts: tuple[int, ...] = (8, 14, 20)) -> ResultFiles:
     """A folder like results/<model>, with a benchmark of the first n of the paper's tasks for every count."""
     benchmarks = {f"{count}tasks": tuple(list(TITLES)[:count]) for count in counts}
     draw = np.random.default_rng(0)
@@ -29,7 +28,7 @@ def write_results(folder: Path, counts: tuple[int, ...] = (8, 14, 20)) -> Result
         _subsets(folder / name / "subsets", len(tasks), draw)
         _controlled(folder / name / "controlled")
         _illustration(folder / name / "illustration", tasks[:4], draw)
-    return Results(folder, benchmarks)
+    return ResultFiles(folder, benchmarks)
 
 
 def _write(path: Path, rows: list, columns: str) -> None:
@@ -44,7 +43,7 @@ def _benchmark(folder: Path, tasks: tuple[str, ...], draw: np.random.Generator) 
         scores = np.clip(45 + 5 * place + draw.normal(0, 4, (2, len(tasks))), 0, 100).round(4)
         for split, row in zip(("validation", "test"), scores, strict=True):
             per_task += [(name, task, split, score, score + 3, "", "") for task, score in zip(tasks, row, strict=True)]
-        kind = storage(method.storage, tasks=len(tasks), trainable_parameters=1_400_000, frozen_parameters=200_000)
+        kind = method.storage(len(tasks), 1_400_000, 200_000)
         table.append((method.section, name, scores[1].mean(), scores[1].mean() + 3, kind.gigabits))
         if method.protocol == "scaled":
             curve = [{"scaling_coefficient": x, "normalized_accuracy": 60 - 30 * (x - 0.3) ** 2} for x in COEFFICIENTS]

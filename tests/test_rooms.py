@@ -41,9 +41,18 @@ def modules() -> dict[str, Path]:
 
 
 def imported(path: Path) -> Iterator[str]:
-    """The package's modules that a file imports anywhere in it, types alone included."""
+    """The package's modules that a file imports anywhere in it, but for those of which it needs types alone."""
     known = modules()
-    for node in ast.walk(ast.parse(path.read_text())):
+    tree = ast.parse(path.read_text())
+    for_types = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if node in for_types:
+            continue
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "tallmasks":
             base = node.module.removeprefix("tallmasks").lstrip(".")
             for alias in node.names:
@@ -68,7 +77,7 @@ def test_a_room_imports_only_what_lies_below_it(room: str) -> None:
         for name, path in modules().items()
         if name.split(".")[0] == room
         for target in imported(path)
-        if target.split(".")[0] not in allowed
+        if target.split(".")[0] not in {*allowed, *([""] if room == "commands" else [])}  # its version
     }
     assert not wrong
 

@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 
 from conftest import shipped_params
 from gpus import fake_smi, path_with
-from store.project import Project, lay_out
+from integration.project import Project, lay_out
 from tallmasks.models import cuda
 from tallmasks.models.clip import network as clip
 from tallmasks.store.tensor_files import open_tensors

@@ -14,12 +14,12 @@ from open_clip.transform import image_transform
 from PIL import Image
 
 from conftest import ROOT
+from tallmasks.models.clip.augmentation import crop_and_resize
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import open_tensors
 from tallmasks.tasks.vision import TASKS
 from tallmasks.tasks.vision import decoding as module
 from tallmasks.tasks.vision.decoding import split_indices, squashed, write_examples
-from tallmasks.training.crops import crop_and_resize
 from vision.datasets import RNG, encoded, picture, write_idx, write_parquet, write_repository
 
 
@@ -132,11 +132,17 @@ def test_the_step_decodes_a_local_folder(tmp_path: Path) -> None:
             "params": {"task": "svhn", "split": "train", "side": 224, "data": TASKS["svhn"].data_recipe},
         },
         "inputs": {"data": [str(tmp_path / "data")]},
+        "model": "vision",
         "outputs": {"artifact": str(tmp_path / "out.safetensors")},
         "threads": 2,
     }
     scripts = ROOT / "workflow" / "scripts"
-    command = [sys.executable, str(scripts / "job.py"), str(scripts / "examples.py"), json.dumps(told)]
+    command = [
+        sys.executable,
+        str(scripts.parent / "runner" / "job.py"),
+        str(scripts / "examples.py"),
+        json.dumps(told),
+    ]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     stored = open_tensors(tmp_path / "out.safetensors")

@@ -15,7 +15,7 @@ import yaml
 from PIL import Image
 from safetensors.torch import save_file
 
-from store.project import ROOT, Project, lay_out
+from integration.project import ROOT, Project, lay_out
 from tallmasks.commands.why import explain
 from tallmasks.models.clip import network as clip
 from tallmasks.plan.project import open_plan

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from tallmasks.plan.plan import Node, Plan
+from tallmasks.plan.node import Node
+from tallmasks.plan.planner import Plan
 from tallmasks.plan.preflight import unavailable
 from tallmasks.store import hub
 from vision.datasets import cached_repository, write_repository

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tallmasks.plan.plan import Node, Plan
+from tallmasks.plan.node import Node
+from tallmasks.plan.planner import Plan
 from tallmasks.store import source_digests as content
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.source_digests import sha256_of_folder

@@ -1,0 +1,159 @@
+"""The evaluation engine: the counts are those of one model after the other, however many share a pass."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from small_clip import SPEC, save_random
+from tallmasks.evaluation.counting import Evaluator, TaskData, unpack_mask
+from tallmasks.models import cuda
+from tallmasks.models.clip.clip_examples import ClipExamples
+from tallmasks.models.families import Model, load
+from tallmasks.tasks.drawn import TASKS, examples
+
+COEFFICIENTS = [0.0, 0.5, 1.0, 2.0, 4.0]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
+    path = tmp_path_factory.mktemp("model") / "small.safetensors"
+    save_random(path)
+    return load(SPEC, path)
+
+
+@pytest.fixture(scope="module")
+def tasks(model: Model, tmp_path_factory: pytest.TempPathFactory) -> list[TaskData]:
+    """Two tasks of different sizes; the images of one are mapped into memory, read-only."""
+    cars, mnist = examples("cars", "test", 50, seed=0), examples("mnist", "test", 33, seed=0)
+    path = tmp_path_factory.mktemp("images") / "mnist.npy"
+    np.save(path, mnist[0])
+    draw = np.random.default_rng(0)
+    shapes = {name: (len(TASKS[name].classes), 16) for name in ("cars", "mnist")}
+    heads = {name: draw.standard_normal(shape, dtype=np.float32) for name, shape in shapes.items()}
+    splits = {
+        "cars": ClipExamples(*cars, heads["cars"]),
+        "mnist": ClipExamples(np.load(path, mmap_mode="r"), mnist[1], heads["mnist"]),
+    }
+    return [TaskData(name, {"test": data}) for name, data in splits.items()]
+
+
+def direction(model: Model, seed: int) -> NDArray[np.float32]:
+    return 0.05 * np.random.default_rng(seed).standard_normal(model.flat.numel(), dtype=np.float32)
+
+
+def plainly(model: Model, task: TaskData, weights: torch.Tensor) -> int:
+    """Right answers of one weight set, all images at once."""
+    before = model.flat.clone()
+    model.flat.copy_(weights)
+    data = task.splits["test"]
+    with torch.no_grad():
+        scores = model.logits(model.pixels(np.array(data.images)), torch.from_numpy(data.head))
+    model.flat.copy_(before)
+    return int((scores.argmax(dim=1).numpy() == data.labels).sum())
+
+
+@pytest.mark.parametrize("resident", [1, 2, 5, None])
+@pytest.mark.parametrize("batch_size", [7, 128])
+def test_scaled_counts(model: Model, tasks: list[TaskData], resident: int | None, batch_size: int) -> None:
+    """A coefficient would get the accuracy of another one, or images at the end of a split would not count."""
+    update, start = direction(model, 0), model.initial()
+    evaluator = Evaluator(model, tasks, batch_size, resident=resident)
+    found = evaluator.scaled("test", update, COEFFICIENTS)
+    expected = [[plainly(model, task, start + c * torch.from_numpy(update)) for c in COEFFICIENTS] for task in tasks]
+    assert found == expected
+    assert len({tuple(row) for row in zip(*found, strict=True)}) > 1  # the weights matter
+    assert torch.equal(model.flat, start)  # the model is left as it was
+    assert evaluator.totals("test") == [50, 33]
+
+
+@pytest.mark.parametrize("resident", [1, 2, None])
+def test_own_counts(model: Model, tasks: list[TaskData], resident: int | None) -> None:
+    """A task would be scored with the masks of another task, or with another lambda's."""
+    updates = [[direction(model, 10 * index + k) for k in range(3)] for index in range(2)]
+    found = Evaluator(model, tasks, resident=resident).own("test", lambda index: iter(updates[index]), 3)
+    start = model.initial()
+    assert found == [
+        [plainly(model, task, start + torch.from_numpy(update)) for update in updates[index]]
+        for index, task in enumerate(tasks)
+    ]
+
+
+def test_updates_are_made_when_their_turn_comes(model: Model, tasks: list[TaskData]) -> None:
+    """All updates of a task would lie in memory at once."""
+    evaluator, alive = Evaluator(model, tasks[:1], resident=1), []
+
+    def updates(index: int) -> Iterator[NDArray[np.float32]]:
+        for k in range(3):
+            alive.append(k)
+            yield direction(model, k)
+            alive.remove(k)
+            assert not alive
+
+    evaluator.own("test", updates, 3)
+
+
+def test_tensors_are_taken_as_arrays_are(model: Model, tasks: list[TaskData]) -> None:
+    """Updates that were computed on a GPU would be scored otherwise, or not at all."""
+    update = direction(model, 3)
+    evaluator = Evaluator(model, tasks)
+    by_array = evaluator.scaled("test", update, [1.0])
+    assert evaluator.scaled("test", torch.from_numpy(update), [1.0]) == by_array
+    assert evaluator.own("test", lambda index: iter([torch.from_numpy(update)]), 1) == by_array
+    weights = model.initial() + torch.from_numpy(update)
+    assert [[count] for count in evaluator.as_is("test", weights)] == by_array
+
+
+@pytest.mark.parametrize("size", [1, 8, 8191])
+def test_masks_are_unpacked_on_the_device(size: int) -> None:
+    """On a GPU every task would be scored with another mask than the one that was built."""
+    mask = np.random.default_rng(0).random(size) < 0.3
+    packed = np.packbits(mask, bitorder="little")
+    np.testing.assert_array_equal(unpack_mask(packed, size, torch.device("cpu")), mask)
+    meta = unpack_mask(packed, size, torch.device("meta"))  # the GPU's way, as far as it can be tried without one
+    assert isinstance(meta, torch.Tensor) and meta.shape == (size,) and meta.dtype == torch.bool
+
+
+def test_progress_comes_to_all_images(model: Model, tasks: list[TaskData]) -> None:
+    """The time left in a log would be wrong by a factor."""
+    lines: list[str] = []
+    Evaluator(model, tasks, progress=lines.append).scaled("test", direction(model, 0), [0.0, 1.0])
+    assert lines[-1].startswith("test: 166 of 166 examples")
+
+
+def test_the_cpus_share_of_memory_is_bounded(model: Model, tasks: list[TaskData], tmp_path: Path) -> None:
+    """A big model's weight sets would fill the machine's memory."""
+
+    class Large:
+        device, flat = torch.device("cpu"), torch.empty(0)
+
+        def initial(self) -> torch.Tensor:
+            return torch.empty(303_966_208, device="meta")
+
+    assert Evaluator(Large(), [])._room() == 3  # type: ignore[arg-type]
+
+
+def test_a_gpus_room_is_what_is_left_beside_what_lies_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Merged vectors and masks that came to the device after the count would make it run out of memory."""
+
+    class OnGpu:
+        device = torch.device("cuda")
+        flat = torch.empty(0)
+
+        def initial(self) -> "OnGpu":
+            return self
+
+        nbytes = 100
+
+    evaluator = Evaluator(OnGpu(), [])  # type: ignore[arg-type]
+    free = [1000.0]
+    monkeypatch.setattr(cuda, "free_bytes", lambda device: free[0])
+    assert evaluator._room() == 6
+    free[0] = 500.0  # a multi-task vector, a mask and an agreement came
+    assert evaluator._room() == 3
+    evaluator._buffers = [torch.empty(0)] * 3  # which are used again
+    free[0] = 200.0
+    assert evaluator._room() == 4

@@ -1,0 +1,173 @@
+"""Merges, masks and choices made in memory equal those of the chain, and nothing is evaluated twice."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import reference
+from small_clip import SPEC, save_random
+from tallmasks import methods
+from tallmasks.evaluation.choice import choose_coefficient, choose_per_task
+from tallmasks.evaluation.counting import Evaluator, TaskData
+from tallmasks.evaluation.protocols import Tuner
+from tallmasks.evaluation.sweeps import TaskSubset, sample, share, thresholds
+from tallmasks.models.clip.clip_examples import ClipExamples
+from tallmasks.models.families import Model, load
+from tallmasks.store.tensor_files import Layout
+from tallmasks.tasks.drawn import examples
+from tallmasks.vectors.task_vectors import TaskVector
+
+NAMES = ("cars", "mnist")
+ALPHAS = [0.0, 0.5, 1.0]
+LAMBDAS = [0.2, 0.4, 0.6]
+GRIDS = {"scaling_coefficient": ALPHAS, "mask_lambda": LAMBDAS}
+HEAD = np.random.default_rng(1).normal(size=(10, 16)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
+    path = tmp_path_factory.mktemp("model") / "small.safetensors"
+    save_random(path)
+    return load(SPEC, path)
+
+
+@pytest.fixture(scope="module")
+def evaluator(model: Model) -> Evaluator:
+    data = [
+        TaskData(
+            name, {split: ClipExamples(*examples(name, split, 60, seed=0), HEAD) for split in ("validation", "test")}
+        )
+        for name in NAMES
+    ]
+    return Evaluator(model, data)
+
+
+@pytest.fixture(scope="module")
+def vectors(model: Model) -> dict[str, TaskVector]:
+    draw = np.random.default_rng(0)
+    layout = Layout(model.trainable, tuple(model.shapes.values()))
+    return {name: TaskVector(draw.normal(0, 0.1, layout.size).astype(np.float32), layout, {}) for name in NAMES}
+
+
+def plain(vectors: dict[str, TaskVector], evaluator: Evaluator) -> dict[str, list[np.ndarray]]:
+    """Every method's update of each task, by the plain statements, at the lambdas that validation data choose."""
+    flats = [vector.flat for vector in vectors.values()]
+    limits = [reference.trim_threshold(flat, 0.2) for flat in flats]
+    merges = {
+        "sum": reference.sum_vectors(flats),
+        "ties_sum": reference.ties(flats, limits, mean=False),
+        "ties_mean": reference.ties(flats, limits, mean=True),
+    }
+    found = {
+        "zeroshot": [np.zeros_like(flats[0])] * 2,
+        "weight_averaging": [merges["sum"] * np.float32(0.5)] * 2,
+        "task_arithmetic": [merges["sum"]] * 2,
+        "ties": [merges["ties_mean"]] * 2,
+        "fine_tuned": flats,
+        "magnitude_masking": [
+            np.where(np.abs(flat) >= reference.trim_threshold(flat, 0.1), merges["sum"], 0) for flat in flats
+        ],
+        "magnitude_pruning": [reference.trim(flat, reference.trim_threshold(flat, 34 / 64)) for flat in flats],
+    }
+    for merge, suffix in (("sum", "task_arithmetic"), ("ties_sum", "ties")):
+        masks = [[reference.mask(flat, merges[merge], value) for value in LAMBDAS] for flat in flats]
+        curve = evaluator.own("validation", lambda t, m=masks, w=merges[merge]: iter([w * mask for mask in m[t]]), 3)
+        chosen = [m[place] for m, place in zip(masks, choose_per_task(curve), strict=True)]
+        found[f"tall_mask_{suffix}"] = [merges[merge] * mask for mask in chosen]
+        agreed = reference.agreement(chosen)
+        for k, ending in ((2, ""), (1, "_k1")):
+            found[f"consensus_{suffix}{ending}"] = [merges[merge] * (agreed >= k)] * 2
+    return found
+
+
+@pytest.mark.parametrize("name", methods.names())
+def test_every_method_equals_the_plain_statement(
+    name: str, evaluator: Evaluator, vectors: dict[str, TaskVector], model: Model
+) -> None:
+    """Figure 5 would show other models than the tables."""
+    tune = partial(Tuner, evaluator, finetuned=[0.9, 0.8])
+    found = TaskSubset(vectors, model.initial().numpy(), tune, evaluator, GRIDS).evaluate(methods.get(name))
+    statements = plain(vectors, evaluator)
+    if name not in statements:
+        pytest.skip("a method of one's own, which no statement here is of")
+    updates = [update.astype(np.float32) for update in statements[name]]
+    assert (found.method, found.tasks) == (name, NAMES)
+    if methods.get(name).protocol == "scaled":
+        curve = evaluator.scaled("validation", updates[0], ALPHAS)
+        place = choose_coefficient(curve, evaluator.totals("validation"), [0.9, 0.8], NAMES)
+        assert found.scaling_coefficient == ALPHAS[place] and found.curve == tuple(map(tuple, curve))
+        expected = {split: evaluator.scaled(split, updates[0], [ALPHAS[place]]) for split in ("validation", "test")}
+    else:
+        expected = {
+            split: evaluator.own(split, lambda task: iter([updates[task]]), 1) for split in ("validation", "test")
+        }
+    assert found.correct == {split: [row[0] for row in rows] for split, rows in expected.items()}
+    assert found.total == {"validation": [60, 60], "test": [60, 60]}
+
+
+def test_the_masks_are_chosen_on_validation_data(
+    evaluator: Evaluator, vectors: dict[str, TaskVector], model: Model
+) -> None:
+    """A lambda chosen on test data would flatter the masks."""
+    tune = partial(Tuner, evaluator, finetuned=[0.9, 0.8])
+    subset = TaskSubset(vectors, model.initial().numpy(), tune, evaluator, GRIDS)
+    found = subset.evaluate(methods.get("tall_mask_ties"))
+    best = [LAMBDAS[place] for place in choose_per_task(found.curve)]
+    assert found.mask_lambda == tuple(best) and found.grid == tuple(LAMBDAS)
+
+
+def test_thresholds_run_from_the_merge_to_the_pretrained_model(
+    evaluator: Evaluator, vectors: dict[str, TaskVector]
+) -> None:
+    """Figure 6 would begin or end somewhere else, and its ends are known from other rows."""
+    merged = reference.sum_vectors([vector.flat for vector in vectors.values()])
+    agreement = np.arange(merged.size, dtype=np.uint8) % 3
+    tune = Tuner(evaluator, ALPHAS, [0.9, 0.8])
+    found = list(thresholds(tune, "consensus_task_arithmetic", merged, agreement, range(4)))
+    assert len(found) == 4
+    assert found[0].curve == tuple(map(tuple, evaluator.scaled("validation", merged, ALPHAS)))
+    middle = evaluator.scaled("validation", merged * (agreement >= 2), ALPHAS)
+    assert found[2].curve == tuple(map(tuple, middle))
+    assert found[3].scaling_coefficient == 0
+    assert found[3].correct["test"] == evaluator.as_is("test", evaluator.model.initial())
+
+
+def test_the_pretrained_model_is_evaluated_once(evaluator: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A twelfth of a sweep would be spent on counting the same answers again."""
+    asked: list[tuple[str, tuple[float, ...]]] = []
+    scaled = evaluator.scaled
+    monkeypatch.setattr(evaluator, "scaled", lambda s, u, c: (asked.append((s, tuple(c))), scaled(s, u, c))[1])
+    tune = Tuner(evaluator, ALPHAS, [0.9, 0.8])
+    nothing = np.zeros(evaluator.model.flat.numel(), np.float32)
+    for update in (nothing, nothing + np.float32(0.01), nothing + np.float32(0.02)):
+        tune("ties", update)
+    assert asked.count(("validation", (0.0,))) == 1 and asked.count(("test", (0.0,))) == 1
+    assert [c for s, c in asked if s == "validation" and c != (0.0,)] == [(0.5, 1.0)] * 2
+
+
+@given(total=st.integers(1, 50), count=st.integers(1, 60))
+def test_a_sample_is_without_replacement_and_always_the_same(total: int, count: int) -> None:
+    """Two methods would be compared on different images, or on some images twice."""
+    whole = ClipExamples(np.arange(total, dtype=np.uint8).reshape(-1, 1, 1, 1), np.arange(total), HEAD)
+    one, other = sample(whole, count), sample(whole, count)
+    assert one.labels.tolist() == other.labels.tolist() == sorted(set(one.labels.tolist()))
+    assert len(one.labels) == min(total, count)
+    assert one.images.reshape(-1).tolist() == one.labels.tolist()
+
+
+def test_a_sample_is_not_the_beginning() -> None:
+    """Data that lie in the order of their classes would show some classes only."""
+    whole = ClipExamples(np.zeros((1000, 1, 1, 1), np.uint8), np.arange(1000), HEAD)
+    assert sample(whole, 100).labels.mean() == pytest.approx(500, abs=100)
+    assert sample(whole, None) is whole
+
+
+def test_shares() -> None:
+    """A choice over 20 tasks would cost 20 times as much as one over a single task."""
+    assert [share(1000, tasks) for tasks in (1, 3, 20)] == [1000, 333, 50]
+    assert share(5, 20) == 1 and share(None, 7) is None

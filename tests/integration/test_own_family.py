@@ -1,0 +1,55 @@
+"""A model family and a task catalogue from outside the package, through the real Snakemake to a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from integration.project import ROOT, Project, lay_out
+from tallmasks.store.tensor_files import write_tensors
+
+MODEL: dict[str, Any] = {
+    "family": "numbers_toy",
+    "tasks": "numbers_toy",
+    "pretrained": "models/linear.safetensors",
+    "architecture": "linear",
+    "finetuning": {
+        "iterations": 60, "batch_size": 50, "learning_rate": 0.1, "warmup_iterations": 5, "weight_decay": 0.0,
+        "epsilon": 1.0e-8, "clip_norm": 10.0,
+    },
+    "evaluation": {"batch_size": 100, "precision": "float32"},
+    "resources": {
+        step: {"threads": 1, "gpu": 0, "mem_mb": 500, "runtime": 5} for step in ("arrays", "evaluation", "finetuning")
+    },
+}  # fmt: skip
+
+
+def test_a_family_and_a_catalogue_of_ones_own_give_a_table(tmp_path: Path) -> None:
+    """Whoever brings another kind of model would have to change the package in a dozen places."""
+    laid_out = lay_out(tmp_path / "project")
+    paths = f"{laid_out.path('src')}:{ROOT / 'tests' / 'toys'}"
+    project = Project(laid_out.root, {"PYTHONPATH": paths})
+    draw = np.random.default_rng(0)
+    weights = {"bias": np.zeros(4, np.float32), "weight": draw.normal(0, 0.1, (4, 8)).astype(np.float32)}
+    write_tensors(project.path("models", "linear.safetensors"), weights, {})
+    project.change(lambda params: params["models"].update(linear=MODEL))
+    project.change(lambda params: params["benchmarks"].update(ways=["north", "east", "south"]))
+    project.change(lambda params: params.update(methods="all"))
+    run = project.snakemake("results/linear/ways/table.csv")
+    assert "head" not in run.jobs, "a stage of CLIP's"
+    assert (run.jobs["finetune"], run.jobs["examples"]) == (3, 9)
+    table = pd.read_csv(project.path("results/linear/ways/table.csv")).set_index("method")["accuracy"]
+    assert table["fine_tuned"] > 85 > 60 > table["zeroshot"]
+    assert table["tall_mask_task_arithmetic"] > table["task_arithmetic"]
+    assert project.dry_run("results/linear/ways/table.csv").planned == {}
+
+
+def test_a_family_that_is_not_there_is_named(tmp_path: Path) -> None:
+    """A typing error would end in an ImportError's traceback."""
+    project = lay_out(tmp_path / "project")
+    project.change(lambda params: params["models"]["tiny"].update(family="klip"))
+    output = project.dry_run("results/tiny/two/table.csv", fails=True).output
+    assert "no model family 'klip'; did you mean 'clip'" in output and "Traceback" not in output

@@ -1,0 +1,72 @@
+"""Densities and overlaps of masks, from hand-made ones; where a tensor lies in the network."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from chain import LAMBDAS, build
+from tallmasks.masks.bundles import open_mask_bundle
+from tallmasks.masks.mask_statistics import from_input_to_output, statistics
+from tallmasks.models.clip.tensor_names import place
+from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
+
+CHOSEN = {"cars": 0.2, "dtd": 0.6, "mnist": 0.4}
+
+
+@pytest.mark.parametrize("merge", ["sum", "ties_sum"])
+def test_statistics_equal_the_plain_ones(merge: str, tmp_path: Path) -> None:
+    """The figures would show other masks than those that are applied."""
+    build(tmp_path)
+    bundle, merged = open_mask_bundle(tmp_path / f"masks-{merge}"), open_multi_task_vector(tmp_path / merge)
+    masks = {task: bundle.mask(task, value) for task, value in CHOSEN.items()}
+    found = statistics(bundle, CHOSEN, merged, place)
+    density = found["density"].set_index("task")
+    for task, mask in masks.items():
+        assert density.loc[task, "density"] == pytest.approx(mask.mean())
+        assert density.loc[task, "merged_zero"] == pytest.approx((mask & (merged == 0)).mean())
+        assert density.loc[task, "mask_lambda"] == CHOSEN[task]
+    used = {task: mask & (merged != 0) for task, mask in masks.items()}
+    overlap = found["overlap"].set_index(["task", "other"])["jaccard"]
+    for one in CHOSEN:
+        for other in CHOSEN:
+            expected = (used[one] & used[other]).sum() / (used[one] | used[other]).sum()
+            assert overlap[one, other] == pytest.approx(expected)
+    assert len(overlap) == 9
+    tensors = found["tensors"]
+    assert tensors["weights"].sum() == bundle.layout.size == 43
+    everywhere = (tensors["density"] * tensors["weights"]).sum() / 43
+    assert everywhere == pytest.approx(np.mean([mask.mean() for mask in used.values()]))
+    bias = tensors.set_index("kind").loc["biases"]
+    start = bundle.layout.offsets[bundle.layout.names.index("b.bias")]
+    assert bias["weights"] == 13
+    assert bias["density"] == pytest.approx(np.mean([mask[start : start + 13].mean() for mask in used.values()]))
+    assert LAMBDAS[0] == 0.2
+
+
+@pytest.mark.parametrize(
+    ("tensor", "expected"),
+    [
+        ("visual.conv1.weight", ("before", "patches")),
+        ("visual.class_embedding", ("before", "embeddings")),
+        ("visual.ln_pre.weight", ("before", "norms")),
+        ("visual.transformer.resblocks.11.attn.in_proj_weight", ("11", "attention in")),
+        ("visual.transformer.resblocks.0.attn.in_proj_bias", ("0", "biases")),
+        ("visual.transformer.resblocks.2.attn.out_proj.weight", ("2", "attention out")),
+        ("visual.transformer.resblocks.2.mlp.c_fc.weight", ("2", "MLP in")),
+        ("visual.transformer.resblocks.2.mlp.c_proj.weight", ("2", "MLP out")),
+        ("visual.transformer.resblocks.2.ln_1.weight", ("2", "norms")),
+        ("visual.ln_post.weight", ("after", "norms")),
+        ("visual.proj", ("after", "projection")),
+        ("visual.something_new", ("after", "other")),
+    ],
+)
+def test_places(tensor: str, expected: tuple[str, str]) -> None:
+    """A matrix would be counted to the wrong layer."""
+    assert place(tensor) == expected
+
+
+def test_layers_are_in_order() -> None:
+    """Layer 10 would stand before layer 2."""
+    layers = ["after", "10", "before", "2", "0"]
+    assert sorted(layers, key=from_input_to_output) == ["before", "0", "2", "10", "after"]

@@ -1,0 +1,221 @@
+"""The registry: the paper's rows, what each computes, and that one new file is one new row."""
+
+import inspect
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import reference
+from chain import build
+from tallmasks import methods
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.tensor_files import Layout
+from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
+
+PAPER_ROWS = (
+    "zeroshot",
+    "weight_averaging",
+    "task_arithmetic",
+    "ties",
+    "consensus_task_arithmetic",
+    "consensus_task_arithmetic_k1",
+    "consensus_ties",
+    "consensus_ties_k1",
+    "fine_tuned",
+    "magnitude_pruning",
+    "magnitude_masking",
+    "tall_mask_task_arithmetic",
+    "tall_mask_ties",
+)
+TAU = np.array([3, -2, 1, -0.5, 0, 4], np.float32)
+MERGED = np.array([5, 1, -1, 2, 7, 0], np.float32)
+INPUTS = {
+    "pretrained": np.ones(6, np.float32),
+    "task_vector": TAU,
+    "multi_task_vector": MERGED,
+    "agreement": np.array([0, 1, 2, 3, 1, 3], np.uint8),
+    "mask": np.array([1, 0, 1, 1, 0, 1], bool),
+    "threshold": np.float32(2),
+    "layout": Layout(("a", "b"), ((2, 2), (2,))),
+}
+SINGLE = {"threshold", "layout"}  # the same for every slice, and no arrays
+UPDATES = {
+    "zeroshot": [0, 0, 0, 0, 0, 0],
+    "weight_averaging": MERGED,
+    "task_arithmetic": MERGED,
+    "ties": MERGED,
+    "consensus_task_arithmetic": [0, 0, -1, 2, 0, 0],
+    "consensus_task_arithmetic_k1": [0, 1, -1, 2, 7, 0],
+    "consensus_ties": [0, 0, -1, 2, 0, 0],
+    "consensus_ties_k1": [0, 1, -1, 2, 7, 0],
+    "fine_tuned": TAU,
+    "magnitude_pruning": [3, -2, 0, 0, 0, 4],
+    "magnitude_masking": [5, 1, 0, 0, 0, 0],
+    "tall_mask_task_arithmetic": [5, 0, -1, 2, 0, 0],
+    "tall_mask_ties": [5, 0, -1, 2, 0, 0],
+    "iso_c": MERGED,
+    # agreeing signs at the first weight alone; tau's tensors have mean magnitudes 6.5 / 4 and 2, the kept one 5 / 4
+    "emr": [2.9 * 5, 0, 0, 0, 0, 0],
+}
+ELEMENTWISE = [name for name in methods.names() if methods.get(name).over == "weights"]
+
+
+def update(name, part=slice(None)):
+    """A method's update from a slice of the inputs."""
+    method = methods.get(name)
+    return method.update(**{key: INPUTS[key] if key in SINGLE else INPUTS[key][part] for key in method.needs})
+
+
+def test_the_papers_rows_are_there_in_order():
+    """A row of the paper's tables would be missing or out of place."""
+    assert tuple(name for name in methods.names() if name in PAPER_ROWS) == PAPER_ROWS
+
+
+@pytest.mark.parametrize("name", methods.names())
+def test_updates_are_what_is_expected(name):
+    """A row of the tables would be of another method."""
+    whole = update(name)
+    assert (whole.dtype, whole.shape) == (np.float32, TAU.shape)
+    if name in UPDATES:
+        np.testing.assert_allclose(whole, np.array(UPDATES[name], np.float32), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_updates_work_slice_by_slice(name):
+    """A method that looks beyond its slice would need a whole model in memory, and break when run in pieces."""
+    whole = update(name)
+    assert (whole.dtype, whole.shape) == (np.float32, TAU.shape)
+    np.testing.assert_array_equal(np.concatenate([update(name, slice(0, 2)), update(name, slice(2, 6))]), whole)
+
+
+@pytest.mark.parametrize("name", methods.names())
+def test_updates_work_on_tensors(name):
+    """On a GPU the method would fail, after hours of fine-tuning."""
+    method = methods.get(name)
+    given = {key: INPUTS[key] if key in SINGLE else torch.from_numpy(INPUTS[key]) for key in method.needs}
+    found = method.update(**given)
+    assert isinstance(found, torch.Tensor) and found.dtype == torch.float32
+    np.testing.assert_allclose(found.numpy(), update(name), rtol=0 if name in ELEMENTWISE else 1e-6)
+
+
+@pytest.mark.parametrize("name", methods.names())
+def test_a_gpus_tensors_give_what_arrays_give(name):
+    """A table would depend on where it was computed: zeros, equal magnitudes, a threshold that is met."""
+    draw = np.random.default_rng(0)
+    grid = np.array([-2, -0.5, -0.0, 0, 0.25, 0.5, 2], np.float32)
+    given = {
+        **{key: draw.choice(grid, 5000) for key in ("pretrained", "task_vector", "multi_task_vector")},
+        "agreement": draw.integers(0, 9, 5000, np.uint8),
+        "mask": draw.random(5000) < 0.4,
+        "threshold": np.float32(0.5),
+        "layout": Layout(("a", "b"), ((40, 100), (1000,))),
+    }
+    method = methods.get(name)
+    needed = {key: given[key] for key in method.needs}
+    tensors = {key: value if key in SINGLE else torch.from_numpy(value) for key, value in needed.items()}
+    expected, found = method(**needed), method(**tensors)
+    assert isinstance(found, torch.Tensor) and found.numpy().dtype == expected.dtype
+    if name in ELEMENTWISE:
+        np.testing.assert_array_equal(found.numpy(), expected)
+    else:  # a mean over a tensor is added up in another order
+        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5)
+
+
+def test_coefficients_and_fractions_are_the_methods():
+    """Weight averaging would not average; magnitude pruning would cost more or less than TALL-masks."""
+    assert methods.get("zeroshot").coefficient(8) == 0
+    assert methods.get("weight_averaging").coefficient(8) == 1 / 8
+    assert methods.get("magnitude_masking").keep(8) == 0.1
+    assert methods.get("magnitude_pruning").keep(8) == 40 / 256
+    merges = {name: methods.get(name).merge for name in PAPER_ROWS}
+    assert merges["ties"] == "ties_mean"
+    assert {merges[name] for name in PAPER_ROWS if name.endswith("ties") and name != "ties"} == {"ties_sum"}
+
+
+@pytest.mark.parametrize(
+    ("merge", "expected"),
+    [
+        ("sum", lambda vectors, limits: reference.sum_vectors(vectors)),
+        ("ties_sum", lambda vectors, limits: reference.ties(vectors, limits, mean=False)),
+        ("ties_mean", lambda vectors, limits: reference.ties(vectors, limits, mean=True)),
+    ],
+)
+def test_merges_equal_the_reference_on_files(merge, expected, tmp_path):
+    """From checkpoints on disk to the multi-task vector on disk, a step would go wrong between the kernels."""
+    vectors = build(tmp_path).vectors
+    limits = [reference.trim_threshold(vector, 0.2) for vector in vectors]
+    np.testing.assert_array_equal(open_multi_task_vector(tmp_path / merge), expected(vectors, limits))
+
+
+@pytest.mark.parametrize(("what", "look_up"), [("method", methods.get), ("merge", methods.get_merge)])
+def test_an_unknown_name_gets_the_nearest(what, look_up):
+    """A typing error in params.yaml would end in a KeyError."""
+    typed, meant = {"method": ("tall_masks_ties", "tall_mask_ties"), "merge": ("ties_men", "ties_mean")}[what]
+    with pytest.raises(TallmasksError, match=f"no {what} '{typed}'; did you mean '{meant}'"):
+        look_up(typed)
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ({"merge": None}, "merge must be given"),
+        ({"protocol": "fixed"}, "coefficient must be given"),
+        ({"keep": lambda tasks: 0.5}, "keep must be given"),
+        ({"update": lambda tau: tau}, "asks for \\['tau'\\]"),
+    ],
+)
+def test_a_contradictory_method_is_refused_when_it_registers(fields, complaint):
+    """The author of a new method would learn of a slip only after hours of fine-tuning."""
+    stated = {
+        field: getattr(methods.get("task_arithmetic"), field) for field in inspect.signature(methods.Method).parameters
+    }
+    with pytest.raises(ValueError, match=complaint):
+        methods.Method(**{**stated, **fields})
+
+
+def test_every_method_is_a_file_of_under_60_lines():
+    """The registry would no longer be an easy place to add to."""
+    contract = {"__init__", "bits", "contract", "inputs", "options", "registry", "state_dicts"}
+    files = [path for path in Path(methods.__path__[0]).glob("*.py") if path.stem not in contract]
+    assert files and all(len(path.read_text().splitlines()) < 60 for path in files)
+
+
+NEW_METHOD = """
+from tallmasks.methods import merge, method
+
+@merge("double", paper="none")
+def double(task_vectors, out):
+    out[:] = 2 * task_vectors[0].flat
+
+@method(name="doubled", row=45, title="Doubled", section="merging", paper="none", protocol="scaled",
+        storage="single", merge="double")
+def doubled(multi_task_vector):
+    return multi_task_vector
+"""
+
+
+def test_one_new_file_is_one_new_row(tmp_path):
+    """Adding a method would mean editing the package in several places."""
+    package = Path(methods.__path__[0]).parent
+    shutil.copytree(package, tmp_path / "tallmasks", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "tallmasks" / "methods" / "doubled.py").write_text(NEW_METHOD)
+    command = "from tallmasks import methods; print(*methods.names(), methods.get_merge('double').name)"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    run = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, env=environment)
+    rows = {name: methods.get(name).row for name in methods.names()} | {"doubled": 45}
+    assert run.stdout.split() == [*sorted(rows, key=lambda name: (rows[name], name)), "double"], run.stderr
+
+
+def test_the_array_modules_do_not_import_torch():
+    """Every job that only handles arrays would pay seconds for an import."""
+    modules = "tallmasks.masks.consensus, tallmasks.vectors.multi_task_vectors, tallmasks.methods"
+    command = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
+    package = Path(methods.__path__[0]).parents[1]
+    environment = {**os.environ, "PYTHONPATH": str(package)}
+    assert subprocess.run([sys.executable, "-c", command], env=environment).returncode == 0

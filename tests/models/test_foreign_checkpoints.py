@@ -1,0 +1,299 @@
+"""Checkpoints that others fine-tuned: found under the hub's file names, checked, and the same network afterwards."""
+
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import huggingface_hub
+import pytest
+import torch
+from huggingface_hub import HfApi, constants
+from safetensors.torch import save_file
+from transformers import CLIPVisionConfig, CLIPVisionModel, CLIPVisionModelWithProjection
+
+from small_clip import ARCHITECTURE, scramble
+from tallmasks.models.checkpoint_sources import locate, seen_validation
+from tallmasks.models.clip import network as clip
+from tallmasks.models.clip.foreign_checkpoints import PUBLISHERS, convert, from_transformers, matched
+from tallmasks.models.state_files import read_state
+from tallmasks.results.reference import PAPER_TASKS
+from tallmasks.store import hub
+from tallmasks.store.errors import TallmasksError
+
+THEIRS = CLIPVisionConfig(
+    hidden_size=32,
+    intermediate_size=128,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    image_size=32,
+    patch_size=8,
+    projection_dim=16,
+    hidden_act="quick_gelu",
+)
+
+
+@pytest.fixture(scope="module")
+def pretrained() -> dict[str, torch.Tensor]:
+    torch.manual_seed(0)
+    network = clip.build(ARCHITECTURE)
+    scramble(network, 0)
+    return network.state_dict()
+
+
+@pytest.fixture
+def finetuned(pretrained: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The image encoder moved, the rest is the pretrained one."""
+    return {
+        name: tensor + 0.01 * torch.ones_like(tensor) if name.startswith("visual.") else tensor
+        for name, tensor in pretrained.items()
+    }
+
+
+def as_published(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """As the authors wrote them: open_clip's CLIP without its text transformer, behind "model."."""
+    return {f"model.{name}": tensor for name, tensor in state.items() if not name.startswith("transformer.")}
+
+
+def import_file(path: Path, pretrained: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return convert(read_state(path), pretrained, "visual.", path)
+
+
+# -- transformers and open_clip -------------------------------------------------------------------------------
+
+
+def test_both_libraries_give_the_same_features() -> None:
+    """A tensor under the wrong name, or queries where keys belong, would be another network."""
+    theirs = CLIPVisionModelWithProjection(THEIRS).eval()
+    scramble(theirs, 1)
+    ours = clip.build(ARCHITECTURE).eval()
+    found = from_transformers(theirs.state_dict(), "visual.")
+    missing, unexpected = ours.load_state_dict(found, strict=False)
+    assert not unexpected and not [name for name in missing if name.startswith("visual.")]
+    images = torch.randn(4, 3, 32, 32, generator=torch.Generator().manual_seed(2))
+    with torch.no_grad():
+        torch.testing.assert_close(ours.encode_image(images), theirs(images).image_embeds, atol=2e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "width", "layers", "heads", "patch", "projection"),
+    [
+        ("ViT-B-32-quickgelu", 768, 12, 12, 32, 512),
+        ("ViT-B-16-quickgelu", 768, 12, 12, 16, 512),
+        ("ViT-L-14-quickgelu", 1024, 24, 16, 14, 768),
+    ],
+)
+@pytest.mark.parametrize("prefix", ["", "vision_model."])  # transformers 5, and what was written before
+def test_every_tensor_of_the_papers_models_has_its_place(
+    architecture: str, width: int, layers: int, heads: int, patch: int, projection: int, prefix: str
+) -> None:
+    """A real checkpoint would be refused, or lose a tensor, after gigabytes of download."""
+    config = CLIPVisionConfig(
+        hidden_size=width,
+        intermediate_size=4 * width,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        patch_size=patch,
+        projection_dim=projection,
+    )
+    with torch.device("meta"):
+        theirs = {f"{prefix}{name}": tensor for name, tensor in CLIPVisionModel(config).state_dict().items()}
+        theirs[f"{prefix}embeddings.position_ids"] = torch.zeros(1, 50, dtype=torch.int64)
+        ours = clip.build(architecture).state_dict()
+        found = matched(theirs, ours, "visual.", Path("model.safetensors"))
+    assert {name: tensor.shape for name, tensor in found.items()} == {
+        name: tensor.shape for name, tensor in ours.items() if name.startswith("visual.")
+    }
+
+
+# -- where files lie ------------------------------------------------------------------------------------------
+
+
+def test_fine_tuning_is_the_default_source() -> None:
+    """A model that is fine-tuned here would look for somebody's files."""
+    assert locate("finetune", "ViT-B-32-quickgelu", "mnist", PUBLISHERS) is None
+
+
+def test_every_published_checkpoint_has_its_address() -> None:
+    """A folder that the authors spell in another way would not be found."""
+    found = {task: locate("published", "ViT-B-16-quickgelu", task, PUBLISHERS) for task in PAPER_TASKS}
+    files = {task: where.file for task, where in found.items() if where}
+    assert len(files) == 20 and files["oxfordiiitpet"] == "single_task/VIT-B-16/OxfordIIITPetVal/nonlinear_finetuned.pt"
+    settings = {"source": "published", "revision": "0" * 40}
+    where = locate(settings, "ViT-L-14-quickgelu", "sun397", PUBLISHERS)
+    assert where and where.recipe == {
+        "source": "published",
+        "repository": "nik-dim/tall_masks",
+        "file": "single_task/ViT-L-14/SUN397Val/nonlinear_finetuned.pt",
+        "revision": "0" * 40,
+    }
+
+
+def test_fusionbench_has_19_of_the_tasks() -> None:
+    """Its EMNIST holds letters: a model of another task would stand in for the paper's digits."""
+    where = locate("fusionbench", "ViT-B-32-quickgelu", "oxfordiiitpet", PUBLISHERS)
+    assert where and where.repository == "tanganke/clip-vit-base-patch32_oxford-iiit-pet"
+    with pytest.raises(TallmasksError, match=r"fusionbench has no task 'emnist'.*checkpoints\.tasks"):
+        locate("fusionbench", "ViT-B-32-quickgelu", "emnist", PUBLISHERS)
+    mixed = {"source": "fusionbench", "tasks": {"emnist": "finetune"}}
+    assert locate(mixed, "ViT-B-32-quickgelu", "emnist", PUBLISHERS) is None
+    with pytest.raises(TallmasksError, match="published has no model 'ViT-H-14'"):
+        locate("published", "ViT-H-14-quickgelu", "mnist", PUBLISHERS)
+
+
+def test_a_source_that_is_nothing_is_named(tmp_path: Path) -> None:
+    """A typing error would be taken for a folder."""
+    with pytest.raises(TallmasksError, match="did you mean 'published'"):
+        locate("publishd", "ViT-B-32", "mnist", PUBLISHERS, tmp_path)
+
+
+# -- from local files under the hub's names -------------------------------------------------------------------
+
+
+def test_the_published_layout(tmp_path: Path, pretrained: Any, finetuned: Any) -> None:
+    """The paper's own checkpoints could not be used."""
+    path = tmp_path / "single_task" / "ViT-B-32" / "MNISTVal" / "nonlinear_finetuned.pt"
+    path.parent.mkdir(parents=True)
+    torch.save(as_published(finetuned), path)
+    where = locate({"source": "published", "path": "."}, "ViT-B-32-quickgelu", "mnist", PUBLISHERS, tmp_path)
+    assert where and where.local == path
+    found = import_file(path, pretrained)
+    assert list(found) == sorted(name for name in pretrained if name.startswith("visual."))
+    assert all(torch.equal(found[name], finetuned[name]) for name in found)
+
+
+@pytest.mark.parametrize(
+    "local_copy", ["tanganke/clip-vit-base-patch32_stanford-cars", "clip-vit-base-patch32_stanford-cars"]
+)
+def test_the_fusionbench_layout(local_copy: str, tmp_path: Path, pretrained: Any) -> None:
+    """FusionBench's checkpoints could not be used, or would lose the projection that they do not hold."""
+    theirs = CLIPVisionModel(THEIRS)
+    scramble(theirs, 3)
+    path = tmp_path / local_copy / "model.safetensors"
+    path.parent.mkdir(parents=True)
+    save_file({f"vision_model.{name}": tensor for name, tensor in theirs.state_dict().items()}, path)
+    where = locate({"source": "fusionbench", "path": str(tmp_path)}, "ViT-B-32-quickgelu", "cars", PUBLISHERS)
+    assert where and where.local == path
+    found = import_file(path, pretrained)
+    assert torch.equal(found["visual.proj"], pretrained["visual.proj"])
+    assert torch.equal(found["visual.ln_post.bias"], theirs.state_dict()["post_layernorm.bias"])
+
+
+@pytest.mark.parametrize("suffix", [".pt", ".safetensors"])
+@pytest.mark.parametrize("prefix", ["", "model.", "module.image_encoder.model."])
+def test_a_folder_of_state_dicts(suffix: str, prefix: str, tmp_path: Path, pretrained: Any, finetuned: Any) -> None:
+    """Checkpoints of a user's own would have to be renamed tensor by tensor."""
+    state = {f"{prefix}{name}": tensor.half() for name, tensor in finetuned.items() if name.startswith("visual.")}
+    path = tmp_path / f"mnist{suffix}"
+    if suffix == ".pt":
+        torch.save({"state_dict": state}, path)
+    else:
+        save_file(state, path)
+    where = locate(str(tmp_path), "ViT-B-32", "mnist", PUBLISHERS)
+    assert where and where.local == path and where.recipe == {"source": "folder"}
+    found = import_file(path, pretrained)
+    assert all(tensor.dtype == torch.float32 for tensor in found.values())
+    torch.testing.assert_close(found["visual.proj"], finetuned["visual.proj"], atol=1e-3, rtol=1e-3)
+
+
+# -- what is refused ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda s: s.pop("model.visual.proj"), "'visual.proj' .* is missing"),
+        (lambda s: s.update({"model.visual.extra": torch.ones(1)}), "'visual.extra' .* is unknown"),
+        (lambda s: s.update({"model.visual.proj": torch.ones(2, 2)}), r"'visual.proj' is \[2, 2\]"),
+        (lambda s: s.update({"model.visual.ln_post.bias": torch.ones(32, dtype=torch.int64)}), "int64"),
+        (lambda s: s.update({"model.logit_scale": torch.tensor(9.0)}), "frozen tensor 'logit_scale'"),
+    ],
+)
+def test_a_checkpoint_of_something_else_is_refused(change, message: str, pretrained: Any, finetuned: Any) -> None:
+    """A task vector would be computed against weights that it has nothing to do with."""
+    state = as_published(finetuned)
+    change(state)
+    with pytest.raises(TallmasksError, match=f"there.pt.*{message}"):
+        convert(state, pretrained, "visual.", Path("there.pt"))
+
+
+def test_code_in_a_checkpoint_is_not_run(tmp_path: Path) -> None:
+    """A downloaded file could do anything on the user's machine."""
+    marker, path = tmp_path / "ran", tmp_path / "evil.pt"
+
+    class Evil:
+        def __reduce__(self):
+            return Path.touch, (marker,)
+
+    torch.save({"model.visual.proj": Evil()}, path)
+    with pytest.raises(TallmasksError, match=r"evil\.pt.*code in files is not run"):
+        read_state(path)
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("cut.pt", b"PK\x03\x04 half an archive"), ("page.safetensors", b"<html>not found</html>")]
+)
+def test_a_damaged_file_is_named(name: str, content: bytes, tmp_path: Path) -> None:
+    """A broken download would end in a traceback."""
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(TallmasksError, match=name):
+        read_state(tmp_path / name)
+
+
+# -- pins -----------------------------------------------------------------------------------------------------
+
+COMMITS = ["c8d352f" + "1" * 33, "0e3d0de" + "2" * 33, "0e3d0de" + "3" * 33]
+
+
+class Listing:
+    """The hub's list of a repository's commits."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked = 0
+        hub.full_commit.cache_clear()
+        monkeypatch.setattr(HfApi, "list_repo_commits", self)
+
+    def __call__(self, repo: str, repo_type: str) -> list[SimpleNamespace]:
+        self.asked += 1
+        return [SimpleNamespace(commit_id=commit) for commit in COMMITS]
+
+
+def test_the_beginning_of_a_hash_pins_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hub takes whole hashes alone, and would answer a short one with a 404."""
+    listing = Listing(monkeypatch)
+    assert hub.full_commit("org/a", "c8d352f") == hub.full_commit("org/a", "c8d352f") == COMMITS[0]
+    assert hub.full_commit("org/a", "main") == "main" and hub.full_commit("org/a", "f" * 40) == "f" * 40
+    assert listing.asked == 1
+    with pytest.raises(TallmasksError, match=r"org/a: 2 of its 3 commits begin with 0e3d0de, expected one"):
+        hub.full_commit("org/a", "0e3d0de")
+    with pytest.raises(TallmasksError, match=r"0 of its 3 commits begin with abcdef0.*all 40 digits"):
+        hub.full_commit("org/a", "abcdef0")
+
+
+def test_what_was_fetched_is_found_by_the_beginning_of_its_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine without a network would refuse checkpoints that it has, or take another commit's."""
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    listing = Listing(monkeypatch)
+    for commit in (COMMITS[0], "main", "a" * 40):
+        path = tmp_path / "models--org--a" / "snapshots" / commit / "model.pt"
+        path.parent.mkdir(parents=True)
+        path.write_text(commit)
+    monkeypatch.setattr(
+        "huggingface_hub.try_to_load_from_cache",
+        partial(huggingface_hub.try_to_load_from_cache, cache_dir=tmp_path),
+    )
+    assert hub.download("org/a", "model.pt", "c8d352f").read_text() == COMMITS[0]
+    assert hub.cached("org/a", "model.pt", "0e3d0de") is None and listing.asked == 0
+
+
+def test_what_others_fine_tuned_on_is_said_where_it_decides() -> None:
+    """An alpha that looks best on images a checkpoint was trained on would be taken for a choice on held-out data."""
+    theirs = {"mnist": {"checkpoint": {"source": "published"}}, "svhn": {"checkpoint": {"source": "folder"}}}
+    said = seen_validation({**theirs, "cars": {"test": {"images": 3}}}, PUBLISHERS)
+    assert said is not None and "those of published (mnist) were fine-tuned on most of these images" in said
+    assert "those of folder (svhn) may have seen these images" in said and "cars" not in said
+    assert seen_validation({"cars": {"test": {"images": 3}}}, PUBLISHERS) is None
+    assert seen_validation({"cars": {"checkpoint": {"examples": {"source": "a local folder"}}}}, PUBLISHERS) is None

@@ -1,0 +1,125 @@
+"""What the paper's figures are made from: what rebuilds, what is shared, and when."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import ROOT
+from tallmasks.evaluation.subsets import orders
+from tallmasks.plan import recipes
+from tallmasks.plan.planner import Plan
+from tallmasks.plan.views import FIGURE, VIEWS, results_of
+from tallmasks.results.figures import FIGURES
+from tallmasks.store.artifacts import facts_of, write_json
+from tallmasks.store.errors import TallmasksError
+
+Params = dict[str, Any]
+
+
+def digests(params: Params) -> dict[str, str]:
+    """Of every results folder of 8tasks behind a figure, and of every figure."""
+    plan = Plan(params, ROOT)
+    views = {kind: recipes.of_view(plan, VIEWS[kind], "tiny", "8tasks")["digest"] for kind in VIEWS}
+    return views | {name: recipes.of_drawing(plan, FIGURE, "tiny", name)["digest"] for name in FIGURES}
+
+
+@pytest.mark.parametrize(
+    ("keys", "value", "expected"),
+    [
+        (("models", "tiny", "sweeps", "subsets", "test"), 7, {"subsets", "task_count"}),
+        (("models", "tiny", "sweeps", "thresholds", "validation"), 7, {"thresholds", "threshold"}),
+        (("paper", "subsets", "orders"), ["name_wave"], {"subsets", "task_count"}),
+        (("paper", "subsets", "methods"), ["ties"], {"subsets", "task_count"}),
+        (("paper", "benchmarks"), ["8tasks", "14tasks", "20tasks"], set()),
+        (("build",), [], set()),
+    ],
+)
+def test_a_parameter_redraws_what_shows_it_and_nothing_else(
+    params: Params, keys: tuple[str, ...], value: Any, expected: set[str]
+) -> None:
+    """A user would wait for a sweep that nobody asked for, or keep a figure of old parameters."""
+    before = digests(params)
+    place = params
+    for key in keys[:-1]:
+        place = place[key]
+    place[keys[-1]] = value
+    after = digests(params)
+    assert {name for name in before if before[name] != after[name]} == expected
+
+
+def test_figures_show_what_params_name(params: Params) -> None:
+    """A benchmark of a user's own would miss in the figures, or one that he left out come back."""
+    params["paper"]["benchmarks"] = ["14tasks", "8tasks"]
+    shown = dict(recipes.of_drawing(Plan(params, ROOT), FIGURE, "tiny", "radar")["params"]["benchmarks"])
+    assert list(shown) == ["8tasks", "14tasks"]
+    assert len(shown["14tasks"]) == 14
+
+
+def test_controlled_checkpoints_are_other_checkpoints(params: Params) -> None:
+    """The controlled experiment would overwrite the fine-tuned models, or find theirs."""
+    plan = Plan(params, ROOT)
+    controlled = plan.controlled("8tasks")
+    standard, other = plan.checkpoint("tiny", "mnist", 0), plan.checkpoint("tiny", "mnist", controlled)
+    assert other.path != standard.path and "s0-controlled8" in other.path
+    assert dict(other.params) == {**standard.params, "partition": {"seed": 0, "parts": 8, "part": 4}}
+    artifacts = VIEWS["controlled"].artifacts(plan, "tiny", "8tasks")
+    behind = {node.path for top in artifacts["controlled"] for node in top.walk() if node.kind == "checkpoint"}
+    assert len(behind) == 8 and all("controlled" in path for path in behind)
+
+
+def test_subsets_follow_the_zeroshot_accuracies(params: Params, tmp_path: Path) -> None:
+    """Figure 5 would show other subsets than the paper's protocol, or compute one twice."""
+    params["benchmarks"] = {"six": ["cars", "dtd", "eurosat", "gtsrb", "mnist", "svhn"]}
+    params["paper"]["subsets"]["orders"] = ["zeroshot_ascending", "name_ascending", "name_wave"]
+    params["models"]["tiny"]["pretrained"] = str(ROOT / params["models"]["tiny"]["pretrained"])
+    plan = Plan(params, tmp_path)
+    assert plan.subsets("tiny", "six") is None
+    zeroshot = {task: place / 10 for place, task in enumerate(params["benchmarks"]["six"])}
+    node = plan.task_orders("tiny", plan.members(zeroshot))
+    write_json(tmp_path / node.path, {"zeroshot": zeroshot, "orders": orders(zeroshot)}, facts_of(node.recipe, {}, 1))
+    found = plan.subsets("tiny", "six")
+    assert found is not None
+    assert sum(len(subset.places) for subset, _ in found) == 18
+    assert len({node.path for _, node in found}) == len(found) < 18
+    cold = Plan(params, tmp_path)  # a cluster job is told one name only
+    assert [cold.index.find(node.kind, "tiny", node.name).recipe for _, node in found] == [n.recipe for _, n in found]
+    assert {node.path for _, node in found} <= Plan(params, tmp_path).index.declared().keys()
+
+
+def test_thresholds_that_the_tables_have_are_not_evaluated_again(params: Params) -> None:
+    """Figure 6 would differ from the tables at k = 2, and cost more."""
+    plan = Plan(params, ROOT)
+    artifacts = VIEWS["thresholds"].artifacts(plan, "tiny", "8tasks")
+    evaluated = {node.params["merge"]: node.params["thresholds"] for node in artifacts["thresholds"]}
+    assert evaluated == {"sum": [3, 4, 5, 6, 7, 8, 9], "ties_sum": [0, 3, 4, 5, 6, 7, 8, 9]}
+    rows = {str(node.params["method"]) for node in artifacts["rows"]}
+    consensus = {f"consensus_{merge}{k}" for merge in ("task_arithmetic", "ties") for k in ("", "_k1")}
+    assert rows == consensus | {"task_arithmetic"}
+    behind = results_of(plan, "tiny", plan.members(plan.tasks("8tasks")), 0)["evaluations"]
+    assert {node.path for node in artifacts["rows"]} <= {node.path for node in behind}
+
+
+def test_two_benchmarks_share_a_subset(params: Params) -> None:
+    """The same tasks would be evaluated twice."""
+    plan = Plan(params, ROOT)
+    assert plan.subset_evaluation("tiny", ("cars", "mnist"), 0) is plan.subset_evaluation("tiny", ("cars", "mnist"), 0)
+    path = plan.subset_evaluation("tiny", ("cars", "mnist"), 0).path
+    del params["benchmarks"]["20tasks"]
+    assert Plan(params, ROOT).subset_evaluation("tiny", ("cars", "mnist"), 0).path == path
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda p: p["paper"].update(benchmarks=["8task"]), "paper: no '8task'; did you mean '8tasks'"),
+        (lambda p: p["paper"]["subsets"].update(orders=["name_waves"]), "did you mean 'name_wave'"),
+        (lambda p: p["paper"]["subsets"].update(methods=["tiess"]), "did you mean 'ties'"),
+        (lambda p: p["benchmarks"].update(figures=["cars"]), "benchmarks: figures: .*another"),
+    ],
+)
+def test_what_is_wrong_in_params_is_named(params: Params, change: Any, message: str) -> None:
+    """A typo would end in a traceback, or in a figure without a panel."""
+    change(params)
+    with pytest.raises(TallmasksError, match=message):
+        Plan(params, ROOT)

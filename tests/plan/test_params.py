@@ -1,0 +1,277 @@
+"""params.yaml: what cannot be meant is refused in one line before anything is planned; nothing in it is evaluated."""
+
+import json
+import os
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import open_clip
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bridge import configuration
+from conftest import ROOT
+from tallmasks.models.clip.clip_family import architectures
+from tallmasks.plan import recipes
+from tallmasks.plan.params import check, read
+from tallmasks.plan.planner import Plan
+from tallmasks.plan.project import open_plan
+from tallmasks.plan.views import VIEWS
+from tallmasks.store.errors import TallmasksError
+
+Params = dict[str, Any]
+TEXT = (ROOT / "params.yaml").read_text()
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder with the project's schema and pretrained weights, for a params.yaml of a test's own."""
+    (tmp_path / "workflow").symlink_to(ROOT / "workflow")
+    (tmp_path / "models").symlink_to(ROOT / "models")
+    return tmp_path
+
+
+def refused(project: Path, content: str | bytes) -> str:
+    """What a params.yaml of that content is refused with: one line."""
+    path = project / "params.yaml"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(TallmasksError) as error:
+        open_plan(project)
+    message = str(error.value)
+    assert "\n" not in message and len(message) < 500, message
+    return message.removeprefix(f"{project}/")
+
+
+# -- the file ---------------------------------------------------------------------------------------------------
+
+
+def test_the_shipped_file_is_what_everybody_else_reads(tmp_path: Path) -> None:
+    """Its anchors, references and merges would be refused, or read as something else than DVC reads."""
+    assert read(ROOT / "params.yaml") == yaml.safe_load(TEXT)
+    check(read(ROOT / "params.yaml"), ROOT)
+
+
+LAUGHS = "\n".join(["a0: &a0 [1, 1]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12))])
+MERGED_LAUGHS = "\n".join(
+    ["a0: &a0 {x: 1}", *(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}" for n in range(1, 12))]
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("seeds: [1]\nbuild: []\nseeds: [2]\n", "line 3: the key 'seeds' stands in line 1 already"),
+        ("models: {tiny: {a: 1, a: 2}}", "line 1: the key 'a' stands in line 1 already"),
+        ("a: &a {x: 1}\nb: {<<: *a, <<: *a}", "line 2: the key '<<' stands in line 2 already"),
+        ("a: 1\nb: &b\n  - *b\n", r"line 3: \*b refers to itself"),
+        ("a: &a {b: {c: *a}}", r"line 1: \*a refers to itself"),
+        ("a: *nothing", "line 1: found undefined alias 'nothing'"),
+        (LAUGHS, r"line \d: .* stands for more than 20,000 values"),
+        (MERGED_LAUGHS, r"line \d: .* stands for more than 20,000 values"),
+        (f"[{'1, ' * 20_001}]", "line 1: .* stands for more than 20,000 values"),
+        ("[" * 100_000, "line 1: nested more than 24 levels deep"),
+        ("{a: " * 100_000, "line 1: nested more than 24 levels deep"),
+        ("\n".join(f"{'  ' * n}a:" for n in range(500)), "line 2[45]: nested more than 24 levels deep"),
+        ("a: !!python/object/apply:os.system [exit]", "line 1: found the tag .*os.system"),
+        ("a: !!set {x, y}", "line 1: found the tag"),
+        ("a: ! x", "line 1: found the tag"),
+        ("seeds: [2024-01-31]", "line 1: found '2024-01-31', which YAML reads as a timestamp"),
+        ("a: =", "line 1: found '='"),
+        ("a: <<", "line 1: "),
+        ("seeds: [010]", "line 1: found 010, which is not the same number to every reader"),
+        ("seeds: [0x1f]", "line 1: found 0x1f"),
+        ("seeds: [0b_]", "line 1: found 0b_"),
+        ("seeds: [1:30]", "line 1: found 1:30"),
+        ("a: [1:30.5]", "line 1: found 1:30.5"),
+        (f"seeds: [{'9' * 5000}]", "line 1: found a number of 5000 digits"),
+        ("1: [cars]", "line 1: the key 1 is no text"),
+        ("on: [cars]", "line 1: the key on is no text"),
+        ("? [a, b]\n: 1", "line 1: the key is no text"),
+        ("a: 1\nb: [1, 2\nc: 3\n", "line 3: while parsing a flow sequence, expected ',' or ']'"),
+        ("a: 1\n\tb: 2\n", r"line 2: .*cannot start any token"),
+        ("a: 1\n---\nb: 2\n", "line 2: expected a single document"),
+        (b"a: 1\nb: \xff\n", "line 2: found the byte 0xff, expected UTF-8"),
+        ("a: 1".encode("utf-16"), "line 1: found the byte 0xff, expected UTF-8"),
+        ("a: 1\nb: \x00\n", "line 2: found the character 0x0"),
+        (b"# " + b"x" * (1 << 20), "larger than 1,048,576 bytes"),
+        ("", "found nothing, expected keys with values"),
+        ("[a, b]", r"found \['a', 'b'\], expected keys with values"),
+        (f"{TEXT}\n__use_yte__: true\n", "there is no key '__use_yte__'"),
+        (f"{TEXT}\n?open('pwned', 'w'): 1\n", "there is no key"),
+    ],
+    ids=lambda value: re.sub(r"\W+", "-", str(value)[:30]),
+)
+def test_a_file_that_cannot_be_meant_is_refused(project: Path, content: str | bytes, expected: str) -> None:
+    """It would hang, end in a traceback, run code, or silently mean something else."""
+    assert re.match(f"params.yaml(, |: ){expected}", refused(project, content))
+
+
+def test_a_byte_order_mark_is_no_content(project: Path) -> None:
+    """A file that a Windows editor saved would be refused for a character that nobody sees."""
+    (project / "params.yaml").write_bytes(b"\xef\xbb\xbf" + TEXT.encode())
+    assert open_plan(project).params == yaml.safe_load(TEXT)
+
+
+def test_what_is_no_plain_file_is_refused(project: Path) -> None:
+    """A FIFO would hang for ever, and a folder or a missing file end in a traceback."""
+    path = project / "params.yaml"
+    for make in (lambda: os.mkfifo(path), path.mkdir, lambda: path.symlink_to("/dev/zero"), lambda: None):
+        make()
+        with pytest.raises(TallmasksError, match=r"params.yaml: (expected a plain file, found|no such file; run this)"):
+            open_plan(project)
+        if path.is_dir():
+            path.rmdir()
+        else:
+            path.unlink(missing_ok=True)
+
+
+# -- the schema -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("iterations: 150", "iterations: 150.0", "iterations: found 150.0, expected a whole number from 1 to"),
+        ("iterations: 150", "iterations: true", "iterations: found true, expected a whole number"),
+        ("iterations: 150", "iterations: '150'", "found '150', .*; write the number without quotation marks"),
+        ("warmup_iterations: 15", "warmup_iterations: 1.0e+308", "warmup_iterations: found 1e.308, expected a whole"),
+        ("4.0e-4", "4e-4", "learning_rate: found '4e-4', .* only in this spelling: 4.0e-4"),
+        ("4.0e-4", "4.5E3", "learning_rate: found '4.5E3', .* only in this spelling: 4.5e.3"),
+        ("4.0e-4", "1e400", "learning_rate: found '1e400', expected a finite number"),
+        ("4.0e-4", "0", "learning_rate: found 0, expected a finite number from 1e-30"),
+        ("4.0e-4", ".inf", "learning_rate: found .inf, expected a finite number"),
+        ("rotation: 7", "rotation: .nan", "augmentation.rotation: found .nan, expected a finite number from 0 to 360"),
+        ("batch_size: 50", f"batch_size: 1{'0' * 30}", "evaluation.batch_size: found .*, expected .* to 1000000"),
+        ("mem_mb: 1500", "mem_mb: 999999999999", "arrays.mem_mb: found 999999999999, expected"),
+        ("width: 192", "width: .nan", "architecture.vision_cfg.width: found .nan, expected a whole number"),
+        (
+            "embed_dim: 96",
+            "embed_dim: 96\n      extra: [{deep: .inf}]",
+            "architecture.extra.0.deep: found .inf, expected",
+        ),
+        ("seeds: [0,", "seeds: [4294967296,", "seeds.0: found 4294967296, expected a whole number from 0 to"),
+        ("seeds: [0,", "seeds: [1,", r"seeds: found \[1, 1, 2\], expected"),
+        ("std: [0.26862954", "std: [0.0", "preprocess.std.0: found 0.0, expected a finite number from 1e-06"),
+        ("0.98]", "1]", "pretraining.betas.1: found 1, expected a finite number from 0 below 1"),
+        ("  mask_lambda:", "  mask_lamda:", "grids: .*mask_lamda"),
+        ("clip_norm: 1.0", "clipnorm: 1.0", "finetuning: .*clip_?norm"),
+        ("  8tasks:", f"  {'8' * 200}tasks:", "benchmarks: found the name '888.*at most 100"),
+        ("data: {}", "data: {cars: {path: ''}}", "data.cars.path: found '', expected a text .a path"),
+        ("data: {}", 'data: {cars: {path: "a\\nb"}}', "data.cars.path: found"),
+    ],
+    ids=lambda value: re.sub(r"\W+", "-", value[:30]),
+)
+def test_a_value_that_cannot_be_meant_is_refused(project: Path, old: str, new: str, expected: str) -> None:
+    """It would end in a traceback after hours, or in a table of something else."""
+    assert old in TEXT
+    message = refused(project, TEXT.replace(old, new, 1))
+    assert re.match(f"params.yaml: .*{expected}", message), message
+
+
+def test_numbers_as_dvc_writes_them_are_numbers(project: Path) -> None:
+    """`dvc exp run -S ...learning_rate=1e-5` writes 1e-05, and every such experiment would be refused."""
+    (project / "params.yaml").write_text(TEXT.replace("4.0e-4", "1e-05"))
+    assert open_plan(project).model("tiny")["finetuning"]["learning_rate"] == 1e-5
+
+
+NUMBER = re.compile(r"(?<![\w.#'-])-?\d+(?:\.\d+(?:e[-+]?\d+)?)?(?![\w.])")
+LINES = [line.partition("#")[0] for line in TEXT.splitlines()]
+PLACES = [(row, match.span()) for row, line in enumerate(LINES) for match in NUMBER.finditer(line)]
+TRAPS = [
+    "6.0", "0", "-1", "1", "0.5", "-0.0", "255", "1e-320", "1.0e-320", "1.0e+308", "1e400", "4e-4", ".nan", "-.inf",
+    "true", "null", "", "'7'", "text", "[]", "[7]", "{}", "{a: 7}", "010", "1_000", "1:30", "0x7f", "2024-01-01", "*x",
+    "&x [*x]", "!!float 7", "!!int x", "- 7", "7: 8", "'", "{", "<<", "9" * 30, "9" * 5000, "4294967296", "é", "\x00",
+]  # fmt: skip
+
+
+@settings(max_examples=120, deadline=None)
+@given(place=st.sampled_from(PLACES), trap=st.sampled_from(TRAPS) | st.floats().map(repr) | st.integers().map(str))
+def test_any_number_changed_is_refused_or_planned(
+    tmp_path_factory: pytest.TempPathFactory, place: tuple[int, tuple[int, int]], trap: str
+) -> None:
+    """Some value would pass, and end in a traceback or in a table that nobody asked for."""
+    row, (start, end) = place
+    changed = [line[:start] + trap + line[end:] if number == row else line for number, line in enumerate(LINES)]
+    path = tmp_path_factory.getbasetemp() / "params.yaml"
+    path.write_text("\n".join(changed))
+    try:
+        params = read(path)
+        check(params, ROOT)
+        plan = Plan(params, ROOT)
+    except TallmasksError as error:
+        assert re.fullmatch(r".*params\.yaml(, line \d+)?: .+", str(error)), error
+        assert len(str(error)) < 500
+    else:
+        json.dumps(params, allow_nan=False)
+        for model in plan.models:
+            assert recipes.of_view(plan, VIEWS["benchmark"], model, plan.benchmarks(model)[0])["digest"]
+
+
+def test_every_number_of_the_file_is_tried() -> None:
+    """The property would look at a few numbers only."""
+
+    def numbers(value: Any) -> int:
+        if isinstance(value, dict):
+            return sum(map(numbers, value.values()))
+        if isinstance(value, list):
+            return sum(map(numbers, value))
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+    assert len(PLACES) >= numbers({**yaml.safe_load(TEXT), "models": {"tiny": yaml.safe_load(TEXT)["models"]["tiny"]}})
+
+
+def test_architectures_are_open_clips() -> None:
+    """A model that open_clip knows would be refused, or one that it does not know found out after the downloads."""
+    assert set(architectures()) == set(open_clip.list_models())
+
+
+# -- snakemake --config -----------------------------------------------------------------------------------------
+
+
+def snakemakes(config: Params, files: list[Path] | None = None, replace: bool = False) -> Params:
+    """The configuration under options of snakemake's, as it hands them on."""
+    settings = SimpleNamespace(config=config, configfiles=files or [], replace_workflow_config=replace)
+    return configuration(SimpleNamespace(config_settings=settings, configfiles=[]))
+
+
+def test_the_command_line_overrides_key_by_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--config` and `--configfile` would be ignored, or take everything else away."""
+    monkeypatch.chdir(ROOT)
+    (tmp_path / "more.yaml").write_text("seeds: [7]\ngrids: {mask_lambda: [0.5]}\n")
+    found = snakemakes({"grids": {"mask_lambda": ["0.1", "0.2"]}, "methods": "all"}, [tmp_path / "more.yaml"])
+    expected = yaml.safe_load(TEXT)
+    expected["grids"]["mask_lambda"] = [0.1, 0.2]
+    expected["seeds"] = [7]
+    assert found == expected
+    check(found, ROOT)
+    (tmp_path / "twice.yaml").write_text("seeds: [3]\nseeds: [4]\n")
+    with pytest.raises(TallmasksError, match=r"twice\.yaml, line 2: the key 'seeds' stands in line 1 already"):
+        snakemakes({}, [tmp_path / "twice.yaml"])
+    only = snakemakes({}, [tmp_path / "more.yaml"], replace=True)
+    assert only == {"seeds": [7], "grids": {"mask_lambda": [0.5]}}
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({"seeds": ["6.0"]}, "seeds.0: found 6.0, expected a whole number"),
+        ({"seeds": float("nan")}, "seeds: found .nan, expected a list"),
+        ({"seeds": None}, "seeds: found nothing, expected a list"),
+        ({"seeds": 10**4000}, "seeds: found a whole number of more than 24 digits, expected a list"),
+        ({"models": {"tiny": {"finetuning": {"learning_rate": "4e-4"}}}}, "found '4e-4', .*: 4.0e-4"),
+        ({"models": {"tiny": {"finetuning": {"batch_size": f"1{'0' * 30}"}}}}, "batch_size: found .*, expected"),
+        ({"__use_yte__": "True"}, "there is no key '__use_yte__'"),
+    ],
+    ids=lambda value: re.sub(r"\W+", "-", str(value)[:30]) if isinstance(value, str) else "",
+)
+def test_the_command_line_goes_through_the_same_checks(
+    config: Params, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What params.yaml may not say would be said there."""
+    monkeypatch.chdir(ROOT)
+    with pytest.raises(TallmasksError, match=f"params.yaml: .*{expected}"):
+        check(snakemakes(config), ROOT)

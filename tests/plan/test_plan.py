@@ -1,0 +1,224 @@
+"""Recipes: what rebuilds, what is shared, and what a typo in params.yaml gets."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import PARAMS, ROOT
+from plans import changed, paths
+from tallmasks.plan import recipes
+from tallmasks.plan.planner import Plan
+from tallmasks.plan.views import VIEWS
+from tallmasks.store.errors import TallmasksError
+from tallmasks.tasks.drawn import TASKS
+from tallmasks.tasks.vision import TASKS as VISION_TASKS
+
+Params = dict[str, Any]
+
+
+def test_a_digest_is_the_same_in_every_process(params: Params) -> None:
+    """A store shared between machines would find nothing again."""
+    code = (
+        "import sys, json, yaml; from tallmasks.plan.planner import Plan; "
+        "print(json.dumps([n.path for n in Plan(yaml.safe_load(open(sys.argv[1])), '.').index.closure('tiny')]))"
+    )
+    run = subprocess.run([sys.executable, "-c", code, PARAMS], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert json.loads(run.stdout) == [node.path for node in Plan(params, ROOT).index.closure("tiny")]
+
+
+@pytest.mark.parametrize(
+    ("keys", "value", "expected"),
+    [
+        (("grids", "mask_lambda"), [0.2, 0.4], {"mask_bundle", "agreement", "evaluation"}),
+        (("grids", "scaling_coefficient"), [0.1, 0.2], {"evaluation"}),
+        (
+            ("models", "tiny", "finetuning", "learning_rate"),
+            0.5,
+            {
+                "checkpoint",
+                "task_vector",
+                "task_evaluation",
+                "multi_task_vector",
+                "mask_bundle",
+                "agreement",
+                "evaluation",
+            },
+        ),
+        (("models", "tiny", "resources", "evaluation", "threads"), 7, set()),
+        (("build",), [], set()),
+    ],
+)
+def test_a_parameter_renames_what_depends_on_it_and_nothing_else(
+    params: Params, keys: tuple[Any, ...], value: Any, expected: set[str]
+) -> None:
+    """A user would wait for fine-tunings that nobody asked for, or keep results of old parameters."""
+    assert changed(params, *keys, value=value) == expected
+
+
+def test_new_test_data_do_not_retrain(params: Params) -> None:
+    """More test images would cost every fine-tuning again."""
+    kinds = changed(params, "models", "tiny", "examples", "test", value=17)
+    assert kinds == {"examples", "task_evaluation", "evaluation", "mask_bundle", "agreement"} - {"mask_bundle"}
+
+
+def test_the_same_set_shares_everything(params: Params) -> None:
+    """A benchmark under another name and order would be computed twice."""
+    params["benchmarks"] = {"a": ["cars", "mnist"], "b": ["mnist", "cars"]}
+    both = paths(params)
+    del params["benchmarks"]["b"]
+    assert both == paths(params)
+
+
+def test_a_new_task_adds_one_fine_tuning(params: Params) -> None:
+    """A new subset would fine-tune again what is there."""
+    params["benchmarks"] = {"a": ["cars", "mnist"]}
+    before = set(paths(params).values())
+    params["benchmarks"]["b"] = ["cars", "mnist", "svhn"]
+    new = set(paths(params).values()) - before
+    assert sum("/checkpoints/" in path for path in new) == 1
+
+
+def test_a_lone_job_finds_its_recipe(params: Params) -> None:
+    """A cluster job is told one file name only, and would not know what to make."""
+    for node in Plan(params, ROOT).index.closure("tiny"):
+        assert Plan(params, ROOT).index.find(node.kind, node.model, node.name).recipe == node.recipe
+        break
+    plan = Plan(params, ROOT)
+    for node in Plan(params, ROOT).index.closure("tiny"):
+        assert plan.index.find(node.kind, node.model, node.name).path == node.path
+
+
+def test_an_old_name_says_why_it_is_not_known(params: Params) -> None:
+    """A user who asks for an artifact of old parameters would get a traceback."""
+    with pytest.raises(TallmasksError, match="parameters have changed"):
+        Plan(params, ROOT).index.find("checkpoint", "tiny", "cars-s0-000000000000")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda p: p["benchmarks"]["8tasks"].append("carz"),
+            r"benchmarks.8tasks: .*'carz'; did you mean 'cars'",
+        ),
+        (lambda p: p["benchmarks"]["8tasks"].append("CARS"), r"did you mean 'cars'"),
+        (lambda p: p["benchmarks"]["8tasks"].append("cars"), r"benchmarks.8tasks: cars listed twice"),
+        (lambda p: p.update(methods=["tiess"]), r"'tiess'; did you mean 'ties'"),
+        (lambda p: p.update(methods=["ties", "ties"]), r"methods: ties listed twice"),
+        (lambda p: p["grids"].update(mask_lambda=[0.3, 0.2]), r"grids.mask_lambda: .*ascending"),
+        (
+            lambda p: p["models"]["tiny"].update(pretrained="models/none.safetensors"),
+            r"none.safetensors: no such",
+        ),
+        (
+            lambda p: p["models"]["vit_b32"].update(architecture="ViT-B-32-quickgellu"),
+            r"models.vit_b32.architecture: .*'ViT-B-32-quickgellu'; did you mean 'ViT-B-32-quickgelu'",
+        ),
+        (
+            lambda p: p["models"]["vit_b32"].update(checkpoints={"source": "finetune", "tasks": {"carz": "x"}}),
+            r"models.vit_b32.checkpoints.tasks: there is no task 'carz'; did you mean 'cars'",
+        ),
+    ],
+)
+def test_what_is_wrong_in_params_is_named(params: Params, change: Any, message: str) -> None:
+    """A typo would end in a traceback, or worse, in a table without a task."""
+    change(params)
+    with pytest.raises(TallmasksError, match=message):
+        Plan(params, ROOT).index.closure("tiny")
+
+
+@pytest.fixture
+def dots(params: Params, monkeypatch: pytest.MonkeyPatch) -> Params:
+    """A drawn task that no vision model has, and a benchmark with it."""
+    monkeypatch.setitem(TASKS, "dots", dataclasses.replace(TASKS["cars"], name="dots"))
+    params["benchmarks"]["mine"] = ["cars", "dots"]
+    return params
+
+
+def test_a_benchmark_of_one_model_does_not_concern_the_others(dots: Params) -> None:
+    """A drawn task of one's own would be refused since CLIP has none of that name, and then all of CLIP."""
+    plan = Plan(dots, ROOT)
+    assert any(node.slug == "dots-s0" for node in plan.index.closure("tiny"))
+    assert plan.benchmarks("vit_b32") == ("8tasks", "14tasks", "20tasks")
+    assert not any("dots" in node.slug for node in plan.index.closure("vit_b32"))
+    assert "mine" in plan.paper_benchmarks("tiny") and "mine" not in plan.paper_benchmarks("vit_b32")
+    assert any("dots" in path for path in plan.index.declared())
+
+
+def test_a_model_is_not_asked_for_tasks_that_it_lacks(dots: Params) -> None:
+    """It would end in a KeyError."""
+    with pytest.raises(TallmasksError, match=r"results/vit_b32/mine: .* no task 'dots'; models that have .*: tiny$"):
+        recipes.of_view(Plan(dots, ROOT), VIEWS["benchmark"], "vit_b32", "mine")
+
+
+def test_tasks_that_no_model_has_together_are_refused(dots: Params) -> None:
+    """A benchmark that can never be built would wait for somebody to ask for it."""
+    dots["models"] = {"vit_b32": dots["models"]["vit_b32"]}
+    with pytest.raises(TallmasksError, match=r"benchmarks.mine: no model has a task 'dots'$"):
+        Plan(dots, ROOT)
+    dots["models"]["tiny"] = {**dots["models"]["vit_b32"], "tasks": "drawn"}
+    only_vision = dataclasses.replace(VISION_TASKS["cars"], name="birds")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(VISION_TASKS, "birds", only_vision)
+        dots["benchmarks"]["mine"] = ["dots", "birds"]
+        with pytest.raises(TallmasksError, match=r"no model has all of .*; vit_b32 has no dots; tiny has no birds$"):
+            Plan(dots, ROOT)
+
+
+def test_home_is_where_a_shell_says(params: Params, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`~/weights` would be looked for in a folder of the name ~, in the project."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    for name in ("weights.safetensors", "weights.pt", "data/mnist/train/a/1.png", "mine/mnist.pt", "theirs/mnist.pt"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("as if")
+    clip = params["models"]["vit_b32"]
+    params["data"] = {"mnist": {"path": "~/data/mnist"}}
+    clip["checkpoints"] = {"source": "~/mine", "tasks": {"svhn": "finetune"}}
+    clip["pretrained"] = "~/weights.safetensors"
+    plan = Plan(params, ROOT)
+    assert plan.pretrained_source("vit_b32") == {"pretrained": tmp_path / "weights.safetensors"}
+    assert plan.examples("vit_b32", "mnist", "train").sources["data"] == tmp_path / "data" / "mnist"
+    assert plan.checkpoint("vit_b32", "mnist", 0).sources["weights"] == tmp_path / "mine" / "mnist.pt"
+    clip["checkpoints"]["tasks"]["mnist"] = "~/theirs"
+    clip["pretrained"] = "~/weights.pt"
+    plan = Plan(params, ROOT)
+    assert plan.checkpoint("vit_b32", "mnist", 0).sources["weights"] == tmp_path / "theirs" / "mnist.pt"
+    assert plan.pretrained_source("vit_b32")["pretrained"].sources["weights"] == tmp_path / "weights.pt"  # type: ignore[union-attr]
+    clip["checkpoints"] = {"source": "published", "path": "~/copy"}
+    with pytest.raises(TallmasksError, match=f"{tmp_path}/copy/single_task/.* is not there"):
+        Plan(params, ROOT).checkpoint("vit_b32", "mnist", 0)
+    params["models"]["tiny"]["pretrained"] = "~/tiny.safetensors"
+    assert Plan(params, ROOT).pretraining("tiny")[1] == tmp_path / "tiny.safetensors"
+    clip["pretrained"] = "~nobody-of-this-name/weights.safetensors"
+    with pytest.raises(TallmasksError, match=r"~nobody-of-this-name/weights\.safetensors: .* write the path out"):
+        Plan(params, ROOT).pretrained_source("vit_b32")
+
+
+def test_an_unknown_model_or_benchmark_names_the_nearest(params: Params) -> None:
+    """A mistyped target would say that a rule is missing."""
+    plan = Plan(params, ROOT)
+    with pytest.raises(TallmasksError, match=r"'tinny' in params.yaml; did you mean 'tiny'"):
+        plan.model("tinny")
+    with pytest.raises(TallmasksError, match=r"'8task' in params.yaml; did you mean '8tasks'"):
+        plan.tasks("8task")
+
+
+def test_a_view_knows_its_name_and_its_order(params: Params) -> None:
+    """A table with the tasks in the old order would pass for fresh."""
+    first = recipes.of_view(Plan(params, ROOT), VIEWS["benchmark"], "tiny", "8tasks")["digest"]
+    params["benchmarks"]["8tasks"].reverse()
+    assert recipes.of_view(Plan(params, ROOT), VIEWS["benchmark"], "tiny", "8tasks")["digest"] != first
+
+
+def test_the_plan_needs_no_torch() -> None:
+    """Every parse of the Snakefile, and so every cluster job, would take seconds longer."""
+    modules = "tallmasks.plan.planner, tallmasks.results.tables, tallmasks.masks.bundles"
+    code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

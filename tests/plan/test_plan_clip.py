@@ -1,0 +1,233 @@
+"""Recipes of the CLIP models: where weights and checkpoints come from, and what a changed key rebuilds."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import ROOT, shipped_params
+from plans import changed, paths
+from tallmasks.plan import recipes
+from tallmasks.plan.params import check
+from tallmasks.plan.planner import Plan
+from tallmasks.plan.views import VIEWS
+from tallmasks.store.errors import TallmasksError
+from tallmasks.tasks.vision.vision_tasks import TASKS, task_of
+
+Params = dict[str, Any]
+DERIVED = {"task_vector", "multi_task_vector", "mask_bundle", "agreement", "evaluation", "task_evaluation"}
+
+
+@pytest.fixture
+def params(params: Params) -> Params:
+    """One CLIP model, two tasks."""
+    params["models"] = {"vit_b32": params["models"]["vit_b32"]}
+    params["benchmarks"] = {"two": ["fer2013", "mnist"]}
+    return params
+
+
+def clip_changed(params: Params, *keys: Any, value: Any) -> set[str]:
+    """As `changed`, for the model at hand."""
+    before = paths(params, "vit_b32")
+    place = params["models"]["vit_b32"]
+    for key in keys[:-1]:
+        place = place[key]
+    place[keys[-1]] = value
+    after = paths(params, "vit_b32")
+    return {name.split("/")[0] for name in before if before[name] != after[name]}
+
+
+@pytest.mark.parametrize(
+    ("keys", "value", "renamed"),
+    [
+        (("pretrained", "revision"), "0" * 40, {"pretrained", "head", "checkpoint", *DERIVED}),
+        (("preprocess", "mean"), [0.5, 0.5, 0.5], {"checkpoint", *DERIVED}),
+        (("finetuning", "precision"), "float32", {"checkpoint", *DERIVED}),
+        (("finetuning", "micro_batch_size"), 32, {"checkpoint", *DERIVED}),
+        (("evaluation", "precision"), "float32", {"evaluation", "task_evaluation", "agreement"}),
+    ],
+)
+def test_a_key_rebuilds_what_depends_on_it(params: Params, keys: Any, value: Any, renamed: set[str]) -> None:
+    """Old numbers would stay under new settings, or twenty fine-tunings would run for nothing."""
+    assert clip_changed(params, *keys, value=value) == renamed
+
+
+def test_tiny_knows_nothing_of_it() -> None:
+    """Editing a CLIP model would rebuild the tiny one."""
+    params = shipped_params()
+    assert changed(params, "models", "vit_b32", "pretrained", "revision", value="0" * 40) == set()
+
+
+def test_imported_checkpoints_take_the_place_of_fine_tuning(params: Params) -> None:
+    """Somebody else's checkpoints would be fine-tuned once more, or meet heads that they were not trained with."""
+    before = paths(params, "vit_b32")
+    params["models"]["vit_b32"]["checkpoints"] = {"source": "published", "revision": "0" * 40}
+    plan = Plan(params, ROOT)
+    kinds = {node.kind for node in plan.index.closure("vit_b32")}
+    assert "imported" in kinds and "checkpoint" not in kinds
+    assert [node for node in plan.index.closure("vit_b32") if node.kind == "examples" and "-train-" in node.path] == []
+    node = plan.checkpoint("vit_b32", "mnist", 0)
+    assert (
+        node is plan.checkpoint("vit_b32", "mnist", 0) and node.recipe["params"]["checkpoint"]["revision"] == "0" * 40
+    )
+    assert plan.head("vit_b32", "mnist").path == before["head/mnist"]
+    classes = plan.head("vit_b32", "fer2013").recipe["params"]["classes"]
+    assert sorted(classes) == sorted(
+        Plan(without_checkpoints(params), ROOT).head("vit_b32", "fer2013").params["classes"]
+    )
+    assert plan.head("vit_b32", "fer2013").path != before["head/fer2013"]
+    with pytest.raises(TallmasksError, match="imported have no seeds"):
+        recipes.of_view(plan, VIEWS["seeds"], "vit_b32", "two")
+
+
+def without_checkpoints(params: Params) -> Params:
+    model = {key: value for key, value in params["models"]["vit_b32"].items() if key != "checkpoints"}
+    return {**params, "models": {"vit_b32": model}}
+
+
+def test_a_local_file_enters_by_its_content(params: Params, tmp_path: Path) -> None:
+    """Other weights under the same name would give the old results."""
+    for name in ("weights.safetensors", "weights.pt"):
+        params["models"]["vit_b32"]["pretrained"] = str(tmp_path / name)
+        found = []
+        for content in (b"one", b"two"):
+            (tmp_path / name).write_bytes(content + b"." * len(found))
+            found.append(Plan(params, ROOT).head("vit_b32", "mnist").digest)
+        assert found[0] != found[1]
+    kinds = [node.kind for node in Plan(params, ROOT).head("vit_b32", "mnist").walk()]
+    assert kinds == ["head", "pretrained"], "what is not in the project's format is converted once"
+
+
+def test_a_missing_file_concerns_its_model_only(tmp_path: Path) -> None:
+    """A cluster job on tiny would fail since somebody's checkpoints for another model are not there."""
+    params = shipped_params()
+    name = Plan(params, ROOT).head("tiny", "mnist").name
+    params["models"] = {key: params["models"][key] for key in ("vit_b32", "tiny")}
+    params["models"]["vit_b32"]["checkpoints"] = str(tmp_path / "nowhere")
+    plan = Plan(params, ROOT)
+    assert plan.index.find("head", "tiny", name).slug == "mnist"
+    with pytest.raises(TallmasksError, match="nowhere"):
+        plan.index.declared()
+
+
+@pytest.mark.parametrize(
+    ("keys", "value"),
+    [
+        (("finetuning", "learningrate"), 1e-5),
+        (("finetuning", "precision"), "float16"),
+        (("finetuning", "augmentation"), "flip"),
+        (("finetuning", "augmentation"), {"rotation": 7}),
+        (("pretrained",), {"hub": "no-slash", "revision": "main"}),
+        (("pretrained",), {"hub": "org/model"}),
+        (("preprocess", "size"), 0),
+        (("checkpoints",), {"revision": "main"}),
+        (("wording",), "paper"),
+        (("wording",), {"fer2013": "theirs"}),
+        (("evaluation", "batchsize"), 64),
+    ],
+)
+def test_a_slip_in_params_is_refused(params: Params, keys: Any, value: Any) -> None:
+    """A misspelled setting would be ignored, and the run would be another one than its author thinks."""
+    check(params, ROOT)
+    place = params["models"]["vit_b32"]
+    for key in keys[:-1]:
+        place = place[key]
+    place[keys[-1]] = value
+    with pytest.raises(TallmasksError, match=r"models.vit_b32"):
+        check(params, ROOT)
+
+
+def test_the_published_pairing_of_fer2013_for_checkpoints_of_ones_own(params: Params) -> None:
+    """The paper's zero-shot accuracy on FER2013 could not be had, since the published code paired its classes
+    differently, and only with its checkpoints at that."""
+    ours = Plan(params, ROOT).head("vit_b32", "fer2013").params["classes"]
+    before = paths(params, "vit_b32")
+    params["models"]["vit_b32"]["wording"] = {"fer2013": "published"}
+    theirs = Plan(params, ROOT).head("vit_b32", "fer2013").params["classes"]
+    assert [ours.index(name) for name in theirs] == [0, 1, 2, 3, 5, 6, 4]
+    after = paths(params, "vit_b32")
+    assert before["head/mnist"] == after["head/mnist"] and before["head/fer2013"] != after["head/fer2013"]
+    params["models"]["vit_b32"]["wording"] = "published"
+    assert paths(params, "vit_b32") == after, "for all tasks is as for the one that differs"
+    params["models"]["vit_b32"] |= {"checkpoints": "published", "wording": "ours"}
+    assert Plan(params, ROOT).head("vit_b32", "fer2013").params["classes"] == ours
+    del params["models"]["vit_b32"]["wording"]
+    assert Plan(params, ROOT).head("vit_b32", "fer2013").params["classes"] == theirs, "as with these checkpoints"
+    params["models"]["vit_b32"]["wording"] = {"fer2031": "published"}
+    with pytest.raises(TallmasksError, match=r"models\.vit_b32\.wording: no 'fer2031'; did you mean 'fer2013'"):
+        Plan(params, ROOT)
+
+
+def test_published_checkpoints_are_pinned(params: Params) -> None:
+    """A second replacement of the authors' files would pass for the same checkpoints."""
+    params["models"]["vit_b32"]["checkpoints"] = "published"
+    recipe = Plan(params, ROOT).checkpoint("vit_b32", "mnist", 0).recipe["params"]["checkpoint"]
+    assert recipe["revision"] == "c8d352f"
+    params["models"]["vit_b32"]["checkpoints"] = {
+        "source": "fusionbench", "revision": "1" * 40, "tasks": {"mnist": "published"},
+    }  # fmt: skip
+    plan = Plan(params, ROOT)
+    assert plan.checkpoint("vit_b32", "mnist", 0).recipe["params"]["checkpoint"] == recipe, "not another's commit"
+    assert plan.checkpoint("vit_b32", "fer2013", 0).recipe["params"]["checkpoint"]["revision"] == "1" * 40
+
+
+def test_zero_shot_needs_no_checkpoint(params: Params, tmp_path: Path) -> None:
+    """The first look at a new machine would wait for checkpoints, or be stale for another seed."""
+    before = recipes.of_view(Plan(params, ROOT), VIEWS["zeroshot"], "vit_b32", "two")
+    for settings in ({"checkpoints": str(tmp_path / "nowhere")}, {"finetuning": {"iterations": 1}}):
+        params["models"]["vit_b32"] |= settings
+        plan = Plan({**params, "seeds": [7]}, ROOT)
+        assert recipes.of_view(plan, VIEWS["zeroshot"], "vit_b32", "two") == before
+        (top, *_) = VIEWS["zeroshot"].artifacts(plan, "vit_b32", "two")["task_evaluations"]
+        assert {node.kind for node in top.walk()} == {"task_evaluation", "head", "examples", "pretrained"}
+        assert Plan(params, ROOT).index.find("task_evaluation", "vit_b32", top.name).digest == top.digest
+
+
+def test_tiny_has_zero_shot_too(params: Params) -> None:
+    """A new user would have no quick first look."""
+    plan = Plan(shipped_params(), ROOT)
+    found = VIEWS["zeroshot"].artifacts(plan, "tiny", "8tasks")["task_evaluations"]
+    assert len(found) == 8 and {node.kind for top in found for node in top.walk()} == {
+        "task_evaluation", "head", "examples",
+    }  # fmt: skip
+
+
+def test_a_task_of_ones_own(params: Params, tmp_path: Path) -> None:
+    """A name taken twice would read the wrong images; a benchmark would not know the task."""
+    (tmp_path / "own").mkdir()
+    own = {"path": str(tmp_path / "own"), "classes": ["oak", "maple"], "templates": ["a photo of a {}."]}
+    params |= {"vision_tasks": {"leaves": own}, "benchmarks": {"two": ["leaves", "mnist"]}}
+    plan = Plan(params, ROOT)
+    assert plan.head("vit_b32", "leaves").params["classes"] == ["oak", "maple"]
+    examples = plan.examples("vit_b32", "leaves", "train")
+    assert task_of(examples.params).classes == ("oak", "maple") and "data" in examples.sources
+    assert list(plan.paper_benchmarks("vit_b32")) == ["two"]
+    with pytest.raises(TallmasksError, match="there is a task 'cars' already"):
+        Plan({**params, "vision_tasks": {"cars": own}}, ROOT)
+
+
+def test_data_of_another_commit(params: Params) -> None:
+    """A dataset whose commit nobody knew in advance could not be pinned."""
+    params["data"] = {"mnist": {"revision": "2" * 40}}
+    plan = Plan(params, ROOT)
+    assert task_of(plan.examples("vit_b32", "mnist", "test").params).source.revision == "2" * 40
+    assert task_of(plan.examples("vit_b32", "fer2013", "test").params) == TASKS["fer2013"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("data", {"mnist": {}}),
+        ("data", {"mnist": {"revision": "main"}}),
+        ("data", {"mnist": {"path": "x", "revision": "0" * 40}}),
+        ("vision_tasks", {"leaves": {"path": "x", "classes": ["oak"], "templates": ["a {}"]}}),
+        ("vision_tasks", {"leaves": {"path": "x", "classes": ["oak", "oak"], "templates": ["a {}"]}}),
+        ("vision_tasks", {"leaves": {"path": "x", "classes": ["oak", "elm"], "templates": ["a photo"]}}),
+        ("vision_tasks", {"leaves": {"path": "x", "classes": ["oak", "elm"], "templates": ["{0} {name}"]}}),
+        ("vision_tasks", {"leaves": {"classes": ["oak", "elm"], "templates": ["a {}"]}}),
+    ],
+)
+def test_a_slip_in_ones_own_data_is_refused(params: Params, key: str, value: Any) -> None:
+    """Every prompt would be the same text, or a traceback come after an hour of decoding."""
+    with pytest.raises(TallmasksError, match=key):
+        check({**params, key: value}, ROOT)

@@ -1,0 +1,208 @@
+"""The paper's tables: ours beside the paper's numbers, in every format."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from result_files import write_results
+from tallmasks.evaluation.records import Evaluation
+from tallmasks.evaluation.subsets import Subset
+from tallmasks.results.figures import ResultFiles
+from tallmasks.results.paper import TABLES
+from tallmasks.results.paper_tables import laid_out, side_by_side
+from tallmasks.results.reference import paper_table
+from tallmasks.results.sweep_tables import controlled_table, subset_table, threshold_table
+from tallmasks.results.tables import ParameterCounts
+from tallmasks.results.typesetting import Cell, TableLayout, html_page, latex, markdown
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> ResultFiles:
+    return write_results(tmp_path_factory.mktemp("results"))
+
+
+def written(results: ResultFiles, name: str, model: str) -> tuple[pd.DataFrame, TableLayout]:
+    file = "controlled/controlled.csv" if name == "controlled" else "table.csv"
+    benchmarks = {"8tasks": results.benchmarks["8tasks"]} if name == "controlled" else results.benchmarks
+    ours = {benchmark: pd.read_csv(results.path(benchmark, file)) for benchmark in benchmarks}
+    data = side_by_side(name, model, ours, benchmarks)
+    return data, laid_out(name, model, data, benchmarks)
+
+
+@pytest.mark.parametrize(("model", "number"), [("vit_b32", 3), ("vit_l14", 3), ("vit_b16", 7)])
+def test_the_papers_numbers_stand_beside_ours(results: ResultFiles, model: str, number: int) -> None:
+    """A reader would compare with the numbers of another row, benchmark or model."""
+    data, _ = written(results, "methods", model)
+    paper = paper_table(number).query("model == @model").set_index(["benchmark", "method"])
+    compared = data.dropna(subset="accuracy_paper").set_index(["benchmark", "method"])
+    assert len(compared) == len(paper) == 33
+    for key, row in paper.iterrows():
+        assert compared.loc[key, "accuracy_paper"] == row["accuracy"]
+        assert compared.loc[key, "storage_gb_paper"] == row["storage_gb"]
+    ours = pd.read_csv(results.path("14tasks", "table.csv")).set_index("method")["accuracy"]
+    assert data.query("benchmark == '14tasks'").set_index("method")["accuracy"].to_dict() == ours.to_dict()
+
+
+@pytest.mark.parametrize(("model", "number"), [("vit_b32", 4), ("vit_b16", 5)])
+def test_consensus_has_the_papers_rows(results: ResultFiles, model: str, number: int) -> None:
+    """k = 1 and k = 2 would be mixed up."""
+    data, layout = written(results, "consensus", model)
+    paper = paper_table(number).query("model == @model and benchmark == '20tasks'").set_index("method")["accuracy"]
+    shown = data.query("benchmark == '20tasks'")
+    assert shown["method"].tolist() == list(TABLES["consensus"].methods)
+    assert shown.set_index("method")["accuracy_paper"].to_dict() == paper.to_dict()
+    assert [row[0].text for _, rows in layout.sections for row in rows][1:3] == ["Consensus TA (k = 1)", "Consensus TA"]
+
+
+def test_controlled_beside_table_1(results: ResultFiles) -> None:
+    """Standard and controlled fine-tuning would be mixed up."""
+    data, layout = written(results, "controlled", "vit_b32")
+    found = data.set_index(["method", "finetuning"])["accuracy_paper"]
+    assert found.to_dict() == {
+        ("fine_tuned", "standard"): 92.8,
+        ("fine_tuned", "controlled"): 89.8,
+        ("task_arithmetic", "standard"): 71.5,
+        ("task_arithmetic", "controlled"): 68.8,
+    }
+    assert [(name, [row[0].text for row in rows]) for name, rows in layout.sections] == [
+        ("Fine-tuned", ["Standard", "Controlled"]),
+        ("Task arithmetic", ["Standard", "Controlled"]),
+    ]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_model_that_the_paper_lacks(results: ResultFiles, name: str) -> None:
+    """tiny's table would have columns without a number, or seem to be measured against ViT-B/32."""
+    data, layout = written(results, name, "tiny")
+    assert data["accuracy_paper"].isna().all()
+    assert "paper" not in layout.columns and "The paper has no tiny" in layout.note
+
+
+def test_the_best_is_bold_within_its_section(results: ResultFiles) -> None:
+    """The fine-tuned models would win every table, or a compression method beat the merging ones."""
+    data, layout = written(results, "methods", "tiny")
+    for section, rows in layout.sections:
+        part = data[(data["section"] == section.lower()) & (data["method"] != "fine_tuned")]
+        for place, benchmark in enumerate(results.benchmarks):
+            best = part.loc[part[part["benchmark"] == benchmark]["accuracy"].idxmax(), "accuracy"]
+            column = 1 + 2 * place
+            bold = [row[column].text for row in rows if row[column].best]  # several where they print the same
+            assert bold and all(text.startswith(f"{best:.1f} (") for text in bold)
+
+
+class Cells(HTMLParser):
+    """The rows of an HTML page's table."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: list[list[str]] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+        if tag not in ("meta",):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.rows and {"td", "th"} & set(self.open):
+            self.rows[-1][-1] += data
+
+
+@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("model", ["tiny", "vit_b32"])
+def test_every_format_holds_every_cell(results: ResultFiles, name: str, model: str) -> None:
+    """A number would be missing, or stand in the wrong column, in one of the formats."""
+    _, layout = written(results, name, model)
+    expected = [[cell.text for cell in row] for _, rows in layout.sections for row in rows]
+    lines = [re.split(r" \| ", line.strip("| ")) for line in markdown(layout).splitlines() if line.startswith("|")]
+    body = [[cell.strip("*") for cell in line] for line in lines[2:] if len(line) == len(layout.columns)]
+    assert body[-len(expected) :] == expected or [row for row in body if row in expected] == expected
+    page = Cells()
+    page.feed(html_page(layout))
+    assert [row for row in page.rows if row in expected] == expected and not page.open
+    source = latex(layout, name)
+    rows = [
+        line.removesuffix(r" \\").split(" & ") for line in source.splitlines() if " & " in line and "multi" not in line
+    ]
+    plain = [[re.sub(r"\\textbf\{(.*)\}", r"\1", cell).replace(r"\textgreater{}", ">") for cell in row] for row in rows]
+    assert [row for row in plain if row in expected] == expected
+    assert {len(row) for row in rows} == {len(layout.columns)}
+    assert source.count("{") == source.count("}") and source.count(r"\begin") == source.count(r"\end") == 2
+    assert not re.search(r"(?<!\\)%(?! \\usepackage)|(?<!\\)_", source)
+
+
+def test_special_characters() -> None:
+    """A method with an ampersand or an underscore in its name would break LaTeX or the page."""
+    layout = TableLayout(
+        "A & B_c", [], ["", "100 % <x>"], [("", [[Cell("a_b & c"), Cell("α > 1", best=True)]])], "note"
+    )
+    source = latex(layout, "x")
+    assert (
+        r"a\_b \& c & \textbf{$\alpha$ \textgreater{} 1} \\" in source
+        and r"100 \% \textless{}x\textgreater{}" in source
+    )
+    assert "<td>a_b &amp; c</td><td><b>α &gt; 1</b></td>" in html_page(layout)
+
+
+def evaluation(method: str, test: list[int], validation: list[int], tasks: tuple[str, ...] = ("b", "a")) -> Evaluation:
+    totals = {"validation": [10] * len(tasks), "test": [100] * len(tasks)}
+    return Evaluation(method, tasks, totals, {"validation": validation, "test": test}, scaling_coefficient=0.3)
+
+
+def test_threshold_table() -> None:
+    """Accuracies would be relative to another task's fine-tuned model."""
+    finetuned = evaluation("fine_tuned", [80, 100], [8, 10], ("a", "b"))
+    found = {2: evaluation("consensus_ties", [50, 40], [5, 4]), 0: evaluation("ties", [80, 100], [1, 1])}
+    table = threshold_table("consensus_ties", found, finetuned).iloc[::-1]
+    assert table["k"].tolist() == [2, 0] and set(table["method"]) == {"consensus_ties"}
+    first = table.iloc[0]
+    assert (first.accuracy, first.normalized_accuracy, first.validation_normalized_accuracy) == (45, 50, 50)
+    assert (first.method, first.scaling_coefficient) == ("consensus_ties", 0.3)
+
+
+def test_controlled_table() -> None:
+    """The controlled merge would be measured by the standard fine-tuned models."""
+    found = {
+        "standard": (evaluation("fine_tuned", [100, 100], [10, 10]), evaluation("task_arithmetic", [50, 70], [1, 1])),
+        "controlled": (evaluation("fine_tuned", [80, 80], [10, 10]), evaluation("task_arithmetic", [40, 56], [1, 1])),
+    }
+    table = controlled_table(found).set_index(["method", "finetuning"])
+    assert table.loc["task_arithmetic", "accuracy"].to_dict() == {"standard": 60, "controlled": 48}
+    assert table["normalized_accuracy"].tolist() == [100, 100, 60, 60]
+
+
+def test_subset_table() -> None:
+    """A subset would be averaged under the wrong n, or stored bits not grow with n."""
+    finetuned = evaluation("fine_tuned", [100, 50], [10, 10])
+    found = [Subset(("a",), (("name_wave", 1), ("name_zigzag", 1))), Subset(("a", "b"), (("name_wave", 2),))]
+    evaluated = {
+        ("a",): [evaluation("task_arithmetic", [40], [1], ("a",))],
+        ("a", "b"): [evaluation("task_arithmetic", [30, 50], [1, 1], ("a", "b"))],
+    }
+    table = subset_table(found, evaluated, finetuned, {"a": 0.25, "b": 0.2}, ParameterCounts(10**9, 0))
+    rows = table.set_index(["order", "n", "method"])
+    assert rows.loc[("name_zigzag", 1, "task_arithmetic"), "normalized_accuracy"] == 80
+    assert rows.loc[("name_wave", 2, "task_arithmetic")].tolist() == [40, 55, 32]
+    assert rows.loc[("name_wave", 2, "zeroshot")].tolist() == [22.5, 35, 32]
+    assert rows.loc[("name_wave", 2, "fine_tuned")].tolist() == [75, 100, 64]
+    assert len(table) == 9
+
+
+def test_result_files_are_like_the_workflows(results: ResultFiles) -> None:
+    """The tests of figures and tables would pass on files that nobody writes."""
+    table = threshold_table("ties", {0: evaluation("ties", [1, 1], [1, 1])}, evaluation("fine_tuned", [1, 1], [1, 1]))
+    assert list(pd.read_csv(results.path("8tasks", "thresholds/thresholds.csv"))) == list(table)
+    controlled = controlled_table({"standard": (evaluation("fine_tuned", [1, 1], [1, 1]),) * 2})
+    assert list(pd.read_csv(results.path("8tasks", "controlled/controlled.csv"))) == list(controlled)
+    assert Path(results.path("8tasks", "subsets/accuracy.csv")).exists()

@@ -1,0 +1,169 @@
+"""The paper's numbers as they ship, and ours beside them."""
+
+import pandas as pd
+import pytest
+
+from tallmasks import methods
+from tallmasks.results.reference import (
+    PAPER_TASKS,
+    TABLES,
+    beside_paper,
+    beside_published,
+    dtd_excess,
+    paper_rows,
+    paper_table,
+    single_task,
+)
+
+PARAMETERS = {  # P' and F: the image encoder, and what else the paper counts
+    "vit_b32": (87_849_216, 25_599_489),
+    "vit_b16": (86_192_640, 25_599_489),
+    "vit_l14": (303_966_208, 38_595_841),
+}
+
+
+@pytest.mark.parametrize(
+    ("number", "model", "benchmark", "method", "expected"),
+    [  # read off the paper, one from each corner
+        (2, "t5_large", "7nlp", "zeroshot", {"accuracy": 44.9, "storage_gb": 25.1}),
+        (2, "t5_large", "11nlp", "tall_mask_ties", {"accuracy": 77.4, "normalized_accuracy": 97.5, "storage_gb": 57.3}),
+        (2, "t5_large", "8qa", "magnitude_pruning", {"accuracy": 70.8, "storage_gb": 55.1, "lower_bound": True}),
+        (3, "vit_b32", "8tasks", "weight_averaging", {"accuracy": 66.5, "normalized_accuracy": 72.3}),
+        (3, "vit_b32", "20tasks", "tall_mask_task_arithmetic", {"accuracy": 90.6, "storage_gb": 8.2}),
+        (3, "vit_l14", "14tasks", "consensus_task_arithmetic", {"accuracy": 82.2, "normalized_accuracy": 86.9}),
+        (3, "vit_l14", "20tasks", "fine_tuned", {"accuracy": 94.7, "storage_gb": 195.8}),
+        (4, "vit_b32", "8tasks", "consensus_ties_k1", {"accuracy": 75.9, "normalized_accuracy": 81.0}),
+        (4, "vit_l14", "20tasks", "consensus_ties", {"accuracy": 76.8, "normalized_accuracy": 80.9}),
+        (5, "vit_b16", "20tasks", "consensus_task_arithmetic", {"accuracy": 70.0, "normalized_accuracy": 75.2}),
+        (6, "t5_large_ia3", "8qa", "consensus_task_arithmetic_k1", {"accuracy": 60.2, "normalized_accuracy": 77.1}),
+        (7, "vit_b16", "8tasks", "zeroshot", {"accuracy": 55.2, "storage_gb": 3.6}),
+        (7, "vit_b16", "20tasks", "tall_mask_ties", {"accuracy": 93.0, "normalized_accuracy": 99.8}),
+    ],
+)
+def test_spot_values(number: int, model: str, benchmark: str, method: str, expected: dict[str, float]) -> None:
+    """Ours would be held against numbers that the paper does not report."""
+    table = paper_table(number)
+    (row,) = table.query("model == @model and benchmark == @benchmark and method == @method").to_dict("records")
+    assert {name: row[name] for name in expected} == expected
+    assert row["source"] == f"Wang et al. 2024, table {number}"
+
+
+def test_table_1() -> None:
+    """The controlled experiment has another shape: standard against controlled fine-tuning."""
+    table = paper_table(1).set_index(["method", "finetuning"])
+    assert table.loc[("task_arithmetic", "controlled"), ["accuracy", "normalized_accuracy"]].tolist() == [68.8, 76.6]
+    assert table.loc[("fine_tuned", "standard"), "accuracy"] == 92.8
+
+
+def test_the_tables_are_whole() -> None:
+    """A line lost in copying would leave a hole in every comparison."""
+    rows = {number: len(paper_table(number)) for number in TABLES}
+    assert rows == {1: 4, 2: 3 * 11, 3: 6 * 11, 4: 6 * 6, 5: 3 * 6, 6: 3 * 7, 7: 3 * 11}
+    for number in TABLES:
+        table = paper_table(number)
+        assert set(table["method"]) <= set(methods.names())
+        assert not table.duplicated([c for c in ("model", "benchmark", "method", "finetuning") if c in table]).any()
+
+
+@pytest.mark.parametrize("number", [3, 7])
+def test_the_papers_storage_is_the_formulas(number: int) -> None:
+    """Either the copied figures or appendix C's formula, with these architectures, would be wrong."""
+    for row in paper_table(number).itertuples():
+        trainable, frozen = PARAMETERS[str(row.model)]
+        tasks = int(str(row.benchmark).removesuffix("tasks"))
+        found = methods.get(str(row.method)).storage(tasks, trainable, frozen)
+        assert round(found.gigabits, 1) == row.storage_gb, row
+        assert found.lower_bound == row.lower_bound
+
+
+def test_a_set_of_tasks_finds_its_numbers_whatever_its_name() -> None:
+    """A benchmark that was given the paper's name but other tasks would be compared with the paper's."""
+    rows = paper_rows("vit_b32", reversed(PAPER_TASKS[:8]))
+    assert rows is not None and len(rows) == 13
+    by_method = rows.set_index("method")
+    assert by_method.loc["consensus_task_arithmetic_k1", "accuracy"] == 73.8
+    assert by_method.loc["task_arithmetic", "source"] == "Wang et al. 2024, table 3"
+    assert paper_rows("vit_b32", PAPER_TASKS[:9]) is None
+    assert paper_rows("tiny", PAPER_TASKS[:8]) is None
+
+
+def test_ours_stands_beside_the_papers() -> None:
+    """The difference would have the wrong sign, or a method of the user's own would be dropped with an error."""
+    summary = pd.DataFrame(
+        [
+            {"section": "merging", "method": "ties", "accuracy": 75.6, "normalized_accuracy": 81.2, "storage_gb": 3.63},
+            {"section": "merging", "method": "mine", "accuracy": 99.0, "normalized_accuracy": 99.0, "storage_gb": 3.63},
+        ]
+    )
+    paper = paper_rows("vit_b32", PAPER_TASKS[:8])
+    assert paper is not None
+    (row,) = beside_paper(summary, paper, "vit_b32", PAPER_TASKS[:8]).to_dict("records")
+    assert row["method"] == "ties" and row["source"] == "Wang et al. 2024, table 3"
+    assert (row["accuracy"], row["accuracy_paper"], row["accuracy_difference"]) == (75.6, 75.1, 0.5)
+    assert (row["normalized_accuracy_difference"], row["storage_gb_difference"]) == (0.2, 0.03)
+
+
+@pytest.mark.parametrize(
+    ("model", "zeroshot", "first", "second"),
+    [
+        ("vit_b32", (48.3, 57.3, 56.1), (92.8, 90.9, 91.4), (90.6, 89.6, 90.5)),
+        ("vit_b16", (55.5, 61.3, 59.8), (94.6, 92.8, 93.2), (92.7, 91.6, 92.4)),
+        ("vit_l14", (64.8, 68.3, 65.3), (95.8, 94.3, 94.7), (94.1, 93.3, 94.1)),
+    ],
+)
+def test_the_published_accuracies_are_those_of_their_generation(
+    model: str, zeroshot: tuple[float, ...], first: tuple[float, ...], second: tuple[float, ...]
+) -> None:
+    """A slip in one of 360 numbers, or a generation under the other's name, would send somebody after a fault of
+    their machine that is none."""
+    table = single_task().query("model == @model and split == 'test'")
+    for count, *expected in zip((8, 14, 20), zeroshot, first, second, strict=True):
+        part = table[table["task"].isin(PAPER_TASKS[:count])]
+        means = part.groupby(["method", "generation"])["accuracy"].mean()
+        keys = [("zeroshot", "second"), ("fine_tuned", "first"), ("fine_tuned", "second")]
+        assert [means[key] for key in keys] == pytest.approx(expected, abs=0.06)
+        paper = paper_rows(model, PAPER_TASKS[:count])
+        assert paper is not None, "the first generation is the paper's"
+        assert paper.set_index("method").loc["fine_tuned", "accuracy"] == pytest.approx(means[keys[1]], abs=0.1)
+    assert not table.duplicated(["task", "method", "generation"]).any() and len(table) == 60
+    assert set(single_task()["split"]) == {"validation", "test"}
+
+
+def test_generations_differ_where_data_were_split_anew() -> None:
+    """A copying fault in any other task would pass for news of the second generation."""
+    table = single_task().query("method == 'fine_tuned'")
+    both = table.pivot(index=["model", "task", "split"], columns="generation", values="accuracy")
+    differ = both[both["first"] != both["second"]].reset_index()
+    assert set(differ["task"]) == {"dtd", "eurosat"}
+
+
+@pytest.mark.parametrize(("model", "points"), [("vit_b32", "2.3"), ("vit_b16", "2.1"), ("vit_l14", "1.8")])
+def test_what_cannot_be_reached_is_said_beside_it(model: str, points: str) -> None:
+    """Two points would be sought in one's own code that the paper gained by a leak."""
+    numbers = {"accuracy": 90.0, "normalized_accuracy": 99.0, "storage_gb": 3.0}
+    rows = [
+        ("merging", "zeroshot"),
+        ("merging", "ties"),
+        ("compression", "fine_tuned"),
+        ("compression", "tall_mask_ties"),
+    ]
+    summary = pd.DataFrame([{"section": section, "method": method, **numbers} for section, method in rows])
+    tasks = PAPER_TASKS[:8]
+    paper = paper_rows(model, tasks)
+    assert paper is not None
+    notes = beside_paper(summary, paper, model, tasks).set_index("method")["note"]
+    assert notes["zeroshot"] == "" and "merged a DTD model that had seen its test images" in notes["ties"]
+    assert notes["fine_tuned"] == notes["tall_mask_ties"]
+    assert notes["fine_tuned"].startswith(f"about {points} points above what can be reached")
+    assert dtd_excess(model, ["cars", "mnist"]) == dtd_excess("t5_large", ["dtd"]) == 0
+
+
+def test_each_publication_stands_beside_ours() -> None:
+    """Nobody would know which checkpoints a published number is of."""
+    rows = [("mnist", "zeroshot", 50.0), ("dtd", "fine_tuned", 80.0), ("dtd", "ties", 60.0), ("birds", "zeroshot", 9.0)]
+    found = beside_published(pd.DataFrame(rows, columns=["task", "method", "accuracy"]), "vit_b32")
+    assert found["method"].tolist() == ["zeroshot", "fine_tuned", "fine_tuned", "ties", "zeroshot"]
+    assert found["generation"].tolist()[:3] == ["second", "first", "second"]
+    assert found["accuracy_difference"].tolist()[:3] == [1.74, -17.9787, 0.7979]
+    assert found["source"].iloc[0] == "wang-kee/LiNeS at 43a7bdd" and found["source"].iloc[3:].isna().all()
+    assert beside_published(found[["task", "method", "accuracy"]], "tiny")["source"].isna().all()

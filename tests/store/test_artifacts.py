@@ -1,0 +1,272 @@
+"""What an artifact says of itself, and what becomes of one that was damaged: it is refused, or nothing was lost."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.numpy import load_file, save_file
+
+from strategies import no_deadline
+from tallmasks.evaluation.records import read_evaluation, read_orders, read_subset, read_thresholds
+from tallmasks.evaluation.subsets import orders
+from tallmasks.plan.node import STAGES, Node
+from tallmasks.plan.project import Store
+from tallmasks.store import artifacts
+from tallmasks.store.artifacts import Damaged, as_metadata, check, digest_of, facts_of, read_label, same, write_json
+from tallmasks.store.seals import SEAL, seal_of
+from tallmasks.store.tensor_files import load_state, open_tensors, write_tensors
+
+COUNTS = {"validation": [20, 10], "test": [30, 40]}
+EVALUATION = {
+    "method": "tall_mask_task_arithmetic",
+    "tasks": ["mnist", "svhn"],
+    "total": COUNTS,
+    "correct": {"validation": [18, 7], "test": [25, 31]},
+    "scaling_coefficient": None,
+    "mask_lambda": [0.2, 0.4],
+    "grid": [0.2, 0.4],
+    "curve": [[18, 17], [6, 7]],
+}
+PARAMS = {"method": "tall_mask_task_arithmetic", "tasks": ["mnist", "svhn"], "grid": [0.2, 0.4]}
+
+
+def recipe(kind="task_vector", **params):
+    return {"kind": kind, "version": 1, "params": params or {"task": "mnist"}, "inputs": {}, "sources": {}}
+
+
+def tensors_at(folder, made=None, seed=0, extra=None):
+    """A tensor artifact as a job writes it."""
+    made = made or recipe()
+    draw = np.random.default_rng(seed)
+    state = {"a": draw.standard_normal((4, 3), np.float32), "b": draw.standard_normal((4, 3), np.float32)}
+    path = folder / f"thing-{digest_of(made)}.safetensors"
+    write_tensors(path, state, as_metadata(facts_of(made, {}, 1)) | (extra or {"thresholds": '{"0.2": 0.5}'}))
+    path.chmod(0o644)
+    return path
+
+
+def evaluation_at(folder, value=EVALUATION, **params):
+    made = recipe("evaluation", **(params or PARAMS))
+    path = folder / f"thing-{digest_of(made)}.json"
+    write_json(path, value, facts_of(made, {"heads": ["0" * 32 + "/12345678"]}, 1))
+    path.chmod(0o644)
+    return path
+
+
+def content(path):
+    """All that somebody could use of an artifact."""
+    if path.suffix == ".json":
+        return json.loads(path.read_text())
+    return {name: array.tolist() for name, array in load_state(path).items()} | open_tensors(path).metadata
+
+
+MUTATIONS = {
+    "bit": lambda data, at, byte: data[:at] + bytes([data[at] ^ (1 << byte % 8)]) + data[at + 1 :],
+    "byte": lambda data, at, byte: data[:at] + bytes([byte]) + data[at + 1 :],
+    "zeros": lambda data, at, byte: data[:at] + bytes(min(byte + 1, len(data) - at)) + data[at + byte + 1 :],
+    "cut": lambda data, at, byte: data[:at],
+    "longer": lambda data, at, byte: data + bytes([byte]) * (1 + at % 9),
+    "swapped": lambda data, at, byte: data[:at] + data[at + 1 : at + 2] + data[at : at + 1] + data[at + 2 :],
+    "digit": lambda data, at, byte: (
+        data[:at] + (b"%d" % (byte % 10) if data[at : at + 1].isdigit() else b"") + data[at + 1 :]
+    ),
+}
+
+
+@no_deadline
+@given(st.data(), st.sampled_from([tensors_at, evaluation_at]), st.sampled_from(sorted(MUTATIONS)))
+def test_a_mutated_file_is_refused_or_says_the_same(tmp_path_factory, data, write, mutation):
+    """A flipped bit on a disk would be somebody's accuracy."""
+    path = write(tmp_path_factory.mktemp("mutated"))
+    before, whole = content(path), path.read_bytes()
+    at = data.draw(st.integers(0, len(whole) - 1))
+    path.write_bytes(MUTATIONS[mutation](whole, at, data.draw(st.integers(0, 255))))
+    try:
+        check(path)
+    except Damaged as damaged:
+        assert str(damaged).startswith(str(path)) and "\n" not in str(damaged)
+    else:
+        assert content(path) == before
+
+
+@pytest.mark.parametrize("damage", ["zeroed", "exchanged", "of another task", "another threshold", "no seal"])
+def test_a_right_header_does_not_vouch_for_other_values(damage, tmp_path):
+    """Zeroed or exchanged tensors under the right recipe would be merged."""
+    path = tensors_at(tmp_path)
+    state, metadata = load_file(path), dict(open_tensors(path).metadata)
+    if damage == "zeroed":
+        state["a"][:] = 0
+    elif damage == "exchanged":
+        state = {"a": state["b"], "b": state["a"]}
+    elif damage == "of another task":
+        state = load_file(tensors_at(tmp_path, recipe(task="svhn"), seed=1))
+    elif damage == "another threshold":
+        metadata["thresholds"] = '{"0.2": 0.1}'
+    else:
+        del metadata["seal"]
+    save_file(state, path, metadata)
+    with pytest.raises(Damaged, match=r"has other values|seal is broken|says nothing"):
+        check(path)
+
+
+def test_another_artifact_under_this_name_is_refused(tmp_path):
+    """A whole file of another task, copied over this one's, would pass for it."""
+    path, other = tensors_at(tmp_path), tensors_at(tmp_path, recipe(task="svhn"), seed=1)
+    path.write_bytes(other.read_bytes())
+    with pytest.raises(Damaged, match="another recipe"):
+        read_label(path)
+
+
+@pytest.mark.parametrize("thing", ["folder", "nested", "list", "text", "empty"])
+@pytest.mark.parametrize("suffix", [".json", ".safetensors"])
+def test_what_is_no_artifact_at_all_is_refused_by_name(thing, suffix, tmp_path):
+    """A folder in an artifact's place, or endless brackets, would end planning in a traceback."""
+    path = tmp_path / f"thing-{'0' * 12}{suffix}"
+    if thing == "folder":
+        path.mkdir()
+    else:
+        path.write_bytes({"nested": b"[" * 200_000, "list": b"[1]", "text": b"hello", "empty": b""}[thing])
+    with pytest.raises(Damaged, match=path.name):
+        check(path)
+
+
+WRONG = {
+    "more right answers than examples": {"correct": {"validation": [18, 7], "test": [25, 41]}},
+    "a negative count": {"correct": {"validation": [18, 7], "test": [-1, 31]}},
+    "a fraction of an answer": {"correct": {"validation": [18, 7], "test": [25.5, 31]}},
+    "a truth value": {"correct": {"validation": [18, 7], "test": [True, 31]}},
+    "a task too many": {"tasks": ["mnist", "svhn", "cars"]},
+    "other tasks": {"tasks": ["mnist", "cars"]},
+    "another method": {"method": "ties"},
+    "another grid": {"grid": [0.2, 0.5], "mask_lambda": [0.2, 0.5]},
+    "a lambda that is not of the grid": {"mask_lambda": [0.2, 0.3]},
+    "a short curve": {"curve": [[18, 17]]},
+    "a short row of the curve": {"curve": [[18, 17], [6]]},
+    "no grid": {"grid": [], "curve": []},
+    "text": {"total": "many"},
+    "nothing": {"total": None},
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_an_evaluation_must_be_one_of_its_recipe(what, tmp_path):
+    """A file whose digests are right, and whose numbers cannot be counts, would give 200 %."""
+    assert read_evaluation(evaluation_at(tmp_path)).mask_lambda == (0.2, 0.4)
+    path = evaluation_at(tmp_path, EVALUATION | WRONG[what])
+    check(path)
+    with pytest.raises(Damaged, match=path.name):
+        read_evaluation(path)
+
+
+def test_sweeps_and_orders_are_checked_too(tmp_path):
+    """The numbers of figures 5 and 6 would be believed whatever they are."""
+    swept = {**EVALUATION, "method": "consensus_task_arithmetic", "mask_lambda": None, "scaling_coefficient": 0.2}
+    params = {"tasks": ["mnist", "svhn"], "grid": [0.2, 0.4], "thresholds": [0, 3]}
+    good = evaluation_at(tmp_path, {"thresholds": {"0": swept, "3": swept}}, **params)
+    assert list(read_thresholds(good)) == [0, 3]
+    with pytest.raises(Damaged, match="thresholds"):
+        read_thresholds(evaluation_at(tmp_path, {"thresholds": {"0": swept}}, **params))
+    grids = {"scaling_coefficient": [0.2, 0.4], "mask_lambda": [0.2, 0.4]}
+    subset = {"tasks": ["mnist", "svhn"], "methods": ["tall_mask_task_arithmetic"], "grids": grids}
+    assert len(read_subset(evaluation_at(tmp_path, {"evaluations": [EVALUATION]}, **subset))) == 1
+    with pytest.raises(Damaged, match="evaluations"):
+        read_subset(evaluation_at(tmp_path, {"evaluations": []}, **subset))
+    zeroshot = {"mnist": 0.5, "svhn": 0.25}
+    ordered = {"zeroshot": zeroshot, "orders": orders(zeroshot)}
+    assert read_orders(evaluation_at(tmp_path, ordered, tasks=["mnist", "svhn"]))[1] == zeroshot
+    for spoiled in ({"zeroshot": {"mnist": 0.5}}, {"zeroshot": {"mnist": 7, "svhn": 1}}, {"orders": {}}):
+        with pytest.raises(Damaged, match="orders"):
+            read_orders(evaluation_at(tmp_path, ordered | spoiled, tasks=["mnist", "svhn"]))
+
+
+def test_equal_values_have_equal_content_whatever_they_were_made_for(tmp_path):
+    """Remade with the same bytes, an artifact would make everything after it be made again."""
+    one, other = check(tensors_at(tmp_path)), check(tensors_at(tmp_path, recipe(task="svhn")))
+    changed = check(tensors_at(tmp_path, recipe(task="cars"), seed=1))
+    assert one.content == other.content != changed.content
+
+
+def test_another_kind_of_machine_may_round_in_another_way():
+    """A clone on another processor would rebuild everything, or damage would pass for rounding."""
+    assert same("a/1", "a/1") and same("a/1", "a/2")  # the same values
+    assert same("a/1", "b/2")  # another machine's last bits
+    assert not same("a/1", "b/1")  # the same machine gives the same bits
+
+
+def chain(folder: Path) -> dict[str, Node]:
+    """Nodes a -> b -> c and d, all on disk, each recording what it was made from."""
+    found: dict[str, Node] = {}
+    for name, needed in (("a", ""), ("b", "a"), ("c", "b"), ("d", "")):
+        inputs = {"task_vectors": (found[needed],)} if needed else {}
+        found[name] = Node(STAGES["task_vector"], "tiny", name, {"name": name}, inputs)
+    for node in found.values():
+        write(folder, node, seed=len(found))
+    return found
+
+
+def write(folder: Path, node: Node, seed: int, machine: str = "") -> None:
+    made_from = {
+        role: [read_label(folder / needed.path).identity for needed in nodes] for role, nodes in node.inputs.items()
+    }
+    facts = facts_of(node.recipe, made_from, 1) | ({"machine": machine} if machine else {})
+    draw = np.random.default_rng(seed)
+    write_tensors(folder / node.path, {"a": draw.standard_normal(3)}, as_metadata(facts))
+
+
+def test_what_followed_from_damage_is_wrong_and_nothing_else(tmp_path):
+    """A table made from a damaged task vector would stay after the vector was set right."""
+    nodes = chain(tmp_path)
+    good = (tmp_path / nodes["a"].path).read_bytes()
+    assert not any(Store(tmp_path).wrong(node) for node in nodes.values())
+    write(tmp_path, nodes["a"], seed=99)  # whole, sealed, and not what its recipe makes
+    for name in "bc":
+        write(tmp_path, nodes[name], seed=98)
+    assert not any(Store(tmp_path).wrong(node) for node in nodes.values())
+    (tmp_path / nodes["a"].path).unlink()
+    (tmp_path / nodes["a"].path).write_bytes(good)
+    store = Store(tmp_path)
+    assert store.wrong(nodes["b"]) == f"{nodes['b'].path} was made from another content than {nodes['a'].path} has now"
+    assert "has to be made anew" in str(store.wrong(nodes["c"]))
+    assert store.wrong(nodes["a"]) is None and store.wrong(nodes["d"]) is None
+    assert [node.slug for node in store.missing([nodes["c"], nodes["d"]])] == ["b", "c"]
+    (tmp_path / nodes["b"].path).unlink()  # as it is moved away to be made again
+    assert "has to be made anew" in str(store.wrong(nodes["c"]))
+    write(tmp_path, nodes["b"], seed=4)
+    assert store.there(nodes["b"]) and not store.there(nodes["c"])  # seen in the same process
+
+
+def test_an_artifact_that_is_made_again_concerns_nobody(tmp_path):
+    """A lost or damaged input, remade with the same bytes or with another machine's, would cost the whole chain."""
+    nodes = chain(tmp_path)
+    path = tmp_path / nodes["a"].path
+    path.chmod(0o644)
+    path.write_bytes(path.read_bytes()[:-1])
+    store = Store(tmp_path)
+    assert "whole" in str(store.wrong(nodes["a"])) and store.wrong(nodes["b"]) is None
+    path.unlink()
+    assert [node.slug for node in Store(tmp_path).missing(nodes.values())] == ["a"]
+    write(tmp_path, nodes["a"], seed=4)
+    assert not Store(tmp_path).missing(nodes.values())
+    path.unlink()
+    write(tmp_path, nodes["a"], seed=77, machine="another processor")
+    assert not Store(tmp_path).missing(nodes.values())
+    path.unlink()
+    write(tmp_path, nodes["a"], seed=77)  # on this one only damage gives other bits
+    assert [node.slug for node in Store(tmp_path).missing(nodes.values())] == ["b", "c"]
+
+
+def test_the_machine_is_named_with_all_that_decides_bits(monkeypatch):
+    """Rounding on another processor, with other threads or libraries, would pass for damage."""
+    here = artifacts.machine(2)
+    assert "2 threads" in here and "torch" in here and here == artifacts.machine(2)
+    monkeypatch.setenv("ATEN_CPU_CAPABILITY", "default")
+    assert artifacts.machine(2) != here != artifacts.machine(1)
+
+
+def test_a_seal_is_of_everything_but_itself():
+    """A changed note on where data came from would stay."""
+    facts = {"recipe": "r", "origin": "here"}
+    assert seal_of(facts) == seal_of({**facts, SEAL: "x"}) != seal_of({**facts, "origin": "there"})

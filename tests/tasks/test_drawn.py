@@ -1,0 +1,86 @@
+"""The drawn world: the data of the embedded default."""
+
+import numpy as np
+import pytest
+
+from tallmasks.store.errors import TallmasksError
+from tallmasks.tasks.drawn import NAMES, SPLITS, TASKS, examples, picture
+from tallmasks.tasks.drawn.shift import SHIFTS
+
+SMALL = 24
+
+
+@pytest.mark.parametrize("task", NAMES)
+def test_same_arguments_same_examples(task: str) -> None:
+    """Without it two machines would fine-tune on different data under one recipe."""
+    first, second = examples(task, "train", SMALL, seed=5), examples(task, "train", SMALL, seed=5)
+    np.testing.assert_array_equal(first[0], second[0])
+    np.testing.assert_array_equal(first[1], second[1])
+    assert first[0].dtype == np.uint8 and first[0].shape == (SMALL, 32, 32, 3)
+    assert first[1].dtype == np.int64 and first[1].shape == (SMALL,)
+
+
+@pytest.mark.parametrize("task", NAMES)
+def test_splits_and_seeds_share_no_image(task: str) -> None:
+    """Without it a test score would be measured on training images."""
+    pools = [examples(task, split, SMALL, seed=0)[0] for split in SPLITS]
+    if not TASKS[task].real:
+        pools.append(examples(task, "train", SMALL, seed=1)[0])
+    seen = [{image.tobytes() for image in pool} for pool in pools]
+    assert sum(map(len, seen)) == len(set.union(*seen)) == SMALL * len(pools)
+
+
+@pytest.mark.parametrize("task", NAMES)
+def test_every_class_occurs(task: str) -> None:
+    """Without it a class could be asked for at test time that fine-tuning never saw."""
+    classes = len(TASKS[task].classes)
+    labels = examples(task, "validation", 100, seed=0)[1]
+    assert set(labels.tolist()) == set(range(classes))
+
+
+@pytest.mark.parametrize("task", NAMES)
+def test_classes_look_different(task: str) -> None:
+    """Without it a class could be drawn as another one, and no model could tell them apart."""
+    looks = {
+        picture(TASKS[task], label, False, np.random.default_rng(3)).tobytes()
+        for label in range(len(TASKS[task].classes))
+    }
+    assert len(looks) == len(TASKS[task].classes)
+
+
+def test_every_drawing_ends() -> None:
+    """Without it a colour that is drawn again until it fits could hang a job for ever."""
+    for task in TASKS.values():
+        for label in range(len(task.classes)):
+            for field in (False, True):
+                picture(task, label, field, np.random.default_rng((label, field)))
+
+
+def test_real_digits_fill_the_splits() -> None:
+    """Without it the one task with real images could fall below 490 test images, or leak between splits."""
+    sizes = [len(examples("mnist", split, 5000, seed=0)[1]) for split in SPLITS]
+    assert sizes == [1000, 300, 497]
+
+
+def test_catalogue_matches_the_paper() -> None:
+    """Without it the 8, 14 and 20 task benchmarks would not be nested like the paper's."""
+    assert len(set(NAMES)) == len(NAMES) and set(NAMES[:20]) == SHIFTS.keys()
+    assert NAMES[:8] == ("cars", "dtd", "eurosat", "gtsrb", "mnist", "resisc45", "sun397", "svhn")
+    assert NAMES[14:20] == ("emnist", "cifar10", "food101", "fashionmnist", "renderedsst2", "kmnist")
+
+
+def test_prompts_name_the_class() -> None:
+    """Without it two classes could share a prompt, and their rows of the zero-shot head would be equal."""
+    for task in TASKS.values():
+        prompts = [task.prompts(label) for label in range(len(task.classes))]
+        assert len({prompt for row in prompts for prompt in row}) == len(task.templates) * len(task.classes)
+
+
+@pytest.mark.parametrize(
+    ("task", "split", "count", "named"),
+    [("cats", "train", 4, "'cats'"), ("cars", "dev", 4, "'dev'"), ("cars", "test", 0, "0 examples")],
+)
+def test_wrong_requests_are_refused(task: str, split: str, count: int, named: str) -> None:
+    """Without it a typing error would end in a traceback that does not say what was wrong."""
+    with pytest.raises(TallmasksError, match=named):
+        examples(task, split, count, seed=0)  # type: ignore[arg-type]

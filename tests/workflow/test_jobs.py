@@ -1,0 +1,240 @@
+"""Jobs as the workflow runs them: one process, one JSON, bad input on the way."""
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from conftest import ROOT
+from tallmasks import methods
+from tallmasks.plan import chain  # noqa: F401
+from tallmasks.plan.node import STAGES, Node
+from tallmasks.plan.recipes import versions
+from tallmasks.store.artifacts import as_metadata, digest_of, facts_of
+from tallmasks.store.tensor_files import open_tensors, write_tensors
+
+TRIMS = [0.1, 0.2]
+STATE = {
+    "visual.a": np.arange(6, dtype=np.float32).reshape(2, 3),
+    "visual.b": np.ones(4, np.float32),
+    "transformer.c": np.ones(5, np.float32),
+}
+CHECKPOINT = {name: value + 1 for name, value in STATE.items() if name.startswith("visual.")}
+
+
+def run_task_vector(folder: Path, root: Path = ROOT, search: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """The task_vector step of the project in `root` on folder/pretrained.safetensors and folder/checkpoint.safetensors,
+    by hand: nothing but `search` says where the package is."""
+    told = {
+        "recipe": {
+            "kind": "task_vector",
+            "params": {"family": "clip", "fractions": TRIMS, "fractions_of": "parameters"},
+        },
+        "inputs": {
+            "pretrained": [str(folder / "pretrained.safetensors")],
+            "checkpoint": [str(folder / "checkpoint.safetensors")],
+        },
+        "outputs": {"artifact": str(folder / "out" / "task_vector.safetensors")},
+        "threads": 1,
+    }
+    scripts = root / "workflow" / "scripts"
+    command = [
+        sys.executable,
+        str(scripts.parent / "runner" / "job.py"),
+        str(scripts / "task_vector.py"),
+        json.dumps(told),
+    ]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment |= {"PYTHONPATH": str(search)} if search else {}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_tensors(tmp_path / "pretrained.safetensors", STATE, {})
+    write_tensors(tmp_path / "checkpoint.safetensors", CHECKPOINT, {})
+    return tmp_path
+
+
+def test_a_job_leaves_one_complete_file_with_its_recipe(folder: Path) -> None:
+    """An artifact could not say how it was made, or could be edited by accident."""
+    done = run_task_vector(folder)
+    assert done.returncode == 0, done.stderr
+    (out,) = (folder / "out").iterdir()
+    tensors = open_tensors(out)
+    assert json.loads(tensors.metadata["recipe"])["kind"] == "task_vector"
+    assert not stat.S_IMODE(out.stat().st_mode) & 0o222
+    np.testing.assert_array_equal(tensors.flat(), np.ones(10, np.float32))
+
+
+@pytest.fixture
+def another(tmp_path: Path) -> Path:
+    """Another copy of the project, with code of its own, in a folder that PYTHONPATH cannot hold."""
+    root = tmp_path / "another: copy"
+    for part in ("src/tallmasks", "workflow/scripts", "workflow/runner"):
+        shutil.copytree(ROOT / part, root / part)
+    with (root / "src" / "tallmasks" / "__init__.py").open("a") as file:
+        file.write("print('the code of another copy')\n")
+    return root
+
+
+def test_a_job_runs_the_code_of_its_own_copy(folder: Path, another: Path) -> None:
+    """The code of the copy that the environment was installed for would run, and nothing would say so."""
+    done = run_task_vector(folder, root=another)
+    assert done.returncode == 0, done.stderr
+    assert "the code of another copy" in done.stdout
+    assert "the code of another copy" not in run_task_vector(folder, search=another / "src").stdout
+
+
+def test_a_job_with_another_copys_code_is_refused(folder: Path, another: Path, tmp_path: Path) -> None:
+    """Whatever imports the package before the job would have that copy's code run, with success."""
+    (tmp_path / "early").mkdir()
+    early = f"import sys; sys.path.insert(0, {str(another / 'src')!r}); import tallmasks; sys.path.pop(0)\n"
+    (tmp_path / "early" / "sitecustomize.py").write_text(early)
+    done = run_task_vector(folder, search=tmp_path / "early")
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"error: the package tallmasks comes from {another}") and str(ROOT / "src") in line
+    assert not (folder / "out").exists()
+
+
+def spoil(folder: Path, tensors: dict[str, np.ndarray]) -> None:
+    path = folder / "checkpoint.safetensors"
+    path.unlink()
+    write_tensors(path, tensors, {})
+
+
+def truncate(folder: Path) -> None:
+    path = folder / "checkpoint.safetensors"
+    content = path.read_bytes()
+    path.unlink()
+    path.write_bytes(content[:-3])
+
+
+def write_text(folder: Path) -> None:
+    path = folder / "checkpoint.safetensors"
+    path.unlink()
+    path.write_text("<html>not found</html>")
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (truncate, "checkpoint.safetensors"),
+        (write_text, "checkpoint.safetensors"),
+        (lambda folder: (folder / "checkpoint.safetensors").unlink(), "checkpoint.safetensors"),
+        (lambda folder: spoil(folder, {"visual.a": CHECKPOINT["visual.a"]}), "visual.b"),
+        (lambda folder: spoil(folder, CHECKPOINT | {"visual.extra": np.ones(2, np.float32)}), "visual.extra"),
+        (lambda folder: spoil(folder, CHECKPOINT | {"visual.b": np.ones(5, np.float32)}), "visual.b"),
+        (lambda folder: spoil(folder, CHECKPOINT | {"visual.b": np.full(4, np.nan, np.float32)}), "visual.b"),
+        (lambda folder: spoil(folder, CHECKPOINT | {"visual.b": np.full(4, np.inf, np.float32)}), "visual.b"),
+    ],
+)
+def test_a_bad_checkpoint_is_named_and_nothing_is_left(folder: Path, damage, message: str) -> None:
+    """A damaged download would end in a traceback, in a half-written artifact, or in a table of nonsense."""
+    damage(folder)
+    done = run_task_vector(folder)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ") and message in done.stderr
+    assert "Traceback" not in done.stderr
+    out = folder / "out"
+    assert not out.exists() or not list(out.iterdir())
+
+
+def merge_job(folder: Path, **changes: object) -> tuple[Node, dict]:
+    """The job that merges two task vectors in a project's store, and the node that it makes."""
+    vectors = [Node(STAGES["task_vector"], "tiny", name, {"task": name}) for name in ("mnist", "svhn")]
+    for number, vector in enumerate(vectors):
+        if not (folder / vector.path).exists():
+            made = as_metadata(facts_of(vector.recipe, {}, 1))
+            facts = {"format": "tallmasks/task_vector/1", "thresholds": "{}", "frozen": "0"}
+            write_tensors(folder / vector.path, {"a": np.full(6, number + 1, np.float32)}, made | facts)
+    params = {"merge": "sum", "code": {"merges": {"sum": methods.get_merge("sum").code}}}
+    node = Node(STAGES["multi_task_vector"], "tiny", "sum-2tasks-s0", params, {"task_vectors": tuple(vectors)})
+    return node, {
+        "recipe": node.recipe | changes,
+        "inputs": {"task_vectors": [vector.path for vector in vectors]},
+        "outputs": {"artifact": node.path},
+        "threads": 2,
+    }
+
+
+def run_merge(folder: Path, told: dict) -> subprocess.CompletedProcess[str]:
+    scripts = ROOT / "workflow" / "scripts"
+    job = str(scripts.parent / "runner" / "job.py")
+    command = [sys.executable, job, str(scripts / "merge.py"), json.dumps(told)]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def zero(path: Path) -> None:
+    """Damage that leaves the header as it was."""
+    content = bytearray(path.read_bytes())
+    content[-8:] = bytes(8)
+    path.chmod(0o644)
+    path.write_bytes(content)
+
+
+def refused(done: subprocess.CompletedProcess[str]) -> str:
+    assert done.returncode == 1 and done.stderr.startswith("error: ") and done.stderr.count("\n") == 1, done.stderr
+    return done.stderr
+
+
+def test_a_job_records_what_it_was_made_from(tmp_path: Path) -> None:
+    """Nobody could say whether a merged vector is of the task vectors that are there."""
+    node, told = merge_job(tmp_path)
+    done = run_merge(tmp_path, told)
+    assert done.returncode == 0, done.stderr
+    made_from = json.loads(open_tensors(tmp_path / node.path).metadata["made_from"])
+    assert list(made_from) == ["task_vectors"] and len(made_from["task_vectors"]) == 2
+
+
+def test_a_job_believes_no_damaged_input_and_the_next_run_makes_it_again(tmp_path: Path) -> None:
+    """A zeroed task vector would be merged, masked, evaluated and tabulated."""
+    node, told = merge_job(tmp_path)
+    damaged = Path(told["inputs"]["task_vectors"][1])
+    zero(tmp_path / damaged)
+    message = refused(run_merge(tmp_path, told))
+    assert str(damaged) in message and "moved to .tallmasks/damaged" in message and "again" in message
+    assert not (tmp_path / damaged).exists() and (tmp_path / ".tallmasks/damaged" / damaged).exists()
+    assert not (tmp_path / node.path).exists()
+    assert "is not there any more" in refused(run_merge(tmp_path, told))
+    _, again = merge_job(tmp_path)  # which makes it again
+    assert run_merge(tmp_path, again).returncode == 0
+
+
+def test_a_job_refuses_another_task_s_file(tmp_path: Path) -> None:
+    """A whole file under the wrong name, or in the wrong place of a job, would pass."""
+    _, told = merge_job(tmp_path)
+    first, second = (tmp_path / path for path in told["inputs"]["task_vectors"])
+    told["inputs"]["task_vectors"].reverse()
+    assert "its recipe asks for" in refused(run_merge(tmp_path, told))
+    told["inputs"]["task_vectors"].reverse()
+    second.unlink()
+    second.write_bytes(first.read_bytes())
+    assert "another recipe" in refused(run_merge(tmp_path, told))
+
+
+@pytest.mark.parametrize("what", ["stage", "method"])
+def test_a_job_refuses_what_other_code_was_to_make(what: str, tmp_path: Path) -> None:
+    """After `git checkout` of another branch, this branch's names would get that one's bytes."""
+    changes = {
+        "stage": {"version": versions()["multi_task_vector"] + 1},
+        "method": {"params": {"merge": "sum", "code": {"merges": {"sum": "0" * 12}}}},
+    }
+    _, told = merge_job(tmp_path, **changes[what])
+    assert "the code has changed since this run was planned" in refused(run_merge(tmp_path, told))
+
+
+def test_a_source_file_that_changed_is_refused(tmp_path: Path) -> None:
+    """Pretrained weights exchanged while a run is at work would be mixed with the old ones."""
+    _, told = merge_job(tmp_path)
+    (tmp_path / "weights.safetensors").write_bytes(b"new")
+    told["inputs"]["pretrained"] = ["weights.safetensors"]
+    told["recipe"] = told["recipe"] | {"sources": {"pretrained": digest_of("old")}}
+    assert "weights.safetensors has changed" in refused(run_merge(tmp_path, told))
