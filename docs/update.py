@@ -35,7 +35,7 @@ def copy_results() -> None:
 
 
 def copy_paper() -> None:
-    """The paper's tables and figures, and a page that shows them; figures that were not built are left out."""
+    """The paper's tables and figures, and a page that shows them."""
     results, target = ROOT / "results" / "tiny", ROOT / "docs" / "tiny"
     page = ["# The paper's tables and figures for the tiny model", "", "[What each shows](../figures.md)", ""]
     for name in TABLES:
@@ -43,9 +43,6 @@ def copy_paper() -> None:
             copy(results / "tables" / f"{name}.{ending}", target / "tables" / f"{name}.{ending}")
         page += [f"## {TABLES[name].title}", "", body(target / "tables" / f"{name}.md"), ""]
     for name, figure in FIGURES.items():
-        if not (results / "figures" / f"{name}.png").exists():
-            print(f"results/tiny/figures/{name}.png was not built (`make paper` does) and is left out")
-            continue
         for ending in ("csv", "png", "pdf"):
             copy(results / "figures" / f"{name}.{ending}", target / "figures" / f"{name}.{ending}")
         place = f" ({figure.paper[0].lower()}{figure.paper[1:]} of the paper)" if figure.paper else ""
@@ -54,6 +51,10 @@ def copy_paper() -> None:
 
 
 def copy(source: Path, target: Path) -> None:
+    """Put a new file in the place of an old one; what was not built stays as it is."""
+    if not source.exists():
+        print(f"{source.relative_to(ROOT)} was not built (`make docs` does), and docs/ keeps the one that is there")
+        return
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source, target)
 
