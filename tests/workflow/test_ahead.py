@@ -136,6 +136,7 @@ def test_a_head_made_ahead_is_the_same_file(tmp_path: Path, monkeypatch: pytest.
     """A head would depend on which job made it, or carry another task's name."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(RUNNER))
+    monkeypatch.syspath_prepend(str(RUNNER.parent / "scripts"))
     import head
     from job import Job
 
