@@ -51,3 +51,24 @@ def mask(vector, merged, mask_lambda):
 def agreement(masks):
     """n(p), the number of masks that hold each weight."""
     return np.stack(masks).astype(np.uint8).sum(0, dtype=np.uint8)
+
+
+def iso_c(tensors: np.ndarray) -> np.ndarray:
+    """[T, ...] -> [...]: the sum of matrices with all its singular values at their mean; of other tensors the mean."""
+    total = np.sum(tensors, axis=0, dtype=np.float64)
+    if total.ndim != 2:
+        return total / len(tensors)
+    left, singular, right = np.linalg.svd(total, full_matrices=False)
+    return left @ np.diag(np.full_like(singular, singular.mean())) @ right
+
+
+def emr(vectors: np.ndarray, bounds: list[tuple[int, int]]) -> list[np.ndarray]:
+    """Each task's update from [T, P], the tensors lying between `bounds`."""
+    sign = np.sign(np.sum(vectors, axis=0, dtype=np.float64))
+    unified = sign * np.max(np.where(vectors * sign > 0, np.abs(vectors), 0), axis=0)
+    found = []
+    for vector in vectors:
+        kept = np.where(vector * unified > 0, unified, 0)
+        own, shared = (sum(np.abs(one[a:b]).mean() for a, b in bounds) for one in (vector, kept))
+        found.append(kept * own / shared)
+    return found

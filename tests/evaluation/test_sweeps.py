@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -74,6 +75,10 @@ def plain(vectors: dict[str, TaskVector], evaluator: Evaluator) -> dict[str, lis
         ],
         "magnitude_pruning": [reference.trim(flat, reference.trim_threshold(flat, 34 / 64)) for flat in flats],
     }
+    layout = next(iter(vectors.values())).layout
+    stacked = {name: np.stack([layout.split(flat)[name] for flat in flats]) for name in layout.names}
+    found["iso_c"] = [np.concatenate([reference.iso_c(stacked[name]).ravel() for name in layout.names])] * 2
+    found["emr"] = reference.emr(np.stack(flats), list(pairwise([*layout.offsets, layout.size])))
     for merge, suffix in (("sum", "task_arithmetic"), ("ties_sum", "ties")):
         masks = [[reference.mask(flat, merges[merge], value) for value in LAMBDAS] for flat in flats]
         curve = evaluator.own("validation", lambda t, m=masks, w=merges[merge]: iter([w * mask for mask in m[t]]), 3)
@@ -98,10 +103,11 @@ def test_every_method_equals_the_plain_statement(
     updates = [update.astype(np.float32) for update in statements[name]]
     assert (found.method, found.tasks) == (name, NAMES)
     if methods.get(name).protocol == "scaled":
-        curve = evaluator.scaled("validation", updates[0], ALPHAS)
+        grid = methods.get(name).grid(GRIDS)
+        curve = evaluator.scaled("validation", updates[0], grid)
         place = choose_coefficient(curve, evaluator.totals("validation"), [0.9, 0.8], NAMES)
-        assert found.scaling_coefficient == ALPHAS[place] and found.curve == tuple(map(tuple, curve))
-        expected = {split: evaluator.scaled(split, updates[0], [ALPHAS[place]]) for split in ("validation", "test")}
+        assert found.scaling_coefficient == grid[place] and found.curve == tuple(map(tuple, curve))
+        expected = {split: evaluator.scaled(split, updates[0], [grid[place]]) for split in ("validation", "test")}
     else:
         expected = {
             split: evaluator.own(split, lambda task: iter([updates[task]]), 1) for split in ("validation", "test")
