@@ -7,6 +7,7 @@ dash pattern, and bars in hatching, so that a figure reads the same in greyscale
 from __future__ import annotations
 
 import io
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -89,6 +90,8 @@ LOOKS = {
     "tall_mask_ties": Look(VERMILION, "v", (0, (3, 1, 1, 1, 1, 1))),
 }
 _SPARE = tuple(Look(color, marker, (0, (2, 1))) for color, marker in zip((SKY, ORANGE, GREEN), "<>8", strict=True))
+_MARKERS = ("1", "2", "3", "4", "H", "X")
+"""Of methods with options."""
 
 SERIES = (
     Look(BLUE, "o"),
@@ -103,7 +106,11 @@ SERIES = (
 
 
 def look(method: str) -> Look:
-    """The look of a method; one that users added gets a spare one, the same in every figure."""
+    """The look of a method; one that users added gets a spare one, one with options its own colour and another marker,
+    the same in every figure."""
+    name, _, chosen = method.partition(":")
+    if chosen:
+        return Look(look(name).color, _MARKERS[zlib.crc32(chosen.encode()) % len(_MARKERS)], (0, (2, 1)))
     if method in LOOKS:
         return LOOKS[method]
     added = [name for name in methods.names() if name not in LOOKS]
