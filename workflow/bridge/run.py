@@ -172,10 +172,14 @@ class Run:
 
 def stale_marker(what: Path, digest: str, files: list[Path]) -> list[str]:
     """A file that is newer than `files`, which are stale, with content of its own: Snakemake passes over a newer
-    input whose checksum it has seen."""
+    input whose checksum it has seen.
+
+    In a folder of its own: Snakemake lists the folder of an input once, takes a file that appears there later for
+    missing, and, where the outputs of its job are there from before, leaves out that job without a word.
+    """
     if not files:
         return []
-    marker = SCRATCH / "stale" / digest_of([str(what), digest])
+    marker = SCRATCH / "stale" / digest_of([str(what), digest]) / "marker"
     marker.parent.mkdir(parents=True, exist_ok=True)
     marker.write_text(f"{what} {time.time_ns()}\n")
     newest = max(path.lstat().st_mtime for path in files) + 1
