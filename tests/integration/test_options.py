@@ -11,7 +11,7 @@ def test_one_method_with_two_settings_gives_two_rows(project: Project) -> None:
     """A setting would take the other's place, or be taken for it."""
     project.change(lambda params: params.update(methods=[*METHODS, *ROWS]))
     run = project.snakemake("results/tiny/two/table.csv", "results/tiny/figures/pareto.csv")
-    # for both tables that the figure shows, at both settings: the means; at the new one: the sum, its masks, their agreement, and what selects them
+    # for both tables that the figure shows: the means at both settings; at the new one, the sum with all that follows
     assert (run.jobs["merge"], run.jobs["mask"], run.jobs["consensus"]) == (6, 2, 2)
     assert run.jobs["finetune"] == run.jobs["task_vector"] == 0
     table = pd.read_csv(project.path("results/tiny/two/table.csv"))
