@@ -13,5 +13,5 @@ if ! command -v snakemake >/dev/null; then # no environment is active: take .ven
   PATH=$project/.venv/bin:$PATH
 fi
 export PATH
-python workflow/runner/guard.py "$@"
+python workflow/runner/own_code.py verify --restore "$@"
 exec snakemake --cores all --quiet host reason -- "$target"

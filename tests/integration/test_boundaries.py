@@ -171,11 +171,11 @@ def test_a_report_writes_nothing_outside(bare: Project, link: Callable[[str], Pa
     assert ".tallmasks/stale leads out of the project" in message(bare.dry_run(target, fails=True))
 
 
-def test_the_guard_and_gc_touch_nothing_outside(bare: Project, link: Callable[[str], Path]) -> None:
+def test_verify_and_gc_touch_nothing_outside(bare: Project, link: Callable[[str], Path]) -> None:
     """`dvc repro` would move damaged files elsewhere, `tallmasks gc` remove what lies there."""
     link("store/tiny/heads")
-    guard = bare.run("python", "workflow/runner/guard.py", "store/tiny", fails=True)
-    assert message(guard).startswith("error: store/tiny/heads leads out of the project")
+    verify = bare.run("tallmasks", "verify", "--restore", "store/tiny", fails=True)
+    assert message(verify).startswith("error: store/tiny/heads leads out of the project")
     bare.path("store/tiny/heads").unlink()
     outside = link(".tallmasks")
     (outside / "damaged").mkdir()

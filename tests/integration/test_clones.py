@@ -78,7 +78,7 @@ def test_without_the_remote_everything_is_made_again(clone: Project) -> None:
     before = clone.path("dvc.lock").read_text()
     clone.dvc("remote", "modify", "--local", "trial", "url", str(clone.root.parent / "gone"))
     run = clone.dvc("repro", "checkpoints")
-    said = [line for line in run.output.splitlines() if line.startswith("guard: ")]
+    said = [line for line in run.output.splitlines() if line.startswith("verify: ")]
     assert len(said) == 1 and "store/tiny/checkpoints" in said[0] and "what is not there is made again" in said[0]
     assert run.jobs["finetune"] == 3 and "Traceback" not in run.output
     assert clone.path("dvc.lock").read_text() == before, "the same bytes"

@@ -3,10 +3,13 @@
 The active environment may have been installed for another copy, whose code would run unseen under this copy's
 recipes.  PYTHONPATH does not help: it cannot hold a folder with a colon, and is not set where a job is run by hand.
 So what is run imports this module first, which finds the package, the steps and what runs them by its own place.
+
+    python workflow/runner/own_code.py verify ...     the command `tallmasks verify ...` with this copy's code
 """
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
@@ -30,3 +33,11 @@ def check() -> None:
             f"the package tallmasks comes from {found}; expected this project's own, {SOURCES / 'tallmasks'}. "
             "Start it as `python workflow/runner/job.py ...`, without that folder on the search path."
         )
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # before imports that take seconds: Ctrl-C is no traceback
+    from tallmasks.commands.main import main
+
+    check()
+    sys.exit(main())

@@ -1,17 +1,22 @@
-"""Check the content of artifacts and results files, all of it, and change nothing.
+"""Check the content of artifacts and results files, all of it.
 
     tallmasks verify                              store/ and results/ of this project
     tallmasks verify store/tiny results/tiny/8tasks
     tallmasks verify file.safetensors
+    tallmasks verify --restore store/tiny         put right what can be, as `dvc repro` does first
 
 An artifact must have the values that were written, say of its making what was written, and carry the recipe that its
 name says; what it was made from, where that is there, must still have the content that it records.  Results files must
 be those that their provenance vouches for.  The exit status is 1 where anything is not as it should be.
+
+Nothing is changed but with --restore: what is damaged is moved to .tallmasks/damaged/, and what dvc.lock has of it, or
+of a lost file, comes back from DVC's cache or remote; the rest is for Snakemake to make again.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,14 +24,23 @@ from pathlib import Path
 from tallmasks.store.artifacts import ARTIFACT, Damaged, Label, check, same
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.folders import PROVENANCE, RESULTS, STORE, entries_under, provenance_of
+from tallmasks.store.plain_files import inside
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="files or folders; all without it")
+    parser.add_argument(
+        "--restore", action="store_true", help="move damaged artifacts away, and bring back what dvc.lock has of them"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print what is not as it should be, and how much was looked at."""
+    """Print what is not as it should be, and how much was looked at; or put it right."""
+    if arguments.restore:
+        from tallmasks.commands import dvc_lock
+
+        dvc_lock.restore([Path(os.path.relpath(inside(path))) for path in arguments.paths or [STORE]])
+        return 0
     wanted = arguments.paths or [folder for folder in (STORE, RESULTS) if folder.is_dir()]
     if not wanted:
         raise TallmasksError(f"there is neither {STORE}/ nor {RESULTS}/ here; run this in the project's folder")

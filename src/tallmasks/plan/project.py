@@ -30,8 +30,8 @@ def open_plan(root: Path = Path()) -> Plan:
 class Store:
     """What lies on disk of a plan's artifacts, and whether it is what it should be.
 
-    Reads headers, each once for as long as its file stays the same; values are read by the jobs that use them, by
-    `tallmasks verify` and by the guard of the DVC stages.
+    Reads headers, each once for as long as its file stays the same; values are read by the jobs that use them, and
+    by `tallmasks verify`.
     """
 
     def __init__(self, root: Path = Path()) -> None:

@@ -1,13 +1,13 @@
-"""Make the store agree with dvc.lock before Snakemake runs in a DVC stage: `guard.py FOLDER...`.
+"""Make the store agree with dvc.lock: `tallmasks verify --restore`, before Snakemake runs in a DVC stage.
 
 A store file never changes, so one that is not what dvc.lock says is damaged, and DVC, which keeps the folders that a
 stage makes (`persist`), would commit the damage as the new truth.  Such a file is moved to .tallmasks/damaged/ and
 comes back from DVC's cache, whose copy must have the right md5 itself, or from the remote; a lost file too, if a
 declared recipe still names it.  What cannot be had is left to Snakemake, which makes it again: the same bytes.
 
-Beyond that every file that a declared recipe names must be what it says of itself, with every value that was written
-(see `tallmasks.store.artifacts`), dvc.lock's own too: what it has of an older damage is not restored.  What is not is
-moved away, and made again by Snakemake.  `tallmasks verify` looks for the same and moves nothing.
+Beyond that every artifact must be what it says of itself, with every value that was written (see
+`tallmasks.store.artifacts`), dvc.lock's own too: what it has of an older damage is not restored.  What is not is moved
+away, and made again by Snakemake.
 """
 
 from __future__ import annotations
@@ -15,26 +15,21 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-if __name__ == "__main__":  # before imports that take seconds: Ctrl-C is no traceback
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
 from dvc.api import DVCFileSystem
-from dvc.exceptions import DvcException
+from dvc.exceptions import DvcException, NotDvcRepoError
 from dvc_data.index import DataIndexDirError
 
-import own_code
 from tallmasks.plan.project import open_plan
 from tallmasks.store.artifacts import ARTIFACT, Damaged, check
 from tallmasks.store.atomic_files import atomic_file, atomic_write_text
 from tallmasks.store.errors import TallmasksError
-from tallmasks.store.folders import CHECKED, SCRATCH, entries_under, refuse_links_out, set_aside
+from tallmasks.store.folders import CHECKED, SCRATCH, STORE, entries_under, refuse_links_out, set_aside
 
 KNOWN = SCRATCH / "md5.json"
 
@@ -72,13 +67,17 @@ class Checksums:
         atomic_write_text(KNOWN, json.dumps(found), read_only=False)
 
 
-def main(folders: Iterable[str]) -> None:
-    """Restore or set aside what is damaged or lost under `folders`."""
-    folders, checksum, dvc = list(folders), Checksums(), DVCFileSystem(".")
+def restore(folders: Sequence[Path]) -> None:
+    """Restore or set aside what is damaged or lost under `folders` of the project, and say each on stderr."""
+    try:
+        dvc = DVCFileSystem(".")
+    except NotDvcRepoError:
+        raise TallmasksError("nothing to restore from: this folder is not under DVC (`dvc init`)") from None
+    checksum = Checksums()
     _drop_damaged_lists(dvc, folders)
     expected = _expected(dvc, folders)
     plan = open_plan()
-    declared = plan.index.declared([model for model in plan.models if f"store/{model}" in folders])
+    declared = plan.index.declared([model for model in plan.models if _is_under(STORE / model, folders)])
     refuse_links_out([*expected, *declared])
     lost: dict[str, str] = {}
     for name, md5 in expected.items():
@@ -89,29 +88,33 @@ def main(folders: Iterable[str]) -> None:
             lost[name] = md5
     _restore(dvc, lost)
     for folder in folders:
-        for path in entries_under(Path(folder)):
+        for path in entries_under(folder):
             if ARTIFACT.fullmatch(path.name) and not _whole(path):
                 _set_aside(str(path), "is not what was written there")
     checksum.save()
 
 
-def _outs(dvc: DVCFileSystem, folders: Iterable[str]) -> dict[str, str]:
+def _outs(dvc: DVCFileSystem, folders: Iterable[Path]) -> dict[str, str]:
     """What dvc.lock has of every out under `folders`, by path: the md5 of a file, or of a folder's list of files."""
     root = Path(dvc.repo.root_dir)
     return {
         str(Path(out.fs_path).relative_to(root)): out.hash_info.value
         for out in dvc.repo.index.outs
-        if out.hash_info and any(Path(out.fs_path).is_relative_to(root / folder) for folder in folders)
+        if out.hash_info and _is_under(Path(out.fs_path), [root / folder for folder in folders])
     }
 
 
-def _drop_damaged_lists(dvc: DVCFileSystem, folders: Iterable[str]) -> None:
+def _is_under(path: Path, folders: Iterable[Path]) -> bool:
+    return any(path.is_relative_to(folder) for folder in folders)
+
+
+def _drop_damaged_lists(dvc: DVCFileSystem, folders: Iterable[Path]) -> None:
     """Remove the cache's lists of a folder's files that are damaged, so that DVC fetches them or writes them anew."""
     for md5 in _outs(dvc, folders).values():
         _intact(dvc, md5)
 
 
-def _expected(dvc: DVCFileSystem, folders: Iterable[str]) -> dict[str, str]:
+def _expected(dvc: DVCFileSystem, folders: Iterable[Path]) -> dict[str, str]:
     """md5 by path of every file that dvc.lock has under `folders`, as far as the cache or the remote can tell."""
     expected: dict[str, str] = {}
     unknown: dict[str, str] = {}
@@ -178,12 +181,4 @@ def _intact(dvc: DVCFileSystem, md5: str) -> bool:
 
 
 def _say(line: str) -> None:
-    print(f"guard: {line}", file=sys.stderr, flush=True)
-
-
-if __name__ == "__main__":
-    try:
-        own_code.check()
-        main(sys.argv[1:])
-    except TallmasksError as error:
-        sys.exit(f"error: {error}")
+    print(f"verify: {line}", file=sys.stderr, flush=True)
