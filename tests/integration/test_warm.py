@@ -120,7 +120,7 @@ def test_jobs_go_on_when_the_server_dies(tmp_path: Path, bare: tuple[Path, int])
 
 def impatient(tmp_path: Path, warm: Path) -> subprocess.Popen[str]:
     """A job that says whose child it is, and waits a second for the server to do something."""
-    then = "warm.SILENT_SECONDS = 1.0; import job; sys.exit(job.start(*sys.argv[1:]))"
+    then = "warm.PATIENCE = 1.0; import job; sys.exit(job.start(*sys.argv[1:]))"
     return probe(tmp_path, PARENT, warm, ("-c", BARE.format(scripts=str(RUNNER), then=then)))
 
 
@@ -161,7 +161,6 @@ NO_NEW_PRIVS = 38  # linux/prctl.h
         ([], 0),
         (["unshare", "--user", "--map-current-user", "--mount"], 3),
         (["unshare", "--user", "--map-current-user", "--net"], 3),
-        (["nice"], 3),
         ("no new privileges", 3),
         ("not a child of the owner", 3),
     ],
