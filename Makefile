@@ -71,7 +71,7 @@ check: $(INSTALLED)  ## formatting, lint, types and the workflow's own lint
 	$(BIN)/ruff check --quiet .
 	$(BIN)/snakefmt --check Snakefile workflow/rules
 	$(BIN)/mypy --no-error-summary
-	$(BIN)/python workflow/runner/check_lint.py
+	$(BIN)/python workflow/runner/check_rules.py
 
 format: $(INSTALLED)  ## put the code into its format
 	$(BIN)/ruff check --fix --quiet .

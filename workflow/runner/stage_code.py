@@ -9,8 +9,8 @@ and the code that they stand for, definition by definition, comments and docstri
     python workflow/runner/stage_code.py --record --same  accept changes that leave every byte of the output the same
 
 What a stage runs is found by following names from its script through the scripts and the package; what a module does
-when it is imported counts too, and so do the data files beside it, the stage's rules (inputs, params, shell line),
-the bridge's functions that hand a job its inputs, and the pinned versions of the libraries that decide bits.  A
+when it is imported counts too, and so do the data files beside it, the bridge's functions that hand a job its inputs,
+and the pinned versions of the libraries that decide bits.  Rules say nothing of their own (check_rules.py).  A
 definition that is new concerns no stage before something that is recorded uses it.  The files of `tallmasks.methods`
 are left out: the recipes of what is made with a method or a merge hold the digest of its file.
 """
@@ -53,7 +53,7 @@ def main() -> int:
     if problems := list(hidden()):  # before anything is imported under such a name
         print(*problems, sep="\n", file=sys.stderr)
         return 1
-    from stage_digests import RECORD, changes, rules, stages_of
+    from stage_digests import RECORD, changes
     from tallmasks.plan.recipes import versions
 
     recorded, numbers = json.loads(RECORD.read_text())["versions"] if RECORD.exists() else {}, versions()
@@ -63,9 +63,6 @@ def main() -> int:
         for stage, names in changed.items()
         if names and recorded.get(stage) == numbers[stage] and not arguments.same
     ]
-    with_rules = {stage for text in rules().values() for stage in stages_of(text)}
-    if missing := numbers.keys() - with_rules:
-        problems.append(f"no rule runs a job for {', '.join(sorted(missing))}")
     if not problems and arguments.record:
         RECORD.write_text(json.dumps(now, indent=1) + "\n")
     elif not problems and changed:

@@ -25,9 +25,8 @@ BRIDGE = {"told_of", "files_of", "words", "command", "_recipe", "shown"}
 CONTRACT = {"contract", "inputs", "options", "registry", "bits", "state_dicts"}
 """The modules of `tallmasks.methods` that are no method's own file."""
 LIBRARIES = (*DECIDING, "torchvision", "llvmlite", "scikit-learn")
-RULE = re.compile(r"^( *)(?:rule|checkpoint)(?: (\w+))?:\n((?:(?:\1 .*)?\n)*)", re.M)
-SECTION = re.compile(r"^( +)(?:input|params|shell):\n((?:(?:\1 .*)?\n)*)", re.M)
-CHECKS = {"checked_inputs"}  # what every job checks before it computes decides no byte that comes out
+NO_BYTES = {"checked_inputs", "warm", "gpu"}
+"""What every job checks before it computes, and where it is run, decide no byte that comes out."""
 Symbol = tuple[str, str]
 """A module and a definition at its top level; "" stands for the statements that define nothing."""
 
@@ -48,28 +47,9 @@ def scripts() -> dict[str, str]:
     return {stage.name: stage.script for stage in declared}
 
 
-@functools.cache
-def rules() -> dict[str, str]:
-    """What each rule reads and runs: its inputs, params and shell line, as they are written."""
-    found: dict[str, str] = {}
-    for file in sorted((ROOT / "workflow" / "rules").glob("*.smk")):
-        for number, (_, name, body) in enumerate(RULE.findall(file.read_text() + "\n")):
-            found[name or f"{file.stem}.{number}"] = " ".join(
-                " ".join(text for _, text in SECTION.findall(body)).split()
-            )
-    return found
-
-
-def stages_of(rule: str) -> set[str]:
-    """The stages that a rule has a job for."""
-    drawn = {"figures": "figure", "tables": "paper_table"}
-    found = {drawn[what] for what in re.findall(r"BRIDGE\.(figures|tables)\.command\(", rule)}
-    return found | set(re.findall(r'BRIDGE\.(?:store|views)\.command\("(\w+)"', rule))
-
-
 def around(stage: str, symbols: Iterable[Symbol]) -> dict[str, str]:
     """What else than code decides the bytes of a stage, by name, as text: see the module's docstring."""
-    found = {f"rules.{name}": text for name, text in rules().items() if stage in stages_of(text)}
+    found = {f"{stage}.script": scripts()[stage]}
     for name in {name for name, _ in symbols}:
         for data in sorted((ROOT / "src" / name.replace(".", "/")).glob("*.csv")):
             found[f"{name}/{data.name}"] = data.read_text()
@@ -147,7 +127,7 @@ def reached(script: str) -> set[Symbol]:
     while todo:
         name, wanted = symbol = todo.pop()
         source = module(name)
-        if source is None or symbol in found or name in CHECKS:
+        if source is None or symbol in found or name in NO_BYTES:
             continue
         if wanted == "*":
             todo += [(name, defined) for defined in source.definitions]

@@ -2,9 +2,9 @@
 
 Importing torch and open_clip, for one, costs about ten seconds of CPU, a fine-tuning on the tiny model twenty, an
 evaluation two.  So a Snakemake starts a server before its first job that needs torch, and each job is a fork of it: the
-same script, arguments, environment, folder and output streams, with the imports already there.  It makes jobs faster and
-nothing else: without it (TALLMASKS_WARM=0, on a cluster, by hand) a job imports what it needs itself, and gives the same
-bytes.
+same script, arguments, environment, folder and output streams, with the imports already there.  It makes jobs faster
+and nothing else: without it (TALLMASKS_WARM=0, on a cluster, by hand) a job imports what it needs itself, and gives
+the same bytes.
 
 * It belongs to the Snakemake that started it, and the kernel kills it when that ends, however it ends.
 * It serves the owner's descendants, in the same namespaces and with the same rights, and no other process of the user:
