@@ -15,8 +15,10 @@ import numba
 import numpy as np
 import torch
 
+from tallmasks.methods import get_merge
+from tallmasks.store.tensor_files import Layout
 from tallmasks.vectors import kernels
-from tallmasks.vectors.task_vectors import trim_threshold
+from tallmasks.vectors.task_vectors import TaskVector, trim_threshold
 
 LAMBDAS = (0.2, 0.3, 0.4, 0.5, 0.6)
 
@@ -35,11 +37,16 @@ class Ours:
     def trim(self) -> list[np.float32]:
         return [trim_threshold(row, 0.2) for row in self.rows]
 
+    def merge(self, name: str, out: np.ndarray) -> None:
+        layout = Layout(("",), (out.shape,))
+        limits = zip(self.rows, self.thresholds, strict=True)
+        get_merge(name)([TaskVector(row, layout, {0.2: limit}) for row, limit in limits], out)
+
     def work(self) -> dict[str, Callable[[], Any]]:
         return {
             "trim thresholds": self.trim,
-            "sum": lambda: kernels.sum_vectors(self.rows, self.total),
-            "TIES": lambda: kernels.merge_ties(self.rows, self.thresholds, self.ties, mean=False),
+            "sum": lambda: self.merge("sum", self.total),
+            "TIES": lambda: self.merge("ties_sum", self.ties),
             "five masks, TIES": lambda: kernels.pack_levels(self.rows, self.ties, LAMBDAS, self.planes),
             "five masks, sum": lambda: kernels.pack_levels(self.rows, self.total, LAMBDAS, self.planes),
             "agreement": lambda: kernels.count_agreement(self.planes, [2] * len(self.planes), self.counts),

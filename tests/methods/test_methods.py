@@ -190,8 +190,8 @@ NEW_METHOD = """
 from tallmasks.methods import merge, method
 
 @merge("double", paper="none")
-def double(task_vectors, out):
-    out[:] = 2 * task_vectors[0].flat
+def double(rows, out):
+    out[:] = 2 * rows[0]
 
 @method(name="doubled", row=45, title="Doubled", section="merging", paper="none", protocol="scaled",
         storage="single", merge="double")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 
 import numpy as np
@@ -37,8 +38,7 @@ def block(vectors: Mapping[str, TaskVector], mask_lambda: float) -> pd.DataFrame
     parts = {task: np.ascontiguousarray(layout.split(v.flat)[largest][:SIDE, :SIDE]) for task, v in vectors.items()}
     shape = next(iter(parts.values())).shape
     flats = [part.reshape(-1) for part in parts.values()]
-    merged = np.empty_like(flats[0])
-    kernels.sum_vectors(flats, merged)
+    merged = functools.reduce(np.add, flats)
     planes = [np.empty((1, -(-merged.size // 8)), np.uint8) for _ in flats]
     kernels.pack_levels(flats, merged, [mask_lambda], planes)
     masks = [np.unpackbits(plane[0], count=merged.size, bitorder="little").astype(bool) for plane in planes]

@@ -37,12 +37,15 @@ class Merge:
     Attributes:
         name: With what is set of its options behind it.
         paper: Where it is from.
-        apply: ``(task_vectors, out, **options)`` fills out, float32 [P']; over tensors
-            ``(stacked, **options) -> merged``, float32 [T, ...] -> [...], for one named tensor at a time.
+        apply: Over weights ``(rows, out, **options)``, which fills out, float32 [n], from T slices of one place,
+            float32 [n] each; over tensors ``(stacked, **options) -> merged``, float32 [T, ...] -> [...], for one named
+            tensor at a time.
         file: The file that registers it.
-        over: What ``apply`` looks at: single weights (any slice of the vectors gives the slice of the result), or
-            one tensor of all tasks.
+        over: What ``apply`` looks at: single weights, or one tensor of all tasks.
+        look: What a slice has to know of the whole, ``(task_vectors, **options) -> anything``, thresholds for
+            instance; ``apply`` gets it as its third argument.
         version: Raised when a change outside the file changes what it makes.
+        masked_as: The merge that masks are over, where it is another one.
         chosen: The options that are not at their defaults.
     """
 
@@ -51,8 +54,18 @@ class Merge:
     apply: Callable[..., Any]
     file: Path
     over: Literal["weights", "tensors"] = "weights"
+    look: Callable[..., Any] | None = None
     version: int = 1
+    masked_as: str | None = None
     chosen: Mapping[str, Value] = field(default_factory=dict)
+
+    def prepared(self, task_vectors: Sequence[TaskVector]) -> Callable[..., Any]:
+        """``apply`` with its options and with what it has to know of these task vectors."""
+        options = given(self.apply, self.chosen)
+        if self.look is None:
+            return functools.partial(self.apply, **options)
+        whole = self.look(task_vectors, **given(self.look, self.chosen))
+        return lambda rows, out: self.apply(rows, out, whole, **options)
 
     def __call__(self, task_vectors: Sequence[TaskVector], out: Vector) -> None:
         """Fill ``out``, float32 [P'].
@@ -60,12 +73,13 @@ class Merge:
         Raises:
             TallmasksError: it holds NaN or infinity then.
         """
+        apply = self.prepared(task_vectors)
         if self.over == "weights":
-            self.apply(task_vectors, out, **self.chosen)
+            kernels.in_pieces(out.size, lambda part: apply([vector.flat[part] for vector in task_vectors], out[part]))
         else:
             parts = [vector.layout.split(vector.flat) for vector in task_vectors]
             for name, view in task_vectors[0].layout.split(out).items():
-                view[...] = self.apply(np.stack([part[name] for part in parts]), **self.chosen)
+                view[...] = apply(np.stack([part[name] for part in parts]))
         if not kernels.all_finite(out):
             raise TallmasksError(
                 f"merge {self.name}: the merged vector holds NaN or infinity, a sum too large for float32 perhaps; see "
@@ -80,7 +94,7 @@ class Merge:
     @functools.cached_property
     def options(self) -> dict[str, Option]:
         """Its options by name."""
-        return options_of(self.apply)
+        return options_of(self.apply, self.look)
 
 
 @dataclass(frozen=True)

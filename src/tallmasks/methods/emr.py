@@ -6,19 +6,14 @@ import numpy as np
 
 from tallmasks.methods import Vector, merge, method
 from tallmasks.store.tensor_files import Layout
-from tallmasks.vectors.task_vectors import TaskVector
-
-PIECE = 1 << 18  # weights at once
 
 
 @merge("emr_unified", paper="Huang et al. 2024, elect")
-def elect(task_vectors: Sequence[TaskVector], out: Vector) -> None:
+def elect(rows: Sequence[Vector], out: Vector) -> None:
     """g * max of the |tau_t| whose sign is g, with g the sign of the mean of tau_t."""
-    for start in range(0, out.size, PIECE):
-        piece = slice(start, start + PIECE)
-        stacked = np.stack([vector.flat[piece] for vector in task_vectors])
-        sign = np.sign(stacked.sum(axis=0))
-        out[piece] = sign * np.maximum(stacked * sign, 0).max(axis=0)
+    stacked = np.stack(rows)
+    sign = np.sign(stacked.sum(axis=0))
+    out[:] = sign * np.maximum(stacked * sign, 0).max(axis=0)
 
 
 @method(

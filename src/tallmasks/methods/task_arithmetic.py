@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 
 from tallmasks.methods import Vector, merge, method
-from tallmasks.vectors import kernels
-from tallmasks.vectors.task_vectors import TaskVector
 
 
 @merge("sum", paper="Ilharco et al. 2023")
-def sum_merge(task_vectors: Sequence[TaskVector], out: Vector) -> None:
-    """tau_MTL = sum of tau_t."""
-    kernels.sum_vectors([vector.flat for vector in task_vectors], out)
+def sum_merge(rows: Sequence[Vector], out: Vector) -> None:
+    """tau_MTL = sum of tau_t, added task by task in float32."""
+    out[:] = rows[0]
+    for row in rows[1:]:
+        out += row
 
 
 @method(

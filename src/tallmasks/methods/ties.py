@@ -3,20 +3,31 @@
 from collections.abc import Sequence
 from functools import partial
 
+import numpy as np
+
 from tallmasks.methods import Share, Vector, merge, method
 from tallmasks.vectors import kernels
 from tallmasks.vectors.task_vectors import TaskVector
 
+Elected = tuple[list[np.float32], np.float32]
+"""The magnitude from which on each task's weights stay, and the sign where they cancel each other."""
 
-def ties_merge(task_vectors: Sequence[TaskVector], out: Vector, *, mean: bool, keep: Share = 0.2) -> None:
-    """Trim to the largest `keep` of the model's parameters, elect, and take the sum or the mean of what agrees."""
-    flats = [vector.flat for vector in task_vectors]
+
+def trim_and_elect(task_vectors: Sequence[TaskVector], *, keep: Share = 0.2) -> Elected:
+    """Trim to the largest `keep` of the model's parameters."""
     thresholds = [vector.threshold(keep) for vector in task_vectors]
-    kernels.merge_ties(flats, thresholds, out, mean=mean)
+    return thresholds, kernels.majority_sign([vector.flat for vector in task_vectors], thresholds)
 
 
-merge("ties_sum", paper="Yadav et al. 2023, disjoint sum")(partial(ties_merge, mean=False))
-merge("ties_mean", paper="Yadav et al. 2023, disjoint mean")(partial(ties_merge, mean=True))
+def ties_merge(rows: Sequence[Vector], out: Vector, elected: Elected, *, mean: bool) -> None:
+    """The sum or the mean of what agrees with the elected sign."""
+    kernels.merge_ties(rows, *elected, out, mean=mean)
+
+
+merge("ties_sum", paper="Yadav et al. 2023, disjoint sum", look=trim_and_elect)(partial(ties_merge, mean=False))
+merge("ties_mean", paper="Yadav et al. 2023, disjoint mean", look=trim_and_elect, masked_as="ties_sum")(
+    partial(ties_merge, mean=True)
+)
 
 
 @method(

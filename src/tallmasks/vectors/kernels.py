@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import ModuleType
 from typing import TypeVar
 
@@ -23,52 +24,44 @@ Vector = NDArray[np.float32]
 Result = TypeVar("Result")
 
 
-def sum_vectors(vectors: Sequence[Vector], out: Vector, piece: int = PIECE) -> None:
-    """``out[p] = tau_1[p] + tau_2[p] + ...``, added task by task in float32.
+def majority_sign(vectors: Sequence[Vector], thresholds: Sequence[np.float32], piece: int = PIECE) -> np.float32:
+    """TIES' sign where the trimmed vectors sum to 0: that of the sum of all elected signs, -1, 0 or 1.
 
-    ``vectors``: T >= 1 vectors [P']; ``out`` [P'] is overwritten.
+    ``vectors``: T >= 1 of [P'], trimmed to |tau| >= threshold, one per task.
     """
     loops = _compiled()
-    rows = [_read_only(vector) for vector in vectors]
 
-    def work(part: slice) -> None:
-        out[part] = rows[0][part]
-        for row in rows[1:]:
-            loops.add(out[part], row[part])
+    def work(part: slice) -> int:
+        total = np.zeros(part.stop - part.start, np.float32)
+        for vector, limit in zip(vectors, thresholds, strict=True):
+            loops.add_trimmed(total, _read_only(vector[part]), limit)
+        return loops.balance(total)
 
-    _in_pieces(out.size, piece, work)
+    return np.float32(np.sign(sum(in_pieces(vectors[0].size, work, piece))))
 
 
 def merge_ties(
-    vectors: Sequence[Vector], thresholds: Sequence[np.float32], out: Vector, *, mean: bool, piece: int = PIECE
+    rows: Sequence[Vector], thresholds: Sequence[np.float32], majority: np.float32, out: Vector, *, mean: bool
 ) -> None:
     """TIES (Yadav et al. 2023): trim, elect a sign per weight, merge the entries that agree with it.
 
     Trim keeps |tau| >= threshold, one per task. The elected sign is that of the sum of the trimmed vectors; where
-    the sum is 0, the majority: the sign of the sum of all elected signs (where that is 0 too, no entry agrees).
-    ``out`` [P'] becomes the sum of the agreeing entries, or with ``mean`` their mean (0 where none agrees).
+    the sum is 0, the majority (:func:`majority_sign`; where that is 0 too, no entry agrees).
+    ``rows``: slices [n] of T vectors; ``out`` [n] becomes the sum of the agreeing entries, or with ``mean`` their
+    mean (0 where none agrees).
     """
     loops = _compiled()
-    rows = [_read_only(vector) for vector in vectors]
-
-    def elect(part: slice) -> int:
-        out[part] = 0
-        for row, limit in zip(rows, thresholds, strict=True):
-            loops.add_trimmed(out[part], row[part], limit)
-        return loops.balance(out[part])
-
-    majority = np.float32(np.sign(sum(_in_pieces(out.size, piece, elect))))
-
-    def merge(part: slice) -> None:
-        elected = loops.elect(out[part], majority)
-        agreeing = np.zeros_like(elected)
-        out[part] = 0
-        for row, limit in zip(rows, thresholds, strict=True):
-            loops.add_agreeing(out[part], agreeing, row[part], limit, elected)
-        if mean:
-            out[part] /= np.maximum(agreeing, np.float32(1))
-
-    _in_pieces(out.size, piece, merge)
+    rows = [_read_only(row) for row in rows]
+    out[:] = 0
+    for row, limit in zip(rows, thresholds, strict=True):
+        loops.add_trimmed(out, row, limit)
+    elected = loops.elect(out, majority)
+    agreeing = np.zeros_like(elected)
+    out[:] = 0
+    for row, limit in zip(rows, thresholds, strict=True):
+        loops.add_agreeing(out, agreeing, row, limit, elected)
+    if mean:
+        out /= np.maximum(agreeing, np.float32(1))
 
 
 def nth_magnitude(vector: Vector, n: int) -> np.float32:
@@ -81,19 +74,21 @@ def nth_magnitude(vector: Vector, n: int) -> np.float32:
     loops = _compiled()
     if not 1 <= n <= vector.size:
         raise ValueError(f"n = {n} is not within 1..{vector.size}")
-    patterns = _read_only(vector).view(np.uint32)
-    share = -(-vector.size // loops.threads())
 
-    def upper(part: slice) -> NDArray[np.int64]:
-        return loops.histogram_upper(patterns[part])
+    def count(histogram: Callable[[NDArray[np.uint32], NDArray[np.int64]], None]) -> NDArray[np.int64]:
+        def work(share: slice) -> NDArray[np.int64]:
+            counts = np.zeros(1 << 16, np.int64)
+            for start in range(share.start, share.stop, PIECE):
+                part = slice(start, min(start + PIECE, share.stop))
+                histogram(_read_only(vector[part]).view(np.uint32), counts)
+            return counts
 
-    def lower(part: slice) -> NDArray[np.int64]:
-        return loops.histogram_lower(patterns[part], np.uint32(high))
+        return np.cumsum(sum(in_pieces(vector.size, work, -(-vector.size // loops.threads()))))
 
-    ends = np.cumsum(sum(_in_pieces(vector.size, share, upper)))
+    ends = count(loops.histogram_upper)
     high = int(np.searchsorted(ends, n))
     below = int(ends[high - 1]) if high else 0
-    ends = np.cumsum(sum(_in_pieces(vector.size, share, lower)))
+    ends = count(partial(loops.histogram_lower, np.uint32(high)))
     low = int(np.searchsorted(ends, n - below))
     return np.uint32(high << 16 | low).view(np.float32)
 
@@ -129,7 +124,7 @@ def pack_levels(
             loops.count_levels(row[part], merged[part], grid, levels[:size])
             loops.pack(levels.view(np.uint64), plane[:, packed])
 
-    _in_pieces(merged.size, piece, work)
+    in_pieces(merged.size, work, piece)
 
 
 def unpack_levels(planes: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
@@ -176,7 +171,7 @@ def count_agreement(
             loops.add_bits(counts.view(np.uint64), packed_mask(plane[:, packed], index))
         out[part] = counts[:size]
 
-    _in_pieces(out.size, piece, work)
+    in_pieces(out.size, work, piece)
 
 
 def count_values(agreement: NDArray[np.uint8], multi_task_vector: Vector, piece: int = PIECE) -> NDArray[np.int64]:
@@ -189,15 +184,15 @@ def count_values(agreement: NDArray[np.uint8], multi_task_vector: Vector, piece:
         joint = agreement[part].astype(np.intp) + 256 * (multi_task_vector[part] == 0)
         return np.bincount(joint, minlength=512)
 
-    return np.sum(_in_pieces(agreement.size, piece, work), axis=0).reshape(2, 256)
+    return np.sum(in_pieces(agreement.size, work, piece), axis=0).reshape(2, 256)
 
 
 def all_finite(vector: Vector, piece: int = PIECE) -> bool:
     """Whether no value of ``vector`` [P'] is NaN or infinite."""
-    return all(_in_pieces(vector.size, piece, lambda part: bool(np.isfinite(vector[part]).all())))
+    return all(in_pieces(vector.size, lambda part: bool(np.isfinite(vector[part]).all()), piece))
 
 
-def _in_pieces(size: int, piece: int, work: Callable[[slice], Result]) -> list[Result]:
+def in_pieces(size: int, work: Callable[[slice], Result], piece: int = PIECE) -> list[Result]:
     """``work`` on every slice of ``piece`` values, on numba's number of threads; the results in order."""
     loops = _compiled()
     parts = [slice(start, min(start + piece, size)) for start in range(0, size, piece)]

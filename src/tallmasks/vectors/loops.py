@@ -23,13 +23,6 @@ def threads() -> int:
 
 
 @njit(nogil=True, cache=True)
-def add(total, row):
-    """float32 [n]: total += row."""
-    for i in range(total.size):
-        total[i] += row[i]
-
-
-@njit(nogil=True, cache=True)
 def add_trimmed(total, row, limit):
     """float32 [n]: total += row where |row| >= limit."""
     for i in range(total.size):
@@ -66,23 +59,19 @@ def add_agreeing(total, agreeing, row, limit, elected):
 
 
 @njit(nogil=True, cache=True)
-def histogram_upper(patterns):
-    """uint32 [n] -> int64 [65536]: how often each upper half of a magnitude occurs."""
-    counts = np.zeros(1 << 16, np.int64)
+def histogram_upper(patterns, counts):
+    """uint32 [n], int64 [65536]: counts += how often each upper half of a magnitude occurs."""
     for i in range(patterns.size):
         counts[(patterns[i] & _MAGNITUDE) >> _HALF] += 1
-    return counts
 
 
 @njit(nogil=True, cache=True)
-def histogram_lower(patterns, upper):
-    """uint32 [n] -> int64 [65536]: how often each lower half occurs, among the magnitudes with this upper half."""
-    counts = np.zeros(1 << 16, np.int64)
+def histogram_lower(upper, patterns, counts):
+    """uint32 [n], int64 [65536]: counts += how often each lower half, among the magnitudes with this upper half."""
     for i in range(patterns.size):
         magnitude = patterns[i] & _MAGNITUDE
         if magnitude >> _HALF == upper:
             counts[magnitude & _LOWER] += 1
-    return counts
 
 
 @njit(nogil=True, cache=True)
