@@ -45,6 +45,23 @@ def test_nth_magnitude_is_what_sorting_gives(vectors, data):
     same_bits(np.array([kernels.nth_magnitude(vector, n)]), np.sort(np.abs(vector))[n - 1 : n])
 
 
+@pytest.mark.parametrize("n", [1, 150_000, 299_999, 300_000])
+@pytest.mark.parametrize("kind", ["spread", "equal", "hidden", "denormal"])
+def test_nth_magnitude_of_a_long_vector(kind, n):
+    """A sample that is not like the rest, or a magnitude that most values share, would give another threshold."""
+    vector = np.random.default_rng(0).standard_normal(300_000, dtype=np.float32)
+    if kind == "spread":
+        vector = np.ldexp(vector, np.arange(vector.size) % 200 - 100)
+    elif kind == "equal":
+        vector[:280_000] = -0.5
+    elif kind == "hidden":  # the sample sees nothing but its own 0
+        blocks = np.linspace(0, vector.size - kernels.SAMPLE_LENGTH, kernels.SAMPLED).astype(int)
+        vector[blocks[:, None] + np.arange(kernels.SAMPLE_LENGTH)] = 0
+    else:
+        vector *= np.float32(1e-42)
+    same_bits(np.array([kernels.nth_magnitude(vector, n)]), np.sort(np.abs(vector))[n - 1 : n])
+
+
 @pytest.mark.parametrize("n", [0, 4])
 def test_nth_magnitude_refuses_what_is_not_there(n):
     """A wrong count would read a threshold out of thin air."""

@@ -20,6 +20,12 @@ from numpy.typing import NDArray
 PIECE = 1 << 16
 """Values in a piece: a handful of float32 slices of this length stay in a core's L2 cache."""
 
+SAMPLED, SAMPLE_LENGTH, SAMPLE_MARGIN = 4096, 32, 0.004
+"""How many blocks of how many values are a sample, and by how much a share of it may be off."""
+
+MOST_COUNTED = 1 << 21
+"""Bit patterns that are counted one by one."""
+
 Vector = NDArray[np.float32]
 Result = TypeVar("Result")
 
@@ -67,17 +73,18 @@ def merge_ties(
 def nth_magnitude(vector: Vector, n: int) -> np.float32:
     """The exact n-th smallest |value| of ``vector`` [P'], 1 <= n <= P', without sorting it.
 
-    For float32 the order of magnitudes is the order of the bit patterns without their sign, so a histogram of
-    the upper 16 bits and one of the lower 16 within the bucket found give the pattern; 0.0 and -0.0 are one
-    value and denormals count.
+    For float32 the order of magnitudes is the order of the bit patterns without their sign; 0.0 and -0.0 are one value
+    and denormals count. A sample says between which patterns the answer lies in all likelihood: counting those one by
+    one, and what is smaller in all, gives it in one pass over the data. Where the sample misled, or the patterns are
+    too many to count, a histogram of the upper 16 bits and one of the lower 16 within the bucket found give it in two.
     """
     loops = _compiled()
     if not 1 <= n <= vector.size:
         raise ValueError(f"n = {n} is not within 1..{vector.size}")
 
-    def count(histogram: Callable[[NDArray[np.uint32], NDArray[np.int64]], None]) -> NDArray[np.int64]:
+    def count(histogram: Callable[[NDArray[np.uint32], NDArray[np.int64]], None], length: int) -> NDArray[np.int64]:
         def work(share: slice) -> NDArray[np.int64]:
-            counts = np.zeros(1 << 16, np.int64)
+            counts = np.zeros(length, np.int64)
             for start in range(share.start, share.stop, PIECE):
                 part = slice(start, min(start + PIECE, share.stop))
                 histogram(_read_only(vector[part]).view(np.uint32), counts)
@@ -85,12 +92,28 @@ def nth_magnitude(vector: Vector, n: int) -> np.float32:
 
         return np.cumsum(sum(in_pieces(vector.size, work, -(-vector.size // loops.threads()))))
 
-    ends = count(loops.histogram_upper)
-    high = int(np.searchsorted(ends, n))
-    below = int(ends[high - 1]) if high else 0
-    ends = count(partial(loops.histogram_lower, np.uint32(high)))
-    low = int(np.searchsorted(ends, n - below))
-    return np.uint32(high << 16 | low).view(np.float32)
+    low, high = _likely_patterns(vector, n)
+    if high - low < MOST_COUNTED:
+        ends = count(partial(loops.histogram_between, np.uint32(low)), high - low + 2)
+        if ends[0] < n <= ends[-1]:
+            return np.uint32(low + int(np.searchsorted(ends, n)) - 1).view(np.float32)
+    ends = count(loops.histogram_upper, 1 << 16)
+    upper = int(np.searchsorted(ends, n))
+    below = int(ends[upper - 1]) if upper else 0
+    ends = count(partial(loops.histogram_lower, np.uint32(upper)), 1 << 16)
+    return np.uint32(upper << 16 | int(np.searchsorted(ends, n - below))).view(np.float32)
+
+
+def _likely_patterns(vector: Vector, n: int) -> tuple[int, int]:
+    """The patterns, without the sign, between which the n-th smallest magnitude lies if a sample is like the rest."""
+    blocks = min(SAMPLED, max(1, vector.size // SAMPLE_LENGTH))
+    starts = np.linspace(0, vector.size - SAMPLE_LENGTH, blocks).astype(np.int64).clip(0)
+    sample = np.concatenate([vector[start : start + SAMPLE_LENGTH] for start in starts.tolist()])
+    sample = np.sort(sample.view(np.uint32) & np.uint32(0x7FFFFFFF))
+    middle, margin = n / vector.size, SAMPLE_MARGIN + 1 / sample.size
+    ranks = (np.array([middle - margin, middle + margin]) * sample.size).astype(np.int64).clip(0, sample.size - 1)
+    low, high = sample[ranks]
+    return int(low), int(high)
 
 
 def pack_levels(

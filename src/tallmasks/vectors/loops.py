@@ -11,6 +11,7 @@ from numba import njit
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
 _LOWER = np.uint32(0xFFFF)
 _HALF = np.uint32(16)
+_ROW = 32
 _EACH_BYTE = np.uint64(0x0101010101010101)
 _DIAGONAL = np.uint64(0x8040201008040201)
 _CARRY = np.uint64(0x7F7F7F7F7F7F7F7F)
@@ -56,6 +57,29 @@ def add_agreeing(total, agreeing, row, limit, elected):
         agrees = kept * elected[i] > 0
         total[i] += kept if agrees else np.float32(0)
         agreeing[i] += np.float32(agrees)
+
+
+@njit(nogil=True, cache=True)
+def histogram_between(low, patterns, counts):
+    """uint32 [n], int64 [m + 1]: counts += magnitudes below the pattern `low`, and each of the m patterns from it on.
+
+    First over a row of values, without branches and so with vector instructions, to see whether any has to be counted.
+    """
+    width = np.uint32(counts.size - 1)
+    for start in range(0, patterns.size, _ROW):
+        row = patterns[start : start + _ROW]
+        below = np.uint32(0)
+        within = np.uint32(0)
+        for i in range(row.size):
+            magnitude = row[i] & _MAGNITUDE
+            below += np.uint32(magnitude < low)
+            within += np.uint32(np.uint32(magnitude - low) < width)
+        counts[0] += below
+        if within:
+            for i in range(row.size):
+                place = np.uint32((row[i] & _MAGNITUDE) - low)
+                if place < width:
+                    counts[place + np.uint32(1)] += 1
 
 
 @njit(nogil=True, cache=True)
