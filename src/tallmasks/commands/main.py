@@ -1,4 +1,4 @@
-"""The command line: `tallmasks <command> ...`, run in the project's folder."""
+"""The command line: `tallmasks <command> ...`; why, gc and storage are for the project's folder."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ from tallmasks import __version__
 from tallmasks.store.errors import TallmasksError
 
 COMMANDS = {
+    "merge": "merge fine-tuned models of one base into one model",
+    "compress": "compress fine-tuned models of one base into a bundle: one vector, and a bit mask per task",
+    "export": "write one task's model from a bundle",
+    "info": "say what a bundle or a checkpoint holds",
     "gc": "list what no declared recipe names in the store, and remove it on confirmation",
     "why": "say why a result or an artifact would be rebuilt, or that it would not",
     "verify": "check the content of artifacts and results files, all of it; --restore puts right what can be",

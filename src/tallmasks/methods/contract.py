@@ -118,6 +118,8 @@ class Method:
     """Protocol ``fixed``: the scaling coefficient for T tasks."""
     coefficients: tuple[float, ...] | None = None
     """Protocol ``scaled``: what is tried instead of `grids.scaling_coefficient` in params.yaml."""
+    unvalidated: float = 0.3
+    """Protocol ``scaled``: alpha where there is no validation data to choose it; 0.3 is Ilharco et al.'s for a sum."""
     keep: Callable[..., float] | None = None
     """Input ``threshold``: the fraction of the weights kept, for T tasks."""
     keep_of: Counted = "parameters"

@@ -30,6 +30,7 @@ def iso_c_merge(tensors: Vector) -> Vector:
     protocol="scaled",
     storage="single",
     merge="iso_c",
+    unvalidated=1.0,
     # coarser than the official 0.1 to 3.0 in steps of 0.1, with the same reach
     coefficients=tuple(round(0.2 * step, 1) for step in range(16)),
 )

@@ -129,6 +129,25 @@ def masking(merge: str) -> Method:
     return _on(merge, lambda method: method.protocol == "masked")[0]
 
 
+def masks_over(spec: str) -> Method:
+    """The TALL-mask method that goes with a row of the table: itself, or that on its merge (TIES: on the disjoint sum).
+
+    Raises:
+        TallmasksError: there is none.
+    """
+    method = get(spec)
+    if method.protocol == "masked":
+        return method
+    merged = get_merge(method.merge) if method.merge else None
+    if merged:
+        name, texts = options.read(merged.name)
+        on = options.written(merged.masked_as or name, options.chosen_from(texts, merged.options, name))
+        if found := _on(on, lambda method: method.protocol == "masked"):
+            return found[0]
+    known = ", ".join(name for name in names() if get(name).protocol == "masked")
+    raise TallmasksError(f"there are no masks over {spec}; expected {known}, or what these are over")
+
+
 def consensus(merge: str) -> Method:
     """The consensus method on a merge; the first row of the table where there are several."""
     return _on(merge, lambda method: "agreement" in method.needs)[0]

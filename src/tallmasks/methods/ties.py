@@ -39,6 +39,7 @@ merge("ties_mean", paper="Yadav et al. 2023, disjoint mean", look=trim_and_elect
     protocol="scaled",
     storage="single",
     merge="ties_mean",
+    unvalidated=1.0,
 )
 def ties(multi_task_vector: Vector) -> Vector:
     """tau_MTL itself; alpha is tuned."""

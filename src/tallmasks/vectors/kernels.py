@@ -150,6 +150,35 @@ def pack_levels(
     in_pieces(merged.size, work, piece)
 
 
+def pack_mask(row: Vector, merged: Vector, mask_lambda: float) -> NDArray[np.uint8]:
+    """The TALL-mask of a slice of one task vector for one lambda, as packed bits uint8 [ceil(n / 8)].
+
+    ``row``, ``merged``: float32 [n], tau_t and tau_MTL; the rule is that of :func:`pack_levels`.
+    """
+    loops = _compiled()
+    levels = np.zeros(-(-row.size // 8) * 8, np.uint8)
+    loops.count_levels(_read_only(row), _read_only(merged), (np.float32(mask_lambda),), levels[: row.size])
+    packed = np.empty((1, levels.size // 8), np.uint8)
+    loops.pack(levels.view(np.uint64), packed)
+    return packed[0]
+
+
+def count_mask(row: Vector, merged: Vector, mask_lambda: float, counts: NDArray[np.uint8]) -> None:
+    """Add the same mask to ``counts``, uint8 [n]."""
+    _compiled().count_mask(_read_only(row), _read_only(merged), np.float32(mask_lambda), counts)
+
+
+def kept_lengths(row: Vector, merged: Vector, lambdas: Sequence[float]) -> NDArray[np.float64]:
+    """The sum of |tau_MTL| over the TALL-mask of a slice for each lambda, and at the end of |tau_t|; float64 [L + 1].
+
+    ``row``, ``merged``: float32 [n], tau_t and tau_MTL; ``lambdas``: ascending.
+    """
+    grid = tuple(np.float32(value) for value in lambdas)
+    sums = np.zeros(len(grid) + 1)
+    _compiled().add_kept(_read_only(row), _read_only(merged), grid, sums)
+    return sums
+
+
 def unpack_levels(planes: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
     """The levels uint8 [P'] from planes uint8 [B, ceil(P' / 8)]: the inverse of the packing."""
     levels = np.zeros(size, np.uint8)
@@ -210,9 +239,14 @@ def count_values(agreement: NDArray[np.uint8], multi_task_vector: Vector, piece:
     return np.sum(in_pieces(agreement.size, work, piece), axis=0).reshape(2, 256)
 
 
+def finite(row: Vector) -> bool:
+    """Whether no value of a slice, float32 [n], is NaN or infinite."""
+    return bool(_compiled().finite(_read_only(row).view(np.uint32)))
+
+
 def all_finite(vector: Vector, piece: int = PIECE) -> bool:
     """Whether no value of ``vector`` [P'] is NaN or infinite."""
-    return all(in_pieces(vector.size, lambda part: bool(np.isfinite(vector[part]).all()), piece))
+    return all(in_pieces(vector.size, lambda part: finite(vector[part]), piece))
 
 
 def in_pieces(size: int, work: Callable[[slice], Result], piece: int = PIECE) -> list[Result]:

@@ -9,6 +9,7 @@ import numpy as np
 from numba import njit
 
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
+_EXPONENT = np.uint32(0x7F800000)
 _LOWER = np.uint32(0xFFFF)
 _HALF = np.uint32(16)
 _ROW = 32
@@ -111,6 +112,38 @@ def count_levels(task_vector, multi_task_vector, lambdas, levels):
         for factor in lambdas:
             level += np.int32(own > factor * others)
         levels[i] = level
+
+
+@njit(nogil=True, cache=True)
+def count_mask(task_vector, multi_task_vector, factor, counts):
+    """float32 [n], [n], uint8 [n]: counts += |tau| > factor * |tau_MTL - tau|."""
+    for i in range(counts.size):
+        own = abs(task_vector[i])
+        counts[i] += np.uint8(own > factor * abs(multi_task_vector[i] - task_vector[i]))
+
+
+@njit(nogil=True, cache=True)
+def add_kept(task_vector, multi_task_vector, lambdas, sums):
+    """float32 [n], [n], L-tuple, float64 [L + 1]: sums += |tau_MTL| in the mask of each lambda; the last += |tau|."""
+    for i in range(task_vector.size):
+        own = abs(task_vector[i])
+        merged = abs(multi_task_vector[i])
+        others = abs(multi_task_vector[i] - task_vector[i])
+        level = 0
+        for factor in lambdas:
+            level += own > factor * others
+        for place in range(level):
+            sums[place] += merged
+        sums[len(lambdas)] += own
+
+
+@njit(nogil=True, cache=True)
+def finite(patterns):
+    """uint32 [n], bit patterns of float32: whether none has all the bits of the exponent set."""
+    found = np.uint32(0)
+    for i in range(patterns.size):
+        found |= np.uint32((patterns[i] & _EXPONENT) == _EXPONENT)
+    return found == 0
 
 
 @njit(nogil=True, cache=True)

@@ -1,0 +1,43 @@
+"""Write one task's model from a bundle of `tallmasks compress`, in the layout of the base model.
+
+    tallmasks export ./bundle --task cars -o ./cars-again
+    tallmasks export org/bundle@main --task cars --base ./base -o ./cars-again
+
+The base model is the one that the bundle names (or holds), from its path or repository; or --base.  It must be the very
+one that the bundle was made with.  The weights are those of theta_0 + m_t * tau_MTL as the bundle stores them.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from tallmasks.commands.progress import WorkProgress
+from tallmasks.masks.task_bundle import load_bundle
+from tallmasks.vectors import kernels
+from tallmasks.vectors.checkpoints.writing import new_checkpoint
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("bundle", metavar="BUNDLE", help="a folder, or a repository ORG/NAME[@REVISION]")
+    parser.add_argument("--task", required=True, help="whose model")
+    parser.add_argument("--base", help="the pretrained model: a file, a folder, or a repository; else the bundle's own")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="OUT", help="a new file or folder")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the model, and print where it is."""
+    bundle = load_bundle(arguments.bundle, base=arguments.base)
+    base = bundle.base_model()
+    layout = bundle.stored
+    card = f"# {arguments.task}\n\nThe model of the task {arguments.task}, out of `{arguments.bundle}`, by `tallmasks export`.\n"
+    with (
+        WorkProgress("exporting", layout.size) as progress,
+        new_checkpoint(arguments.output, base, card) as new,
+    ):
+        for name, start, stop in layout.pieces(kernels.PIECE):
+            update = bundle.update(arguments.task, name, start, stop)
+            new.write(name, start, base.piece(name, start, stop) + update)
+            progress.add(stop - start)
+    print(f"{arguments.output}: the model of {arguments.task}")
+    return 0

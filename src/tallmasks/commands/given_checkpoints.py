@@ -1,0 +1,195 @@
+"""The models that `tallmasks merge` and `tallmasks compress` work on: from options, or from one YAML file.
+
+    base: meta-llama/Llama-3.2-1B          # what --base takes
+    tasks:
+      cars: ./cars                         # what --task takes, cars=./cars
+      dtd: {checkpoint: ./dtd, mask_lambda: 0.3}
+    method: consensus_ties
+    options: {keep: 0.1}
+    scaling_coefficient: 0.5
+    output: ./merged                       # what -o takes
+
+The words of mergekit's files are understood too: `base_model`, `models` (a list of {model, name, parameters}),
+`merge_method`, `parameters`, and `dtype`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tallmasks.plan.strict_yaml import read_yaml
+from tallmasks.store.errors import TallmasksError, nearest
+
+EXAMPLE_TASK = "cars=./cars"
+MERGEKIT = {"base_model": "base", "merge_method": "method", "models": "tasks", "out": "output"}
+"""What mergekit calls what here has another name."""
+MERGEKIT_METHODS = {"linear": "weight_averaging"}
+KEYS = ("base", "tasks", "method", "options", "scaling_coefficient", "k", "mask_lambda", "fit", "dtype", "output")
+
+
+@dataclass(frozen=True)
+class Given:
+    """What is to be merged or compressed, as the user said it.
+
+    Attributes:
+        base: a path, or a repository with or without ``@revision``.
+        tasks: the same, by task.
+        method: a row of the tables, without options.
+        options: by name.
+        output: the new file or folder.
+        mask_lambda: for every task without one of its own.
+        mask_lambdas: by task.
+    """
+
+    base: str
+    tasks: Mapping[str, str]
+    method: str
+    output: Path
+    options: Mapping[str, Any] = field(default_factory=dict)
+    scaling_coefficient: float | None = None
+    k: int | None = None
+    mask_lambda: float | None = None
+    mask_lambdas: Mapping[str, float] = field(default_factory=dict)
+    fit: bool = False
+    dtype: str | None = None
+
+    def lambdas(self, default: float) -> list[float]:
+        """The mask lambda of every task, in order.
+
+        Raises:
+            TallmasksError: one is named for a task that is not there, or is no number from 0 up.
+        """
+        for task in self.mask_lambdas:
+            if task not in self.tasks:
+                raise TallmasksError(f"--mask-lambda {task}=...: there is no task {task!r}{nearest(task, self.tasks)}")
+        general = default if self.mask_lambda is None else self.mask_lambda
+        found = [self.mask_lambdas.get(task, general) for task in self.tasks]
+        if wrong := [value for value in found if not 0 <= value < float("inf")]:
+            raise TallmasksError(f"--mask-lambda {wrong[0]}: expected a number from 0 up")
+        return found
+
+
+def add_arguments(parser: argparse.ArgumentParser, default_method: str | None) -> None:
+    """The options that both commands have."""
+    parser.add_argument("file", nargs="?", type=Path, metavar="FILE.yaml", help="the same from a file; options win")
+    parser.add_argument("--base", help="the pretrained model: a file, a folder, or a repository ORG/NAME[@REVISION]")
+    parser.add_argument(
+        "--task", action="append", default=[], metavar="NAME=CHECKPOINT", help="a fine-tuned model of it, and its name"
+    )
+    parser.add_argument("--method", help=f"by its name in params.yaml; {default_method or 'required'}")
+    parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="of the method: keep=0.1")
+    parser.add_argument(
+        "--mask-lambda", action="append", default=[], metavar="[NAME=]VALUE", help="of every task, or of one; 0.4"
+    )
+    parser.add_argument("--dtype", choices=["float32", "bfloat16", "float16", "int8"], help="what is stored")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be read and written, and how large")
+    parser.add_argument("-o", "--output", type=Path, metavar="OUT", help="a new file or folder")
+
+
+def given(arguments: argparse.Namespace, default_method: str | None) -> Given:
+    """What the command line and the file say together.
+
+    Raises:
+        TallmasksError: something is missing, said twice, unknown or not of its kind.
+    """
+    said = _from_file(arguments.file) if arguments.file else {}
+    if arguments.base is not None:
+        said["base"] = arguments.base
+    for text in arguments.task:
+        name, equals, checkpoint = text.partition("=")
+        if not (name and equals and checkpoint):
+            raise TallmasksError(f"--task {text}: expected NAME=CHECKPOINT, {EXAMPLE_TASK} for instance")
+        tasks = said.setdefault("tasks", {})
+        if name in tasks:
+            raise TallmasksError(f"--task {name}=...: the task {name} is named twice; every task has one checkpoint")
+        tasks[name] = checkpoint
+    for text in arguments.option:
+        name, equals, value = text.partition("=")
+        if not (name and equals):
+            raise TallmasksError(f"--option {text}: expected KEY=VALUE, keep=0.1 for instance")
+        said.setdefault("options", {})[name] = value
+    for text in arguments.mask_lambda:
+        name, equals, value = text.rpartition("=")
+        if equals:
+            said.setdefault("mask_lambdas", {})[name] = _number(value, f"--mask-lambda {text}")
+        else:
+            said["mask_lambda"] = _number(value, f"--mask-lambda {text}")
+    for name in ("method", "dtype", "output", "scaling_coefficient", "k", "fit"):
+        if getattr(arguments, name, None) not in (None, False):
+            said[name] = getattr(arguments, name)
+    said.setdefault("method", default_method)
+    for name, option in (("base", "--base BASE"), ("tasks", "--task NAME=CHECKPOINT"), ("method", "--method METHOD")):
+        if not said.get(name):
+            raise TallmasksError(f"{option} is missing")
+    if not said.get("output"):
+        raise TallmasksError("-o OUT is missing: where the result goes")
+    return Given(**{**said, "output": Path(said["output"])})
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    read = read_yaml(path)
+    if not isinstance(read, dict):
+        raise TallmasksError(f"{path}: found a {type(read).__name__}, expected keys and values: {', '.join(KEYS)}")
+    parameters = read.pop("parameters", None) or {}
+    said = {MERGEKIT.get(key, key): value for key, value in read.items()}
+    for key, value in parameters.items():
+        if key in ("scaling_coefficient", "k", "mask_lambda"):
+            said.setdefault(key, value)
+        else:
+            said.setdefault("options", {})[key] = value
+    for key in said:
+        if key not in KEYS:
+            raise TallmasksError(f"{path}: there is no key {key!r}{nearest(key, KEYS)}; expected {', '.join(KEYS)}")
+    said["tasks"], said["mask_lambdas"] = _tasks(said.get("tasks") or {}, path)
+    said["method"] = MERGEKIT_METHODS.get(said.get("method", ""), said.get("method"))
+    for key in ("scaling_coefficient", "mask_lambda"):
+        if key in said:
+            said[key] = _number(said[key], f"{path}: {key}")
+    if not isinstance(said.get("options", {}), dict):
+        raise TallmasksError(f"{path}: options: expected names and values")
+    if "k" in said and (not isinstance(said["k"], int) or isinstance(said["k"], bool)):
+        raise TallmasksError(f"{path}: k: found {said['k']!r}, expected a whole number")
+    if not isinstance(said.get("fit", False), bool):
+        raise TallmasksError(f"{path}: fit: found {said['fit']!r}, expected true or false")
+    return {key: value for key, value in said.items() if value is not None}
+
+
+def _tasks(found: Any, path: Path) -> tuple[dict[str, str], dict[str, float]]:
+    """Checkpoints and mask lambdas by task."""
+    if isinstance(found, list):  # mergekit's
+        named = {}
+        for entry in found:
+            entry = {"model": entry} if isinstance(entry, str) else dict(entry) if isinstance(entry, dict) else {}
+            if not isinstance(entry.get("model"), str):
+                raise TallmasksError(f"{path}: models: expected entries with `model`, a path or a repository")
+            name = str(entry.get("name", Path(entry["model"].partition("@")[0]).stem))
+            if name in named:
+                raise TallmasksError(f"{path}: models: two are called {name}; give each a `name`")
+            named[name] = {"checkpoint": entry["model"], **(entry.get("parameters") or {})}
+        found = named
+    if not isinstance(found, dict):
+        raise TallmasksError(f"{path}: tasks: expected checkpoints by task")
+    checkpoints, lambdas = {}, {}
+    for name, entry in found.items():
+        entry = {"checkpoint": entry} if isinstance(entry, str) else entry
+        if not isinstance(entry, dict) or not isinstance(entry.get("checkpoint"), str):
+            raise TallmasksError(f"{path}: tasks: {name}: expected a path or a repository, or `checkpoint` with one")
+        for key in entry.keys() - {"checkpoint", "mask_lambda"}:
+            raise TallmasksError(f"{path}: tasks: {name}: {key!r} means nothing here; there is mask_lambda")
+        checkpoints[str(name)] = entry["checkpoint"]
+        if "mask_lambda" in entry:
+            lambdas[str(name)] = _number(entry["mask_lambda"], f"{path}: tasks: {name}: mask_lambda")
+    return checkpoints, lambdas
+
+
+def _number(value: Any, where: str) -> float:
+    try:
+        if isinstance(value, bool):
+            raise ValueError
+        return float(value)
+    except (TypeError, ValueError):
+        raise TallmasksError(f"{where}: found {value!r}, expected a number") from None

@@ -1,0 +1,89 @@
+"""Merge fine-tuned models of one base into one model.
+
+    tallmasks merge --base ./base --task cars=./cars --task dtd=./dtd --method task_arithmetic -o ./merged
+    tallmasks merge --base org/base --task a=org/a --task b=org/b@v2 --method consensus_ties --k 2 \\
+        --mask-lambda 0.4 --mask-lambda b=0.3 --option keep=0.1 --scaling-coefficient 0.5 -o ./merged
+    tallmasks merge merge.yaml
+
+A checkpoint is a safetensors file, a folder of a transformers model, a state dict of torch.save, a PEFT LoRA folder, or
+a repository of the hub.  The merged model comes in the layout of the base, with its tokenizer and configuration and a
+model card, whole or not at all.  Memory does not grow with the models: they are read a piece at a time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+from dataclasses import replace
+
+import numpy as np
+
+from tallmasks.commands import given_checkpoints
+from tallmasks.commands.given_checkpoints import Given
+from tallmasks.commands.model_cards import card_of_merged
+from tallmasks.commands.opened_models import opened, passes
+from tallmasks.methods import Method, registry
+from tallmasks.methods.streaming import Merging, OnePiece, Place, in_stream, update
+from tallmasks.methods.streaming import run as stream_through
+from tallmasks.store.errors import TallmasksError
+from tallmasks.vectors.checkpoints.writing import new_checkpoint
+
+MASK_LAMBDA = 0.4
+"""The middle of the paper's grid, where a consensus needs masks and none is given."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    given_checkpoints.add_arguments(parser, None)
+    parser.add_argument("--scaling-coefficient", type=float, help="alpha; else what the method's paper recommends")
+    parser.add_argument("--k", type=int, help="of a consensus: how many tasks' masks must hold a weight; 2")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Merge, and print where the result is."""
+    given = given_checkpoints.given(arguments, None)
+    method, alpha = merging_method(given)
+    lambdas = given.lambdas(MASK_LAMBDA)
+    models = opened(given)
+    if arguments.dry_run:
+        models.describe(f"merge by {method.title}, alpha = {alpha:g}", models.bytes_of_model(given.dtype))
+        return 0
+    with models.progress("merging", passes(method.merge)) as progress:
+        stream = models.stream(progress)
+        merging = Merging(registry.get_merge(str(method.merge)), stream)
+        card = card_of_merged(method, alpha, models)
+        with new_checkpoint(given.output, models.base, card, given.dtype) as new:
+
+            def work(place: Place) -> None:
+                source = OnePiece(method, stream, place, merging, lambdas)
+                new.write(place.name, place.start, source.pretrained + np.float32(alpha) * update(method, source))
+
+            stream_through(stream.places(merging.over_tensors), work)
+    print(f"{given.output}: {len(given.tasks)} models merged by {method.title}, alpha = {alpha:g}")
+    return 0
+
+
+def merging_method(given: Given) -> tuple[Method, float]:
+    """The row of the table that is meant, with its options and k, and alpha.
+
+    Raises:
+        TallmasksError: there is no such method or option, it does not merge into one model, or a setting is not its.
+    """
+    method = registry.get(registry.spec_of({given.method: dict(given.options)} if given.options else given.method))
+    if method.section != "merging" or method.merge is None:
+        hint = "it keeps a model per task: `tallmasks compress`" if method.section == "compression" else "nothing to do"
+        raise TallmasksError(f"--method {given.method} does not merge models into one: {hint}")
+    in_stream(method)
+    if given.k is not None:
+        if "agreement" not in method.needs or not isinstance(method.update, functools.partial):
+            raise TallmasksError(f"--k is for a consensus; {given.method} has none")
+        if not 0 <= given.k <= len(given.tasks):
+            raise TallmasksError(f"--k {given.k}: expected a number of tasks, 0 to {len(given.tasks)}")
+        method = replace(method, k=given.k, update=functools.partial(method.update.func, k=given.k))
+    if method.coefficient is not None:
+        if given.scaling_coefficient is not None:
+            raise TallmasksError(f"--scaling-coefficient: {given.method} has its own, use task_arithmetic")
+        return method, method.coefficient(len(given.tasks))
+    alpha = given.scaling_coefficient if given.scaling_coefficient is not None else method.unvalidated
+    if not np.isfinite(np.float32(alpha)):
+        raise TallmasksError(f"--scaling-coefficient {alpha}: expected a finite number")
+    return method, alpha

@@ -1,0 +1,115 @@
+"""Base and fine-tuned models that fit each other, opened; nothing is read of their values but what was not changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallmasks.commands.given_checkpoints import Given
+from tallmasks.commands.progress import WorkProgress
+from tallmasks.methods.registry import get_merge
+from tallmasks.methods.streaming import Stream
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.tensor_files import Layout
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
+from tallmasks.vectors.checkpoints.fitting import check_fit, unchanged
+from tallmasks.vectors.checkpoints.opening import open_checkpoint
+from tallmasks.vectors.differences import Piece
+
+BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "float32": 4, "bfloat16": 2, "float16": 2, "int8": 1}
+
+
+def opened(given: Given) -> Models:
+    """Open and compare all that is given.
+
+    Raises:
+        TallmasksError: something is not there, is damaged, or does not fit the base; or the output is there already.
+    """
+    if given.output.exists() and not (given.output.is_dir() and not any(given.output.iterdir())):
+        raise TallmasksError(
+            f"{given.output} is there already; expected a new place: remove it, or give another -o OUT"
+        )
+    base = open_checkpoint(given.base)
+    tasks = {name: open_checkpoint(spec, base) for name, spec in given.tasks.items()}
+    check_fit(base, tasks)
+    return Models(given, base, tasks)
+
+
+@dataclass(frozen=True)
+class Models:
+    """What is merged or compressed."""
+
+    given: Given
+    base: Checkpoint
+    tasks: Mapping[str, Checkpoint]
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The tensors that some task changed.
+
+        Raises:
+            TallmasksError: there is none.
+        """
+        same = set(unchanged(self.base, self.tasks))
+        changed = [name for name in self.base.layout.names if name not in same]
+        if not changed:
+            raise TallmasksError("every task's checkpoint is the base itself: there is nothing to merge")
+        shapes = dict(zip(self.base.layout.names, self.base.layout.shapes, strict=True))
+        return Layout(tuple(changed), tuple(shapes[name] for name in changed))
+
+    def progress(self, what: str, passes: int) -> WorkProgress:
+        """Of reading every task vector `passes` times."""
+        return WorkProgress(what, passes * self.layout.size * len(self.tasks))
+
+    def stream(self, progress: WorkProgress) -> Stream:
+        """The models as a stream, which tells how much of it was read."""
+
+        def told(piece: Piece) -> Piece:
+            def read(name: str, start: int, stop: int) -> NDArray[np.float32]:
+                progress.add(stop - start)
+                return piece(name, start, stop)
+
+            return read
+
+        def change(checkpoint: Checkpoint) -> Piece:
+            return told(lambda name, start, stop: checkpoint.difference(self.base, name, start, stop))
+
+        changes = {name: change(checkpoint) for name, checkpoint in self.tasks.items()}
+        frozen = self.base.layout.size - self.layout.size
+        return Stream(self.layout, self.base.piece, changes, frozen)
+
+    # -- what a dry run says ----------------------------------------------------------------------------------
+
+    def bytes_of_model(self, dtype: str | None) -> int:
+        """What the merged model takes."""
+        sizes = {name: prod(info.shape) for name, info in self.base.tensors.items()}
+        return sum(size * BYTES[dtype or self.base.tensors[name].dtype] for name, size in sizes.items() if size)
+
+    def bytes_of_bundle(self, dtype: str | None, include_base: bool) -> int:
+        """What a bundle takes, but for headers."""
+        masks = sum(-(-prod(shape) // 8) for shape in self.layout.shapes)
+        base = sum(path.stat().st_size for path in self.base.files.values()) if include_base else 0
+        return self.layout.size * BYTES[dtype or "float32"] + len(self.tasks) * masks + base
+
+    def describe(self, what: str, nbytes: int) -> None:
+        """Print what would be read and written."""
+        read = {"base": self.base, **self.tasks}
+        for name, checkpoint in read.items():
+            size = sum(path.stat().st_size for path in checkpoint.files.values())
+            print(f"read   {name}: {checkpoint.title}, {len(checkpoint.tensors)} tensors, {size / 1e9:.3f} GB")
+        all_of, changed = self.base.layout.size, self.layout.size
+        print(f"       {all_of:,} parameters, {changed:,} of them in tensors that some task changed")
+        print(f"{what}")
+        print(f"write  {self.given.output}: about {nbytes / 1e9:.3f} GB")
+
+
+def passes(merge: str | None, fit: bool = False) -> int:
+    """How often every task vector is read, in all likelihood: for what a merge has to know of the whole, for lambdas,
+    and for what is written."""
+    looks = merge is not None and get_merge(merge).look is not None
+    return 1 + 2 * looks + fit

@@ -1,0 +1,62 @@
+"""How far long work is: a bar with the time left where somebody watches, a line now and then where not."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+EVERY = 30.0  # seconds between two lines
+AFTER = 10.0  # seconds before the first
+
+
+class WorkProgress:
+    """Counts what is done; may be told from any thread.
+
+    Args:
+        what: what is done, for people.
+        total: how much there is to do, in any unit.
+    """
+
+    def __init__(self, what: str, total: int) -> None:
+        self._what, self._total, self._done = what, max(total, 1), 0
+        self._lock = threading.Lock()
+        self._begun = time.monotonic()
+        self._said = self._begun + AFTER - EVERY
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+            disable=not sys.stderr.isatty(),
+        )
+        self._task = self._bar.add_task(what, total=self._total)
+
+    def add(self, amount: int) -> None:
+        """So much more is done."""
+        with self._lock:
+            self._done = min(self._done + amount, self._total)
+            self._bar.update(self._task, completed=self._done)
+            now = time.monotonic()
+            if self._bar.disable and now - self._said > EVERY:
+                self._said = now
+                left = (now - self._begun) * (self._total / max(self._done, 1) - 1)
+                share = 100 * self._done // self._total
+                print(f"{self._what}: {share} %, about {_spoken(left)} left", file=sys.stderr, flush=True)
+
+    def __enter__(self) -> WorkProgress:
+        self._bar.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+        self._bar.stop()
+
+
+def _spoken(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

@@ -1,0 +1,42 @@
+"""Mask lambdas where there is no validation data to choose them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tallmasks.methods.streaming import Merging, Place, Stream, run
+from tallmasks.vectors import kernels
+
+FITTED = (0.2, 0.3, 0.4, 0.5, 0.6)
+"""The paper's grid."""
+
+
+def fitted_lambdas(merging: Merging, stream: Stream, grid: Sequence[float] = FITTED) -> list[float]:
+    """For each task the lambda at which what its mask keeps of tau_MTL is as long as tau_t, in the L1 norm.
+
+    The masked distance |m * tau_MTL - tau_t|, which the mask rule is derived from, is smallest at lambda = 1 for every
+    weight and so chooses nothing.  The length does: too small a lambda lets other tasks' weights in, too large a one
+    leaves out what the task needs.  docs/bundles.md compares it with lambdas that validation data chose.
+
+    Args:
+        merging: the merge.
+        stream: the models.
+        grid: lambdas, ascending.
+    """
+    kept = np.zeros((len(stream.tasks), len(grid) + 1))
+
+    def work(place: Place) -> np.ndarray:
+        rows = stream.rows(place)
+        merged = merging(place, rows)
+        return np.stack([kernels.kept_lengths(row, merged, grid) for row in rows])
+
+    def add(place: Place, found: np.ndarray) -> None:
+        kept[...] += found
+
+    run(stream.places(merging.over_tensors), work, add)
+    own, lengths = kept[:, -1:], kept[:, :-1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        off = np.abs(np.log(lengths / own))
+    return [float(grid[place]) for place in np.nan_to_num(off, nan=np.inf).argmin(axis=1)]

@@ -1,0 +1,255 @@
+"""Methods in a stream: merged vector, masks and agreement of one piece of one tensor at a time, from anyone's
+checkpoints, whatever their size."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from tallmasks.methods import inputs
+from tallmasks.methods.contract import Merge, Method, Vector
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.tensor_files import Layout
+from tallmasks.vectors import kernels
+from tallmasks.vectors.differences import Difference, Piece
+from tallmasks.vectors.task_vectors import TaskVector
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Values start..stop of a flattened tensor."""
+
+    name: str
+    start: int
+    stop: int
+
+
+class Stream:
+    """The models that are merged: what each of them changed, a piece at a time.
+
+    Args:
+        layout: the tensors that some task changed, in sorted order.
+        pretrained: theta_0, by piece.
+        changes: tau_t by piece, for every task by its name.
+        frozen: how many values no task changed, which kept fractions are counted over too.
+    """
+
+    def __init__(self, layout: Layout, pretrained: Piece, changes: Mapping[str, Piece], frozen: int = 0) -> None:
+        self.layout, self.pretrained, self.changes, self.frozen = layout, pretrained, dict(changes), frozen
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The tasks in the order given."""
+        return tuple(self.changes)
+
+    @functools.cached_property
+    def vectors(self) -> list[TaskVector]:
+        """The task vectors, whole, of which no more is in memory than what is asked for; with their thresholds, each
+        computed once."""
+        return [
+            _Remembering(cast(Any, Difference(self.layout, piece)), self.layout, {}, self.frozen)
+            for piece in self.changes.values()
+        ]
+
+    def places(self, whole_tensors: bool, names: Sequence[str] | None = None) -> Iterator[Place]:
+        """The pieces of all tensors, or of those named: of `kernels.PIECE` values, or tensor by tensor."""
+        sizes = dict(zip(self.layout.names, map(prod, self.layout.shapes), strict=True))
+        for name in self.layout.names if names is None else names:
+            step = max(sizes[name], 1) if whole_tensors else kernels.PIECE
+            for start in range(0, sizes[name], step):
+                yield Place(name, start, min(start + step, sizes[name]))
+
+    def rows(self, place: Place) -> list[Vector]:
+        """tau_t of every task there, float32 [n] each.
+
+        Raises:
+            TallmasksError: a value is NaN, infinite, or too large to subtract in float32.
+        """
+        found = []
+        for task, piece in self.changes.items():
+            row = piece(place.name, place.start, place.stop)
+            if not kernels.finite(row):
+                raise TallmasksError(
+                    f"{task}: tensor {place.name} holds NaN or infinity, or a value too large to subtract in float32; "
+                    "expected finite numbers. The training diverged or the file is damaged"
+                )
+            found.append(row)
+        return found
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        return self.layout.shapes[self.layout.names.index(name)]
+
+
+class _Remembering(TaskVector):
+    def threshold(self, fraction: float, *, of_trainable: bool = False) -> np.float32:
+        if fraction not in self.thresholds:
+            self.thresholds[fraction] = super().threshold(fraction)
+        return self.thresholds[fraction]
+
+
+class Merging:
+    """A merge on a stream, with what it has to know of the whole.
+
+    Args:
+        merge: the merge.
+        stream: the models.
+    """
+
+    def __init__(self, merge: Merge, stream: Stream) -> None:
+        self._merge, self._stream = merge, stream
+        self._apply = merge.prepared(stream.vectors)
+
+    @property
+    def over_tensors(self) -> bool:
+        """Whether it needs whole tensors."""
+        return self._merge.over == "tensors"
+
+    def __call__(self, place: Place, rows: Sequence[Vector]) -> Vector:
+        """tau_MTL there, float32 [n].
+
+        Raises:
+            TallmasksError: it holds NaN or infinity.
+        """
+        if self.over_tensors:
+            shape = self._stream.shape(place.name)
+            merged = np.asarray(self._apply(np.stack(rows).reshape(-1, *shape)), np.float32).reshape(-1)
+        else:
+            merged = np.empty(place.stop - place.start, np.float32)
+            self._apply(rows, merged)
+        if not kernels.finite(merged):
+            raise TallmasksError(
+                f"merge {self._merge.name}: the merged vector holds NaN or infinity in {place.name}, a sum too large "
+                "for float32 perhaps"
+            )
+        return merged
+
+
+class OnePiece:
+    """The inputs of a method on one piece; satisfies `tallmasks.methods.Source`, where a vector is the piece of it.
+
+    Args:
+        method: whose inputs they are.
+        stream: the models.
+        place: where.
+        merging: the merge of the method, if it has one.
+        lambdas: each task's mask lambda.
+    """
+
+    def __init__(
+        self, method: Method, stream: Stream, place: Place, merging: Merging | None, lambdas: Sequence[float]
+    ) -> None:
+        self.place = place
+        self._method, self._stream = method, stream
+        self._merging, self._lambdas = merging, lambdas
+        self.layout = Layout((place.name,), (stream.shape(place.name),))
+
+    @property
+    def count(self) -> int:
+        return len(self._stream.changes)
+
+    @functools.cached_property
+    def rows(self) -> list[Vector]:
+        return self._stream.rows(self.place)
+
+    @functools.cached_property
+    def pretrained(self) -> Vector:
+        return self._stream.pretrained(self.place.name, self.place.start, self.place.stop)
+
+    @functools.cached_property
+    def multi_task_vector(self) -> Vector:
+        assert self._merging
+        return self._merging(self.place, self.rows)
+
+    @property
+    def agreement(self) -> NDArray[np.uint8]:
+        counts = np.zeros(self.multi_task_vector.size, np.uint8)
+        for row, value in zip(self.rows, self._lambdas, strict=True):
+            kernels.count_mask(row, self.multi_task_vector, value, counts)
+        return counts
+
+    def task_vector(self, task: int) -> TaskVector:
+        return TaskVector(self.rows[task], self.layout, {})
+
+    def threshold(self, task: int) -> np.float32:
+        return self._method.threshold(self._stream.vectors[task], self.count)
+
+    def packed_mask(self, task: int, level: int) -> NDArray[np.uint8]:
+        return kernels.pack_mask(self.rows[task], self.multi_task_vector, self._lambdas[task])
+
+    def files(self, role: str) -> Sequence[Path]:
+        raise TallmasksError(f"{self._method.name} needs {role}, which checkpoints alone do not give")
+
+
+def update(method: Method, source: OnePiece, task: int = 0) -> Vector:
+    """The update of a method on a piece, float32 [n]; for a task where it differs by task."""
+    given: dict[str, Any] = {}
+    for name in method.needs:
+        declared = inputs.INPUTS[name]
+        value = declared.find(source, task, 0)
+        if declared.packed:
+            size = source.place.stop - source.place.start
+            value = np.unpackbits(value, count=size, bitorder="little").view(np.bool_)
+        given[name] = value
+    return method(**given)
+
+
+def in_stream(method: Method) -> None:
+    """Refuse a method that cannot be had from checkpoints in a stream.
+
+    Raises:
+        TallmasksError: it says what is lacking.
+    """
+    known = {
+        "task_vector",
+        "multi_task_vector",
+        "agreement",
+        "mask_bundle",
+    }  # stages whose artifacts a piece stands for
+    if method.over == "model":
+        raise TallmasksError(f"{method.name} looks at whole models at once, which cannot be had in a stream")
+    lacking = [f"{needed.name} ({needed.meaning})" for needed in method.stored_inputs if needed.stage not in known]
+    if lacking:
+        raise TallmasksError(f"{method.name} needs {', '.join(lacking)}, which checkpoints alone do not give")
+
+
+def run(
+    places: Iterable[Place], work: Callable[[Place], Result], done: Callable[[Place, Result], None] | None = None
+) -> None:
+    """`work` on every place, on numba's number of threads, a few ahead of those that are done; the first error ends it.
+
+    Args:
+        places: where.
+        work: from any thread.
+        done: told of each in the caller's thread, in whatever order they end.
+    """
+    threads = numba.get_num_threads()
+    with ThreadPoolExecutor(threads) as pool:
+        waiting: dict[Future[Result], Place] = {}
+        try:
+            for place in places:
+                waiting[pool.submit(work, place)] = place
+                if len(waiting) >= 4 * threads:
+                    _collect(waiting, done)
+            while waiting:
+                _collect(waiting, done)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _collect(waiting: dict[Future[Result], Place], done: Callable[[Place, Result], None] | None) -> None:
+    for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+        place, result = waiting.pop(future), future.result()
+        if done:
+            done(place, result)

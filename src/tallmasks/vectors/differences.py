@@ -1,0 +1,48 @@
+"""Task vectors that are computed where they are asked for: theta_t - theta_0, piece by piece, never on disk."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallmasks.store.tensor_files import Layout
+
+Piece = Callable[[str, int, int], NDArray[np.float32]]
+"""Values start..stop of a flattened tensor, float32, by the tensor's name."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A flat task vector, float32 [P'], of which any slice may be asked for, from any thread.
+
+    Attributes:
+        layout: the tensors' names and shapes.
+        piece: computes values of one tensor.
+    """
+
+    layout: Layout
+    piece: Piece
+
+    @property
+    def size(self) -> int:
+        """P'."""
+        return self.layout.size
+
+    def __getitem__(self, part: slice) -> NDArray[np.float32]:
+        start, stop, step = part.indices(self.size)
+        if step != 1:
+            raise ValueError(f"slices of a task vector have no steps, found {part}")
+        found = []
+        place = max(bisect_right(self.layout.offsets, start) - 1, 0)
+        while start < stop:
+            offset, name = self.layout.offsets[place], self.layout.names[place]
+            end = min(stop, offset + prod(self.layout.shapes[place]))
+            if end > start:
+                found.append(self.piece(name, start - offset, end - offset))
+            start, place = max(end, start), place + 1
+        return found[0] if len(found) == 1 else np.concatenate([np.empty(0, np.float32), *found])

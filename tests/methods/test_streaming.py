@@ -1,0 +1,164 @@
+"""Methods on pieces of tensors give what they give on whole models."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import reference
+from tallmasks import methods
+from tallmasks.methods import registry
+from tallmasks.methods.fitting import fitted_lambdas
+from tallmasks.methods.streaming import Merging, OnePiece, Place, Stream, in_stream, run, update
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.tensor_files import Layout
+from tallmasks.vectors import kernels
+from tallmasks.vectors.differences import Difference, Piece
+from tallmasks.vectors.task_vectors import TaskVector
+
+LAYOUT = Layout(("a", "b.bias", "c", "d.scalar"), ((300, 512), (7,), (40, 3), ()))
+FROZEN = 50_000
+LAMBDAS = [0.2, 0.4, 0.6]
+
+
+@pytest.fixture(autouse=True)
+def short_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "PIECE", 1 << 12)
+
+
+def flats(tasks: int = 3) -> list[np.ndarray]:
+    """Task vectors with weights that no task moved, and with some on which tasks cancel each other."""
+    draw = np.random.default_rng(0)
+    found = draw.normal(size=(tasks, LAYOUT.size)).astype(np.float32)
+    found[:, draw.random(LAYOUT.size) < 0.2] = 0
+    found[1, ::50] = -found[0, ::50]
+    return list(found)
+
+
+def pieces_of(flat: np.ndarray) -> Piece:
+    parts = LAYOUT.split(flat)
+    return lambda name, start, stop: parts[name].reshape(-1)[start:stop]
+
+
+def stream_of(vectors: list[np.ndarray], pretrained: np.ndarray) -> Stream:
+    named = {f"task {number}": pieces_of(vector) for number, vector in enumerate(vectors)}
+    return Stream(LAYOUT, pieces_of(pretrained), named, FROZEN)
+
+
+def gathered(stream: Stream, whole_tensors: bool, work: Callable[[Place], np.ndarray]) -> np.ndarray:
+    """What `work` gives on every place, as one flat vector."""
+    out = np.full(LAYOUT.size, np.nan, np.float32)
+    parts = LAYOUT.split(out)
+
+    def put(place: Place, values: np.ndarray) -> None:
+        parts[place.name].reshape(-1)[place.start : place.stop] = values
+
+    run(stream.places(whole_tensors), work, put)
+    return out
+
+
+@pytest.mark.parametrize("name", methods.merge_names())
+def test_a_merge_in_a_stream_is_the_merge(name: str) -> None:
+    """A model larger than the memory would be merged by another method; kept fractions count frozen values too."""
+    vectors, pretrained = flats(), np.zeros(LAYOUT.size, np.float32)
+    expected = np.empty(LAYOUT.size, np.float32)
+    methods.get_merge(name)([TaskVector(flat, LAYOUT, {}, FROZEN) for flat in vectors], expected)
+    stream = stream_of(vectors, pretrained)
+    merging = Merging(methods.get_merge(name), stream)
+    found = gathered(stream, merging.over_tensors, lambda place: merging(place, stream.rows(place)))
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("merge", ["sum", "ties_sum"])
+def test_consensus_and_masks_in_a_stream_are_the_plain_statement(merge: str) -> None:
+    """The merged model, or a task's model in a bundle, would be other weights than the paper's."""
+    vectors = flats()
+    stream = stream_of(vectors, np.zeros(LAYOUT.size, np.float32))
+    merging = Merging(methods.get_merge(merge), stream)
+    merged = np.empty(LAYOUT.size, np.float32)
+    methods.get_merge(merge)([TaskVector(flat, LAYOUT, {}, FROZEN) for flat in vectors], merged)
+    masks = [reference.mask(flat, merged, value) for flat, value in zip(vectors, LAMBDAS, strict=True)]
+    consensus, masking = registry.consensus(merge), registry.masking(merge)
+    found = gathered(
+        stream, False, lambda place: update(consensus, OnePiece(consensus, stream, place, merging, LAMBDAS))
+    )
+    np.testing.assert_array_equal(found, merged * (sum(masks) >= 2))
+    for task, mask in enumerate(masks):
+        found = gathered(
+            stream,
+            False,
+            lambda place, task=task: update(masking, OnePiece(masking, stream, place, merging, LAMBDAS), task),
+        )
+        np.testing.assert_array_equal(found, merged * mask)
+
+
+def test_lambdas_are_fitted_to_the_length_of_what_a_task_changed() -> None:
+    """Without validation data every task would get the same lambda, whatever its vector is like."""
+    vectors = flats()
+    vectors[2] *= np.float32(0.05)
+    stream = stream_of(vectors, np.zeros(LAYOUT.size, np.float32))
+    merging = Merging(methods.get_merge("sum"), stream)
+    grid = (0.1, 0.3, 0.5, 0.7, 0.9)
+    merged = reference.sum_vectors(vectors)
+    expected = []
+    for flat in vectors:
+        lengths = [np.abs(merged[reference.mask(flat, merged, value)]).sum(dtype=np.float64) for value in grid]
+        expected.append(grid[np.argmin(np.abs(np.log(np.array(lengths) / np.abs(flat).sum(dtype=np.float64))))])
+    assert fitted_lambdas(merging, stream, grid) == expected
+    assert len(set(expected)) > 1
+
+
+def test_a_piece_with_nan_is_refused_by_task_and_tensor() -> None:
+    """The merged model would answer nothing right, and nobody would know whose fault it was."""
+    vectors = flats()
+    LAYOUT.split(vectors[1])["c"][0, 0] = np.nan
+    stream = stream_of(vectors, vectors[0])
+    with pytest.raises(TallmasksError, match="task 1: tensor c holds NaN or infinity"):
+        run(stream.places(False), stream.rows)
+
+
+def test_a_method_over_the_whole_model_is_refused() -> None:
+    """It would be computed from pieces as if they were models."""
+    with pytest.raises(TallmasksError, match="emr looks at whole models at once"):
+        in_stream(methods.get("emr"))
+
+
+def test_masks_go_with_a_merge() -> None:
+    """`--method ties` would have masks over the disjoint mean, which the paper's are not."""
+    assert registry.masks_over("ties").name == "tall_mask_ties"
+    assert registry.masks_over("task_arithmetic").name == "tall_mask_task_arithmetic"
+    assert registry.masks_over("ties:keep=0.1").merge == "ties_sum:keep=0.1"
+    assert registry.masks_over("tall_mask_ties").name == "tall_mask_ties"
+    with pytest.raises(TallmasksError, match="there are no masks over iso_c; expected tall_mask_task_arithmetic"):
+        registry.masks_over("iso_c")
+
+
+def test_an_error_ends_the_stream() -> None:
+    """A full disk would be met again by every piece that is left, for hours."""
+    met: list[Place] = []
+    lock = threading.Lock()
+
+    def work(place: Place) -> None:
+        with lock:
+            met.append(place)
+        raise OSError("full")
+
+    stream = stream_of(flats(), np.zeros(LAYOUT.size, np.float32))
+    with pytest.raises(OSError, match="full"):
+        run(stream.places(False), work)
+    assert len(met) < len(list(stream.places(False)))
+
+
+def test_any_slice_of_a_difference_is_that_of_the_whole() -> None:
+    """Thresholds over a whole model, and pieces across tensors, would be of other values."""
+    flat = flats()[0]
+    found = Difference(LAYOUT, pieces_of(flat))
+    ends = [0, 1, 153_599, 153_600, 153_606, 153_607, 153_700, LAYOUT.size - 1, LAYOUT.size]
+    for start in ends:
+        for stop in ends:
+            np.testing.assert_array_equal(found[start:stop], flat[start:stop])
+    with pytest.raises(ValueError, match="no steps"):
+        found[::2]
