@@ -16,10 +16,10 @@ from small_clip import ARCHITECTURE, scramble
 from tallmasks.models.checkpoint_sources import locate, seen_validation
 from tallmasks.models.clip import network as clip
 from tallmasks.models.clip.foreign_checkpoints import PUBLISHERS, convert, from_transformers, matched
-from tallmasks.models.state_files import read_state
 from tallmasks.results.reference import PAPER_TASKS
 from tallmasks.store import hub
 from tallmasks.store.errors import TallmasksError
+from tallmasks.vectors.state_files import read_state
 
 THEIRS = CLIPVisionConfig(
     hidden_size=32,

@@ -18,8 +18,8 @@ from small_clip import ARCHITECTURE, scramble
 from tallmasks.models.clip import FAMILY
 from tallmasks.models.clip import network as clip
 from tallmasks.models.clip.foreign_checkpoints import convert
-from tallmasks.models.state_files import read_state
 from tallmasks.store.errors import TallmasksError
+from tallmasks.vectors.state_files import read_state
 
 State = dict[Any, Any]
 Change = Callable[[State, str], None]

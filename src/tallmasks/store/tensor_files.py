@@ -187,6 +187,11 @@ class TensorFile:
             end = stop
         return np.require(self.data[:end].view(_DTYPES[code]), requirements="A")
 
+    def stored(self, name: str) -> NDArray[np.uint8]:
+        """The bytes of one tensor of any dtype as they are on disk, memory-mapped and read-only."""
+        start, stop = self._entry(name)["data_offsets"]
+        return self.data[start:stop]
+
     @property
     def described(self) -> list[tuple[str, str, list[int]]]:
         """Name, dtype and shape of every tensor, in the order of their bytes."""
@@ -202,8 +207,7 @@ class TensorFile:
         code = self.dtype(name)
         if code != "BF16" and code not in _DTYPES:
             raise TallmasksError(f"{self.path}: tensor {name} has the unknown dtype {code}. Store it as float32.")
-        start, stop = self._entry(name)["data_offsets"]
-        return self.data[start:stop].view(np.uint16 if code == "BF16" else _DTYPES[code])
+        return self.stored(name).view(np.uint16 if code == "BF16" else _DTYPES[code])
 
     def _entry(self, name: str) -> dict:
         try:

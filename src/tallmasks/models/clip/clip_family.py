@@ -85,7 +85,7 @@ class Clip:
         from safetensors.torch import load_file
 
         from tallmasks.models.clip.foreign_checkpoints import convert
-        from tallmasks.models.state_files import read_state
+        from tallmasks.vectors.state_files import read_state
 
         tensors = convert(read_state(path), load_file(pretrained), tensor_names.TRAINABLE, path)
         return {name: tensor.numpy() for name, tensor in tensors.items()}

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tallmasks.models.checkpoint_sources import Publisher
-from tallmasks.models.state_files import float_types, oddness, short
 from tallmasks.store.errors import TallmasksError
 from tallmasks.tasks.titles import TITLES
+from tallmasks.vectors.state_files import float_types, oddness, short
 
 if TYPE_CHECKING:
     import torch

@@ -12,9 +12,9 @@ import open_clip
 from numpy.typing import NDArray
 
 from tallmasks.models.clip.network import BUFFER_PREFIX, build
-from tallmasks.models.state_files import float_types, oddness, read_state
 from tallmasks.store import hub
 from tallmasks.store.errors import TallmasksError, nearest
+from tallmasks.vectors.state_files import float_types, oddness, read_state
 
 
 def download_pretrained(spec: Mapping[str, Any], pretrained: Mapping[str, Any]) -> tuple[Path, dict[str, str]]:

@@ -13,8 +13,11 @@ if TYPE_CHECKING:
     import torch
 
 
-def read_state(path: Path) -> dict[str, torch.Tensor]:
+def read_state(path: Path, *, mapped: bool = False) -> dict[str, torch.Tensor]:
     """The tensors of a checkpoint file, by name; nothing in the file is ever executed.
+
+    With ``mapped``, values of a file of torch.save stay on the disk until they are used; of a file of the format before
+    torch 1.6 they are read all the same.
 
     Raises:
         TallmasksError: the file is damaged, holds pickled code instead of a state dict, or something else.
@@ -29,7 +32,8 @@ def read_state(path: Path) -> dict[str, torch.Tensor]:
         if path.suffix == ".safetensors":
             state: Any = load_file(path)
         else:
-            state = torch.load(path, map_location="cpu", weights_only=True)
+            lazily = mapped and zipfile.is_zipfile(path)
+            state = torch.load(path, map_location="cpu", weights_only=True, mmap=lazily)
     except pickle.UnpicklingError:
         raise TallmasksError(
             f"{path}: it holds more than tensors by name (a pickled model, say), and code in files is not run. Where "

@@ -1,0 +1,155 @@
+"""What a checkpoint is, whoever saved it and however: tensors by name, read in pieces."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.plain_files import open_plain
+from tallmasks.store.tensor_files import Layout, name_some
+from tallmasks.vectors.checkpoints.float_bytes import WIDTHS, subtracted, widened
+
+COMPARED = 1 << 20
+"""How many values are compared at once."""
+_HASHING = 4
+
+
+class TensorInfo(NamedTuple):
+    """What a checkpoint says of a tensor."""
+
+    dtype: str
+    """As safetensors names it: ``F32``, ``BF16``, ``I64``, ..."""
+    shape: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """How many values it has."""
+        return math.prod(self.shape)
+
+    @property
+    def is_float(self) -> bool:
+        """Whether it is of weights: F16, BF16, F32 or F64."""
+        return self.dtype in WIDTHS
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Checkpoint(ABC):
+    """An open checkpoint.  Values stay on the disk until they are asked for; every method may be called by any thread.
+
+    Where a tensor's name is asked for, an alias will do.
+
+    Attributes:
+        title: what the user called it.
+        tensors: every tensor, sorted by name; of several names of one tensor the first.
+        aliases: the other names, each with the one that counts.
+        files: the files that decide the values, by their names in the folder.
+        companions: the small other files of a folder (configuration, tokenizer), by name; README.md is none.
+        origin: where it is from: ``{"repository": ..., "revision": <full commit>}`` or ``{"path": ...}``.
+        places: the weight file of every tensor, by tensor, in the order of their bytes.
+        is_folder: whether it is a folder, or one file.
+        metadata: of a safetensors file, by its name in the folder.
+        index: the index of a sharded model, whose text is kept when a model is written like this one.
+    """
+
+    title: str
+    tensors: Mapping[str, TensorInfo]
+    aliases: Mapping[str, str]
+    files: Mapping[str, Path]
+    origin: Mapping[str, str]
+    places: Mapping[str, str]
+    companions: Mapping[str, Path] = field(default_factory=dict)
+    is_folder: bool = False
+    metadata: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    index: Path | None = None
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The float tensors, names sorted, tied ones once."""
+        names = tuple(name for name, info in self.tensors.items() if info.is_float)
+        return Layout(names, tuple(self.tensors[name].shape for name in names))
+
+    @abstractmethod
+    def stored(self, name: str, start: int, stop: int) -> NDArray[np.uint8]:
+        """The bytes of values start..stop of a flattened tensor, as they are in the file; read-only or fresh.
+
+        Raises TallmasksError where there is no such tensor.
+        """
+
+    def piece(self, name: str, start: int, stop: int) -> NDArray[np.float32]:
+        """Values start..stop of a flattened float tensor, as float32 [stop - start]; F64 is rounded.
+
+        The array is read-only, or the caller's.  Raises TallmasksError where there is no such tensor of floats.
+        """
+        return widened(self.stored(name, start, stop), self._float(name))
+
+    def difference(self, base: Checkpoint, name: str, start: int, stop: int) -> NDArray[np.float32]:
+        """theta_t - theta_0 in float32 [stop - start], for values start..stop of a flattened float tensor.
+
+        Raises TallmasksError where one of the two has no such tensor of floats.
+        """
+        mine, theirs = self._float(name), base._float(name)
+        return subtracted(self.stored(name, start, stop), mine, base.stored(name, start, stop), theirs)
+
+    def same(self, base: Checkpoint, name: str) -> bool:
+        """Whether a tensor has the dtype, the shape and all the bytes that it has in ``base``."""
+        info = self.info(name)
+        if info != base.info(name):
+            return False
+        starts = range(0, info.size, COMPARED)
+        pieces = ((start, min(start + COMPARED, info.size)) for start in starts)
+        return all(np.array_equal(self.stored(name, *piece), base.stored(name, *piece)) for piece in pieces)
+
+    def sha256s(self) -> dict[str, str]:
+        """The sha256 of every file that decides the values, by name."""
+        with ThreadPoolExecutor(_HASHING) as pool:
+            return dict(zip(self.files, pool.map(_sha256, self.files.values()), strict=True))
+
+    def info(self, name: str) -> TensorInfo:
+        """Dtype and shape of a tensor.  Raises TallmasksError where there is none of the name."""
+        try:
+            return self.tensors[self.aliases.get(name, name)]
+        except KeyError:
+            raise TallmasksError(f"{self.title} has no tensor {name}; it has {name_some(self.tensors)}") from None
+
+    def _float(self, name: str) -> str:
+        info = self.info(name)
+        if not info.is_float:
+            raise TallmasksError(f"{self.title}: tensor {name} is {info.dtype}; expected {', '.join(WIDTHS)}")
+        return info.dtype
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MappedCheckpoint(Checkpoint):
+    """A checkpoint whose tensors are runs of bytes, mapped into memory or in it."""
+
+    runs: Mapping[str, NDArray[np.uint8]]
+    """The bytes of each tensor."""
+
+    def stored(self, name: str, start: int, stop: int) -> NDArray[np.uint8]:
+        info = self.info(name)
+        run = self.runs[self.aliases.get(name, name)]
+        if start == 0 and stop == info.size:
+            return run
+        bits = run.size * 8 // max(info.size, 1)
+        return run[start * bits // 8 : stop * bits // 8]
+
+
+def sorted_tensors(tensors: Iterable[tuple[str, TensorInfo]]) -> dict[str, TensorInfo]:
+    """Tensors by name, sorted."""
+    return dict(sorted(tensors))
+
+
+def _sha256(path: Path) -> str:
+    with open_plain(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

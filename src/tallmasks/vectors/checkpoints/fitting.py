@@ -1,0 +1,121 @@
+"""Whether checkpoints are of one model: held against their base by what they say of their tensors."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.tensor_files import name_some
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
+
+_OF_VOCABULARY = ("embed", "shared", "wte", "lm_head")
+_AT_ONCE = 4
+
+
+def check_fit(base: Checkpoint, task_checkpoints: Mapping[str, Checkpoint]) -> None:
+    """Refuse checkpoints that were not fine-tuned from the base's architecture; no float is read.
+
+    Tensors that are no floats are the base's in all that is made of the checkpoints: one that is missing, more, or has
+    other values is only warned of.
+
+    Args:
+        base: theta_0.
+        task_checkpoints: theta_t by task.
+
+    Raises:
+        TallmasksError: a line for every problem: the base or a checkpoint has no floats, there are names that only one
+            of the two has, another shape, another vocabulary, tied tensors that the other has apart, or other dtypes
+            than floats where the other has floats.
+    """
+    problems = [f"{base.title}: it has no tensor of floats; expected the weights of a model"] * (not base.layout.size)
+    for task, checkpoint in task_checkpoints.items():
+        problems += [f"{task}: {problem}" for problem in _problems(base, checkpoint)]
+    if problems:
+        raise TallmasksError("\n".join(problems))
+    for task, checkpoint in task_checkpoints.items():
+        if odd := list(_other_constants(base, checkpoint)):
+            warnings.warn(
+                f"{task}: {checkpoint.title} differs from {base.title} in {name_some(odd)}, which are no floats: those"
+                " of the base are kept",
+                stacklevel=2,
+            )
+
+
+def unchanged(base: Checkpoint, tasks: Sequence[Checkpoint] | Mapping[str, Checkpoint]) -> tuple[str, ...]:
+    """The float tensors whose bytes are those of the base in every task, sorted; a LoRA's untouched ones.
+
+    They are compared in pieces, up to the first that differs.  The checkpoints are such as `check_fit` accepts.
+    """
+    checkpoints = list(tasks.values()) if isinstance(tasks, Mapping) else list(tasks)
+
+    def is_same(name: str) -> bool:
+        return all(checkpoint.same(base, name) for checkpoint in checkpoints)
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return tuple(n for n, same in zip(base.layout.names, pool.map(is_same, base.layout.names), strict=True) if same)
+
+
+def _problems(base: Checkpoint, task: Checkpoint) -> Iterator[str]:
+    """What keeps a checkpoint from fitting, a line each."""
+    all_mine, all_theirs = base.tensors.keys() | base.aliases.keys(), task.tensors.keys() | task.aliases.keys()
+    missing = {name for name in base.layout.names if name not in all_theirs}
+    extra = {name for name in task.layout.names if name not in all_mine}
+    for kind, names in (("lacks", missing), ("has besides", extra)):
+        if names:
+            yield (
+                f"{task.title} {kind} {name_some(sorted(names))} ({len(names)} in all); expected the tensors of"
+                f" {base.title}. Give a checkpoint that was fine-tuned from it, saved by the same library"
+            )
+    if apart := sorted(_tied_differently(base, task)):
+        yield (
+            f"{task.title} ties {name_some(apart)} to other tensors than {base.title} does; expected the same names for"
+            " the same tensors. Load and save both with one release of transformers or open_clip"
+        )
+    vocabulary: list[str] = []
+    shapes: list[str] = []
+    dtypes: list[str] = []
+    for name in sorted(base.tensors.keys() & task.tensors.keys()):
+        mine, theirs = base.tensors[name], task.tensors[name]
+        if mine.is_float != theirs.is_float:
+            dtypes.append(f"{name} (found {theirs.dtype}, expected {mine.dtype})")
+        elif mine.is_float and mine.shape != theirs.shape:
+            found = f"{name} (found {list(theirs.shape)}, expected {list(mine.shape)})"
+            (vocabulary if _is_vocabulary(name, mine.shape, theirs.shape) else shapes).append(found)
+    if shapes:
+        yield (
+            f"{task.title} has other shapes: {name_some(shapes)}; expected those of {base.title}. Give a checkpoint of"
+            " the same architecture"
+        )
+    if vocabulary:
+        yield (
+            f"{task.title} has a vocabulary (or outputs) of another size: {name_some(vocabulary)}. Resize it to"
+            f" {base.title}'s with transformers' resize_token_embeddings and save it, or give a checkpoint that has the"
+            " base's tokenizer"
+        )
+    if dtypes:
+        yield (
+            f"{task.title} has other dtypes: {name_some(dtypes)}; expected floats where {base.title} has floats, and"
+            " only there. Where it is quantised, dequantise it and save it again"
+        )
+
+
+def _is_vocabulary(name: str, mine: tuple[int, ...], theirs: tuple[int, ...]) -> bool:
+    """Whether two shapes differ in how many tokens there are."""
+    named = any(part in name for part in _OF_VOCABULARY) and "position" not in name
+    return len(mine) == len(theirs) and (named or (len(mine) == 2 and mine[1:] == theirs[1:]))
+
+
+def _tied_differently(base: Checkpoint, task: Checkpoint) -> set[str]:
+    """Names of both that stand for one tensor with another name in one of them only."""
+    shared = (base.tensors.keys() | base.aliases.keys()) & (task.tensors.keys() | task.aliases.keys())
+    return {name for name in shared if base.aliases.get(name) != task.aliases.get(name)}
+
+
+def _other_constants(base: Checkpoint, task: Checkpoint) -> Iterator[str]:
+    """Tensors that are no floats and not the base's."""
+    constants = {name for checkpoint in (base, task) for name, info in checkpoint.tensors.items() if not info.is_float}
+    for name in sorted(constants):
+        if name not in base.tensors or name not in task.tensors or not task.same(base, name):
+            yield name

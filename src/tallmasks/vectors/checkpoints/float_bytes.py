@@ -1,0 +1,91 @@
+"""Float tensors between their bytes in a file and float32."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallmasks.store.errors import TallmasksError
+
+WIDTHS = {"F16": 2, "BF16": 2, "F32": 4, "F64": 8}
+"""Bytes of a value, by the dtypes that weights are stored in, as safetensors names them."""
+_STORED = {"F16": np.uint16, "BF16": np.uint16, "F32": np.float32, "F64": np.float64}
+
+
+def widened(stored: NDArray[np.uint8], dtype: str) -> NDArray[np.float32]:
+    """The values of bytes [n * width] as float32 [n], exact but for F64, which is rounded; F32 is not copied."""
+    values = _typed(stored, dtype)
+    if dtype == "F32":
+        return values
+    out = np.empty(values.size, np.float32)
+    if dtype == "BF16":
+        _compiled().widen_bfloat16(values, out)
+    elif dtype == "F16":
+        _compiled().widen_float16(values, out)
+    else:
+        with np.errstate(over="ignore", invalid="ignore"):
+            out[...] = values
+    return out
+
+
+def subtracted(
+    after: NDArray[np.uint8], after_dtype: str, before: NDArray[np.uint8], before_dtype: str
+) -> NDArray[np.float32]:
+    """float32(after) - float32(before) in float32 [n], from bytes of two float dtypes."""
+    loops = _compiled()
+    one_pass = {"BF16": loops.subtract_bfloat16, "F16": loops.subtract_float16, "F32": loops.subtract_float32}
+    pair = [_typed(after, after_dtype), _typed(before, before_dtype)]
+    out = np.empty(pair[0].size, np.float32)
+    if after_dtype == before_dtype and after_dtype in one_pass:
+        one_pass[after_dtype](*pair, out)
+    else:
+        loops.subtract_float32(read_only(widened(after, after_dtype)), read_only(widened(before, before_dtype)), out)
+    return out
+
+
+def narrowed(values: NDArray[np.float32], dtype: str, what: str) -> NDArray[np.uint8]:
+    """The bytes of float32 values [n] as a float dtype, rounded to nearest, ties to even.
+
+    Raises TallmasksError, beginning with ``what``, where a value is NaN or infinite, or too large for the dtype.
+    """
+    loops = _compiled()
+    flat = read_only(np.ascontiguousarray(values, np.float32).reshape(-1))
+    patterns = flat.view(np.int32)
+    out: NDArray = np.empty(flat.size, np.uint16)
+    if dtype == "BF16":
+        problem = loops.narrow_bfloat16(patterns, out)
+    elif dtype == "F16":
+        problem = loops.narrow_float16(patterns, out)
+    else:
+        problem = loops.check_float32(patterns)
+        out = flat if dtype == "F32" else flat.astype(np.float64)
+    if problem == loops.NOT_FINITE:
+        raise TallmasksError(
+            f"{what} became NaN or infinite; expected finite numbers. Look for NaN in the checkpoints, or take a"
+            " smaller scaling coefficient"
+        )
+    if problem == loops.TOO_LARGE:
+        raise TallmasksError(
+            f"{what} became too large for {dtype}; expected numbers that it can hold. Write the model as F32 or BF16,"
+            " or take a smaller scaling coefficient"
+        )
+    return out.view(np.uint8)
+
+
+def read_only(array: NDArray) -> NDArray:
+    """A plain read-only view: memory maps and arrays then share one compiled loop."""
+    view = np.asarray(array)[:]
+    view.flags.writeable = False
+    return view
+
+
+def _typed(stored: NDArray[np.uint8], dtype: str) -> NDArray:
+    return read_only(np.require(np.asarray(stored).view(_STORED[dtype]), requirements="A"))
+
+
+def _compiled() -> ModuleType:
+    from tallmasks.vectors import half_floats
+
+    return half_floats

@@ -1,0 +1,304 @@
+"""PEFT's LoRA folders as checkpoints: theta_0 + scale * (B A), the product made row by row where it is asked for.
+
+LoRA is of Hu et al. 2022, rank-stabilised scaling of Kalajdzievski 2023.  A piece of the difference is float32(scale)
+times the sum over r of B A, in float32 and in the order of r: it is not theta_t - theta_0, which is rounded twice.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.plain_files import read_text
+from tallmasks.store.tensor_files import name_some
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, sorted_tensors
+from tallmasks.vectors.checkpoints.float_bytes import narrowed, read_only
+from tallmasks.vectors.checkpoints.weight_files import open_weight_files
+
+ADAPTER_CONFIG = "adapter_config.json"
+ADAPTER_FILES = ("adapter_model.safetensors", "adapter_model.bin")
+_PREFIX = "base_model.model."
+_FACTOR = re.compile(r"(?P<module>.+)\.lora_(?P<embedding>embedding_)?(?P<factor>[AB])(?:\.weight)?")
+_OTHER_KINDS = (
+    "use_dora", "use_qalora", "use_bdlora", "lora_bias", "layer_replication", "target_parameters",
+    "trainable_token_indices", "alora_invocation_tokens", "arrow_config", "kasa_config", "monteclora_config",
+)  # fmt: skip
+"""Options under which a model is more, or something else, than its weights and B A."""
+_HARMLESS_STARTS = (True, False, None, "gaussian", "eva", "orthogonal")
+"""Ways to begin that leave the base's weights as they are."""
+_MERGE = "Merge it with peft's merge_and_unload, save the model, and give that folder"
+
+
+@dataclass(frozen=True)
+class _Product:
+    """scale * (left right), the delta of one tensor: left [rows, r], right [r, columns] as one run, float32."""
+
+    left: NDArray[np.float32]
+    right: NDArray[np.float32]
+    scale: np.float32
+    columns: int
+
+    def piece(self, start: int, stop: int) -> NDArray[np.float32]:
+        """Values start..stop, flattened."""
+        from tallmasks.vectors.half_floats import low_rank
+
+        out = np.empty(stop - start, np.float32)
+        low_rank(self.left, self.right, self.scale, start, self.columns, out)
+        return out
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LoraCheckpoint(Checkpoint):
+    """A base with a LoRA: the deltas of some tensors, others whole, and the rest as the base has it.
+
+    A tensor with a delta has the base's dtype: `stored` rounds theta_0 + delta to it, `piece` does not.
+    """
+
+    base: Checkpoint
+    adapter: Checkpoint
+    products: Mapping[str, _Product]
+    whole: Mapping[str, str]
+    """The adapter's name of each tensor that it has whole."""
+
+    def stored(self, name: str, start: int, stop: int) -> NDArray[np.uint8]:
+        name = self.aliases.get(name, name)
+        if name in self.products:
+            return narrowed(self.piece(name, start, stop), self.info(name).dtype, f"{self.title}: tensor {name}")
+        return self._before(name).stored(self.whole.get(name, name), start, stop)
+
+    def piece(self, name: str, start: int, stop: int) -> NDArray[np.float32]:
+        name = self.aliases.get(name, name)
+        values = self._before(name).piece(self.whole.get(name, name), start, stop)
+        return values + self.products[name].piece(start, stop) if name in self.products else values
+
+    def difference(self, base: Checkpoint, name: str, start: int, stop: int) -> NDArray[np.float32]:
+        """Of its own base, exactly the adapter's delta; of another, the difference of the values."""
+        name = self.aliases.get(name, name)
+        if name not in self.products or base.files != self.base.files:
+            if name in self.products:
+                return self.piece(name, start, stop) - base.piece(name, start, stop)
+            return super().difference(base, name, start, stop)
+        delta = self.products[name].piece(start, stop)
+        if name in self.whole:
+            delta += self.adapter.piece(self.whole[name], start, stop) - base.piece(name, start, stop)
+        return delta
+
+    def same(self, base: Checkpoint, name: str) -> bool:
+        """Of its own base, whether the adapter leaves a tensor alone."""
+        name = self.aliases.get(name, name)
+        if base.files != self.base.files:
+            return super().same(base, name)
+        return name not in self.products and (name not in self.whole or super().same(base, name))
+
+    def _before(self, name: str) -> Checkpoint:
+        return self.adapter if name in self.whole else self.base
+
+
+def open_lora(folder: Path, adapters: Sequence[str], base: Checkpoint | None, said: Mapping[str, Any]) -> Checkpoint:
+    """Open a folder of PEFT's.  A and B are read into memory.
+
+    Args:
+        folder: with adapter_config.json.
+        adapters: its files of weights, the best first.
+        base: the model that it was trained on.
+        said: what else a `Checkpoint` knows of itself.
+
+    Raises:
+        TallmasksError: there is no base, or the adapter does not fit it; it is of another kind than LoRA on matrices; a
+            file is missing or damaged.
+    """
+    title = str(said["title"])
+    config = _read_config(folder / ADAPTER_CONFIG, title)
+    if not adapters:
+        raise TallmasksError(f"{title}: {ADAPTER_FILES[0]} is missing beside {ADAPTER_CONFIG}. Download it again")
+    if base is None:
+        named = config.get("base_model_name_or_path")
+        raise TallmasksError(
+            f"{title}: found a LoRA{f' of {named}' if named else ''}; expected the base model with it. Give the base,"
+            f" or {_MERGE[0].lower()}{_MERGE[1:]}"
+        )
+    weights = {adapters[0]: folder / adapters[0]}
+    adapter = open_weight_files(weights, title=title, origin=said["origin"])
+    factors, others = _sorted_out(adapter, title)
+    targets = [f"{module}.weight" for module in factors] + list(others)
+    renamed = _fitted(targets, base, title)
+    whole = {renamed[name]: stored for name, stored in others.items()}
+    for name, stored in whole.items():
+        _check_whole(name, stored, adapter, base, title)
+    products = {}
+    for module, pair in factors.items():
+        name = renamed[f"{module}.weight"]
+        products[name] = _product(pair, _scale(config, module, pair, adapter, title), name, base, adapter, config)
+    tensors = {**base.tensors, **{name: adapter.tensors[stored] for name, stored in whole.items()}}
+    return LoraCheckpoint(
+        **{**said, "files": {**weights, ADAPTER_CONFIG: folder / ADAPTER_CONFIG}},
+        tensors=sorted_tensors(tensors.items()),
+        aliases=base.aliases,
+        places=base.places,
+        base=base,
+        adapter=replace(adapter, title=f"{title}'s {adapters[0]}"),
+        products=products,
+        whole=whole,
+    )
+
+
+def _read_config(path: Path, title: str) -> dict[str, Any]:
+    try:
+        config = json.loads(read_text(path))
+    except FileNotFoundError:
+        raise TallmasksError(f"{title}: {ADAPTER_CONFIG} is missing beside the adapter; copy it there") from None
+    except (OSError, ValueError, RecursionError):
+        config = None
+    if not isinstance(config, dict):
+        raise TallmasksError(f"{path}: not a JSON object; expected a configuration as peft writes it. Copy it again")
+    kind = config.get("peft_type")
+    if kind != "LORA":
+        raise TallmasksError(f"{title}: an adapter of the kind {kind}; only LORA can be read. {_MERGE}")
+    if odd := next((option for option in _OTHER_KINDS if config.get(option)), None):
+        raise TallmasksError(f"{title}: a LoRA with {odd}, whose weights are more than theta_0 + B A. {_MERGE}")
+    if (start := config.get("init_lora_weights")) not in _HARMLESS_STARTS:
+        raise TallmasksError(f"{title}: a LoRA begun with {start!r}, which changes the base's weights too. {_MERGE}")
+    for option in ("rank_pattern", "alpha_pattern"):
+        patterns = config.get(option) or {}
+        if not isinstance(patterns, dict) or not all(_is_simple(pattern) for pattern in patterns):
+            raise TallmasksError(
+                f"{path}: {option} is {patterns!r:.200}; expected numbers by names of modules. {_MERGE}"
+            )
+        config[option] = patterns
+    return config
+
+
+def _is_simple(pattern: str) -> bool:
+    """Whether a regular expression is short, correct, and no trap for the one who evaluates it."""
+    try:
+        re.compile(pattern)
+    except (re.error, RecursionError, OverflowError):
+        return False
+    return len(pattern) <= 200 and len(re.findall(r"[*+{]", pattern)) <= 3 and not re.search(r"\)[*+?{]", pattern)
+
+
+def _sorted_out(adapter: Checkpoint, title: str) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+    """The adapter's names of A and B by module, with "embedding" for an embedding's; of other tensors by name."""
+    factors: dict[str, dict[str, str]] = {}
+    others: dict[str, str] = {}
+    for stored in (*adapter.tensors, *adapter.aliases):
+        name = stored.removeprefix(_PREFIX)
+        if "lora_magnitude_vector" in name:
+            raise TallmasksError(f"{title}: {stored} is of DoRA, whose weights are more than theta_0 + B A. {_MERGE}")
+        if not stored.startswith(_PREFIX) or "trainable_tokens" in name:
+            raise TallmasksError(
+                f"{title}: tensor {stored} is not of a LoRA as peft writes it; expected names beginning with"
+                f" {_PREFIX}. {_MERGE}"
+            )
+        if match := _FACTOR.fullmatch(name):
+            pair = factors.setdefault(match["module"], {})
+            pair[match["factor"]] = stored
+            if match["embedding"]:
+                pair["embedding"] = stored
+        elif ".lora_" in name:
+            raise TallmasksError(f"{title}: tensor {stored} is of another kind of LoRA. {_MERGE}")
+        else:
+            others[name.replace(".modules_to_save.", ".").replace(".base_layer.", ".")] = stored
+    for module, pair in factors.items():
+        if not {"A", "B"} <= pair.keys():
+            raise TallmasksError(f"{title}: {module} has one of lora_A and lora_B; expected both. Download it again")
+    if not adapter.tensors:
+        raise TallmasksError(f"{title}: the adapter has no tensors; expected lora_A and lora_B. Download it again")
+    return factors, others
+
+
+def _fitted(targets: Sequence[str], base: Checkpoint, title: str) -> dict[str, str]:
+    """The base's name of each target: the same, or with one prefix more or less for all of them."""
+    known = base.tensors.keys()
+    parts = targets[0].split(".")
+    taken = [f"{'.'.join(parts[:count])}." for count in range(1, len(parts) - 1)]
+    given = [name.removesuffix(targets[0]) for name in known if name.endswith(f".{targets[0]}")]
+    guesses: list[dict[str, str]] = [{name: name for name in targets}]
+    guesses += [{name: name.removeprefix(prefix) for name in targets} for prefix in taken]
+    guesses += [{name: prefix + name for name in targets} for prefix in given]
+    fitting = [guess for guess in guesses if set(guess.values()) <= known and len(set(guess.values())) == len(targets)]
+    if fitting and (fitting[0] == guesses[0] or len(fitting) == 1):
+        return fitting[0]
+    if fitting:
+        raise TallmasksError(
+            f"{title}: {targets[0]} may be {name_some([guess[targets[0]] for guess in fitting])} of {base.title};"
+            f" expected one that fits. {_MERGE}"
+        )
+    best = min(guesses, key=lambda guess: len(set(guess.values()) - known))
+    absent = sorted(name for name in targets if best[name] not in known)
+    tied = [name for name in absent if best[name] in base.aliases]
+    raise TallmasksError(
+        f"{title}: it changes {name_some(tied or absent)}, "
+        + (f"tied to another tensor in {base.title}" if tied else f"which {base.title} has not")
+        + f"; expected tensors of its own base. Give the base that it was trained on. Where this is it: {_MERGE}"
+    )
+
+
+def _scale(config: Mapping[str, Any], module: str, pair: Mapping[str, str], adapter: Checkpoint, title: str) -> float:
+    """alpha / r, or alpha / sqrt(r) with rank-stabilised scaling; the patterns as peft reads them."""
+    rank = _of_pattern(config["rank_pattern"], module, config.get("r"))
+    alpha = _of_pattern(config["alpha_pattern"], module, config.get("lora_alpha"))
+    found = adapter.tensors[pair["A"]].shape[:1]
+    if isinstance(rank, bool) or not isinstance(rank, int) or found != (rank,) or rank < 1:
+        raise TallmasksError(
+            f"{title}: {pair['A']} has rank {list(found)}, and {ADAPTER_CONFIG} says {rank!r}; expected the same. Copy"
+            " the folder again"
+        )
+    if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not math.isfinite(alpha):
+        raise TallmasksError(f"{title}: lora_alpha of {module} is {alpha!r}; expected a number in {ADAPTER_CONFIG}")
+    return alpha / (math.sqrt(rank) if config.get("use_rslora") else rank)
+
+
+def _of_pattern(patterns: Mapping[str, Any], module: str, default: Any) -> Any:
+    keys: Iterable[str] = (key for key in patterns if re.match(rf"(.*\.)?({key})$", module))
+    return patterns.get(next(iter(keys), module), default)
+
+
+def _product(
+    pair: Mapping[str, str], scale: float, name: str, base: Checkpoint, adapter: Checkpoint, config: Mapping[str, Any]
+) -> _Product:
+    """The delta of one tensor, transposed where the base has the inputs first."""
+    a, b = (_matrix(adapter, pair[factor]) for factor in "AB")
+    info = base.tensors[name]
+    if a.ndim != 2 or b.ndim != 2 or len(info.shape) != 2:
+        raise TallmasksError(f"{adapter.title}: {pair['A']} is of a convolution; only matrices can be read. {_MERGE}")
+    transposed = "embedding" in pair or bool(config.get("fan_in_fan_out"))
+    left, right = (a.T, b.T) if transposed else (b, a)
+    if left.shape[1] != right.shape[0] or (left.shape[0], right.shape[1]) != info.shape or not info.is_float:
+        found = f"{left.shape[0]} x {right.shape[1]} (of ranks {left.shape[1]} and {right.shape[0]})"
+        raise TallmasksError(
+            f"{adapter.title}: the delta of {name} is {found}, and {base.title} has {list(info.shape)} of {info.dtype};"
+            " expected the same shape, of floats. Give the base that it was trained on"
+        )
+    run = np.ascontiguousarray(right).reshape(-1)
+    return _Product(read_only(np.ascontiguousarray(left)), read_only(run), np.float32(scale), right.shape[1])
+
+
+def _matrix(adapter: Checkpoint, name: str) -> NDArray[np.float32]:
+    info = adapter.info(name)
+    values = adapter.piece(name, 0, info.size)
+    if not np.isfinite(values).all():
+        raise TallmasksError(
+            f"{adapter.title}: tensor {name} holds NaN or infinity; expected finite numbers: the training diverged, or"
+            " the file is damaged"
+        )
+    return values.reshape(info.shape)
+
+
+def _check_whole(name: str, stored: str, adapter: Checkpoint, base: Checkpoint, title: str) -> None:
+    found, expected = adapter.info(stored), base.tensors[name]
+    if found.shape != expected.shape or not (found.is_float and expected.is_float):
+        raise TallmasksError(
+            f"{title}: it holds {name} as {found.dtype} {list(found.shape)}, and {base.title} as {expected.dtype}"
+            f" {list(expected.shape)}; expected floats of the same shape. Give the base that it was trained on; where"
+            f" its vocabulary was enlarged: {_MERGE}"
+        )

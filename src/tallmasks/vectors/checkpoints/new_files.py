@@ -1,0 +1,204 @@
+"""The files of a checkpoint that is being written: what lies where in them, and how bytes get there."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallmasks.store.errors import TallmasksError
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
+from tallmasks.vectors.checkpoints.float_bytes import WIDTHS
+from tallmasks.vectors.checkpoints.new_place import no_room
+from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH_CODES
+
+_INDEX = "model.safetensors.index.json"
+_CARD = "README.md"
+_OF_TORCH = {"format": "pt"}
+"""What transformers wants a file to say of itself."""
+
+
+@dataclass(frozen=True)
+class PlannedFile:
+    """A weight file before it exists."""
+
+    name: str
+    header: bytes
+    dtypes: Mapping[str, str]
+    """By every name of its tensors, in the order of their bytes."""
+    spans: Mapping[str, tuple[int, int]]
+    """The bytes of each in the data section."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole file."""
+        return len(self.header) + max((end for _, end in self.spans.values()), default=0)
+
+
+class Sink(Protocol):
+    """Where bytes of tensors go."""
+
+    def put(self, name: str, start: int, data: NDArray[np.uint8]) -> None:
+        """Bytes start.. of a tensor; any thread may call it."""
+
+    def finish(self) -> None:
+        """Called once all bytes are there."""
+
+
+def planned(base: Checkpoint, dtypes: Mapping[str, str], single: str | None) -> list[PlannedFile]:
+    """The files of a checkpoint like ``base``: tensors in its order, or where dtypes or the format are others, in that
+    of the safetensors library.
+
+    Args:
+        base: what it is like.
+        dtypes: of every tensor.
+        single: the name of the one file of a checkpoint that is no folder.
+    """
+    files = []
+    for file in base.files:
+        names = [name for name, place in base.places.items() if place == file]
+        code = {name: dtypes[base.aliases.get(name, name)] for name in names}
+        width = {name: _bytes_of(base, name, code[name]) for name in names}
+        kept = file.endswith(SAFETENSORS) and all(code[name] == base.info(name).dtype for name in names)
+        if not kept:
+            names.sort(key=lambda name: (-width[name] // max(base.info(name).size, 1), name))
+        metadata = base.metadata.get(file, _OF_TORCH)
+        header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
+        spans, end = {}, 0
+        for name in names:
+            spans[name] = (end, end := end + width[name])
+            shape = list(base.info(name).shape)
+            header[name] = {"dtype": code[name], "shape": shape, "data_offsets": list(spans[name])}
+        text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+        text = text.ljust(-(-len(text) // 8) * 8)
+        encoded = len(text).to_bytes(8, "little") + text
+        files.append(PlannedFile(single or _renamed(file), encoded, {name: code[name] for name in names}, spans))
+    return files
+
+
+def small_files(
+    base: Checkpoint, files: Sequence[PlannedFile], card: str | None, code: str | None
+) -> dict[str, bytes | Path]:
+    """What a folder has beside its weights, by name: the companions, the index and the card, new or to be copied.
+
+    With a dtype for all tensors, ``code``, a configuration names that one: transformers loads as it says.
+    """
+    found: dict[str, bytes | Path] = dict(base.companions)
+    if code is not None and "config.json" in found:
+        found["config.json"] = _with_dtype(base.companions["config.json"], code)
+    if base.index is not None:
+        found[_INDEX] = base.index
+        if base.index.name != _INDEX or code is not None:
+            index = json.loads(base.index.read_bytes())
+            total = sum(end - start for file in files for start, end in file.spans.values())
+            facts = index["metadata"] if isinstance(index.get("metadata"), dict) else {}
+            index["metadata"] = {**facts, "total_size": total}
+            index["weight_map"] = dict(sorted((name, file.name) for file in files for name in file.spans))
+            found[_INDEX] = (json.dumps(index, indent=2) + "\n").encode()
+    if card is not None:
+        found[_CARD] = card.encode()
+    return found
+
+
+class SafetensorsSink(AbstractContextManager):
+    """Files of which all the room is taken before the first byte is written."""
+
+    def __init__(self, place: Path, files: Sequence[PlannedFile], base: Checkpoint) -> None:
+        self._places: dict[str, list[tuple[int, int]]] = {}
+        self._descriptors: list[int] = []
+        try:
+            for file in files:
+                path = place / file.name if base.is_folder else place
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+                self._descriptors.append(descriptor)
+                os.posix_fallocate(descriptor, 0, file.size)
+                _write_at(descriptor, 0, memoryview(file.header))
+                for name, (start, _) in file.spans.items():
+                    spot = (descriptor, len(file.header) + start)
+                    self._places.setdefault(base.aliases.get(name, name), []).append(spot)
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def put(self, name: str, start: int, data: NDArray[np.uint8]) -> None:
+        for descriptor, offset in self._places[name]:
+            _write_at(descriptor, offset + start, np.ascontiguousarray(data).data)
+
+    def finish(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> None:
+        while self._descriptors:
+            os.close(self._descriptors.pop())
+
+
+class TorchSink:
+    """A state dict in memory, saved with torch.save at the end."""
+
+    def __init__(self, path: Path, base: Checkpoint, file: PlannedFile) -> None:
+        self._path = path
+        self._base = base
+        self._file = file
+        own = [name for name in file.spans if name not in base.aliases]
+        self._tensors = {name: np.empty(file.spans[name][1] - file.spans[name][0], np.uint8) for name in own}
+
+    def put(self, name: str, start: int, data: NDArray[np.uint8]) -> None:
+        self._tensors[name][start : start + data.size] = data
+
+    def finish(self) -> None:
+        import torch
+
+        own = {}
+        for name, run in self._tensors.items():
+            if (code := self._file.dtypes[name]) not in TORCH_CODES:
+                raise TallmasksError(f"{self._file.name}: tensor {name} is {code}, which torch.save cannot hold")
+            values = torch.from_numpy(run).view(getattr(torch, TORCH_CODES[code]))
+            own[name] = values.reshape(self._base.info(name).shape)
+        state = {name: own[self._base.aliases.get(name, name)] for name in self._base.places}
+        try:
+            torch.save(state, self._path)
+        except RuntimeError as error:  # what torch makes of a full disk
+            free = shutil.disk_usage(self._path.parent).free
+            raise no_room(Path(self._file.name), self._file.size, free) from error
+
+
+def _write_at(descriptor: int, offset: int, data: memoryview) -> None:
+    while data:
+        count = os.pwrite(descriptor, data, offset)
+        data, offset = data[count:], offset + count
+
+
+def _bytes_of(base: Checkpoint, name: str, code: str) -> int:
+    info = base.info(name)
+    return info.size * WIDTHS[code] if code in WIDTHS else base.stored(name, 0, info.size).size
+
+
+def _renamed(file: str) -> str:
+    """The name of a weight file as safetensors: pytorch_model-1-of-2.bin becomes model-1-of-2.safetensors."""
+    return file if file.endswith(SAFETENSORS) else f"{Path(file).stem.replace('pytorch_model', 'model')}{SAFETENSORS}"
+
+
+def _with_dtype(path: Path, code: str) -> bytes:
+    try:
+        config = json.loads(path.read_bytes())
+    except ValueError:
+        return path.read_bytes()
+    return (json.dumps(_told(config, TORCH_CODES[code]), indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def _told(value: Any, dtype: str) -> Any:
+    if isinstance(value, dict):
+        floats = {TORCH_CODES[code] for code in WIDTHS}
+        return {
+            key: dtype if key in ("dtype", "torch_dtype") and inner in floats else _told(inner, dtype)
+            for key, inner in value.items()
+        }
+    return [_told(inner, dtype) for inner in value] if isinstance(value, list) else value

@@ -1,0 +1,132 @@
+"""Opening whatever a user names: a file, a folder of a model or an adapter, a repository of the hub."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.hub import OPEN_CLIP_FILES
+from tallmasks.store.plain_files import read_text
+from tallmasks.store.tensor_files import name_some
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
+from tallmasks.vectors.checkpoints.hub_models import fetched, repository_of
+from tallmasks.vectors.checkpoints.lora import ADAPTER_CONFIG, ADAPTER_FILES, open_lora
+from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH, open_weight_files
+
+_SINGLE = "model.safetensors"
+_INDEX = "model.safetensors.index.json"
+_TORCH_SINGLE = "pytorch_model.bin"
+_TORCH_INDEX = "pytorch_model.bin.index.json"
+_WEIGHTS = (SAFETENSORS, *TORCH, ".h5", ".msgpack", ".onnx", ".gguf", ".npz", ".ot", ".pkl", ".index.json")
+_OF_TRAINING = ("training_args.", "optimizer.", "scheduler.", "scaler.", "rng_state")
+_LARGEST_COMPANION = 1 << 26
+
+
+def open_checkpoint(spec: str | Path, base: Checkpoint | None = None) -> Checkpoint:
+    """Open a checkpoint; its values stay on the disk until they are asked for, and no code in it is run.
+
+    Args:
+        spec: a .safetensors file; a file of torch.save's; a folder of a transformers or open_clip model, or with one
+            weight file; a folder of a PEFT LoRA; a repository of the hub, `org/name` or `org/name@revision`.
+            What is on the disk is a path.
+        base: the model that a LoRA was trained on; others do without.
+
+    Raises:
+        TallmasksError: there is no such thing, a file of it is missing or damaged, it holds code instead of tensors, or
+            it is of a kind that cannot be read in pieces.
+    """
+    title = str(spec)
+    path = Path(spec)
+    if not os.path.lexists(path):
+        if not isinstance(spec, str) or (named := repository_of(spec)) is None:
+            raise TallmasksError(
+                f"{title}: no such file or folder; expected one, or a repository of the hub as org/name or"
+                " org/name@revision. Check the spelling"
+            )
+        folder, origin = fetched(*named)
+        return _open_folder(folder, title, origin, base)
+    origin = {"path": title}
+    if path.is_dir():
+        return _open_folder(path, title, origin, base)
+    if path.suffix not in (SAFETENSORS, *TORCH):
+        raise TallmasksError(
+            f"{title}: found a file ending in {path.suffix or 'nothing'}; expected {SAFETENSORS}, {', '.join(TORCH)},"
+            " or a folder. Rename it if it is one of these"
+        )
+    return open_weight_files({path.name: path}, title=title, origin=origin)
+
+
+def _open_folder(folder: Path, title: str, origin: Mapping[str, str], base: Checkpoint | None) -> Checkpoint:
+    try:
+        names = {entry.name for entry in os.scandir(folder) if not entry.is_dir()}
+    except OSError as error:
+        raise TallmasksError(f"{title}: {error.strerror}; expected a folder that can be read") from None
+    companions = _companions(folder, names)
+    said: dict[str, Any] = {"title": title, "origin": origin, "companions": companions, "is_folder": True}
+    whole = [name for name in (_SINGLE, _INDEX, _TORCH_SINGLE, _TORCH_INDEX) if name in names]
+    adapters = [name for name in ADAPTER_FILES if name in names]
+    if ADAPTER_CONFIG in names or adapters:
+        if whole:
+            raise TallmasksError(
+                f"{title}: found both a model ({whole[0]}) and a LoRA ({ADAPTER_CONFIG}); expected one of them. Give"
+                f" {folder / whole[0]} itself, or move the LoRA to a folder of its own"
+            )
+        return open_lora(folder, adapters, base, said)
+    for index in (_INDEX, _TORCH_INDEX):
+        if whole and whole[0] == index:
+            shards = _read_index(folder / index)
+            files = {name: folder / name for name in sorted(set(shards.values()))}
+            if absent := [name for name in files if name not in names]:
+                raise TallmasksError(
+                    f"{title}: {name_some(absent)} missing, {len(absent)} of the {len(files)} shards that {index}"
+                    " names; expected all of them. Download the folder again"
+                )
+            return open_weight_files(files, shards, **said, index=folder / index)
+    name = whole[0] if whole else _only_weights(names, title)
+    return open_weight_files({name: folder / name}, **said)
+
+
+def _only_weights(names: set[str], title: str) -> str:
+    """The weight file of a folder in which no name says which it is."""
+    for name in OPEN_CLIP_FILES:
+        if name in names:
+            return name
+    some = sorted(n for n in names if n.endswith((SAFETENSORS, *TORCH)) and not n.startswith((*_OF_TRAINING, ".")))
+    if len(best := [name for name in some if name.endswith(SAFETENSORS)] or some) != 1:
+        found = f"{len(best)} files of weights ({name_some(best)})" if best else "no file of weights"
+        raise TallmasksError(
+            f"{title}: {found}; expected a model as transformers or open_clip save it ({_SINGLE}, {_INDEX},"
+            f" {_TORCH_SINGLE}, {OPEN_CLIP_FILES[0]}), a LoRA, or one file of weights. Name the file itself"
+        )
+    return best[0]
+
+
+def _read_index(path: Path) -> dict[str, str]:
+    """The file of each tensor.  Only files beside the index are believed."""
+    try:
+        shards = json.loads(read_text(path))["weight_map"]
+        well = bool(shards) and all(isinstance(file, str) and Path(file).name == file for file in shards.values())
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        well = False
+    if not well or not all(file.endswith((SAFETENSORS, *TORCH)) for file in shards.values()):
+        raise TallmasksError(
+            f"{path}: not an index of shards; expected a JSON object with a `weight_map` from tensors to files beside"
+            " it. Download it again"
+        )
+    return shards
+
+
+def _companions(folder: Path, names: set[str]) -> dict[str, Path]:
+    """What is copied with a model; nothing of another format, of an adapter, hidden, large, or no plain file."""
+    chosen = {}
+    for name in sorted(names):
+        path = folder / name
+        if name.startswith((".", "README", *_OF_TRAINING)) or name.endswith(_WEIGHTS) or name == ADAPTER_CONFIG:
+            continue
+        if path.is_file() and path.stat().st_size <= _LARGEST_COMPANION:
+            chosen[name] = path
+    return chosen

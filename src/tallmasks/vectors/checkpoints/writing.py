@@ -1,0 +1,151 @@
+"""Writing a checkpoint like another one, piece by piece: the same files, tensors and companions, with other values."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallmasks.store.errors import TallmasksError
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
+from tallmasks.vectors.checkpoints.float_bytes import WIDTHS, narrowed
+from tallmasks.vectors.checkpoints.lora import LoraCheckpoint
+from tallmasks.vectors.checkpoints.new_files import SafetensorsSink, Sink, TorchSink, planned, small_files
+from tallmasks.vectors.checkpoints.new_place import new_place, refuse_existing
+from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH
+
+_COPIED = 1 << 21
+"""How many values are copied at once."""
+_AT_ONCE = 4
+_NAMES = {"float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64"}
+
+
+class NewCheckpoint:
+    """A checkpoint in the making; see :func:`new_checkpoint`."""
+
+    def __init__(self, out: Path, base: Checkpoint, dtypes: Mapping[str, str], sink: Sink) -> None:
+        self._out = out
+        self._base = base
+        self._dtypes = dtypes
+        self._sink = sink
+        self._written: Counter[str] = Counter()
+        self._lock = threading.Lock()
+        self._failed: BaseException | None = None
+
+    def write(self, name: str, start: int, values: NDArray[np.float32]) -> None:
+        """Values start.. of a flattened float tensor, float32 [n], rounded to nearest even into the tensor's dtype.
+
+        Any thread may call it, in any order; no value may be written twice.
+
+        Raises:
+            TallmasksError: a value is NaN, infinite, or too large for the dtype.  Then nothing will appear.
+            ValueError: there are no such values in the base, or they are no floats.
+        """
+        name = self._base.aliases.get(name, name)
+        info = self._base.info(name)
+        if not info.is_float or not 0 <= start <= start + values.size <= info.size:
+            raise ValueError(f"{name}: {info} has no float values {start}..{start + values.size}")
+        try:
+            self._put(name, start, values)
+        except BaseException as error:
+            self._failed = error
+            raise
+        with self._lock:
+            self._written[name] += values.size
+
+    def finish(self) -> None:
+        """Take all that nobody has written from the base.
+
+        Raises what a `write` has raised; ValueError where a tensor is written in part.
+        """
+        if self._failed is not None:
+            raise self._failed
+        for name, count in self._written.items():
+            if count != self._base.info(name).size:
+                raise ValueError(f"{name}: {count} of {self._base.info(name).size} values were written")
+        pieces = (
+            (name, start, min(start + _COPIED, info.size))
+            for name, info in self._base.tensors.items()
+            if name not in self._written
+            for start in range(0, info.size, _COPIED)
+        )
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            for _ in pool.map(lambda piece: self._copy(*piece), pieces):
+                pass
+        self._sink.finish()
+
+    def _copy(self, name: str, start: int, stop: int) -> None:
+        info = self._base.info(name)
+        if self._dtypes[name] != info.dtype:
+            self._put(name, start, self._base.piece(name, start, stop))
+            return
+        before = self._base.stored(name, 0, start).size if not info.is_float else start * WIDTHS[info.dtype]
+        self._sink.put(name, before, self._base.stored(name, start, stop))
+
+    def _put(self, name: str, start: int, values: NDArray[np.float32]) -> None:
+        dtype = self._dtypes[name]
+        data = narrowed(values, dtype, f"{self._out}: tensor {name}")
+        self._sink.put(name, start * WIDTHS[dtype], data)
+
+
+@contextmanager
+def new_checkpoint(
+    out: Path, base: Checkpoint, card: str | None = None, dtype: str | None = None
+) -> Iterator[NewCheckpoint]:
+    """Write a checkpoint like ``base``; it appears at ``out`` whole, on a clean exit, or not at all.
+
+    A file stays one file and a folder a folder with the same shards, index and companions.  Tensors that nobody writes
+    are the base's, byte for byte.  Files of torch.save become safetensors, tied tensors under each of their names;
+    but where a single file's ``out`` ends as those do (.pt, .pth, .bin, .ckpt), a state dict is put together in memory
+    and saved, tied tensors once.
+
+    Args:
+        out: where nothing is yet, or for a folder an empty folder.
+        base: what it is like; no LoRA.
+        card: the text of a folder's README.md; without it there is none.  A single file has none.
+        dtype: F16, BF16, F32 or F64 (or torch's names) for all float tensors; by default each has the base's.
+
+    Raises:
+        TallmasksError: there is something at ``out``, no room on the disk (before anything is written), or a value that
+            is not finite in its dtype.
+    """
+    out = Path(out)
+    code = _NAMES.get(dtype, dtype) if dtype else None
+    _check(out, base, code)
+    dtypes = {name: code if code and info.is_float else info.dtype for name, info in base.tensors.items()}
+    files = planned(base, dtypes, None if base.is_folder else out.name)
+    texts = small_files(base, files, card, code) if base.is_folder else {}
+    needed = sum(file.size for file in files) + sum(map(_size, texts.values()))
+    with new_place(out, needed, is_folder=base.is_folder) as place, ExitStack() as stack:
+        for name, text in texts.items():
+            (place / name).write_bytes(text if isinstance(text, bytes) else text.read_bytes())
+        if not base.is_folder and out.suffix in TORCH:
+            sink: Sink = TorchSink(place, base, files[0])
+        else:
+            sink = stack.enter_context(SafetensorsSink(place, files, base))
+        new = NewCheckpoint(out, base, dtypes, sink)
+        yield new
+        new.finish()
+
+
+def _check(out: Path, base: Checkpoint, code: str | None) -> None:
+    refuse_existing(out, base.is_folder)
+    if isinstance(base, LoraCheckpoint):
+        raise TallmasksError(f"{base.title}: a LoRA; expected a whole model to write one like it. Give its base")
+    if code is not None and code not in WIDTHS:
+        raise TallmasksError(f"dtype {code}: expected one of {', '.join(WIDTHS)} or {', '.join(_NAMES)}")
+    if base.is_folder and out.suffix in (SAFETENSORS, *TORCH):
+        raise TallmasksError(
+            f"{out}: {base.title} is a folder, and so is what is written like it; expected the name of a folder. Leave"
+            f" out {out.suffix}"
+        )
+
+
+def _size(text: bytes | Path) -> int:
+    return len(text) if isinstance(text, bytes) else text.stat().st_size

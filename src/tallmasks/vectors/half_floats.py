@@ -1,0 +1,180 @@
+"""The compiled loops between stored floats and float32: float16 and bfloat16 as bits, uint16, in contiguous slices.
+
+All are exact, or round to nearest, ties to even, as IEEE 754 and torch do; NaN stays NaN.  A module of its own, as
+:mod:`tallmasks.vectors.loops` is, because numba takes most of a second to import.
+
+The arithmetic is on int32 and without branches, and none of its numbers is a denormal of float32: compilers make vector
+instructions of that, and processors are slow on denormals.  ``-int32(condition)`` is a mask of 32 ones or zeros.
+"""
+
+import numpy as np
+from numba import njit
+
+FITS, NOT_FINITE, TOO_LARGE = 0, 1, 2
+"""What narrowing answers: all is well; a value was NaN or infinite; a finite one became infinite."""
+
+_ONE = np.int32(1)
+_THIRTEEN = np.int32(13)
+_SIXTEEN = np.int32(16)
+_MAGNITUDE = np.int32(0x7FFFFFFF)
+_INFINITY = np.int32(0x7F800000)
+_QUIET = np.int32(0x400000)
+_HALF_SIGN = np.int32(0x8000)
+_HALF_MAGNITUDE = np.int32(0x7FFF)
+_HALF_INFINITY = np.int32(0x7C00)
+_HALF_QUIET = np.int32(0x200)
+_HALF_NORMAL = np.int32(0x400)
+_HALF_LAST = np.float32(2.0**-24)
+_REBIAS = np.int32((127 - 15) << 23)
+_NORMAL = np.int32((127 - 14) << 23)
+_BEYOND = np.int32((127 + 16) << 23)
+_ALIGN = np.float32(0.5)
+"""Its last bit weighs 2**-24, as that of a float16 denormal does: adding it lets the processor round."""
+_ALIGN_BITS = np.int32(126 << 23)
+_LARGEST_FLOAT16 = np.int32(0x477FEFFF)
+_LARGEST_BFLOAT16 = np.int32(0x7F7F7FFF)
+"""The largest magnitudes that round to a finite number."""
+_BELOW_MIDDLE_FLOAT16 = np.int32(0xFFF)
+_BELOW_MIDDLE_BFLOAT16 = np.int32(0x7FFF)
+
+
+@njit
+def _from_bfloat16(bits):
+    return np.int32(np.int32(bits) << _SIXTEEN).view(np.float32)
+
+
+@njit
+def _from_float16(bits):
+    wide = np.int32(bits)
+    magnitude = np.int32(wide & _HALF_MAGNITUDE)
+    denormal = np.float32(np.float32(magnitude) * _HALF_LAST).view(np.int32)
+    beyond = np.int32(-np.int32(magnitude >= _HALF_INFINITY))
+    normal = np.int32(np.int32(np.int32(magnitude << _THIRTEEN) + _REBIAS) + np.int32(beyond & _REBIAS))
+    small = np.int32(-np.int32(magnitude < _HALF_NORMAL))
+    found = np.int32((denormal & small) | (normal & ~small))
+    return np.int32(found | np.int32(np.int32(wide & _HALF_SIGN) << _SIXTEEN)).view(np.float32)
+
+
+@njit
+def _judged(largest, fitting):
+    return NOT_FINITE if largest >= _INFINITY else TOO_LARGE if largest > fitting else FITS
+
+
+@njit(nogil=True, cache=True)
+def widen_bfloat16(bits, out):
+    """uint16 [n] -> float32 [n], exact."""
+    for i in range(out.size):
+        out[i] = _from_bfloat16(bits[i])
+
+
+@njit(nogil=True, cache=True)
+def widen_float16(bits, out):
+    """uint16 [n] -> float32 [n], exact."""
+    for i in range(out.size):
+        out[i] = _from_float16(bits[i])
+
+
+@njit(nogil=True, cache=True)
+def subtract_bfloat16(after, before, out):
+    """uint16 [n], [n] -> float32 [n]: after - before."""
+    for i in range(out.size):
+        out[i] = _from_bfloat16(after[i]) - _from_bfloat16(before[i])
+
+
+@njit(nogil=True, cache=True)
+def subtract_float16(after, before, out):
+    """uint16 [n], [n] -> float32 [n]: after - before."""
+    for i in range(out.size):
+        out[i] = _from_float16(after[i]) - _from_float16(before[i])
+
+
+@njit(nogil=True, cache=True)
+def subtract_float32(after, before, out):
+    """float32 [n], [n] -> float32 [n]: after - before."""
+    for i in range(out.size):
+        out[i] = after[i] - before[i]
+
+
+@njit(nogil=True, cache=True)
+def narrow_bfloat16(patterns, out):
+    """int32 [n], the bits of float32 -> uint16 [n], rounded to nearest even; FITS, NOT_FINITE or TOO_LARGE."""
+    largest = np.int32(0)
+    for i in range(out.size):
+        bits = np.int32(patterns[i])
+        magnitude = np.int32(bits & _MAGNITUDE)
+        odd = np.int32(np.int32(magnitude >> _SIXTEEN) & _ONE)
+        rounded = np.int32(np.int32(magnitude + _BELOW_MIDDLE_BFLOAT16) + odd)
+        nan = np.int32(-np.int32(magnitude > _INFINITY))
+        found = np.int32((rounded & ~nan) | (np.int32(magnitude | _QUIET) & nan))
+        sign = np.int32(np.int32(bits >> _SIXTEEN) & _HALF_SIGN)
+        out[i] = np.uint16(np.int32(np.int32(found >> _SIXTEEN) | sign))
+        largest = max(largest, magnitude)
+    return _judged(largest, _LARGEST_BFLOAT16)
+
+
+@njit(nogil=True, cache=True)
+def narrow_float16(patterns, out):
+    """int32 [n], the bits of float32 -> uint16 [n], rounded to nearest even; FITS, NOT_FINITE or TOO_LARGE."""
+    largest = np.int32(0)
+    for i in range(out.size):
+        bits = np.int32(patterns[i])
+        magnitude = np.int32(bits & _MAGNITUDE)
+        aligned = np.float32(np.int32(min(magnitude, _NORMAL)).view(np.float32) + _ALIGN)
+        denormal = np.int32(np.float32(aligned).view(np.int32) - _ALIGN_BITS)
+        odd = np.int32(np.int32(magnitude >> _THIRTEEN) & _ONE)
+        rebiased = np.int32(magnitude - np.int32(_REBIAS - _BELOW_MIDDLE_FLOAT16))
+        normal = np.int32(np.int32(rebiased + odd) >> _THIRTEEN)
+        small = np.int32(-np.int32(magnitude < _NORMAL))
+        found = np.int32((denormal & small) | (normal & ~small))
+        beyond = np.int32(-np.int32(magnitude >= _BEYOND))
+        found = np.int32((found & ~beyond) | (_HALF_INFINITY & beyond))
+        nan = np.int32(-np.int32(magnitude > _INFINITY))
+        found = np.int32(found | (_HALF_QUIET & nan))
+        sign = np.int32(np.int32(bits >> _SIXTEEN) & _HALF_SIGN)
+        out[i] = np.uint16(np.int32(found | sign))
+        largest = max(largest, magnitude)
+    return _judged(largest, _LARGEST_FLOAT16)
+
+
+@njit(nogil=True, cache=True)
+def check_float32(patterns):
+    """int32 [n], the bits of float32: FITS or NOT_FINITE."""
+    largest = np.int32(0)
+    for i in range(patterns.size):
+        largest = max(largest, np.int32(patterns[i] & _MAGNITUDE))
+    return _judged(largest, _INFINITY)
+
+
+@njit(nogil=True, cache=True)
+def low_rank(left, right, scale, start, columns, out):
+    """float32 [rows, r], [r * columns] -> [n]: the values from ``start`` on of the flattened scale * (left right).
+
+    Each value is summed over r in order, so that neither where a piece begins nor the machine shows.
+    """
+    ranks = right.size // columns
+    done = 0
+    while done < out.size:
+        row, first = (start + done) // columns, (start + done) % columns
+        count = min(columns - first, out.size - done)
+        part = out[done : done + count]
+        part[:] = 0
+        k = 0
+        while k + 4 <= ranks:  # four at once: the sums are fetched and stored a quarter as often
+            place = k * columns + first
+            a, b, c, d = left[row, k], left[row, k + 1], left[row, k + 2], left[row, k + 3]
+            row_a = right[place : place + count]
+            row_b = right[place + columns : place + columns + count]
+            row_c = right[place + 2 * columns : place + 2 * columns + count]
+            row_d = right[place + 3 * columns : place + 3 * columns + count]
+            for j in range(count):
+                part[j] = (((part[j] + a * row_a[j]) + b * row_b[j]) + c * row_c[j]) + d * row_d[j]
+            k += 4
+        while k < ranks:
+            place = k * columns + first
+            a, row_a = left[row, k], right[place : place + count]
+            for j in range(count):
+                part[j] += a * row_a[j]
+            k += 1
+        for j in range(count):
+            part[j] *= scale
+        done += count
