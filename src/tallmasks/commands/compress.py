@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import argparse
 
+from rich.filesize import decimal
+
 from tallmasks.commands import given_checkpoints
 from tallmasks.commands.opened_models import opened, passes
 from tallmasks.masks.task_bundle.writing import BundleFacts, new_bundle
@@ -72,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
 
             stream_through(stream.places(merging.over_tensors), work)
     size = sum(path.stat().st_size for path in given.output.rglob("*") if path.is_file())
-    print(f"{given.output}: {len(given.tasks)} models in {size / 1e9:.3f} GB, by {method.title}")
+    print(f"{given.output}: {len(given.tasks)} models in {decimal(size)}, by {method.title}")
     for task, value in facts.mask_lambda.items():
         print(f"  {task}: lambda = {value:g}")
     return 0

@@ -131,11 +131,16 @@ def given(arguments: argparse.Namespace, default_method: str | None) -> Given:
 
 
 def _from_file(path: Path) -> dict[str, Any]:
-    read = read_yaml(path)
+    try:
+        read = read_yaml(path)
+    except FileNotFoundError:
+        raise TallmasksError(f"{path}: no such file; expected a YAML file with {', '.join(KEYS)}") from None
     if not isinstance(read, dict):
         raise TallmasksError(f"{path}: found a {type(read).__name__}, expected keys and values: {', '.join(KEYS)}")
     parameters = read.pop("parameters", None) or {}
-    said = {MERGEKIT.get(key, key): value for key, value in read.items()}
+    if not isinstance(parameters, dict):
+        raise TallmasksError(f"{path}: parameters: expected names and values")
+    said: dict[str, Any] = {MERGEKIT.get(str(key), str(key)): value for key, value in read.items()}
     for key, value in parameters.items():
         if key in ("scaling_coefficient", "k", "mask_lambda"):
             said.setdefault(key, value)
@@ -145,7 +150,7 @@ def _from_file(path: Path) -> dict[str, Any]:
         if key not in KEYS:
             raise TallmasksError(f"{path}: there is no key {key!r}{nearest(key, KEYS)}; expected {', '.join(KEYS)}")
     said["tasks"], said["mask_lambdas"] = _tasks(said.get("tasks") or {}, path)
-    said["method"] = MERGEKIT_METHODS.get(said.get("method", ""), said.get("method"))
+    said["method"] = MERGEKIT_METHODS.get(str(said.get("method")), said.get("method"))
     for key in ("scaling_coefficient", "mask_lambda"):
         if key in said:
             said[key] = _number(said[key], f"{path}: {key}")

@@ -9,6 +9,7 @@ from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.filesize import decimal
 
 from tallmasks.commands.given_checkpoints import Given
 from tallmasks.commands.progress import WorkProgress
@@ -101,11 +102,11 @@ class Models:
         read = {"base": self.base, **self.tasks}
         for name, checkpoint in read.items():
             size = sum(path.stat().st_size for path in checkpoint.files.values())
-            print(f"read   {name}: {checkpoint.title}, {len(checkpoint.tensors)} tensors, {size / 1e9:.3f} GB")
+            print(f"read   {name}: {checkpoint.title}, {len(checkpoint.tensors)} tensors, {decimal(size)}")
         all_of, changed = self.base.layout.size, self.layout.size
         print(f"       {all_of:,} parameters, {changed:,} of them in tensors that some task changed")
         print(f"{what}")
-        print(f"write  {self.given.output}: about {nbytes / 1e9:.3f} GB")
+        print(f"write  {self.given.output}: about {decimal(nbytes)}")
 
 
 def passes(merge: str | None, fit: bool = False) -> int:

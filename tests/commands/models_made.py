@@ -1,0 +1,51 @@
+"""Small models that a few lines of transformers make offline, for the commands on anyone's checkpoints."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import pytest
+
+from tallmasks.commands.main import main
+
+TASKS = ("cars", "dtd", "mnist")
+
+
+def make_llamas(folder: Path) -> None:
+    """A Llama in bfloat16 in two shards, and three fine-tuned ones whose embeddings nobody moved."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=96,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        tie_word_embeddings=True,
+    )
+    model = LlamaForCausalLM(config).to(torch.bfloat16)
+    model.save_pretrained(folder / "base", max_shard_size="20KB")
+    for task in TASKS:
+        fine_tuned = copy.deepcopy(model)
+        with torch.no_grad():
+            for name, parameter in fine_tuned.named_parameters():
+                if "embed" not in name:
+                    parameter.add_(0.05 * torch.randn(parameter.shape))
+        fine_tuned.save_pretrained(folder / task, max_shard_size="20KB")
+
+
+def run(*words: object) -> int:
+    """The command `tallmasks`, in this process."""
+    return main([str(word) for word in words])
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *words: object) -> str:
+    """What a command says that is refused, one line without a traceback."""
+    assert run(*words) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: ")
+    return line.removeprefix("error: ")
