@@ -14,10 +14,10 @@ from tallmasks.masks.task_bundle import BundleFacts, new_bundle, open_base
 FORMS = {
     "a.bias": (torch.float32, (13,)),
     "a.weight": (torch.bfloat16, (5, 7)),
-    "double": (torch.float64, (9,)),
+    "precise": (torch.float64, (9,)),
     "empty": (torch.float32, (0, 4)),
     "frozen": (torch.bfloat16, (4, 4)),
-    "half": (torch.float16, (3, 3, 5)),
+    "short": (torch.float16, (3, 3, 5)),
     "narrow": (torch.float32, (6, 1)),
     "scalar": (torch.float32, ()),
     "steps": (torch.int64, (3,)),

@@ -30,6 +30,7 @@ LARGEST = 1 << 26
 """Bytes of bundle.json at most."""
 _MOST_VALUES = 1 << 60
 _MOST_AXES = 64
+_LARGEST_SINGLE = float(np.finfo(np.float32).max)
 _HEX = re.compile(r"[0-9a-f]{64}")
 _REPOSITORY = re.compile(r"[A-Za-z0-9_.-]{1,96}/[A-Za-z0-9_.-]{1,96}")
 _REVISION = re.compile(r"[A-Za-z0-9_./-]{1,200}")
@@ -205,7 +206,7 @@ class _Reader:
 
     def number(self, value: object, key: str) -> float:
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        self.expect(is_number and abs(value) <= np.finfo(np.float32).max, key, value, "a number")  # type: ignore[arg-type]
+        self.expect(is_number and abs(value) <= _LARGEST_SINGLE, key, value, "a number")  # type: ignore[arg-type]
         return float(value)  # type: ignore[arg-type]
 
     def mask_lambda(self, value: object, key: str) -> float | None:
