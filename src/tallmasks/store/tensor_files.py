@@ -44,6 +44,13 @@ class TensorSpec(NamedTuple):
 
     dtype: np.dtype
     shape: tuple[int, ...]
+    bfloat16: bool = False
+    """Whether the values, of dtype uint16, are the bits of bfloat16, which NumPy lacks."""
+
+    @property
+    def code(self) -> str:
+        """How safetensors calls the dtype."""
+        return "BF16" if self.bfloat16 else _CODES[self.dtype]
 
     @property
     def nbytes(self) -> int:
@@ -296,7 +303,7 @@ def new_tensors(path: Path | str, specs: Mapping[str, TensorSpec], metadata: Map
 
 def _seal(specs: Mapping[str, TensorSpec], new: NewTensors) -> None:
     """Add the digests of a file's values and of all that it says of itself."""
-    tensors = [(name, _CODES[specs[name].dtype], specs[name].shape) for name in _file_order(specs)]
+    tensors = [(name, specs[name].code, specs[name].shape) for name in _file_order(specs)]
     new.metadata[CONTENT] = content_of_tensors(tensors, new.data)
     new.metadata[SEAL] = seal_of(new.metadata)
 
@@ -338,8 +345,7 @@ def _encode_header(specs: Mapping[str, TensorSpec], metadata: Mapping[str, str])
     end = 0
     for name in _file_order(specs):
         start, end = end, end + specs[name].nbytes
-        code = _CODES[specs[name].dtype]
-        header[name] = {"dtype": code, "shape": list(specs[name].shape), "data_offsets": [start, end]}
+        header[name] = {"dtype": specs[name].code, "shape": list(specs[name].shape), "data_offsets": [start, end]}
     return json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
 
 

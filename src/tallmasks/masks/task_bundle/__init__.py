@@ -1,0 +1,31 @@
+"""Many fine-tuned models of one base in one folder: theta_0 by reference, one merged vector, a bit mask for each task.
+
+    bundle.json                what it is, where the base is, the sha256 of every other file (`manifest.py`)
+    merged.safetensors         tau_MTL by tensor: F32, BF16, F16, or I8 and `<name>.scale`, F32 [rows]; one scale for
+                               each row of the first axis, one for a tensor of less than two axes
+    masks/<task>.safetensors   by tensor uint8 [ceil(n / 8)]: bit i, from the lowest, of byte j is the mask of value
+                               8 j + i of the flattened tensor; the bits behind the last value are 0
+    base/                      the base's files, where it is included
+    README.md                  the model card
+
+Only tensors of floats that some model changed are stored.
+"""
+
+from tallmasks.masks.task_bundle.base_model import Theta0, open_base
+from tallmasks.masks.task_bundle.bundle_writer import BundleFacts, NewBundle, new_bundle
+from tallmasks.masks.task_bundle.loaded_bundle import Bundle, load_bundle
+from tallmasks.masks.task_bundle.manifest import FORMAT, Manifest
+from tallmasks.masks.task_bundle.verification import verify_bundle
+
+__all__ = [
+    "FORMAT",
+    "Bundle",
+    "BundleFacts",
+    "Manifest",
+    "NewBundle",
+    "Theta0",
+    "load_bundle",
+    "new_bundle",
+    "open_base",
+    "verify_bundle",
+]

@@ -1,0 +1,198 @@
+"""The files of a bundle, each fetched when it is asked for and checked before it is used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from threading import RLock
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallmasks.masks.task_bundle.base_model import repository_of, sha256_of
+from tallmasks.masks.task_bundle.manifest import DTYPES, LARGEST, Manifest, read_manifest
+from tallmasks.masks.task_bundle.part_names import BASE, MANIFEST, MERGED, within
+from tallmasks.masks.task_bundle.update_kernels import PackedTau
+from tallmasks.store import hub
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.plain_files import open_plain
+from tallmasks.store.tensor_files import TensorFile, name_some, open_tensors
+
+SCALE = ".scale"
+"""What an int8 tensor's scales are called, behind its name."""
+Described = tuple[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class BundlePlace:
+    """Where a bundle is: a folder, or a hub repository at a commit, of which files are downloaded one by one."""
+
+    root: Path
+    repository: str | None = None
+    revision: str = "main"
+
+    @property
+    def title(self) -> str:
+        """How people name it."""
+        return str(self.root) if self.repository is None else f"{self.repository}@{self.revision}"
+
+    def file(self, name: str) -> Path:
+        """A file of it, links followed.
+
+        Raises TallmasksError where it is missing, cannot be had, or a link leads out of the bundle.
+        """
+        try:
+            if self.repository is not None:
+                hub.download(self.repository, name, self.revision)
+            found = within(self.root, name)
+            found.stat()
+        except (OSError, ValueError, RuntimeError) as error:
+            problem = "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read ({error})"
+            raise TallmasksError(f"{self.title}: {name} {problem}; the bundle names it. Get it again.") from None
+        return found
+
+
+def open_place(spec: str | Path) -> BundlePlace:
+    """The place of a bundle: a folder, or else `organisation/name[@revision]` on the hub, pinned to a commit.
+
+    Raises TallmasksError where there is neither.
+    """
+    path = Path(spec)
+    try:
+        if path.is_dir():
+            return BundlePlace(path)
+    except (OSError, ValueError):
+        pass
+    repository = repository_of(str(spec))
+    if repository is None:
+        raise TallmasksError(f"{str(spec)!r} is no folder and no repository of the hub; expected a bundle's folder.")
+    name, revision = repository
+    found = hub.download(name, MANIFEST, revision)
+    return BundlePlace(found.parent, name, hub.commit_of(found) or revision)
+
+
+def manifest_of(place: BundlePlace) -> Manifest:
+    """The checked bundle.json of a bundle. Raises TallmasksError where there is none, or a damaged one."""
+    path = place.file(MANIFEST)
+    try:
+        with open_plain(path) as file:
+            content = file.read(LARGEST + 1)
+    except OSError as error:
+        raise TallmasksError(f"{path} cannot be read: {error.strerror}. Get the bundle again.") from None
+    if len(content) > LARGEST:
+        raise TallmasksError(f"{path} is larger than {LARGEST} bytes; expected a bundle's description.")
+    return read_manifest(content, str(place.root / MANIFEST))
+
+
+@dataclass(frozen=True)
+class BundleParts:
+    """The tensors of an open bundle, memory-mapped as they are stored."""
+
+    place: BundlePlace
+    manifest: Manifest
+    _checked: dict[str, Path] = field(default_factory=dict)
+    _masks: dict[str, TensorFile] = field(default_factory=dict)
+    _lock: RLock = field(default_factory=RLock)
+
+    def tau(self, name: str) -> PackedTau:
+        """One stored tensor of tau_MTL. Raises TallmasksError where its file is not the bundle's."""
+        tensor, code = self.manifest.stored[name], DTYPES[self.manifest.dtype]
+        raw = _bytes_of(self.merged, name)
+        if code != "I8":
+            return PackedTau(raw, code)
+        scales = np.ascontiguousarray(self.merged.view(name + SCALE), np.float32)
+        return PackedTau(raw, code, scales, max(tensor.size // max(tensor.rows, 1), 1))
+
+    def bits(self, task: str, name: str) -> NDArray[np.uint8]:
+        """The mask of one stored tensor, uint8 [ceil(n / 8)]. Raises as :meth:`tau`."""
+        return self.masks(task).view(name)
+
+    @property
+    def merged(self) -> TensorFile:
+        """The file of tau_MTL."""
+        with self._lock:
+            return self._merged
+
+    @cached_property
+    def _merged(self) -> TensorFile:
+        code = DTYPES[self.manifest.dtype]
+        expected: dict[str, Described] = {n: (code, tensor.shape) for n, tensor in self.manifest.stored.items()}
+        if code == "I8":
+            expected |= {name + SCALE: ("F32", (tensor.rows,)) for name, tensor in self.manifest.stored.items()}
+        return self._opened(MERGED, expected)
+
+    def masks(self, task: str) -> TensorFile:
+        """The file of one task's masks."""
+        self.manifest.check_task(task)
+        with self._lock:
+            if task not in self._masks:
+                stored = self.manifest.stored.items()
+                expected: dict[str, Described] = {name: ("U8", (-(-tensor.size // 8),)) for name, tensor in stored}
+                name = self.manifest.masks[task]
+                opened = self._opened(name, expected)
+                self._check_ends(opened, f"{self.place.title}: {name}")
+                self._masks[task] = opened
+            return self._masks[task]
+
+    def included_base(self) -> Path:
+        """The folder of the included base, all of its files there and checked. Raises TallmasksError."""
+        for name in self.manifest.files:
+            if name.startswith(BASE):
+                self.checked(name)
+        return self.place.root / BASE
+
+    def checked(self, name: str) -> Path:
+        """A file whose size and sha256 are those that bundle.json says; looked at once.
+
+        Raises TallmasksError, naming it, where it is missing or another.
+        """
+        with self._lock:
+            if name not in self._checked:
+                path, expected = self.place.file(name), self.manifest.files[name]
+                try:
+                    size = path.stat().st_size
+                    digest = sha256_of(path) if size == expected.size else None
+                except OSError as error:
+                    raise TallmasksError(f"{self.place.title}: {name} cannot be read: {error.strerror}.") from None
+                if size != expected.size:
+                    raise TallmasksError(
+                        f"{self.place.title}: {name} has {size} bytes; bundle.json says {expected.size}. It was cut or"
+                        " is another file: get it again."
+                    )
+                if digest != expected.sha256:
+                    raise TallmasksError(
+                        f"{self.place.title}: {name} has sha256 {digest}; bundle.json says {expected.sha256}. It was"
+                        " damaged or is another file: get it again."
+                    )
+                self._checked[name] = path
+            return self._checked[name]
+
+    def _opened(self, name: str, expected: dict[str, Described]) -> TensorFile:
+        opened = open_tensors(self.checked(name))
+        found: dict[str, Described] = {n: (opened.dtype(n), opened.shape(n)) for n in opened.names}
+        wrong = sorted(key for key in found.keys() | expected.keys() if found.get(key) != expected.get(key))
+        if wrong:
+            key = wrong[0]
+            raise TallmasksError(
+                f"{self.place.title}: {name} does not hold the tensors of bundle.json: {key!a} is"
+                f" {_say(found.get(key))}, expected {_say(expected.get(key))} ({name_some(map(ascii, wrong), 3)}). It"
+                " was not made by this package: get the bundle again."
+            )
+        return opened
+
+    def _check_ends(self, masks: TensorFile, title: str) -> None:
+        for name, tensor in self.manifest.stored.items():
+            if tensor.size % 8 and int(masks.view(name)[-1]) >> tensor.size % 8:
+                raise TallmasksError(
+                    f"{title}: tensor {name!a} has bits behind its last value; expected zeros there. It was not"
+                    " made by this package: get the bundle again."
+                )
+
+
+def _bytes_of(file: TensorFile, name: str) -> NDArray[np.uint8]:
+    return file.view(name).reshape(-1).view(np.uint8)
+
+
+def _say(described: Described | None) -> str:
+    return "nothing" if described is None else f"{described[0]} {list(described[1])}"

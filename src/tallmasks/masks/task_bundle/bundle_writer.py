@@ -1,0 +1,249 @@
+"""Writing a bundle: piece by piece from any thread, whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallmasks.masks.task_bundle.base_model import Theta0, sha256_of
+from tallmasks.masks.task_bundle.encoding import Encoder, merged_specs, new_merged, scratch_bytes
+from tallmasks.masks.task_bundle.manifest import (
+    DTYPES,
+    FLOATS,
+    FORMAT,
+    BaseOrigin,
+    BundledTensor,
+    Manifest,
+    PartFile,
+    read_manifest,
+)
+from tallmasks.masks.task_bundle.model_card import model_card
+from tallmasks.masks.task_bundle.part_names import BASE, CARD, MANIFEST, MERGED, is_safe, mask_files
+from tallmasks.masks.task_bundle.update_kernels import in_parallel
+from tallmasks.store.atomic_files import atomic_write_bytes
+from tallmasks.store.errors import TallmasksError, nearest
+from tallmasks.store.tensor_files import NewTensors, TensorSpec, name_some, new_tensors
+
+_HEADERS = 1 << 14
+"""Room for a file's header beside 200 bytes for each tensor."""
+
+
+@dataclass(frozen=True)
+class BundleFacts:
+    """What a bundle is made of.
+
+    Attributes:
+        method, options: how the merged vector and the masks were made; options are anything that JSON can say.
+        base: theta_0; ``include_base`` copies its files into the bundle.
+        tasks: their names, in order.
+        dtype: of the stored merged vector: float32, bfloat16, float16 or int8.
+        unchanged: names of tensors of floats that no model changed; they are not stored.
+        mask_lambda: by task; none for tasks left out.
+        scale: by task, what the update is multiplied by; 1 for tasks left out.
+    """
+
+    method: str
+    base: Theta0
+    tasks: Sequence[str]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    dtype: str = "float32"
+    unchanged: Collection[str] = ()
+    mask_lambda: Mapping[str, float | None] = field(default_factory=dict)
+    scale: Mapping[str, float] = field(default_factory=dict)
+    include_base: bool = False
+
+
+@dataclass(frozen=True)
+class NewBundle:
+    """A bundle in the making. ``mask_lambda`` and ``scale``, by task, may be set until the ``with`` block ends."""
+
+    manifest: Manifest
+    mask_lambda: dict[str, float | None]
+    scale: dict[str, float]
+    _encoder: Encoder
+    _masks: Mapping[str, NewTensors]
+    _written: Counter[str] = field(default_factory=Counter)
+    _held: Counter[str] = field(default_factory=Counter)
+    _lock: Lock = field(default_factory=Lock)
+
+    def write(self, name: str, start: int, merged: NDArray[np.float32], masks: Mapping[str, NDArray[np.uint8]]) -> None:
+        """Values ``start``.. of one flattened tensor and each task's mask of them; any thread, each value once.
+
+        merged: float32 [n], tau_MTL; masks: by task uint8 [ceil(n / 8)], the bit of value start + 8 j + i is bit i
+        of byte j; bits behind the tensor's last value are taken as 0.  Every piece begins at a multiple of 8, and
+        ends at one or at the tensor's end.
+
+        Raises:
+            TallmasksError: NaN, infinity, or a value too large for the bundle's dtype (names the tensor).
+            ValueError: the tensor is not stored, or the piece is cut elsewhere, or lacks a task.
+        """
+        tensor = self.manifest.stored.get(name)
+        stop = start + merged.size
+        if tensor is None or start < 0 or stop > tensor.size or start % 8 or (stop % 8 and stop != tensor.size):
+            raise ValueError(f"values {start}..{stop} of {name}: not a piece of a stored tensor, cut at multiples of 8")
+        if masks.keys() != self._masks.keys() or any(bits.size != -(-merged.size // 8) for bits in masks.values()):
+            raise ValueError(f"{name}: the masks are not {-(-merged.size // 8)} bytes for each task")
+        self._encoder.write(name, start, np.ascontiguousarray(merged, np.float32))
+        held = {}
+        for task, bits in masks.items():
+            packed = self._masks[task].tensors[name][start // 8 : -(-stop // 8)]
+            packed[...] = bits
+            if merged.size % 8:
+                packed[-1] &= (1 << merged.size % 8) - 1
+            held[task] = int(np.bitwise_count(packed).sum(dtype=np.int64))
+        with self._lock:
+            self._written[name] += merged.size
+            self._held.update(held)
+
+    def check_whole(self) -> None:
+        """Raises ValueError where values were never written, or written twice."""
+        for name, tensor in self.manifest.stored.items():
+            if self._written[name] != tensor.size:
+                raise ValueError(f"{name}: {self._written[name]} values were written, of {tensor.size}")
+
+    @property
+    def densities(self) -> dict[str, float]:
+        """By task, the fraction of the stored values that its mask holds."""
+        size = max(sum(tensor.size for tensor in self.manifest.stored.values()), 1)
+        return {task: self._held[task] / size for task in self.manifest.tasks}
+
+
+@contextmanager
+def new_bundle(out: Path | str, facts: BundleFacts) -> Iterator[NewBundle]:
+    """Create a bundle in the folder ``out``, which appears complete at the end of the ``with`` block or never.
+
+    Raises TallmasksError where something is at ``out``, the facts contradict each other or the base, the disk has no
+    room (before anything is written), or a written value cannot be stored.
+    """
+    out = Path(out)
+    if os.path.lexists(out):
+        raise TallmasksError(f"{out} is there already; expected a new place. Give another, or delete it.")
+    draft = _draft(facts)
+    _check_room(out, facts, draft)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    folder = out.with_name(f".{out.name[:100]}.{secrets.token_hex(6)}.tmp")
+    folder.mkdir()
+    try:
+        with ExitStack() as files:
+            metadata = {"format": FORMAT}
+            encoder = files.enter_context(new_merged(folder, facts.dtype, draft.stored, metadata | {"part": "merged"}))
+            specs = _mask_specs(draft)
+            opened = {
+                task: files.enter_context(new_tensors(folder / file, specs, metadata | {"part": "masks", "task": task}))
+                for task, file in draft.masks.items()
+            }
+            new = NewBundle(draft, dict(draft.mask_lambda), dict(draft.scale), encoder, opened)
+            yield new
+            new.check_whole()
+        _describe(folder, facts, replace(draft, mask_lambda=new.mask_lambda, scale=new.scale), new.densities)
+        if os.path.lexists(out):
+            raise TallmasksError(f"{out} has appeared meanwhile; expected a new place. Nothing was written.")
+        folder.rename(out)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _draft(facts: BundleFacts) -> Manifest:
+    """The manifest as far as it is known at the beginning."""
+    if facts.dtype not in DTYPES:
+        raise TallmasksError(
+            f"dtype is {facts.dtype!r}{nearest(str(facts.dtype), DTYPES)}; expected one of {', '.join(DTYPES)}."
+        )
+    if not facts.tasks or len(set(facts.tasks)) != len(facts.tasks):
+        raise TallmasksError(
+            f"The tasks are {', '.join(facts.tasks) or 'none'}; expected different names, at least one."
+        )
+    unchanged = set(facts.unchanged)
+    tensors = {
+        name: BundledTensor(tuple(tensor.shape), tensor.dtype, name not in unchanged)
+        for name, tensor in sorted(facts.base.tensors.items())
+        if tensor.dtype in FLOATS
+    }
+    for what, names, known in (
+        ("unchanged", facts.unchanged, tensors.keys()),
+        ("mask_lambda", facts.mask_lambda, facts.tasks),
+        ("scale", facts.scale, facts.tasks),
+    ):
+        if strange := set(names) - set(known):
+            raise TallmasksError(f"{what} names {name_some(sorted(strange))}; expected some of {name_some(known)}.")
+    merged_specs(facts.dtype, {name: tensor for name, tensor in tensors.items() if tensor.stored})
+    origin = {key: facts.base.origin.get(key) for key in ("repository", "revision", "path")}
+    return Manifest(
+        method=facts.method,
+        options=dict(facts.options),
+        base=BaseOrigin(**origin, included=facts.include_base, sha256={}),
+        dtype=facts.dtype,
+        tensors=tensors,
+        aliases=dict(sorted(facts.base.aliases.items())),
+        tasks=tuple(facts.tasks),
+        masks=mask_files(facts.tasks),
+        mask_lambda={task: facts.mask_lambda.get(task) for task in facts.tasks},
+        scale={task: float(facts.scale.get(task, 1.0)) for task in facts.tasks},
+        files={},
+    )
+
+
+def _mask_specs(draft: Manifest) -> dict[str, TensorSpec]:
+    stored = draft.stored.items()
+    return {name: TensorSpec(np.dtype(np.uint8), (-(-tensor.size // 8),)) for name, tensor in stored}
+
+
+def _included(facts: BundleFacts) -> dict[str, Path]:
+    """The base's files by their name in the bundle, where they are to be in it."""
+    if not facts.include_base:
+        return {}
+    files = {**facts.base.companions, **facts.base.files}
+    if unsafe := [name for name in files if not is_safe(name)]:
+        raise TallmasksError(f"The base's file {unsafe[0]!r} cannot be included under this name; rename it.")
+    return {BASE + name: path for name, path in files.items()}
+
+
+def _check_room(out: Path, facts: BundleFacts, draft: Manifest) -> None:
+    merged = merged_specs(facts.dtype, draft.stored).values()
+    masks = _mask_specs(draft).values()
+    headers = (1 + len(draft.tasks)) * (_HEADERS + 200 * len(draft.tensors))
+    needed = scratch_bytes(facts.dtype, draft.stored) + headers + sum(spec.nbytes for spec in merged)
+    needed += len(draft.tasks) * sum(spec.nbytes for spec in masks)
+    needed += sum(path.stat().st_size for path in _included(facts).values())
+    place = next(folder for folder in out.absolute().parents if folder.exists())
+    free = shutil.disk_usage(place).free
+    if free < needed:
+        raise TallmasksError(
+            f"{out} needs {needed} bytes, and {free} are free there. Nothing was written; free some space, or choose"
+            " a smaller dtype."
+        )
+
+
+def _describe(folder: Path, facts: BundleFacts, draft: Manifest, densities: Mapping[str, float]) -> None:
+    """Copy the base where it is to be in the bundle, and write bundle.json and README.md."""
+    included = _included(facts)
+    parts: dict[str, PartFile] = {}
+
+    def take(name: str) -> None:
+        path = folder / name
+        if name in included:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(included[name], path)
+        parts[name] = PartFile(sha256_of(path), path.stat().st_size)
+
+    in_parallel(take, [MERGED, *draft.masks.values(), *included])
+    sha256 = {n.removeprefix(BASE): parts[n].sha256 for n in included} or dict(facts.base.sha256s())
+    manifest = replace(draft, base=draft.base._replace(sha256=sha256), files=dict(sorted(parts.items())))
+    try:
+        content = manifest.to_bytes()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TallmasksError(f"The bundle's options, lambdas or scales are no JSON: {error}.") from None
+    read_manifest(content, MANIFEST)  # nothing is written that would be refused
+    atomic_write_bytes(folder / MANIFEST, content)
+    atomic_write_bytes(folder / CARD, model_card(manifest, densities).encode(), read_only=False)

@@ -1,0 +1,122 @@
+"""How tau_MTL is stored: float32, bfloat16, float16, or int8 with a float32 scale for each row."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallmasks.masks.task_bundle.bundle_parts import SCALE
+from tallmasks.masks.task_bundle.manifest import DTYPES, BundledTensor
+from tallmasks.masks.task_bundle.part_names import MERGED
+from tallmasks.masks.task_bundle.update_kernels import CODES, PIECE, in_parallel
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.tensor_files import Layout, NewTensors, TensorSpec, new_tensors
+
+_TOO_LARGE = {"float16": 65520.0, "bfloat16": float(np.uint32(0x7F7F8000).view(np.float32))}
+"""The magnitudes from which on rounding to nearest gives infinity."""
+_TYPES: dict[str, np.dtype] = {
+    "F32": np.dtype("<f4"),
+    "BF16": np.dtype("<u2"),
+    "F16": np.dtype("<f2"),
+    "I8": np.dtype("i1"),
+}
+
+
+def merged_specs(dtype: str, stored: Mapping[str, BundledTensor]) -> dict[str, TensorSpec]:
+    """The tensors of merged.safetensors.
+
+    Raises TallmasksError where a tensor is called like another one's scales.
+    """
+    code = DTYPES[dtype]
+    specs = {name: TensorSpec(_TYPES[code], tensor.shape, code == "BF16") for name, tensor in stored.items()}
+    if code == "I8":
+        for name, tensor in stored.items():
+            if name + SCALE in stored:
+                raise TallmasksError(
+                    f"tensor {name + SCALE} is called as int8 calls the scales of {name}; choose another dtype."
+                )
+            specs[name + SCALE] = TensorSpec(np.dtype("<f4"), (tensor.rows,))
+    return specs
+
+
+def scratch_bytes(dtype: str, stored: Mapping[str, BundledTensor]) -> int:
+    """What the encoding takes on the disk for a time: all values as float32, from which int8 finds its scales."""
+    return 4 * sum(tensor.size for tensor in stored.values()) if dtype == "int8" else 0
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """merged.safetensors in the making; pieces may come from any thread."""
+
+    dtype: str
+    stored: Mapping[str, BundledTensor]
+    new: NewTensors
+    scratch: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
+
+    def write(self, name: str, start: int, values: NDArray[np.float32]) -> None:
+        """Values from ``start`` on of one flattened tensor.
+
+        Raises TallmasksError, naming the tensor, for NaN, infinity or a value too large for the dtype.
+        """
+        from tallmasks.masks.task_bundle import update_loops
+
+        largest = float(update_loops.largest_magnitude(values))
+        if not np.isfinite(largest):
+            raise TallmasksError(
+                f"tensor {name} of the merged vector holds NaN or infinity; expected finite numbers. A checkpoint is"
+                " damaged or its training diverged: leave it out."
+            )
+        if largest >= _TOO_LARGE.get(self.dtype, np.inf):
+            raise TallmasksError(
+                f"tensor {name} of the merged vector holds a value of magnitude {largest:g}, too large for"
+                f" {self.dtype}; choose float32, bfloat16 or int8."
+            )
+        target = self.scratch[name] if self.dtype == "int8" else self.new.tensors[name]
+        part = target.reshape(-1)[start : start + values.size]
+        if self.dtype == "int8":
+            part[...] = values
+        else:
+            update_loops.narrow(values, CODES[DTYPES[self.dtype]], part.view(np.uint8))
+
+    def finish(self) -> None:
+        """Encode what had to wait for whole rows."""
+        from tallmasks.masks.task_bundle import update_loops
+
+        def encode(job: tuple[str, int, int]) -> None:
+            name, first, last = job
+            row = self.scratch[name].size // max(self.stored[name].rows, 1)
+            part = slice(first * row, last * row)
+            levels = self.new.tensors[name].reshape(-1)
+            scales = self.new.tensors[name + SCALE]
+            update_loops.quantise_rows(self.scratch[name][part], row, scales[first:last], levels[part])
+
+        jobs = []
+        for name in self.scratch:
+            rows = self.stored[name].rows
+            step = max(PIECE * rows // max(self.scratch[name].size, 1), 1)
+            jobs += [(name, first, min(first + step, rows)) for first in range(0, rows, step)]
+        in_parallel(encode, jobs)
+
+
+@contextmanager
+def new_merged(
+    folder: Path, dtype: str, stored: Mapping[str, BundledTensor], metadata: Mapping[str, str]
+) -> Iterator[Encoder]:
+    """Write merged.safetensors in a folder; see :func:`tallmasks.store.tensor_files.new_tensors` for errors."""
+    layout = Layout(tuple(stored), tuple(tensor.shape for tensor in stored.values()))
+    with new_tensors(folder / MERGED, merged_specs(dtype, stored), metadata) as new:
+        if not scratch_bytes(dtype, stored):
+            yield Encoder(dtype, stored, new, {name: np.empty(0, np.float32) for name in stored if dtype == "int8"})
+            return
+        with TemporaryFile(dir=folder) as file:
+            os.posix_fallocate(file.fileno(), 0, 4 * layout.size)
+            flat = np.asarray(np.memmap(file, np.float32, mode="r+", shape=(layout.size,)))
+            yield (encoder := Encoder(dtype, stored, new, {n: a.reshape(-1) for n, a in layout.split(flat).items()}))
+            encoder.finish()

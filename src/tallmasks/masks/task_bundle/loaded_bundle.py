@@ -1,0 +1,199 @@
+"""Reading a bundle: any of its models by one call, and a live module switched from one to the next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import RLock
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallmasks.masks.task_bundle.base_model import Theta0, check_content, check_form, open_base
+from tallmasks.masks.task_bundle.bundle_parts import BundleParts, manifest_of, open_place
+from tallmasks.masks.task_bundle.device_updates import DeviceUpdates
+from tallmasks.masks.task_bundle.manifest import Manifest
+from tallmasks.masks.task_bundle.module_copy import ModuleCopy, placed_tensors, torch_dtypes
+from tallmasks.masks.task_bundle.module_weights import overwrite
+from tallmasks.masks.task_bundle.task_weights import TaskWeights
+from tallmasks.masks.task_bundle.update_kernels import update_piece
+from tallmasks.store.errors import TallmasksError, nearest
+
+if TYPE_CHECKING:
+    import torch
+
+_NUMPY = {
+    "F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1",
+    "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "u1", "BOOL": "?",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """An open bundle. Its files are read, and checked, when they are first needed; values stay memory-mapped.
+
+    The weights of task t are ``round(float32(theta_0) + u)`` in the base's dtype, where the update u is
+    ``scale_t * tau`` where the task's mask has a 1 and +0.0 elsewhere, in float32, tau as it is stored.  Tensors that
+    no model changed, and tensors that are no floats, are the base's.
+    """
+
+    manifest: Manifest
+    _parts: BundleParts
+    _given: Theta0 | None
+    _device: DeviceUpdates = field(default_factory=DeviceUpdates)
+    _found: dict[str, Theta0] = field(default_factory=dict)
+    _lock: RLock = field(default_factory=RLock)
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The tasks, in order."""
+        return self.manifest.tasks
+
+    def density(self, task: str) -> float:
+        """The fraction of the stored values that a task's mask holds. Raises as :meth:`update`."""
+        masks = self._parts.masks(task)
+        held = sum(int(np.bitwise_count(masks.view(name)).sum(dtype=np.int64)) for name in self.manifest.stored)
+        return held / max(sum(tensor.size for tensor in self.manifest.stored.values()), 1)
+
+    def update(self, task: str, name: str, start: int = 0, stop: int | None = None) -> NDArray[np.float32]:
+        """Values start..stop of a flattened tensor's update ``scale * m * tau``, float32; zeros where none is stored.
+
+        Raises TallmasksError for a task or tensor that is not in the bundle, and where a file is not the bundle's.
+        """
+        self.manifest.check_task(task)
+        name = self.manifest.aliases.get(name, name)
+        if name not in self.manifest.tensors:
+            raise TallmasksError(f"The bundle has no tensor {name!r}{nearest(name, self.manifest.tensors)}.")
+        tensor = self.manifest.tensors[name]
+        start, stop, _ = slice(start, stop).indices(tensor.size)
+        if not tensor.stored or stop <= start:
+            return np.zeros(max(stop - start, 0), np.float32)
+        return update_piece(self._parts.tau(name), self._parts.bits(task, name), self.manifest.scale[task], start, stop)
+
+    def state_dict(self, task: str) -> dict[str, torch.Tensor]:
+        """A task's model, ready for ``load_state_dict``: every tensor in the base's dtype, tied names as one tensor.
+
+        Raises TallmasksError where a file is not the bundle's, or the base is not to be had.
+        """
+        import torch
+
+        found: dict[str, torch.Tensor] = {}
+        for name, raw in self._raw(task).items():
+            form = self._base().tensors[name]
+            # of an empty array torch sees no row to take apart
+            flat = torch.from_numpy(raw) if raw.size else torch.empty(0, dtype=torch.uint8)
+            found[name] = flat.view(torch_dtypes()[form.dtype]).reshape(tuple(form.shape))
+        return self._with_aliases(found)
+
+    def arrays(self, task: str) -> dict[str, NDArray]:
+        """As :meth:`state_dict`, as NumPy arrays. Raises TallmasksError where the base has a dtype that NumPy lacks."""
+        for name, form in self._base().tensors.items():
+            if form.dtype not in _NUMPY:
+                raise TallmasksError(f"The base's tensor {name} is {form.dtype}, which NumPy lacks; use state_dict.")
+        forms = self._base().tensors
+        raws = self._raw(task).items()
+        return self._with_aliases({n: raw.view(_NUMPY[forms[n].dtype]).reshape(forms[n].shape) for n, raw in raws})
+
+    def apply_(self, module: torch.nn.Module, task: str) -> None:
+        """Make a module the model of a task, in place: its parameters and persistent buffers of floats.
+
+        Every value is computed from theta_0, whatever the module holds, and rounded once to the module's own dtype,
+        so that going from task to task never drifts.  Nothing is reallocated; ``requires_grad`` and hooks stay.
+        Where anything fails on the way, the module is left as theta_0.
+
+        Without a base (none given, included or to be had from where it was), **the module as it is at the first call
+        is taken for theta_0**, and the bundle keeps a copy of the tensors that it changes: the module's size again.
+
+        Raises TallmasksError, before anything is changed, where the module's names or shapes do not fit, the task is
+        not in the bundle, or a file is not the bundle's.
+        """
+        self.manifest.check_task(task)
+        placed = placed_tensors(module, self.manifest)
+        with self._lock:
+            base = self._any_base()
+            if base is None:
+                TaskWeights(self._parts, ModuleCopy({}, {}), task).check()
+                base = self._found["module"] = ModuleCopy.of(placed, self.manifest.stored)
+            overwrite(placed, TaskWeights(self._parts, base, task), TaskWeights(self._parts, base, None), self._device)
+
+    def restore_(self, module: torch.nn.Module) -> None:
+        """Make a module theta_0 again, in place and exactly. Raises as :meth:`apply_`."""
+        placed = placed_tensors(module, self.manifest)
+        with self._lock:
+            base = self._any_base()
+            if base is not None:
+                weights = TaskWeights(self._parts, base, None)
+                overwrite(placed, weights, weights, self._device)
+
+    def _raw(self, task: str) -> dict[str, NDArray[np.uint8]]:
+        self.manifest.check_task(task)
+        weights = TaskWeights(self._parts, self._base(), task)
+        weights.check()
+        return weights.raw()
+
+    def _with_aliases(self, found: dict[str, Any]) -> dict[str, Any]:
+        return found | {alias: found[name] for alias, name in self.manifest.aliases.items()}
+
+    def _base(self) -> Theta0:
+        """theta_0 from files, checked. Raises TallmasksError where it is not to be had."""
+        with self._lock:
+            if "files" not in self._found:
+                self._found["files"] = self._find_base()
+            return self._found["files"]
+
+    def _any_base(self) -> Theta0 | None:
+        """theta_0 from files or from the first module; None where a module has still to be taken for it."""
+        if "module" in self._found:
+            return self._found["module"]
+        try:
+            return self._base()
+        except _NoBase:
+            return None
+
+    def _find_base(self) -> Theta0:
+        """The base given, else the one included, else the recorded one if it is to be had as it was."""
+        origin = self.manifest.base
+        if self._given is not None:
+            check_content(self._given, self.manifest, "the base given")
+            return self._given
+        if origin.included:
+            return self._checked(self._parts.included_base())
+        problems = []
+        for spec in (origin.path, origin.repository and f"{origin.repository}@{origin.revision}"):
+            try:
+                if spec:
+                    return self._checked(spec)
+            except (TallmasksError, OSError, ValueError) as error:
+                problems.append(" ".join(str(error).split()))
+        raise _NoBase(
+            f"{self._parts.place.title}: its base is not here ({'; '.join(problems) or 'nothing says where it is'})."
+            " Give base=, the file, folder or repository of the model that was fine-tuned."
+        )
+
+    def _checked(self, spec: str | Path) -> Theta0:
+        base = open_base(spec)
+        check_form(base, self.manifest, str(spec))
+        check_content(base, self.manifest, str(spec))
+        return base
+
+
+class _NoBase(TallmasksError):
+    """theta_0 is neither given, nor included, nor where it was."""
+
+
+def load_bundle(path_or_repository: str | Path, base: str | Path | Theta0 | None = None) -> Bundle:
+    """Open a bundle: a folder, or `organisation/name[@revision]` on the hub, of which only what is used is downloaded.
+
+    base: where theta_0 is (a file, folder or repository), or an open one; by default the one included in the bundle,
+    or the recorded one, which is looked for when it is needed.
+
+    Raises TallmasksError where bundle.json is missing, damaged or says anything beyond the format, or where the base
+    has other tensors than the bundle names.
+    """
+    place = open_place(path_or_repository)
+    manifest = manifest_of(place)
+    opened = open_base(base) if isinstance(base, (str, Path)) else base
+    if opened is not None:
+        check_form(opened, manifest, str(base) if isinstance(base, (str, Path)) else "the base given")
+    return Bundle(manifest, BundleParts(place, manifest), opened)

@@ -1,0 +1,74 @@
+"""README.md of a bundle: the model card that the hub shows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from tallmasks.masks.task_bundle.manifest import Manifest
+
+_ESCAPED = str.maketrans({character: f"\\{character}" for character in "\\`*_[]<>|#&$"})
+
+
+def model_card(manifest: Manifest, densities: Mapping[str, float]) -> str:
+    """The card in Markdown: what is in the bundle, how large it is, and how to load it.
+
+    ``densities``: by task, the fraction of the stored values that its mask holds.
+    """
+    base = manifest.base
+    front = ["library_name: tallmasks", "tags:", "- model-merging", "- tall-masks"]
+    if base.repository is not None:
+        front.insert(0, f"base_model: {json.dumps(base.repository)}")
+    named = f"[{base.repository}](https://huggingface.co/{base.repository}) at `{base.revision}`"
+    origin = named if base.repository is not None else f"{_plain(base.path or 'a local model')}"
+    where = "included here, under `base/`" if base.included else "not included"
+    values = sum(tensor.size for tensor in manifest.tensors.values())
+    kept = sum(tensor.size for tensor in manifest.stored.values())
+    total = sum(part.size for part in manifest.files.values())
+    rows = [
+        f"| {_plain(task)} | {_number(manifest.mask_lambda[task])} | {_number(manifest.scale[task])}"
+        f" | {densities[task]:.1%} | {_size(manifest.files[manifest.masks[task]].size)} |"
+        for task in manifest.tasks
+    ]
+    first = repr(manifest.tasks[0])
+    front_matter = "\n".join(front)
+    table = "\n".join(rows)
+    return f"""---
+{front_matter}
+---
+
+# {len(manifest.tasks)} fine-tuned models in one bundle
+
+Made by {_plain(manifest.method)} of one base, {origin} ({where}). The weights of task *t* are
+theta_0 + scale_t · (m_t ⊙ tau_MTL): one merged vector ({manifest.dtype}) and one bit mask for each task.
+{kept} of the model's {values} values were changed by fine-tuning and are stored; all files take {_size(total)}.
+
+| task | mask lambda | scale | mask density | size |
+|---|---:|---:|---:|---:|
+{table}
+
+```python
+from tallmasks.masks.task_bundle import load_bundle
+bundle = load_bundle("<this folder or repository>")
+bundle.apply_(model, {first})  # in place, from one task to the next
+bundle.restore_(model)  # the base again
+```
+"""
+
+
+def _plain(text: str) -> str:
+    """Somebody's text within a line of Markdown."""
+    visible = "".join(character if character.isprintable() else " " for character in text)
+    return visible.translate(_ESCAPED)
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:g}"
+
+
+def _size(count: float) -> str:
+    if count < 1000:
+        return f"{count} bytes"
+    if count < 1000**2:
+        return f"{count / 1000:.1f} kB"
+    return f"{count / 1000**2:.1f} MB" if count < 1000**3 else f"{count / 1000**3:.1f} GB"

@@ -1,0 +1,175 @@
+"""The tensors of a torch module: which of them a bundle means, and a copy of them that stands for theta_0."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallmasks.masks.task_bundle.manifest import FLOATS, Manifest
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.tensor_files import name_some
+
+if TYPE_CHECKING:
+    import torch
+
+
+class _Kept(NamedTuple):
+    dtype: str
+    shape: tuple[int, ...]
+
+
+@cache
+def torch_dtypes() -> dict[str, torch.dtype]:
+    """torch's dtype of each of safetensors' codes."""
+    import torch
+
+    names = {
+        "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32",
+        "I16": "int16", "I8": "int8", "U64": "uint64", "U32": "uint32", "U16": "uint16", "U8": "uint8", "BOOL": "bool",
+        "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "C64": "complex64",
+    }  # fmt: skip
+    return {code: getattr(torch, name) for code, name in names.items()}
+
+
+@cache
+def float_codes() -> dict[torch.dtype, str]:
+    """safetensors' code of each dtype that weights have."""
+    return {torch_dtypes()[code]: code for code in FLOATS}
+
+
+class PlacedTensor(NamedTuple):
+    """A tensor of a module, with the bundle's name of it; ``dtype`` is safetensors' code of the module's dtype."""
+
+    name: str
+    tensor: torch.Tensor
+    dtype: str
+
+
+def placed_tensors(module: torch.nn.Module, manifest: Manifest) -> list[PlacedTensor]:
+    """The parameters and persistent buffers of a module that a bundle has values of; tied ones once.
+
+    Raises TallmasksError, one line, where names, shapes or ties of the module's tensors of floats are not the
+    bundle's: tensors that the bundle lacks are refused unless they are tied to one that it has.
+    """
+    names_of: dict[tuple, list[str]] = {}
+    tensors: dict[tuple, torch.Tensor] = {}
+    for name, tensor in _named_tensors(module):
+        if not tensor.is_floating_point():
+            continue
+        key = _identity(tensor)
+        names_of.setdefault(key, []).append(name)
+        tensors[key] = tensor
+    placed: dict[str, list[torch.Tensor]] = {}
+    strange: list[str] = []
+    for key, names in names_of.items():
+        known = {manifest.aliases.get(name, name) for name in names} & manifest.tensors.keys()
+        if not known:
+            strange.append(names[0])
+        elif len(known) > 1:
+            raise TallmasksError(
+                f"The module ties {name_some(sorted(known))}, which are different tensors in the bundle; expected the"
+                " model that the bundle was made of."
+            )
+        for name in known:
+            placed.setdefault(name, []).append(tensors[key])
+    if missing := manifest.tensors.keys() - placed.keys():
+        raise TallmasksError(
+            f"The module lacks {name_some(sorted(missing))} of the bundle, as tensors of floats, and has"
+            f" {name_some(strange) or 'no other'}; expected the model that the bundle was made of."
+        )
+    if strange:
+        raise TallmasksError(
+            f"The module has {name_some(strange)}, which the bundle lacks; expected the model that it was made of."
+        )
+    for name, found in placed.items():
+        for tensor in found:
+            _check(name, tensor, manifest.tensors[name].shape)
+    return [
+        PlacedTensor(name, tensor, float_codes()[tensor.dtype]) for name in sorted(placed) for tensor in placed[name]
+    ]
+
+
+def _named_tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    yield from module.named_parameters(remove_duplicate=False)
+    for prefix, inner in module.named_modules(remove_duplicate=False):
+        for name, buffer in inner.named_buffers(recurse=False, remove_duplicate=False):
+            if name not in inner._non_persistent_buffers_set:
+                yield f"{prefix}.{name}" if prefix else name, buffer
+
+
+def _identity(tensor: torch.Tensor) -> tuple:
+    """Equal for two tensors that are the same values in memory."""
+    if tensor.device.type == "meta" or tensor.numel() == 0:
+        return (id(tensor),)
+    return str(tensor.device), tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride()
+
+
+def _check(name: str, tensor: torch.Tensor, shape: tuple[int, ...]) -> None:
+    if tuple(tensor.shape) != shape:
+        raise TallmasksError(
+            f"The module's tensor {name} has the shape {list(tensor.shape)}; the bundle expects {list(shape)}. Give"
+            " the model that the bundle was made of."
+        )
+    if tensor.dtype not in float_codes() or str(tensor.layout) != "torch.strided" or tensor.device.type == "meta":
+        raise TallmasksError(
+            f"The module's tensor {name} is {tensor.dtype}, {tensor.layout}, on {tensor.device}; expected float32,"
+            " bfloat16, float16 or float64 values in memory. Load the model without quantisation."
+        )
+
+
+@dataclass(frozen=True)
+class ModuleCopy:
+    """theta_0 as a module had it: ``values`` flat, each on the device where it was. A Theta0 without files."""
+
+    values: Mapping[str, torch.Tensor]
+    shapes: Mapping[str, tuple[int, ...]]
+
+    @classmethod
+    def of(cls, placed: list[PlacedTensor], names: Mapping[str, Any]) -> ModuleCopy:
+        """A copy of those of a module's tensors that are among ``names``."""
+        import torch
+
+        with torch.no_grad():
+            copied = {
+                name: tensor.detach().clone(memory_format=torch.contiguous_format).reshape(-1)
+                for name, tensor, _ in placed
+                if name in names
+            }
+        return cls(copied, {name: tuple(tensor.shape) for name, tensor, _ in placed if name in names})
+
+    @cached_property
+    def tensors(self) -> dict[str, _Kept]:
+        return {n: _Kept(float_codes()[tensor.dtype], self.shapes[n]) for n, tensor in self.values.items()}
+
+    @property
+    def aliases(self) -> dict[str, str]:
+        return {}
+
+    @property
+    def files(self) -> dict[str, Path]:
+        return {}
+
+    @property
+    def companions(self) -> dict[str, Path]:
+        return {}
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        return {}
+
+    def piece(self, name: str, start: int, stop: int) -> NDArray[np.float32]:
+        return self.values[name][start:stop].cpu().float().numpy()
+
+    def stored(self, name: str, start: int, stop: int) -> NDArray[np.uint8]:
+        import torch
+
+        return self.values[name][start:stop].cpu().view(torch.uint8).numpy()
+
+    def sha256s(self) -> dict[str, str]:
+        return {}

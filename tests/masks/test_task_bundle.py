@@ -1,0 +1,344 @@
+"""Task bundles: every task's weights bit by bit, and a live module switched from one to the next."""
+
+import copy
+import json
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+
+import task_bundles
+from tallmasks.masks.task_bundle import BundleFacts, load_bundle, module_weights, new_bundle, open_base, update_loops
+from tallmasks.masks.task_bundle.module_copy import torch_dtypes
+from tallmasks.masks.task_bundle.update_kernels import CODES, PackedTau, PackedValues, add_update, update_piece
+from tallmasks.store.errors import TallmasksError
+from task_bundles import TASKS, all_same, expected, make, same_bits
+
+DTYPES = ("float32", "bfloat16", "float16", "int8")
+PATHS = {"loops": lambda tensor: True, "torch operations": lambda tensor: False}
+
+
+@pytest.fixture(scope="module", params=DTYPES)
+def made(request, tmp_path_factory):
+    """A bundle of every dtype of the base, in each dtype of the merged vector."""
+    return make(tmp_path_factory.mktemp(request.param), request.param)
+
+
+@pytest.fixture(params=PATHS)
+def path(request, monkeypatch):
+    """What computes on the CPU, and what computes on any other device, here on the CPU's tensors."""
+    monkeypatch.setattr(module_weights, "on_cpu", PATHS[request.param])
+
+
+class Everything(torch.nn.Module):
+    """A module with the tensors of the small model as parameters and buffers; the bias is tied."""
+
+    def __init__(self, state, dtype=None):
+        super().__init__()
+        self.a = torch.nn.Module()
+        self.twin = torch.nn.Module()
+        for name, tensor in state.items():
+            place, _, leaf = name.rpartition(".")
+            owner = self.get_submodule(place)
+            values = (tensor.to(dtype) if dtype and tensor.is_floating_point() else tensor).clone()
+            if name in ("scalar", "steps", "frozen"):
+                owner.register_buffer(leaf, values)
+            else:
+                owner.register_parameter(leaf, torch.nn.Parameter(values, requires_grad=name != "short"))
+        self.twin.bias = self.a.bias
+        self.register_buffer("cache", torch.ones(3), persistent=False)
+
+
+def weights_of(module):
+    return {name: tensor for name, tensor in module.state_dict().items() if not name.startswith("twin")}
+
+
+def test_each_task_is_the_formula(made):
+    """A task's model would not be theta_0 + scale * (mask * tau_MTL), rounded once."""
+    bundle = load_bundle(made.folder, made.base_file)
+    assert bundle.tasks == TASKS
+    for task in TASKS:
+        assert all_same(bundle.state_dict(task), expected(made, task))
+
+
+def test_updates_are_the_formula_from_any_value_on(made):
+    """A piece of an update would be of other weights than those asked for."""
+    bundle = load_bundle(made.folder)
+    for task in TASKS:
+        for name in made.merged:
+            whole = np.asarray(task_bundles.update(made, task, name)).reshape(-1)
+            for start, stop in ((0, None), (1, None), (3, 12), (8, 9), (5, 5)):
+                found = bundle.update(task, name, start, stop)
+                assert found.dtype == np.float32
+                np.testing.assert_array_equal(found.view(np.uint32), whole[start:stop].view(np.uint32))
+    np.testing.assert_array_equal(bundle.update("mnist", "frozen"), np.zeros(16, np.float32))
+
+
+def test_arrays_are_the_same_weights(tmp_path):
+    """Who works without torch would get other weights; bfloat16 would come as something else."""
+    forms = {name: form for name, form in task_bundles.FORMS.items() if form[0] != torch.bfloat16}
+    made = make(tmp_path / "numpy", forms=forms)
+    found = load_bundle(made.folder, made.base_file).arrays("mnist")
+    for name, tensor in expected(made, "mnist").items():
+        assert same_bits(torch.from_numpy(found[name]), tensor)
+    other = make(tmp_path / "bfloat16")
+    with pytest.raises(TallmasksError, match="is BF16, which NumPy lacks; use state_dict"):
+        load_bundle(other.folder, other.base_file).arrays("mnist")
+
+
+def test_a_module_goes_from_task_to_task_and_back(made, path):
+    """After some switches a model would be another than the one asked for, or trained weights would be lost."""
+    bundle = load_bundle(made.folder, made.base_file)
+    module = Everything(made.base)
+    addresses = {name: tensor.data_ptr() for name, tensor in module.named_parameters()}
+    for task in (TASKS[0], TASKS[1], TASKS[0], TASKS[2], TASKS[2]):
+        bundle.apply_(module, task)
+        assert all_same({n: t for n, t in weights_of(module).items()}, expected(made, task))
+    bundle.restore_(module)
+    assert all_same(weights_of(module), made.base)
+    assert {name: tensor.data_ptr() for name, tensor in module.named_parameters()} == addresses
+    assert module.twin.bias is module.a.bias and not module.short.requires_grad and module.a.bias.requires_grad
+
+
+def test_without_a_base_the_module_itself_is_theta_0(made, path):
+    """A bundle whose base cannot be had could not be used, or would drift with every switch."""
+    manifest = json.loads((made.folder / "bundle.json").read_text())
+    assert manifest["base"]["path"] == str(made.base_file)
+    hidden = made.base_file.rename(made.base_file.with_suffix(".hidden"))
+    try:
+        bundle = load_bundle(made.folder)
+        with pytest.raises(TallmasksError, match="its base is not here .*does not exist.* Give base="):
+            bundle.state_dict("mnist")
+        module = Everything(made.base)
+        bundle.restore_(module)
+        for task in (TASKS[1], TASKS[0], TASKS[1]):
+            bundle.apply_(module, task)
+            assert all_same(weights_of(module), expected(made, task))
+        bundle.restore_(module)
+        assert all_same(weights_of(module), made.base)
+    finally:
+        hidden.rename(made.base_file)
+
+
+def test_the_recorded_base_is_found_and_checked(tmp_path):
+    """A bundle would be added to whatever has come to lie where its base was."""
+    made = make(tmp_path)
+    assert all_same(load_bundle(made.folder).state_dict("mnist"), expected(made, "mnist"))
+    save_file({name: tensor + 1 for name, tensor in made.base.items()}, made.base_file)
+    with pytest.raises(TallmasksError, match=r"its base is not here .*base.safetensors has sha256"):
+        load_bundle(made.folder).state_dict("mnist")
+    with pytest.raises(TallmasksError, match=r"the base given: the weight file base.safetensors has sha256"):
+        load_bundle(made.folder, made.base_file).state_dict("mnist")
+    save_file({name: tensor for name, tensor in made.base.items() if name != "wide"}, made.base_file)
+    with pytest.raises(TallmasksError, match="lacks wide of the bundle"):
+        load_bundle(made.folder, made.base_file)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
+def test_a_module_of_another_dtype_is_rounded_once(made, path, dtype):
+    """A model loaded in float32 would get weights that were rounded to the base's bfloat16 on the way."""
+    bundle = load_bundle(made.folder, made.base_file)
+    module = Everything(made.base, dtype)
+    before = copy.deepcopy(weights_of(module))
+    bundle.apply_(module, "ümlaut")
+    for name, tensor in weights_of(module).items():
+        if name in made.merged:
+            change = torch.from_numpy(np.asarray(task_bundles.update(made, "ümlaut", name)))
+            assert same_bits(tensor, (made.base[name].float() + change).to(dtype))
+        else:
+            assert same_bits(tensor, before[name])
+    bundle.restore_(module)
+    assert all_same(weights_of(module), before)
+
+
+def test_values_that_do_not_lie_in_order_are_written(made, path):
+    """A transposed or channels-last weight would keep the last task's values, or get them in disorder."""
+    bundle = load_bundle(made.folder, made.base_file)
+    module = Everything(made.base)
+    module.wide = torch.nn.Parameter(made.base["wide"].T.contiguous().T)
+    strides = module.wide.stride()
+    for task in TASKS:
+        bundle.apply_(module, task)
+        assert all_same(weights_of(module), expected(made, task))
+    assert module.wide.stride() == strides != made.base["wide"].stride()
+    bundle.restore_(module)
+    assert all_same(weights_of(module), made.base)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda m: delattr(m, "wide"), "The module lacks wide of the bundle, as tensors of floats, and has no other"),
+        (lambda m: setattr(m, "more", torch.nn.Parameter(torch.ones(2))), "has more, which the bundle lacks"),
+        (lambda m: setattr(m, "wide", torch.nn.Parameter(torch.ones(8, 9))), r"wide has the shape \[8, 9\]; .* \[9, 8"),
+        (lambda m: setattr(m.twin, "bias", torch.nn.Parameter(torch.ones(13))), "has twin.bias, which the bundle lack"),
+        (lambda m: setattr(m, "wide", torch.nn.Parameter(m.wide.to("meta"))), "expected float32, bfloat16, float16 or float64 values in memory"),
+    ],
+)
+def test_a_module_that_does_not_fit_stays_as_it_is(made, change, message):
+    """Half of a model would be overwritten with another model's weights."""
+    module = Everything(made.base)
+    change(module)
+    before = copy.deepcopy(module.state_dict())
+    bundle = load_bundle(made.folder, made.base_file)
+    for work in (lambda: bundle.apply_(module, "mnist"), lambda: bundle.restore_(module)):
+        with pytest.raises(TallmasksError, match=message) as error:
+            work()
+        assert "\n" not in str(error.value)
+    for name, tensor in module.state_dict().items():
+        assert tensor.is_meta or same_bits(tensor, before[name])
+    with pytest.raises(TallmasksError, match="no task 'mnits'; did you mean 'mnist'"):
+        bundle.apply_(module, "mnits")
+
+
+def test_tensors_that_the_bundle_holds_apart_cannot_be_tied(made, tmp_path):
+    """The tied tensor would get the values of whichever came last."""
+    state = dict(made.base) | {"other": made.base["scalar"].clone()}
+    save_file(state, tmp_path / "base.safetensors")
+    facts = BundleFacts("sum", open_base(tmp_path / "base.safetensors"), ["x"], unchanged=made.base.keys() - {"steps"})
+    with new_bundle(tmp_path / "bundle", facts) as new:
+        new.write("other", 0, np.ones(1, np.float32), {"x": np.ones(1, np.uint8)})
+    module = Everything(made.base)
+    module.register_buffer("other", module.scalar)
+    with pytest.raises(TallmasksError, match="ties other, scalar, which are different tensors in the bundle"):
+        load_bundle(tmp_path / "bundle").apply_(module, "x")
+
+
+@pytest.mark.parametrize("stop", [RuntimeError("no memory"), KeyboardInterrupt()])
+def test_what_is_stopped_on_the_way_leaves_theta_0(made, path, monkeypatch, stop):
+    """A model half of one task and half of another would answer, and nobody would notice."""
+    from tallmasks.masks.task_bundle import device_updates
+    from tallmasks.masks.task_bundle.task_weights import TaskWeights
+
+    bundle = load_bundle(made.folder, made.base_file)
+    module = Everything(made.base)
+    bundle.apply_(module, "mnist")
+
+    def fail(cls):
+        original = cls.fill
+
+        def fill(self, *arguments):
+            of_task = (self if isinstance(self, TaskWeights) else arguments[0]).task is not None
+            if of_task and "narrow" in arguments:
+                raise stop
+            return original(self, *arguments)
+
+        monkeypatch.setattr(cls, "fill", fill)
+
+    fail(TaskWeights)
+    fail(device_updates.DeviceUpdates)
+    with pytest.raises(type(stop)):
+        bundle.apply_(module, "ümlaut")
+    assert all_same(weights_of(module), made.base)
+
+
+def test_gradients_of_overwritten_weights_are_refused(made):
+    """Training would silently take the gradient through weights that are no longer there."""
+    module = Everything(made.base)
+    loss = (module.wide * module.wide).sum()
+    load_bundle(made.folder, made.base_file).apply_(module, "mnist")
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_a_small_llama_answers_as_each_task_does(tmp_path):
+    """The one call that people use, on a model of transformers with tied embeddings, would give another model."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    shape = {"vocab_size": 41, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2}
+    config = LlamaConfig(**shape, num_attention_heads=2, max_position_embeddings=32, tie_word_embeddings=True)
+    torch.manual_seed(0)
+    model = LlamaForCausalLM(config).to(torch.bfloat16).eval()
+    model.save_pretrained(tmp_path / "base")
+    base = open_base(tmp_path / "base")
+    rng = np.random.default_rng(1)
+    facts = BundleFacts("sum", base, ["a", "b"], dtype="bfloat16", include_base=True)
+    with new_bundle(tmp_path / "bundle", facts) as new:
+        for name, form in base.tensors.items():
+            size = int(np.prod(form.shape))
+            masks = {task: rng.integers(0, 256, -(-size // 8), np.uint8) for task in "ab"}
+            new.write(name, 0, rng.standard_normal(size).astype(np.float32) / 50, masks)
+    bundle = load_bundle(tmp_path / "bundle")
+    tokens = torch.arange(12).reshape(1, -1)
+    with torch.no_grad():
+        before = model(tokens).logits
+        answers = {}
+        for task in "aba":
+            bundle.apply_(model, task)
+            assert model.lm_head.weight is model.model.embed_tokens.weight
+            answers.setdefault(task, []).append(model(tokens).logits)
+        other = LlamaForCausalLM(config).to(torch.bfloat16).eval()
+        other.load_state_dict(bundle.state_dict("b"), strict=False)
+        assert torch.equal(other(tokens).logits, answers["b"][0]) and torch.equal(*answers["a"])
+        assert not torch.equal(answers["a"][0], answers["b"][0])
+        bundle.restore_(model)
+        assert torch.equal(model(tokens).logits, before)
+    assert all_same(load_file(tmp_path / "bundle/base/model.safetensors"), load_file(tmp_path / "base/model.safetensors"))
+    assert json.loads((tmp_path / "bundle/base/config.json").read_text())["vocab_size"] == 41
+
+
+def test_halves_become_float32_and_back_exactly():
+    """Weights would move by a rounding that nobody asked for, the smallest and largest first."""
+    every = np.arange(1 << 16, dtype=np.uint16)
+    hard = np.concatenate([every.astype(np.uint32) << 16 | low for low in (0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF)])
+    fine = np.arange(0x32000000, 0x47900000, 997, dtype=np.uint32)
+    ties = np.arange(0x33000000, 0x47900000, 0x800, dtype=np.uint32)
+    singles = np.concatenate([hard, fine, fine | 0x80000000, ties, ties + 1, ties - 1]).view(np.float32)
+    for code in ("BF16", "F16"):
+        dtype = torch_dtypes()[code]
+        wide = np.empty(every.size, np.float32)
+        update_loops.widen(every.view(np.uint8), CODES[code], wide)
+        wanted = torch.from_numpy(every.view(np.int16)).view(dtype).float().numpy()
+        np.testing.assert_array_equal(np.isnan(wide), np.isnan(wanted))
+        finite = ~np.isnan(wanted)
+        np.testing.assert_array_equal(wide.view(np.uint32)[finite], wanted.view(np.uint32)[finite])
+        short = np.empty(singles.size, np.uint16)
+        update_loops.narrow(singles, CODES[code], short.view(np.uint8))
+        wanted = torch.from_numpy(singles).to(dtype)
+        found = torch.from_numpy(short.view(np.int16)).view(dtype)
+        kept = ~torch.isnan(wanted)
+        assert torch.equal(found.isnan(), ~kept) and same_bits(found[kept], wanted[kept])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    size=st.integers(0, 5000),
+    row=st.integers(1, 70),
+    codes=st.tuples(*[st.sampled_from(["F32", "BF16", "F16"])] * 2, st.sampled_from(["F32", "BF16", "F16", "I8"])),
+    scale=st.floats(-4, 4, width=32),
+    seed=st.integers(0, 1000),
+)
+def test_pieces_of_any_size_are_the_formula(size, row, codes, scale, seed):
+    """A weight at the edge of a block, a row or a byte of bits would get its neighbour's update."""
+    rng = np.random.default_rng(seed)
+    theta_code, out_code, tau_code = codes
+    theta = torch.from_numpy(rng.standard_normal(size)).to(torch_dtypes()[theta_code])
+    if tau_code == "I8":
+        stored = torch.from_numpy(rng.integers(-127, 128, size, np.int8))
+        scales = rng.random(-(-size // row)).astype(np.float32)
+        tau = stored.numpy().astype(np.float32) * np.repeat(scales, row)[:size]
+    else:
+        stored, scales = torch.from_numpy(rng.standard_normal(size)).to(torch_dtypes()[tau_code]), np.ones(1, np.float32)
+        tau = stored.float().numpy()
+    bits = rng.integers(0, 256, -(-size // 8), np.uint8)
+    keep = np.unpackbits(bits, count=size, bitorder="little").astype(bool)
+    wanted = np.where(keep, np.float32(scale) * tau, np.float32(0))
+    packed = PackedTau(_bytes(stored), tau_code, scales, row)
+    for start, stop in ((0, size), (size // 3, size), (size // 2, size // 2 + size // 3)):
+        found = update_piece(packed, bits, scale, start, stop)
+        np.testing.assert_array_equal(found.view(np.uint32), wanted[start:stop].view(np.uint32))
+    first = size // 16 * 8
+    out = torch.empty(size - first, dtype=torch_dtypes()[out_code])
+    add_update(PackedValues(_bytes(theta[first:]), theta_code), packed, bits, scale, first, _packed(out, out_code))
+    assert same_bits(out, (theta.float() + torch.from_numpy(wanted))[first:].to(out.dtype))
+
+
+def _bytes(tensor):
+    return tensor.contiguous().view(torch.uint8).numpy() if tensor.numel() else np.empty(0, np.uint8)
+
+
+def _packed(tensor, code):
+    return PackedValues(_bytes(tensor), code)

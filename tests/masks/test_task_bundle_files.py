@@ -1,0 +1,271 @@
+"""What is written of a task bundle, what is refused, and bundles that come from the hub's cache."""
+
+import errno
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+from tallmasks.masks.task_bundle import BundleFacts, load_bundle, new_bundle, open_base, verify_bundle
+from tallmasks.masks.task_bundle.manifest import digest_of
+from tallmasks.masks.task_bundle.part_names import is_safe, mask_files
+from tallmasks.store.errors import TallmasksError
+from task_bundles import TASKS, all_same, expected, make, same_bits
+
+BITS = {"x": np.ones(2, np.uint8)}
+
+
+@pytest.fixture
+def base(tmp_path):
+    """A base with one tensor of 16 values."""
+    save_file({"w": torch.ones(4, 4)}, tmp_path / "model.safetensors")
+    return open_base(tmp_path / "model.safetensors")
+
+
+def test_the_files_are_what_the_format_says(tmp_path):
+    """Somebody with the description of the format and safetensors alone could not read a bundle."""
+    made = make(tmp_path, "int8", mask_lambda={"mnist": 0.4})
+    facts = json.loads((made.folder / "bundle.json").read_text())
+    assert facts["format"] == "tallmasks/bundle/1" and facts["digest"] == digest_of(facts)
+    assert facts["tasks"] == list(TASKS) and facts["mask_lambda"] == {"mnist": 0.4, TASKS[1]: None, TASKS[2]: None}
+    assert list(facts["tensors"]) == sorted(n for n in made.base if n != "steps")
+    assert facts["tensors"]["frozen"] == {"shape": [4, 4], "dtype": "BF16", "stored": False}
+    assert facts["masks"][TASKS[1]] == "masks/two%20words%2F..%2Fx.safetensors"
+    assert {str(p.relative_to(made.folder)) for p in made.folder.rglob("*") if p.is_file()} == {
+        "bundle.json", "README.md", *facts["files"]
+    }  # fmt: skip
+    merged = load_file(made.folder / "merged.safetensors")
+    assert merged.keys() == {*made.merged, *(f"{name}.scale" for name in made.merged)}
+    levels, scales = merged["wide"].numpy(), merged["wide.scale"].numpy()
+    assert levels.dtype == np.int8 and scales.shape == (9,) and merged["a.bias.scale"].shape == (1,)
+    np.testing.assert_array_equal(scales, np.abs(made.merged["wide"]).max(1) / np.float32(127))
+    assert not levels[made.merged["wide"] == 0].any()
+    np.testing.assert_allclose(levels * scales[:, None], made.merged["wide"], atol=scales.max() * 0.51)
+    masks = load_file(made.folder / facts["masks"]["mnist"])
+    bits = np.unpackbits(masks["short"].numpy(), bitorder="little")
+    np.testing.assert_array_equal(bits[:45], made.masks["mnist"]["short"].reshape(-1))
+    assert bits.size == 48 and not bits[45:].any()
+    assert verify_bundle(made.folder) == []
+
+
+def test_bfloat16_is_bfloat16_for_safetensors(tmp_path):
+    """Other programs would take the merged vector's bits for integers."""
+    made = make(tmp_path, "bfloat16")
+    with safe_open(made.folder / "merged.safetensors", framework="pt") as file:
+        for name, values in made.merged.items():
+            assert same_bits(file.get_tensor(name), torch.from_numpy(values).to(torch.bfloat16))
+
+
+def test_the_card_says_what_a_stranger_needs(tmp_path, base):
+    """A bundle on the hub would say neither of what base it is nor how it is loaded."""
+
+    class Published:
+        origin = {"repository": "someone/model", "revision": "a" * 40}
+
+        def __getattr__(self, name):
+            return getattr(base, name)
+
+    facts = BundleFacts("tall_mask", Published(), ["x|`y`\n# z"], mask_lambda={"x|`y`\n# z": 0.3}, scale={})
+    with new_bundle(tmp_path / "bundle", facts) as new:
+        new.scale["x|`y`\n# z"] = 0.5
+        new.write("w", 0, np.ones(16, np.float32), {"x|`y`\n# z": np.array([1, 3], np.uint8)})
+    card = (tmp_path / "bundle/README.md").read_text()
+    front = card.split("---")[1]
+    assert "base_model: \"someone/model\"\nlibrary_name: tallmasks\ntags:\n- model-merging\n- tall-masks\n" in front
+    assert "| x\\|\\`y\\` \\# z | 0.3 | 0.5 | 18.8% |" in card
+    assert "load_bundle(" in card and "apply_(model, 'x|`y`\\n# z')" in card
+    assert load_bundle(tmp_path / "bundle", base).manifest.scale == {"x|`y`\n# z": 0.5}
+
+
+def test_names_of_tasks_are_no_paths():
+    """A task's masks would be written over something else, or two tasks' masks over each other."""
+    tasks = ["../../etc/passwd", "/abs", "a\\b", "..", ".", "", "A", "a", "é", "e\u0301", "con:1", "x" * 300, "\0", "~"]
+    files = mask_files([*tasks, *(f"{'x' * 300}{i}" for i in range(3)), "%2E", "%2e", "x~", ".hidden"])
+    assert len({file.lower() for file in files.values()}) == len(files)
+    for file in files.values():
+        assert is_safe(file) and file.count("/") == 1 and len(file.encode()) < 150 and "/." not in file
+    with pytest.raises(TallmasksError, match=r"'\\ud800' is no text"):
+        mask_files(["\ud800"])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "message"),
+    [
+        ("float32", np.nan, "tensor w of the merged vector holds NaN or infinity"),
+        ("int8", -np.inf, "tensor w of the merged vector holds NaN or infinity"),
+        ("float16", 65520.0, "tensor w .* magnitude 65520, too large for float16"),
+        ("bfloat16", 3.4e38, r"tensor w .* magnitude 3.4e\+38, too large for bfloat16"),
+    ],
+)
+def test_values_that_cannot_be_stored_are_refused(tmp_path, base, dtype, value, message):
+    """Every task's weights would be infinite where the merged vector was too large."""
+    values = np.ones(16, np.float32)
+    values[5] = value
+    before = set(tmp_path.iterdir())
+    with (
+        pytest.raises(TallmasksError, match=message),
+        new_bundle(tmp_path / "out", BundleFacts("sum", base, ["x"], dtype=dtype)) as new,
+    ):
+        new.write("w", 0, values, BITS)
+    assert set(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "start", "size", "masks"),
+    [("other", 0, 16, BITS), ("w", 4, 12, BITS), ("w", 8, 16, BITS), ("w", 0, 12, BITS), ("w", 0, 16, {})],
+)
+def test_pieces_that_are_cut_wrongly_are_refused(tmp_path, base, name, start, size, masks):
+    """Bits of neighbouring pieces would be written over each other."""
+    with (
+        pytest.raises(ValueError, match=name),
+        new_bundle(tmp_path / "out", BundleFacts("sum", base, ["x"])) as new,
+    ):
+        new.write(name, start, np.ones(size, np.float32), masks)
+    with pytest.raises(ValueError, match="0 values were written, of 16"), new_bundle(
+        tmp_path / "out", BundleFacts("sum", base, ["x"])
+    ):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        ({"dtype": "float8"}, "dtype is 'float8'.*; expected one of float32, bfloat16, float16, int8"),
+        ({"tasks": []}, "The tasks are none"),
+        ({"tasks": ["x", "x"]}, "expected different names"),
+        ({"unchanged": ["v"]}, "unchanged names v; expected some of w"),
+        ({"scale": {"y": 2.0}}, "scale names y; expected some of x"),
+        ({"scale": {"x": float("nan")}}, "no JSON"),
+        ({"scale": {"x": 1e300}}, "scale"),
+        ({"options": {"f": print}}, "options, lambdas or scales are no JSON"),
+    ],
+)
+def test_facts_that_contradict_each_other_are_refused(tmp_path, base, facts, message):
+    """A bundle would be written that nobody can read."""
+    with (
+        pytest.raises(TallmasksError, match=message),
+        new_bundle(tmp_path / "out", BundleFacts(**({"method": "sum", "base": base, "tasks": ["x"]} | facts))) as new,
+    ):
+        new.write("w", 0, np.ones(16, np.float32), BITS)
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_is_there_stays_and_a_full_disk_is_told_before_anything_is_written(tmp_path, base, monkeypatch):
+    """An earlier bundle would be lost, or half of one be left on a full disk."""
+    facts = BundleFacts("sum", base, ["x"])
+    (tmp_path / "out").mkdir()
+    with pytest.raises(TallmasksError, match="out is there already"), new_bundle(tmp_path / "out", facts):
+        pass
+    (tmp_path / "out").rmdir()
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=100))
+    with pytest.raises(TallmasksError, match=r"out needs \d+ bytes, and 100 are free"), new_bundle(
+        tmp_path / "out", facts
+    ):
+        pass
+    monkeypatch.undo()
+
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(TallmasksError, match="no space for the"), new_bundle(tmp_path / "out", facts):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
+
+
+def test_int8_keeps_its_scales_apart_from_tensors_of_that_name(tmp_path):
+    """A tensor called like another one's scales would be written over them."""
+    save_file({"w": torch.ones(2), "w.scale": torch.ones(2)}, tmp_path / "base.safetensors")
+    facts = BundleFacts("sum", open_base(tmp_path / "base.safetensors"), ["x"], dtype="int8")
+    with pytest.raises(TallmasksError, match="tensor w.scale is called as int8 calls the scales of w"), new_bundle(
+        tmp_path / "out", facts
+    ):
+        pass
+
+
+def test_rows_of_int8_that_hold_next_to_nothing(tmp_path):
+    """A row of zeros or of the smallest numbers would become NaN."""
+    save_file({"w": torch.zeros(3, 8)}, tmp_path / "base.safetensors")
+    values = np.zeros((3, 8), np.float32)
+    values[1, :2] = [1e-45, -1e-45]
+    values[2, :3] = [2e-43, -1e-43, 1e-45]
+    with new_bundle(
+        tmp_path / "out", BundleFacts("sum", open_base(tmp_path / "base.safetensors"), ["x"], dtype="int8")
+    ) as new:
+        new.write("w", 0, values.reshape(-1), {"x": np.full(3, 255, np.uint8)})
+    found = load_bundle(tmp_path / "out").state_dict("x")["w"].numpy()
+    assert np.abs(found - values).max() < 1e-43 and not found[0].any()
+
+
+def test_one_task_can_be_had_from_the_hub_without_the_others(tmp_path, monkeypatch):
+    """To use one task of fifty, all of them would have to be downloaded; or a link into the cache be refused."""
+    from huggingface_hub import constants
+
+    made = make(tmp_path / "made", include_base=True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("tallmasks.store.hub.reachable", lambda: False)
+    commit = "c" * 40
+    repository = tmp_path / "cache/models--someone--bundle"
+    (repository / "refs").mkdir(parents=True)
+    (repository / "refs/main").write_text(commit)
+    facts = json.loads((made.folder / "bundle.json").read_text())
+    for number, name in enumerate(["bundle.json", "merged.safetensors", facts["masks"]["mnist"], *facts["files"]]):
+        if name.startswith("masks/") and name != facts["masks"]["mnist"]:
+            continue
+        link, blob = repository / "snapshots" / commit / name, repository / "blobs" / f"{number:064x}"
+        if link.is_symlink():
+            continue
+        link.parent.mkdir(parents=True, exist_ok=True)
+        blob.parent.mkdir(exist_ok=True)
+        shutil.copyfile(made.folder / name, blob)
+        link.symlink_to(os.path.relpath(blob, link.parent))
+    made.base_file.unlink()
+    for spec in ("someone/bundle", "someone/bundle@main", f"someone/bundle@{commit}", repository / "snapshots" / commit):
+        bundle = load_bundle(spec)
+        assert all_same(bundle.state_dict("mnist"), expected(made, "mnist"))
+    with pytest.raises(TallmasksError, match="missing"):
+        bundle.update("ümlaut", "wide")
+    with pytest.raises(TallmasksError, match="hf download someone/bundle masks/"):
+        load_bundle("someone/bundle").update("ümlaut", "wide")
+    for absent in ("nobody/nothing", "nobody", tmp_path / "nothing", "a/../b", "nul\0", "x" * 5000):
+        with pytest.raises(TallmasksError):
+            load_bundle(absent)
+
+
+def test_links_out_of_the_folder_are_refused(tmp_path):
+    """A bundle from somebody could have any file of this machine read in its place."""
+    made = make(tmp_path)
+    merged = made.folder / "merged.safetensors"
+    merged.rename(tmp_path / "elsewhere")
+    merged.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(TallmasksError, match="merged.safetensors leads out of the bundle"):
+        load_bundle(made.folder).update("mnist", "wide")
+    merged.unlink()
+    os.mkfifo(merged)
+    with pytest.raises(TallmasksError, match="merged.safetensors has 0 bytes|named pipe"):
+        load_bundle(made.folder).update("mnist", "wide")
+
+
+def test_all_problems_are_told_at_once(tmp_path):
+    """Who repairs a bundle would learn of the second damage only after the first was repaired."""
+    made = make(tmp_path, include_base=True)
+    facts = json.loads((made.folder / "bundle.json").read_text())
+    mask = made.folder / facts["masks"]["mnist"]
+    mask.chmod(0o644)
+    mask.write_bytes(mask.read_bytes()[:-1] + b"\xff")
+    (made.folder / facts["masks"][TASKS[1]]).unlink()
+    (made.folder / "base/base.safetensors").write_bytes(b"short")
+    (made.folder / "masks/stranger.safetensors").touch()
+    (made.folder / ".gitattributes").touch()
+    problems = verify_bundle(made.folder)
+    assert len(problems) == 4 and not any("\n" in problem for problem in problems)
+    for name in ("mnist.safetensors has sha256", "is missing", "base.safetensors has 5 bytes", "stranger.safetensors"):
+        assert sum(name in problem for problem in problems) == 1
+    assert "bundle.json is missing" in verify_bundle(tmp_path)[0]

@@ -1,0 +1,122 @@
+"""A small model of every dtype and odd size, a bundle of it, and the weights as the formula has them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+
+from tallmasks.masks.task_bundle import BundleFacts, new_bundle, open_base
+
+FORMS = {
+    "a.bias": (torch.float32, (13,)),
+    "a.weight": (torch.bfloat16, (5, 7)),
+    "precise": (torch.float64, (9,)),
+    "empty": (torch.float32, (0, 4)),
+    "frozen": (torch.bfloat16, (4, 4)),
+    "short": (torch.float16, (3, 3, 5)),
+    "narrow": (torch.float32, (6, 1)),
+    "scalar": (torch.float32, ()),
+    "steps": (torch.int64, (3,)),
+    "wide": (torch.float32, (9, 8)),
+}
+UNCHANGED = ("frozen",)
+TASKS = ("mnist", "two words/../x", "ümlaut")
+SCALES = {"mnist": 1.0, "two words/../x": 0.3, "ümlaut": -1.7}
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a bundle was made of. ``merged`` float32 and ``masks`` bool, by tensor, in the tensor's shape."""
+
+    folder: Path
+    base_file: Path
+    base: dict[str, torch.Tensor]
+    merged: dict[str, np.ndarray]
+    masks: dict[str, dict[str, np.ndarray]]
+    scales: dict[str, float]
+    dtype: str
+
+
+def base_tensors(rng: np.random.Generator, forms: dict = FORMS) -> dict[str, torch.Tensor]:
+    """Random weights, with zeros of both signs and subnormal numbers among them."""
+    found = {}
+    for name, (dtype, shape) in forms.items():
+        values = torch.from_numpy(np.asarray(rng.standard_normal(shape)))
+        if values.numel() > 8:
+            values.view(-1)[:4] = torch.tensor([-0.0, 0.0, 1e-40, -3e-7])
+        found[name] = values.to(dtype).contiguous()
+    return found
+
+
+def make(folder: Path, dtype: str = "float32", *, forms: dict = FORMS, tasks=TASKS, seed: int = 0, **facts) -> Made:
+    """Write a base model and a bundle of random task masks and a random merged vector."""
+    rng = np.random.default_rng(seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    base = base_tensors(rng, forms)
+    base_file = folder / "base.safetensors"
+    save_file(base, base_file)
+    unchanged = [name for name in UNCHANGED if name in forms]
+    stored = {name: shape for name, (kind, shape) in forms.items() if kind.is_floating_point and name not in unchanged}
+    merged = {name: np.asarray(rng.standard_normal(shape), np.float32) for name, shape in stored.items()}
+    for values in merged.values():
+        if values.size > 8:
+            values.reshape(-1)[3:7] = [0.0, -0.0, 1e-40, 3e-6]
+    masks = {task: {name: rng.random(shape) < 0.4 for name, shape in stored.items()} for task in tasks}
+    scales = facts.pop("scale", {task: SCALES.get(task, 1.0) for task in tasks})
+    options = {"method": "tall_mask_task_arithmetic", "options": {"alpha": 0.4}, **facts}
+    described = BundleFacts(
+        base=open_base(base_file), tasks=tasks, dtype=dtype, unchanged=unchanged, scale=scales, **options
+    )
+    with new_bundle(folder / "bundle", described) as new:
+        for name, values in merged.items():
+            packed = {task: np.packbits(masks[task][name], bitorder="little") for task in tasks}
+            half = values.size // 16 * 8
+            for start, stop in ((half, values.size), (0, half)):
+                bits = {task: held[start // 8 : -(-stop // 8)] for task, held in packed.items()}
+                new.write(name, start, values.reshape(-1)[start:stop], bits)
+    return Made(folder / "bundle", base_file, base, merged, masks, scales, dtype)
+
+
+def as_stored(values: np.ndarray, dtype: str) -> np.ndarray:
+    """tau after it was rounded to the bundle's dtype, float32."""
+    if dtype == "float32" or values.size == 0:
+        return values
+    if dtype != "int8":
+        return torch.from_numpy(values).to(getattr(torch, dtype)).float().numpy()
+    rows = values.reshape(values.shape[0] if values.ndim > 1 else 1, -1)
+    scales = (np.abs(rows).max(axis=1, keepdims=True) / np.float32(127)).astype(np.float32)
+    levels = np.zeros_like(rows)
+    np.divide(rows, scales, out=levels, where=scales != 0)
+    return (np.clip(np.rint(levels), -127, 127).astype(np.int8).astype(np.float32) * scales).reshape(values.shape)
+
+
+def update(made: Made, task: str, name: str) -> np.ndarray:
+    """scale * tau where the mask holds a weight, +0.0 elsewhere; float32, in the tensor's shape."""
+    tau = as_stored(made.merged[name], made.dtype)
+    return np.where(made.masks[task][name], np.float32(made.scales[task]) * tau, np.float32(0))
+
+
+def expected(made: Made, task: str) -> dict[str, torch.Tensor]:
+    """The model of a task as the formula has it: theta_0 + update in float32, rounded to the base's dtype."""
+    weights = dict(made.base)
+    for name in made.merged:
+        total = made.base[name].float() + torch.from_numpy(np.asarray(update(made, task, name)))
+        weights[name] = total.to(made.base[name].dtype)
+    return weights
+
+
+def same_bits(found: torch.Tensor, wanted: torch.Tensor) -> bool:
+    """Whether two tensors have one dtype, one shape and the same bytes."""
+    if (found.dtype, found.shape) != (wanted.dtype, wanted.shape):
+        return False
+    pair = [tensor.detach().cpu().contiguous().reshape(-1) for tensor in (found, wanted)]
+    return pair[0].numel() == 0 or torch.equal(pair[0].view(torch.uint8), pair[1].view(torch.uint8))
+
+
+def all_same(found: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]) -> bool:
+    """Whether two state dicts hold the same names and bits."""
+    return found.keys() == wanted.keys() and all(same_bits(found[name], wanted[name]) for name in wanted)
