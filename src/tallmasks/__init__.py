@@ -9,6 +9,9 @@
     shared = tallmasks.consensus(merged, tallmasks.agreement(masks), k=2)
     one_for_all = tallmasks.apply(base, shared, scaling_coefficient=0.3)
 
+    bundle = tallmasks.load_bundle("./bundle")  # of `tallmasks compress`
+    bundle.apply_(module, "cars")
+
 The workflow in ``workflow/`` and the command ``tallmasks`` are built from the same rooms; each says below whom it lies.
 """
 
@@ -20,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOME = "tallmasks.methods.state_dicts"
+_ELSEWHERE = {"TallmasksError": "tallmasks.store.errors", "load_bundle": "tallmasks.masks.task_bundle"}
 __all__ = [
     "TallmasksError",
     "__version__",
@@ -27,6 +31,7 @@ __all__ = [
     "apply",
     "apply_mask",
     "consensus",
+    "load_bundle",
     "merge",
     "merges",
     "tall_mask",
@@ -34,6 +39,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from tallmasks.masks.task_bundle import load_bundle
     from tallmasks.methods.state_dicts import (
         agreement,
         apply,
@@ -49,10 +55,8 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> Any:
     """The public names, imported when they are first asked for: NumPy and numba take a second."""
-    if name == "TallmasksError":
-        return importlib.import_module("tallmasks.store.errors").TallmasksError
     if name in __all__:
-        return getattr(importlib.import_module(_HOME), name)
+        return getattr(importlib.import_module(_ELSEWHERE.get(name, _HOME)), name)
     raise AttributeError(f"module 'tallmasks' has no attribute {name!r}")
 
 

@@ -76,7 +76,7 @@ def test_the_card_says_what_a_stranger_needs(tmp_path, base):
         new.write("w", 0, np.ones(16, np.float32), {"x|`y`\n# z": np.array([1, 3], np.uint8)})
     card = (tmp_path / "bundle/README.md").read_text()
     front = card.split("---")[1]
-    assert "base_model: \"someone/model\"\nlibrary_name: tallmasks\ntags:\n- model-merging\n- tall-masks\n" in front
+    assert 'base_model: "someone/model"\nlibrary_name: tallmasks\ntags:\n- model-merging\n- tall-masks\n' in front
     assert "| x\\|\\`y\\` \\# z | 0.3 | 0.5 | 18.8% |" in card
     assert "load_bundle(" in card and "apply_(model, 'x|`y`\\n# z')" in card
     assert load_bundle(tmp_path / "bundle", base).manifest.scale == {"x|`y`\n# z": 0.5}
@@ -126,8 +126,9 @@ def test_pieces_that_are_cut_wrongly_are_refused(tmp_path, base, name, start, si
         new_bundle(tmp_path / "out", BundleFacts("sum", base, ["x"])) as new,
     ):
         new.write(name, start, np.ones(size, np.float32), masks)
-    with pytest.raises(ValueError, match="0 values were written, of 16"), new_bundle(
-        tmp_path / "out", BundleFacts("sum", base, ["x"])
+    with (
+        pytest.raises(ValueError, match="0 values were written, of 16"),
+        new_bundle(tmp_path / "out", BundleFacts("sum", base, ["x"])),
     ):
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
@@ -165,8 +166,9 @@ def test_what_is_there_stays_and_a_full_disk_is_told_before_anything_is_written(
     (tmp_path / "out").rmdir()
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=100))
-    with pytest.raises(TallmasksError, match=r"out needs \d+ bytes, and 100 are free"), new_bundle(
-        tmp_path / "out", facts
+    with (
+        pytest.raises(TallmasksError, match=r"out needs \d+ bytes, and 100 are free"),
+        new_bundle(tmp_path / "out", facts),
     ):
         pass
     monkeypatch.undo()
@@ -184,8 +186,9 @@ def test_int8_keeps_its_scales_apart_from_tensors_of_that_name(tmp_path):
     """A tensor called like another one's scales would be written over them."""
     save_file({"w": torch.ones(2), "w.scale": torch.ones(2)}, tmp_path / "base.safetensors")
     facts = BundleFacts("sum", open_base(tmp_path / "base.safetensors"), ["x"], dtype="int8")
-    with pytest.raises(TallmasksError, match="tensor w.scale is called as int8 calls the scales of w"), new_bundle(
-        tmp_path / "out", facts
+    with (
+        pytest.raises(TallmasksError, match="tensor w.scale is called as int8 calls the scales of w"),
+        new_bundle(tmp_path / "out", facts),
     ):
         pass
 
@@ -227,7 +230,12 @@ def test_one_task_can_be_had_from_the_hub_without_the_others(tmp_path, monkeypat
         shutil.copyfile(made.folder / name, blob)
         link.symlink_to(os.path.relpath(blob, link.parent))
     made.base_file.unlink()
-    for spec in ("someone/bundle", "someone/bundle@main", f"someone/bundle@{commit}", repository / "snapshots" / commit):
+    for spec in (
+        "someone/bundle",
+        "someone/bundle@main",
+        f"someone/bundle@{commit}",
+        repository / "snapshots" / commit,
+    ):
         bundle = load_bundle(spec)
         assert all_same(bundle.state_dict("mnist"), expected(made, "mnist"))
     with pytest.raises(TallmasksError, match="missing"):

@@ -17,7 +17,7 @@ from rich.filesize import decimal
 
 from tallmasks.commands import given_checkpoints
 from tallmasks.commands.opened_models import opened, passes
-from tallmasks.masks.task_bundle.writing import BundleFacts, new_bundle
+from tallmasks.masks.task_bundle import BundleFacts, new_bundle
 from tallmasks.methods import registry
 from tallmasks.methods.fitting import FITTED, fitted_lambdas
 from tallmasks.methods.streaming import Merging, Place, in_stream
@@ -55,12 +55,15 @@ def run(arguments: argparse.Namespace) -> int:
         merging = Merging(registry.get_merge(str(method.merge)), stream)
         if given.fit:
             lambdas = fitted_lambdas(merging, stream, FITTED)
+        chosen = dict(zip(given.tasks, lambdas, strict=True))
         facts = BundleFacts(
             method=method.name,
             base=models.base,
-            stored=stream.layout.names,
-            mask_lambda=dict(zip(given.tasks, lambdas, strict=True)),
+            tasks=list(given.tasks),
+            options=dict(given.options),
             dtype=given.dtype or "float32",
+            unchanged=models.unchanged,
+            mask_lambda=chosen,
             include_base=arguments.include_base,
         )
         with new_bundle(given.output, facts) as new:
@@ -75,6 +78,6 @@ def run(arguments: argparse.Namespace) -> int:
             stream_through(stream.places(merging.over_tensors), work)
     size = sum(path.stat().st_size for path in given.output.rglob("*") if path.is_file())
     print(f"{given.output}: {len(given.tasks)} models in {decimal(size)}, by {method.title}")
-    for task, value in facts.mask_lambda.items():
+    for task, value in chosen.items():
         print(f"  {task}: lambda = {value:g}")
     return 0

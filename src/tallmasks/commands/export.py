@@ -14,6 +14,8 @@ from pathlib import Path
 
 from tallmasks.commands.progress import WorkProgress
 from tallmasks.masks.task_bundle import load_bundle
+from tallmasks.methods.streaming import Place, pieces_of
+from tallmasks.methods.streaming import run as run_through
 from tallmasks.vectors import kernels
 from tallmasks.vectors.checkpoints.writing import new_checkpoint
 
@@ -28,16 +30,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Write the model, and print where it is."""
     bundle = load_bundle(arguments.bundle, base=arguments.base)
-    base = bundle.base_model()
-    layout = bundle.stored
-    card = f"# {arguments.task}\n\nThe model of the task {arguments.task}, out of `{arguments.bundle}`, by `tallmasks export`.\n"
+    stored = bundle.manifest.stored
+    card = f"# {arguments.task}\n\nThe model of {arguments.task} out of `{arguments.bundle}`, by `tallmasks export`.\n"
     with (
-        WorkProgress("exporting", layout.size) as progress,
-        new_checkpoint(arguments.output, base, card) as new,
+        WorkProgress("exporting", sum(tensor.size for tensor in stored.values())) as progress,
+        new_checkpoint(arguments.output, bundle.base, card) as new,
     ):
-        for name, start, stop in layout.pieces(kernels.PIECE):
-            update = bundle.update(arguments.task, name, start, stop)
-            new.write(name, start, base.piece(name, start, stop) + update)
-            progress.add(stop - start)
+
+        def work(place: Place) -> None:
+            update = bundle.update(arguments.task, place.name, place.start, place.stop)
+            new.write(place.name, place.start, bundle.base.piece(place.name, place.start, place.stop) + update)
+            progress.add(place.stop - place.start)
+
+        run_through(pieces_of({name: tensor.size for name, tensor in stored.items()}, kernels.PIECE), work)
     print(f"{arguments.output}: the model of {arguments.task}")
     return 0

@@ -50,13 +50,18 @@ class Models:
     tasks: Mapping[str, Checkpoint]
 
     @cached_property
+    def unchanged(self) -> tuple[str, ...]:
+        """The tensors of floats that every task has as the base has them."""
+        return unchanged(self.base, self.tasks)
+
+    @cached_property
     def layout(self) -> Layout:
         """The tensors that some task changed.
 
         Raises:
             TallmasksError: there is none.
         """
-        same = set(unchanged(self.base, self.tasks))
+        same = set(self.unchanged)
         changed = [name for name in self.base.layout.names if name not in same]
         if not changed:
             raise TallmasksError("every task's checkpoint is the base itself: there is nothing to merge")

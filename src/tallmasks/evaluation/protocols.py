@@ -17,6 +17,7 @@ from tallmasks.evaluation.records import SPLITS, Evaluation
 from tallmasks.masks.bundles import MaskBundle, open_mask_bundle
 from tallmasks.masks.consensus import open_agreement
 from tallmasks.methods import INPUTS, Method, Source
+from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import Layout, open_tensors
 from tallmasks.vectors import kernels
 from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
@@ -176,6 +177,11 @@ class FromFiles:
         return len(self._tasks)
 
     def files(self, role: str) -> Sequence[Path]:
+        if role not in self._inputs:
+            names = " or ".join(sorted(name for name, known in INPUTS.items() if known.role == role)) or role
+            raise TallmasksError(
+                f"{self._method.name}: an input of it looks at {names} and does not say so; declare it with of=(...,)"
+            )
         return self._inputs[role]
 
     @functools.cached_property
@@ -185,22 +191,22 @@ class FromFiles:
 
     @functools.cached_property
     def multi_task_vector(self) -> NDArray[np.float32]:
-        (path,) = self._inputs["multi_task_vector"]
+        (path,) = self.files("multi_task_vector")
         return open_multi_task_vector(path)
 
     @functools.cached_property
     def agreement(self) -> NDArray[np.uint8]:
-        (path,) = self._inputs["agreement"]
+        (path,) = self.files("agreement")
         return open_agreement(path)
 
     @functools.cached_property
     def _bundle(self) -> MaskBundle:
-        (path,) = self._inputs["mask_bundle"]
+        (path,) = self.files("mask_bundle")
         return open_mask_bundle(path)
 
     @functools.cached_property
     def _vectors(self) -> list[TaskVector]:
-        return [open_task_vector(path) for path in self._inputs["task_vectors"]]
+        return [open_task_vector(path) for path in self.files("task_vectors")]
 
     def task_vector(self, task: int) -> TaskVector:
         return self._vectors[task]

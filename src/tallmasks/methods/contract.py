@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -160,10 +161,22 @@ class Method:
         parameters = inspect.signature(self.update).parameters.values()
         return frozenset(p.name for p in parameters if p.default is p.empty)
 
+    @functools.cached_property
+    def all_inputs(self) -> dict[str, Input]:
+        """The inputs that it needs and those that they follow from, by name."""
+        found: dict[str, Input] = {}
+        waiting = sorted(self.needs)
+        while waiting:
+            name = waiting.pop(0)
+            if name not in found:
+                found[name] = INPUTS[name]
+                waiting += INPUTS[name].of
+        return found
+
     @property
     def stored_inputs(self) -> list[Input]:
-        """Its inputs that are artifacts, one for each role."""
-        found = {INPUTS[name].role: INPUTS[name] for name in sorted(self.needs) if INPUTS[name].stage}
+        """Those of them that are artifacts, one for each role."""
+        found = {needed.role: needed for needed in self.all_inputs.values() if needed.stage}
         return list(found.values())
 
     @functools.cached_property
@@ -195,13 +208,19 @@ class Method:
         return self.protocol == "finetuned" or self.needs <= {"pretrained"}
 
     def __post_init__(self) -> None:
+        if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name.partition(":")[0]):
+            raise ValueError(f"method {self.name!r}: expected a name of small letters, digits and _")
+        for parameter in inspect.signature(self.update).parameters.values():
+            if parameter.default is not parameter.empty and parameter.kind is not parameter.KEYWORD_ONLY:
+                if parameter.name not in getattr(self.update, "keywords", {}):
+                    raise ValueError(f"method {self.name}: options are keyword-only; write `*, {parameter.name}=...`")
         if isinstance(self.storage, str):
             if self.storage not in bits.KNOWN:
                 raise ValueError(f"method {self.name}: unknown storage {self.storage}; there is {sorted(bits.KNOWN)}")
             object.__setattr__(self, "storage", bits.KNOWN[self.storage])
         if unknown := self.needs - INPUTS.keys():
             raise ValueError(f"method {self.name} asks for {sorted(unknown)}; there is {sorted(INPUTS)}")
-        merged = any(INPUTS[name].stage and not INPUTS[name].each for name in self.needs)
+        merged = any(needed.stage and not needed.each for needed in self.all_inputs.values())
         stated = {
             "merge": (self.merge is not None, merged),
             "keep": (self.keep is not None, "threshold" in self.needs),
@@ -210,8 +229,13 @@ class Method:
             "over": (self.over == "model", "layout" in self.needs),
         }
         if wrong := [key for key, (given, needed) in stated.items() if given != needed]:
-            raise ValueError(f"method {self.name}: {', '.join(wrong)} must be given exactly where it is used")
+            needed = ", ".join(sorted(self.all_inputs)) or "no inputs"
+            raise ValueError(
+                f"method {self.name}: {', '.join(wrong)} must be given exactly where it is used; the parameters of its "
+                f"function, and what they follow from (`of`), are {needed}"
+            )
         if self.coefficients is not None and self.protocol != "scaled":
             raise ValueError(f"method {self.name}: coefficients are for the protocol scaled alone")
-        if self.protocol not in get_args(Protocol) or self.section not in get_args(Section):
-            raise ValueError(f"method {self.name}: unknown protocol {self.protocol} or section {self.section}")
+        for key, allowed in (("protocol", get_args(Protocol)), ("section", get_args(Section))):
+            if getattr(self, key) not in allowed:
+                raise ValueError(f"method {self.name}: {key} is {getattr(self, key)!r}; expected {', '.join(allowed)}")

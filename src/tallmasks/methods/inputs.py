@@ -1,9 +1,9 @@
 """What a method's function can ask for, by the names of its parameters: each input is declared once.
 
 Planner, evaluation, sweeps and commands loop over the declarations.  An input is either the content of artifacts
-(``stage`` and ``role`` say of which), or follows from other inputs.  A file of the folder may declare its own:
+(``stage`` and ``role`` say of which), or follows from other inputs (``of`` says from which).  A file of the folder may declare its own:
 
-    @input("norm", "the Euclidean norm of tau_t, float", per="task")
+    @input("norm", "the Euclidean norm of tau_t, float", per="task", of=("task_vector",))
     def norm(source: Source, task: int, level: int) -> float:
         return float(np.linalg.norm(source.task_vector(task).flat))
 """
@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import Layout
 from tallmasks.vectors.task_vectors import TaskVector
 
@@ -67,12 +68,13 @@ class Input:
     Attributes:
         name: The parameter's name.
         meaning: What it is, with shape and dtype.
-        per: What it differs by.
+        per: What it differs by: "benchmark" (the same for all tasks), "task", or "mask_lambda" (task and lambda).
         find: Its value, from a source, a task's index and a place in the grid of lambdas.
         stage: The stage whose artifacts it needs, if any.
         role: Their role in an evaluation's recipe.
         each: Whether that is an artifact per task; else one of the method's merge.
         packed: Whether the value is packed bits, which the method gets as bool [P'].
+        of: The names of the inputs that ``find`` looks at, where it is no artifact itself.
     """
 
     name: str
@@ -83,10 +85,22 @@ class Input:
     role: str = ""
     each: bool = False
     packed: bool = False
+    of: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.per not in get_args(Per):
+            raise ValueError(f"input {self.name}: per is {self.per!r}, expected one of {', '.join(get_args(Per))}")
+        if unknown := set(self.of) - INPUTS.keys():
+            raise ValueError(f"input {self.name} is of {sorted(unknown)}; there is {', '.join(INPUTS)}")
+        if bool(self.stage) != bool(self.role):
+            raise ValueError(f"input {self.name}: stage and role go together")
 
     def artifacts(self, plan: Any, model: str, tasks: Sequence[str], merge: str | None, seed: Any) -> list[Any]:
         """The artifacts that it needs, as nodes of a plan."""
-        make = getattr(plan, str(self.stage))
+        try:
+            make = getattr(plan, str(self.stage))
+        except AttributeError:
+            raise TallmasksError(f"input {self.name}: there is no stage {self.stage!r}; see plan/chain.py") from None
         return [make(model, task, seed) for task in tasks] if self.each else [make(model, tasks, merge, seed)]
 
 
@@ -118,9 +132,12 @@ input("layout", "the names and shapes of the trainable tensors; for methods over
 input("task_vector", "tau_t, float32 [P']", per="task", **_VECTORS)(
     lambda source, task, level: source.task_vector(task).flat
 )
-input("threshold", "the magnitude from which on tau_t is in its top keep(T), float32 scalar", per="task", **_VECTORS)(
-    lambda source, task, level: source.threshold(task)
-)
+input(
+    "threshold",
+    "the magnitude from which on tau_t is in its top keep(T), float32 scalar",
+    per="task",
+    of=("task_vector",),
+)(lambda source, task, level: source.threshold(task))
 input("multi_task_vector", "tau_MTL of the method's merge, float32 [P']", per="benchmark", **_MERGED)(
     lambda source, task, level: source.multi_task_vector
 )

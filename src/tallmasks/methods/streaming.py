@@ -35,6 +35,13 @@ class Place:
     stop: int
 
 
+def pieces_of(sizes: Mapping[str, int], step: int) -> Iterator[Place]:
+    """The pieces of tensors with so many values: of `step` values, the last of each shorter."""
+    for name, size in sizes.items():
+        for start in range(0, size, step):
+            yield Place(name, start, min(start + step, size))
+
+
 class Stream:
     """The models that are merged: what each of them changed, a piece at a time.
 
@@ -65,10 +72,8 @@ class Stream:
     def places(self, whole_tensors: bool, names: Sequence[str] | None = None) -> Iterator[Place]:
         """The pieces of all tensors, or of those named: of `kernels.PIECE` values, or tensor by tensor."""
         sizes = dict(zip(self.layout.names, map(prod, self.layout.shapes), strict=True))
-        for name in self.layout.names if names is None else names:
-            step = max(sizes[name], 1) if whole_tensors else kernels.PIECE
-            for start in range(0, sizes[name], step):
-                yield Place(name, start, min(start + step, sizes[name]))
+        chosen = {name: sizes[name] for name in names} if names is not None else sizes
+        return pieces_of(chosen, max(chosen.values(), default=1) if whole_tensors else kernels.PIECE)
 
     def rows(self, place: Place) -> list[Vector]:
         """tau_t of every task there, float32 [n] each.

@@ -50,6 +50,11 @@ class Bundle:
         """The tasks, in order."""
         return self.manifest.tasks
 
+    @property
+    def base(self) -> Theta0:
+        """theta_0 from files. Raises TallmasksError where it is not to be had, or is another than the bundle's."""
+        return self._base()
+
     def density(self, task: str) -> float:
         """The fraction of the stored values that a task's mask holds. Raises as :meth:`update`."""
         masks = self._parts.masks(task)

@@ -88,8 +88,16 @@ LOOKS = {
     "magnitude_masking": Look(OLIVE, "h", (0, (3, 1, 1, 1))),
     "tall_mask_task_arithmetic": Look(VERMILION, "P"),
     "tall_mask_ties": Look(VERMILION, "v", (0, (3, 1, 1, 1, 1, 1))),
+    "iso_c": Look(ORANGE, ">", (0, (2, 1))),
+    "emr": Look(GREEN, "8", (0, (2, 1))),
 }
-_SPARE = tuple(Look(color, marker, (0, (2, 1))) for color, marker in zip((SKY, ORANGE, GREEN), "<>8", strict=True))
+_SPARE = tuple(
+    Look(color, marker, (0, dashes))
+    for dashes in ((2, 1), (4, 1, 1, 1), (1, 3))
+    for color, marker in zip((SKY, ORANGE, GREEN, PURPLE, BLUE, OLIVE, VERMILION, BLACK), "<>81234_", strict=True)
+    if (marker, dashes) not in {(">", (2, 1)), ("8", (2, 1))}
+)
+"""Of methods that users added, in the order of the table."""
 _MARKERS = ("1", "2", "3", "4", "H", "X")
 """Of methods with options."""
 
