@@ -103,7 +103,7 @@ def test_what_else_decides_the_bytes_needs_a_new_number_too(copy: Project) -> No
     """Artifacts would be made from other inputs, by another script or library, under the names of the old ones."""
     with copy.path("src/tallmasks/results/reference/table2.csv").open("a") as table:
         table.write("\n")
-    copy.replace("src/tallmasks/plan/chain.py", 'script="merge"', 'script="mask"')
+    copy.replace("src/tallmasks/plan/chain.py", 'script="merge_vectors"', 'script="mask"')
     copy.replace(
         "workflow/bridge/jobs.py", "for role, paths in inputs.items()}", "for role, paths in reversed(inputs.items())}"
     )

@@ -11,7 +11,7 @@ import pytest
 import reference
 from tallmasks import methods
 from tallmasks.methods import registry
-from tallmasks.methods.fitting import fitted_lambdas
+from tallmasks.methods.mask_lambdas import fitted_lambdas
 from tallmasks.methods.streaming import Merging, OnePiece, Place, Stream, in_stream, run, update
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import Layout

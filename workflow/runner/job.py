@@ -3,7 +3,7 @@
 A job is one step script (`finetune.py`, `evaluate.py`, ...) and one JSON object, which a rule passes whole, so that a
 job can be run again by hand from the command line in its log, and needs neither Snakemake nor params.yaml:
 
-    python workflow/runner/job.py workflow/scripts/merge.py '{"recipe": ..., "inputs": ..., "output": ...}'
+    python workflow/runner/job.py workflow/scripts/merge_vectors.py '{"recipe": ..., "inputs": ..., "output": ...}'
 
 An object that is too long for a command line lies in a file, `@.tallmasks/jobs/<digest>.json`.
 """

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 RECORD = ROOT / "workflow" / "stage_code.json"
 BRIDGE = {"told_of", "files_of", "words", "command", "_recipe", "shown"}
 """The functions that hand a job its inputs, in workflow/bridge/."""
-CONTRACT = {"contract", "inputs", "options", "registry", "bits", "state_dicts", "streaming", "fitting"}
+CONTRACT = {"contract", "inputs", "options", "registry", "bits", "state_dicts", "streaming", "mask_lambdas"}
 """The modules of `tallmasks.methods` that are no method's own file."""
 LIBRARIES = (*DECIDING, "torchvision", "llvmlite", "scikit-learn")
 NO_BYTES = {"checked_inputs", "warm", "gpu"}

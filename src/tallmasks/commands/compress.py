@@ -19,7 +19,7 @@ from tallmasks.commands import given_checkpoints
 from tallmasks.commands.opened_models import opened, passes
 from tallmasks.masks.task_bundle import BundleFacts, new_bundle
 from tallmasks.methods import registry
-from tallmasks.methods.fitting import FITTED, fitted_lambdas
+from tallmasks.methods.mask_lambdas import FITTED, fitted_lambdas
 from tallmasks.methods.streaming import Merging, Place, in_stream
 from tallmasks.methods.streaming import run as stream_through
 from tallmasks.store.errors import TallmasksError

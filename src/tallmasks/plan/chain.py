@@ -133,7 +133,7 @@ def task_vector(plan: Plan, model: str, task: str, seed: Seed) -> Made:
     return Made(f"{task}-s{seed}", params, inputs, plan.pretrained_source(model))
 
 
-@stage(script="merge", version=2, folder="store/{model}/derived/multi_task_vectors", uses="arrays")
+@stage(script="merge_vectors", version=2, folder="store/{model}/derived/multi_task_vectors", uses="arrays")
 def multi_task_vector(plan: Plan, model: str, tasks: Tasks, merge: str, seed: Seed) -> Made:
     """The task vectors of a set of tasks, merged."""
     inputs = {"task_vectors": plan.task_vectors(model, tasks, seed)}
