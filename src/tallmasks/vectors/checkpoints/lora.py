@@ -129,7 +129,7 @@ def open_lora(folder: Path, adapters: Sequence[str], base: Checkpoint | None, sa
     weights = {adapters[0]: folder / adapters[0]}
     adapter = open_weight_files(weights, title=title, origin=said["origin"])
     factors, others = _sorted_out(adapter, title)
-    targets = [f"{module}.weight" for module in factors] + list(others)
+    targets = list(dict.fromkeys([*(f"{module}.weight" for module in factors), *others]))
     renamed = _fitted(targets, base, title)
     whole = {renamed[name]: stored for name, stored in others.items()}
     for name, stored in whole.items():

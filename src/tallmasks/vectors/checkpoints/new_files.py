@@ -144,14 +144,17 @@ class TorchSink:
     """A state dict in memory, saved with torch.save at the end."""
 
     def __init__(self, path: Path, base: Checkpoint, file: PlannedFile) -> None:
+        import torch
+
         self._path = path
         self._base = base
         self._file = file
         own = [name for name in file.spans if name not in base.aliases]
-        self._tensors = {name: np.empty(file.spans[name][1] - file.spans[name][0], np.uint8) for name in own}
+        sizes = {name: file.spans[name][1] - file.spans[name][0] for name in own}
+        self._tensors = {name: torch.empty(size, dtype=torch.uint8) for name, size in sizes.items()}
 
     def put(self, name: str, start: int, data: NDArray[np.uint8]) -> None:
-        self._tensors[name][start : start + data.size] = data
+        self._tensors[name].numpy()[start : start + data.size] = data
 
     def finish(self) -> None:
         import torch
@@ -160,7 +163,7 @@ class TorchSink:
         for name, run in self._tensors.items():
             if (code := self._file.dtypes[name]) not in TORCH_CODES:
                 raise TallmasksError(f"{self._file.name}: tensor {name} is {code}, which torch.save cannot hold")
-            values = torch.from_numpy(run).view(getattr(torch, TORCH_CODES[code]))
+            values = run.view(getattr(torch, TORCH_CODES[code]))
             own[name] = values.reshape(self._base.info(name).shape)
         state = {name: own[self._base.aliases.get(name, name)] for name in self._base.places}
         try:

@@ -154,6 +154,7 @@ def _refuse_twice(found: _Found, name: str, file: str, path: Path) -> None:
 def _bytes(tensor: torch.Tensor) -> NDArray[np.uint8]:
     import torch
 
-    run = tensor.reshape(-1).view(torch.uint8).numpy()
+    flat = tensor.reshape(-1).as_strided((tensor.numel(),), (1,))  # a single value may have any stride
+    run = flat.view(torch.uint8).numpy()
     run.flags.writeable = False
     return run

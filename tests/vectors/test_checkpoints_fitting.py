@@ -1,0 +1,97 @@
+"""Checkpoints against their base: what does not fit is named, line by line, before anything is merged."""
+
+import warnings
+
+import pytest
+import torch
+
+from small_checkpoints import file_of, lora, state
+from tallmasks.store.errors import TallmasksError
+from tallmasks.vectors.checkpoints import check_fit, open_checkpoint, unchanged
+
+
+def opened(folder, tensors, name="model.safetensors"):
+    return open_checkpoint(file_of(folder, tensors, name))
+
+
+def problems(base, **tasks) -> list[str]:
+    with pytest.raises(TallmasksError) as caught:
+        check_fit(base, tasks)
+    return str(caught.value).splitlines()
+
+
+def model(seed=0, **changes):
+    """A state dict with a vocabulary; None takes a tensor away."""
+    named = {"model.embed_tokens.weight": torch.ones(9, 4), "position_embedding.weight": torch.ones(6, 4)}
+    return {name: tensor for name, tensor in {**state(seed), **named, **changes}.items() if tensor is not None}
+
+
+def test_what_fits_is_accepted_in_any_dtype_and_format(tmp_path):
+    """Half-precision checkpoints of a float32 base could not be merged."""
+    base = opened(tmp_path / "base", model())
+    halves = {n: t.bfloat16() if t.is_floating_point() else t for n, t in model(1).items()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_fit(base, {"a": opened(tmp_path / "a", model(1)), "b": opened(tmp_path / "b", halves, "b.pt")})
+
+
+def test_every_problem_has_its_line(tmp_path):
+    """The user would mend one checkpoint after the other, with a run for each."""
+    base = opened(tmp_path / "base", model())
+    changes = {
+        "missing": ({"b.weight": None}, "lacks b.weight"),
+        "extra": ({"new.bias": torch.ones(2)}, "has besides new.bias"),
+        "shape": ({"a.half": torch.ones(3, 11)}, "other shapes: a.half (found [3, 11], expected [33])"),
+        "position": ({"position_embedding.weight": torch.ones(7, 5)}, "other shapes: position_embedding.weight"),
+        "tokens": ({"model.embed_tokens.weight": torch.ones(10, 4)}, "resize_token_embeddings"),
+        "classes": ({"b.weight": torch.ones(8, 5)}, "vocabulary (or outputs) of another size: b.weight"),
+        "quantised": ({"b.weight": torch.ones(7, 5, dtype=torch.int8)}, "b.weight (found I8, expected F32)"),
+        "counter": ({"steps": torch.ones(3)}, "has besides steps"),
+    }
+    tasks = {name: opened(tmp_path / name, model(1, **change)) for name, (change, _) in changes.items()}
+    lines = problems(base, **tasks)
+    assert [line.partition(":")[0] for line in lines if not line.startswith("counter")] == [
+        name for name in changes if name != "counter"
+    ]
+    for line, (name, (_, said)) in zip(lines, changes.items(), strict=True):
+        assert line.startswith(f"{name}: ") and (said in line or name == "counter"), line
+    empty = opened(tmp_path / "empty", {"steps": torch.ones(2, dtype=torch.int64)})
+    assert "no tensor of floats" in problems(empty)[0]
+
+
+def test_tensors_that_are_tied_otherwise_are_refused(tmp_path):
+    """One of two embeddings would silently take the other's values."""
+    tied = model()
+    tied["z.head"] = tied["model.embed_tokens.weight"]
+    base = opened(tmp_path / "base", tied, "base.pt")
+    apart = {**tied, "z.head": torch.zeros(9, 4)}
+    lines = problems(base, task=opened(tmp_path / "task", apart, "task.pt"))
+    assert len(lines) == 1 and "ties z.head to other tensors" in lines[0]
+    check_fit(base, {"same": opened(tmp_path / "same", dict(tied), "same.pt")})
+
+
+@pytest.mark.parametrize("change", [{"steps": torch.tensor([1, 2, 4])}, {"steps": None}, {"ids": torch.arange(3)}])
+def test_other_counters_are_warned_of(change, tmp_path):
+    """A merged model would have nobody's position ids, or none could be merged for a counter's sake."""
+    base = opened(tmp_path / "base", model())
+    with pytest.warns(UserWarning, match=f"mnist: .* differs from .* in {next(iter(change))}, .*base are kept"):
+        check_fit(base, {"mnist": opened(tmp_path / "task", model(1, **change))})
+
+
+def test_unchanged_tensors_are_those_of_every_task(tmp_path):
+    """Frozen layers would be stored for every task, or a change at a tensor's end would be lost."""
+    base = opened(tmp_path / "base", model())
+    late = torch.zeros((1 << 20) + 7)
+    big = opened(tmp_path / "big", model(big=late))
+    late = late.clone()
+    late[-1] = -0.0
+    tasks = {
+        "first": opened(tmp_path / "first", model(**{"b.weight": torch.zeros(7, 5)})),
+        "second": opened(tmp_path / "second", model(**{"c.brain": torch.zeros(3, 4, 2)}), "second.pt"),
+    }
+    assert unchanged(base, tasks) == tuple(n for n in base.layout.names if n not in ("b.weight", "c.brain"))
+    assert set(big.layout.names) - set(unchanged(big, [opened(tmp_path / "late", model(big=late))])) == {"big"}
+    factors = {"b.lora_A.weight": torch.ones(4, 5), "b.lora_B.weight": torch.zeros(7, 4)}
+    adapted = open_checkpoint(lora(tmp_path / "lora", factors), base)
+    check_fit(base, {"adapted": adapted})
+    assert unchanged(base, [adapted]) == tuple(n for n in base.layout.names if n != "b.weight")

@@ -1,0 +1,165 @@
+"""LoRA folders as PEFT writes them, by hand: their deltas, and one line for what cannot be read."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from small_checkpoints import file_of, lora, refusal
+from tallmasks.vectors.checkpoints import new_checkpoint, open_checkpoint
+
+NAMES = {"layers.0.q.weight": (6, 5), "layers.1.q.weight": (6, 5), "embed.weight": (9, 5), "layers.0.q.bias": (6,)}
+
+
+def drawn(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed + sum(shape)))
+
+
+def base_of(folder, prefix="", dtype=torch.float32):
+    return open_checkpoint(file_of(folder, {prefix + n: drawn(*s).to(dtype) for n, s in NAMES.items()}))
+
+
+def factors(module, rows, columns, rank=4):
+    """A and B, and their product in float64."""
+    a, b = drawn(rank, columns), drawn(rows, rank, seed=1)
+    tensors = {f"{module}.lora_A.weight": a, f"{module}.lora_B.weight": b}
+    return tensors, (b.double() @ a.double()).numpy()
+
+
+def delta(checkpoint, base, name):
+    """The whole difference, from pieces that begin within rows; they must not depend on where."""
+    size = base.info(name).size
+    found = np.concatenate([checkpoint.difference(base, name, *part) for part in ((0, 3), (3, 17), (17, size))])
+    np.testing.assert_array_equal(found, checkpoint.difference(base, name, 0, size))
+    return found.reshape(base.info(name).shape)
+
+
+def check_delta(checkpoint, base, name, expected):
+    np.testing.assert_allclose(delta(checkpoint, base, name), expected, rtol=1e-5, atol=1e-6)
+    size = base.info(name).size
+    summed = base.piece(name, 0, size) + checkpoint.difference(base, name, 0, size)
+    np.testing.assert_array_equal(checkpoint.piece(name, 0, size), summed)
+
+
+@pytest.mark.parametrize("file", ["adapter_model.safetensors", "adapter_model.bin"])
+@pytest.mark.parametrize("stored, named", [("", ""), ("", "model."), ("model.", ""), ("model.", "model.")])
+def test_a_delta_is_scale_times_b_a(file, stored, named, tmp_path):
+    """A LoRA would be merged at another strength, or onto another layer."""
+    base = base_of(tmp_path / "base", stored)
+    tensors, product = factors(f"{named}layers.0.q", 6, 5)
+    checkpoint = open_checkpoint(lora(tmp_path / "lora", tensors, file, r=4, lora_alpha=6), base)
+    check_delta(checkpoint, base, f"{stored}layers.0.q.weight", 1.5 * product)
+    assert not delta(checkpoint, base, f"{stored}layers.1.q.weight").any()
+    assert set(checkpoint.files) == {file, "adapter_config.json"} and checkpoint.layout == base.layout
+
+
+def test_every_option_of_the_scale_counts(tmp_path):
+    """Adapters with patterns or rank-stabilised scaling would be wrong by a factor."""
+    base = base_of(tmp_path / "base")
+    first, one = factors("layers.0.q", 6, 5, rank=4)
+    second, two = factors("layers.1.q", 6, 5, rank=3)
+    patterns = {"rank_pattern": {"layers.1.q": 3}, "alpha_pattern": {r".*\.0\.q": 10}}
+    for number, (config, scales) in enumerate(
+        [({}, (10 / 4, 8 / 3)), ({"use_rslora": True}, (10 / 2, 8 / np.sqrt(3)))],
+    ):
+        folder = lora(tmp_path / f"{number}", {**first, **second}, r=4, lora_alpha=8, **patterns, **config)
+        checkpoint = open_checkpoint(folder, base)
+        check_delta(checkpoint, base, "layers.0.q.weight", scales[0] * one)
+        check_delta(checkpoint, base, "layers.1.q.weight", scales[1] * two)
+
+
+def test_transposed_layers_embeddings_and_whole_tensors_are_read(tmp_path):
+    """GPT-2's layers, new embeddings and trained heads would be refused, or transposed."""
+    base = base_of(tmp_path / "base")
+    tensors, product = factors("layers.0.q", 5, 6)
+    tensors["layers.0.q.bias"] = drawn(6, seed=5)
+    tensors["layers.1.q.modules_to_save.weight"] = drawn(6, 5, seed=7).half()
+    tensors["embed.lora_embedding_A"] = drawn(4, 9)
+    tensors["embed.lora_embedding_B"] = drawn(5, 4, seed=2)
+    tensors["embed.base_layer.weight"] = drawn(9, 5, seed=3)
+    checkpoint = open_checkpoint(lora(tmp_path / "lora", tensors, fan_in_fan_out=True), base)
+    check_delta(checkpoint, base, "layers.0.q.weight", 2 * product.T)
+    np.testing.assert_array_equal(checkpoint.piece("layers.0.q.bias", 0, 6), tensors["layers.0.q.bias"])
+    whole = tensors["layers.1.q.modules_to_save.weight"].float().reshape(-1)
+    np.testing.assert_array_equal(checkpoint.piece("layers.1.q.weight", 0, 30), whole)
+    expected = (
+        tensors["embed.base_layer.weight"]
+        + 2 * (tensors["embed.lora_embedding_B"] @ tensors["embed.lora_embedding_A"]).T
+    )
+    np.testing.assert_allclose(checkpoint.piece("embed.weight", 0, 45).reshape(9, 5), expected, atol=1e-5)
+
+
+def test_small_deltas_of_half_models_are_not_rounded_away(tmp_path):
+    """A delta below the last bit of a bfloat16 weight would vanish from the task vector."""
+    base = base_of(tmp_path / "base", dtype=torch.bfloat16)
+    tensors, product = factors("layers.0.q", 6, 5)
+    tensors["layers.0.q.lora_B.weight"] *= 1e-5
+    checkpoint = open_checkpoint(lora(tmp_path / "lora", tensors), base)
+    np.testing.assert_allclose(delta(checkpoint, base, "layers.0.q.weight"), 2e-5 * product, rtol=1e-4, atol=1e-10)
+    values = torch.from_numpy(checkpoint.piece("layers.0.q.weight", 0, 30)).bfloat16()
+    assert bytes(checkpoint.stored("layers.0.q.weight", 0, 30)) == values.view(torch.uint8).numpy().tobytes()
+
+
+CONFIGS = {
+    "use_dora": ({"use_dora": True}, "merge_and_unload"),
+    "another kind": ({"peft_type": "IA3"}, "of the kind IA3"),
+    "pissa": ({"init_lora_weights": "pissa"}, "begun with 'pissa'"),
+    "rank": ({"r": 5}, "has rank [4]"),
+    "no rank": ({"r": "4"}, "has rank [4]"),
+    "alpha": ({"lora_alpha": None}, "lora_alpha of layers.0.q is None"),
+    "trap": ({"rank_pattern": {"(a+)+$": 3}}, "rank_pattern"),
+    "list": ({"alpha_pattern": [3]}, "alpha_pattern"),
+}
+TENSORS = {
+    "half": ({"layers.0.q.lora_B.weight": None}, "one of lora_A and lora_B"),
+    "dora": ({"layers.0.q.lora_magnitude_vector": torch.ones(6)}, "of DoRA"),
+    "other": ({"layers.0.q.lora_C.weight": torch.ones(6)}, "another kind of LoRA"),
+    "absent": ({"head.lora_A.weight": torch.ones(4, 5), "head.lora_B.weight": torch.ones(6, 4)}, "head.weight"),
+    "shape": ({"layers.0.q.lora_A.weight": torch.ones(4, 7)}, "is 6 x 7"),
+    "conv": ({"layers.0.q.lora_A.weight": torch.ones(4, 5, 3, 3)}, "convolution"),
+    "NaN": ({"layers.0.q.lora_A.weight": torch.full((4, 5), torch.nan)}, "NaN or infinity"),
+    "vocabulary": ({"embed.weight": torch.ones(10, 5)}, "vocabulary was enlarged"),
+}
+
+
+@pytest.mark.parametrize("case", [*CONFIGS, *TENSORS])
+def test_what_is_no_plain_lora_is_refused(case, tmp_path):
+    """A merge would silently lack a part of the adapter."""
+    tensors, _ = factors("layers.0.q", 6, 5)
+    config, said = CONFIGS.get(case, ({}, ""))
+    changes, said = TENSORS.get(case, ({}, said))
+    tensors = {name: tensor for name, tensor in {**tensors, **changes}.items() if tensor is not None}
+    folder, base = lora(tmp_path / "lora", tensors, **config), base_of(tmp_path / "base")
+    assert said in refusal(lambda: open_checkpoint(folder, base))
+
+
+def test_a_folder_that_is_no_whole_lora_is_refused(tmp_path):
+    """The user would not know that a file or the base is missing."""
+    tensors, _ = factors("layers.0.q", 6, 5)
+    folder, base = lora(tmp_path / "lora", tensors, base_model_name_or_path="org/base"), base_of(tmp_path / "base")
+    assert "a LoRA of org/base" in refusal(lambda: open_checkpoint(folder))
+    with (
+        pytest.raises(Exception, match="a LoRA; expected a whole model"),
+        new_checkpoint(tmp_path / "out", open_checkpoint(folder, base)),
+    ):
+        pass
+    both = lora(tmp_path / "both", tensors)
+    file_of(both, tensors)
+    assert "both a model" in refusal(lambda: open_checkpoint(both, base))
+    (folder / "adapter_config.json").write_text(json.dumps([1]))
+    assert "not a JSON object" in refusal(lambda: open_checkpoint(folder, base))
+    (folder / "adapter_config.json").unlink()
+    assert "adapter_config.json is missing" in refusal(lambda: open_checkpoint(folder, base))
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    (alone / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA"}))
+    assert "adapter_model.safetensors is missing" in refusal(lambda: open_checkpoint(alone, base))
+
+
+def test_a_delta_on_a_tied_tensor_is_refused(tmp_path):
+    """The tensor that it is tied to would change too."""
+    weight = drawn(6, 5)
+    base = open_checkpoint(file_of(tmp_path / "base", {"a.weight": weight, "b.weight": weight}, "base.pt"))
+    tensors, _ = factors("b", 6, 5)
+    assert "tied to another tensor" in refusal(lambda: open_checkpoint(lora(tmp_path / "lora", tensors), base))

@@ -1,0 +1,243 @@
+"""Checkpoints as others save them: every layout is read right, or refused in one line that names the file."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tallmasks
+from small_checkpoints import file_of, llama, refusal, saved_llama, state, whole
+from strategies import no_deadline
+from tallmasks.vectors.checkpoints import open_checkpoint
+
+FILES = ["model.safetensors", "model.pt", "model.pth", "model.ckpt", "model.bin"]
+
+
+def check_state(checkpoint, tensors):
+    """Names, dtypes and values are those of a state dict."""
+    assert list(checkpoint.tensors) == sorted(tensors)
+    for name, tensor in tensors.items():
+        assert checkpoint.tensors[name].shape == tuple(tensor.shape)
+        run = checkpoint.stored(name, 0, tensor.numel())
+        assert bytes(run) == tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes(), name
+        if tensor.is_floating_point():
+            np.testing.assert_array_equal(whole(checkpoint, name), tensor.float().numpy())
+    assert set(checkpoint.layout.names) == {name for name, tensor in tensors.items() if tensor.is_floating_point()}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_is_read_as_it_is(name, tmp_path):
+    """A merge would be of other weights than the file's."""
+    path = file_of(tmp_path, state(), name)
+    checkpoint = open_checkpoint(str(path))
+    check_state(checkpoint, state())
+    assert checkpoint.title == str(path) and checkpoint.origin == {"path": str(path)} and not checkpoint.aliases
+    assert checkpoint.files == {name: path} and not checkpoint.companions
+    assert checkpoint.sha256s() == {name: hashlib.sha256(path.read_bytes()).hexdigest()}
+    check_state(open_checkpoint(tmp_path), state())
+
+
+def test_files_of_older_torch_and_nested_state_dicts_are_read(tmp_path):
+    """Half of the published checkpoints could not be used."""
+    torch.save(state(), tmp_path / "old.pt", _use_new_zipfile_serialization=False)
+    torch.save({"state_dict": state(), "epoch": 3}, tmp_path / "nested.ckpt")
+    for name in ("old.pt", "nested.ckpt"):
+        check_state(open_checkpoint(tmp_path / name), state())
+
+
+def test_tied_tensors_count_once_and_views_are_read_as_they_are_counted(tmp_path):
+    """A tied embedding would be counted and merged twice; a transposed one would be scrambled."""
+    tensors = state()
+    tensors["z.tied"] = tensors["b.weight"]
+    tensors["transposed"] = torch.arange(24.0).reshape(2, 3, 4).permute(2, 0, 1)
+    tensors["part"] = torch.arange(10.0).half()[1::2]
+    tensors["inner"] = tensors["b.weight"][1:3]
+    checkpoint = open_checkpoint(file_of(tmp_path, tensors, "model.pt"))
+    assert checkpoint.aliases == {"z.tied": "b.weight"}
+    np.testing.assert_array_equal(whole(checkpoint, "z.tied"), tensors["b.weight"].numpy())
+    tensors.pop("z.tied")
+    check_state(checkpoint, tensors)
+
+
+@no_deadline
+@given(st.data())
+def test_any_piece_is_that_part_of_the_tensor(tmp_path_factory, data):
+    """Weights would be merged with their neighbours'."""
+    path = tmp_path_factory.getbasetemp() / "pieces.pt"
+    if not path.exists():
+        torch.save({**state(), "turned": torch.randn(4, 6, 3).bfloat16().permute(1, 2, 0)}, path)
+    checkpoint, tensors = open_checkpoint(path), torch.load(path)
+    name = data.draw(st.sampled_from([*checkpoint.layout.names]))
+    stop = data.draw(st.integers(0, tensors[name].numel()))
+    start = data.draw(st.integers(0, stop))
+    expected = tensors[name].reshape(-1)[start:stop].float().numpy()
+    np.testing.assert_array_equal(checkpoint.piece(name, start, stop), expected)
+
+
+@pytest.mark.parametrize("shards", ["5GB", "20KB"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_a_folder_of_transformers_is_read(shards, dtype, tmp_path):
+    """The models that people have are such folders."""
+    folder = saved_llama(tmp_path / "base", shards, dtype=dtype)
+    checkpoint = open_checkpoint(folder)
+    check_state(checkpoint, llama(dtype=dtype).state_dict())
+    assert (len(checkpoint.files) > 2) == (shards == "20KB")
+    assert {"config.json", "generation_config.json", "tokenizer.json"} == set(checkpoint.companions)
+    tuned = open_checkpoint(saved_llama(tmp_path / "tuned", seed=1, dtype=dtype))
+    for name in checkpoint.layout.names:
+        size = checkpoint.info(name).size
+        expected = (whole(tuned, name) - whole(checkpoint, name)).reshape(-1)
+        np.testing.assert_array_equal(tuned.difference(checkpoint, name, 2, size), expected[2:])
+
+
+def test_other_folders_are_read(tmp_path):
+    """Folders of open_clip, of older transformers and of one's own would be refused."""
+    for name in ("open_clip_model.safetensors", "pytorch_model.bin", "mine.pt"):
+        file_of(tmp_path / name, state(), name)
+        file_of(tmp_path / name, state(1), "optimizer.pt")
+        check_state(open_checkpoint(tmp_path / name), state())
+    file_of(tmp_path / "both", state(), "mine.safetensors")
+    file_of(tmp_path / "both", state(1), "mine.bin")
+    check_state(open_checkpoint(tmp_path / "both"), state())
+    parts = {"pytorch_model-1-of-2.bin": ["b.weight", "steps"], "pytorch_model-2-of-2.bin": ["a.half"]}
+    for file, names in parts.items():
+        file_of(tmp_path / "bins", {name: state()[name] for name in names}, file)
+    index = {"weight_map": {name: file for file, names in parts.items() for name in names}}
+    (tmp_path / "bins" / "pytorch_model.bin.index.json").write_text(json.dumps(index))
+    check_state(open_checkpoint(tmp_path / "bins"), {n: state()[n] for names in parts.values() for n in names})
+
+
+def test_folders_that_are_not_whole_are_refused(tmp_path):
+    """A model would be merged of which a part is missing, or of two downloads."""
+    folder = saved_llama(tmp_path / "base", "20KB")
+    index, shards = folder / "model.safetensors.index.json", sorted(folder.glob("model-*.safetensors"))
+    content, text = shards[1].read_bytes(), index.read_text()
+    shards[1].unlink()
+    assert shards[1].name in refusal(lambda: open_checkpoint(folder))
+    shards[1].write_bytes(content[:-1])
+    assert f"{shards[1].name} is not a whole" in refusal(lambda: open_checkpoint(folder))
+    shards[1].write_bytes(shards[0].read_bytes())
+    assert shards[1].name in refusal(lambda: open_checkpoint(folder))
+    shards[1].write_bytes(content)
+    weights = json.loads(text)["weight_map"]
+    some = next(name for name, file in weights.items() if file == shards[0].name)
+    for change, said in (
+        ({"absent.weight": shards[0].name}, "absent.weight, which it does not"),
+        ({some: shards[-1].name}, some),
+        ({some: "../other.safetensors"}, "not an index"),
+        ({some: 3}, "not an index"),
+    ):
+        index.write_text(json.dumps({"weight_map": weights | change}))
+        assert said in refusal(lambda: open_checkpoint(folder))
+    index.write_text(json.dumps({"weight_map": {n: f for n, f in weights.items() if n != some}}))
+    assert "the index does not name" in refusal(lambda: open_checkpoint(folder))
+    for text in ("", "[]", "{", '{"weight_map": {}}', '{"weight_map": []}'):
+        index.write_text(text)
+        assert "not an index" in refusal(lambda: open_checkpoint(folder))
+
+
+class Trap:
+    """Makes a folder when it is unpickled."""
+
+    def __init__(self, place):
+        self.place = place
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.place),)
+
+
+def test_nothing_in_a_file_is_run_and_what_is_no_checkpoint_is_refused(tmp_path):
+    """A checkpoint from the net would run its author's code, or end in a traceback."""
+    torch.save({"w": torch.ones(3), "trap": Trap(tmp_path / "sprung")}, tmp_path / "trap.pt")
+    assert "code in files is not run" in refusal(lambda: open_checkpoint(tmp_path / "trap.pt"))
+    assert not (tmp_path / "sprung").exists()
+    whole_file = file_of(tmp_path, state(), "cut.pt")
+    whole_file.write_bytes(whole_file.read_bytes()[:-400])
+    assert "cut.pt" in refusal(lambda: open_checkpoint(whole_file))
+    for name, tensor in (("sparse", torch.eye(3).to_sparse()), ("meta", torch.ones(3, device="meta"))):
+        assert name in refusal(lambda: open_checkpoint(file_of(tmp_path, {name: tensor}, "odd.pt")))  # noqa: B023
+    (tmp_path / "model.gguf").write_bytes(b"GGUF")
+    os.mkfifo(tmp_path / "pipe.safetensors")
+    (tmp_path / "empty").mkdir()
+    file_of(tmp_path / "two", state(), "a.pt")
+    file_of(tmp_path / "two", state(), "b.pt")
+    for name, said in (
+        ("model.gguf", "ending in .gguf"),
+        ("pipe.safetensors", "named pipe"),
+        ("empty", "no file of weights"),
+        ("two", "2 files of weights (a.pt, b.pt)"),
+    ):
+        assert said in refusal(lambda: open_checkpoint(tmp_path / name))  # noqa: B023
+    for spec in ("nothing", "a/b/c", "./a", "a/b.safetensors", str(tmp_path / "absent")):
+        assert "no such file" in refusal(lambda: open_checkpoint(spec))  # noqa: B023
+
+
+HUB = """
+import sys
+from tallmasks.store.errors import TallmasksError
+from tallmasks.vectors.checkpoints import open_checkpoint
+
+try:
+    found = open_checkpoint(sys.argv[1])
+    print(len(found.tensors), found.origin["repository"], found.origin["revision"], found.title, *found.companions)
+except TallmasksError as error:
+    print(error)
+"""
+
+
+def test_a_repository_is_read_from_the_cache_without_a_network(tmp_path):
+    """On a cluster's nodes no model of the hub could be opened, or a traceback would not say what to do."""
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    store = tmp_path / "hub" / "models--org--name"
+    folder = saved_llama(store / "snapshots" / commit)
+    (store / "refs").mkdir()
+    (store / "refs" / "main").write_text(commit)
+    environment = {
+        **os.environ,
+        "HF_HUB_OFFLINE": "1",
+        "HF_HOME": str(tmp_path),
+        "HF_HUB_CACHE": str(tmp_path / "hub"),
+        "PYTHONPATH": str(Path(tallmasks.__file__).parents[1]),
+    }
+
+    def said(spec):
+        command = [sys.executable, "-c", HUB, spec]
+        run = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=tmp_path)
+        assert run.returncode == 0, run.stderr
+        return run.stdout.strip()
+
+    count = len(open_checkpoint(folder).tensors)
+    for spec in ("org/name", f"org/name@{commit}", "org/name@0123456"):
+        assert said(spec).startswith(f"{count} org/name {commit} {spec} config.json")
+    absent = said("org/other@v2")
+    assert "`hf download org/other --revision v2`" in absent and "\n" not in absent
+    (folder / "model.safetensors").unlink()
+    assert "hf download org/name" in said("org/name")
+
+
+def test_of_a_repository_the_weights_come_once():
+    """A download would take twice its time and room, with formats that nobody reads."""
+    from tallmasks.vectors.checkpoints.hub_models import wanted
+
+    names = ["config.json", "model.safetensors", "pytorch_model.bin", "onnx/model.onnx", "tokenizer.model", "tf.h5"]
+    assert wanted(names) == ["config.json", "model.safetensors", "tokenizer.model"]
+    assert wanted(["a.bin", "x/model.safetensors", "config.json"]) == ["a.bin", "config.json"]
+
+
+def test_opening_needs_no_torch_for_safetensors(tmp_path):
+    """Every command would wait seconds for torch."""
+    path = file_of(tmp_path, state())
+    code = (
+        "import sys; from tallmasks.vectors.checkpoints import open_checkpoint;"
+        f" open_checkpoint({str(path)!r}).piece('a.half', 0, 3); sys.exit('torch' in sys.modules)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(tallmasks.__file__).parents[1])}
+    assert subprocess.run([sys.executable, "-c", code], env=environment).returncode == 0

@@ -1,0 +1,239 @@
+"""Checkpoints that are written: like their base in all but the values, whole or not at all."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+
+import tallmasks
+from small_checkpoints import file_of, refusal, saved_llama, state, whole
+from tallmasks.vectors.checkpoints import new_checkpoint, open_checkpoint
+
+
+def fill(new, tuned, names, piece=100):
+    """Write tensors from many threads, last pieces first."""
+    parts = [
+        (name, start, min(start + piece, tuned.info(name).size))
+        for name in names
+        for start in range(0, tuned.info(name).size, piece)
+    ]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda part: new.write(*part[:2], tuned.piece(*part)), reversed(parts)))
+
+
+def same_as(found, expected, names):
+    for name in names:
+        size = expected.info(name).size
+        assert found.info(name) == expected.info(name), name
+        assert bytes(found.stored(name, 0, size)) == bytes(expected.stored(name, 0, size)), name
+
+
+@pytest.mark.parametrize("shards", ["5GB", "20KB"])
+@pytest.mark.parametrize("tied", [False, True])
+def test_a_folder_is_written_that_transformers_loads(shards, tied, tmp_path):
+    """Nobody could use a merged model."""
+    from transformers import LlamaForCausalLM
+
+    base = open_checkpoint(saved_llama(tmp_path / "base", shards, dtype=torch.bfloat16, tied=tied))
+    tuned = open_checkpoint(saved_llama(tmp_path / "tuned", dtype=torch.bfloat16, tied=tied, seed=1))
+    changed = base.layout.names[::2]
+    (tmp_path / "out").mkdir()
+    with new_checkpoint(tmp_path / "out", base, "Merged.") as new:
+        fill(new, tuned, changed)
+    written = open_checkpoint(tmp_path / "out")
+    assert written.tensors == base.tensors and written.places == base.places and written.metadata == base.metadata
+    same_as(written, tuned, changed)
+    same_as(written, base, set(base.tensors) - set(changed))
+    assert {p.name for p in (tmp_path / "out").iterdir()} == {p.name for p in (tmp_path / "base").iterdir()}
+    assert (tmp_path / "out" / "README.md").read_text() == "Merged."
+    assert not list(tmp_path.glob(".*"))
+    loaded = LlamaForCausalLM.from_pretrained(tmp_path / "out", dtype="auto")
+    assert loaded.dtype == torch.bfloat16
+    for name, tensor in loaded.state_dict().items():
+        if name in written.tensors:
+            np.testing.assert_array_equal(tensor.float().numpy(), whole(written, name))
+
+
+def test_a_clip_of_transformers_comes_back(tmp_path):
+    """Position ids and scalars would be lost or cast."""
+    from transformers import CLIPConfig, CLIPModel
+
+    small = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    vision = {**small, "image_size": 8, "patch_size": 4}
+    CLIPModel(CLIPConfig(text_config={**small, "vocab_size": 50}, vision_config=vision)).save_pretrained(tmp_path / "b")
+    base = open_checkpoint(tmp_path / "b")
+    with new_checkpoint(tmp_path / "out", base, None) as new:
+        new.write("logit_scale", 0, np.array([3], np.float32))
+    loaded = CLIPModel.from_pretrained(tmp_path / "out")
+    assert loaded.logit_scale.item() == 3 and not (tmp_path / "out" / "README.md").exists()
+    same_as(open_checkpoint(tmp_path / "out"), base, set(base.tensors) - {"logit_scale"})
+
+
+def test_a_model_in_another_dtype_is_loaded_in_it(tmp_path):
+    """transformers would round the weights back as the configuration says, or find another size in the index."""
+    from transformers import LlamaForCausalLM
+
+    base = open_checkpoint(saved_llama(tmp_path / "base", "20KB", dtype=torch.bfloat16))
+    value = np.float32(1.0000001)
+    with new_checkpoint(tmp_path / "out", base, None, "float32") as new:
+        new.write("model.norm.weight", 0, np.full(32, value, np.float32))
+    loaded = LlamaForCausalLM.from_pretrained(tmp_path / "out", dtype="auto")
+    assert loaded.dtype == torch.float32 and (loaded.model.norm.weight.detach().numpy() == value).all()
+    index = json.loads((tmp_path / "out" / "model.safetensors.index.json").read_text())
+    assert index["metadata"]["total_size"] == sum(4 * info.size for info in base.tensors.values())
+    written = open_checkpoint(tmp_path / "out")
+    for name in set(base.layout.names) - {"model.norm.weight"}:
+        np.testing.assert_array_equal(whole(written, name), whole(base, name))
+
+
+@pytest.mark.parametrize("source", ["model.safetensors", "model.pt"])
+@pytest.mark.parametrize("out", ["new.safetensors", "new.pt", "new.bin"])
+def test_a_file_becomes_the_file_that_its_name_says(source, out, tmp_path):
+    """A state dict of open_clip's could not be loaded where it came from."""
+    tensors = state()
+    if source.endswith(".pt"):
+        tensors |= {"z.tied": tensors["b.weight"], "turned": torch.arange(6.0).reshape(2, 3).T}
+    base = open_checkpoint(file_of(tmp_path, tensors, source, format="pt", mine="kept"))
+    values = np.linspace(-1, 1, 35, dtype=np.float32)
+    with new_checkpoint(tmp_path / out, base, "card") as new:
+        new.write("b.weight", 5, values[5:])
+        new.write("z.tied" if "z.tied" in tensors else "b.weight", 0, values[:5])
+    expected = {**tensors, "b.weight": torch.from_numpy(values).reshape(7, 5)}
+    if "z.tied" in tensors:
+        expected["z.tied"] = expected["b.weight"]
+    if out.endswith(".safetensors"):
+        with safe_open(tmp_path / out, "pt") as file:
+            found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            assert file.metadata() == ({"format": "pt", "mine": "kept"} if source.endswith("rs") else {"format": "pt"})
+    else:
+        found = torch.load(tmp_path / out, weights_only=True)
+        assert open_checkpoint(tmp_path / out).aliases == base.aliases
+    assert found.keys() == expected.keys()
+    for name, tensor in expected.items():
+        assert found[name].dtype == tensor.dtype and torch.equal(found[name], tensor), name
+
+
+def test_a_folder_of_torch_files_becomes_one_of_safetensors(tmp_path):
+    """transformers would find no weights, or half of them."""
+    file_of(tmp_path / "base", {"b.weight": torch.ones(3), "lm_head.weight": torch.ones(2)}, "pytorch_model-1-of-2.bin")
+    file_of(tmp_path / "base", {"c.weight": torch.zeros(3)}, "pytorch_model-2-of-2.bin")
+    map_ = dict.fromkeys(("b.weight", "lm_head.weight"), "pytorch_model-1-of-2.bin")
+    index = {"metadata": {"total_size": 32}, "weight_map": {**map_, "c.weight": "pytorch_model-2-of-2.bin"}}
+    (tmp_path / "base" / "pytorch_model.bin.index.json").write_text(json.dumps(index))
+    base = open_checkpoint(tmp_path / "base")
+    with new_checkpoint(tmp_path / "out", base, None):
+        pass
+    written = open_checkpoint(tmp_path / "out")
+    assert list(written.files) == ["model-1-of-2.safetensors", "model-2-of-2.safetensors"]
+    same_as(written, base, base.tensors)
+
+
+def test_what_is_there_is_never_overwritten(tmp_path):
+    """A merge would take the place of another, or of the model that it was made from."""
+    base = open_checkpoint(file_of(tmp_path, state()))
+    folder = open_checkpoint(saved_llama(tmp_path / "llama"))
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "link.safetensors").symlink_to("nowhere")
+    places = ((base, "model.safetensors"), (base, "empty"), (base, "link.safetensors"), (folder, "llama"))
+    for model, name in (*places, (folder, "model.safetensors")):
+        with pytest.raises(tallmasks.TallmasksError, match="is there already; expected a new place"):
+            new_checkpoint(tmp_path / name, model, None).__enter__()
+    with pytest.raises(tallmasks.TallmasksError, match=r"is a folder, and so is what is written"):
+        new_checkpoint(tmp_path / "new.pt", folder, None).__enter__()
+    with pytest.raises(tallmasks.TallmasksError, match=r"dtype int8: expected one of F16"):
+        new_checkpoint(tmp_path / "new", folder, None, "int8").__enter__()
+
+
+def left(folder, *expected):
+    assert sorted(path.name for path in folder.iterdir()) == sorted(expected)
+
+
+@pytest.mark.parametrize("value, said", [(np.nan, "NaN or infinite"), (1e6, "too large for F16")])
+def test_values_that_are_none_leave_nothing(value, said, tmp_path):
+    """A model full of NaN or infinity would lie there as if it were one; even where a thread's error is lost."""
+    base = open_checkpoint(file_of(tmp_path, state()))
+    values = np.full(33, value, np.float32)
+
+    def write(swallow):
+        with new_checkpoint(tmp_path / "out.safetensors", base, None) as new:
+            try:
+                new.write("a.half", 0, values)
+            except tallmasks.TallmasksError:
+                if not swallow:
+                    raise
+
+    for swallow in (False, True):
+        found = refusal(lambda: write(swallow))  # noqa: B023
+        assert said in found and "a.half" in found
+    left(tmp_path, "model.safetensors")
+
+
+def test_a_tensor_written_in_part_leaves_nothing(tmp_path):
+    """The rest of it would be the base's, or zero."""
+    base = open_checkpoint(file_of(tmp_path, state()))
+    with pytest.raises(ValueError, match="3 of 33"), new_checkpoint(tmp_path / "out.safetensors", base, None) as new:
+        new.write("a.half", 0, np.ones(3, np.float32))
+    for name, start in (("a.half", 31), ("steps", 0), ("a.half", -1)):
+        with pytest.raises(ValueError, match="float values"), new_checkpoint(tmp_path / "o.pt", base, None) as new:
+            new.write(name, start, np.ones(3, np.float32))
+    left(tmp_path, "model.safetensors")
+
+
+def test_a_full_disk_is_said_before_anything_is_written(tmp_path, monkeypatch):
+    """A merge of hours would end in a bus error, or leave half a model."""
+    base = open_checkpoint(saved_llama(tmp_path / "base"))
+    free = os.statvfs(tmp_path)
+    usage = type("Usage", (), {"total": free.f_blocks, "used": 0, "free": 1000})
+    with monkeypatch.context() as patched:
+        patched.setattr("shutil.disk_usage", lambda path: usage)
+        said = refusal(lambda: new_checkpoint(tmp_path / "out", base, None).__enter__())
+    needed = sum(path.stat().st_size for path in (tmp_path / "base").iterdir() if path.name != "README.md")
+    assert "1000 are free" in said and any(f"{count} bytes" in said for count in range(needed - 64, needed + 64))
+
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    assert "no space for the" in refusal(lambda: new_checkpoint(tmp_path / "out", base, None).__enter__())
+    left(tmp_path, "base")
+
+
+KILLED = """
+import os, signal, sys, time
+import numpy as np
+from tallmasks.vectors.checkpoints import new_checkpoint, open_checkpoint
+
+with new_checkpoint(sys.argv[2], open_checkpoint(sys.argv[1]), None) as new:
+    print("writing", flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_what_a_killed_process_leaves_is_removed_by_the_next(kind, tmp_path):
+    """Gigabytes of hidden halves would fill the disk; or the next run would remove what another one is writing."""
+    source = file_of(tmp_path, state()) if kind == "file" else saved_llama(tmp_path / "model")
+    out = tmp_path / ("out.safetensors" if kind == "file" else "out")
+    environment = {**os.environ, "PYTHONPATH": str(Path(tallmasks.__file__).parents[1])}
+    command = [sys.executable, "-c", KILLED, str(source), str(out)]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "writing\n"
+        (hidden,) = tmp_path.glob(".*")
+        base = open_checkpoint(source)
+        with new_checkpoint(out, base, None):
+            assert hidden.exists()  # its owner lives
+        process.send_signal(signal.SIGKILL)
+    assert hidden.exists() and not list(out.glob(".*"))
+    out.unlink() if kind == "file" else out.rename(tmp_path / "elsewhere")
+    with new_checkpoint(out, base, None):
+        assert not hidden.exists()
+    same_as(open_checkpoint(out), base, base.tensors)

@@ -1,0 +1,97 @@
+"""The loops between stored floats and float32, against torch, bit for bit."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+
+from strategies import no_deadline, task_vectors
+from tallmasks.store.errors import TallmasksError
+from tallmasks.vectors import half_floats
+from tallmasks.vectors.checkpoints.float_bytes import narrowed, subtracted, widened
+
+TYPES = {"F16": torch.float16, "BF16": torch.bfloat16}
+ALL = np.arange(1 << 16, dtype=np.uint16)
+LOWER = [0x0000, 0x0001, 0x0FFF, 0x1000, 0x1001, 0x2000, 0x3000, 0x7FFF, 0x8000, 0x8001, 0xFFFF, None]
+"""The lower halves of float32 between which rounding turns; None stands for random ones."""
+
+
+def as_torch(bits, dtype):
+    return torch.from_numpy(bits.view(np.int16)).view(dtype)
+
+
+def all_upper(lower):
+    """Every upper half of a float32, with one lower half or random ones."""
+    halves = np.random.default_rng(0).integers(0, 1 << 16, 1 << 16, dtype=np.uint32) if lower is None else lower
+    return (ALL.astype(np.uint32) << 16 | np.uint32(0) + halves).astype(np.uint32).view(np.float32)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_every_pattern_is_widened_exactly(dtype):
+    """Weights would be others than those in the file: denormals, infinities and NaN too."""
+    found = widened(ALL.view(np.uint8), dtype)
+    expected = as_torch(ALL, TYPES[dtype]).float().numpy()
+    nan = np.isnan(expected)
+    np.testing.assert_array_equal(np.isnan(found), nan)
+    np.testing.assert_array_equal(found.view(np.uint32)[~nan], expected.view(np.uint32)[~nan])
+
+
+@pytest.mark.parametrize("lower", LOWER)
+@pytest.mark.parametrize("dtype", TYPES)
+def test_narrowing_rounds_to_nearest_even(dtype, lower):
+    """A written model would differ from the one that torch writes, by a bit here and there."""
+    values, out = all_upper(lower), np.empty(1 << 16, np.uint16)
+    loop = {"F16": half_floats.narrow_float16, "BF16": half_floats.narrow_bfloat16}[dtype]
+    assert loop(values.view(np.int32), out) == half_floats.NOT_FINITE
+    expected = torch.from_numpy(values).to(TYPES[dtype])
+    nan = np.isnan(values)
+    np.testing.assert_array_equal(as_torch(out, TYPES[dtype]).isnan().numpy(), nan)
+    np.testing.assert_array_equal(out[~nan], expected.view(torch.int16).numpy().view(np.uint16)[~nan])
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_what_becomes_infinite_is_told_from_what_fits(dtype):
+    """A model would be written whose largest weights are infinite, or one refused that is right."""
+    largest = torch.finfo(TYPES[dtype]).max
+    values = np.array([largest, -largest, 0, 1e-30], np.float32)
+    np.testing.assert_array_equal(widened(narrowed(values, dtype, "x"), dtype)[:2], values[:2])
+    middle = np.float32(65520.0) if dtype == "F16" else np.array([0x7F7F8000], np.uint32).view(np.float32)[0]
+    narrowed(np.nextafter(np.array([middle]), np.float32(0), dtype=np.float32), dtype, "x")
+    for sign in (1, -1):
+        with pytest.raises(TallmasksError, match=f"x became too large for {dtype}"):
+            narrowed(np.array([0, sign * middle], np.float32), dtype, "x")
+
+
+@pytest.mark.parametrize("dtype", ["F16", "BF16", "F32", "F64"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_is_refused_in_every_dtype(dtype, value):
+    """A model full of NaN would be written after hours."""
+    with pytest.raises(TallmasksError, match="x became NaN or infinite"):
+        narrowed(np.array([1, value, 2], np.float32), dtype, "x")
+
+
+@no_deadline
+@given(task_vectors(max_tasks=1))
+def test_wide_floats_survive(vectors):
+    """Float32 and float64 models would lose bits on the way through."""
+    for dtype in ("F32", "F64"):
+        np.testing.assert_array_equal(widened(narrowed(vectors[0], dtype, "x"), dtype), vectors[0])
+
+
+@pytest.mark.parametrize("after", ["F16", "BF16", "F32", "F64"])
+@pytest.mark.parametrize("before", ["F16", "BF16", "F32", "F64"])
+def test_differences_are_float32_subtractions(after, before):
+    """A task vector would depend on the dtype that somebody saved a checkpoint in."""
+    draw = np.random.default_rng(1)
+    mine, theirs = (draw.standard_normal(1001, dtype=np.float32) for _ in range(2))
+    pair = narrowed(mine, after, "x"), narrowed(theirs, before, "x")
+    expected = widened(pair[0], after) - widened(pair[1], before)
+    np.testing.assert_array_equal(subtracted(pair[0], after, pair[1], before).view(np.uint32), expected.view(np.uint32))
+
+
+def test_bytes_that_lie_anywhere_are_read():
+    """Files whose header has an odd length would be read wrong, or crash."""
+    run = np.zeros(4 * 9 + 1, np.uint8)
+    run[1:] = np.arange(9, dtype=np.float32).view(np.uint8)
+    np.testing.assert_array_equal(widened(run[1:], "F32"), np.arange(9))
+    assert widened(run[1:1], "BF16").size == 0
