@@ -96,7 +96,7 @@ def test_a_module_goes_from_task_to_task_and_back(made, path):
     addresses = {name: tensor.data_ptr() for name, tensor in module.named_parameters()}
     for task in (TASKS[0], TASKS[1], TASKS[0], TASKS[2], TASKS[2]):
         bundle.apply_(module, task)
-        assert all_same({n: t for n, t in weights_of(module).items()}, expected(made, task))
+        assert all_same(weights_of(module), expected(made, task))
     bundle.restore_(module)
     assert all_same(weights_of(module), made.base)
     assert {name: tensor.data_ptr() for name, tensor in module.named_parameters()} == addresses
@@ -110,7 +110,7 @@ def test_without_a_base_the_module_itself_is_theta_0(made, path):
     hidden = made.base_file.rename(made.base_file.with_suffix(".hidden"))
     try:
         bundle = load_bundle(made.folder)
-        with pytest.raises(TallmasksError, match="its base is not here .*does not exist.* Give base="):
+        with pytest.raises(TallmasksError, match=r"its base is not here .*does not exist.* Give base="):
             bundle.state_dict("mnist")
         module = Everything(made.base)
         bundle.restore_(module)
@@ -175,7 +175,10 @@ def test_values_that_do_not_lie_in_order_are_written(made, path):
         (lambda m: setattr(m, "more", torch.nn.Parameter(torch.ones(2))), "has more, which the bundle lacks"),
         (lambda m: setattr(m, "wide", torch.nn.Parameter(torch.ones(8, 9))), r"wide has the shape \[8, 9\]; .* \[9, 8"),
         (lambda m: setattr(m.twin, "bias", torch.nn.Parameter(torch.ones(13))), "has twin.bias, which the bundle lack"),
-        (lambda m: setattr(m, "wide", torch.nn.Parameter(m.wide.to("meta"))), "expected float32, bfloat16, float16 or float64 values in memory"),
+        (
+            lambda m: setattr(m, "wide", torch.nn.Parameter(m.wide.to("meta"))),
+            "expected float32, bfloat16, float16 or float64 values in memory",
+        ),
     ],
 )
 def test_a_module_that_does_not_fit_stays_as_it_is(made, change, message):
@@ -276,7 +279,9 @@ def test_a_small_llama_answers_as_each_task_does(tmp_path):
         assert not torch.equal(answers["a"][0], answers["b"][0])
         bundle.restore_(model)
         assert torch.equal(model(tokens).logits, before)
-    assert all_same(load_file(tmp_path / "bundle/base/model.safetensors"), load_file(tmp_path / "base/model.safetensors"))
+    assert all_same(
+        load_file(tmp_path / "bundle/base/model.safetensors"), load_file(tmp_path / "base/model.safetensors")
+    )
     assert json.loads((tmp_path / "bundle/base/config.json").read_text())["vocab_size"] == 41
 
 
@@ -321,7 +326,10 @@ def test_pieces_of_any_size_are_the_formula(size, row, codes, scale, seed):
         scales = rng.random(-(-size // row)).astype(np.float32)
         tau = stored.numpy().astype(np.float32) * np.repeat(scales, row)[:size]
     else:
-        stored, scales = torch.from_numpy(rng.standard_normal(size)).to(torch_dtypes()[tau_code]), np.ones(1, np.float32)
+        stored, scales = (
+            torch.from_numpy(rng.standard_normal(size)).to(torch_dtypes()[tau_code]),
+            np.ones(1, np.float32),
+        )
         tau = stored.float().numpy()
     bits = rng.integers(0, 256, -(-size // 8), np.uint8)
     keep = np.unpackbits(bits, count=size, bitorder="little").astype(bool)
