@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-from tallmasks.masks.task_bundle import BundleFacts, new_bundle, open_base
+from tallmasks.masks.task_bundle import BundleFacts, new_bundle
+from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 FORMS = {
     "a.bias": (torch.float32, (13,)),
@@ -69,7 +70,7 @@ def make(folder: Path, dtype: str = "float32", *, forms: dict = FORMS, tasks=TAS
     scales = facts.pop("scale", {task: SCALES.get(task, 1.0) for task in tasks})
     options = {"method": "tall_mask_task_arithmetic", "options": {"alpha": 0.4}, **facts}
     described = BundleFacts(
-        base=open_base(base_file), tasks=tasks, dtype=dtype, unchanged=unchanged, scale=scales, **options
+        base=open_checkpoint(base_file), tasks=tasks, dtype=dtype, unchanged=unchanged, scale=scales, **options
     )
     with new_bundle(folder / "bundle", described) as new:
         for name, values in merged.items():

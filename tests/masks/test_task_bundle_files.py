@@ -11,10 +11,11 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from tallmasks.masks.task_bundle import BundleFacts, load_bundle, new_bundle, open_base, verify_bundle
+from tallmasks.masks.task_bundle import BundleFacts, load_bundle, new_bundle, verify_bundle
 from tallmasks.masks.task_bundle.manifest import digest_of
 from tallmasks.masks.task_bundle.part_names import is_safe, mask_files
 from tallmasks.store.errors import TallmasksError
+from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from task_bundles import TASKS, all_same, expected, make, same_bits
 
 BITS = {"x": np.ones(2, np.uint8)}
@@ -24,7 +25,7 @@ BITS = {"x": np.ones(2, np.uint8)}
 def base(tmp_path):
     """A base with one tensor of 16 values."""
     save_file({"w": torch.ones(4, 4)}, tmp_path / "model.safetensors")
-    return open_base(tmp_path / "model.safetensors")
+    return open_checkpoint(tmp_path / "model.safetensors")
 
 
 def test_the_files_are_what_the_format_says(tmp_path):
@@ -65,7 +66,9 @@ def test_the_card_says_what_a_stranger_needs(tmp_path, base):
     """A bundle on the hub would say neither of what base it is nor how it is loaded."""
 
     class Published:
-        origin = {"repository": "someone/model", "revision": "a" * 40}
+        @property
+        def origin(self):
+            return {"repository": "someone/model", "revision": "a" * 40}
 
         def __getattr__(self, name):
             return getattr(base, name)
@@ -185,9 +188,9 @@ def test_what_is_there_stays_and_a_full_disk_is_told_before_anything_is_written(
 def test_int8_keeps_its_scales_apart_from_tensors_of_that_name(tmp_path):
     """A tensor called like another one's scales would be written over them."""
     save_file({"w": torch.ones(2), "w.scale": torch.ones(2)}, tmp_path / "base.safetensors")
-    facts = BundleFacts("sum", open_base(tmp_path / "base.safetensors"), ["x"], dtype="int8")
+    facts = BundleFacts("sum", open_checkpoint(tmp_path / "base.safetensors"), ["x"], dtype="int8")
     with (
-        pytest.raises(TallmasksError, match="tensor w.scale is called as int8 calls the scales of w"),
+        pytest.raises(TallmasksError, match=r"tensor w\.scale is called as int8 calls the scales of w"),
         new_bundle(tmp_path / "out", facts),
     ):
         pass
@@ -200,7 +203,7 @@ def test_rows_of_int8_that_hold_next_to_nothing(tmp_path):
     values[1, :2] = [1e-45, -1e-45]
     values[2, :3] = [2e-43, -1e-43, 1e-45]
     with new_bundle(
-        tmp_path / "out", BundleFacts("sum", open_base(tmp_path / "base.safetensors"), ["x"], dtype="int8")
+        tmp_path / "out", BundleFacts("sum", open_checkpoint(tmp_path / "base.safetensors"), ["x"], dtype="int8")
     ) as new:
         new.write("w", 0, values.reshape(-1), {"x": np.full(3, 255, np.uint8)})
     found = load_bundle(tmp_path / "out").state_dict("x")["w"].numpy()
@@ -253,11 +256,11 @@ def test_links_out_of_the_folder_are_refused(tmp_path):
     merged = made.folder / "merged.safetensors"
     merged.rename(tmp_path / "elsewhere")
     merged.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(TallmasksError, match="merged.safetensors leads out of the bundle"):
+    with pytest.raises(TallmasksError, match=r"merged\.safetensors leads out of the bundle"):
         load_bundle(made.folder).update("mnist", "wide")
     merged.unlink()
     os.mkfifo(merged)
-    with pytest.raises(TallmasksError, match="merged.safetensors has 0 bytes|named pipe"):
+    with pytest.raises(TallmasksError, match=r"merged\.safetensors has 0 bytes|named pipe"):
         load_bundle(made.folder).update("mnist", "wide")
 
 

@@ -3,6 +3,7 @@
     tallmasks verify                              store/ and results/ of this project
     tallmasks verify store/tiny results/tiny/8tasks
     tallmasks verify file.safetensors
+    tallmasks verify ./bundle                     of `tallmasks compress`
     tallmasks verify --restore store/tiny         put right what can be, as `dvc repro` does first
 
 An artifact must have the values that were written, say of its making what was written, and carry the recipe that its
@@ -46,6 +47,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise TallmasksError(f"there is neither {STORE}/ nor {RESULTS}/ here; run this in the project's folder")
     if absent := [path for path in wanted if not path.exists() and not path.is_symlink()]:
         raise TallmasksError(f"{absent[0]}: no such file or folder")
+    bundles = [folder for folder in wanted if (folder / "bundle.json").is_file()]
+    wanted = [path for path in wanted if path not in bundles]
+    damaged_bundles = sum(_verify_bundle(folder) for folder in bundles)
     found = [path for start in wanted for path in ([start] if not start.is_dir() else entries_under(start))]
     artifacts = [path for path in found if ARTIFACT.fullmatch(path.name)] + [
         path for path in arguments.paths if path in found and not ARTIFACT.fullmatch(path.name) and not _vouches(path)
@@ -67,8 +71,21 @@ def run(arguments: argparse.Namespace) -> int:
             except Damaged as damaged:
                 problems += progress.problem(str(damaged))
             progress.advance(path)
-    print(f"{len(artifacts)} artifacts and {len(provenances)} folders or sets of results checked: {problems} problems")
-    return int(problems > 0)
+    if wanted:
+        checked = f"{len(artifacts)} artifacts and {len(provenances)} folders or sets of results"
+        print(f"{checked} checked: {problems} problems")
+    return int(problems + damaged_bundles > 0)
+
+
+def _verify_bundle(folder: Path) -> int:
+    """Print what is wrong with a bundle; how much that is."""
+    from tallmasks.masks.task_bundle import verify_bundle
+
+    problems = verify_bundle(folder)
+    for line in problems:
+        print(line)
+    print(f"{folder}: a bundle, every file of it checked: {len(problems)} problems")
+    return len(problems)
 
 
 def _vouches(path: Path) -> bool:

@@ -211,9 +211,9 @@ class Method:
         if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name.partition(":")[0]):
             raise ValueError(f"method {self.name!r}: expected a name of small letters, digits and _")
         for parameter in inspect.signature(self.update).parameters.values():
-            if parameter.default is not parameter.empty and parameter.kind is not parameter.KEYWORD_ONLY:
-                if parameter.name not in getattr(self.update, "keywords", {}):
-                    raise ValueError(f"method {self.name}: options are keyword-only; write `*, {parameter.name}=...`")
+            has_default = parameter.default is not parameter.empty and parameter.kind is not parameter.KEYWORD_ONLY
+            if has_default and parameter.name not in getattr(self.update, "keywords", {}):
+                raise ValueError(f"method {self.name}: options are keyword-only; write `*, {parameter.name}=...`")
         if isinstance(self.storage, str):
             if self.storage not in bits.KNOWN:
                 raise ValueError(f"method {self.name}: unknown storage {self.storage}; there is {sorted(bits.KNOWN)}")

@@ -1,7 +1,8 @@
 """What a method's function can ask for, by the names of its parameters: each input is declared once.
 
 Planner, evaluation, sweeps and commands loop over the declarations.  An input is either the content of artifacts
-(``stage`` and ``role`` say of which), or follows from other inputs (``of`` says from which).  A file of the folder may declare its own:
+(``stage`` and ``role`` say of which), or follows from other inputs (``of`` says from which).  A file of the folder may
+declare its own:
 
     @input("norm", "the Euclidean norm of tau_t, float", per="task", of=("task_vector",))
     def norm(source: Source, task: int, level: int) -> float:

@@ -11,7 +11,7 @@
 Only tensors of floats that some model changed are stored.
 """
 
-from tallmasks.masks.task_bundle.base_model import Theta0, open_base
+from tallmasks.masks.task_bundle.base_model import Theta0
 from tallmasks.masks.task_bundle.bundle_writer import BundleFacts, NewBundle, new_bundle
 from tallmasks.masks.task_bundle.loaded_bundle import Bundle, load_bundle
 from tallmasks.masks.task_bundle.manifest import FORMAT, Manifest
@@ -26,6 +26,5 @@ __all__ = [
     "Theta0",
     "load_bundle",
     "new_bundle",
-    "open_base",
     "verify_bundle",
 ]

@@ -1,25 +1,17 @@
-"""theta_0 as a bundle needs it: the protocol, and how a base is opened."""
+"""theta_0 as a bundle needs it, and whether a base is the bundle's own."""
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.masks.task_bundle.manifest import FLOATS, Manifest
-from tallmasks.store import hub
 from tallmasks.store.errors import TallmasksError
-from tallmasks.store.plain_files import open_plain
-from tallmasks.store.tensor_files import TensorFile, name_some, open_tensors
-
-_REPOSITORY = re.compile(r"([\w.-]{1,96}/[\w.-]{1,96})(?:@([\w./-]{1,200}))?", re.ASCII)
+from tallmasks.store.tensor_files import name_some
 
 
 class TensorForm(Protocol):
@@ -32,7 +24,7 @@ class TensorForm(Protocol):
 
 
 class Theta0(Protocol):
-    """The base model, tensor by tensor: what a bundle asks of it."""
+    """The base model, tensor by tensor: what a bundle asks of it.  An open checkpoint is one."""
 
     @property
     def tensors(self) -> Mapping[str, TensorForm]:
@@ -55,6 +47,11 @@ class Theta0(Protocol):
         ...
 
     @property
+    def index(self) -> Path | None:
+        """What says in which of several files a tensor is."""
+        ...
+
+    @property
     def origin(self) -> Mapping[str, Any]:
         """{"repository", "revision"} or {"path"}."""
         ...
@@ -70,84 +67,6 @@ class Theta0(Protocol):
     def sha256s(self) -> Mapping[str, str]:
         """Of the weight files, by relative name."""
         ...
-
-
-def repository_of(spec: str) -> tuple[str, str] | None:
-    """Repository and revision of `organisation/name[@revision]`; None for anything else."""
-    found = _REPOSITORY.fullmatch(spec)
-    if found is None or any(part in (".", "..") for part in found[1].split("/")) or ".." in (found[2] or ""):
-        return None
-    return found[1], found[2] or "main"
-
-
-def open_base(spec: str | Path) -> Theta0:
-    """The base model in a safetensors file, in a folder of such files, or in a hub repository's model.safetensors.
-
-    Raises TallmasksError where there is none.
-    """
-    path = Path(spec)
-    repository = None if path.exists() else repository_of(str(spec))
-    if repository is not None:
-        file = hub.download(repository[0], "model.safetensors", repository[1])
-        origin = {"repository": repository[0], "revision": hub.commit_of(file) or repository[1]}
-        return _SafetensorsBase({"model.safetensors": file}, origin)
-    files = {file.name: file for file in sorted(path.glob("*.safetensors"))} if path.is_dir() else {path.name: path}
-    if not files:
-        raise TallmasksError(f"{path} holds no .safetensors file; expected the weights of the base model there.")
-    companions = {file.name: file for file in sorted(path.glob("*.json"))} if path.is_dir() else {}
-    return _SafetensorsBase(files, {"path": str(path.absolute())}, companions)
-
-
-class _Form(NamedTuple):
-    dtype: str
-    shape: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class _SafetensorsBase:
-    """A base model in safetensors files, memory-mapped."""
-
-    files: Mapping[str, Path]
-    origin: Mapping[str, Any]
-    companions: Mapping[str, Path] = field(default_factory=dict)
-
-    @property
-    def aliases(self) -> Mapping[str, str]:
-        """None: safetensors ties nothing."""
-        return {}
-
-    @cached_property
-    def tensors(self) -> dict[str, _Form]:
-        return {name: _Form(file.dtype(name), file.shape(name)) for name, file in sorted(self._places.items())}
-
-    def piece(self, name: str, start: int, stop: int) -> NDArray[np.float32]:
-        if self.tensors[name].dtype == "F64":
-            return self._places[name].view(name).reshape(-1)[start:stop].astype(np.float32)
-        return self._places[name].piece(name, start, stop)
-
-    def stored(self, name: str, start: int, stop: int) -> NDArray[np.uint8]:
-        return self._places[name].view(name).reshape(-1)[start:stop].view(np.uint8)
-
-    def sha256s(self) -> dict[str, str]:
-        return {name: sha256_of(path) for name, path in self.files.items()}
-
-    @cached_property
-    def _places(self) -> dict[str, TensorFile]:
-        places: dict[str, TensorFile] = {}
-        for path in self.files.values():
-            opened = open_tensors(path)
-            if twice := places.keys() & set(opened.names):
-                raise TallmasksError(
-                    f"{path} holds {name_some(sorted(twice))}, which another file beside it holds too."
-                )
-            places |= dict.fromkeys(opened.names, opened)
-        return places
-
-
-def sha256_of(path: Path) -> str:
-    """The sha256 of a file, read in pieces."""
-    with open_plain(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def check_form(base: Theta0, manifest: Manifest, place: str) -> None:

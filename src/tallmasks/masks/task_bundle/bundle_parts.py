@@ -10,7 +10,6 @@ from threading import RLock
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.masks.task_bundle.base_model import repository_of, sha256_of
 from tallmasks.masks.task_bundle.manifest import DTYPES, LARGEST, Manifest, read_manifest
 from tallmasks.masks.task_bundle.part_names import BASE, MANIFEST, MERGED, within
 from tallmasks.masks.task_bundle.update_kernels import PackedTau
@@ -18,6 +17,8 @@ from tallmasks.store import hub
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.plain_files import open_plain
 from tallmasks.store.tensor_files import TensorFile, name_some, open_tensors
+from tallmasks.vectors.checkpoints.checkpoint import sha256_of
+from tallmasks.vectors.checkpoints.hub_models import repository_of
 
 SCALE = ".scale"
 """What an int8 tensor's scales are called, behind its name."""

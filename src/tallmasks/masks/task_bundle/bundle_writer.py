@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.masks.task_bundle.base_model import Theta0, sha256_of
+from tallmasks.masks.task_bundle.base_model import Theta0
 from tallmasks.masks.task_bundle.encoding import Encoder, merged_specs, new_merged, scratch_bytes
 from tallmasks.masks.task_bundle.manifest import (
     DTYPES,
@@ -34,6 +34,7 @@ from tallmasks.masks.task_bundle.update_kernels import in_parallel
 from tallmasks.store.atomic_files import atomic_write_bytes
 from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.store.tensor_files import NewTensors, TensorSpec, name_some, new_tensors
+from tallmasks.vectors.checkpoints.checkpoint import sha256_of
 
 _HEADERS = 1 << 14
 """Room for a file's header beside 200 bytes for each tensor."""
@@ -179,6 +180,8 @@ def _draft(facts: BundleFacts) -> Manifest:
             raise TallmasksError(f"{what} names {name_some(sorted(strange))}; expected some of {name_some(known)}.")
     merged_specs(facts.dtype, {name: tensor for name, tensor in tensors.items() if tensor.stored})
     origin = {key: facts.base.origin.get(key) for key in ("repository", "revision", "path")}
+    if origin["path"] is not None:
+        origin["path"] = str(Path(origin["path"]).absolute())
     return Manifest(
         method=facts.method,
         options=dict(facts.options),
@@ -203,7 +206,8 @@ def _included(facts: BundleFacts) -> dict[str, Path]:
     """The base's files by their name in the bundle, where they are to be in it."""
     if not facts.include_base:
         return {}
-    files = {**facts.base.companions, **facts.base.files}
+    index = facts.base.index
+    files = {**facts.base.companions, **({index.name: index} if index else {}), **facts.base.files}
     if unsafe := [name for name in files if not is_safe(name)]:
         raise TallmasksError(f"The base's file {unsafe[0]!r} cannot be included under this name; rename it.")
     return {BASE + name: path for name, path in files.items()}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.masks.task_bundle.base_model import Theta0, check_content, check_form, open_base
+from tallmasks.masks.task_bundle.base_model import Theta0, check_content, check_form
 from tallmasks.masks.task_bundle.bundle_parts import BundleParts, manifest_of, open_place
 from tallmasks.masks.task_bundle.device_updates import DeviceUpdates
 from tallmasks.masks.task_bundle.manifest import Manifest
@@ -19,6 +19,8 @@ from tallmasks.masks.task_bundle.module_weights import overwrite
 from tallmasks.masks.task_bundle.task_weights import TaskWeights
 from tallmasks.masks.task_bundle.update_kernels import update_piece
 from tallmasks.store.errors import TallmasksError, nearest
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
+from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 if TYPE_CHECKING:
     import torch
@@ -40,9 +42,9 @@ class Bundle:
 
     manifest: Manifest
     _parts: BundleParts
-    _given: Theta0 | None
+    _given: Checkpoint | None
     _device: DeviceUpdates = field(default_factory=DeviceUpdates)
-    _found: dict[str, Theta0] = field(default_factory=dict)
+    _found: dict[str, Any] = field(default_factory=dict)
     _lock: RLock = field(default_factory=RLock)
 
     @property
@@ -51,7 +53,7 @@ class Bundle:
         return self.manifest.tasks
 
     @property
-    def base(self) -> Theta0:
+    def base(self) -> Checkpoint:
         """theta_0 from files. Raises TallmasksError where it is not to be had, or is another than the bundle's."""
         return self._base()
 
@@ -140,7 +142,7 @@ class Bundle:
     def _with_aliases(self, found: dict[str, Any]) -> dict[str, Any]:
         return found | {alias: found[name] for alias, name in self.manifest.aliases.items()}
 
-    def _base(self) -> Theta0:
+    def _base(self) -> Checkpoint:
         """theta_0 from files, checked. Raises TallmasksError where it is not to be had."""
         with self._lock:
             if "files" not in self._found:
@@ -156,7 +158,7 @@ class Bundle:
         except _NoBase:
             return None
 
-    def _find_base(self) -> Theta0:
+    def _find_base(self) -> Checkpoint:
         """The base given, else the one included, else the recorded one if it is to be had as it was."""
         origin = self.manifest.base
         if self._given is not None:
@@ -176,8 +178,8 @@ class Bundle:
             " Give base=, the file, folder or repository of the model that was fine-tuned."
         )
 
-    def _checked(self, spec: str | Path) -> Theta0:
-        base = open_base(spec)
+    def _checked(self, spec: str | Path) -> Checkpoint:
+        base = open_checkpoint(spec)
         check_form(base, self.manifest, str(spec))
         check_content(base, self.manifest, str(spec))
         return base
@@ -187,7 +189,7 @@ class _NoBase(TallmasksError):
     """theta_0 is neither given, nor included, nor where it was."""
 
 
-def load_bundle(path_or_repository: str | Path, base: str | Path | Theta0 | None = None) -> Bundle:
+def load_bundle(path_or_repository: str | Path, base: str | Path | Checkpoint | None = None) -> Bundle:
     """Open a bundle: a folder, or `organisation/name[@revision]` on the hub, of which only what is used is downloaded.
 
     base: where theta_0 is (a file, folder or repository), or an open one; by default the one included in the bundle,
@@ -198,7 +200,7 @@ def load_bundle(path_or_repository: str | Path, base: str | Path | Theta0 | None
     """
     place = open_place(path_or_repository)
     manifest = manifest_of(place)
-    opened = open_base(base) if isinstance(base, (str, Path)) else base
+    opened = open_checkpoint(base) if isinstance(base, (str, Path)) else base
     if opened is not None:
         check_form(opened, manifest, str(base) if isinstance(base, (str, Path)) else "the base given")
     return Bundle(manifest, BundleParts(place, manifest), opened)

@@ -48,8 +48,8 @@ theta_0 + scale_t · (m_t ⊙ tau_MTL): one merged vector ({manifest.dtype}) and
 {table}
 
 ```python
-from tallmasks.masks.task_bundle import load_bundle
-bundle = load_bundle("<this folder or repository>")
+import tallmasks
+bundle = tallmasks.load_bundle("<this folder or repository>")
 bundle.apply_(model, {first})  # in place, from one task to the next
 bundle.restore_(model)  # the base again
 ```

@@ -160,6 +160,10 @@ class ModuleCopy:
         return {}
 
     @property
+    def index(self) -> None:
+        return None
+
+    @property
     def origin(self) -> dict[str, Any]:
         return {}
 

@@ -52,10 +52,10 @@ def within(root: Path, name: str) -> Path:
         TallmasksError: a link leads out of the folder (and out of the hub's cache, where the folder lies in it).
         OSError: it cannot be looked at.
     """
-    target = (root / name).resolve()
+    folder, target = root.resolve(), (root / name).resolve()
     # in the hub's cache the files of models--*/snapshots/<commit>/ are links to models--*/blobs/
-    cache = [root.resolve().parents[1] / "blobs"] if root.resolve().parent.name == "snapshots" else []
-    if not any(target.is_relative_to(place) for place in (root.resolve(), *cache)):
+    cache = [folder.parents[1] / "blobs"] if folder.parent.name == "snapshots" else []
+    if not any(target.is_relative_to(place) for place in (folder, *cache)):
         raise TallmasksError(
             f"{root / name} leads out of the bundle, to {target}; expected a file of the bundle's own. Remove the link"
             " and get the bundle again."

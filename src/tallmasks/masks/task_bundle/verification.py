@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tallmasks.masks.task_bundle.base_model import check_content, check_form, open_base
+from tallmasks.masks.task_bundle.base_model import check_content, check_form
 from tallmasks.masks.task_bundle.bundle_parts import BundleParts, manifest_of, open_place
 from tallmasks.masks.task_bundle.part_names import CARD, MANIFEST
 from tallmasks.store.errors import TallmasksError
+from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 
 def verify_bundle(path: str | Path) -> list[str]:
@@ -32,7 +33,7 @@ def verify_bundle(path: str | Path) -> list[str]:
             problems[str(error)] = None
 
     def check_base() -> None:
-        base = open_base(parts.included_base())
+        base = open_checkpoint(parts.included_base())
         check_form(base, manifest, f"{place.title}: base")
         check_content(base, manifest, f"{place.title}: base")
 

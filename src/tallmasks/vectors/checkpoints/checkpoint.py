@@ -113,7 +113,7 @@ class Checkpoint(ABC):
     def sha256s(self) -> dict[str, str]:
         """The sha256 of every file that decides the values, by name."""
         with ThreadPoolExecutor(_HASHING) as pool:
-            return dict(zip(self.files, pool.map(_sha256, self.files.values()), strict=True))
+            return dict(zip(self.files, pool.map(sha256_of, self.files.values()), strict=True))
 
     def info(self, name: str) -> TensorInfo:
         """Dtype and shape of a tensor.  Raises TallmasksError where there is none of the name."""
@@ -150,6 +150,7 @@ def sorted_tensors(tensors: Iterable[tuple[str, TensorInfo]]) -> dict[str, Tenso
     return dict(sorted(tensors))
 
 
-def _sha256(path: Path) -> str:
+def sha256_of(path: Path) -> str:
+    """The sha256 of a plain file, read in pieces."""
     with open_plain(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

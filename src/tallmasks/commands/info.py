@@ -1,0 +1,78 @@
+"""Say what a bundle or a checkpoint holds.
+
+    tallmasks info ./bundle
+    tallmasks info ./cars
+    tallmasks info org/name@revision
+    tallmasks info ./adapter --base ./base
+
+Reads names, shapes and sizes, and of a bundle how many weights each mask holds; no values of a checkpoint.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from pathlib import Path
+
+from rich.filesize import decimal
+
+from tallmasks.masks.task_bundle import Bundle, load_bundle
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
+from tallmasks.vectors.checkpoints.opening import open_checkpoint
+
+BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "what", metavar="BUNDLE|CHECKPOINT", help="a file, a folder, or a repository ORG/NAME[@REVISION]"
+    )
+    parser.add_argument("--base", help="of a LoRA: the model that it was trained on")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print it."""
+    if Path(arguments.what, "bundle.json").is_file():
+        of_bundle(load_bundle(arguments.what))
+    else:
+        base = open_checkpoint(arguments.base) if arguments.base else None
+        of_checkpoint(open_checkpoint(arguments.what, base))
+    return 0
+
+
+def of_checkpoint(checkpoint: Checkpoint) -> None:
+    """Print the tensors of a checkpoint, by dtype, and its files."""
+    counts: Counter[str] = Counter()
+    values: Counter[str] = Counter()
+    for info in checkpoint.tensors.values():
+        counts[info.dtype] += 1
+        values[info.dtype] += info.size
+    size = sum(path.stat().st_size for path in checkpoint.files.values())
+    origin = " ".join(f"{key} {value}" for key, value in checkpoint.origin.items())
+    print(f"{checkpoint.title}: {len(checkpoint.tensors)} tensors, {sum(values.values()):,} values, {decimal(size)}")
+    print(f"  from {origin}, {len(checkpoint.files)} weight files, {len(checkpoint.companions)} others")
+    for dtype, count in counts.most_common():
+        print(f"  {dtype}: {count} tensors, {values[dtype]:,} values")
+    for alias, name in checkpoint.aliases.items():
+        print(f"  {alias} is tied to {name}")
+
+
+def of_bundle(bundle: Bundle) -> None:
+    """Print what a bundle was made of, its tasks, and what it takes beside the checkpoints that it stands for."""
+    manifest = bundle.manifest
+    stored = sum(tensor.size for tensor in manifest.stored.values())
+    values = sum(tensor.size for tensor in manifest.tensors.values())
+    size = sum(part.size for part in manifest.files.values())
+    alone = sum(tensor.size * BYTES[tensor.dtype] for tensor in manifest.tensors.values())
+    base = manifest.base.repository or manifest.base.path or "unknown"
+    where = "included" if manifest.base.included else "not included"
+    print(f"bundle of {len(bundle.tasks)} tasks by {manifest.method}, {decimal(size)}")
+    print(f"  base: {base} ({where})")
+    print(f"  {values:,} values in {len(manifest.tensors)} tensors, {stored:,} of them stored as {manifest.dtype}")
+    print(f"  a checkpoint takes {decimal(alone)}, all tasks {decimal(alone * len(bundle.tasks))}")
+    print(f"  {'task':24} {'lambda':>8} {'scale':>8} {'density':>8} {'mask':>10}")
+    for task in bundle.tasks:
+        chosen = manifest.mask_lambda[task]
+        mask = decimal(manifest.files[manifest.masks[task]].size)
+        row = f"{'-' if chosen is None else f'{chosen:g}':>8} {manifest.scale[task]:>8g} {bundle.density(task):>8.1%}"
+        print(f"  {task:24} {row} {mask:>10}")

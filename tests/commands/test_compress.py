@@ -1,0 +1,147 @@
+"""`tallmasks compress`, `export`, `info` and `verify` on checkpoints that transformers saved, and switching a model."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import LlamaForCausalLM
+
+import reference
+import tallmasks
+from commands.models_made import TASKS, make_llamas, refusal, run
+from conftest import ROOT
+
+NAMED = [word for task in TASKS for word in ("--task", f"{task}=./{task}")]
+
+
+@pytest.fixture(scope="module")
+def llamas(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("llamas")
+    make_llamas(folder)
+    return folder
+
+
+@pytest.fixture
+def here(llamas: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(llamas)
+    return llamas
+
+
+def flat(model: torch.nn.Module) -> np.ndarray:
+    """All weights, each once, as one float32 vector."""
+    return np.concatenate([p.detach().float().numpy().ravel() for _, p in sorted(model.named_parameters())])
+
+
+def loaded(folder: Path) -> np.ndarray:
+    return flat(LlamaForCausalLM.from_pretrained(folder))
+
+
+def expected(folder: Path, merge: str, task: str, mask_lambda: float) -> np.ndarray:
+    """theta_0 + m_t * tau_MTL by the plain statement, in bfloat16."""
+    base, tuned = loaded(folder / "base"), {name: loaded(folder / name) for name in TASKS}
+    vectors = [tuned[name] - base for name in TASKS]
+    limits = [reference.trim_threshold(vector, 0.2) for vector in vectors]
+    merged = reference.ties(vectors, limits, mean=False) if merge == "ties" else reference.sum_vectors(vectors)
+    whole = base + merged * reference.mask(tuned[task] - base, merged, mask_lambda)
+    return torch.from_numpy(whole).to(torch.bfloat16).float().numpy()
+
+
+@pytest.mark.parametrize("method", ["task_arithmetic", "ties"])
+def test_every_task_comes_back(here: Path, tmp_path: Path, method: str) -> None:
+    """A bundle would give back another model than theta_0 + m_t * tau_MTL, as a file or in a live module."""
+    out = tmp_path / "bundle"
+    words = ["--mask-lambda", "0.5", "--mask-lambda", "dtd=0.3"]
+    assert run("compress", "--base", "base", *NAMED, "--method", method, *words, "-o", out) == 0
+    lambdas = dict.fromkeys(TASKS, 0.5) | {"dtd": 0.3}
+    bundle = tallmasks.load_bundle(out)
+    model = LlamaForCausalLM.from_pretrained(here / "base")
+    before = flat(model)
+    for task in TASKS:
+        right = expected(here, method, task, lambdas[task])
+        assert run("export", out, "--task", task, "-o", tmp_path / task) == 0
+        np.testing.assert_array_equal(loaded(tmp_path / task), right)
+        bundle.apply_(model, task)
+        np.testing.assert_array_equal(flat(model), right)
+    bundle.restore_(model)
+    np.testing.assert_array_equal(flat(model), before)
+
+
+def test_tensors_that_nobody_changed_are_not_stored(here: Path, tmp_path: Path) -> None:
+    """A bundle of models with frozen embeddings would be much larger than it need be."""
+    out = tmp_path / "bundle"
+    assert run("compress", "--base", "base", *NAMED, "--dtype", "bfloat16", "-o", out) == 0
+    tensors = json.loads((out / "bundle.json").read_text())["tensors"]
+    assert [name for name, said in tensors.items() if not said["stored"]] == ["model.embed_tokens.weight"]
+    values = sum(int(np.prod(said["shape"])) for said in tensors.values() if said["stored"])
+    size = sum(path.stat().st_size for path in out.rglob("*.safetensors"))
+    assert 2 * values + len(TASKS) * values / 8 < size < 2 * values + len(TASKS) * values / 8 + 40_000
+
+
+def test_lambdas_can_be_chosen_without_data(here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Who has no validation data would have to guess."""
+    out = tmp_path / "bundle"
+    assert run("compress", "--base", "base", *NAMED, "--fit", "-o", out) == 0
+    chosen = json.loads((out / "bundle.json").read_text())["mask_lambda"]
+    assert chosen.keys() == set(TASKS) and all(0.2 <= value <= 0.6 for value in chosen.values())
+    assert f"cars: lambda = {chosen['cars']:g}" in capsys.readouterr().out
+    both = ["--fit", "--mask-lambda", "0.4"]
+    said = refusal(capsys, "compress", "--base", "base", *NAMED, *both, "-o", tmp_path / "other")
+    assert "give either it or --mask-lambda" in said
+
+
+def test_a_bundle_with_its_base_needs_nothing_else(here: Path, tmp_path: Path) -> None:
+    """A bundle could not be used where the base is not to be had."""
+    out = tmp_path / "bundle"
+    assert run("compress", "--base", "base", *NAMED, "--include-base", "-o", out) == 0
+    assert (out / "base" / "config.json").is_file()
+    assert run("export", out, "--task", "cars", "-o", tmp_path / "cars") == 0
+    np.testing.assert_array_equal(loaded(tmp_path / "cars"), expected(here, "sum", "cars", 0.4))
+
+
+def test_info_and_verify(here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody could tell what a folder holds, or whether it arrived whole."""
+    out = tmp_path / "bundle"
+    assert run("compress", "--base", "base", *NAMED, "-o", out) == 0
+    capsys.readouterr()
+    assert run("info", out) == 0
+    said = capsys.readouterr().out
+    assert all(task in said for task in TASKS) and "tall_mask_task_arithmetic" in said and "density" in said
+    assert run("info", "base") == 0
+    assert "BF16" in capsys.readouterr().out
+    assert run("verify", out) == 0
+    assert "0 problems" in capsys.readouterr().out
+    mask = out / "masks" / "dtd.safetensors"
+    content = bytearray(mask.read_bytes())
+    content[-1] ^= 1
+    mask.chmod(0o644)
+    mask.write_bytes(content)
+    assert run("verify", out) == 1
+    assert "masks/dtd.safetensors" in capsys.readouterr().out
+    assert "masks/dtd.safetensors" in refusal(capsys, "export", out, "--task", "dtd", "-o", tmp_path / "dtd")
+    assert run("export", out, "--task", "cars", "-o", tmp_path / "cars") == 0
+
+
+def test_another_base_is_refused(here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A task's update would be added to weights that it does not belong to."""
+    out = tmp_path / "bundle"
+    assert run("compress", "--base", "base", *NAMED, "-o", out) == 0
+    said = refusal(capsys, "export", out, "--task", "dtd", "--base", "cars", "-o", tmp_path / "dtd")
+    assert "Give the base of the same revision" in said
+
+
+def test_the_lines_of_the_readme(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first thing that somebody with checkpoints copies would fail."""
+    readme = (ROOT / "README.md").read_text()
+    section = readme.partition("## Your own checkpoints")[2].partition("\n## ")[0]
+    for name in ("base", "cars", "dtd"):
+        (tmp_path / name).symlink_to(here / name)
+    monkeypatch.chdir(tmp_path)
+    commands, lines = re.findall(r"^```(?:python)?\n(.*?)^```$", section, re.M | re.S)
+    for command in commands.splitlines():
+        assert run(*command.split()[1:]) == 0, command
+    exec(lines, {"model": LlamaForCausalLM.from_pretrained("base")})
