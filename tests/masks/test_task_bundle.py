@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
@@ -319,6 +319,7 @@ def test_halves_become_float32_and_back_exactly():
     scale=st.floats(-4, 4, width=32),
     seed=st.integers(0, 1000),
 )
+@example(size=5000, row=1, codes=("BF16", "BF16", "BF16"), scale=0.3, seed=0)
 def test_pieces_of_any_size_are_the_formula(size, row, codes, scale, seed):
     """A weight at the edge of a block, a row or a byte of bits would get its neighbour's update."""
     rng = np.random.default_rng(seed)
