@@ -168,7 +168,7 @@ def merge_job(folder: Path, **changes: object) -> tuple[Node, dict]:
 def run_merge(folder: Path, told: dict) -> subprocess.CompletedProcess[str]:
     scripts = ROOT / "workflow" / "scripts"
     job = str(scripts.parent / "runner" / "job.py")
-    command = [sys.executable, job, str(scripts / "merge.py"), json.dumps(told)]
+    command = [sys.executable, job, str(scripts / f"{STAGES['multi_task_vector'].script}.py"), json.dumps(told)]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
