@@ -35,16 +35,18 @@ def test_a_failure_an_interruption_and_the_end_are_said_in_few_words(project: Pr
     """The reason, what to call next and where the table is would be lost in what Snakemake and Python print."""
     short = Project(project.root, {"TALLMASKS_VIEW": "short"})
     short.benchmark("new", ["cars", "gtsrb", "mnist"])
-    text = short.path("workflow/scripts/finetune.py").read_text()
-    mistake = "    from tallmasks.store.errors import TallmasksError\n    raise TallmasksError('no room; make some')\n"
-    short.replace(
-        "workflow/scripts/finetune.py", "def run(job: Job) -> None:\n", f"def run(job: Job) -> None:\n{mistake}"
-    )
+    script = short.path("workflow/scripts/finetune.py")
+    text = script.read_text()
+    begin = "def run(job: Job) -> None:\n"
+    assert text.count(begin) == 1
 
+    script.write_text(text.replace(begin, f"{begin}    import time\n\n    time.sleep(600)\n"))
     output = interrupt_at_work(short).output
     assert output.count("Interrupted.") == 1 and "the same command goes on" in output
     assert "Traceback" not in output and "KeyboardInterrupt" not in output
 
+    mistake = "    from tallmasks.store.errors import TallmasksError\n    raise TallmasksError('no room; make some')\n"
+    script.write_text(text.replace(begin, f"{begin}{mistake}"))
     output = short.run(*COMMAND, fails=True).output
     assert output.count("error: no room; make some") == 1, "two jobs failed for that"
     assert '"recipe"' not in output and "Traceback" not in output and "CalledProcessError" not in output
@@ -52,7 +54,7 @@ def test_a_failure_an_interruption_and_the_end_are_said_in_few_words(project: Pr
     log = re.search(r"command that runs it alone: (\S+)\)", output)
     assert log is not None
     command = short.path(log[1]).read_text().splitlines()[0].removeprefix("$ ")
-    short.path("workflow/scripts/finetune.py").write_text(text)
+    script.write_text(text)
     short.run(*shlex.split(command))
 
     output = short.run(*COMMAND).output
