@@ -1,0 +1,108 @@
+"""Text examples as a file: an input, the answers that come with it, and which of them is right.
+
+Text catalogues write such files and text families read them; what is text stays text until a family's tokenizer sees
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallmasks.store.tensor_files import open_tensors, write_tensors
+
+FREE = -1
+"""The answer of an example whose answer is written freely: its answers are those that count as right."""
+
+
+class Text(NamedTuple):
+    """One example.
+
+    Attributes:
+        input: what the model reads.
+        answers: the choices; or, where the model writes its answer, every accepted one, the one to learn first.
+        answer: which choice is right, or `FREE`.
+    """
+
+    input: str
+    answers: tuple[str, ...]
+    answer: int
+
+    @property
+    def target(self) -> str:
+        """What fine-tuning teaches."""
+        return self.answers[max(self.answer, 0)]
+
+
+@dataclass(frozen=True)
+class Texts(Sequence[Text]):
+    """Examples of one task; satisfies `tallmasks.models.families.Examples`.
+
+    Attributes:
+        letters: UTF-8 of every distinct string, one after the other, uint8; may be mapped into memory.
+        ends: where each string ends, int64 [strings].
+        inputs: the string that is each example's input, int64 [N].
+        answers: the strings that are answers, int64 [answers of all examples].
+        spans: where each example's answers begin and end in ``answers``, int64 [N, 2].
+        right: which answer is right, or `FREE`, int64 [N].
+    """
+
+    letters: NDArray[np.uint8]
+    ends: NDArray[np.int64]
+    inputs: NDArray[np.int64]
+    answers: NDArray[np.int64]
+    spans: NDArray[np.int64]
+    right: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.right)
+
+    def __getitem__(self, some: Any) -> Any:
+        """One example by its number; some of them by a slice or by indices int64 [n]."""
+        if not isinstance(some, int | np.integer):
+            return Texts(self.letters, self.ends, self.inputs[some], self.answers, self.spans[some], self.right[some])
+        start, end = self.spans[some]
+        answers = tuple(self._string(place) for place in self.answers[start:end])
+        return Text(self._string(self.inputs[some]), answers, int(self.right[some]))
+
+    def _string(self, place: int) -> str:
+        start = int(self.ends[place - 1]) if place else 0
+        return bytes(self.letters[start : int(self.ends[place])]).decode()
+
+
+def write_texts(path: Path, examples: Iterable[Text], metadata: Mapping[str, str]) -> int:
+    """Write examples, whole or not at all; how many they were.  A string that comes again is stored once."""
+    known: dict[str, int] = {}
+    inputs: list[int] = []
+    answers: list[int] = []
+    spans: list[tuple[int, int]] = []
+    right: list[int] = []
+    for example in examples:
+        inputs.append(known.setdefault(example.input, len(known)))
+        start = len(answers)
+        answers += [known.setdefault(answer, len(known)) for answer in example.answers]
+        spans.append((start, len(answers)))
+        right.append(example.answer)
+    strings = [string.encode() for string in known]
+    tensors: dict[str, NDArray[Any]] = {
+        "letters": np.frombuffer(b"".join(strings), np.uint8),
+        "ends": np.cumsum([len(string) for string in strings], dtype=np.int64),
+        "inputs": np.array(inputs, np.int64),
+        "answers": np.array(answers, np.int64),
+        "spans": np.array(spans, np.int64).reshape(-1, 2),
+        "right": np.array(right, np.int64),
+    }
+    write_tensors(path, tensors, metadata)
+    return len(right)
+
+
+def open_texts(path: Path) -> Texts:
+    """The examples of a file."""
+    tensors = open_tensors(path)
+    rest = {name: tensors.read(name) for name in ("ends", "inputs", "answers", "spans", "right")}
+    return Texts(letters=tensors.view("letters"), **rest)
