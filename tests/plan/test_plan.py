@@ -222,3 +222,29 @@ def test_the_plan_needs_no_torch() -> None:
     modules = "tallmasks.plan.planner, tallmasks.results.tables, tallmasks.masks.bundles"
     code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_bundle_follows_from_its_row_and_is_made_only_when_it_is_asked_for(params: Params) -> None:
+    """Every table would wait for bundles; or a bundle would hold masks of other lambdas than its evaluation chose."""
+    plan = Plan(params, ROOT)
+    assert "bundle_archive" not in {node.kind for node in plan.index.closure("tiny")}
+    (node,) = VIEWS["bundle"].artifacts(plan, "tiny", "8tasks")["bundle"]
+    members = plan.members(plan.tasks("8tasks"))
+    assert node.inputs["selection"] == (plan.evaluation("tiny", members, "tall_mask_ties", 0),)
+    assert node.params["base"] == "models/tiny.safetensors" and node.path in plan.index.declared(["tiny"])
+    (clip,) = VIEWS["bundle"].artifacts(plan, "vit_b32", "8tasks")["bundle"]
+    assert clip.params["base"] == plan.pretrained("vit_b32").path
+    params["bundle"] = {"tall_mask_ties": {"keep": 0.1}}
+    (other,) = VIEWS["bundle"].artifacts(Plan(params, ROOT), "tiny", "8tasks")["bundle"]
+    assert other.params["method"] == "tall_mask_ties:keep=0.1" and other.path != node.path
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [("ties", r"bundle: found 'ties', expected a masking row: tall_mask_"), ("tall_mask_tie", "mean 'tall_mask_ties'")],
+)
+def test_a_bundle_is_of_a_masking_row(params: Params, row: str, message: str) -> None:
+    """A bundle of something else would end after hours, or give models that nobody evaluated."""
+    params["bundle"] = row
+    with pytest.raises(TallmasksError, match=message):
+        Plan(params, ROOT)

@@ -4,12 +4,14 @@ import json
 
 import pandas as pd
 
+from bundle_io import open_theta0, trainable_of
 from job import Job, main
 from results_io import evaluations_of, origins_of, publish
 from tallmasks.masks.consensus import agreement_profile, open_agreement
 from tallmasks.models.checkpoint_sources import seen_validation
 from tallmasks.models.families import family
 from tallmasks.results.reference import beside_paper, beside_published, paper_rows
+from tallmasks.results.stored_files import stored_gigabits
 from tallmasks.results.tables import (
     ParameterCounts,
     agreement_table,
@@ -27,10 +29,13 @@ def run(job: Job) -> None:
     (seed,) = job.params["seeds"]
     evaluations, finetuned = evaluations_of(job, seed)
     summary = summary_table(evaluations, finetuned, counts_of(job))
+    theta0 = open_theta0(job)
+    trainable = trainable_of(job, theta0)
+    stored = pd.Series([stored_gigabits(one, theta0, trainable) for one in evaluations], dtype=float)
     per_task = per_task_table(evaluations, finetuned)
     title = f"{job.params['model']} on {job.params['benchmark']} ({len(job.params['tasks'])} tasks)"
     files = {
-        "table.csv": summary.to_csv(index=False, float_format="%.4f"),
+        "table.csv": summary.assign(stored_gb=stored).to_csv(index=False, float_format="%.4f"),
         "table.md": table_for_people(summary, title),
         "per_task.csv": per_task.to_csv(index=False),
         "intervals.csv": interval_table(evaluations).to_csv(index=False),

@@ -12,6 +12,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from job import Job
 from tallmasks import __version__
 from tallmasks.evaluation.records import Evaluation, read_evaluation
@@ -73,14 +76,18 @@ def hardware() -> dict[str, str | int | None]:
 
 
 def publish(
-    job: Job, files: Mapping[str, str | bytes], facts: Mapping[str, Any], provenance_name: str = PROVENANCE
+    job: Job,
+    files: Mapping[str, str | bytes | NDArray[np.uint8]],
+    facts: Mapping[str, Any],
+    provenance_name: str = PROVENANCE,
 ) -> None:
     """Write a results folder, or some files of it: the files, then the provenance that vouches for them.
 
-    None takes the place of an older one before all of them are on the disk.
+    A large file may be given as the array of its bytes, mapped into memory.  No file takes the place of an older one
+    before all of them are on the disk.
     """
     folder = job.outputs["folder"]
-    contents = {name: text.encode() if isinstance(text, str) else text for name, text in files.items()}
+    contents = {name: _bytes(content) for name, content in files.items()}
     vouched = {"sha256": {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}}
     provenance = {
         **job.facts,
@@ -96,3 +103,10 @@ def publish(
     with ExitStack() as renamed:  # in the opposite order
         for name, content in {provenance_name: text.encode(), **contents}.items():
             renamed.enter_context(atomic_file(folder / name, len(content), read_only=False)).write(content)
+
+
+def _bytes(content: str | bytes | NDArray[np.uint8]) -> bytes | memoryview:
+    """The content of a file; an array's is not copied."""
+    if isinstance(content, str):
+        return content.encode()
+    return content if isinstance(content, bytes) else content.data

@@ -12,6 +12,9 @@ the one of a grid at which what the mask keeps has the length of tau_t.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 
 from rich.filesize import decimal
 
@@ -58,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
         chosen = dict(zip(given.tasks, lambdas, strict=True))
         facts = BundleFacts(
             method=method.name,
-            base=models.base,
+            base=replace(models.base, origin=_from_anywhere(models.base.origin)),
             tasks=list(given.tasks),
             options=dict(given.options),
             dtype=given.dtype or "float32",
@@ -81,3 +84,8 @@ def run(arguments: argparse.Namespace) -> int:
     for task, value in chosen.items():
         print(f"  {task}: lambda = {value:g}")
     return 0
+
+
+def _from_anywhere(origin: Mapping[str, str]) -> dict[str, str]:
+    """Where a base is, so that it is found from every folder."""
+    return {key: str(Path(value).absolute()) if key == "path" else value for key, value in origin.items()}

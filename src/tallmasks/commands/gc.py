@@ -57,12 +57,16 @@ def run(arguments: argparse.Namespace) -> int:
             return 0
         for path in unnamed:
             path.unlink()
+            for folder in path.parents:  # of a job that was killed while it wrote several files
+                if not _is_temporary(folder) or any(folder.iterdir()):
+                    break
+                folder.rmdir()
         print(f"removed {len(unnamed)} files")
     return 0
 
 
 def _is_temporary(path: Path) -> bool:
-    return TEMPORARY.fullmatch(path.name) is not None
+    return any(TEMPORARY.fullmatch(part) for part in path.parts)
 
 
 def _agreed() -> bool:

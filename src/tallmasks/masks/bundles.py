@@ -53,6 +53,16 @@ class MaskBundle:
         """m_t(lambda) as bits, uint8 [ceil(P' / 8)]. Raises TallmasksError for a task or lambda that is not here."""
         return kernels.packed_mask(self.planes(task), self.index(mask_lambda))
 
+    def packed_piece(self, task: str, mask_lambda: float, start: int, stop: int) -> NDArray[np.uint8]:
+        """Weights start..stop of m_t(lambda) as bits of their own, uint8 [ceil((stop - start) / 8)]: bit i of byte j is
+        of weight start + 8 j + i, and those behind the last are anything.  Raises as :meth:`packed_mask`."""
+        shift = start % 8
+        planes = self.planes(task)[:, start // 8 : -(-stop // 8)]
+        bits = kernels.packed_mask(planes, self.index(mask_lambda))
+        if shift:
+            bits = bits >> np.uint8(shift) | np.append(bits[1:], np.uint8(0)) << np.uint8(8 - shift)
+        return bits[: -(-(stop - start) // 8)]
+
     def planes(self, task: str) -> NDArray[np.uint8]:
         """The bit planes of a task's levels, uint8 [B, ceil(P' / 8)], memory-mapped and read-only."""
         return self.tensors.view(task)

@@ -6,6 +6,7 @@ tells one artifact from another; `plan.<stage>(model, ...)` gives the node.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -214,6 +215,22 @@ def evaluation(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) ->
     }
     if grid := chosen.grid(plan.params["grids"]):
         params["grid"] = list(grid)
+    return Made(slug(method, tasks, seed), params, inputs, plan.pretrained_source(model))
+
+
+@stage(script="bundle_archive", version=1, folder="store/{model}/derived/bundles", uses="arrays")
+def bundle_archive(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> Made:
+    """The models of a set of tasks as a bundle of a masking row, whose lambdas its evaluation chose; its base is the
+    pretrained file, named by its path."""
+    (theta0,) = plan.pretrained_source(model).values()
+    base = theta0.path if isinstance(theta0, Node) else os.path.relpath(theta0, plan.root)
+    merge = methods.get(method).merge
+    inputs = {
+        "multi_task_vector": [plan.multi_task_vector(model, tasks, merge, seed)],
+        "mask_bundle": [plan.mask_bundle(model, tasks, merge, seed)],
+        "selection": [plan.evaluation(model, tasks, method, seed)],
+    }
+    params = {**plan.architecture(model), "method": method, "tasks": list(tasks), "base": base}
     return Made(slug(method, tasks, seed), params, inputs, plan.pretrained_source(model))
 
 

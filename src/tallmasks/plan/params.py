@@ -14,6 +14,7 @@ from typing import Any
 
 from tallmasks import methods
 from tallmasks.evaluation.subsets import ORDERS
+from tallmasks.masks.bundles import apply_mask
 from tallmasks.models.families import family
 from tallmasks.plan.strict_yaml import read_yaml, scalar
 from tallmasks.store.errors import TallmasksError, nearest
@@ -199,6 +200,19 @@ def method_names(params: Params) -> tuple[str, ...]:
     return methods.names() if listed == "all" else tuple(map(methods.spec_of, listed))
 
 
+def bundled_row(params: Params) -> str:
+    """The row that bundles hold, by the optional key `bundle`.
+
+    Raises:
+        TallmasksError: there is no such method, or its models are not those of a merged vector under masks.
+    """
+    found = methods.get(methods.spec_of(params.get("bundle", "tall_mask_ties")))
+    if found.protocol != "masked" or found.update is not apply_mask:
+        known = [name for name in methods.names() if methods.get(name).update is apply_mask]
+        raise TallmasksError(f"{FILE}: bundle: found {found.name!r}, expected a masking row: {', '.join(known)}")
+    return found.name
+
+
 def check_names(params: Params) -> None:
     """Refuse a name that does not exist, or that is there twice.
 
@@ -215,6 +229,7 @@ def check_names(params: Params) -> None:
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
             raise TallmasksError(f"{FILE}: {key}: {', '.join(repeated)} listed twice; list each once")
+    bundled_row(params)
     shown_benchmarks, orders = params["paper"]["benchmarks"], params["paper"]["subsets"]["orders"]
     _check_names("paper.subsets.methods", params["paper"]["subsets"]["methods"], methods.names())
     if shown_benchmarks != "all":

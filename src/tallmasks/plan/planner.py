@@ -21,7 +21,7 @@ from tallmasks.models.families import family
 from tallmasks.plan.chain import Seed
 from tallmasks.plan.index import Index
 from tallmasks.plan.node import STAGES, Node
-from tallmasks.plan.params import Params, check_names, known_tasks, method_names
+from tallmasks.plan.params import Params, bundled_row, check_names, known_tasks, method_names
 from tallmasks.store.artifacts import Damaged, read_json
 from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.store.source_digests import named_path
@@ -77,6 +77,11 @@ class Plan:
     def method_names(self) -> tuple[str, ...]:
         """The rows of every table, in their order."""
         return method_names(self.params)
+
+    @property
+    def bundled_row(self) -> str:
+        """The masking row of the tables that bundles hold."""
+        return bundled_row(self.params)
 
     @property
     def seeds(self) -> tuple[int, ...]:

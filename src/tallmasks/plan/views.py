@@ -156,7 +156,7 @@ def _tables(plan: Plan, model: str, name: str, seeds: tuple[int, ...]) -> Artifa
     return {f"{seed}/{role}": nodes for seed in seeds for role, nodes in results_of(plan, model, members, seed).items()}
 
 
-@view(script="benchmark_tables", version=4, own_folder=False, params=_rows)
+@view(script="benchmark_tables", version=5, own_folder=False, params=_rows)
 def benchmark(plan: Plan, model: str, name: str) -> Artifacts:
     """The tables of a benchmark."""
     return _tables(plan, model, name, plan.seeds[:1])
@@ -173,6 +173,13 @@ def zeroshot(plan: Plan, model: str, name: str) -> Artifacts:
     """zeroshot.csv, the one results file without fine-tuning."""
     members = plan.members(plan.tasks_for(model, name))
     return {"task_evaluations": [plan.task_evaluation(model, task, "zeroshot", plan.seeds[0]) for task in members]}
+
+
+@view(script="bundle", version=1)
+def bundle(plan: Plan, model: str, name: str) -> Artifacts:
+    """The benchmark's models as the files of a bundle."""
+    members = plan.members(plan.tasks_for(model, name))
+    return {"bundle": [plan.bundle_archive(model, members, plan.bundled_row, plan.seeds[0])]}
 
 
 # -- behind the paper's figures -------------------------------------------------------------------------------

@@ -33,7 +33,8 @@ def side_by_side(
             part = found.set_index("method").loc[known].reset_index()
         keys = [key for key in ("method", "finetuning") if key in part]
         numbers = ["accuracy", "normalized_accuracy", *(["storage_gb"] if table.storage else [])]
-        part = part.drop(columns=[] if table.storage else ["storage_gb"], errors="ignore")
+        unasked = ["stored_gb"] if table.storage else ["stored_gb", "storage_gb"]
+        part = part.drop(columns=unasked, errors="ignore")
         paper = paper_rows(model, tasks[benchmark], table.numbers)
         paper = pd.DataFrame(columns=keys) if paper is None else paper
         paper = paper.reindex(columns=[*keys, *numbers]).rename(columns={n: f"{n}_paper" for n in numbers})

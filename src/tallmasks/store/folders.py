@@ -103,7 +103,9 @@ def provenance_of(folder: Path, name: str = PROVENANCE) -> dict[str, Any]:
             found = folder / file
             if not found.is_file():
                 raise Damaged(found, "is not there")
-            if hashlib.sha256(found.read_bytes()).hexdigest() != expected:
+            with found.open("rb") as content:
+                digest = hashlib.file_digest(content, "sha256").hexdigest()
+            if digest != expected:
                 raise Damaged(found, f"is not what was written there: its sha256 is not the one in {name}")
         identity(provenance[CONTENT], provenance["machine"])
         dict(provenance["made_from"])

@@ -286,9 +286,8 @@ def new_tensors(path: Path | str, specs: Mapping[str, TensorSpec], metadata: Map
     Raises TallmasksError before the first value is written where the disk has no
     room.
     """
-    header = _encode_header(specs, metadata)
-    room = -(-(8 + len(header) + _LATE_METADATA) // _ALIGNMENT) * _ALIGNMENT
     size = sum(spec.nbytes for spec in specs.values())
+    room = bytes_of_file(specs, metadata) - size
     with atomic_file(Path(path), room + size) as file:
         mapped = np.memmap(file, np.uint8, mode="r+", shape=(room + size,))
         new = NewTensors(dict(metadata), _map_tensors(specs, mapped[room:]), np.asarray(mapped[room:]))
@@ -299,6 +298,12 @@ def new_tensors(path: Path | str, specs: Mapping[str, TensorSpec], metadata: Map
             raise ValueError(f"{path}: more than {_LATE_METADATA} bytes of metadata were added at the end")
         mapped[:room] = np.frombuffer(len(header).to_bytes(8, "little") + header, np.uint8)
         mapped.flush()
+
+
+def bytes_of_file(specs: Mapping[str, TensorSpec], metadata: Mapping[str, str]) -> int:
+    """The size of the file that :func:`new_tensors` makes, its header included."""
+    header = 8 + len(_encode_header(specs, metadata)) + _LATE_METADATA
+    return -(-header // _ALIGNMENT) * _ALIGNMENT + sum(spec.nbytes for spec in specs.values())
 
 
 def _seal(specs: Mapping[str, TensorSpec], new: NewTensors) -> None:

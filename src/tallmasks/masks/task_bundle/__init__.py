@@ -12,9 +12,10 @@ Only tensors of floats that some model changed are stored.
 """
 
 from tallmasks.masks.task_bundle.base_model import Theta0
-from tallmasks.masks.task_bundle.bundle_writer import BundleFacts, NewBundle, new_bundle
+from tallmasks.masks.task_bundle.bundle_writer import BundleFacts, NewBundle, bytes_of_bundle, new_bundle
 from tallmasks.masks.task_bundle.loaded_bundle import Bundle, load_bundle
 from tallmasks.masks.task_bundle.manifest import FORMAT, Manifest
+from tallmasks.masks.task_bundle.repacked_masks import write_from_planes
 from tallmasks.masks.task_bundle.verification import verify_bundle
 
 __all__ = [
@@ -24,7 +25,9 @@ __all__ = [
     "Manifest",
     "NewBundle",
     "Theta0",
+    "bytes_of_bundle",
     "load_bundle",
     "new_bundle",
     "verify_bundle",
+    "write_from_planes",
 ]

@@ -33,7 +33,7 @@ from tallmasks.masks.task_bundle.part_names import BASE, CARD, MANIFEST, MERGED,
 from tallmasks.masks.task_bundle.update_kernels import in_parallel
 from tallmasks.store.atomic_files import atomic_write_bytes
 from tallmasks.store.errors import TallmasksError, nearest
-from tallmasks.store.tensor_files import NewTensors, TensorSpec, name_some, new_tensors
+from tallmasks.store.tensor_files import NewTensors, TensorSpec, bytes_of_file, name_some, new_tensors
 from tallmasks.vectors.checkpoints.checkpoint import sha256_of
 
 _HEADERS = 1 << 14
@@ -137,11 +137,10 @@ def new_bundle(out: Path | str, facts: BundleFacts) -> Iterator[NewBundle]:
     folder.mkdir()
     try:
         with ExitStack() as files:
-            metadata = {"format": FORMAT}
-            encoder = files.enter_context(new_merged(folder, facts.dtype, draft.stored, metadata | {"part": "merged"}))
+            encoder = files.enter_context(new_merged(folder, facts.dtype, draft.stored, _said()))
             specs = _mask_specs(draft)
             opened = {
-                task: files.enter_context(new_tensors(folder / file, specs, metadata | {"part": "masks", "task": task}))
+                task: files.enter_context(new_tensors(folder / file, specs, _said(task)))
                 for task, file in draft.masks.items()
             }
             new = NewBundle(draft, dict(draft.mask_lambda), dict(draft.scale), encoder, opened)
@@ -153,6 +152,27 @@ def new_bundle(out: Path | str, facts: BundleFacts) -> Iterator[NewBundle]:
         folder.rename(out)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def bytes_of_bundle(facts: BundleFacts) -> dict[str, int]:
+    """The exact size of every file but the card that :func:`new_bundle` makes of these facts, by name; writes nothing.
+
+    Raises TallmasksError as :func:`new_bundle`.
+    """
+    draft = _draft(facts)
+    sizes = {name: path.stat().st_size for name, path in _included(facts).items()}
+    sizes[MERGED] = bytes_of_file(merged_specs(facts.dtype, draft.stored), _said())
+    sizes |= {file: bytes_of_file(_mask_specs(draft), _said(task)) for task, file in draft.masks.items()}
+    digest = "0" * 64  # as long as any
+    base = {} if facts.include_base else dict.fromkeys(facts.base.files, digest)
+    files = {name: PartFile(digest, size) for name, size in sizes.items()}
+    described = replace(draft, base=draft.base._replace(sha256=base), files=files)
+    return {**sizes, MANIFEST: len(described.to_bytes())}
+
+
+def _said(task: str | None = None) -> dict[str, str]:
+    """What the file of tau_MTL, or of a task's masks, says of itself."""
+    return {"format": FORMAT} | ({"part": "merged"} if task is None else {"part": "masks", "task": task})
 
 
 def _draft(facts: BundleFacts) -> Manifest:
@@ -180,8 +200,6 @@ def _draft(facts: BundleFacts) -> Manifest:
             raise TallmasksError(f"{what} names {name_some(sorted(strange))}; expected some of {name_some(known)}.")
     merged_specs(facts.dtype, {name: tensor for name, tensor in tensors.items() if tensor.stored})
     origin = {key: facts.base.origin.get(key) for key in ("repository", "revision", "path")}
-    if origin["path"] is not None:
-        origin["path"] = str(Path(origin["path"]).absolute())
     return Manifest(
         method=facts.method,
         options=dict(facts.options),

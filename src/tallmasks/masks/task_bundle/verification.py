@@ -8,6 +8,7 @@ from tallmasks.masks.task_bundle.base_model import check_content, check_form
 from tallmasks.masks.task_bundle.bundle_parts import BundleParts, manifest_of, open_place
 from tallmasks.masks.task_bundle.part_names import CARD, MANIFEST
 from tallmasks.store.errors import TallmasksError
+from tallmasks.store.folders import PROVENANCE
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 
@@ -15,7 +16,7 @@ def verify_bundle(path: str | Path) -> list[str]:
     """All problems of a bundle, a line each; none where every file is as it was written.
 
     Reads every byte.  A base that is not included is not looked at.  Files of the folder that the bundle does not
-    name are problems too, but for README.md and hidden ones.
+    name are problems too, but for README.md, the workflow's provenance.json and hidden ones.
     """
     try:
         place = open_place(path)
@@ -45,7 +46,7 @@ def verify_bundle(path: str | Path) -> list[str]:
     if manifest.base.included:
         check(check_base)
     if place.repository is None:
-        known = {MANIFEST, CARD, *manifest.files}
+        known = {MANIFEST, CARD, PROVENANCE, *manifest.files}
         for file in sorted(place.root.rglob("*")):
             name = file.relative_to(place.root).as_posix()
             hidden = any(part.startswith(".") for part in name.split("/"))

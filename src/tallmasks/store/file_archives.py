@@ -1,0 +1,47 @@
+"""A folder of files as one artifact: a safetensors file with a tensor of bytes for each, named by its relative path.
+
+An artifact is one file, whose name and header vouch for it; so whatever reads, checks, restores or removes artifacts
+knows a folder that is kept this way too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.plain_files import open_plain
+from tallmasks.store.tensor_files import TensorSpec, new_tensors, open_tensors
+
+FORMAT = "tallmasks/files/1"
+_PIECE = 1 << 24
+
+
+def archive_folder(folder: Path, out: Path, metadata: Mapping[str, str]) -> None:
+    """Write every file under a folder into ``out``, piece by piece.
+
+    Raises TallmasksError where the disk has no room, or something in the folder is no plain file.
+    """
+    files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if not path.is_dir()}
+    specs = {name: TensorSpec(np.dtype(np.uint8), (path.stat().st_size,)) for name, path in files.items()}
+    with new_tensors(out, specs, {**metadata, "format": FORMAT}) as new:
+        for name, path in files.items():
+            content = new.tensors[name].data
+            with open_plain(path) as file:
+                for start in range(0, len(content), _PIECE):
+                    file.readinto(content[start : start + _PIECE])
+
+
+def archived_files(path: Path) -> dict[str, NDArray[np.uint8]]:
+    """The files of an archive by relative path, each as its bytes, memory-mapped and read-only.
+
+    Raises TallmasksError where it is no archive, or has a file that would lie outside of a folder that it is put into.
+    """
+    archive = open_tensors(path, FORMAT)
+    for name in archive.names:
+        if any(part in ("", ".", "..") for part in name.split("/")):
+            raise TallmasksError(f"{path} has a file {name!a}; expected a path within a folder. Delete the archive.")
+    return {name: archive.stored(name) for name in archive.names}

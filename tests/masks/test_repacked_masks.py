@@ -1,0 +1,97 @@
+"""Bundles from the workflow's flat files: bits that move from one place in a byte to another, and sizes foretold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chain import LAMBDAS, TRAINABLE, Chain, build
+from tallmasks.masks.bundles import open_mask_bundle
+from tallmasks.masks.task_bundle import (
+    BundleFacts,
+    bytes_of_bundle,
+    load_bundle,
+    verify_bundle,
+    write_from_planes,
+)
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.tensor_files import load_state
+from tallmasks.vectors.checkpoints.opening import open_checkpoint
+from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
+
+
+@pytest.fixture(scope="module")
+def chain(tmp_path_factory: pytest.TempPathFactory) -> Chain:
+    """43 weights in two tensors, of which the second begins within a byte."""
+    return build(tmp_path_factory.mktemp("chain"))
+
+
+def theta_0_of(chain: Chain) -> Path:
+    """The pretrained file under a name that says what it is."""
+    path = chain.folder / "theta0.safetensors"
+    if not path.exists():
+        path.hardlink_to(chain.folder / "pretrained")
+    return path
+
+
+def facts_of(chain: Chain, dtype: str = "float32", **changes: object) -> BundleFacts:
+    base = replace(open_checkpoint(theta_0_of(chain)), origin={"path": "models/here.safetensors"})
+    lambdas = dict(zip(chain.tasks, LAMBDAS, strict=False)) | changes
+    return BundleFacts(
+        "tall_mask_ties",
+        base,
+        chain.tasks,
+        dtype=dtype,
+        unchanged=["c.frozen"],
+        mask_lambda=lambdas,  # type: ignore[arg-type]
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 43), st.integers(0, 43), st.sampled_from(LAMBDAS))
+def test_any_piece_of_a_mask_is_that_of_the_whole(chain: Chain, start: int, stop: int, mask_lambda: float) -> None:
+    """A task's model would get weights that its mask leaves out, from some tensor on."""
+    start, stop = sorted((start, stop))
+    bundle = open_mask_bundle(chain.folder / "masks-sum")
+    piece = bundle.packed_piece("cars", mask_lambda, start, stop)
+    assert piece.dtype == np.uint8 and piece.size == -(-(stop - start) // 8)
+    found = np.unpackbits(piece, count=stop - start, bitorder="little").view(bool)
+    np.testing.assert_array_equal(found, bundle.mask("cars", mask_lambda)[start:stop])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+def test_a_bundle_holds_the_masked_models_and_takes_what_was_foretold(
+    chain: Chain, tmp_path: Path, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bundle would be of other models, or the table would say another size than the files have."""
+    monkeypatch.setattr("tallmasks.masks.task_bundle.update_kernels.PIECE", 16)  # several pieces to a tensor
+    facts, out = facts_of(chain, dtype), tmp_path / "bundle"
+    masks, merged = open_mask_bundle(chain.folder / "masks-ties_sum"), open_multi_task_vector(chain.folder / "ties_sum")
+    write_from_planes(out, facts, merged, masks)
+    files = {path.relative_to(out).as_posix(): path for path in out.rglob("*") if path.is_file()}
+    assert {name: files[name].stat().st_size for name in files if name != "README.md"} == bytes_of_bundle(facts)
+    assert verify_bundle(out) == []
+    bundle, before = load_bundle(out, base=theta_0_of(chain)), load_state(chain.folder / "pretrained")
+    assert bundle.manifest.base.path == "models/here.safetensors"
+    theta_0 = np.concatenate([before[name].ravel() for name in TRAINABLE])
+    for task in chain.tasks:
+        weights = bundle.arrays(task)
+        update = merged * masks.mask(task, facts.mask_lambda[task] or 0)
+        found = np.concatenate([weights[name].ravel() for name in TRAINABLE])
+        if dtype == "float32":
+            np.testing.assert_array_equal(found, theta_0 + update)
+        assert (found[update == 0] == theta_0[update == 0]).all()
+        np.testing.assert_array_equal(weights["c.frozen"], before["c.frozen"])
+
+
+def test_a_lambda_that_is_not_of_the_grid_is_refused(chain: Chain, tmp_path: Path) -> None:
+    """The mask of another lambda would be taken, or half a bundle would lie there."""
+    masks, merged = open_mask_bundle(chain.folder / "masks-sum"), open_multi_task_vector(chain.folder / "sum")
+    with pytest.raises(TallmasksError, match=r"no masks for mask_lambda 0\.25"):
+        write_from_planes(tmp_path / "bundle", facts_of(chain, cars=0.25), merged, masks)
+    assert list(tmp_path.iterdir()) == []

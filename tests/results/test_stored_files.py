@@ -1,0 +1,71 @@
+"""Stored bits: those of real files, for every way of storing that has a format here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tallmasks.evaluation.records import Evaluation
+from tallmasks.masks.task_bundle import new_bundle
+from tallmasks.results.stored_files import bundle_facts, stored_gigabits
+from tallmasks.store.tensor_files import write_tensors
+from tallmasks.vectors.checkpoints.opening import open_checkpoint
+
+TASKS = ("b", "a", "c")
+SHAPES = {"head.weight": (300, 50), "visual.bias": (7,), "visual.weight": (400, 501)}
+TRAINABLE = ("visual.bias", "visual.weight")
+
+
+@pytest.fixture
+def pretrained(tmp_path: Path) -> Path:
+    tensors = {name: np.ones(shape, np.float32) for name, shape in SHAPES.items()}
+    write_tensors(tmp_path / "theta0.safetensors", tensors | {"steps": np.arange(3)}, {"recipe": "r" * 500})
+    return tmp_path / "theta0.safetensors"
+
+
+def evaluation(method: str, lambdas: tuple[float, ...] | None = None) -> Evaluation:
+    counts = {split: [10] * len(TASKS) for split in ("validation", "test")}
+    return Evaluation(method, TASKS, total=counts, correct=counts, mask_lambda=lambdas)
+
+
+def gigabits(*files: Path) -> float:
+    return round(8 * sum(path.stat().st_size for path in files) / 1e9, 4)
+
+
+@pytest.mark.parametrize("method", ["zeroshot", "task_arithmetic", "consensus_ties", "iso_c"])
+def test_one_model_takes_a_file_like_the_pretrained_one(pretrained: Path, method: str) -> None:
+    """The text encoder, say, would be left out, which the paper's formula does and no disk."""
+    assert stored_gigabits(evaluation(method), open_checkpoint(pretrained), TRAINABLE) == gigabits(pretrained)
+
+
+def test_fine_tuned_models_take_a_checkpoint_each_and_what_is_frozen_once(pretrained: Path, tmp_path: Path) -> None:
+    """What masks save would be measured from the wrong size."""
+    checkpoint, values = tmp_path / "checkpoint", 4 * (7 + 400 * 501)
+    write_tensors(checkpoint, {name: np.ones(SHAPES[name], np.float32) for name in TRAINABLE}, {})
+    expected = 8 * (3 * checkpoint.stat().st_size + pretrained.stat().st_size - values) / 1e9
+    assert stored_gigabits(evaluation("fine_tuned"), open_checkpoint(pretrained), TRAINABLE) == round(expected, 4)
+
+
+@pytest.mark.parametrize(
+    ("method", "lambdas"),
+    [("tall_mask_ties", (0.2, 0.35, 0.6)), ("magnitude_masking", None), ("emr", None)],
+)
+def test_masked_models_take_a_bundle_and_its_base(
+    pretrained: Path, tmp_path: Path, method: str, lambdas: tuple[float, ...] | None
+) -> None:
+    """The table would say another size than `tallmasks` writes."""
+    base, row = open_checkpoint(pretrained), evaluation(method, lambdas)
+    masks = {task: np.zeros(-(-400 * 501 // 8), np.uint8) for task in TASKS}
+    with new_bundle(tmp_path / "bundle", bundle_facts(row, base, TRAINABLE)) as new:
+        new.write("visual.bias", 0, np.ones(7, np.float32), {task: bits[:1] for task, bits in masks.items()})
+        new.write("visual.weight", 0, np.ones(400 * 501, np.float32), masks)
+    files = [path for path in (tmp_path / "bundle").rglob("*") if path.suffix in {".json", ".safetensors"}]
+    assert len(files) == 2 + len(TASKS)
+    assert stored_gigabits(row, base, TRAINABLE) == gigabits(pretrained, *files)
+
+
+def test_what_has_no_format_has_no_size(pretrained: Path) -> None:
+    """A number would stand for a file that nobody can write."""
+    assert stored_gigabits(evaluation("magnitude_pruning"), open_checkpoint(pretrained), TRAINABLE) is None

@@ -1,0 +1,45 @@
+"""Folders kept as one file: every byte comes back, and nothing leads out."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.file_archives import FORMAT, archive_folder, archived_files
+from tallmasks.store.tensor_files import write_tensors
+
+
+def test_what_was_put_in_comes_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bundle out of the store would be another than the one that was made."""
+    monkeypatch.setattr("tallmasks.store.file_archives._PIECE", 100)
+    content = {"a.json": b"{}", "masks/ünï.safetensors": os.urandom(1234), "empty": b"", ".hidden": b"x"}
+    for name, text in content.items():
+        path = tmp_path / "folder" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text)
+    for out in ("one", "two"):
+        archive_folder(tmp_path / "folder", tmp_path / out, {"recipe": "r"})
+    found = archived_files(tmp_path / "one")
+    assert {name: array.tobytes() for name, array in found.items()} == content
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["../x", "/x", "a//b", "a/../../b", "."])
+def test_a_file_that_leads_out_is_refused(tmp_path: Path, name: str) -> None:
+    """Somebody's archive would write where it likes."""
+    write_tensors(tmp_path / "archive", {name: np.zeros(3, np.uint8)}, {"format": FORMAT})
+    with pytest.raises(TallmasksError, match="expected a path within a folder"):
+        archived_files(tmp_path / "archive")
+
+
+def test_what_is_no_plain_file_is_refused(tmp_path: Path) -> None:
+    """The job would wait for ever for somebody to write into a pipe."""
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "folder" / "pipe")
+    with pytest.raises(TallmasksError, match="named pipe"):
+        archive_folder(tmp_path / "folder", tmp_path / "out", {})
+    assert not (tmp_path / "out").exists()
