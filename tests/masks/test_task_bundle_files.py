@@ -4,6 +4,9 @@ import errno
 import json
 import os
 import shutil
+import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -163,14 +166,14 @@ def test_facts_that_contradict_each_other_are_refused(tmp_path, base, facts, mes
 def test_what_is_there_stays_and_a_full_disk_is_told_before_anything_is_written(tmp_path, base, monkeypatch):
     """An earlier bundle would be lost, or half of one be left on a full disk."""
     facts = BundleFacts("sum", base, ["x"])
-    (tmp_path / "out").mkdir()
+    (tmp_path / "out").write_text("something of the user's")
     with pytest.raises(TallmasksError, match="out is there already"), new_bundle(tmp_path / "out", facts):
         pass
-    (tmp_path / "out").rmdir()
+    (tmp_path / "out").unlink()
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=100))
     with (
-        pytest.raises(TallmasksError, match=r"out needs \d+ bytes, and 100 are free"),
+        pytest.raises(TallmasksError, match=r"out: no space for the \d+ bytes it needs \(100 are free\)"),
         new_bundle(tmp_path / "out", facts),
     ):
         pass
@@ -183,6 +186,23 @@ def test_what_is_there_stays_and_a_full_disk_is_told_before_anything_is_written(
     with pytest.raises(TallmasksError, match="no space for the"), new_bundle(tmp_path / "out", facts):
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
+
+
+def test_what_a_killed_process_left_goes_with_the_next_bundle(tmp_path):
+    """Gigabytes under a hidden name would stay for ever."""
+    save_file({"w": torch.ones(2)}, tmp_path / "base.safetensors")
+    program = (
+        "import os, signal, sys; from tallmasks.masks.task_bundle import BundleFacts, new_bundle;"
+        "from tallmasks.vectors.checkpoints.opening import open_checkpoint; from pathlib import Path;"
+        "facts = BundleFacts('sum', open_checkpoint(Path('base.safetensors')), ['x']);"
+        "held = new_bundle('out', facts); held.__enter__(); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], cwd=tmp_path).returncode == -signal.SIGKILL
+    assert len(list(tmp_path.iterdir())) == 2
+    facts = BundleFacts("sum", open_checkpoint(tmp_path / "base.safetensors"), ["x"])
+    with pytest.raises(ValueError, match="were written"), new_bundle(tmp_path / "out", facts):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["base.safetensors"]
 
 
 def test_int8_keeps_its_scales_apart_from_tensors_of_that_name(tmp_path):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 import shutil
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -35,6 +33,7 @@ from tallmasks.store.atomic_files import atomic_write_bytes
 from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.store.tensor_files import NewTensors, TensorSpec, bytes_of_file, name_some, new_tensors
 from tallmasks.vectors.checkpoints.checkpoint import sha256_of
+from tallmasks.vectors.checkpoints.new_place import new_place
 
 _HEADERS = 1 << 14
 """Room for a file's header beside 200 bytes for each tensor."""
@@ -124,18 +123,13 @@ class NewBundle:
 def new_bundle(out: Path | str, facts: BundleFacts) -> Iterator[NewBundle]:
     """Create a bundle in the folder ``out``, which appears complete at the end of the ``with`` block or never.
 
+    What a killed process left of an earlier attempt at the same place is removed first.
+
     Raises TallmasksError where something is at ``out``, the facts contradict each other or the base, the disk has no
     room (before anything is written), or a written value cannot be stored.
     """
-    out = Path(out)
-    if os.path.lexists(out):
-        raise TallmasksError(f"{out} is there already; expected a new place. Give another, or delete it.")
     draft = _draft(facts)
-    _check_room(out, facts, draft)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    folder = out.with_name(f".{out.name[:100]}.{secrets.token_hex(6)}.tmp")
-    folder.mkdir()
-    try:
+    with new_place(Path(out), _needed(facts, draft), is_folder=True) as folder:
         with ExitStack() as files:
             encoder = files.enter_context(new_merged(folder, facts.dtype, draft.stored, _said()))
             specs = _mask_specs(draft)
@@ -147,11 +141,6 @@ def new_bundle(out: Path | str, facts: BundleFacts) -> Iterator[NewBundle]:
             yield new
             new.check_whole()
         _describe(folder, facts, replace(draft, mask_lambda=new.mask_lambda, scale=new.scale), new.densities)
-        if os.path.lexists(out):
-            raise TallmasksError(f"{out} has appeared meanwhile; expected a new place. Nothing was written.")
-        folder.rename(out)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def bytes_of_bundle(facts: BundleFacts) -> dict[str, int]:
@@ -231,20 +220,14 @@ def _included(facts: BundleFacts) -> dict[str, Path]:
     return {BASE + name: path for name, path in files.items()}
 
 
-def _check_room(out: Path, facts: BundleFacts, draft: Manifest) -> None:
+def _needed(facts: BundleFacts, draft: Manifest) -> int:
+    """Bytes that the disk must have for the bundle while it is written."""
     merged = merged_specs(facts.dtype, draft.stored).values()
     masks = _mask_specs(draft).values()
     headers = (1 + len(draft.tasks)) * (_HEADERS + 200 * len(draft.tensors))
     needed = scratch_bytes(facts.dtype, draft.stored) + headers + sum(spec.nbytes for spec in merged)
     needed += len(draft.tasks) * sum(spec.nbytes for spec in masks)
-    needed += sum(path.stat().st_size for path in _included(facts).values())
-    place = next(folder for folder in out.absolute().parents if folder.exists())
-    free = shutil.disk_usage(place).free
-    if free < needed:
-        raise TallmasksError(
-            f"{out} needs {needed} bytes, and {free} are free there. Nothing was written; free some space, or choose"
-            " a smaller dtype."
-        )
+    return needed + sum(path.stat().st_size for path in _included(facts).values())
 
 
 def _describe(folder: Path, facts: BundleFacts, draft: Manifest, densities: Mapping[str, float]) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from tallmasks.store.errors import TallmasksError
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_ENDING = "checkpoint.tmp"
+_ENDING = "new.tmp"
 
 
 @contextmanager
@@ -131,9 +131,8 @@ def _remove(path: Path) -> None:
 
 
 def _fsync_all(path: Path) -> None:
-    if path.is_dir():
-        for inner in path.iterdir():
-            _fsync(inner)
+    for inner in path.rglob("*") if path.is_dir() else ():
+        _fsync(inner)
     _fsync(path)
 
 
