@@ -27,6 +27,7 @@ def write_results(folder: Path, counts: tuple[int, ...] = (8, 14, 20)) -> Result
         _thresholds(folder / name / "thresholds", len(tasks), draw)
         _subsets(folder / name / "subsets", len(tasks), draw)
         _controlled(folder / name / "controlled")
+        _stored(folder / name / "stored")
         _illustration(folder / name / "illustration", tasks[:4], draw)
     return ResultFiles(folder, benchmarks)
 
@@ -44,7 +45,8 @@ def _benchmark(folder: Path, tasks: tuple[str, ...], draw: np.random.Generator) 
         for split, row in zip(("validation", "test"), scores, strict=True):
             per_task += [(name, task, split, score, score + 3, "", "") for task, score in zip(tasks, row, strict=True)]
         kind = method.storage(len(tasks), 1_400_000, 200_000)
-        table.append((method.section, name, scores[1].mean(), scores[1].mean() + 3, kind.gigabits))
+        files = "" if method.stores_more else round(1.02 * kind.gigabits, 4)
+        table.append((method.section, name, scores[1].mean(), scores[1].mean() + 3, kind.gigabits, files))
         if method.protocol == "scaled":
             curve = [{"scaling_coefficient": x, "normalized_accuracy": 60 - 30 * (x - 0.3) ** 2} for x in COEFFICIENTS]
             selection[name] = {"scaling_coefficient": 0.3, "validation": curve}
@@ -67,7 +69,7 @@ def _benchmark(folder: Path, tasks: tuple[str, ...], draw: np.random.Generator) 
         per_task,
         "method task split accuracy normalized_accuracy scaling_coefficient mask_lambda",
     )
-    _write(folder / "table.csv", table, "section method accuracy normalized_accuracy storage_gb")
+    _write(folder / "table.csv", table, "section method accuracy normalized_accuracy storage_gb stored_gb")
     _write(folder / "agreement.csv", agreement, "method n fraction")
     (folder / "selection.json").write_text(json.dumps(selection))
 
@@ -105,6 +107,12 @@ def _controlled(folder: Path) -> None:
         for finetuning, score in zip(("standard", "controlled"), scores, strict=True)
     ]
     _write(folder / "controlled.csv", rows, "method finetuning accuracy normalized_accuracy scaling_coefficient")
+
+
+def _stored(folder: Path) -> None:
+    sizes = (("float32", 0.16), ("bfloat16", 0.13), ("float16", 0.129), ("int8", 0.11))
+    rows = [(name, dtype, 95 + size, 98 + size, size) for name in MASKED for dtype, size in sizes]
+    _write(folder / "stored.csv", rows, "method dtype accuracy normalized_accuracy stored_gb")
 
 
 def _subsets(folder: Path, tasks: int, draw: np.random.Generator) -> None:

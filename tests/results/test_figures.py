@@ -193,6 +193,18 @@ def test_pareto(results: ResultFiles) -> None:
         assert found["Pareto front"] == (front["storage_gb"].tolist(), front["normalized_accuracy"].tolist())
 
 
+def test_stored(results: ResultFiles) -> None:
+    """A bundle's dtypes would be joined in the wrong order, or a method with files be missing."""
+    data, figure = drawn(results, "stored")
+    (panel,) = figure.axes
+    found = lines(panel)
+    bundles = data[data["method"] == "tall_mask_ties"].sort_values("stored_gb")
+    name = f"{style.title_of('tall_mask_ties')} (int8, 16, bf16, 32)"
+    assert found[name] == (bundles["stored_gb"].tolist(), bundles["normalized_accuracy"].tolist())
+    assert len(found) == data["method"].nunique() > 8
+    assert "magnitude_pruning" not in set(data["method"])
+
+
 def test_the_front_holds_what_nothing_beats(tmp_path: Path) -> None:
     """A method that another one beats in both would be recommended, or the best one left out."""
     rows = [("task_arithmetic", 60, 1), ("ties", 70, 1), ("tall_mask_ties", 99, 2), ("magnitude_masking", 80, 2)]

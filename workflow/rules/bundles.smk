@@ -46,3 +46,26 @@ rule bundle:
         "Write the bundle of {wildcards.model} on {wildcards.benchmark}"
     shell:
         "{params.command} > {log} 2>&1"
+
+
+# multi-task vector, masks at the chosen lambdas -> accuracy out of bundles, and their size, by dtype
+rule evaluate_dtypes:
+    input:
+        unpack(BRIDGE.store.inputs("dtype_evaluation")),
+    output:
+        BRIDGE.store.path("dtype_evaluation"),
+    log:
+        BRIDGE.store.log("dtype_evaluation"),
+    benchmark:
+        BRIDGE.store.log("dtype_evaluation", "benchmark.tsv")
+    threads: BRIDGE.store.threads("dtype_evaluation")
+    resources:
+        gpu=BRIDGE.store.resource("dtype_evaluation", "gpu"),
+        mem_mb=BRIDGE.store.resource("dtype_evaluation", "mem_mb"),
+        runtime=BRIDGE.store.resource("dtype_evaluation", "runtime"),
+    params:
+        command=BRIDGE.store.command("dtype_evaluation"),
+    message:
+        "Evaluate models of {wildcards.model} out of bundles of every dtype: {wildcards.name}"
+    shell:
+        "{params.command} > {log} 2>&1"

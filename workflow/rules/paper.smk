@@ -51,6 +51,30 @@ rule threshold_table:
         "{params.command} > {log} 2>&1"
 
 
+# evaluations out of bundles -> stored.csv
+rule stored_table:
+    input:
+        unpack(BRIDGE.views.inputs("stored")),
+    output:
+        stored=update("results/{model}/{benchmark}/stored/stored.csv"),
+        provenance=update("results/{model}/{benchmark}/stored/provenance.json"),
+    log:
+        BRIDGE.views.log("stored"),
+    benchmark:
+        BRIDGE.views.log("stored", "benchmark.tsv")
+    threads: 1
+    resources:
+        gpu=0,
+        mem_mb=BRIDGE.store.resource("arrays", "mem_mb"),
+        runtime=BRIDGE.store.resource("arrays", "runtime"),
+    params:
+        command=BRIDGE.views.command("stored"),
+    message:
+        "Write accuracy and size of the bundles of {wildcards.model} on {wildcards.benchmark}"
+    shell:
+        "{params.command} > {log} 2>&1"
+
+
 # evaluations with and without disjoint task vectors -> controlled.csv
 rule controlled_table:
     input:

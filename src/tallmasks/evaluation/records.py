@@ -139,6 +139,19 @@ def read_thresholds(path: Path) -> dict[int, Evaluation]:
     return {int(k): _evaluation(path, inner, params) for k, inner in found.items()}
 
 
+def read_dtypes(path: Path) -> dict[str, tuple[Evaluation, int]]:
+    """The evaluations of models out of bundles, with the bytes of the files, by the dtype of tau_MTL.  Raises as
+    `read_evaluation`."""
+    value = read_json(path)
+    params, found = value["recipe"]["params"], _objects(path, value, "dtypes")
+    sizes: dict[str, Any] = {
+        name: inner.get("bytes") if isinstance(inner, dict) else None for name, inner in found.items()
+    }
+    if sorted(found) != sorted(params["dtypes"]) or not all(type(size) is int and size > 0 for size in sizes.values()):
+        raise Damaged(path, f"does not hold the evaluations of {', '.join(params['dtypes'])} and their bytes")
+    return {dtype: (_evaluation(path, found[dtype], params), sizes[dtype]) for dtype in params["dtypes"]}
+
+
 def read_subset(path: Path) -> list[Evaluation]:
     """Several methods' evaluations on one subset of the tasks.  Raises as `read_evaluation`."""
     value = read_json(path)

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from tallmasks import methods
+from tallmasks.masks.task_bundle.manifest import DTYPES
 from tallmasks.models.checkpoint_sources import FINETUNE, locate, source_of
 from tallmasks.models.families import family
 from tallmasks.plan import preflight
@@ -231,6 +232,26 @@ def bundle_archive(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed
         "selection": [plan.evaluation(model, tasks, method, seed)],
     }
     params = {**plan.architecture(model), "method": method, "tasks": list(tasks), "base": base}
+    return Made(slug(method, tasks, seed), params, inputs, plan.pretrained_source(model))
+
+
+@stage(
+    script="evaluate_dtypes",
+    version=1,
+    folder="store/{model}/derived/dtype_evaluations",
+    uses="evaluation",
+    ending="json",
+)
+def dtype_evaluation(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> Made:
+    """The models of a masking row out of bundles in every dtype of tau_MTL, at the lambdas that were chosen."""
+    archive = plan.bundle_archive(model, tasks, method, seed)
+    inputs = {
+        **plan.inputs_of_tasks(model, tasks),
+        "validation": [plan.examples(model, task, "validation") for task in tasks],
+        "test": [plan.examples(model, task, "test") for task in tasks],
+        **archive.inputs,
+    }
+    params = {**plan.evaluator(model), **archive.params, "dtypes": list(DTYPES)}
     return Made(slug(method, tasks, seed), params, inputs, plan.pretrained_source(model))
 
 

@@ -208,7 +208,7 @@ def _fine_tuned(plan: Plan, model: str, members: Tasks, seed: Seed) -> list[Node
 @view(
     script="mask_tables",
     version=2,
-    params=lambda plan: {"methods": [methods.masking(merge).name for merge in agreeing_merges(plan)]},
+    params=_masking_rows,
 )
 def masks(plan: Plan, model: str, name: str) -> Artifacts:
     """What the selected masks have in common, and where they lie."""
@@ -223,7 +223,7 @@ def masks(plan: Plan, model: str, name: str) -> Artifacts:
 @view(
     script="threshold_table",
     version=2,
-    params=lambda plan: {"methods": [methods.consensus(merge).name for merge in agreeing_merges(plan)]},
+    params=_consensus_rows,
 )
 def thresholds(plan: Plan, model: str, name: str) -> Artifacts:
     """Consensus merging at every threshold k."""
@@ -232,6 +232,17 @@ def thresholds(plan: Plan, model: str, name: str) -> Artifacts:
     return {
         "thresholds": [plan.threshold_evaluation(model, members, merge, seed) for merge in merges],
         "rows": [plan.evaluation(model, members, row.name, seed) for row in known if row],
+        "fine_tuned": _fine_tuned(plan, model, members, seed),
+    }
+
+
+@view(script="stored_table", version=1, params=_masking_rows)
+def stored(plan: Plan, model: str, name: str) -> Artifacts:
+    """What models out of bundles score, and what these take on the disk, for every dtype of tau_MTL."""
+    members, seed = plan.members(plan.tasks_for(model, name)), plan.seeds[0]
+    rows = [methods.masking(merge).name for merge in agreeing_merges(plan)]
+    return {
+        "dtypes": [plan.dtype_evaluation(model, members, row, seed) for row in rows],
         "fine_tuned": _fine_tuned(plan, model, members, seed),
     }
 

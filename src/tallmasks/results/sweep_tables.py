@@ -48,6 +48,21 @@ def threshold_table(method: str, evaluations: Mapping[int, Evaluation], finetune
     return pd.DataFrame(rows)
 
 
+def stored_table(found: Mapping[str, tuple[Evaluation, int]], finetuned: Evaluation) -> pd.DataFrame:
+    """Models out of bundles: one row per dtype of tau_MTL, with test accuracies and 1e9 bits of files.
+
+    Args:
+        found: by dtype, the evaluation of a masking row and the bytes of the bundle and of the pretrained file.
+        finetuned: of the same tasks, in any order.
+    """
+    columns = ["method", "dtype", "accuracy", "normalized_accuracy", "stored_gb"]
+    rows = [
+        (evaluation.method, dtype, *_scores(evaluation, finetuned, "test"), round(8 * size / 1e9, 4))
+        for dtype, (evaluation, size) in found.items()
+    ]
+    return pd.DataFrame(rows, columns=columns)
+
+
 def controlled_table(found: Mapping[str, tuple[Evaluation, Evaluation]]) -> pd.DataFrame:
     """Table 1: test accuracies of the fine-tuned models and of task arithmetic, for each way of fine-tuning.
 

@@ -54,6 +54,7 @@ FIGURES: dict[str, FigureSpec] = {
     "mask_density": FigureSpec("Mask density per layer and kind of tensor", "", ("masks",)),
     "mask_overlap": FigureSpec("Overlap of the masks, task by task", "", ("masks",)),
     "pareto": FigureSpec("Accuracy against stored bits", "", ("benchmark",)),
+    "stored": FigureSpec("Accuracy against the size of the files", "", ("benchmark", "stored"), scope="largest"),
 }
 """Every figure by the name of its module, in the order of the paper and then beyond it."""
 
