@@ -26,7 +26,8 @@ def statistics(
         bundle: the masks.
         chosen: mask_lambda by task, in the order of the tables.
         multi_task_vector: tau_MTL, float32 [P'], that the masks are of.
-        place: the layer and the kind of a tensor, by its name; layers count from 0 between "before" and "after".
+        place: the layer and the kind of a tensor, by its name; layers count from 0 between "before" and "after",
+            those of a decoder from "d0".
 
     Returns:
         ``density``: by task, the share of the P' weights in its mask, and the part of it that merged to 0.
@@ -80,5 +81,7 @@ def _overlap(masks: Mapping[str, NDArray[np.uint8]]) -> pd.DataFrame:
 
 
 def from_input_to_output(layer: str) -> float:
-    """Sorts layers."""
-    return {"before": -1.0, "after": float("inf")}[layer] if not layer.isdigit() else float(layer)
+    """Sorts layers: those of a decoder, whose numbers have a "d" before them, come after the encoder's."""
+    if layer in ("before", "after"):
+        return -1.0 if layer == "before" else float("inf")
+    return float(layer) if layer.isdigit() else 1e6 + float(layer.removeprefix("d"))

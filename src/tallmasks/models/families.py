@@ -160,7 +160,8 @@ class Family(Protocol):
         """The same from the architecture alone: no weights are needed."""
 
     def place(self, tensor: str) -> tuple[str, str]:
-        """The layer of a tensor ("before", "0", "1", ..., "after") and its kind, by its name."""
+        """The layer of a tensor ("before", "0", "1", ..., then a decoder's "d0", "d1", ..., "after") and its kind, by
+        its name."""
 
     def load(self, spec: Spec, weights: Path, precision: Precision = "float32", device: Wanted | None = None) -> Model:
         """Build a model as params.yaml describes it and load its pretrained weights.
