@@ -7,14 +7,15 @@ import json
 import os
 import platform
 from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
-from importlib.metadata import version
+from contextlib import ExitStack, suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from job import Job
 from tallmasks import __version__
 from tallmasks.evaluation.records import Evaluation, read_evaluation
+from tallmasks.models.families import family
 from tallmasks.store.artifacts import read_json
 from tallmasks.store.atomic_files import atomic_file
 from tallmasks.store.folders import PROVENANCE
@@ -72,6 +73,15 @@ def hardware() -> dict[str, str | int | None]:
     }
 
 
+def versions(params: Mapping[str, Any]) -> dict[str, str]:
+    """What the results were written with: this package, Python, the libraries of everybody and those of the family."""
+    found = {"tallmasks": __version__, "python": platform.python_version()}
+    for package in (*PACKAGES, *(family(params).imports if "family" in params else ())):
+        with suppress(PackageNotFoundError):  # a module of a package that is called otherwise
+            found[package] = version(package)
+    return found
+
+
 def publish(
     job: Job, files: Mapping[str, str | bytes], facts: Mapping[str, Any], provenance_name: str = PROVENANCE
 ) -> None:
@@ -85,8 +95,7 @@ def publish(
     provenance = {
         **job.facts,
         **vouched,
-        "versions": {"tallmasks": __version__, "python": platform.python_version()}
-        | {package: version(package) for package in PACKAGES},
+        "versions": versions(job.params),
         "hardware": hardware(),
         **facts,
     }
