@@ -76,9 +76,10 @@ def hardware() -> dict[str, str | int | None]:
 def versions(params: Mapping[str, Any]) -> dict[str, str]:
     """What the results were written with: this package, Python, the libraries of everybody and those of the family."""
     found = {"tallmasks": __version__, "python": platform.python_version()}
-    for package in (*PACKAGES, *(family(params).imports if "family" in params else ())):
-        with suppress(PackageNotFoundError):  # a module of a package that is called otherwise
-            found[package] = version(package)
+    imports = family(params).imports if "family" in params else ()
+    for name in (*PACKAGES, *(module.split(".")[0] for module in imports)):
+        with suppress(PackageNotFoundError):  # a package whose distribution is called otherwise
+            found.setdefault(name, version(name))
     return found
 
 
