@@ -1,7 +1,7 @@
 """Counting right answers of many weight sets on many tasks.
 
 A weight set is theta_0 + coefficient * update.  It is built on the model's device in one operation and never written
-to disk.  As many as the memory holds lie there side by side and share one pass over the images, which are read from
+to disk.  As many as the memory holds lie there side by side and share one pass over the examples, which are read from
 the disk, brought to the device and prepared once for all of them.
 """
 
@@ -143,7 +143,7 @@ class Evaluator:
         return self._buffers[place]
 
     def _count(self, task: TaskData, split: str, sets: Sequence[torch.Tensor], report: _Report) -> list[Score]:
-        """Right answers of every weight set on one split of one task, in one pass over its images."""
+        """Right answers of every weight set on one split of one task, in one pass over its examples."""
         right = torch.zeros(len(sets), dtype=torch.int64, device=self.model.device)
         own = self.model.use(sets[0])
         count = getattr(self.model, "count_right_of", self._one_by_one)
@@ -172,7 +172,7 @@ def unpack_mask(packed: NDArray[np.uint8], size: int, device: torch.device) -> N
 
 
 class _Report:
-    """Lines with the share done, images/s and the time left, every few seconds and at the end."""
+    """Lines with the share done, examples/s and the time left, every few seconds and at the end."""
 
     def __init__(self, progress: Progress, what: str, unit: str, count: int, every: float = 5.0) -> None:
         self._progress, self._what, self._unit, self._count, self._every = progress, what, unit, count, every

@@ -121,7 +121,7 @@ def finetune(
 
     Args:
         model: The pretrained model.
-        task: Name of the task; with the seed it decides the order of the images.
+        task: Name of the task; with the seed it decides the order of the examples.
         examples: The training examples.
         config: The recipe.
         report: Called every few steps.
