@@ -17,8 +17,8 @@ MODEL: dict[str, Any] = {
     "pretrained": "models/linear.safetensors",
     "architecture": "linear",
     "finetuning": {
-        "iterations": 60, "batch_size": 50, "learning_rate": 0.1, "warmup_iterations": 5, "weight_decay": 0.0,
-        "epsilon": 1.0e-8, "clip_norm": 10.0,
+        "iterations": 600, "batch_size": 50, "learning_rate": 0.1, "schedule": "constant", "weight_decay": 0.0,
+        "epsilon": 1.0e-8, "validate_every": 10, "patience": 4,
     },
     "evaluation": {"batch_size": 100, "precision": "float32"},
     "resources": {
@@ -41,6 +41,9 @@ def test_a_family_and_a_catalogue_of_ones_own_give_a_table(tmp_path: Path) -> No
     run = project.snakemake("results/linear/ways/table.csv")
     assert "head" not in run.jobs, "a stage of CLIP's"
     assert (run.jobs["finetune"], run.jobs["examples"]) == (3, 9)
+    for path in project.root.glob("logs/linear/checkpoint/*.csv"):
+        curve = pd.read_csv(path)
+        assert curve["validation"].count() == len(curve) / 10 < 60, "it ends early, having looked every ten steps"
     table = pd.read_csv(project.path("results/linear/ways/table.csv")).set_index("method")["accuracy"]
     assert table["fine_tuned"] > 85 > 60 > table["zeroshot"]
     assert table["tall_mask_task_arithmetic"] > table["task_arithmetic"]

@@ -6,7 +6,7 @@ params.yaml names this module as `family` and as `tasks`; all that the workflow 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,6 +65,10 @@ class Numbers:
     def __len__(self) -> int:
         return len(self.answers)
 
+    @property
+    def weight(self) -> float:
+        return len(self)
+
     def __getitem__(self, some: Any) -> Numbers:
         return Numbers(self.numbers[some], self.answers[some])
 
@@ -113,6 +117,12 @@ class LinearModel:
         import torch
 
         return Numbers(torch.from_numpy(np.array(examples.numbers)), torch.from_numpy(np.array(examples.answers)))
+
+    def batches(self, examples: Numbers, batch_size: int) -> Iterator[Numbers]:
+        return (self.prepare(some) for some in examples.split(batch_size))
+
+    def train(self, on: bool) -> None:
+        pass
 
     def _scores(self, batch: Numbers) -> Any:
         bias, weight = self._parameters

@@ -250,7 +250,7 @@ def test_a_state_that_does_not_fit_is_not_gone_on_from(
     damage(unfinished.path)
     assert said in str(unfinished.unfit())
     with pytest.raises(TallmasksError, match=said):
-        unfinished.restore(*[None] * 4)  # type: ignore[arg-type]
+        unfinished.restore(None)  # type: ignore[arg-type]
 
 
 def other(task: str = "mnist", head: str = "one/2") -> dict[str, str]:

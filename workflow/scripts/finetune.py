@@ -9,7 +9,7 @@ from tallmasks.store.atomic_files import atomic_write_text
 from tallmasks.store.folders import UNFINISHED, set_aside
 from tallmasks.store.tensor_files import write_tensors
 from tallmasks.training.controlled import part_mask
-from tallmasks.training.finetuning import FinetuneConfig, finetune
+from tallmasks.training.finetuning import FinetuneConfig, FinetuneResult, finetune
 from tallmasks.training.unfinished import TrainingState
 
 
@@ -29,13 +29,23 @@ def run(job: Job) -> None:
         state=state,
         unit=family(params).unit,
         allowed=part_mask(model.flat.numel(), params["partition"]) if "partition" in params else None,
+        validation=load_examples(job, "validation") if "validation" in job.inputs else None,
     )
-    rows = "".join(f"{step},{rate:.6g},{loss:.6g}\n" for step, rate, loss in result.curve)
-    atomic_write_text(job.outputs["loss"], "step,learning_rate,loss\n" + rows, read_only=False)
+    atomic_write_text(job.outputs["loss"], loss_curve(result), read_only=False)
     found = origins(job, "examples")
     facts = {"origin": json.dumps(found)} if found else {}
     write_tensors(artifact, result.checkpoint, job.metadata | facts)
     state.remove()
+
+
+def loss_curve(result: FinetuneResult) -> str:
+    """The training as a CSV, one line per step; with the validation scores where there were any."""
+    scores = dict(result.validation)
+    lines = ["step,learning_rate,loss" + (",validation" if scores else "")]
+    for step, rate, loss in result.curve:
+        seen = [f"{scores[step]:.6g}" if step in scores else ""] if scores else []
+        lines.append(",".join([f"{step}", f"{rate:.6g}", f"{loss:.6g}", *seen]))
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

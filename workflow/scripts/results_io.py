@@ -7,8 +7,8 @@ import json
 import os
 import platform
 from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
-from importlib.metadata import version
+from contextlib import ExitStack, suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from job import Job
 from tallmasks import __version__
 from tallmasks.evaluation.records import Evaluation, read_evaluation
+from tallmasks.models.families import family
 from tallmasks.store.artifacts import read_json
 from tallmasks.store.atomic_files import atomic_file
 from tallmasks.store.folders import PROVENANCE
@@ -75,6 +76,16 @@ def hardware() -> dict[str, str | int | None]:
     }
 
 
+def versions(params: Mapping[str, Any]) -> dict[str, str]:
+    """What the results were written with: this package, Python, the libraries of everybody and those of the family."""
+    found = {"tallmasks": __version__, "python": platform.python_version()}
+    imports = family(params).imports if "family" in params else ()
+    for name in (*PACKAGES, *(module.split(".")[0] for module in imports)):
+        with suppress(PackageNotFoundError):  # a package whose distribution is called otherwise
+            found.setdefault(name, version(name))
+    return found
+
+
 def publish(
     job: Job,
     files: Mapping[str, str | bytes | NDArray[np.uint8]],
@@ -92,8 +103,7 @@ def publish(
     provenance = {
         **job.facts,
         **vouched,
-        "versions": {"tallmasks": __version__, "python": platform.python_version()}
-        | {package: version(package) for package in PACKAGES},
+        "versions": versions(job.params),
         "hardware": hardware(),
         **facts,
     }

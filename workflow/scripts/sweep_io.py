@@ -1,4 +1,4 @@
-"""What the steps behind figures 5 and 6 share: the images that they look at, and what fine-tuned models score."""
+"""What the steps behind figures 5 and 6 share: the examples that they look at, and what fine-tuned models score."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tallmasks.models.families import Model
 
 
 def evaluators(job: Job, model: Model) -> tuple[Evaluator, Evaluator]:
-    """One for choices that all tasks share, which split the images of a choice evenly, and one for choices of a task
-    of its own.  The test images of both are the same."""
+    """One for choices that all tasks share, which split the examples of a choice evenly, and one for choices of a task
+    of its own.  The test examples of both are the same."""
     images, tasks = job.params["images"], job.params["tasks"]
     limits = {split: images.get(split) for split in SPLITS}
     whole = load_tasks(job)
@@ -29,6 +29,6 @@ def _thinned(task: TaskData, counts: dict[str, int | None]) -> TaskData:
 
 
 def finetuned_validation(job: Job) -> list[float]:
-    """Validation accuracy of each task's fine-tuned model, on all of its images, in the order of the tasks."""
+    """Validation accuracy of each task's fine-tuned model, on all of its examples, in the order of the tasks."""
     found = map(read_evaluation, job.inputs["fine_tuned"])
     return [float(evaluation.accuracy("validation")[0]) for evaluation in found]

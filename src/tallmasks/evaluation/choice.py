@@ -1,6 +1,6 @@
 """Choosing scaling coefficients and mask lambdas on validation data; scores.
 
-Counts come in, as integers; nothing here knows a model, a file or a test split.
+Counts or sums of scores come in; nothing here knows a model, a file or a test split.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def accuracies(correct: ArrayLike, total: ArrayLike) -> NDArray[np.float64]:
     """Fractions of right answers, in [0, 1].
 
     Args:
-        correct: counts, [tasks] or [tasks, grid].
+        correct: counts or sums of scores, [tasks] or [tasks, grid].
         total: numbers of examples, [tasks].
     """
     counts, totals = np.asarray(correct, np.float64), np.asarray(total, np.float64)

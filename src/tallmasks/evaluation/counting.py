@@ -1,7 +1,7 @@
 """Counting right answers of many weight sets on many tasks.
 
 A weight set is theta_0 + coefficient * update.  It is built on the model's device in one operation and never written
-to disk.  As many as the memory holds lie there side by side and share one pass over the images, which are read from
+to disk.  As many as the memory holds lie there side by side and share one pass over the examples, which are read from
 the disk, brought to the device and prepared once for all of them.
 """
 
@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from tallmasks.evaluation.records import Score
 from tallmasks.models import cuda
 from tallmasks.models.families import Batch, Examples, Model
 
@@ -67,7 +68,7 @@ class Evaluator:
         """Numbers of examples, [tasks]."""
         return [len(task.splits[split]) for task in self.tasks]
 
-    def scaled(self, split: str, update: Update, coefficients: Sequence[float]) -> list[list[int]]:
+    def scaled(self, split: str, update: Update, coefficients: Sequence[float]) -> list[list[Score]]:
         """Right answers of theta_0 + coefficient * update for every task and coefficient, [tasks][coefficients].
 
         Args:
@@ -76,7 +77,7 @@ class Evaluator:
             coefficients: scaling coefficients.
         """
         direction = self._on_device(update)
-        counts: list[list[int]] = [[] for _ in self.tasks]
+        counts: list[list[Score]] = [[] for _ in self.tasks]
         report = _Report(self._progress, split, self._unit, len(coefficients) * sum(self.totals(split)))
         room = self._room()
         for start in range(0, len(coefficients), room):
@@ -88,12 +89,12 @@ class Evaluator:
                 counts[index] += self._count(task, split, sets, report)
         return counts
 
-    def as_is(self, split: str, weights: Update) -> list[int]:
+    def as_is(self, split: str, weights: Update) -> list[Score]:
         """Right answers of one weight set float32 [P'], on every task, [tasks]."""
         report = _Report(self._progress, split, self._unit, sum(self.totals(split)))
         return [self._count(task, split, [self._on_device(weights)], report)[0] for task in self.tasks]
 
-    def own(self, split: str, updates: Callable[[int], Iterator[Update]], candidates: int) -> list[list[int]]:
+    def own(self, split: str, updates: Callable[[int], Iterator[Update]], candidates: int) -> list[list[Score]]:
         """Right answers of each task's own weight sets on that task, [tasks][candidates].
 
         Args:
@@ -102,7 +103,7 @@ class Evaluator:
             candidates: how many they are, for the progress report.
         """
         report = _Report(self._progress, split, self._unit, candidates * sum(self.totals(split)))
-        counts: list[list[int]] = [[] for _ in self.tasks]
+        counts: list[list[Score]] = [[] for _ in self.tasks]
         for index, task in enumerate(self.tasks):
             sets: list[torch.Tensor] = []
             room = 0
@@ -141,23 +142,25 @@ class Evaluator:
             self._buffers.append(torch.empty_like(self._pretrained))
         return self._buffers[place]
 
-    def _count(self, task: TaskData, split: str, sets: Sequence[torch.Tensor], report: _Report) -> list[int]:
-        """Right answers of every weight set on one split of one task, in one pass over its images."""
+    def _count(self, task: TaskData, split: str, sets: Sequence[torch.Tensor], report: _Report) -> list[Score]:
+        """Right answers of every weight set on one split of one task, in one pass over its examples."""
         right = torch.zeros(len(sets), dtype=torch.int64, device=self.model.device)
         own = self.model.use(sets[0])
+        count = getattr(self.model, "count_right_of", self._one_by_one)
         with torch.inference_mode():
-            for batch in self._batches(task.splits[split]):
-                for place, weights in enumerate(sets):
-                    self.model.use(weights)
-                    right[place] += self.model.count_right(batch)
+            for batch in self.model.batches(task.splits[split], self.batch_size):
+                right = right + count(batch, sets)  # scores make the sum of counts one of scores
                 report.advance(len(sets) * len(batch))
         self.model.use(own)
         return right.tolist()
 
-    def _batches(self, examples: Examples) -> Iterator[Batch]:
-        """Prepared batches, one by one.  The device computes while the next one is being read."""
-        for start in range(0, len(examples), self.batch_size):
-            yield self.model.prepare(examples[start : start + self.batch_size])
+    def _one_by_one(self, batch: Batch, sets: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Right answers of every weight set on a batch, [sets]."""
+        counts = []
+        for weights in sets:
+            self.model.use(weights)
+            counts.append(self.model.count_right(batch))
+        return torch.stack(counts)
 
 
 def unpack_mask(packed: NDArray[np.uint8], size: int, device: torch.device) -> NDArray[np.bool_] | torch.Tensor:
@@ -169,7 +172,7 @@ def unpack_mask(packed: NDArray[np.uint8], size: int, device: torch.device) -> N
 
 
 class _Report:
-    """Lines with the share done, images/s and the time left, every few seconds and at the end."""
+    """Lines with the share done, examples/s and the time left, every few seconds and at the end."""
 
     def __init__(self, progress: Progress, what: str, unit: str, count: int, every: float = 5.0) -> None:
         self._progress, self._what, self._unit, self._count, self._every = progress, what, unit, count, every

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tallmasks import methods
 from tallmasks.evaluation.choice import choose_coefficient, choose_per_task
 from tallmasks.evaluation.counting import Evaluator, Update, unpack_mask
-from tallmasks.evaluation.records import SPLITS, Evaluation
+from tallmasks.evaluation.records import SPLITS, Evaluation, Score
 from tallmasks.masks.bundles import MaskBundle, open_mask_bundle
 from tallmasks.masks.consensus import open_agreement
 from tallmasks.methods import INPUTS, Method, Source
@@ -35,9 +35,9 @@ class Tuner:
 
     def __init__(self, evaluator: Evaluator, grid: Sequence[float], finetuned: Sequence[float]) -> None:
         self._evaluator, self._grid, self._finetuned = evaluator, tuple(grid), finetuned
-        self._still: dict[str, list[int]] = {}
+        self._still: dict[str, list[Score]] = {}
 
-    def _counts(self, split: str, update: Update, coefficients: Sequence[float]) -> list[list[int]]:
+    def _counts(self, split: str, update: Update, coefficients: Sequence[float]) -> list[list[Score]]:
         """Right answers, [tasks][coefficients]; theta_0, which alpha = 0 gives whatever the update, counts once."""
         still, nothing = self._still.get(split), not bool((update != 0).any())
         wanted = [0.0] if nothing else list(coefficients)

@@ -1,7 +1,7 @@
 """Evaluations and what follows from them as files: JSON artifacts that are checked before a number of theirs is used.
 
-Beyond the digests that every artifact carries, an evaluation must be one: counts are whole numbers from 0 to the number
-of examples, numbers are finite, and method, tasks and grid are those of its recipe.
+Beyond the digests that every artifact carries, an evaluation must be one: scores are from 0 to the number of examples,
+numbers are finite, and method, tasks and grid are those of its recipe.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from tallmasks.evaluation.subsets import ORDERS
 from tallmasks.store.artifacts import Damaged, read_json
 
 SPLITS = ("validation", "test")
+Score = int | float
+"""A number of right answers; or the sum of the examples' scores, each in 0 to 1, of a task whose score is no count."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,8 @@ class Evaluation:
         method: a name in the registry of methods.
         tasks: the tasks, in the order of all the lists here.
         total: examples per split, {split: [tasks]}.
-        correct: right answers of the chosen model per split, {split: [tasks]}.
+        correct: right answers of the chosen model per split, {split: [tasks]}: whole numbers where they are counted,
+            others where a task is scored otherwise.
         scaling_coefficient: the coefficient that was chosen or given, None where there is none.
         mask_lambda: the chosen lambda of each task, None where there is none.
         grid: the values that were tried on validation data, empty where nothing was chosen.
@@ -40,21 +43,21 @@ class Evaluation:
     method: str
     tasks: tuple[str, ...]
     total: Mapping[str, Sequence[int]]
-    correct: Mapping[str, Sequence[int]]
+    correct: Mapping[str, Sequence[Score]]
     scaling_coefficient: float | None = None
     mask_lambda: tuple[float, ...] | None = None
     grid: tuple[float, ...] = ()
-    curve: tuple[tuple[int, ...], ...] = ()
+    curve: tuple[tuple[Score, ...], ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse what cannot have been counted or chosen, with a ValueError."""
-        rows: list[tuple[str, Sequence[int], Sequence[int]]]
+        rows: list[tuple[str, Sequence[int], Sequence[Score]]]
         rows = [(split, self.total[split], self.correct[split]) for split in SPLITS]
         for task, row in enumerate(self.curve):
             rows.append((f"curve {task}", [self.total["validation"][task]] * len(self.grid), row))
         for what, totals, counts in rows:
-            if len(counts) != len(totals) or not all(map(_is_count, counts, totals)):
-                raise ValueError(f"{what}: {list(counts)} of {list(totals)} are no counts of right answers")
+            if len(counts) != len(totals) or not all(map(_is_score, counts, totals)):
+                raise ValueError(f"{what}: {list(counts)} of {list(totals)} are no scores of so many examples")
         chosen = [*(self.mask_lambda or ()), *([] if self.scaling_coefficient is None else [self.scaling_coefficient])]
         for number in (*self.grid, *chosen):
             if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
@@ -114,8 +117,8 @@ class Evaluation:
         return accuracies(self.correct[split], self.total[split])
 
 
-def _is_count(count: object, total: object) -> bool:
-    return type(count) is int and type(total) is int and 0 <= count <= total > 0
+def _is_score(score: object, total: object) -> bool:
+    return type(score) in (int, float) and type(total) is int and 0 <= score <= total > 0  # type: ignore[operator]
 
 
 def read_evaluation(path: Path) -> Evaluation:

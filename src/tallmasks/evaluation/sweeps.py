@@ -21,7 +21,7 @@ from tallmasks.vectors.task_vectors import TaskVector
 
 
 def share(images: int | None, tasks: int) -> int | None:
-    """How many images each of T tasks gives to `images` in all, at least one; None stands for every image."""
+    """How many examples each of T tasks gives to `images` in all, at least one; None stands for every one."""
     return None if images is None else max(1, images // tasks)
 
 
@@ -50,8 +50,8 @@ class TaskSubset:
     Args:
         vectors: the task vectors by task, in the order of the evaluators' tasks.
         pretrained: theta_0, float32 [P'].
-        tuner: makes the chooser of alpha for a grid; its evaluator has the images for that.
-        own: the evaluator whose validation images mask lambdas are chosen on.
+        tuner: makes the chooser of alpha for a grid; its evaluator has the examples for that.
+        own: the evaluator whose validation examples mask lambdas are chosen on.
         grids: what is tried, by the keys of `grids` in params.yaml.
     """
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from tallmasks.masks.bundles import apply_mask
 from tallmasks.masks.consensus import keep_agreed
@@ -35,7 +36,7 @@ def block(vectors: Mapping[str, TaskVector], mask_lambda: float) -> pd.DataFrame
     layout = next(iter(vectors.values())).layout
     matrices = [name for name, shape in zip(layout.names, layout.shapes, strict=True) if len(shape) == 2]
     largest = max(matrices, key=lambda name: np.prod(layout.shapes[layout.names.index(name)]))
-    parts = {task: np.ascontiguousarray(layout.split(v.flat)[largest][:SIDE, :SIDE]) for task, v in vectors.items()}
+    parts = {task: _first_weights(layout.split(vector.flat)[largest]) for task, vector in vectors.items()}
     shape = next(iter(parts.values())).shape
     flats = [part.reshape(-1) for part in parts.values()]
     merged = functools.reduce(np.add, flats)
@@ -56,3 +57,12 @@ def block(vectors: Mapping[str, TaskVector], mask_lambda: float) -> pd.DataFrame
         pd.DataFrame({"row": row, "block": name, "y": y, "x": x, "value": values.astype(np.float32)})
         for (row, name), values in blocks.items()
     )
+
+
+def _first_weights(matrix: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The first rows and columns of a matrix, at most [SIDE, SIDE]; of a single row or column, which (IA)^3 has, the
+    first weights line by line."""
+    if 1 in matrix.shape and matrix.size >= SIDE:
+        rows = min(SIDE, matrix.size // SIDE)
+        return matrix.reshape(-1)[: rows * SIDE].reshape(rows, SIDE).copy()
+    return np.ascontiguousarray(matrix[:SIDE, :SIDE])

@@ -10,7 +10,7 @@ elsewhere is named in params.yaml by its module (`family: my_package.my_family`)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -39,7 +39,15 @@ class Examples(Protocol):
 
 
 class Batch(Protocol):
-    """Examples as a network takes them, on its device."""
+    """Examples as a network takes them, on its device.
+
+    Attributes:
+        weight: What the mean loss over the batch is a mean over (examples, or tokens), so that the losses of its
+            pieces, each times its weight, sum to that of the whole.
+    """
+
+    @property
+    def weight(self) -> float: ...
 
     def __len__(self) -> int: ...
 
@@ -49,6 +57,10 @@ class Batch(Protocol):
 
 class Model(Protocol):
     """A network whose trainable tensors lie in one flat buffer.
+
+    It may have a further method, ``count_right_of(batch, sets)``: the counts of several weight sets, each float32 [P']
+    on ``device``, as a tensor [sets].  An evaluation then calls it in the place of `use` and `count_right` for one set
+    after the other, for a network that can share work between them.
 
     Attributes:
         trainable: Names of the trainable tensors as the pretrained file has them, sorted.
@@ -92,11 +104,20 @@ class Model(Protocol):
             generator: Where the random numbers of the changes come from; on the CPU.
         """
 
+    def batches(self, examples: Any, batch_size: int) -> Iterator[Batch]:
+        """Prepared batches for an evaluation, each example in exactly one, in the order and of the sizes that cost the
+        model least; of about ``batch_size`` examples where nothing speaks for another size."""
+
+    def train(self, on: bool) -> None:
+        """Switch dropout on or off, of which a network that was loaded has none; nothing where there is no dropout.
+        It draws from torch's generator of ``device``."""
+
     def loss(self, batch: Any) -> torch.Tensor:
         """The mean loss over a batch, with gradients; a scalar."""
 
     def count_right(self, batch: Any) -> torch.Tensor:
-        """How many examples of a batch are answered right, int64 scalar on ``device``."""
+        """How many examples of a batch are answered right, int64 scalar on ``device``; where a task's score is no
+        count, the sum of its examples' scores, each in 0 to 1, as a float64 scalar."""
 
 
 class Family(Protocol):
@@ -139,7 +160,8 @@ class Family(Protocol):
         """The same from the architecture alone: no weights are needed."""
 
     def place(self, tensor: str) -> tuple[str, str]:
-        """The layer of a tensor ("before", "0", "1", ..., "after") and its kind, by its name."""
+        """The layer of a tensor ("before", "0", "1", ..., then a decoder's "d0", "d1", ..., "after") and its kind, by
+        its name."""
 
     def load(self, spec: Spec, weights: Path, precision: Precision = "float32", device: Wanted | None = None) -> Model:
         """Build a model as params.yaml describes it and load its pretrained weights.

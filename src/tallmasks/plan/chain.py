@@ -105,6 +105,8 @@ def checkpoint(plan: Plan, model: str, task: str, seed: Seed) -> Made | Node:
     if isinstance(seed, Controlled):
         params["partition"] = seed.partition(task)
     inputs = {"examples": [plan.examples(model, task, "train")], **plan.task_inputs(model, task)}
+    if "validate_every" in spec["finetuning"]:
+        inputs["validation"] = [plan.examples(model, task, "validation")]
     return Made(f"{task}-s{seed}", params, inputs, plan.pretrained_source(model))
 
 

@@ -272,6 +272,12 @@ def _check_model(name: str, model: Params, known: Mapping[str, Task]) -> None:
             raise TallmasksError(
                 f"{FILE}: models.{name}.checkpoints.tasks: there is no task {task!r}{nearest(task, known)}"
             )
+    finetuning = model["finetuning"]
+    if "patience" in finetuning and "validate_every" not in finetuning:
+        raise TallmasksError(
+            f"{FILE}: models.{name}.finetuning.patience: counts looks at the validation data, and validate_every, "
+            "which says how many steps lie between two, is not there; add it, or take patience away"
+        )
     family(model).check(name, model)
 
 
@@ -282,9 +288,8 @@ def _check_tasks(benchmarks: Mapping[str, list[str]], known: Mapping[str, Iterab
         for task in tasks:
             if task not in every:
                 raise TallmasksError(f"{FILE}: {key}: no model has a task {task!r}{nearest(task, every)}")
-        if not any(set(tasks) <= set(those) for those in known.values()):
-            lacking = (
-                f"{model} has no {', '.join(task for task in tasks if task not in set(those))}"
-                for model, those in known.items()
-            )
-            raise TallmasksError(f"{FILE}: {key}: no model has all of these tasks; {'; '.join(lacking)}")
+        lacking = {model: [task for task in tasks if task not in those] for model, those in known.items()}
+        if all(lacking.values()):
+            fewest = min(map(len, lacking.values()))  # a model of another catalogue would list nearly all of them
+            near = (f"{model} has no {', '.join(these)}" for model, these in lacking.items() if len(these) == fewest)
+            raise TallmasksError(f"{FILE}: {key}: no model has all of these tasks; {'; '.join(near)}")

@@ -61,9 +61,19 @@ def of_view(plan: Plan, view: View, model: str, benchmark: str) -> dict[str, Any
 
 
 def of_drawing(plan: Plan, drawing: Drawing, model: str, name: str) -> dict[str, Any]:
-    """The recipe of one figure, or of one of the paper's tables: the results folders that it is drawn from."""
+    """The recipe of one figure, or of one of the paper's tables: the results folders that it is drawn from.
+
+    Raises:
+        TallmasksError: the model has the tasks of none of the benchmarks that are to be shown.
+    """
     drawn = drawing.known[name]
     shown = figures.in_scope(drawn.scope, plan.paper_benchmarks(model))
+    if not shown:
+        able = plan.benchmarks(model)
+        raise TallmasksError(
+            f"results/{model}/{drawing.folder}/{name}: paper.benchmarks in params.yaml names no benchmark whose tasks "
+            f"{model} has; it has those of {', '.join(able) or 'none'}"
+        )
     recipe = {
         "kind": drawing.name,
         "version": drawing.version,

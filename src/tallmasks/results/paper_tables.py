@@ -9,7 +9,7 @@ import pandas as pd
 
 from tallmasks import methods
 from tallmasks.results.paper import TABLES
-from tallmasks.results.reference import dtd_excess, paper_rows
+from tallmasks.results.reference import dtd_excess, in_paper, paper_rows, paper_table
 from tallmasks.results.typesetting import Cell, TableLayout
 from tallmasks.tasks.titles import benchmark_title
 
@@ -50,6 +50,7 @@ def laid_out(name: str, model: str, data: pd.DataFrame, tasks: Mapping[str, Sequ
     The best of a section is bold, apart from the fine-tuned models, which the others are measured by.
     """
     table, compared = TABLES[name], bool(data["accuracy_paper"].notna().any())
+    known = [number for number in table.numbers if model in set(paper_table(number)["model"])]
     numbers = [(key, suffix) for key in _HEADS if key in data for suffix in ("", "_paper")[: 1 + compared]]
     rows: dict[tuple[str, str], list[Cell]] = {}
     benchmarks = list(dict.fromkeys(data["benchmark"]))
@@ -69,12 +70,16 @@ def laid_out(name: str, model: str, data: pd.DataFrame, tasks: Mapping[str, Sequ
         list(sections.items()),
         "Test accuracy averaged over the tasks, in parentheses relative to the fine-tuned models. "
         + (
-            f"Beside it the paper's numbers (Wang et al. 2024, tables {', '.join(map(str, table.numbers))})."
-            + _leak(model, tasks)
+            f"Beside it the paper's numbers (Wang et al. 2024, {_table_names(known)})." + _leak(model, tasks)
             if compared
-            else f"The paper has no {model}: these numbers have nothing of the paper's to be compared with."
+            else f"The paper has {'none of these numbers for' if in_paper(model) else 'no'} {model}: these numbers "
+            "have nothing of the paper's to be compared with."
         ),
     )
+
+
+def _table_names(numbers: Sequence[int]) -> str:
+    return f"table{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
 
 
 def _leak(model: str, tasks: Mapping[str, Sequence[str]]) -> str:

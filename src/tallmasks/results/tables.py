@@ -58,7 +58,8 @@ def per_task_table(evaluations: Sequence[Evaluation], finetuned: Evaluation) -> 
 def interval_table(evaluations: Sequence[Evaluation]) -> pd.DataFrame:
     """One row per method, task and split: counts, accuracy, and its 95 % Wilson interval, all in percent.
 
-    The interval says how far the accuracy on these examples may be from that on all examples of the task.
+    The interval says how far the accuracy on these examples may be from that on all examples of the task.  It is one of
+    a share of right answers: where a task's score is no count there is none.
     """
     rows = []
     for evaluation in evaluations:
@@ -66,6 +67,7 @@ def interval_table(evaluations: Sequence[Evaluation]) -> pd.DataFrame:
             correct, total = evaluation.correct[split], evaluation.total[split]
             low, high = wilson_interval(correct, total)
             for index, task in enumerate(evaluation.tasks):
+                counted = isinstance(correct[index], int)
                 rows.append(
                     {
                         "method": evaluation.method,
@@ -74,11 +76,12 @@ def interval_table(evaluations: Sequence[Evaluation]) -> pd.DataFrame:
                         "correct": correct[index],
                         "total": total[index],
                         "accuracy": _percent(correct[index] / total[index]),
-                        "accuracy_low": _percent(low[index]),
-                        "accuracy_high": _percent(high[index]),
+                        "accuracy_low": _percent(low[index]) if counted else None,
+                        "accuracy_high": _percent(high[index]) if counted else None,
                     }
                 )
-    return pd.DataFrame(rows)
+    table = pd.DataFrame(rows)
+    return table.assign(correct=pd.Series([row["correct"] for row in rows], dtype=object))  # counts stay whole numbers
 
 
 def summary_table(evaluations: Sequence[Evaluation], finetuned: Evaluation, counts: ParameterCounts) -> pd.DataFrame:

@@ -8,14 +8,32 @@ TITLES = {
         "EMNIST", "CIFAR10", "Food101", "FashionMNIST", "RenderedSST2", "KMNIST",
     )
 }  # fmt: skip
+"""Of the vision tasks, in the paper's order."""
+
+_NLP_TITLES = {
+    "qasc": "QASC",
+    "quartz": "QuaRTz",
+    "paws": "PAWS",
+    "story_cloze": "Story Cloze",
+    "wiki_qa": "WikiQA",
+    "winogrande": "Winogrande",
+    "wsc": "WSC",
+    "cosmos_qa": "CosmosQA",
+    "quail": "QuAIL",
+    "ropes": "ROPES",
+    "social_iqa": "SocialIQA",
+}
 
 
 def title(task: str) -> str:
     """The paper's spelling of a task's name; a task that the paper does not have keeps its own."""
-    return TITLES.get(task, task)
+    return {**TITLES, **_NLP_TITLES}.get(task, task)
 
 
 def benchmark_title(name: str, tasks: int) -> str:
     """A benchmark's name for people, with its number of tasks."""
     count = "1 task" if tasks == 1 else f"{tasks} tasks"
+    for kind in ("NLP", "QA"):
+        if name == f"{tasks}{kind.lower()}":
+            return count.replace(" ", f" {kind} ")
     return count if name == f"{tasks}tasks" else f"{name} ({count})"

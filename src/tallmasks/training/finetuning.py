@@ -5,7 +5,7 @@ import time
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 from tallmasks.models.families import Batch, Examples, Model, Precision
 from tallmasks.store.errors import TallmasksError
 from tallmasks.training.batches import ShuffledBatches
-from tallmasks.training.unfinished import TrainingState
+from tallmasks.training.early_stopping import BestSoFar
+from tallmasks.training.unfinished import TrainingState, Underway
 
 PROGRESS_EVERY = 10  # steps
+Schedule = Literal["cosine", "constant"]
 
 
 @dataclass(frozen=True)
@@ -24,31 +26,38 @@ class FinetuneConfig:
     """Everything that decides a fine-tuning, one setting for all tasks.
 
     Attributes:
-        iterations: Optimizer steps.
-        batch_size: Images per step.
-        learning_rate: Peak of the cosine schedule.
-        warmup_iterations: Steps of linear growth up to the peak.
+        iterations: Optimizer steps, at most.
+        batch_size: Examples per step.
+        learning_rate: Peak of the schedule.
         weight_decay: Of AdamW.
         epsilon: Of AdamW. Where it is large against a weight's gradient, that weight hardly moves.
-        clip_norm: Largest norm of the whole gradient.
-        seed: Of the order of the images and of their augmentation, together with the task's name.
+        seed: Of the order of the examples, of their augmentation and of dropout, together with the task's name.
+        schedule: What follows on the warm-up: half a cosine down to 0, or the peak to the end.
+        warmup_iterations: Steps of linear growth up to the peak.
+        clip_norm: Largest norm of the whole gradient; None for any.
         augmentation: Random changes of the training examples, as the family's `Model.prepare` knows them.
         precision: Of the network's products, which `models.load` is told; weights and optimizer are float32.
-        micro_batch_size: Images per forward and backward pass, where a whole batch does not fit into memory; gradients
-            are summed up. Without it, all of the batch.
+        micro_batch_size: Examples per forward and backward pass, where a whole batch does not fit into memory;
+            gradients are summed up. Without it, all of the batch.
+        validate_every: Steps between two looks at the validation examples, the best of which gives the checkpoint; the
+            last step's is one of them. Without it the last step gives the checkpoint.
+        patience: So many looks in a row without a better score end the training; None for no end.
     """
 
     iterations: int
     batch_size: int
     learning_rate: float
-    warmup_iterations: int
     weight_decay: float
     epsilon: float
-    clip_norm: float
     seed: int
+    schedule: Schedule = "cosine"
+    warmup_iterations: int = 0
+    clip_norm: float | None = None
     augmentation: Mapping[str, Any] | str | None = None
     precision: Precision = "float32"
     micro_batch_size: int | None = None
+    validate_every: int | None = None
+    patience: int | None = None
 
     @classmethod
     def of(cls, knobs: Mapping[str, Any], seed: int) -> "FinetuneConfig":
@@ -66,10 +75,12 @@ class Progress:
     per_second: float
     seconds_left: float
     unit: str = "examples"
+    score: float | None = None
 
     def __str__(self) -> str:
+        seen = "" if self.score is None else f"validation {100 * self.score:.2f} %  "
         return (
-            f"step {self.step}/{self.steps}  loss {self.loss:.4f}  "
+            f"step {self.step}/{self.steps}  loss {self.loss:.4f}  {seen}"
             f"{self.per_second:.0f} {self.unit}/s  {self.seconds_left:.0f} s left"
         )
 
@@ -81,10 +92,14 @@ class FinetuneResult:
     Attributes:
         checkpoint: The trainable tensors by name, float32.
         curve: Rows (step, learning rate, loss), one per step.
+        validation: Rows (step, score), one per look at the validation examples, the score a fraction of them.
+        step: The step whose weights they are.
     """
 
     checkpoint: dict[str, NDArray[np.float32]]
     curve: tuple[tuple[int, float, float], ...]
+    validation: tuple[tuple[int, float], ...] = ()
+    step: int = 0
 
 
 def finetune(
@@ -96,50 +111,84 @@ def finetune(
     state: TrainingState | None = None,
     allowed: NDArray[np.bool_] | None = None,
     unit: str = "examples",
+    validation: Examples | None = None,
 ) -> FinetuneResult:
     """Fine-tune a model on one task.
 
-    The model is changed in place. The result depends on the arguments alone: no global random state is read, and the
-    number of threads is whatever the caller has set. A training that goes on from a saved state ends with the same
-    bits as one that was never interrupted.
+    The model is changed in place. The result depends on the arguments alone: torch's own generators, from which dropout
+    draws, are seeded here and given back as they were, and the number of threads is whatever the caller has set. A
+    training that goes on from a saved state ends with the same bits as one that was never interrupted.
 
     Args:
         model: The pretrained model.
-        task: Name of the task; with the seed it decides the order of the images.
+        task: Name of the task; with the seed it decides the order of the examples.
         examples: The training examples.
         config: The recipe.
         report: Called every few steps.
         state: Where an unfinished training is kept, and goes on from; without it, an interrupted one begins anew.
         allowed: bool [P'], the weights that may change; all of them if None.
         unit: What people call the examples.
+        validation: The validation examples, where `validate_every` is set.
 
     Raises:
         TallmasksError: If the loss stops being a finite number, or the GPU's memory is too small for the batch.
     """
+    if (validation is None) != (config.validate_every is None):
+        raise ValueError("validation examples are needed where `validate_every` is set, and nowhere else")
+    device = model.device
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        torch.manual_seed(zlib.crc32(f"{config.seed} {task} dropout".encode()))
+        model.train(True)
+        try:
+            return _finetune(model, task, examples, config, report, state, allowed, unit, validation)
+        finally:
+            model.train(False)
+
+
+def _finetune(
+    model: Model,
+    task: str,
+    examples: Examples,
+    config: FinetuneConfig,
+    report: Callable[[Progress], None],
+    state: TrainingState | None,
+    allowed: NDArray[np.bool_] | None,
+    unit: str,
+    validation: Examples | None,
+) -> FinetuneResult:
+    """`finetune`, with dropout switched on."""
     generator = torch.Generator().manual_seed(zlib.crc32(f"{config.seed} {task}".encode()))
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay, eps=config.epsilon
     )
     part = None if allowed is None else _Part(model, allowed)
+    best = None
+    if validation is not None and config.validate_every is not None:
+        at_once = config.micro_batch_size or config.batch_size
+        best = BestSoFar(validation, config.validate_every, config.patience, at_once)
     batches = ShuffledBatches(len(examples), config.batch_size, generator)
-    curve = state.restore(model, optimizer, generator, batches) if state else []
-    losses: list[torch.Tensor] = []
+    training = Underway(model, optimizer, generator, batches, best)
+    if state:
+        state.restore(training)
+    curve, losses = training.curve, list[torch.Tensor]()
     first, start = len(curve), time.monotonic()
     for step in range(first + 1, config.iterations + 1):
         batch = next(batches)
-        rate = config.learning_rate * cosine_schedule(step, config.iterations, config.warmup_iterations)
+        rate = config.learning_rate * rate_share(step, config)
         for group in optimizer.param_groups:
             group["lr"] = rate
         prepared = model.prepare(examples[batch.numpy()], config.augmentation, generator)
         losses.append(_backward(model, prepared, config))
         if part:
             part.mask_gradients()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm)
+        if config.clip_norm is not None:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm)
         optimizer.step()
         if part:
             part.restore_others()
         curve.append((step, rate, math.nan))
-        if step % PROGRESS_EVERY == 0 or step == config.iterations:  # reading a loss waits for the GPU
+        look = best is not None and (step % best.every == 0 or step == config.iterations)
+        if step % PROGRESS_EVERY == 0 or step == config.iterations or look:  # reading a loss waits for the GPU
             for row, loss in zip(range(step - len(losses), step), torch.stack(losses).tolist(), strict=True):
                 curve[row] = (*curve[row][:2], loss)
                 if not math.isfinite(loss):
@@ -148,10 +197,17 @@ def finetune(
                         f"(now {config.learning_rate})."
                     )
             losses.clear()
-            report(progress_at(step, config.iterations, config.batch_size, curve[-1][-1], start, first, unit))
-            if state and step < config.iterations:
-                state.save_if_due(model, optimizer, generator, batches, curve)
-    return FinetuneResult(model.named_arrays(), tuple(curve))
+            score = best.look(model, step) if best and look else None
+            last = step if best and best.exhausted else config.iterations
+            report(progress_at(step, last, config.batch_size, curve[-1][-1], start, first, unit, score))
+            if step == last:
+                break
+            if state:
+                state.save_if_due(training)
+    if best is None or best.weights is None:
+        return FinetuneResult(model.named_arrays(), tuple(curve), step=len(curve))
+    model.flat.copy_(best.weights)
+    return FinetuneResult(model.named_arrays(), tuple(curve), tuple(best.curve), best.step)
 
 
 def _backward(model: Model, batch: Batch, config: FinetuneConfig) -> torch.Tensor:
@@ -162,7 +218,7 @@ def _backward(model: Model, batch: Batch, config: FinetuneConfig) -> torch.Tenso
     total = torch.zeros((), device=model.device)
     try:
         for some in batch.split(size):
-            loss = model.loss(some) * (len(some) / len(batch))
+            loss = model.loss(some) * (some.weight / batch.weight)
             loss.backward()
             total += loss.detach()
     except torch.OutOfMemoryError:
@@ -199,10 +255,24 @@ def cosine_schedule(step: int, steps: int, warmup: int) -> float:
     return 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(1, steps + 1 - warmup)))
 
 
+def rate_share(step: int, config: FinetuneConfig) -> float:
+    """Share of the peak learning rate at a step, by the schedule of a fine-tuning."""
+    if config.schedule == "cosine" or step <= config.warmup_iterations:
+        return cosine_schedule(step, config.iterations, config.warmup_iterations)
+    return 1.0
+
+
 def progress_at(
-    step: int, steps: int, batch_size: int, loss: float, start: float, first: int = 0, unit: str = "examples"
+    step: int,
+    steps: int,
+    batch_size: int,
+    loss: float,
+    start: float,
+    first: int = 0,
+    unit: str = "examples",
+    score: float | None = None,
 ) -> Progress:
     """Progress after a step of a training that began (or went on, after step ``first``) at ``start`` on the monotonic
-    clock."""
+    clock; with the score of a look at the validation examples."""
     rate = (step - first) / max(time.monotonic() - start, 1e-9)
-    return Progress(step, steps, loss, rate * batch_size, (steps - step) / rate, unit)
+    return Progress(step, steps, loss, rate * batch_size, (steps - step) / rate, unit, score)

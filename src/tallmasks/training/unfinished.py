@@ -7,7 +7,7 @@ that was damaged, or is another training's, is not gone on from.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,8 +21,76 @@ from tallmasks.store.tensor_files import load_state, write_tensors
 if TYPE_CHECKING:
     from tallmasks.models.families import Model
     from tallmasks.training.batches import ShuffledBatches
+    from tallmasks.training.early_stopping import BestSoFar
 
 Curve = list[tuple[int, float, float]]
+
+
+@dataclass
+class Underway:
+    """A training between two steps: all that decides how it goes on.
+
+    Dropout draws from torch's own generator of the model's device, which is a part of it.
+
+    Attributes:
+        model: with its weights.
+        optimizer: with the moments of the weights.
+        generator: of the order of the examples and of their changes.
+        batches: the examples that come next.
+        best: what validation data have said; None where they are not looked at.
+        curve: rows (step, learning rate, loss), one per step.
+    """
+
+    model: Model
+    optimizer: torch.optim.Optimizer
+    generator: torch.Generator
+    batches: ShuffledBatches
+    best: BestSoFar | None = None
+    curve: Curve = field(default_factory=list)
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """All of it."""
+        found = {
+            name: torch.cat([self.optimizer.state[each][name].reshape(-1) for each in self.model.parameters()])
+            for name in ("exp_avg", "exp_avg_sq")
+        }
+        found |= {
+            "weights": self.model.flat,
+            "generator": self.generator.get_state(),
+            "waiting": self.batches.waiting,
+            "curve": torch.tensor(self.curve, dtype=torch.float64),
+            "dropout": _global_generator(self.model.device).get_state(),
+        }
+        if self.best and self.best.weights is not None:
+            found |= {"best": self.best.weights, "looks": torch.tensor(self.best.curve, dtype=torch.float64)}
+        return found
+
+    def take(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Go on from what another one's `tensors` were."""
+        sizes = [parameter.numel() for parameter in self.model.parameters()]
+        self.curve[:] = [(int(step), rate, loss) for step, rate, loss in tensors["curve"].tolist()]
+        self.model.flat.copy_(tensors["weights"])
+        pieces = zip(tensors["exp_avg"].split(sizes), tensors["exp_avg_sq"].split(sizes), strict=True)
+        for parameter, (first, second) in zip(self.model.parameters(), pieces, strict=True):
+            self.optimizer.state[parameter] = {
+                "step": torch.tensor(float(len(self.curve))),
+                "exp_avg": first.view_as(parameter).to(self.model.device).clone(),
+                "exp_avg_sq": second.view_as(parameter).to(self.model.device).clone(),
+            }
+        self.generator.set_state(tensors["generator"])
+        self.batches.waiting = tensors["waiting"]
+        if "dropout" in tensors:  # not in the states of trainings that had none
+            _global_generator(self.model.device).set_state(tensors["dropout"])
+        if self.best and "best" in tensors:
+            self.best.weights = tensors["best"]
+            self.best.curve[:] = [(int(step), score) for step, score in tensors["looks"].tolist()]
+
+
+def _global_generator(device: torch.device) -> torch.Generator:
+    """torch's own generator of a device, from which dropout draws."""
+    if device.type != "cuda":
+        return torch.default_generator
+    return torch.cuda.default_generators[torch.cuda.current_device() if device.index is None else device.index]
 
 
 @dataclass
@@ -40,29 +108,12 @@ class TrainingState:
     seconds: float = 300.0
     _saved: float = field(default_factory=time.monotonic)
 
-    def save_if_due(
-        self,
-        model: Model,
-        optimizer: torch.optim.Optimizer,
-        generator: torch.Generator,
-        batches: ShuffledBatches,
-        curve: Sequence[tuple[int, float, float]],
-    ) -> None:
+    def save_if_due(self, training: Underway) -> None:
         """Write the state after the last step of the curve, if enough time has passed since it was last written."""
         if time.monotonic() - self._saved < self.seconds:
             return
-        moments = {
-            name: torch.cat([optimizer.state[parameter][name].reshape(-1) for parameter in model.parameters()])
-            for name in ("exp_avg", "exp_avg_sq")
-        }
-        tensors = {
-            "weights": model.flat,
-            **moments,
-            "generator": generator.get_state(),
-            "waiting": batches.waiting,
-            "curve": torch.tensor(curve, dtype=torch.float64),
-        }
-        write_tensors(self.path, {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}, self.making)
+        arrays = {name: tensor.detach().cpu().numpy() for name, tensor in training.tensors().items()}
+        write_tensors(self.path, arrays, self.making)
         self._saved = time.monotonic()
 
     def unfit(self) -> Damaged | None:
@@ -78,36 +129,17 @@ class TrainingState:
             return Damaged(self.path, "is of another training, or of other data")
         return None
 
-    def restore(
-        self,
-        model: Model,
-        optimizer: torch.optim.Optimizer,
-        generator: torch.Generator,
-        batches: ShuffledBatches,
-    ) -> Curve:
-        """Take over a saved state, if there is one; the curve up to it, whose last row says after which step.
+    def restore(self, training: Underway) -> None:
+        """Take over a saved state, if there is one; the last row of its curve says after which step.
 
         Raises:
             Damaged: it is not to be gone on from; see `unfit`.
         """
         if (unfit := self.unfit()) is not None:
             raise unfit
-        if not self.path.exists():
-            return []
-        tensors = {name: torch.from_numpy(np.asarray(array)) for name, array in load_state(self.path).items()}
-        sizes = [parameter.numel() for parameter in model.parameters()]
-        curve = [(int(step), rate, loss) for step, rate, loss in tensors["curve"].tolist()]
-        model.flat.copy_(tensors["weights"])
-        pieces = zip(tensors["exp_avg"].split(sizes), tensors["exp_avg_sq"].split(sizes), strict=True)
-        for parameter, (first, second) in zip(model.parameters(), pieces, strict=True):
-            optimizer.state[parameter] = {
-                "step": torch.tensor(float(len(curve))),
-                "exp_avg": first.view_as(parameter).to(model.device).clone(),
-                "exp_avg_sq": second.view_as(parameter).to(model.device).clone(),
-            }
-        generator.set_state(tensors["generator"])
-        batches.waiting = tensors["waiting"]
-        return curve
+        if self.path.exists():
+            arrays = load_state(self.path)
+            training.take({name: torch.from_numpy(np.asarray(array)) for name, array in arrays.items()})
 
     def remove(self) -> None:
         """Delete the state, once what it leads to is safe on disk."""

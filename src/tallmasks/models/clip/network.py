@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -119,6 +119,10 @@ class ImageBatch:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    @property
+    def weight(self) -> float:
+        return len(self)
 
     def split(self, size: int) -> list[ImageBatch]:
         pieces = zip(self.pixels.split(size), self.labels.split(size), strict=True)
@@ -250,6 +254,14 @@ class ClipModel:
     def pixels(self, images: NDArray[np.uint8] | torch.Tensor) -> torch.Tensor:
         """Images uint8 [N, H, W, 3] as the network takes them, float32 on ``device``."""
         return self._preprocess(cuda.upload(torch.as_tensor(images), self.device))
+
+    def batches(self, examples: ClipExamples, batch_size: int) -> Iterator[ImageBatch]:
+        """Prepared batches in the order of the examples; the device computes while the next one is being read."""
+        for start in range(0, len(examples), batch_size):
+            yield self.prepare(examples[start : start + batch_size])
+
+    def train(self, on: bool) -> None:
+        """Nothing: these networks are fine-tuned as they are evaluated."""
 
     def loss(self, batch: ImageBatch) -> torch.Tensor:
         """Cross-entropy against the frozen head, mean over a batch."""

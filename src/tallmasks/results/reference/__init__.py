@@ -18,7 +18,7 @@ import pandas as pd
 
 TABLES = range(1, 8)
 _MAIN_TABLES = (2, 3, 7)  # with storage; tables 4 to 6 add rows, and differ from 7 in a rounding or two
-_ADDED_TABLES = (4, 5)
+_ADDED_TABLES = (4, 5, 6)
 
 PAPER_TASKS = (
     *("cars", "dtd", "eurosat", "gtsrb", "mnist", "resisc45", "sun397", "svhn"),
@@ -26,6 +26,16 @@ PAPER_TASKS = (
     *("emnist", "cifar10", "food101", "fashionmnist", "renderedsst2", "kmnist"),
 )
 """The vision tasks in the paper's order; its benchmarks are the first 8, the first 14 and all 20."""
+
+_NLP_7 = ("qasc", "quartz", "paws", "story_cloze", "wiki_qa", "winogrande", "wsc")
+_QA_8 = ("cosmos_qa", "qasc", "quail", "quartz", "paws", "ropes", "social_iqa", "wiki_qa")
+_MEMBERS = {f"{count}tasks": PAPER_TASKS[:count] for count in (8, 14, 20)} | {
+    "7nlp": _NLP_7,
+    "8qa": _QA_8,
+    "11nlp": tuple(dict.fromkeys(_NLP_7 + _QA_8)),
+}
+BENCHMARKS = {frozenset(tasks): name for name, tasks in _MEMBERS.items()}
+"""The paper's benchmarks (its appendix on the tasks) by their members; the names are those of its tables here."""
 
 
 def paper_table(number: int) -> pd.DataFrame:
@@ -42,14 +52,17 @@ def paper_rows(
     Args:
         numbers: the tables to look in; of two that give the same number the first counts.
     """
-    members = set(tasks)
-    names = {frozenset(PAPER_TASKS[:count]): f"{count}tasks" for count in (8, 14, 20)}
-    benchmark = names.get(frozenset(members))
+    benchmark = BENCHMARKS.get(frozenset(tasks))
     tables = [paper_table(number) for number in numbers]
     keys = ["model", "benchmark", "method", *({"finetuning"} & set(tables[0].columns))]
     every = pd.concat(tables, ignore_index=True).drop_duplicates(keys)
     rows = every[(every["model"] == model) & (every["benchmark"] == benchmark)]
     return None if rows.empty else rows.reset_index(drop=True)
+
+
+def in_paper(model: str) -> bool:
+    """Whether one of the paper's tables has a model of params.yaml."""
+    return any(model in set(paper_table(number)["model"]) for number in TABLES)
 
 
 def single_task() -> pd.DataFrame:

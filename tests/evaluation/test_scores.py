@@ -1,0 +1,135 @@
+"""Tasks whose score is no count, and models that count several weight sets in one pass."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tallmasks.evaluation.counting import Evaluator, TaskData
+from tallmasks.evaluation.protocols import Tuner
+from tallmasks.evaluation.records import Evaluation
+from tallmasks.results.tables import interval_table, per_task_table
+from tallmasks.store.tensor_files import write_tensors
+from toys.numbers_toy import LinearModel, Numbers
+
+
+class HalfPoints(LinearModel):
+    """The toy; of a task with odd answers, a near miss counts half."""
+
+    def count_right(self, batch: Numbers) -> Any:
+        best = self._scores(batch).topk(2).indices
+        if bool((batch.answers % 2 == 0).all()):
+            return (best[:, 0] == batch.answers).sum()
+        first, second = (best == batch.answers[:, None]).double().unbind(dim=1)
+        return (first + 0.5 * second).sum()
+
+
+class Sorted(HalfPoints):
+    """The same, which takes the examples in another order, in batches of sizes of its own."""
+
+    def batches(self, examples: Numbers, batch_size: int) -> Iterator[Numbers]:
+        order = np.argsort(examples.numbers[:, 0])
+        for some in np.array_split(order, 5):
+            yield self.prepare(examples[some])
+
+
+class Together(HalfPoints):
+    """The same, with one pass for all weight sets."""
+
+    passes = 0
+
+    def count_right_of(self, batch: Numbers, sets: list[torch.Tensor]) -> torch.Tensor:
+        self.passes += 1
+        counts = []
+        for weights in sets:
+            own = self.use(weights)
+            counts.append(self.count_right(batch))
+            self.use(own)
+        return torch.stack(counts)
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("toy") / "weights.safetensors"
+    draw = np.random.default_rng(0)
+    write_tensors(path, {"bias": np.zeros(4, np.float32), "weight": draw.normal(0, 1, (4, 8)).astype(np.float32)}, {})
+    return path
+
+
+def tasks() -> list[TaskData]:
+    """One task that is counted and one that is scored."""
+    draw = np.random.default_rng(1)
+    numbers = draw.normal(size=(41, 8)).astype(np.float32)
+    found = []
+    for name, answers in (("counted", [0, 2]), ("scored", [1, 3])):
+        labels = draw.choice(np.array(answers, np.int64), 41)
+        found.append(TaskData(name, {split: Numbers(numbers, labels) for split in ("validation", "test")}))
+    return found
+
+
+UPDATE = np.random.default_rng(2).normal(size=36).astype(np.float32)
+ALPHAS = [0.0, 0.3, 0.6, 1.0]
+
+
+def test_scores_stay_what_they_are(weights: Path) -> None:
+    """Half points would be rounded away, or counts become fractions of an example."""
+    counted, scored = Evaluator(HalfPoints(weights), tasks(), 7).scaled("test", UPDATE, ALPHAS)
+    assert all(type(count) is int for count in counted)
+    assert all(type(score) is float and 0 <= score <= 41 and 2 * score == int(2 * score) for score in scored)
+    assert any(score != int(score) for score in scored)
+
+
+def test_order_and_size_of_batches_change_no_score(weights: Path) -> None:
+    """A model's accuracy would depend on how its sentences are packed."""
+    expected = Evaluator(HalfPoints(weights), tasks(), 7).scaled("test", UPDATE, ALPHAS)
+    assert Evaluator(Sorted(weights), tasks(), 7).scaled("test", UPDATE, ALPHAS) == expected
+    together = Together(weights)
+    assert Evaluator(together, tasks(), 7, resident=3).scaled("test", UPDATE, ALPHAS) == expected
+    assert together.passes == 2 * 2 * 6  # tasks, rounds of weight sets, batches
+    assert torch.equal(together.flat, together.initial()), "the model is left as it was"
+
+
+def test_a_score_is_chosen_by_and_written_down(weights: Path) -> None:
+    """A task that is scored could have no coefficient, no lambda and no line in a table."""
+    chosen = Tuner(Evaluator(HalfPoints(weights), tasks()), ALPHAS, [1.0, 1.0])("task_arithmetic", UPDATE)
+    means = np.asarray(chosen.curve).sum(axis=0)
+    assert chosen.scaling_coefficient == ALPHAS[int(np.argmax(means))]
+    again = Evaluation.from_json(json.loads(json.dumps(chosen.to_json())))
+    assert again == chosen and type(again.correct["test"][0]) is int and type(again.correct["test"][1]) is float
+    assert set(per_task_table([again], again)["normalized_accuracy"]) == {100.0}
+    table = interval_table([again])
+    bounds = table.groupby("task")[["accuracy_low", "accuracy_high"]].count()
+    assert bounds.loc["counted"].tolist() == [2, 2] and bounds.loc["scored"].tolist() == [0, 0]
+    lines = table.to_csv(index=False).splitlines()
+    assert f",{again.correct['test'][0]},41," in lines[-2] and f",{again.correct['test'][1]},41," in lines[-1]
+    assert lines[-1].endswith(",,")
+
+
+def record(score: Any, total: Any = 10) -> Evaluation:
+    row = {"validation": [score], "test": [score]}
+    return Evaluation("zeroshot", ("cars",), {"validation": [total], "test": [total]}, row)
+
+
+@given(st.one_of(st.integers(0, 10), st.floats(0, 10)))
+def test_what_can_have_been_scored_is_taken(score: float) -> None:
+    """A file that a job wrote would be called damaged."""
+    assert record(score).accuracy("test")[0] == pytest.approx(score / 10)
+
+
+@pytest.mark.parametrize("score", [-1, 11, -0.5, 10.5, math.nan, math.inf, True, "5", None])
+def test_what_cannot_have_been_scored_is_refused(score: Any) -> None:
+    """A damaged file's numbers would stand in a table."""
+    with pytest.raises((ValueError, TypeError)):
+        record(score)
+    for total in (0, 10.0, True):
+        with pytest.raises(ValueError, match="no scores of so many examples"):
+            record(0, total)

@@ -1,0 +1,141 @@
+"""Models of two catalogues side by side: what belongs to which, and what language models' checkpoints are made from."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from conftest import ROOT
+from plans import paths
+from tallmasks.plan import recipes
+from tallmasks.plan.params import check
+from tallmasks.plan.planner import Plan
+from tallmasks.plan.views import DRAWINGS, VIEWS
+from tallmasks.store.errors import TallmasksError
+from toys.words_toy import MEMBERS, MODEL
+
+Params = dict[str, Any]
+
+
+@pytest.fixture
+def both(params: Params) -> Params:
+    """The shipped parameters with two language models and the paper's benchmarks for them."""
+    params["benchmarks"] |= MEMBERS
+    params["models"] |= {"reader": copy.deepcopy(MODEL), "rescaled": {**copy.deepcopy(MODEL), "adapter": "ia3"}}
+    check(params, ROOT)
+    return params
+
+
+def test_a_benchmark_belongs_to_a_catalogue(both: Params) -> None:
+    """Asking for one of the other kind would end in a KeyError, or `make paper` would stop at it."""
+    plan = Plan(both, ROOT)
+    assert plan.benchmarks("reader") == ("7nlp", "8qa", "11nlp")
+    assert not set(plan.benchmarks("tiny")) & set(MEMBERS)
+    assert list(plan.paper_benchmarks("reader")) == ["7nlp", "8qa", "11nlp"]
+    for model, benchmark, task, able in (
+        ("tiny", "7nlp", "paws", {"reader", "rescaled"}),
+        ("reader", "8tasks", "cars", {"tiny", "vit_b32", "vit_b16", "vit_l14"}),
+    ):
+        with pytest.raises(TallmasksError) as refused:
+            recipes.of_view(plan, VIEWS["benchmark"], model, benchmark)
+        message = str(refused.value)
+        assert (
+            message.startswith(f"results/{model}/{benchmark}: the model has no task '{task}'") and "\n" not in message
+        )
+        assert able <= set(message.rpartition(": ")[2].split(", "))
+
+
+def test_other_kinds_of_models_rename_nothing(params: Params, both: Params) -> None:
+    """Whoever adds a language model would fine-tune the vision models anew."""
+    alone = copy.deepcopy(both)
+    for name in ("reader", "rescaled"):
+        del alone["models"][name]
+    for name in MEMBERS:
+        del alone["benchmarks"][name]
+    assert paths(both) == paths(alone)
+
+
+def test_all_of_the_chain_is_planned(both: Params) -> None:
+    """A stage would be missing, or one of CLIP's be asked for."""
+    nodes = Plan(both, ROOT).index.closure("reader")
+    kinds = Counter(node.kind for node in nodes)
+    assert "head" not in kinds
+    assert (kinds["checkpoint"], kinds["task_vector"], kinds["examples"], kinds["pretrained"]) == (11, 11, 33, 1)
+    assert kinds["multi_task_vector"] >= 3 * 2 and kinds["evaluation"] > 3
+
+
+def test_validation_examples_are_an_input_where_they_are_looked_at(both: Params) -> None:
+    """Early stopping would have nothing to look at; or every checkpoint that was ever made would get another name."""
+    plan = Plan(both, ROOT)
+    assert set(plan.checkpoint("tiny", "mnist", 0).inputs) == {"examples", "head"}
+    reader = plan.checkpoint("reader", "qasc", 0)
+    assert [node.slug for node in reader.inputs["validation"]] == ["qasc-validation"]
+    assert reader.params["finetuning"] == MODEL["finetuning"] and reader.params["scoring"] == MODEL["scoring"]
+    for key in ("validate_every", "patience"):
+        del both["models"]["reader"]["finetuning"][key]
+    assert "validation" not in Plan(both, ROOT).checkpoint("reader", "qasc", 0).inputs
+
+
+def test_figures_and_tables_show_a_models_own_benchmarks(both: Params) -> None:
+    """`make paper` would draw a radar of CLIP's tasks for a language model."""
+    plan = Plan(both, ROOT)
+    for drawing in DRAWINGS.values():
+        for name in drawing.known:
+            shown = {
+                model: [each for each, _ in recipes.of_drawing(plan, drawing, model, name)["params"]["benchmarks"]]
+                for model in ("tiny", "reader")
+            }
+            assert shown["reader"] and set(shown["reader"]) <= set(MEMBERS) and not set(shown["tiny"]) & set(MEMBERS)
+    largest = recipes.of_drawing(plan, DRAWINGS["figure"], "reader", "task_count")
+    assert [name for name, _ in largest["params"]["benchmarks"]] == ["11nlp"]
+    both["paper"]["benchmarks"] = ["8tasks"]
+    with pytest.raises(TallmasksError, match=r"results/reader/figures/radar: paper.benchmarks .* it has .* 7nlp, 8qa,"):
+        recipes.of_drawing(Plan(both, ROOT), DRAWINGS["figure"], "reader", "radar")
+
+
+@pytest.mark.parametrize(
+    ("keys", "value", "expected"),
+    [
+        (("scoring", "max_new_tokens"), 10**9, "scoring.max_new_tokens: found 1000000000, expected a whole number"),
+        (("scoring", "max_input_tokens"), 0, "scoring.max_input_tokens: found 0"),
+        (("scoring", "free_answers"), "exact", "scoring.free_answers: found 'exact', expected one of exact_match"),
+        (("scoring", "length_normalised"), True, "scoring: there is no key 'length_normalised'.*length_normalized"),
+        (("scoring", "length_normalized"), 1, "scoring.length_normalized: found 1, expected true or false"),
+        (("adapter",), "lora", "adapter: found 'lora', expected one of ia3"),
+        (("architecture", "d_model"), float("nan"), "architecture.d_model: found .nan"),
+        (("architecture", "layers"), 10**12, "architecture.layers: found 1000000000000"),
+        (("pretraining",), {"steps": float("inf")}, "pretraining.steps: found .inf"),
+        (("finetuning", "schedule"), "linear", "finetuning.schedule: found 'linear', expected one of cosine, constant"),
+        (("finetuning", "patience"), 0, "finetuning.patience: found 0, expected a whole number from 1"),
+        (("finetuning", "validate_every"), 0.5, "finetuning.validate_every: found 0.5, expected a whole number"),
+    ],
+)
+def test_what_a_language_model_cannot_mean_is_refused(
+    both: Params, keys: tuple[str, ...], value: Any, expected: str
+) -> None:
+    """It would end in a traceback after the downloads, or in a training without end."""
+    place = both["models"]["reader"]
+    for key in keys[:-1]:
+        place = place[key]
+    place[keys[-1]] = value
+    with pytest.raises(TallmasksError, match=f"params.yaml: models.reader.{expected}") as refused:
+        check(both, ROOT)
+    assert "\n" not in str(refused.value) and len(str(refused.value)) < 500
+
+
+def test_patience_without_looks_is_refused(both: Params) -> None:
+    """A training would never stop early, without a word."""
+    del both["models"]["reader"]["finetuning"]["validate_every"]
+    with pytest.raises(TallmasksError, match=r"models.reader.finetuning.patience: .* validate_every"):
+        Plan(both, ROOT)
+
+
+def test_a_task_of_another_catalogue_is_named(both: Params) -> None:
+    """The message would list every task of every other model."""
+    both["benchmarks"]["mixed"] = [*both["benchmarks"]["8tasks"], "qasc"]
+    with pytest.raises(TallmasksError) as refused:
+        Plan(both, ROOT)
+    assert "tiny has no qasc" in str(refused.value) and "reader" not in str(refused.value)

@@ -1,0 +1,104 @@
+"""Results of language models: the paper's numbers, titles, and where in an encoder and decoder a tensor lies."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tallmasks.masks.block import SIDE, block
+from tallmasks.masks.mask_statistics import from_input_to_output
+from tallmasks.results.paper_tables import laid_out, side_by_side
+from tallmasks.results.reference import BENCHMARKS, beside_paper, paper_rows, paper_table
+from tallmasks.store.tensor_files import Layout
+from tallmasks.tasks.titles import TITLES, benchmark_title, title
+from tallmasks.vectors.task_vectors import TaskVector
+
+TASKS = {name: sorted(tasks) for tasks, name in BENCHMARKS.items() if not name.endswith("tasks")}
+
+
+def test_the_benchmarks_are_the_papers() -> None:
+    """Ours on other tasks would stand beside the paper's numbers."""
+    assert {name: len(tasks) for name, tasks in TASKS.items()} == {"7nlp": 7, "8qa": 8, "11nlp": 11}
+    assert set(TASKS["7nlp"]) | set(TASKS["8qa"]) == set(TASKS["11nlp"])
+    assert set(TASKS["7nlp"]) & set(TASKS["8qa"]) == {"paws", "qasc", "quartz", "wiki_qa"}
+    assert not set(TASKS["11nlp"]) & set(TITLES), "publishers of vision models would be asked for them"
+    assert [title(task) for task in TASKS["7nlp"]] == [
+        "PAWS", "QASC", "QuaRTz", "Story Cloze", "WikiQA", "Winogrande", "WSC",
+    ]  # fmt: skip
+    named = [benchmark_title(name, len(tasks)) for name, tasks in TASKS.items()]
+    assert named == ["7 NLP tasks", "8 QA tasks", "11 NLP tasks"]
+    assert benchmark_title("7nlp", 6) == "7nlp (6 tasks)"
+
+
+@pytest.mark.parametrize("benchmark", TASKS)
+def test_ours_stands_beside_tables_2_and_6(benchmark: str) -> None:
+    """vs_paper.csv would not be written for language models, or hold another model's numbers."""
+    for model, number, count in (("t5_large", 2, 11), ("t5_large_ia3", 6, 7)):
+        paper = paper_rows(model, TASKS[benchmark])
+        assert paper is not None and len(paper) == count
+        rows = [
+            {"section": "merging", "method": name, "accuracy": 50.0, "normalized_accuracy": 60.0, "storage_gb": 25.0612}
+            for name in paper["method"]
+        ]
+        compared = beside_paper(pd.DataFrame(rows), paper, model, TASKS[benchmark]).set_index("method")
+        printed = paper_table(number).query("model == @model and benchmark == @benchmark").set_index("method")
+        assert compared["accuracy_paper"].to_dict() == printed["accuracy"].to_dict()
+        assert set(compared["source"]) == {f"Wang et al. 2024, table {number}"} and set(compared["note"]) == {""}
+        assert compared["storage_gb_paper"].notna().all() == (number == 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "note"),
+    [
+        ("methods", "t5_large", "the paper's numbers (Wang et al. 2024, table 2)."),
+        ("methods", "vit_b32", "the paper has none of these"),
+        ("methods", "t5_large_ia3", "The paper has none of these numbers for t5_large_ia3"),
+        ("consensus", "t5_large_ia3", "the paper's numbers (Wang et al. 2024, table 6)."),
+        ("consensus", "t5_large", "The paper has none of these numbers for t5_large:"),
+        ("consensus", "tiny_t5", "The paper has no tiny_t5"),
+    ],
+)
+def test_the_papers_tables_are_those_of_the_model(name: str, model: str, note: str) -> None:
+    """A reader would look for T5 in the tables of ViTs."""
+    found = {}
+    for benchmark, tasks in TASKS.items():
+        table = pd.concat([paper_table(number) for number in (2, 6)]).query("benchmark == @benchmark")
+        found[benchmark] = table.drop_duplicates("method").drop(columns=["source", "model", "benchmark"])
+        assert len(tasks) == int("".join(filter(str.isdigit, benchmark)))
+    layout = laid_out(name, model, side_by_side(name, model, found, TASKS), TASKS)
+    assert [title for title, _ in layout.groups] == ["7 NLP tasks", "8 QA tasks", "11 NLP tasks"]
+    if model == "vit_b32":
+        assert "paper" not in layout.columns
+    else:
+        assert note in layout.note and ("paper" in layout.columns) == ("Beside it" in layout.note)
+
+
+def test_the_storage_of_the_paper_is_the_formulas() -> None:
+    """The frozen table would be counted wrongly, or the paper's figures copied wrongly."""
+    from tallmasks import methods
+
+    trainable, frozen = 750_251_008, 32_899_072  # all but one of the two embedding tables
+    for row in paper_table(2).itertuples():
+        stored = methods.get(str(row.method)).storage(len(TASKS[str(row.benchmark)]), trainable, frozen)
+        assert (round(stored.gigabits, 1), stored.lower_bound) == (row.storage_gb, row.lower_bound), row
+
+
+def test_a_decoder_comes_after_its_encoder() -> None:
+    """The figure of mask densities would jump back and forth, or not be drawn."""
+    layers = ["after", "d10", "d2", "1", "before", "d0", "0", "11"]
+    assert sorted(layers, key=from_input_to_output) == ["before", "0", "1", "11", "d0", "d2", "d10", "after"]
+
+
+@pytest.mark.parametrize("shape", [(1024, 1), (1, 2816), (1, 40), (3, 1), (40, 30)])
+def test_figure_1_shows_vectors_too(shape: tuple[int, int]) -> None:
+    """Figure 1 of (IA)^3, which has no matrix, would be a line of pixels."""
+    layout = Layout(("a", "b"), (shape, (2,)))
+    draw = np.random.default_rng(0)
+    vectors = {name: TaskVector(draw.normal(size=layout.size).astype(np.float32), layout, {}) for name in "pq"}
+    table = block(vectors, 0.4).query("row == 'vector' and block == 'p'")
+    side = min(SIDE, *shape) if 1 not in shape else min(SIDE, max(1, max(shape) // SIDE))
+    assert table["y"].max() + 1 == (side if max(shape) > 3 else 3)
+    expected = layout.split(vectors["p"].flat)["a"]
+    flat = expected[:SIDE, :SIDE] if 1 not in shape else expected.reshape(-1)[: len(table)]
+    np.testing.assert_array_equal(table["value"].to_numpy(np.float32), flat.reshape(-1))

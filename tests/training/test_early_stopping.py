@@ -1,0 +1,211 @@
+"""Validation data, dropout and schedules in the training loop, on a family from outside the package."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tallmasks.store.artifacts import as_metadata, facts_of
+from tallmasks.store.tensor_files import write_tensors
+from tallmasks.training.finetuning import FinetuneConfig, FinetuneResult, Progress, finetune
+from tallmasks.training.unfinished import TrainingState
+from toys.numbers_toy import CATALOGUE, LinearModel, Numbers
+
+
+class DroppingModel(LinearModel):
+    """The toy with dropout on its inputs, and batches whose examples weigh as much as their labels say."""
+
+    dropping = False
+    looks = 0
+
+    def train(self, on: bool) -> None:
+        self.dropping = on
+
+    def batches(self, examples: Numbers, batch_size: int) -> Any:
+        assert not self.dropping, "validation data would be scored with noise"
+        self.looks += 1
+        return super().batches(examples, batch_size)
+
+    def loss(self, batch: Numbers) -> Any:
+        dropped = torch.nn.functional.dropout(batch.numbers, 0.5, training=self.dropping)
+        return super().loss(Numbers(dropped, batch.answers))
+
+
+def model(tmp_path: Path) -> DroppingModel:
+    path = tmp_path / "weights.safetensors"
+    if not path.exists():
+        draw = np.random.default_rng(0)
+        weights = {"bias": np.zeros(4, np.float32), "weight": draw.normal(0, 0.1, (4, 8)).astype(np.float32)}
+        write_tensors(path, weights, {})
+    return DroppingModel(path)
+
+
+def some(split: str, count: int) -> Numbers:
+    """Points and their directions; one in four is wrong, so that more steps are not always better."""
+    draw = np.random.default_rng(len(split))
+    numbers = draw.normal(size=(count, 8)).astype(np.float32)
+    answers = np.where(draw.random(count) < 0.25, draw.integers(0, 4, count), np.argmax(numbers[:, :4], axis=1))
+    return Numbers(numbers, answers.astype(np.int64))
+
+
+TRAIN, VALIDATION = some("train", 60), some("validation", 40)
+
+
+def config(**changes: Any) -> FinetuneConfig:
+    settings: dict[str, Any] = {
+        "iterations": 60, "batch_size": 10, "learning_rate": 0.3, "weight_decay": 0.0, "epsilon": 1e-8,
+        "schedule": "constant", "seed": 0, "validate_every": 6, "micro_batch_size": 3,
+    }  # fmt: skip
+    return FinetuneConfig(**{**settings, **changes})
+
+
+def run(
+    toy: DroppingModel,
+    settings: FinetuneConfig,
+    state: TrainingState | None = None,
+    report: Callable[[Progress], None] = lambda progress: None,
+) -> FinetuneResult:
+    validation = VALIDATION if settings.validate_every else None
+    return finetune(toy, "north", TRAIN, settings, report, state, validation=validation)
+
+
+def accuracy(toy: DroppingModel) -> float:
+    return int(toy.count_right(toy.prepare(VALIDATION))) / len(VALIDATION)
+
+
+def test_the_checkpoint_is_the_best_of_those_looked_at(tmp_path: Path) -> None:
+    """The last step's weights, which have forgotten, would be merged in the place of the best ones."""
+    toy = model(tmp_path)
+    result = run(toy, config())
+    assert [step for step, _ in result.validation] == list(range(6, 61, 6))
+    scores = dict(result.validation)
+    assert scores[result.step] == max(scores.values()) > scores[60], "another seed for this test"
+    assert all(score < max(scores.values()) for step, score in scores.items() if step < result.step)
+    assert accuracy(toy) == scores[result.step]
+    whole = run(model(tmp_path), config(iterations=result.step, validate_every=None)).checkpoint
+    for name, tensor in result.checkpoint.items():
+        np.testing.assert_array_equal(tensor, whole[name])
+
+
+def test_the_last_step_is_looked_at(tmp_path: Path) -> None:
+    """What comes after the last multiple of `validate_every` would be trained for nothing."""
+    result = run(model(tmp_path), config(iterations=20))
+    assert [step for step, _ in result.validation] == [6, 12, 18, 20]
+
+
+@pytest.mark.parametrize("patience", [1, 2, 3])
+def test_a_training_ends_after_patience_without_a_better_score(tmp_path: Path, patience: int) -> None:
+    """A training would go on for hours after its best, or end on its first bad day."""
+    every = run(model(tmp_path), config(iterations=240)).validation
+    best, behind, expected = -1.0, 0, []
+    for row in every:
+        expected.append(row)
+        best, behind = (row[1], 0) if row[1] > best else (best, behind + 1)
+        if behind == patience:
+            break
+    assert len(expected) < len(every)
+    told: list[Progress] = []
+    result = run(model(tmp_path), config(iterations=240, patience=patience), report=told.append)
+    assert list(result.validation) == expected and dict(expected)[result.step] == best
+    assert told[-1].step == told[-1].steps == expected[-1][0] == len(result.curve), "a bar would never end"
+    assert "validation" in str(told[-1])
+
+
+class Stopped(Exception):
+    """Stands for kill -9: nothing that comes after it runs."""
+
+
+@pytest.mark.parametrize("stop", [6, 20, 30])
+def test_a_killed_training_ends_as_an_undisturbed_one(tmp_path: Path, stop: int) -> None:
+    """Other noise after the interruption, a forgotten best or a patience that begins anew would give another
+    checkpoint than the recipe's."""
+    settings = config(patience=4, iterations=300)
+    undisturbed = run(model(tmp_path), settings)
+    assert stop < len(undisturbed.curve) < 300
+
+    def kill(progress: Progress) -> None:
+        if progress.step > stop:
+            raise Stopped
+
+    state = TrainingState(tmp_path / "training.safetensors", as_metadata(facts_of({}, {}, 1)), seconds=0)
+    with pytest.raises(Stopped):
+        run(model(tmp_path), settings, state, kill)
+    torch.manual_seed(stop)
+    steps: list[int] = []
+    again = TrainingState(state.path, state.making, seconds=0)
+    resumed = run(model(tmp_path), settings, again, lambda progress: steps.append(progress.step))
+    assert steps[0] > stop
+    assert (resumed.curve, resumed.validation, resumed.step) == (
+        undisturbed.curve, undisturbed.validation, undisturbed.step,
+    )  # fmt: skip
+    for name, tensor in undisturbed.checkpoint.items():
+        np.testing.assert_array_equal(resumed.checkpoint[name], tensor)
+
+
+def test_dropout_follows_from_seed_and_task_alone(tmp_path: Path) -> None:
+    """A checkpoint would depend on what the process did before, and leave its traces in what it does after."""
+    torch.manual_seed(1)
+    first = run(model(tmp_path), config(iterations=12))
+    drawn = torch.rand(3)
+    torch.manual_seed(1)
+    assert torch.equal(torch.rand(3), drawn), "the caller's random numbers go on as if nothing had been"
+    assert run(model(tmp_path), config(iterations=12)).curve == first.curve
+    assert run(model(tmp_path), config(iterations=12, seed=1)).curve != first.curve
+    toy = model(tmp_path)
+    run(toy, config(iterations=12))
+    assert not toy.dropping, "evaluations would be noisy"
+
+
+def test_validation_data_change_no_step(tmp_path: Path) -> None:
+    """How often is looked would decide what is trained."""
+    often, never = run(model(tmp_path), config(validate_every=1)), run(model(tmp_path), config(validate_every=None))
+    assert often.curve == never.curve and never.validation == () and never.step == 60
+
+
+def test_a_constant_schedule_stays_at_its_peak(tmp_path: Path) -> None:
+    """The second half of a training would hardly move a weight."""
+    rates = [rate for _, rate, _ in run(model(tmp_path), config(iterations=9, warmup_iterations=3)).curve]
+    assert rates == pytest.approx([0.1, 0.2, *[0.3] * 7])
+    falling = [rate for _, rate, _ in run(model(tmp_path), config(iterations=9, schedule="cosine")).curve]
+    assert falling == sorted(falling, reverse=True) and falling[-1] < 0.05
+
+
+def test_pieces_of_a_batch_count_by_their_weight(tmp_path: Path) -> None:
+    """A short sentence's tokens would count for more than a long one's, depending on which GPU one has."""
+
+    class Weighed(Numbers):
+        @property
+        def weight(self) -> float:
+            return float(self.answers.sum()) + 1e-9
+
+        def __getitem__(self, some: Any) -> Weighed:
+            return Weighed(self.numbers[some], self.answers[some])
+
+    class WeighedModel(LinearModel):
+        def prepare(self, examples: Numbers, changes: Any = None, generator: Any = None) -> Numbers:
+            found = super().prepare(examples)
+            return Weighed(found.numbers, found.answers)
+
+        def loss(self, batch: Numbers) -> Any:
+            each = torch.nn.functional.cross_entropy(self._scores(batch), batch.answers, reduction="none")
+            return (each * batch.answers).sum() / batch.weight
+
+    model(tmp_path)
+    found = []
+    for size in (None, 3):
+        toy = WeighedModel(tmp_path / "weights.safetensors")
+        settings = config(validate_every=None, micro_batch_size=size, epsilon=1e-3, iterations=10)
+        found.append(finetune(toy, "north", TRAIN, settings).checkpoint["weight"])
+    np.testing.assert_allclose(found[0], found[1], rtol=0, atol=1e-5)
+
+
+def test_validation_examples_and_validate_every_come_together(tmp_path: Path) -> None:
+    """Data that were handed over would not be looked at, without a word."""
+    with pytest.raises(ValueError, match="validate_every"):
+        finetune(model(tmp_path), "north", TRAIN, config())
+    assert CATALOGUE.versioned
