@@ -26,7 +26,8 @@ def statistics(
         bundle: the masks.
         chosen: mask_lambda by task, in the order of the tables.
         multi_task_vector: tau_MTL, float32 [P'], that the masks are of.
-        place: the layer and the kind of a tensor, by its name; layers count from 0 between "before" and "after".
+        place: the layer and the kind of a tensor, by its name; layers count from 0 between "before" and "after",
+            those of a decoder from d0 behind the others.
 
     Returns:
         ``density``: by task, the share of the P' weights in its mask, and the part of it that merged to 0.
@@ -79,6 +80,8 @@ def _overlap(masks: Mapping[str, NDArray[np.uint8]]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["task", "other", "jaccard"])
 
 
-def from_input_to_output(layer: str) -> float:
+def from_input_to_output(layer: str) -> tuple[int, int]:
     """Sorts layers."""
-    return {"before": -1.0, "after": float("inf")}[layer] if not layer.isdigit() else float(layer)
+    if layer in ("before", "after"):
+        return (0 if layer == "before" else 3), 0
+    return (2 if layer.startswith("d") else 1), int(layer.removeprefix("d"))

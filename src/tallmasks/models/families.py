@@ -10,7 +10,7 @@ elsewhere is named in params.yaml by its module (`family: my_package.my_family`)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -41,6 +41,11 @@ class Examples(Protocol):
 class Batch(Protocol):
     """Examples as a network takes them, on its device."""
 
+    @property
+    def weight(self) -> float:
+        """What the mean loss over a batch is a mean over: images, or target tokens.  Of micro batches that are summed
+        up, each counts by its share."""
+
     def __len__(self) -> int: ...
 
     def split(self, size: int) -> Iterable[Batch]:
@@ -50,8 +55,11 @@ class Batch(Protocol):
 class Model(Protocol):
     """A network whose trainable tensors lie in one flat buffer.
 
+    A model that serves many weight sets in one pass has beside these
+    ``count_right_of(batch, sets: Sequence[Tensor]) -> Tensor [sets]``: what `use` and `count_right` give for each.
+
     Attributes:
-        trainable: Names of the trainable tensors as the pretrained file has them, sorted.
+        trainable: Names of the trainable tensors as a checkpoint has them, sorted.
         shapes: Shape of each trainable tensor, in the order of ``trainable``.
         device: Where the network is and computes.
     """
@@ -92,11 +100,19 @@ class Model(Protocol):
             generator: Where the random numbers of the changes come from; on the CPU.
         """
 
+    def batches(self, examples: Any, batch_size: int) -> Iterator[Batch]:
+        """Prepared batches for an evaluation, each example in exactly one, in the order and of the sizes that cost the
+        model least: of at most `batch_size` examples."""
+
+    def train(self, on: bool) -> None:
+        """Switch dropout on or off, where the network has any."""
+
     def loss(self, batch: Any) -> torch.Tensor:
         """The mean loss over a batch, with gradients; a scalar."""
 
     def count_right(self, batch: Any) -> torch.Tensor:
-        """How many examples of a batch are answered right, int64 scalar on ``device``."""
+        """How many examples of a batch are answered right, int64 scalar on ``device``; the sum of their scores in
+        [0, 1], float64, where a task's score is not a count."""
 
 
 class Family(Protocol):
@@ -129,17 +145,21 @@ class Family(Protocol):
     def settings(self, spec: Spec) -> dict[str, Any]:
         """What a recipe must hold, beside the architecture, of a job that gives examples to the network."""
 
-    def trainable_names(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Those of a pretrained file's tensor names that a checkpoint holds, sorted."""
+    def initial_state(self, spec: Spec, pretrained: Path) -> Mapping[str, NDArray[Any]]:
+        """What a checkpoint holds before fine-tuning, by name: theta_0, which need not be in the pretrained file.
 
-    def parameter_counts(self, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
+        The arrays are float16 or float32, and may be mapped from the file.
+        """
+
+    def parameter_counts(self, spec: Spec, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
         """P' and F of the paper's storage formula, from the shapes in a pretrained file."""
 
     def architecture_counts(self, spec: Spec) -> tuple[int, int]:
         """The same from the architecture alone: no weights are needed."""
 
     def place(self, tensor: str) -> tuple[str, str]:
-        """The layer of a tensor ("before", "0", "1", ..., "after") and its kind, by its name."""
+        """The layer of a tensor ("before", "0", "1", ..., of a decoder "d0", "d1", ..., "after") and its kind, by its
+        name."""
 
     def load(self, spec: Spec, weights: Path, precision: Precision = "float32", device: Wanted | None = None) -> Model:
         """Build a model as params.yaml describes it and load its pretrained weights.
@@ -174,8 +194,9 @@ class Family(Protocol):
     def pretrained_files(self, pretrained: Spec) -> tuple[str, ...]:
         """The names of which the hub's repository must have one, where ``pretrained`` names no file."""
 
-    def convert_checkpoint(self, path: Path, pretrained: Path) -> dict[str, NDArray[np.float32]]:
-        """The trainable tensors of a checkpoint that somebody else fine-tuned, under this project's names.
+    def convert_checkpoint(self, spec: Spec, path: Path, pretrained: Path) -> dict[str, NDArray[np.float32]]:
+        """The trainable tensors of a checkpoint that somebody else fine-tuned, a file or a folder, under this project's
+        names.
 
         Raises:
             TallmasksError: The file is damaged, or no checkpoint of the pretrained model.
