@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from tallmasks.models.cuda import Wanted
 
-FAMILIES = {"clip": "tallmasks.models.clip"}
+FAMILIES = {"clip": "tallmasks.models.clip", "t5": "tallmasks.models.t5"}
 Precision = Literal["float32", "bfloat16"]
 Spec = Mapping[str, Any]
 """A model's entry in params.yaml, or what a recipe has of it."""
