@@ -21,7 +21,17 @@ from tallmasks.training.finetuning import FinetuneConfig, finetune
 from tallmasks.vectors.multi_task_vectors import open_multi_task_vector, write_multi_task_vector
 from tallmasks.vectors.task_vectors import compute_task_vector, open_task_vector
 
-CONFIG = FinetuneConfig(40, 16, 5e-3, 4, 0.0, 1e-8, 1.0, seed=0, micro_batch_size=8)
+CONFIG = FinetuneConfig(
+    iterations=40,
+    batch_size=16,
+    learning_rate=5e-3,
+    warmup_iterations=4,
+    weight_decay=0.0,
+    epsilon=1e-8,
+    clip_norm=1.0,
+    seed=0,
+    micro_batch_size=8,
+)
 PAIRS = {"colour": ("red", "blue"), "animal": ("cat", "dog")}
 """By task, the words that ask for a yes and for a no."""
 

@@ -39,12 +39,15 @@ class Examples(Protocol):
 
 
 class Batch(Protocol):
-    """Examples as a network takes them, on its device."""
+    """Examples as a network takes them, on its device.
+
+    Attributes:
+        weight: What the mean loss over the batch is a mean over (examples, or tokens), so that the losses of its
+            pieces, each times its weight, sum to that of the whole.
+    """
 
     @property
-    def weight(self) -> float:
-        """What the mean loss over a batch is a mean over: images, or target tokens.  Of micro batches that are summed
-        up, each counts by its share."""
+    def weight(self) -> float: ...
 
     def __len__(self) -> int: ...
 
@@ -55,8 +58,9 @@ class Batch(Protocol):
 class Model(Protocol):
     """A network whose trainable tensors lie in one flat buffer.
 
-    A model that serves many weight sets in one pass has beside these
-    ``count_right_of(batch, sets: Sequence[Tensor]) -> Tensor [sets]``: what `use` and `count_right` give for each.
+    It may have a further method, ``count_right_of(batch, sets)``: the counts of several weight sets, each float32 [P']
+    on ``device``, as a tensor [sets].  An evaluation then calls it in the place of `use` and `count_right` for one set
+    after the other, for a network that can share work between them.
 
     Attributes:
         trainable: Names of the trainable tensors as a checkpoint has them, sorted.
@@ -102,17 +106,18 @@ class Model(Protocol):
 
     def batches(self, examples: Any, batch_size: int) -> Iterator[Batch]:
         """Prepared batches for an evaluation, each example in exactly one, in the order and of the sizes that cost the
-        model least: of at most `batch_size` examples."""
+        model least; of about ``batch_size`` examples where nothing speaks for another size."""
 
     def train(self, on: bool) -> None:
-        """Switch dropout on or off, where the network has any."""
+        """Switch dropout on or off, of which a network that was loaded has none; nothing where there is no dropout.
+        It draws from torch's generator of ``device``."""
 
     def loss(self, batch: Any) -> torch.Tensor:
         """The mean loss over a batch, with gradients; a scalar."""
 
     def count_right(self, batch: Any) -> torch.Tensor:
-        """How many examples of a batch are answered right, int64 scalar on ``device``; the sum of their scores in
-        [0, 1], float64, where a task's score is not a count."""
+        """How many examples of a batch are answered right, int64 scalar on ``device``; where a task's score is no
+        count, the sum of its examples' scores, each in 0 to 1, as a float64 scalar."""
 
 
 class Family(Protocol):
@@ -158,8 +163,8 @@ class Family(Protocol):
         """The same from the architecture alone: no weights are needed."""
 
     def place(self, tensor: str) -> tuple[str, str]:
-        """The layer of a tensor ("before", "0", "1", ..., of a decoder "d0", "d1", ..., "after") and its kind, by its
-        name."""
+        """The layer of a tensor ("before", "0", "1", ..., then a decoder's "d0", "d1", ..., "after") and its kind, by
+        its name."""
 
     def load(self, spec: Spec, weights: Path, precision: Precision = "float32", device: Wanted | None = None) -> Model:
         """Build a model as params.yaml describes it and load its pretrained weights.
