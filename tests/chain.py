@@ -51,7 +51,8 @@ def build(folder: Path, tasks: tuple[str, ...] = ("dtd", "cars", "mnist")) -> Ch
     for task, path in chain.task_vectors.items():
         noise = {name: draw.integers(-3, 4, pretrained[name].shape).astype(np.float32) / 8 for name in TRAINABLE}
         write_tensors(folder / task, {name: pretrained[name] + noise[name] for name in TRAINABLE}, {})
-        compute_task_vector(folder / "pretrained", folder / task, TRAINABLE, path, {}, FRACTIONS)
+        initial = {name: pretrained[name] for name in TRAINABLE}
+        compute_task_vector(folder / "pretrained", folder / task, initial, path, {}, FRACTIONS)
     for merge in methods.merge_names():
         write_multi_task_vector(
             methods.get_merge(merge), merge, list(chain.task_vectors.values()), folder / merge, {"recipe": merge}

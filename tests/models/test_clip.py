@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch.nn import functional
 
 from small_clip import SPEC, save_random
+from tallmasks.models import cuda
 from tallmasks.models.clip import FAMILY, tokenizer
 from tallmasks.models.clip import network as clip
 from tallmasks.models.clip import tensor_names as naming
@@ -364,7 +365,7 @@ def test_deterministic_algorithms_fill_no_memory() -> None:
     """Every buffer on a GPU would be written twice."""
     before = torch.are_deterministic_algorithms_enabled(), torch.utils.deterministic.fill_uninitialized_memory
     try:
-        clip._make_repeatable()
+        cuda.make_repeatable()
         assert torch.are_deterministic_algorithms_enabled() and not torch.utils.deterministic.fill_uninitialized_memory
     finally:
         torch.use_deterministic_algorithms(before[0])

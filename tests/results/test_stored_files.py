@@ -9,7 +9,7 @@ import pytest
 
 from tallmasks.evaluation.records import Evaluation
 from tallmasks.masks.task_bundle import new_bundle
-from tallmasks.results.stored_files import bundle_facts, stored_gigabits
+from tallmasks.results.stored_files import StartingPoint, bundle_facts, stored_gigabits
 from tallmasks.store.tensor_files import write_tensors
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
@@ -37,7 +37,9 @@ def gigabits(*files: Path) -> float:
 @pytest.mark.parametrize("method", ["zeroshot", "task_arithmetic", "consensus_ties", "iso_c"])
 def test_one_model_takes_a_file_like_the_pretrained_one(pretrained: Path, method: str) -> None:
     """The text encoder, say, would be left out, which the paper's formula does and no disk."""
-    assert stored_gigabits(evaluation(method), open_checkpoint(pretrained), TRAINABLE) == gigabits(pretrained)
+    assert stored_gigabits(evaluation(method), StartingPoint(open_checkpoint(pretrained), TRAINABLE)) == gigabits(
+        pretrained
+    )
 
 
 def test_fine_tuned_models_take_a_checkpoint_each_and_what_is_frozen_once(pretrained: Path, tmp_path: Path) -> None:
@@ -45,7 +47,9 @@ def test_fine_tuned_models_take_a_checkpoint_each_and_what_is_frozen_once(pretra
     checkpoint, values = tmp_path / "checkpoint", 4 * (7 + 400 * 501)
     write_tensors(checkpoint, {name: np.ones(SHAPES[name], np.float32) for name in TRAINABLE}, {})
     expected = 8 * (3 * checkpoint.stat().st_size + pretrained.stat().st_size - values) / 1e9
-    assert stored_gigabits(evaluation("fine_tuned"), open_checkpoint(pretrained), TRAINABLE) == round(expected, 4)
+    assert stored_gigabits(evaluation("fine_tuned"), StartingPoint(open_checkpoint(pretrained), TRAINABLE)) == round(
+        expected, 4
+    )
 
 
 @pytest.mark.parametrize(
@@ -56,16 +60,31 @@ def test_masked_models_take_a_bundle_and_its_base(
     pretrained: Path, tmp_path: Path, method: str, lambdas: tuple[float, ...] | None
 ) -> None:
     """The table would say another size than `tallmasks` writes."""
-    base, row = open_checkpoint(pretrained), evaluation(method, lambdas)
+    start, row = StartingPoint(open_checkpoint(pretrained), TRAINABLE), evaluation(method, lambdas)
     masks = {task: np.zeros(-(-400 * 501 // 8), np.uint8) for task in TASKS}
-    with new_bundle(tmp_path / "bundle", bundle_facts(row, base, TRAINABLE)) as new:
+    with new_bundle(tmp_path / "bundle", bundle_facts(row, start)) as new:
         new.write("visual.bias", 0, np.ones(7, np.float32), {task: bits[:1] for task, bits in masks.items()})
         new.write("visual.weight", 0, np.ones(400 * 501, np.float32), masks)
     files = [path for path in (tmp_path / "bundle").rglob("*") if path.suffix in {".json", ".safetensors"}]
     assert len(files) == 2 + len(TASKS)
-    assert stored_gigabits(row, base, TRAINABLE) == gigabits(pretrained, *files)
+    assert stored_gigabits(row, start) == gigabits(pretrained, *files)
 
 
 def test_what_has_no_format_has_no_size(pretrained: Path) -> None:
     """A number would stand for a file that nobody can write."""
-    assert stored_gigabits(evaluation("magnitude_pruning"), open_checkpoint(pretrained), TRAINABLE) is None
+    assert (
+        stored_gigabits(evaluation("magnitude_pruning"), StartingPoint(open_checkpoint(pretrained), TRAINABLE)) is None
+    )
+
+
+def test_an_adapter_is_stored_beside_the_model_that_it_adapts(pretrained: Path, tmp_path: Path) -> None:
+    """A row of an adapter would leave out the model without which it is nothing, or count it for every task."""
+    adapter = tmp_path / "initial.safetensors"
+    write_tensors(adapter, {"scales": np.ones(640, np.float32)}, {})
+    start = StartingPoint(open_checkpoint(adapter), ("scales",), included=True, beside=pretrained.stat().st_size)
+    assert stored_gigabits(evaluation("task_arithmetic"), start) == gigabits(pretrained, adapter)
+    row = evaluation("magnitude_masking")
+    with new_bundle(tmp_path / "bundle", bundle_facts(row, start)) as new:
+        new.write("scales", 0, np.ones(640, np.float32), {task: np.zeros(80, np.uint8) for task in TASKS})
+    files = [path for path in (tmp_path / "bundle").rglob("*") if path.suffix in {".json", ".safetensors"}]
+    assert stored_gigabits(row, start) == gigabits(pretrained, *files)

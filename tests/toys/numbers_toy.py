@@ -6,7 +6,7 @@ params.yaml names this module as `family` and as `tasks`; all that the workflow 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -152,10 +152,10 @@ class Linear:
     def settings(self, spec: Mapping[str, Any]) -> dict[str, Any]:
         return {}
 
-    def trainable_names(self, names: Iterable[str]) -> tuple[str, ...]:
-        return LinearModel.trainable
+    def initial_state(self, spec: Mapping[str, Any], pretrained: Path) -> dict[str, Any]:
+        return open_tensors(pretrained).floats(LinearModel.trainable)
 
-    def parameter_counts(self, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
+    def parameter_counts(self, spec: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
         return CLASSES * (FEATURES + 1), 0
 
     def place(self, tensor: str) -> tuple[str, str]:

@@ -14,7 +14,7 @@ import numpy as np
 from tallmasks import methods
 from tallmasks.masks import consensus, bundles as masks
 from tallmasks.vectors import multi_task_vectors as merging
-from tallmasks.store.tensor_files import Layout, new_flat
+from tallmasks.store.tensor_files import Layout, new_flat, open_tensors
 from tallmasks.vectors.task_vectors import compute_task_vector
 
 def chain(folder, size, tasks):
@@ -26,8 +26,9 @@ def chain(folder, size, tasks):
             for start in range(0, size, 1000):
                 new.flat[start : start + 1000] = draw.standard_normal(1000, dtype=np.float32)
     vectors = {f"task {i}": folder / f"tau {i}" for i in range(tasks)}
+    initial = open_tensors(folder / "pretrained").floats("ab")
     for path in vectors.values():
-        compute_task_vector(folder / "pretrained", folder / "checkpoint", "ab", path, {}, [0.2])
+        compute_task_vector(folder / "pretrained", folder / "checkpoint", initial, path, {}, [0.2])
     for merge in ("sum", "ties_mean"):
         merging.write_multi_task_vector(methods.get_merge(merge), merge, list(vectors.values()), folder / merge, {})
     masks.write_mask_bundle(folder / "masks", vectors, folder / "sum", [0.2, 0.4], {})

@@ -24,7 +24,8 @@ def compute(folder, pretrained=PRETRAINED, checkpoint=CHECKPOINT, trainable=("a"
     write_tensors(folder / "pretrained", pretrained, {})
     write_tensors(folder / "checkpoint", checkpoint, {})
     files = [folder / name for name in ("pretrained", "checkpoint", "tau")]
-    compute_task_vector(*files[:2], trainable, files[2], {"recipe": "r"}, [0.2, 0.1])
+    initial = open_tensors(files[0]).floats(trainable)
+    compute_task_vector(*files[:2], initial, files[2], {"recipe": "r"}, [0.2, 0.1])
     return open_task_vector(files[2])
 
 
@@ -55,7 +56,7 @@ def test_every_half_precision_number_is_subtracted_exactly(code, finite, tmp_pat
     write_tensors(tmp_path / "pretrained", {"x": base}, {})
     header = json.dumps({"x": {"dtype": code, "shape": [bits.size], "data_offsets": [0, bits.nbytes]}}).encode()
     (tmp_path / "checkpoint").write_bytes(len(header).to_bytes(8, "little") + header + bits.tobytes())
-    compute_task_vector(tmp_path / "pretrained", tmp_path / "checkpoint", ["x"], tmp_path / "tau", {}, [])
+    compute_task_vector(tmp_path / "pretrained", tmp_path / "checkpoint", {"x": base}, tmp_path / "tau", {}, [])
     found, expected = open_task_vector(tmp_path / "tau").flat, values.astype(np.float32) - base
     np.testing.assert_array_equal(found.view(np.uint32), expected.view(np.uint32))
 
@@ -86,7 +87,8 @@ def test_a_fraction_counts_over_frozen_values_too(fraction, tmp_path):
     states = [{"a": draw.standard_normal(100).astype(np.float32)} for _ in range(2)]
     for name, state in zip(("pretrained", "checkpoint"), states, strict=True):
         write_tensors(tmp_path / name, state, {})
-    compute_task_vector(tmp_path / "pretrained", tmp_path / "checkpoint", ["a"], tmp_path / "tau", {}, [0.2], frozen=30)
+    files = [tmp_path / name for name in ("pretrained", "checkpoint")]
+    compute_task_vector(*files, states[0], tmp_path / "tau", {}, [0.2], frozen=30)
     tau = open_task_vector(tmp_path / "tau")
     assert (np.abs(tau.flat) >= tau.threshold(fraction)).sum() == int(130 * fraction) + 1
     assert (np.abs(tau.flat) >= tau.threshold(fraction, of_trainable=True)).sum() == int(100 * fraction) + 1
@@ -123,7 +125,7 @@ def test_a_checkpoint_of_another_model_is_refused(change, complaint, tmp_path):
 
 def test_the_pretrained_model_must_have_what_is_trained(tmp_path):
     """The wrong pretrained file would surface as a KeyError."""
-    with pytest.raises(TallmasksError, match="pretrained: the pretrained model lacks the trainable tensors q"):
+    with pytest.raises(TallmasksError, match="pretrained has no tensor q; it has a, b, z"):
         compute(tmp_path, trainable=("a", "b", "q"))
     with pytest.raises(TallmasksError, match="no trainable values"):
         compute(tmp_path, checkpoint={}, trainable=())

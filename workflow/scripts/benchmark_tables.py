@@ -4,7 +4,7 @@ import json
 
 import pandas as pd
 
-from bundle_io import open_theta0, trainable_of
+from bundle_io import starting_point
 from job import Job, main
 from results_io import evaluations_of, origins_of, publish
 from tallmasks.masks.consensus import agreement_profile, open_agreement
@@ -29,9 +29,8 @@ def run(job: Job) -> None:
     (seed,) = job.params["seeds"]
     evaluations, finetuned = evaluations_of(job, seed)
     summary = summary_table(evaluations, finetuned, counts_of(job))
-    theta0 = open_theta0(job)
-    trainable = trainable_of(job, theta0)
-    stored = pd.Series([stored_gigabits(one, theta0, trainable) for one in evaluations], dtype=float)
+    with starting_point(job) as start:
+        stored = pd.Series([stored_gigabits(one, start) for one in evaluations], dtype=float)
     per_task = per_task_table(evaluations, finetuned)
     title = f"{job.params['model']} on {job.params['benchmark']} ({len(job.params['tasks'])} tasks)"
     files = {
@@ -73,7 +72,7 @@ def comparisons(job: Job, summary: pd.DataFrame, per_task: pd.DataFrame) -> dict
 def counts_of(job: Job) -> ParameterCounts:
     """P' and F of the model, from its recipe and the shapes in its pretrained file."""
     shapes = open_tensors(job.input("pretrained")).shapes
-    return ParameterCounts(*family(job.params).parameter_counts(shapes))
+    return ParameterCounts(*family(job.params).parameter_counts(job.params, shapes))
 
 
 def metrics(summary: pd.DataFrame) -> str:

@@ -3,7 +3,7 @@
 import secrets
 import shutil
 
-from bundle_io import open_theta0, trainable_of
+from bundle_io import starting_point
 from job import Job, main
 from tallmasks.evaluation.records import read_evaluation
 from tallmasks.masks.bundles import open_mask_bundle
@@ -14,12 +14,13 @@ from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
 
 
 def run(job: Job) -> None:
-    selection, theta0 = read_evaluation(job.input("selection")), open_theta0(job)
-    facts = bundle_facts(selection, theta0, trainable_of(job, theta0))
+    selection = read_evaluation(job.input("selection"))
     masks, merged = open_mask_bundle(job.input("mask_bundle")), open_multi_task_vector(job.input("multi_task_vector"))
     folder = job.output.with_name(f".{job.output.stem[:100]}.{secrets.token_hex(6)}.tmp")
     try:
-        write_from_planes(folder / "bundle", facts, merged, masks)
+        with starting_point(job) as start:
+            facts = bundle_facts(selection, start)
+            write_from_planes(folder / "bundle", facts, merged, masks)
         archive_folder(folder / "bundle", job.output, job.metadata)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

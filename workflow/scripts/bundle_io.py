@@ -1,29 +1,44 @@
-"""The pretrained weights as the base of a bundle."""
+"""theta_0 as the base of a bundle."""
 
 from __future__ import annotations
 
 import json
 import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
 
 from job import Job
 from tallmasks.models.families import family
-from tallmasks.store.tensor_files import open_tensors
-from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
+from tallmasks.results.stored_files import StartingPoint
+from tallmasks.store.tensor_files import open_tensors, write_tensors
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 
-def open_theta0(job: Job) -> Checkpoint:
-    """theta_0 in its file, which says where it is: by its path from the project's folder, and by the repository of the
-    hub and the commit where it was downloaded from one."""
+@contextmanager
+def starting_point(job: Job) -> Iterator[StartingPoint]:
+    """What the task vectors of a job's model are measured from.
+
+    That is the pretrained file, which says where it is: by its path from the project's folder, and by the repository of
+    the hub and the commit where it was downloaded from one.  The tensors of an adapter are not in it; they get a small
+    file of their own, which a bundle includes.
+    """
     path = job.input("pretrained")
-    said = json.loads(open_tensors(path).metadata.get("origin", "{}"))
-    origin = {"path": os.path.relpath(path)}
-    if "repository" in said:
-        origin |= {"repository": said["repository"], "revision": said["commit"]}
-    return replace(open_checkpoint(path), origin=origin)
-
-
-def trainable_of(job: Job, theta0: Checkpoint) -> tuple[str, ...]:
-    """The tensors of theta_0 that fine-tuning changes."""
-    return family(job.params).trainable_names(theta0.tensors)
+    initial = family(job.params).initial_state(job.params, path)
+    pretrained = open_checkpoint(path)
+    if initial.keys() <= pretrained.tensors.keys():
+        said = json.loads(open_tensors(path).metadata.get("origin", "{}"))
+        origin = {"path": os.path.relpath(path)}
+        if "repository" in said:
+            origin |= {"repository": said["repository"], "revision": said["commit"]}
+        yield StartingPoint(replace(pretrained, origin=origin), tuple(initial))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "initial.safetensors")
+        write_tensors(file, {name: np.asarray(values) for name, values in initial.items()}, {})
+        base = replace(open_checkpoint(file), origin={})
+        yield StartingPoint(base, tuple(initial), included=True, beside=path.stat().st_size)

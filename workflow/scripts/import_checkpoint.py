@@ -19,7 +19,7 @@ def run(job: Job) -> None:
         if source.generation and found["revision"] == source.revision:
             origin["generation"] = source.generation
     print(f"checkpoint: {path} ({', '.join(origin.values())})", flush=True)
-    arrays = kin.convert_checkpoint(path, job.input("pretrained"))
+    arrays = kin.convert_checkpoint(job.params, path, job.input("pretrained"))
     write_tensors(job.output, arrays, job.metadata | {"origin": json.dumps(origin)})
 
 

@@ -8,13 +8,12 @@ from tallmasks.vectors.task_vectors import compute_task_vector
 
 def subtract(job: Job) -> None:
     pretrained, params = job.input("pretrained"), job.params
-    known = open_tensors(pretrained)
     kin = family(params)
-    _, frozen = kin.parameter_counts(known.shapes)
+    _, frozen = kin.parameter_counts(params, open_tensors(pretrained).shapes)
     compute_task_vector(
         pretrained,
         job.input("checkpoint"),
-        kin.trainable_names(known.names),
+        kin.initial_state(params, pretrained),
         job.output,
         job.metadata,
         params["fractions"],

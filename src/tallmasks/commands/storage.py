@@ -45,5 +45,5 @@ def parameter_counts(plan: Plan, model: str) -> tuple[int, int]:
     kin = family(plan.model(model))
     (source,) = plan.pretrained_source(model).values()
     if isinstance(source, Path):
-        return kin.parameter_counts(open_tensors(source).shapes)
+        return kin.parameter_counts(plan.model(model), open_tensors(source).shapes)
     return kin.architecture_counts(plan.model(model))

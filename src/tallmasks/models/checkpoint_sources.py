@@ -150,6 +150,8 @@ def _in_folder(folder: Path, written: str, task: str, publishers: Mapping[str, P
     for file in files:
         if file.is_file():
             return file
+    if (folder / task).is_dir():  # of a model, or of an adapter
+        return folder / task
     hint = "" if folder.is_dir() else nearest(written, (FINETUNE, *publishers))
     raise TallmasksError(
         f"params.yaml: checkpoints: neither {files[0]} nor {files[1].name} is there{hint}; expected {FINETUNE}, "

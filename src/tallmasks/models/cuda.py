@@ -128,6 +128,16 @@ def free_bytes(device: torch.device) -> int:
     return torch.cuda.mem_get_info(device)[0] + kept
 
 
+def make_repeatable() -> None:
+    """Have a GPU compute the same bits from the same input, and float32 where float32 is asked for."""
+    import torch
+
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when the first product is computed
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # nobody reads any
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+
+
 def upload(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     """A tensor on a device.  To a GPU by way of pinned memory, so that the copy runs beside the computation."""
     if device.type == "cuda" and tensor.device.type == "cpu":

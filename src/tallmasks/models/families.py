@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from tallmasks.models.cuda import Wanted
 
-FAMILIES = {"clip": "tallmasks.models.clip"}
+FAMILIES = {"clip": "tallmasks.models.clip", "t5": "tallmasks.models.t5"}
 Precision = Literal["float32", "bfloat16"]
 Spec = Mapping[str, Any]
 """A model's entry in params.yaml, or what a recipe has of it."""
@@ -63,7 +63,7 @@ class Model(Protocol):
     after the other, for a network that can share work between them.
 
     Attributes:
-        trainable: Names of the trainable tensors as the pretrained file has them, sorted.
+        trainable: Names of the trainable tensors as a checkpoint has them, sorted.
         shapes: Shape of each trainable tensor, in the order of ``trainable``.
         device: Where the network is and computes.
     """
@@ -150,10 +150,13 @@ class Family(Protocol):
     def settings(self, spec: Spec) -> dict[str, Any]:
         """What a recipe must hold, beside the architecture, of a job that gives examples to the network."""
 
-    def trainable_names(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Those of a pretrained file's tensor names that a checkpoint holds, sorted."""
+    def initial_state(self, spec: Spec, pretrained: Path) -> Mapping[str, NDArray[Any]]:
+        """What a checkpoint holds before fine-tuning, by name: theta_0, which need not be in the pretrained file.
 
-    def parameter_counts(self, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
+        The arrays are float16 or float32, and may be mapped from the file.
+        """
+
+    def parameter_counts(self, spec: Spec, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
         """P' and F of the paper's storage formula, from the shapes in a pretrained file."""
 
     def architecture_counts(self, spec: Spec) -> tuple[int, int]:
@@ -196,8 +199,9 @@ class Family(Protocol):
     def pretrained_files(self, pretrained: Spec) -> tuple[str, ...]:
         """The names of which the hub's repository must have one, where ``pretrained`` names no file."""
 
-    def convert_checkpoint(self, path: Path, pretrained: Path) -> dict[str, NDArray[np.float32]]:
-        """The trainable tensors of a checkpoint that somebody else fine-tuned, under this project's names.
+    def convert_checkpoint(self, spec: Spec, path: Path, pretrained: Path) -> dict[str, NDArray[np.float32]]:
+        """The trainable tensors of a checkpoint that somebody else fine-tuned, a file or a folder, under this project's
+        names.
 
         Raises:
             TallmasksError: The file is damaged, or no checkpoint of the pretrained model.

@@ -157,7 +157,7 @@ class Plan:
 
     def architecture(self, model: str) -> dict[str, Any]:
         spec = self.model(model)
-        return {"family": spec["family"], "architecture": spec["architecture"]}
+        return {key: spec[key] for key in ("family", "architecture", "adapter") if key in spec}
 
     def network(self, model: str) -> dict[str, Any]:
         """What a job must know that gives examples to the network."""

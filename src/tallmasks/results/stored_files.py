@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,23 +19,38 @@ from tallmasks.methods import bits
 from tallmasks.store.tensor_files import TensorSpec, bytes_of_file
 
 
-def bundle_facts(evaluation: Evaluation, base: Theta0, trainable: Collection[str]) -> BundleFacts:
-    """What a bundle of an evaluation's tasks is made of, at the mask lambdas that were chosen, if any were.
+@dataclass(frozen=True)
+class StartingPoint:
+    """theta_0 as files, from which task vectors are measured.
 
-    ``trainable``: the tensors that fine-tuning changes.
+    Attributes:
+        base: the tensors; those that fine-tuning does not change may be among them.
+        trainable: the names of those that it changes.
+        included: whether bundles include the base, which is nowhere else.
+        beside: bytes of further files that every model needs and that no fine-tuning changes.
     """
-    unchanged = [name for name, tensor in base.tensors.items() if tensor.dtype in FLOATS and name not in trainable]
+
+    base: Theta0
+    trainable: Collection[str]
+    included: bool = False
+    beside: int = 0
+
+
+def bundle_facts(evaluation: Evaluation, start: StartingPoint) -> BundleFacts:
+    """What a bundle of an evaluation's tasks is made of, at the mask lambdas that were chosen, if any were."""
+    floats = [name for name, tensor in start.base.tensors.items() if tensor.dtype in FLOATS]
     lambdas = evaluation.mask_lambda or (None,) * len(evaluation.tasks)
     return BundleFacts(
         method=evaluation.method,
-        base=base,
+        base=start.base,
         tasks=evaluation.tasks,
-        unchanged=unchanged,
+        unchanged=[name for name in floats if name not in start.trainable],
         mask_lambda=dict(zip(evaluation.tasks, lambdas, strict=True)),
+        include_base=start.included,
     )
 
 
-def stored_gigabits(evaluation: Evaluation, base: Theta0, trainable: Collection[str]) -> float | None:
+def stored_gigabits(evaluation: Evaluation, start: StartingPoint) -> float | None:
     """Bits in 1e9 of the files that give an evaluated method's models, rounded to 4 decimals.
 
     One model: a file like the base's.  A model for each task: T checkpoints of the trainable tensors, and the base's
@@ -42,17 +58,16 @@ def stored_gigabits(evaluation: Evaluation, base: Theta0, trainable: Collection[
     digits of EMR-Merging's scales in bundle.json, some 20 bytes a task, are not counted).  None where the project has
     no file format: magnitude pruning's sparse vectors, and what a method of one's own stores.
     """
-    storage = methods.get(evaluation.method).storage
-    whole = sum(path.stat().st_size for path in base.files.values())
+    storage, tensors = methods.get(evaluation.method).storage, start.base.tensors
+    whole = sum(path.stat().st_size for path in start.base.files.values())
     if storage is bits.single:
         stored = whole
     elif storage is bits.finetuned:
-        tensors = {name: base.tensors[name] for name in trainable}
-        values = sum(FLOATS[tensor.dtype] * math.prod(tensor.shape) for tensor in tensors.values())
-        specs = {name: TensorSpec(np.dtype("<f4"), tuple(tensor.shape)) for name, tensor in tensors.items()}
+        values = sum(FLOATS[tensors[name].dtype] * math.prod(tensors[name].shape) for name in start.trainable)
+        specs = {name: TensorSpec(np.dtype("<f4"), tuple(tensors[name].shape)) for name in start.trainable}
         stored = len(evaluation.tasks) * bytes_of_file(specs, {}) + whole - values
     elif storage in (bits.masked, bits.masked_and_scaled):
-        stored = whole + sum(bytes_of_bundle(bundle_facts(evaluation, base, trainable)).values())
+        stored = sum(bytes_of_bundle(bundle_facts(evaluation, start)).values()) + (0 if start.included else whole)
     else:
         return None
-    return round(8 * stored / 1e9, 4)
+    return round(8 * (stored + start.beside) / 1e9, 4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -104,6 +105,16 @@ def download(repo: str, file: str, revision: str, kind: Kind = "model") -> Path:
         raise NoSuchFile(f"{address(repo, file, revision, kind)}: the repository has no such file") from None
     except (OSError, ValueError) as error:  # all of the hub's own errors are one of the two
         raise TallmasksError(f"{address(repo, file, revision, kind)}: the download failed: {error}") from None
+
+
+def download_first(repo: str, files: Sequence[str], revision: str) -> Path:
+    """The first of some files that a model's repository has; see `download`."""
+    for file in files[:-1]:
+        try:
+            return download(repo, file, revision)
+        except NoSuchFile:
+            continue
+    return download(repo, files[-1], revision)
 
 
 def absent(repo: str, file: str, revision: str, kind: Kind = "model") -> str:

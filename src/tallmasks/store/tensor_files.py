@@ -164,18 +164,26 @@ class TensorFile:
         """One float tensor as float32, in its shape; see :meth:`piece` for errors."""
         return np.array(self.piece(name, 0, math.prod(self.shape(name)))).reshape(self.shape(name))
 
+    def floats(self, names: Iterable[str]) -> dict[str, NDArray]:
+        """Float tensors by name, float16 and float32 mapped as they are on disk; see :meth:`piece` for errors."""
+        return {name: self.read(name) if self._float(name) == "BF16" else self.view(name) for name in names}
+
     def piece(self, name: str, start: int, stop: int) -> NDArray[np.float32]:
         """Values start..stop of one flattened float16, bfloat16 or float32 tensor, as float32 (exact).
 
         Raises TallmasksError where the tensor has another dtype.
         """
-        code = self.dtype(name)
-        if code not in _FLOATS:
+        code = self._float(name)
+        stored = self._stored(name)[start:stop]
+        return _widen(stored) if code == "BF16" else stored.astype(np.float32, copy=False)
+
+    def _float(self, name: str) -> str:
+        """The dtype of one float tensor."""
+        if (code := self.dtype(name)) not in _FLOATS:
             raise TallmasksError(
                 f"{self.path}: tensor {name} is {code}; expected {', '.join(_FLOATS)}. Store it as float32."
             )
-        stored = self._stored(name)[start:stop]
-        return _widen(stored) if code == "BF16" else stored.astype(np.float32, copy=False)
+        return code
 
     def flat(self, dtype: DTypeLike = np.float32) -> NDArray:
         """The whole data section as one read-only vector [P'], memory-mapped, not copied.

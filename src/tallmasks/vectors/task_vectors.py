@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.store.errors import TallmasksError
-from tallmasks.store.tensor_files import Layout, TensorFile, name_some, new_flat, open_tensors
+from tallmasks.store.tensor_files import Layout, TensorFile, new_flat, open_tensors
 from tallmasks.vectors import kernels
 
 FORMAT = "tallmasks/task_vector/1"
@@ -56,7 +56,7 @@ def trim_threshold(vector: NDArray[np.float32], fraction: float, frozen: int = 0
 def compute_task_vector(
     pretrained: Path,
     checkpoint: Path,
-    trainable: Iterable[str],
+    initial: Mapping[str, NDArray],
     out: Path,
     metadata: Mapping[str, str],
     fractions: Iterable[float],
@@ -64,18 +64,19 @@ def compute_task_vector(
 ) -> None:
     """Write tau = float32(theta_t) - float32(theta_0) over the trainable tensors, piece by piece.
 
-    ``checkpoint`` holds exactly the tensors named ``trainable``, ``pretrained`` at least those, each float16,
-    bfloat16 or float32. The thresholds of the kept ``fractions`` go into the metadata (keys of a JSON object), and
-    with them ``frozen``, the number of frozen values that a fraction is counted over too.
+    ``checkpoint`` holds exactly the tensors of ``initial``, which is theta_0 as the model begins with it; each is
+    float16, bfloat16 or float32. ``pretrained`` is the file that messages name. The thresholds of the kept
+    ``fractions`` go into the metadata (keys of a JSON object), and with them ``frozen``, the number of frozen values
+    that a fraction is counted over too.
 
     Raises TallmasksError where tensors are missing, extra or wrongly shaped, or hold NaN or infinity
     (names file and tensor); then nothing is written.
     """
-    before, after = open_tensors(pretrained), open_tensors(checkpoint)
-    layout = _agreed_layout(before, after, set(trainable))
+    after = open_tensors(checkpoint)
+    layout = _agreed_layout(pretrained, Layout.of(initial), after)
     with new_flat(out, layout, {**metadata, "format": FORMAT}) as new:
         for name, values in layout.split(new.flat).items():
-            _subtract(before, after, name, values.reshape(-1))
+            _subtract(pretrained, initial[name].reshape(-1), after, name, values.reshape(-1))
         thresholds = {repr(fraction): float(trim_threshold(new.flat, fraction, frozen)) for fraction in fractions}
         new.metadata |= {"thresholds": json.dumps(thresholds), "frozen": str(frozen)}
 
@@ -114,16 +115,10 @@ def open_task_vectors(paths: Sequence[Path], merged: Path | None = None) -> list
     return vectors
 
 
-def _agreed_layout(before: TensorFile, after: TensorFile, trainable: set[str]) -> Layout:
-    if absent := trainable - set(before.names):
-        raise TallmasksError(
-            f"{before.path}: the pretrained model lacks the trainable tensors {name_some(sorted(absent))}. Check"
-            " which tensors the model family trains, or give the right pretrained file."
-        )
-    layout = Layout.of(before, trainable)
+def _agreed_layout(pretrained: Path, layout: Layout, after: TensorFile) -> Layout:
     if difference := layout.describe_difference(Layout.of(after)):
         raise TallmasksError(
-            f"{after.path} does not fit the trainable tensors of {before.path}: {difference}. Give the checkpoint of"
+            f"{after.path} does not fit the trainable tensors of {pretrained}: {difference}. Give the checkpoint of"
             " the same model, with its trainable tensors only."
         )
     if not layout.size:
@@ -131,15 +126,16 @@ def _agreed_layout(before: TensorFile, after: TensorFile, trainable: set[str]) -
     return layout
 
 
-def _subtract(before: TensorFile, after: TensorFile, name: str, out: NDArray[np.float32]) -> None:
+def _subtract(pretrained: Path, before: NDArray, after: TensorFile, name: str, out: NDArray[np.float32]) -> None:
     """``out`` = theta_t - theta_0 for one flattened tensor, checked piece by piece."""
     for start in range(0, out.size, _PIECE):
         piece = slice(start, min(start + _PIECE, out.size))
-        pair = [tensors.piece(name, piece.start, piece.stop) for tensors in (before, after)]
+        pair = [before[piece].astype(np.float32, copy=False), after.piece(name, piece.start, piece.stop)]
         with np.errstate(invalid="ignore", over="ignore"):
             np.subtract(pair[1], pair[0], out=out[piece])
         if not np.isfinite(out[piece]).all():
-            bad = [t.path for t, values in zip((before, after), pair, strict=True) if not np.isfinite(values).all()]
+            files = (pretrained, after.path)
+            bad = [path for path, values in zip(files, pair, strict=True) if not np.isfinite(values).all()]
             raise TallmasksError(
                 f"{bad[0] if bad else after.path}: tensor {name} holds NaN or infinity, or a value too large to"
                 " subtract in float32; expected finite numbers. The training diverged or the file is damaged: train"

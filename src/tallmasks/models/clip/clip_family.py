@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from tallmasks.models.clip.foreign_checkpoints import PUBLISHERS
 from tallmasks.models.families import Precision, Spec
 from tallmasks.store import hub
 from tallmasks.store.errors import TallmasksError, nearest
+from tallmasks.store.tensor_files import open_tensors
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,10 +45,11 @@ class Clip:
     def settings(self, spec: Spec) -> dict[str, Any]:
         return {key: dict(spec[key]) for key in ("preprocess",) if key in spec}
 
-    def trainable_names(self, names: Iterable[str]) -> tuple[str, ...]:
-        return tensor_names.trainable_names(names)
+    def initial_state(self, spec: Spec, pretrained: Path) -> dict[str, NDArray[Any]]:
+        tensors = open_tensors(pretrained)
+        return tensors.floats(tensor_names.trainable_names(tensors.names))
 
-    def parameter_counts(self, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
+    def parameter_counts(self, spec: Spec, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
         return tensor_names.parameter_counts(shapes)
 
     def architecture_counts(self, spec: Spec) -> tuple[int, int]:
@@ -81,7 +83,7 @@ class Clip:
     def pretrained_files(self, pretrained: Spec) -> tuple[str, ...]:
         return tuple(hub.OPEN_CLIP_FILES)
 
-    def convert_checkpoint(self, path: Path, pretrained: Path) -> dict[str, NDArray[np.float32]]:
+    def convert_checkpoint(self, spec: Spec, path: Path, pretrained: Path) -> dict[str, NDArray[np.float32]]:
         from safetensors.torch import load_file
 
         from tallmasks.models.clip.foreign_checkpoints import convert

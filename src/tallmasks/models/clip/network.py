@@ -10,7 +10,6 @@ number and so stays the largest, which is how CLIP finds the end of a prompt.
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +21,7 @@ import torch
 from numpy.typing import NDArray
 from open_clip.model import CLIP, CustomTextCLIP
 from open_clip.tokenizer import SimpleTokenizer
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch.nn import functional
-from torch.overrides import TorchFunctionMode
 
 from tallmasks.models import cuda
 from tallmasks.models.clip import tensor_names
@@ -34,6 +30,8 @@ from tallmasks.models.clip.clip_examples import ClipExamples
 from tallmasks.models.clip.onednn import use_onednn
 from tallmasks.models.clip.tokenizer import Tokenizer
 from tallmasks.models.families import Precision
+from tallmasks.models.flat_weights import FlatWeights
+from tallmasks.models.pretrained_files import Uninitialised, check_tensors, read_pretrained
 from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.tasks.task import Task
 
@@ -129,7 +127,7 @@ class ImageBatch:
         return [ImageBatch(pixels, labels, self.head) for pixels, labels in pieces]
 
 
-class ClipModel:
+class ClipModel(FlatWeights):
     """A CLIP network with its visual tower in one flat buffer; satisfies `tallmasks.models.families.Model`.
 
     Args:
@@ -149,50 +147,13 @@ class ClipModel:
         self._network = network.eval().requires_grad_(False)
         self._tokenize, self._preprocess = tokenize, preprocess
         self._mixed = precision == "bfloat16"
-        self.device = network.logit_scale.device
-        if self.device.type == "cpu":
+        if network.logit_scale.device.type == "cpu":
             use_onednn(self._network.visual)
         size = network.visual.image_size
         self.image_size: int = size[0] if isinstance(size, tuple) else size
-        named = {name: p for name, p in network.named_parameters() if name.startswith(tensor_names.TRAINABLE)}
-        self.trainable: tuple[str, ...] = tuple(sorted(named))
-        self.shapes: dict[str, tuple[int, ...]] = {name: tuple(named[name].shape) for name in self.trainable}
-        self._parameters = [named[name].requires_grad_(True) for name in self.trainable]
-        self._pretrained = torch.cat([parameter.detach().reshape(-1).float() for parameter in self._parameters])
-        self._flat = self._pretrained
+        parameters = network.named_parameters()
+        super().__init__({name: p for name, p in parameters if name.startswith(tensor_names.TRAINABLE)})
         self._head: tuple[NDArray[np.float32], torch.Tensor] | None = None
-        self.use(self._pretrained)
-
-    @property
-    def flat(self) -> torch.Tensor:
-        """The buffer in use.  It may be written to, so the pretrained weights are copied when it is first asked for."""
-        if self._flat is self._pretrained:
-            self.use(self._pretrained.clone())
-        return self._flat
-
-    def use(self, flat: torch.Tensor) -> torch.Tensor:
-        """Take the weights from another buffer, float32 [P'] on ``device``; copies nothing.  Returns the former one."""
-        former, self._flat = self._flat, flat
-        for parameter, view in zip(self._parameters, self._views(), strict=True):
-            parameter.data = view
-        return former
-
-    def _views(self) -> list[torch.Tensor]:
-        pieces = self._flat.split([parameter.numel() for parameter in self._parameters])
-        return [piece.view(shape) for piece, shape in zip(pieces, self.shapes.values(), strict=True)]
-
-    def initial(self) -> torch.Tensor:
-        """The trainable tensors as they were loaded, float32 [P']; not a copy, so not to be written to."""
-        return self._pretrained
-
-    def parameters(self) -> list[torch.nn.Parameter]:
-        """The trainable parameters in the order of ``trainable``, for an optimizer: views of ``flat``."""
-        _ = self.flat
-        return list(self._parameters)
-
-    def named_arrays(self) -> dict[str, NDArray[np.float32]]:
-        """Copies of the trainable tensors by name, float32, as a checkpoint stores them."""
-        return {name: view.cpu().numpy().copy() for name, view in zip(self.trainable, self._views(), strict=True)}
 
     def parameter_counts(self) -> tuple[int, int]:
         """P' and F of the paper's storage formula. The text transformer is in neither, as in the paper."""
@@ -296,24 +257,16 @@ def load(
             asked for and cannot be had.
     """
     place = cuda.choose(device)
-    try:
-        tensors = load_file(weights)
-    except FileNotFoundError:
-        raise TallmasksError(
-            f"{weights}: no such file. The tiny model ships with the project: `git checkout` restores it, and "
-            "`snakemake pretrain_tiny` makes it anew. Any other is what `pretrained` in params.yaml says."
-        ) from None
-    except SafetensorError as error:
-        raise TallmasksError(f"{weights}: not a whole safetensors file ({error}). Restore or remake it.") from None
+    tensors = read_pretrained(weights)
     architecture = spec["architecture"]
     vocabulary = tensors.pop(VOCABULARY).tolist() if VOCABULARY in tensors else None
-    with _Uninitialised():
+    with Uninitialised():
         network = build(architecture, None if vocabulary is None else len(vocabulary))
     tensors = {name.removeprefix(BUFFER_PREFIX): tensor for name, tensor in tensors.items()}
-    _check(weights, network.state_dict(), tensors)
+    check_tensors(weights, {name: tuple(t.shape) for name, t in network.state_dict().items()}, tensors)
     network.load_state_dict(tensors)  # copies into float32
     if place.type == "cuda":
-        _make_repeatable()
+        cuda.make_repeatable()
     settings = spec.get("preprocess")
     preprocess = prepare if settings is None else Preprocess(settings["size"], settings["mean"], settings["std"])
     model = ClipModel(
@@ -324,25 +277,6 @@ def load(
             f"params.yaml: preprocess.size is {preprocess.size}, and {architecture} takes {model.image_size} pixels"
         )
     return model
-
-
-class _Uninitialised(TorchFunctionMode):
-    """Leaves out drawing initial weights, which take seconds, where all of them are loaded from a file anyway."""
-
-    _DRAWN = ("normal_", "uniform_", "trunc_normal_")
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if getattr(func, "__name__", None) in self._DRAWN:
-            return args[0] if args else kwargs["tensor"]
-        return func(*args, **(kwargs or {}))
-
-
-def _make_repeatable() -> None:
-    """Have a GPU compute the same bits from the same input, and float32 where float32 is asked for."""
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when the first product is computed
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # nobody reads any
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
 
 
 def _tokenizer(architecture: str | Mapping[str, Any], context_length: int, vocabulary: list[int] | None) -> Tokenize:
@@ -364,19 +298,3 @@ def architecture_counts(spec: Mapping[str, Any]) -> tuple[int, int]:
 
 def _counts(network: torch.nn.Module) -> tuple[int, int]:
     return tensor_names.parameter_counts({name: tuple(p.shape) for name, p in network.named_parameters()})
-
-
-def _check(weights: Path, expected: Mapping[str, torch.Tensor], found: Mapping[str, torch.Tensor]) -> None:
-    """Refuse a file whose tensor names or shapes differ from the architecture's."""
-    remedy = "The file and `architecture` in params.yaml must belong together: restore one, or pretrain anew."
-    for what, names in (("missing", expected.keys() - found.keys()), ("not expected", found.keys() - expected.keys())):
-        if names:
-            raise TallmasksError(f"{weights}: tensor {min(names)!r} ({len(names)} in all) is {what}. {remedy}")
-    for name, tensor in expected.items():
-        if tensor.shape != found[name].shape:
-            raise TallmasksError(
-                f"{weights}: tensor {name!r} has shape {list(found[name].shape)}, expected {list(tensor.shape)}. "
-                f"{remedy}"
-            )
-        if not torch.isfinite(found[name]).all():
-            raise TallmasksError(f"{weights}: tensor {name!r} holds NaN or infinity. {remedy}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,20 +45,10 @@ def download_pretrained(spec: Mapping[str, Any], pretrained: Mapping[str, Any]) 
             return path, {"url": known["url"], "file": path.name}
         repository, _, file = known["hf_hub"].rpartition("/")
         files = [file]
-    path = _first_of([file for file in files if file] or list(hub.OPEN_CLIP_FILES), repository, revision)
+    path = hub.download_first(repository, [file for file in files if file] or hub.OPEN_CLIP_FILES, revision)
     if "sha256" in pretrained:
         hub.check_sha256(path, pretrained["sha256"], hub.address(repository, path.name, revision))
     return path, {"repository": repository, "file": path.name, "commit": hub.commit_of(path) or revision}
-
-
-def _first_of(files: Sequence[str], repository: str, revision: str) -> Path:
-    """The first of some files that a repository has."""
-    for file in files[:-1]:
-        try:
-            return hub.download(repository, file, revision)
-        except hub.NoSuchFile:
-            continue
-    return hub.download(repository, files[-1], revision)
 
 
 def convert_pretrained(spec: Mapping[str, Any], weights: Path) -> dict[str, NDArray[Any]]:

@@ -1,0 +1,112 @@
+"""T5's answers to what the workflow asks about a family; the network is imported when one is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tallmasks.models.checkpoint_sources import Publisher
+from tallmasks.models.families import Precision, Spec
+from tallmasks.models.t5 import t5_architectures
+from tallmasks.models.t5.t5_architectures import ADAPTERS, Architecture
+from tallmasks.models.t5.text_scoring import Scoring
+from tallmasks.store import hub
+from tallmasks.store.errors import TallmasksError, nearest
+from tallmasks.store.tensor_files import open_tensors
+from tallmasks.tasks.texts import Texts, open_texts
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tallmasks.models.cuda import Wanted
+    from tallmasks.models.t5.t5_network import TextModel
+
+_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+
+
+class T5:
+    """transformers' T5 v1.1, all of it but one table trained, or (IA)^3's vectors (`adapter: ia3`); satisfies
+    `tallmasks.models.families.Family`.  An answer's score is its probability."""
+
+    unit = "questions"
+    imports = ("torch", "torch._dynamo", "transformers.models.t5.modeling_t5", "tokenizers")
+    task_inputs: Mapping[str, str] = {}
+    publishers: Mapping[str, Publisher] = {}
+
+    def check(self, name: str, spec: Spec) -> None:
+        adapter = spec.get("adapter")
+        if adapter is not None and adapter not in ADAPTERS:
+            raise TallmasksError(
+                f"params.yaml: models.{name}.adapter: found {adapter!r}, expected {', '.join(ADAPTERS)}, or nothing to "
+                f"train the whole model{nearest(str(adapter), ADAPTERS)}"
+            )
+        Architecture.of(spec["architecture"])
+        Scoring.of(spec)
+
+    def settings(self, spec: Spec) -> dict[str, Any]:
+        return {"scoring": Scoring.of(spec).to_json()}
+
+    def initial_state(self, spec: Spec, pretrained: Path) -> dict[str, NDArray[Any]]:
+        """The trainable tensors of the file; of (IA)^3 ones, which are in no file."""
+        adapter = spec.get("adapter")
+        trainable = Architecture.of(spec["architecture"]).trainable(adapter)
+        if adapter:
+            return {name: np.ones(shape, np.float32) for name, shape in trainable.items()}
+        return open_tensors(pretrained).floats(trainable)
+
+    def parameter_counts(self, spec: Spec, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
+        return self.architecture_counts(spec)
+
+    def architecture_counts(self, spec: Spec) -> tuple[int, int]:
+        return Architecture.of(spec["architecture"]).counts(spec.get("adapter"))
+
+    def place(self, tensor: str) -> tuple[str, str]:
+        return t5_architectures.place(tensor)
+
+    def load(
+        self, spec: Spec, weights: Path, precision: Precision = "float32", device: Wanted | None = None
+    ) -> TextModel:
+        from tallmasks.models.t5 import t5_network
+
+        return t5_network.load(spec, weights, precision, device)
+
+    def examples(self, path: Path, task_files: Mapping[str, Path]) -> Texts:
+        return open_texts(path)
+
+    def convert_pretrained(self, spec: Spec, weights: Path) -> dict[str, NDArray[Any]]:
+        from tallmasks.models.t5 import t5_states
+
+        return t5_states.pretrained_state(Architecture.of(spec["architecture"]), weights)
+
+    def download_pretrained(self, spec: Spec, pretrained: Spec) -> tuple[Path, dict[str, str]]:
+        from tallmasks.models.t5.text_tokenizer import FILES
+
+        if "hub" not in pretrained:
+            raise TallmasksError(
+                f"params.yaml: pretrained: found {', '.join(pretrained)}, expected `hub`, `file` and `revision`, or a "
+                "folder as transformers saves it: tags are open_clip's"
+            )
+        repository, revision = pretrained["hub"], pretrained.get("revision", "main")
+        path = hub.download_first(repository, self._named(pretrained), revision)
+        if "sha256" in pretrained:
+            hub.check_sha256(path, pretrained["sha256"], hub.address(repository, path.name, revision))
+        hub.download_first(repository, FILES, revision)  # into the folder of the weights
+        return path, {"repository": repository, "file": path.name, "commit": hub.commit_of(path) or revision}
+
+    @staticmethod
+    def _named(pretrained: Spec) -> tuple[str, ...]:
+        return (pretrained["file"],) if "file" in pretrained else _WEIGHTS
+
+    def pretrained_files(self, pretrained: Spec) -> tuple[str, ...]:
+        return self._named(pretrained)
+
+    def convert_checkpoint(self, spec: Spec, path: Path, pretrained: Path) -> dict[str, NDArray[np.float32]]:
+        from tallmasks.models.t5 import t5_states
+
+        architecture = Architecture.of(spec["architecture"])
+        if spec.get("adapter"):
+            return t5_states.ia3_state(architecture, path)
+        return t5_states.fine_tuned_state(architecture, path, pretrained)

@@ -1,0 +1,257 @@
+"""T5 networks, built by transformers.
+
+A pretrained file holds the hub's tensors in float32 or half precision, each once, and beside them the JSON of the
+tokenizer as ``tokenizer.json``, uint8: one file is the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn import functional
+from transformers import T5Config, T5ForConditionalGeneration
+from transformers.models.t5.modeling_t5 import T5Attention, T5LayerCrossAttention
+
+from tallmasks.models import cuda
+from tallmasks.models.families import Precision
+from tallmasks.models.flat_weights import FlatWeights
+from tallmasks.models.pretrained_files import check_tensors, read_pretrained
+from tallmasks.models.t5.t5_architectures import Architecture
+from tallmasks.models.t5.text_batches import IGNORED, TextBatch, TokenizedText, cheapest
+from tallmasks.models.t5.text_scoring import Scoring
+from tallmasks.models.t5.text_tokenizer import TENSOR, TextTokenizer
+from tallmasks.store.errors import TallmasksError
+from tallmasks.tasks.texts import FREE, Texts
+
+
+class TextModel(FlatWeights):
+    """A T5 with its trainable tensors in one flat buffer; satisfies `tallmasks.models.families.Model`.
+
+    Args:
+        network: the network, with its weights loaded, on the device where it is to stay.
+        parameters: what is trained, by the names that a checkpoint has.
+        tokenizer: the network's.
+        scoring: how answers are scored.
+        precision: of the network's products; scores are float32.
+    """
+
+    def __init__(
+        self,
+        network: T5ForConditionalGeneration,
+        parameters: Mapping[str, torch.nn.Parameter],
+        tokenizer: TextTokenizer,
+        scoring: Scoring,
+        precision: Precision = "float32",
+    ) -> None:
+        self._network = network.eval().requires_grad_(False)
+        self._tokenizer, self.scoring = tokenizer, scoring
+        self._mixed = precision == "bfloat16"
+        _share_inputs(network)
+        super().__init__(parameters)
+
+    def train(self, on: bool) -> None:
+        """Switch dropout on or off.  It draws from torch's global generators."""
+        self._network.train(on)
+
+    def prepare(self, examples: Texts, changes: Any = None, generator: torch.Generator | None = None) -> TextBatch:
+        """Examples as tokens, inputs cut at ``max_input_tokens``; there are no random changes of texts.
+
+        Raises:
+            TallmasksError: there are to be changes.
+        """
+        if changes is not None:
+            raise TallmasksError(
+                f"params.yaml: finetuning.augmentation: found {changes!r}, and texts cannot be changed; leave it out"
+            )
+        return self._batch(self._tokenized(examples))
+
+    def batches(self, examples: Texts, batch_size: int) -> Iterator[TextBatch]:
+        """Batches for an evaluation, sorted by length, the longest first; see `text_batches.cheapest`."""
+        tokenized = self._tokenized(examples)
+        for places in cheapest(tokenized, batch_size):
+            yield self._batch([tokenized[place] for place in places])
+
+    def _batch(self, tokenized: list[TokenizedText]) -> TextBatch:
+        return TextBatch(tuple(tokenized), self._tokenizer.pad, self.device)
+
+    def _tokenized(self, examples: Texts) -> list[TokenizedText]:
+        texts = list(examples)
+        inputs = self._tokenizer([text.input for text in texts], self.scoring.max_input_tokens)
+        wanted = [(text.target,) if text.answer == FREE else text.answers for text in texts]
+        every = list(dict.fromkeys(answer for answers in wanted for answer in answers))
+        known = dict(zip(every, self._tokenizer(every), strict=True))
+        return [
+            TokenizedText(row, tuple(known[answer] for answer in answers), text.answer, text.answers)
+            for row, answers, text in zip(inputs, wanted, texts, strict=True)
+        ]
+
+    # -- what it computes -------------------------------------------------------------------------------------
+
+    def loss(self, batch: TextBatch) -> torch.Tensor:
+        """Cross-entropy, mean over all target tokens of the batch, ends of sequence included."""
+        hidden = self._decoded(batch.targets, self._encoded(batch), batch.mask)
+        return functional.cross_entropy(self._logits(hidden).flatten(0, -2), batch.targets.flatten())
+
+    def count_right(self, batch: TextBatch) -> torch.Tensor:
+        """How many examples are answered right, int64 scalar; where freely written answers have scores in between
+        (``scoring.free_answers``), and the batch has such, the sum of scores, float64.
+
+        Of equally good choices the first counts.
+        """
+        return self._counts(batch, 1)[0]
+
+    def _counts(self, batch: TextBatch, sets: int) -> torch.Tensor:
+        """The same for each of the weight sets in use, [sets]."""
+        found = torch.zeros(sets, dtype=torch.int64, device=self.device)
+        choices, free = batch.by_choice
+        if choices:
+            best = self.choice_scores(choices, sets).argmax(dim=-1)
+            found = found + (best == choices.right).sum(dim=1)
+        if free:
+            rows = iter(self.written(free, sets))
+            marks = [
+                [self.scoring.mark(next(rows), example.accepted) for example in free.examples] for _ in range(sets)
+            ]
+            kind = torch.int64 if self.scoring.counts else torch.float64
+            found = found + torch.tensor(marks, dtype=torch.float64).sum(dim=1).to(self.device, kind)
+        return found
+
+    def choice_scores(self, batch: TextBatch, sets: int = 1) -> torch.Tensor:
+        """The log-probability of every choice given the input, float32 [sets, N, C], -infinity where an example has no
+        such choice.  An input is read once for all of its choices."""
+        count, choices, longest = batch.choices.shape
+        labels = batch.choices.repeat(sets, 1, 1).view(-1, longest)
+        hidden = self._decoded(labels, self._encoded(batch, sets), batch.mask.repeat(sets, 1))
+        losses = functional.cross_entropy(self._logits(hidden).flatten(0, 1), labels.flatten(), reduction="none")
+        tokens = (labels != IGNORED).sum(dim=1)
+        scores = -losses.view(-1, longest).sum(dim=1)
+        if self.scoring.length_normalized:
+            scores = scores / tokens.clamp(min=1)
+        return scores.masked_fill(tokens == 0, -torch.inf).view(sets, count, choices)
+
+    @torch.no_grad()
+    def written(self, batch: TextBatch, sets: int = 1) -> list[str]:
+        """The answer that the network writes to each input, the most probable token at a time, [sets * N]."""
+        states, mask = self._encoded(batch, sets), batch.mask.repeat(sets, 1)
+        token = torch.full((len(states), 1), self._tokenizer.pad, device=self.device)
+        found, cache = [], None
+        done = torch.zeros(len(states), dtype=torch.bool, device=self.device)
+        for _ in range(self.scoring.max_new_tokens):
+            output = self._decoder(token, states, mask, past_key_values=cache, use_cache=True)
+            cache = output.past_key_values
+            token = self._logits(output.last_hidden_state[:, -1:]).argmax(dim=-1)
+            found.append(token.masked_fill(done[:, None], self._tokenizer.pad))
+            done |= token[:, 0] == self._tokenizer.end
+            if done.all():
+                break
+        ends = {self._tokenizer.pad, self._tokenizer.end}
+        return [self._tokenizer.text([n for n in row if n not in ends]) for row in torch.cat(found, dim=1).tolist()]
+
+    def _encoded(self, batch: TextBatch, sets: int = 1) -> torch.Tensor:
+        """What the encoder makes of the inputs, [sets * N, S, D]: all inputs for one weight set, then for the next."""
+        with self._products():
+            inputs, mask = batch.inputs.repeat(sets, 1), batch.mask.repeat(sets, 1)
+            return self._network.encoder(input_ids=inputs, attention_mask=mask).last_hidden_state
+
+    def _decoded(self, labels: torch.Tensor, states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """What the decoder makes of the tokens before each label, [R, L, D]; R a multiple of the inputs, which follow
+        one another with all their rows."""
+        start = labels.new_full((len(labels), 1), self._tokenizer.pad)
+        before = torch.cat([start, labels[:, :-1]], dim=1)
+        return self._decoder(before.masked_fill(before == IGNORED, self._tokenizer.pad), states, mask).last_hidden_state
+
+    def _decoder(self, tokens: torch.Tensor, states: torch.Tensor, mask: torch.Tensor, **cache: Any) -> Any:
+        with self._products():
+            return self._network.decoder(
+                input_ids=tokens, encoder_hidden_states=states, encoder_attention_mask=mask[:, None, None], **cache
+            )
+
+    def _logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Of every token of the vocabulary, in float32 whatever the precision: bfloat16 would make ties of scores."""
+        return functional.linear(hidden.float(), self._network.lm_head.weight)
+
+    def _products(self) -> torch.autocast:
+        # without the cache, which keeps a weight's cast beyond a change of weight sets where contexts are nested
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self._mixed, cache_enabled=False)
+
+
+class _SharedInputs(T5Attention):
+    """Attention to inputs that several rows of the decoder share: keys and values are computed once for an input, and
+    the queries of its rows, which see no position and nothing of each other here, stand one behind the other."""
+
+    def forward(  # type: ignore[override]  # all else by name
+        self, hidden_states: torch.Tensor, mask: Any = None, key_value_states: Any = None, **more: Any
+    ) -> Any:
+        folded = hidden_states.reshape(len(key_value_states), -1, hidden_states.shape[-1])
+        mixed, *rest = super().forward(folded, mask=mask, key_value_states=key_value_states, **more)
+        return (mixed.reshape(hidden_states.shape), *rest)
+
+
+def _share_inputs(network: T5ForConditionalGeneration) -> None:
+    for module in network.modules():
+        if isinstance(module, T5LayerCrossAttention):
+            module.EncDecAttention.__class__ = _SharedInputs
+
+
+def build(architecture: Architecture, tensors: Mapping[str, torch.Tensor]) -> T5ForConditionalGeneration:
+    """transformers' network with the tensors of a pretrained file, float32; the two tables stay two tensors.
+
+    transformers ties them whatever its configuration says, and copying into tied tensors leaves the second one's values
+    in both: so each tensor becomes a parameter of its own.
+    """
+    with torch.device("meta"):
+        network = T5ForConditionalGeneration(T5Config(**architecture.config))
+    named = {name: tensor.float() for name, tensor in tensors.items()}
+    network.load_state_dict(named, strict=False, assign=True)
+    network.set_input_embeddings(network.shared)
+    return network
+
+
+def load(
+    spec: Mapping[str, Any], weights: Path, precision: Precision = "float32", device: cuda.Wanted | None = None
+) -> TextModel:
+    """The model of a specification with the weights of a pretrained file.
+
+    Args:
+        spec: ``architecture``, ``adapter`` and ``scoring``.
+        weights: a pretrained file as this module's docstring says.
+        precision: of the network's products.
+        device: where it is to be; a GPU if there is one, where nothing is said.
+
+    Raises:
+        TallmasksError: the file is missing or damaged, its tensors are not those of the architecture, it has no
+            tokenizer, or a GPU is asked for and cannot be had.
+    """
+    place = cuda.choose(device)
+    architecture, adapter = Architecture.of(spec["architecture"]), spec.get("adapter")
+    tensors = read_pretrained(weights)
+    text = tensors.pop(TENSOR, None)
+    if text is None:
+        raise TallmasksError(
+            f"{weights}: no tensor {TENSOR!r}, which holds the tokenizer; a model as transformers saves it is "
+            "converted if `pretrained` in params.yaml names its folder, not the file in it"
+        )
+    tokenizer = TextTokenizer(_utf8(text, weights), weights, architecture.vocab_size)
+    check_tensors(weights, architecture.shapes, tensors)
+    network = build(architecture, tensors)
+    torch.nn.Module.to(network, place)
+    if place.type == "cuda":
+        cuda.make_repeatable()
+    scoring = Scoring.of(spec)
+    if adapter is not None:
+        from tallmasks.models.t5.ia3 import Ia3Model
+
+        return Ia3Model(network, architecture.trainable(adapter), tokenizer, scoring, precision)
+    named = dict(network.named_parameters())
+    trained = {name: named[name] for name in architecture.trainable()}
+    return TextModel(network, trained, tokenizer, scoring, precision)
+
+
+def _utf8(text: torch.Tensor, weights: Path) -> str:
+    try:
+        return bytes(text.numpy()).decode()
+    except (UnicodeDecodeError, TypeError) as error:
+        raise TallmasksError(f"{weights}: {TENSOR} is no text ({error}); make the file anew") from None

@@ -1,0 +1,237 @@
+"""T5 weights as others save them, under the names of the hub's files: pretrained, fine-tuned, and (IA)^3's vectors.
+
+What is read is a file of safetensors or of torch.save's (never more of it than tensors), a folder as transformers saves
+it, and for (IA)^3 a folder as PEFT saves it.  A prefix before every name (``transformer.``, ``model.``) is taken off.
+`embed_tokens` of encoder and decoder must be the table `shared` again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallmasks.models.t5.t5_architectures import FROZEN, IA3_SUFFIX, PEFT_PREFIX, TABLES, Architecture, Shapes
+from tallmasks.models.t5.text_tokenizer import TENSOR, tokenizer_beside
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.plain_files import read_text
+from tallmasks.store.tensor_files import open_tensors, write_tensors
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
+from tallmasks.vectors.checkpoints.lora import ADAPTER_CONFIG, ADAPTER_FILES
+from tallmasks.vectors.checkpoints.opening import open_checkpoint
+from tallmasks.vectors.checkpoints.weight_files import open_weight_files
+
+State = dict[str, NDArray[np.float32]]
+
+_REPEATED = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
+_UNUSED = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
+"""In old files; no T5 looks at it."""
+_SAME = 1e-3  # how far a frozen table may be from the pretrained one, per value: half-precision copies are nearer
+_OLD_IA3 = re.compile(r"(?P<module>.+)\.ia3_layer\.ia3_vector")
+_CONFIGURED = ("num_heads", "feed_forward_proj", "layer_norm_epsilon", "relative_attention_max_distance")
+"""What no tensor's shape tells."""
+
+
+def pretrained_state(architecture: Architecture, weights: Path) -> dict[str, NDArray[Any]]:
+    """What a pretrained file holds: every tensor, float32, and the tokenizer that lies beside the weights.
+
+    Raises:
+        TallmasksError: a file is damaged or missing, or its tensors are not the architecture's.
+    """
+    if weights.is_dir():
+        _check_config(architecture, weights / "config.json")
+    found = _whole(open_checkpoint(weights), architecture.shapes, architecture.shapes)
+    return {**found, TENSOR: tokenizer_beside(weights)}
+
+
+def fine_tuned_state(architecture: Architecture, path: Path, pretrained: Path) -> State:
+    """The trainable tensors of a whole model that somebody else fine-tuned.
+
+    Raises:
+        TallmasksError: a file is damaged or missing, its tensors are not the architecture's, or it moved the table that
+            is frozen here.
+    """
+    trainable = architecture.trainable()
+    found = _whole(open_checkpoint(path), trainable, architecture.shapes)
+    for name in FROZEN[architecture.frozen_table]:
+        if name in found:
+            before = open_tensors(pretrained).read_float32(name)
+            if (most := float(np.abs(found.pop(name) - before).max())) > _SAME:
+                other = "lm_head" if name == TABLES[0] else "shared"
+                raise TallmasksError(
+                    f"{path}: the frozen table {name!r} is up to {most:.3g} from the pretrained one; expected the "
+                    f"same. If it was fine-tuned, set `frozen_table` under `architecture` to {other} or none; if it "
+                    "was fine-tuned from other weights, set `pretrained` to those"
+                )
+    return found
+
+
+def _whole(checkpoint: Checkpoint, wanted: Shapes, known: Shapes) -> State:
+    """Tensors of a whole model, float32: all that are wanted, and those that are known beside them."""
+    names = _without_prefix(checkpoint, known)
+    for name in _REPEATED:
+        if name in names and TABLES[0] in names and not _equal(checkpoint, names.pop(name), names[TABLES[0]]):
+            raise TallmasksError(
+                f"{checkpoint.title}: {name!r} is not {TABLES[0]!r}; expected one table under both names, as T5 has it"
+            )
+    names.pop(_UNUSED, None)
+    hint = "a T5 v1.1 of the architecture in params.yaml, with transformers' names"
+    if TABLES[1] not in names and TABLES[1] in wanted:
+        raise TallmasksError(
+            f"{checkpoint.title}: no tensor {TABLES[1]!r}: it was saved with its two tables tied, and the second one "
+            f"is lost; expected {hint}. Save its state dict with both"
+        )
+    return {
+        name: _array(checkpoint, names[name], known[name]) for name in _checked(checkpoint, names, wanted, known, hint)
+    }
+
+
+def _without_prefix(checkpoint: Checkpoint, known: Iterable[str]) -> dict[str, str]:
+    """The checkpoint's name of each tensor, by the name without what stands before all of them."""
+    every = [*checkpoint.tensors, *checkpoint.aliases]
+    some = "encoder.final_layer_norm.weight"
+    prefix = next((name.removesuffix(some) for name in sorted(every) if name.endswith(some)), "")
+    found = {name.removeprefix(prefix): name for name in every}
+    if len(found) < len(every):
+        raise TallmasksError(
+            f"{checkpoint.title}: it holds {len(every) - len(found)} of its tensors twice, with and without "
+            f"{prefix!r}; expected one tensor for each name"
+        )
+    return found
+
+
+def _checked(checkpoint: Checkpoint, names: Mapping[str, str], wanted: Shapes, known: Shapes, hint: str) -> list[str]:
+    """The names of a checkpoint's tensors, sorted, if they are those that are expected."""
+    for what, some in (("missing", wanted.keys() - names.keys()), ("not expected", names.keys() - known.keys())):
+        if some:
+            raise TallmasksError(
+                f"{checkpoint.title}: tensor {min(some)!r} ({len(some)} in all) is {what}; expected {hint}"
+            )
+    return sorted(names)
+
+
+def _array(checkpoint: Checkpoint, name: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
+    """One tensor, float32 in a shape that it need not have itself, with finite values."""
+    info = checkpoint.info(name)
+    loose = len([length for length in info.shape if length > 1]) == len([length for length in shape if length > 1]) == 1
+    if not info.is_float or (info.shape != shape and not (loose and max(info.shape) == max(shape))):
+        raise TallmasksError(
+            f"{checkpoint.title}: tensor {name!r} is {list(info.shape)} of {info.dtype}, expected {list(shape)} of "
+            "floats"
+        )
+    values = np.array(checkpoint.piece(name, 0, info.size), np.float32).reshape(shape)
+    if not np.isfinite(values).all():
+        raise TallmasksError(
+            f"{checkpoint.title}: tensor {name!r} holds NaN, infinity, or values beyond float32; the training "
+            "diverged, or the file is damaged"
+        )
+    return values
+
+
+def _equal(checkpoint: Checkpoint, one: str, other: str) -> bool:
+    first, second = (checkpoint.info(name) for name in (one, other))
+    return first == second and np.array_equal(
+        checkpoint.stored(one, 0, first.size), checkpoint.stored(other, 0, second.size)
+    )
+
+
+def _check_config(architecture: Architecture, path: Path) -> None:
+    """Refuse a folder whose configuration says that the network computes something else with the same tensors."""
+    if not path.is_file():
+        return
+    found = _json(path)
+    for key in _CONFIGURED:
+        expected = getattr(architecture, key)
+        if found.get(key, expected) != expected:
+            raise TallmasksError(
+                f"{path}: {key}: found {found[key]!r}, and `architecture` in params.yaml has {expected!r}; they must "
+                "belong together"
+            )
+
+
+# -- (IA)^3 ---------------------------------------------------------------------------------------------------
+
+
+def ia3_state(architecture: Architecture, path: Path) -> State:
+    """(IA)^3's vectors that somebody else fine-tuned, under PEFT's names.
+
+    In files of before PEFT the vector of the feed-forward rescales what comes out of `wi_1`, which is what goes into
+    `wo` but for a factor: the same vector.
+
+    Raises:
+        TallmasksError: a file is damaged or missing, or its vectors are not the architecture's.
+    """
+    wanted = architecture.trainable("ia3")
+    checkpoint = _adapter(path)
+    renamed = {_peft_name(name): name for name in [*checkpoint.tensors, *checkpoint.aliases]}
+    if len(renamed) < len(checkpoint.tensors) + len(checkpoint.aliases):
+        raise TallmasksError(f"{checkpoint.title}: a vector is there twice, in two layouts; expected each once")
+    hint = "the (IA)^3 vectors of k, v and the feed-forward, in PEFT's layout"
+    return {
+        name: _array(checkpoint, renamed[name], wanted[name])
+        for name in _checked(checkpoint, renamed, wanted, wanted, hint)
+    }
+
+
+def _adapter(path: Path) -> Checkpoint:
+    if not path.is_dir():
+        return open_checkpoint(path)
+    config = _json(path / ADAPTER_CONFIG) if (path / ADAPTER_CONFIG).exists() else {"peft_type": None}
+    if config.get("peft_type") != "IA3" or config.get("modules_to_save"):
+        raise TallmasksError(
+            f"{path}: expected a folder as PEFT saves (IA)^3, with {ADAPTER_CONFIG}, peft_type IA3 and nothing in "
+            f"modules_to_save; found peft_type {config.get('peft_type')!r}"
+        )
+    for name in ADAPTER_FILES:
+        if (path / name).exists():
+            return open_weight_files({name: path / name}, title=str(path / name), origin={"path": str(path)})
+    raise TallmasksError(f"{path}: no {ADAPTER_FILES[0]} beside {ADAPTER_CONFIG}; copy it there")
+
+
+def _peft_name(name: str) -> str:
+    """PEFT's name of a vector; of anything else its own."""
+    old = _OLD_IA3.fullmatch(name)
+    module = old["module"].removeprefix("transformer.") if old else name.removesuffix(IA3_SUFFIX)
+    if not old and not name.endswith(IA3_SUFFIX):
+        return name
+    module = re.sub(r"\.wi_1$", ".wo", module) if old else module
+    return PEFT_PREFIX + module.removeprefix(PEFT_PREFIX) + IA3_SUFFIX
+
+
+def write_peft(folder: Path, vectors: Mapping[str, NDArray[np.float32]], base: str) -> None:
+    """Write (IA)^3's vectors as PEFT loads them.
+
+    Args:
+        folder: a new one, or one that is empty.
+        vectors: by PEFT's names, as a checkpoint holds them.
+        base: what PEFT is to load beside them, a folder or a repository of the hub.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    config = {
+        "base_model_name_or_path": base,
+        "fan_in_fan_out": False,
+        "feedforward_modules": ["wo"],
+        "inference_mode": True,
+        "init_ia3_weights": True,
+        "modules_to_save": None,
+        "peft_type": "IA3",
+        "target_modules": ["k", "v", "wo"],
+        "task_type": "SEQ_2_SEQ_LM",
+    }
+    write_tensors(folder / ADAPTER_FILES[0], vectors, {"format": "pt"})
+    (folder / ADAPTER_CONFIG).write_text(json.dumps(config, indent=2) + "\n")
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(read_text(path))
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise TallmasksError(f"{path}: not a JSON object; expected a configuration as it was saved. Copy it again")
+    return found

@@ -1,0 +1,127 @@
+"""Examples as token numbers, and batches of them as tensors that are padded to the longest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import torch
+
+from tallmasks.models import cuda
+from tallmasks.tasks.texts import FREE
+
+IGNORED = -100
+"""A label that counts for nothing: padding.  cross_entropy's own."""
+INPUT_TOKENS = 1 << 14
+"""At most so many tokens of input in a batch of an evaluation, padding included."""
+ANSWER_TOKENS = 1 << 12
+"""Likewise of answers, each of which costs a row of logits as long as the vocabulary."""
+
+
+@dataclass(frozen=True)
+class TokenizedText:
+    """One example.
+
+    Attributes:
+        input: token numbers, end of sequence last.
+        answers: those of every choice; where the answer is written freely, of the one to learn.
+        answer: which choice is right, or `FREE`.
+        accepted: the answers in letters that count, of one that is written freely.
+    """
+
+    input: list[int]
+    answers: tuple[list[int], ...]
+    answer: int
+    accepted: tuple[str, ...] = ()
+
+    @property
+    def target(self) -> list[int]:
+        """What fine-tuning teaches."""
+        return self.answers[max(self.answer, 0)]
+
+
+@dataclass(frozen=True)
+class TextBatch:
+    """Examples of one task; satisfies `tallmasks.models.families.Batch`.  Tensors are made when they are asked for, and
+    once, however many weight sets they serve."""
+
+    examples: tuple[TokenizedText, ...]
+    pad: int
+    device: torch.device
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    @property
+    def weight(self) -> float:
+        """Target tokens, over which the loss is a mean."""
+        return float(sum(len(example.target) for example in self.examples))
+
+    def split(self, size: int) -> list[TextBatch]:
+        pieces = (self.examples[start : start + size] for start in range(0, len(self), size))
+        return [TextBatch(piece, self.pad, self.device) for piece in pieces]
+
+    @cached_property
+    def by_choice(self) -> tuple[TextBatch | None, TextBatch | None]:
+        """Examples with choices, and those whose answer is written freely; None where there are none."""
+        parts = ([e for e in self.examples if e.answer != FREE], [e for e in self.examples if e.answer == FREE])
+        found = [TextBatch(tuple(part), self.pad, self.device) if part else None for part in parts]
+        return found[0], found[1]
+
+    @cached_property
+    def inputs(self) -> torch.Tensor:
+        """Token numbers int64 [N, S]."""
+        return self._padded([example.input for example in self.examples], self.pad)
+
+    @cached_property
+    def mask(self) -> torch.Tensor:
+        """Which tokens are no padding, bool [N, S]."""
+        lengths = torch.tensor([len(example.input) for example in self.examples])
+        return self._there(torch.arange(self.inputs.shape[1]) < lengths[:, None])
+
+    @cached_property
+    def targets(self) -> torch.Tensor:
+        """What is to be learned, int64 [N, L], `IGNORED` behind the end."""
+        return self._padded([example.target for example in self.examples], IGNORED)
+
+    @cached_property
+    def choices(self) -> torch.Tensor:
+        """The tokens of every choice, int64 [N, C, L], `IGNORED` behind the end; nothing else in a choice that others
+        have and the example has not."""
+        most = max(len(example.answers) for example in self.examples)
+        rows = [row for e in self.examples for row in [*e.answers, *([[]] * (most - len(e.answers)))]]
+        return self._padded(rows, IGNORED).view(len(self), most, -1)
+
+    @cached_property
+    def right(self) -> torch.Tensor:
+        """Which choice is right, int64 [N]."""
+        return self._there(torch.tensor([example.answer for example in self.examples]))
+
+    def _padded(self, rows: Sequence[list[int]], filler: int) -> torch.Tensor:
+        longest = max(map(len, rows))
+        return self._there(torch.tensor([row + [filler] * (longest - len(row)) for row in rows]))
+
+    def _there(self, tensor: torch.Tensor) -> torch.Tensor:
+        return cuda.upload(tensor, self.device)
+
+
+def cheapest(examples: Sequence[TokenizedText], batch_size: int) -> Iterator[list[int]]:
+    """The examples of each batch of an evaluation, so that little is padding: the longest first.
+
+    Of at most `batch_size` examples, `INPUT_TOKENS` and `ANSWER_TOKENS`, but of one example at least.
+    """
+    order = sorted(range(len(examples)), key=lambda place: -len(examples[place].input))  # of equals the first first
+    shape = [(len(e.input), len(e.answers), max(map(len, e.answers))) for e in examples]
+    starts, most, longest = [0], 0, 0
+    for end, place in enumerate(order):
+        count = end - starts[-1] + 1
+        most, longest = max(most, shape[place][1]), max(longest, shape[place][2])
+        inputs, answers = count * shape[order[starts[-1]]][0], count * most * longest
+        if count > 1 and (count > batch_size or inputs > INPUT_TOKENS or answers > ANSWER_TOKENS):
+            starts.append(end)
+            _, most, longest = shape[place]
+    for start, end in pairwise([*starts, len(order)]):
+        if end > start:
+            yield order[start:end]

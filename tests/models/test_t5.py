@@ -1,0 +1,465 @@
+"""T5: scores, batches, training, the two tables, (IA)^3, against plain statements of each by transformers' own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from small_t5 import ARCHITECTURE, SPEC, plain_network, save_small, sentences, small_examples
+from tallmasks import methods
+from tallmasks.methods import bits
+from tallmasks.models.families import family, load
+from tallmasks.models.t5 import FAMILY
+from tallmasks.models.t5.ia3 import Ia3Model
+from tallmasks.models.t5.t5_architectures import IA3_SUFFIX, PEFT_PREFIX, Architecture
+from tallmasks.models.t5.t5_network import TextModel
+from tallmasks.models.t5.text_batches import cheapest
+from tallmasks.models.t5.text_scoring import Scoring, exact_match, f1
+from tallmasks.models.t5.written_answers import answers
+from tallmasks.results.reference import paper_table
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.tensor_files import load_state, write_tensors
+from tallmasks.tasks.texts import Texts, open_texts, write_texts
+
+IA3: dict[str, Any] = {**SPEC, "adapter": "ia3"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a pretrained file."""
+    found = tmp_path_factory.mktemp("t5")
+    save_small(found / "weights.safetensors")
+    return found
+
+
+@pytest.fixture
+def model(folder: Path) -> TextModel:
+    return load(SPEC, folder / "weights.safetensors", device="cpu")  # type: ignore[return-value]
+
+
+@pytest.fixture
+def adapted(folder: Path) -> Ia3Model:
+    return load(IA3, folder / "weights.safetensors", device="cpu")  # type: ignore[return-value]
+
+
+def some_vectors(model: Ia3Model, count: int, seed: int = 0) -> list[torch.Tensor]:
+    """Weight sets around ones, far enough that answers change."""
+    draw = np.random.default_rng(seed)
+    return [torch.from_numpy(draw.normal(1, 0.7, model.initial().numel()).astype(np.float32)) for _ in range(count)]
+
+
+def plain_scores(model: TextModel, folder: Path, examples: Texts) -> list[list[float]]:
+    """One forward pass for every choice, nothing padded, transformers' own loss times the number of tokens."""
+    network = plain_network(load_state(folder / "weights.safetensors"))
+    tokens = model._tokenizer
+    found = []
+    with torch.no_grad():
+        for example in examples:
+            inputs = torch.tensor(tokens([example.input], model.scoring.max_input_tokens))
+            rows = [torch.tensor(tokens([answer])) for answer in example.answers]
+            found.append([-network(input_ids=inputs, labels=row).loss.item() * row.numel() for row in rows])
+    return found
+
+
+def evaluated(model: TextModel, examples: Texts, batch_size: int) -> int:
+    with torch.inference_mode():
+        return sum(int(model.count_right(batch)) for batch in model.batches(examples, batch_size))
+
+
+# -- what is planned without a network ------------------------------------------------------------------------
+
+
+def test_the_papers_storage_follows_from_the_name() -> None:
+    """The tables would cost out another model than the paper's, or planning would need 3 GB of weights."""
+    spec = {"family": "t5", "architecture": "google/t5-large-lm-adapt"}
+    trainable, frozen = family(spec).architecture_counts(spec)
+    assert (trainable, frozen) == (750_251_008, 32_899_072)
+    assert FAMILY.architecture_counts({**spec, "adapter": "ia3"}) == (282_624, 783_150_080)
+    figures = {
+        rule: [round(rule(tasks, trainable, frozen).gigabits, 1) for tasks in (7, 8, 11)]
+        for rule in (bits.single, bits.finetuned, bits.masked)
+    }
+    assert list(figures.values()) == [[25.1] * 3, [169.1, 193.1, 265.1], [54.3, 55.1, 57.3]]
+    for row in paper_table(2).itertuples():
+        tasks = {"7nlp": 7, "8qa": 8, "11nlp": 11}[str(row.benchmark)]
+        stored = methods.get(str(row.method)).storage(tasks, trainable, frozen)
+        assert round(stored.gigabits, 1) == row.storage_gb, row
+
+
+@pytest.mark.parametrize("projection", ["gated-gelu", "relu"])
+def test_the_tensors_are_those_of_the_network(projection: str) -> None:
+    """Files would be refused that are whole, or P' be counted of another network."""
+    from transformers import T5Config, T5ForConditionalGeneration
+
+    architecture = Architecture.of({**ARCHITECTURE, "num_decoder_layers": 3, "feed_forward_proj": projection})
+    with torch.device("meta"):
+        network = T5ForConditionalGeneration(T5Config(**architecture.config))
+    state = {name: tuple(t.shape) for name, t in network.state_dict().items() if "embed_tokens" not in name}
+    assert architecture.shapes == state and list(architecture.shapes) == sorted(state)
+
+
+def test_layers_are_told_from_names() -> None:
+    """Figures of the masks would pile up all layers at one place."""
+    names = [*Architecture.of(ARCHITECTURE).shapes, *Architecture.of(ARCHITECTURE).trainable("ia3")]
+    layers, kinds = (set(found) for found in zip(*map(FAMILY.place, names), strict=True))
+    assert layers == {"before", "0", "1", "d0", "d1", "after"} and "other" not in kinds
+    assert FAMILY.place("decoder.block.1.layer.1.EncDecAttention.o.weight") == ("d1", "cross-attention out")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"architecture": "t5-large-lm-adapted"}, "did you mean 't5-large-lm-adapt'"),
+        ({"architecture": {**ARCHITECTURE, "d_modell": 3}}, "no key 'd_modell'; did you mean 'd_model'"),
+        ({"architecture": {"d_model": 32}}, "vocab_size, d_kv.*not there"),
+        ({"architecture": {**ARCHITECTURE, "num_heads": 0}}, "num_heads: found 0"),
+        ({"architecture": {**ARCHITECTURE, "dropout_rate": 1}}, "dropout_rate: found 1"),
+        ({"architecture": {**ARCHITECTURE, "tie_word_embeddings": True}}, "tie_word_embeddings: found true"),
+        ({"architecture": {"name": "t5-large-lm-adapt", "frozen_table": "sharde"}}, "did you mean 'shared'"),
+        ({"adapter": "lora"}, "models.m.adapter: found 'lora', expected ia3"),
+        ({"scoring": {"max_inputs": 3}}, "scoring: there is no key 'max_inputs'; did you mean"),
+        ({"scoring": {"free_answers": "f2"}}, "free_answers: found 'f2'"),
+        ({"scoring": {"max_new_tokens": 0}}, "max_new_tokens: found 0"),
+        ({"scoring": {"length_normalized": "no"}}, "length_normalized: found 'no'"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(change: dict[str, Any], said: str) -> None:
+    """A slip of the pen would be trained with for hours."""
+    with pytest.raises(TallmasksError, match=said):
+        FAMILY.check("m", SPEC | change)
+
+
+def test_recipes_hold_how_answers_are_scored() -> None:
+    """Results scored in two ways would pass for one another."""
+    assert FAMILY.settings({}) == {"scoring": Scoring().to_json()}
+    assert FAMILY.settings({"scoring": {"max_new_tokens": 3}})["scoring"]["max_new_tokens"] == 3
+
+
+# -- scores ---------------------------------------------------------------------------------------------------
+
+
+def test_scores_are_the_plain_log_probabilities(model: TextModel, folder: Path) -> None:
+    """Padding, sharing an input among choices, or the two tables would change what a choice scores."""
+    examples = small_examples(folder, 24, choices=4)
+    with torch.inference_mode():
+        found = model.choice_scores(model.prepare(examples))[0]
+    np.testing.assert_allclose(found, plain_scores(model, folder, examples), atol=1e-4)
+
+
+def test_a_mean_per_token_can_be_the_score(folder: Path) -> None:
+    """`length_normalized` would be read and not used."""
+    model = load({**SPEC, "scoring": {"length_normalized": True}}, folder / "weights.safetensors", device="cpu")
+    examples = small_examples(folder, 10)
+    plain = plain_scores(model, folder, examples)  # type: ignore[arg-type]
+    tokens = [[len(row) for row in model._tokenizer(e.answers)] for e in examples]  # type: ignore[attr-defined]
+    with torch.inference_mode():
+        found = model.choice_scores(model.prepare(examples))[0]  # type: ignore[attr-defined]
+    np.testing.assert_allclose(found, np.array(plain) / tokens, atol=1e-4)
+
+
+def test_inputs_are_cut(folder: Path) -> None:
+    """A long passage would fill the memory, or lose its end of sequence."""
+    model = load({**SPEC, "scoring": {"max_input_tokens": 5}}, folder / "weights.safetensors", device="cpu")
+    batch = model.prepare(small_examples(folder, 6))
+    assert batch.inputs.shape == (6, 5)  # type: ignore[attr-defined]
+    assert (batch.inputs[:, 4] == model._tokenizer.end).all()  # type: ignore[attr-defined]
+
+
+def test_batches_and_order_do_not_change_counts(model: TextModel, folder: Path) -> None:
+    """An accuracy would depend on the memory of the machine."""
+    texts = sentences(40)
+    write_texts(folder / "forward", texts, {})
+    write_texts(folder / "backward", texts[::-1], {})
+    forward, backward = open_texts(folder / "forward"), open_texts(folder / "backward")
+    plain = plain_scores(model, folder, forward)
+    expected = sum(int(np.argmax(row)) == text.answer for row, text in zip(plain, texts, strict=True))
+    assert [evaluated(model, forward, size) for size in (1, 7, 64)] == [expected] * 3
+    assert evaluated(model, backward, 16) == expected
+
+
+def test_of_equal_choices_the_first_counts(model: TextModel, folder: Path) -> None:
+    """Which of two is right would be decided by the order in which a machine adds."""
+    same = [text._replace(answers=("cat", "cat"), answer=answer) for text in sentences(6) for answer in (0, 1)]
+    write_texts(folder / "same", same, {})
+    assert evaluated(model, open_texts(folder / "same"), 8) == 6
+
+
+def test_choices_may_differ_in_number(model: TextModel, folder: Path) -> None:
+    """An example with fewer choices would be given the empty answer."""
+    mixed = [text for pair in zip(sentences(6, 2), sentences(6, 5, seed=1), strict=True) for text in pair]
+    write_texts(folder / "mixed", mixed, {})
+    examples = open_texts(folder / "mixed")
+    expected = sum(
+        int(np.argmax(row)) == text.answer
+        for row, text in zip(plain_scores(model, folder, examples), mixed, strict=True)
+    )
+    assert evaluated(model, examples, 12) == expected
+
+
+def test_batches_hold_every_example_once_and_little_padding(model: TextModel, folder: Path) -> None:
+    """Accuracies would be of other examples than the split's."""
+    examples = small_examples(folder, 50)
+    tokenized = model._tokenized(examples)
+    groups = list(cheapest(tokenized, 8))
+    assert sorted(place for group in groups for place in group) == list(range(50))
+    assert max(map(len, groups)) == 8
+    lengths = [len(tokenized[place].input) for group in groups for place in group]
+    assert lengths == sorted(lengths, reverse=True)
+    assert list(cheapest([], 8)) == []
+
+
+# -- answers that are written ---------------------------------------------------------------------------------
+
+
+def test_answers_are_written_as_transformers_writes_them(folder: Path) -> None:
+    """The answer of a free question would depend on what else is in its batch."""
+    model = load({**SPEC, "scoring": {"max_new_tokens": 12}}, folder / "weights.safetensors", device="cpu")
+    examples = small_examples(folder, 10, free=True)
+    network, tokens = plain_network(load_state(folder / "weights.safetensors")), model._tokenizer  # type: ignore[attr-defined]
+    expected = []
+    for example in examples:
+        row = network.generate(
+            torch.tensor(tokens([example.input])),
+            max_new_tokens=12,
+            do_sample=False,
+            num_beams=1,
+            pad_token_id=tokens.pad,
+            eos_token_id=tokens.end,
+            decoder_start_token_id=tokens.pad,
+        )[0].tolist()
+        expected.append(tokens.text([number for number in row if number not in (tokens.pad, tokens.end)]))
+    found = answers(model, examples, batch_size=4)  # type: ignore[arg-type]
+    assert list(found.texts) == expected and len(set(expected)) > 1
+    assert found.exact_match.shape == found.f1.shape == (10,)
+
+
+def test_free_answers_are_counted_or_scored(folder: Path) -> None:
+    """A score in between would be cut to a whole number."""
+    examples = small_examples(folder, 8, free=True)
+    probe: Any = load({**SPEC, "scoring": {"max_new_tokens": 6}}, folder / "weights.safetensors", device="cpu")
+    written = answers(probe, examples).texts
+    accepted = [text._replace(answers=(f"The {written[0]}!", "x") if place < 3 else text.answers) for place, text in
+                enumerate(examples)]  # fmt: skip
+    write_texts(folder / "accepted", accepted, {})
+    truth = open_texts(folder / "accepted")
+    exact = [exact_match(text, example.answers) for text, example in zip(written, truth, strict=True)]
+    partly = [f1(text, example.answers) for text, example in zip(written, truth, strict=True)]
+    assert sum(exact) >= 1
+    expected = {"exact_match": sum(exact), "f1": sum(partly), "mean": (sum(exact) + sum(partly)) / 2}
+    for kind, total in expected.items():
+        spec = {**SPEC, "scoring": {"max_new_tokens": 6, "free_answers": kind}}
+        model: Any = load(spec, folder / "weights.safetensors", device="cpu")
+        with torch.inference_mode():
+            counts = [model.count_right(batch) for batch in model.batches(truth, 3)]
+        assert {count.dtype for count in counts} == {torch.int64 if kind == "exact_match" else torch.float64}
+        assert math.isclose(sum(map(float, counts)), total)
+
+
+def test_squads_comparison() -> None:
+    """ "The Eiffel Tower." would be wrong where "eiffel tower" is right."""
+    assert exact_match("The  Eiffel-Tower.", ["eiffeltower"]) == 1 and exact_match("Tower", ["the"]) == 0
+    assert f1("a red cat", ["the cat", "dog"]) == pytest.approx(2 / 3)
+    assert f1("dog", ["cat"]) == 0 and f1("", [""]) == 0
+
+
+# -- training -------------------------------------------------------------------------------------------------
+
+
+def test_loss_is_transformers_mean_over_the_batchs_tokens(model: TextModel, folder: Path) -> None:
+    """Short answers would weigh more than in the training that is reproduced."""
+    batch = model.prepare(small_examples(folder, 9))
+    network = plain_network(load_state(folder / "weights.safetensors"))
+    plain = network(input_ids=batch.inputs, attention_mask=batch.mask.long(), labels=batch.targets).loss
+    assert model.loss(batch).item() == pytest.approx(plain.item(), abs=1e-5)
+    assert batch.weight == (batch.targets != -100).sum()
+
+
+def test_micro_batches_sum_to_the_whole_batch(model: TextModel, folder: Path) -> None:
+    """How much memory there is would decide what is learned."""
+    batch = model.prepare(small_examples(folder, 10))
+    whole = torch.autograd.grad(model.loss(batch), model.parameters())
+    pieces = batch.split(3)
+    assert sum(piece.weight for piece in pieces) == batch.weight and [len(piece) for piece in pieces] == [3, 3, 3, 1]
+    parts = sum(model.loss(piece) * (piece.weight / batch.weight) for piece in pieces)
+    for one, other in zip(whole, torch.autograd.grad(parts, model.parameters()), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+    assert all((gradient != 0).any() for gradient in whole), "a tensor that no gradient reaches"
+
+
+@pytest.mark.parametrize("spec", [SPEC, IA3], ids=["whole", "ia3"])
+def test_training_lowers_the_loss_and_leaves_the_rest(spec: dict[str, Any], folder: Path) -> None:
+    """What is frozen would drift, or what is trained stand still."""
+    model: Any = load(spec, folder / "weights.safetensors", device="cpu")
+    batch = model.prepare(small_examples(folder, 12))
+    frozen = {n: p.clone() for n, p in model._network.named_parameters() if not p.requires_grad}
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.02, weight_decay=0)
+    before = model.loss(batch).item()
+    model.train(True)
+    torch.manual_seed(0)
+    for _ in range(6):
+        optimizer.zero_grad()
+        model.loss(batch).backward()
+        optimizer.step()
+    model.train(False)
+    assert model.loss(batch).item() < before - 0.1
+    assert torch.equal(model.loss(batch), model.loss(batch)), "dropout is off"
+    named = dict(model._network.named_parameters())
+    assert frozen and all(torch.equal(named[name], value) for name, value in frozen.items())
+    assert set(frozen) == ({"shared.weight"} if spec is SPEC else set(named))
+
+
+def test_texts_are_not_augmented(model: TextModel, folder: Path) -> None:
+    """An `augmentation` that stands in params.yaml would be passed over in silence."""
+    with pytest.raises(TallmasksError, match="augmentation: found 'crop'"):
+        model.prepare(small_examples(folder, 2), "crop", torch.Generator())
+
+
+def test_bfloat16_products_keep_float32_scores(folder: Path) -> None:
+    """Half precision would make ties of the choices, or overflow as float16 does."""
+    model: Any = load(SPEC, folder / "weights.safetensors", "bfloat16", device="cpu")
+    examples = small_examples(folder, 8)
+    with torch.inference_mode():
+        found = model.choice_scores(model.prepare(examples))[0]
+    assert found.dtype == torch.float32 and all(p.dtype == torch.float32 for p in model.parameters())
+    np.testing.assert_allclose(found, plain_scores(model, folder, examples), rtol=0.1, atol=0.5)
+    assert not np.allclose(found, plain_scores(model, folder, examples), atol=1e-4)
+
+
+# -- the two tables -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("table", ["shared", "lm_head", "none"])
+def test_the_two_tables_stay_two(table: str, folder: Path) -> None:
+    """transformers ties them: an answer would be scored with the table that reads the question."""
+    spec = {**SPEC, "architecture": {**ARCHITECTURE, "frozen_table": table}}
+    state = load_state(folder / "weights.safetensors")
+    model: Any = load(spec, folder / "weights.safetensors", device="cpu")
+    tables = {"shared.weight", "lm_head.weight"}
+    assert tables - set(model.trainable) == ({f"{table}.weight"} if table != "none" else set())
+    assert sum(FAMILY.architecture_counts(spec)) == sum(a.size for n, a in state.items() if n != "tokenizer.json")
+    assert model.flat.numel() == FAMILY.architecture_counts(spec)[0]
+    model.flat.add_(0.5)
+    named = dict(model._network.named_parameters())
+    for name in tables:
+        moved = 0.5 if name in model.trainable else 0.0
+        np.testing.assert_array_equal(named[name].detach().numpy(), state[name] + np.float32(moved))
+    assert model._network.encoder.embed_tokens.weight is model._network.shared.weight
+    arrays = model.named_arrays()
+    assert list(arrays) == list(FAMILY.initial_state(spec, folder / "weights.safetensors"))
+    if table == "none":
+        assert not np.array_equal(arrays["shared.weight"], arrays["lm_head.weight"])
+
+
+def test_weights_come_from_another_buffer(model: TextModel, folder: Path) -> None:
+    """Every evaluated weight set would be the pretrained one."""
+    batch = model.prepare(small_examples(folder, 5))
+    before = model.loss(batch).item()
+    former = model.use(model.initial() * 0.9)
+    changed = model.loss(batch).item()
+    model.use(former)
+    assert changed != before == model.loss(batch).item()
+
+
+# -- (IA)^3 ---------------------------------------------------------------------------------------------------
+
+
+def folded(model: Ia3Model, folder: Path, vectors: torch.Tensor) -> dict[str, np.ndarray]:
+    """The pretrained tensors with (IA)^3's vectors multiplied into the matrices."""
+    state = load_state(folder / "weights.safetensors")
+    sizes = [math.prod(shape) for shape in model.shapes.values()]
+    for (name, shape), vector in zip(model.shapes.items(), vectors.split(sizes), strict=True):
+        matrix = name.removeprefix(PEFT_PREFIX).removesuffix(IA3_SUFFIX) + ".weight"
+        state[matrix] = state[matrix] * vector.view(shape).numpy()  # rows of k and v, columns of wo
+    return state
+
+
+def test_ia3_is_its_vectors_folded_into_the_matrices(adapted: Ia3Model, folder: Path) -> None:
+    """Keys, values or the feed-forward would be rescaled in another place than Liu et al. say."""
+    examples = small_examples(folder, 12)
+    (vectors,) = some_vectors(adapted, 1)
+    adapted.use(vectors)
+    with torch.inference_mode():
+        found = adapted.choice_scores(adapted.prepare(examples))
+    write_tensors(folder / "folded.safetensors", folded(adapted, folder, vectors), {})
+    whole: Any = load(SPEC, folder / "folded.safetensors", device="cpu")
+    with torch.inference_mode():
+        expected = whole.choice_scores(whole.prepare(examples))
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_ia3_begins_with_the_pretrained_model(adapted: Ia3Model, model: TextModel, folder: Path) -> None:
+    """The task vector, which is measured from ones, would not be all that fine-tuning did."""
+    batch = model.prepare(small_examples(folder, 6))
+    assert adapted.loss(batch).item() == pytest.approx(model.loss(batch).item(), abs=1e-6)
+    start = FAMILY.initial_state(IA3, folder / "weights.safetensors")
+    assert adapted.initial().numpy().tobytes() == np.concatenate([a.ravel() for a in start.values()]).tobytes()
+    assert (adapted.initial() == 1).all() and list(start) == list(adapted.trainable)
+
+
+@pytest.mark.parametrize("free", [False, True], ids=["choices", "free"])
+@pytest.mark.parametrize("budget", [1 << 14, 200], ids=["one pass", "many passes"])
+def test_one_pass_serves_many_weight_sets(
+    free: bool, budget: int, adapted: Ia3Model, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A weight set would be given the answers of its neighbour."""
+    monkeypatch.setattr("tallmasks.models.t5.ia3.INPUT_TOKENS", budget)
+    adapted.scoring = Scoring(max_new_tokens=4, free_answers="mean")
+    sets, seen = [adapted.initial(), *some_vectors(adapted, 6)], set()
+    for batch in adapted.batches(small_examples(folder, 30, free=free), 16):
+        with torch.inference_mode():
+            found = adapted.count_right_of(batch, sets)
+            expected = []
+            for vectors in sets:
+                former = adapted.use(vectors)
+                expected.append(adapted.count_right(batch))
+                adapted.use(former)
+        assert found.dtype == (torch.float64 if free else torch.int64)
+        torch.testing.assert_close(found, torch.stack(expected))
+        seen.add(len(set(found.tolist())))
+    assert max(seen) > 1, "weight sets that all give the same show nothing"
+
+
+def test_only_ia3_serves_many_weight_sets(model: TextModel) -> None:
+    """The evaluator would ask a whole model for what only an adapter can do."""
+    assert not hasattr(model, "count_right_of")
+
+
+# -- refusals -------------------------------------------------------------------------------------------------
+
+
+def spoiled() -> Iterator[tuple[str, Any, str]]:
+    yield "no tokenizer", lambda state: state.pop("tokenizer.json"), "no tensor 'tokenizer.json'"
+    yield "no table", lambda state: state.pop("lm_head.weight"), "'lm_head.weight'.*is missing"
+    yield "another", lambda state: state.update(x=np.ones(2, np.float32)), "'x'.*is not expected"
+    yield "nan", lambda state: state["shared.weight"].__setitem__((0, 0), np.nan), "holds NaN"
+    yield "json", lambda state: state.update({"tokenizer.json": np.frombuffer(b"{", np.uint8)}), "no tokenizer of"
+    yield "bytes", lambda state: state.update({"tokenizer.json": np.array([255], np.uint8)}), "is no text"
+    unpadded = b'{"version":"1.0","added_tokens":[],"model":{"type":"WordLevel","vocab":{"a":0},"unk_token":"a"}}'
+    yield "padding", lambda state: state.update({"tokenizer.json": np.frombuffer(unpadded, np.uint8)}), "no <pad> and"
+
+
+@pytest.mark.parametrize(("change", "said"), [case[1:] for case in spoiled()], ids=[case[0] for case in spoiled()])
+def test_a_spoiled_file_is_named(change: Any, said: str, folder: Path, tmp_path: Path) -> None:
+    """A traceback from within transformers would be all that a user gets."""
+    state = load_state(folder / "weights.safetensors")
+    change(state)
+    write_tensors(tmp_path / "spoiled.safetensors", state, {})
+    with pytest.raises(TallmasksError, match=f"spoiled.safetensors.*{said}"):
+        load(SPEC, tmp_path / "spoiled.safetensors", device="cpu")
+
+
+def test_a_tokenizer_with_more_words_than_the_table_has_rows(folder: Path, tmp_path: Path) -> None:
+    """A question with a late word would end in an index error after an hour."""
+    from small_t5 import random_state
+
+    small = {**ARCHITECTURE, "vocab_size": 20}
+    state = random_state(0, small) | load_state(folder / "weights.safetensors", ["tokenizer.json"])
+    write_tensors(tmp_path / "w.safetensors", state, {})
+    with pytest.raises(TallmasksError, match="tokens and the tables of `architecture` 20 rows"):
+        load({**SPEC, "architecture": small}, tmp_path / "w.safetensors", device="cpu")

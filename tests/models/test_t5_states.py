@@ -1,0 +1,368 @@
+"""T5 weights of others: pretrained, fine-tuned and (IA)^3 in every layout, the tokenizer, and refusals."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from small_t5 import ARCHITECTURE, SPEC, plain_network, random_state, save_small, tokenizer_json
+from tallmasks.models.checkpoint_sources import locate
+from tallmasks.models.families import load
+from tallmasks.models.t5 import FAMILY
+from tallmasks.models.t5.sentencepiece_files import converted
+from tallmasks.models.t5.t5_architectures import IA3_SUFFIX, PEFT_PREFIX, Architecture
+from tallmasks.models.t5.t5_states import write_peft
+from tallmasks.models.t5.text_tokenizer import TextTokenizer
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.tensor_files import load_state, write_tensors
+
+IA3: dict[str, Any] = {**SPEC, "adapter": "ia3"}
+State = dict[str, np.ndarray]
+
+
+def torch_state(state: State) -> dict[str, torch.Tensor]:
+    return {name: torch.from_numpy(array.copy()) for name, array in state.items()}
+
+
+def finetuned(state: State, seed: int = 1) -> State:
+    """A model that training moved a little, all but `shared`."""
+    draw = np.random.default_rng(seed)
+    moved = {n: a + draw.normal(0, 0.01, a.shape).astype(np.float32) for n, a in state.items()}
+    return moved | {"shared.weight": state["shared.weight"]}
+
+
+@pytest.fixture
+def pretrained(tmp_path: Path) -> tuple[Path, State]:
+    """A pretrained file, and its tensors."""
+    state = save_small(tmp_path / "pretrained.safetensors")
+    state.pop("tokenizer.json")
+    return tmp_path / "pretrained.safetensors", state
+
+
+# -- pretrained weights ---------------------------------------------------------------------------------------
+
+
+def saved_folder(folder: Path, state: State, save: Callable[[Path], None] | None = None) -> Path:
+    """A folder as transformers saves it; the weights as `save` does."""
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({**ARCHITECTURE, "feed_forward_proj": "gated-gelu"}))
+    (folder / "tokenizer.json").write_text(tokenizer_json())
+    if save is None:
+        save_file(torch_state(state), folder / "model.safetensors")
+    else:
+        save(folder)
+    return folder
+
+
+def with_embed_tokens(state: State) -> dict[str, torch.Tensor]:
+    """As the hub's pytorch_model.bin has it: the input table under three names, of one memory."""
+    tensors = torch_state(state)
+    return tensors | dict.fromkeys(
+        ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight"), tensors["shared.weight"]
+    )
+
+
+def in_shards(folder: Path, state: State) -> None:
+    tensors, names = torch_state(state), sorted(state)
+    parts = {"model-00001-of-00002.safetensors": names[::2], "model-00002-of-00002.safetensors": names[1::2]}
+    for file, some in parts.items():
+        save_file({name: tensors[name] for name in some}, folder / file)
+    index = {"weight_map": {name: file for file, some in parts.items() for name in some}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+@pytest.mark.parametrize("layout", ["safetensors", "bin", "shards", "transformers", "file"])
+def test_pretrained_weights_are_read_in_every_layout(layout: str, tmp_path: Path) -> None:
+    """A model that transformers or the hub holds could not be used, or would lose one of its tables."""
+    state = random_state()
+    saves: dict[str, Callable[[Path], None] | None] = {
+        "safetensors": None,
+        "file": None,
+        "bin": lambda folder: torch.save(with_embed_tokens(state), folder / "pytorch_model.bin"),
+        "shards": lambda folder: in_shards(folder, state),
+        "transformers": lambda folder: plain_network(state).save_pretrained(folder),
+    }
+    folder = saved_folder(tmp_path / "saved", state, saves[layout])
+    found = FAMILY.convert_pretrained(SPEC, folder / "model.safetensors" if layout == "file" else folder)
+    assert bytes(found.pop("tokenizer.json")).decode() == tokenizer_json()
+    assert sorted(found) == sorted(state)
+    for name, array in state.items():
+        np.testing.assert_array_equal(found[name], array, err_msg=name)
+    write_tensors(tmp_path / "converted.safetensors", found | {"tokenizer.json": np.frombuffer(b"{}", np.uint8)}, {})
+    assert FAMILY.parameter_counts(SPEC, {}) == FAMILY.architecture_counts(SPEC)
+
+
+def test_half_precision_becomes_float32(tmp_path: Path) -> None:
+    """Fine-tuning would go on in half precision."""
+    state = random_state()
+    halves = {name: tensor.bfloat16() for name, tensor in torch_state(state).items()}
+    folder = saved_folder(tmp_path / "saved", state, lambda folder: save_file(halves, folder / "model.safetensors"))
+    found = FAMILY.convert_pretrained(SPEC, folder)
+    assert found["shared.weight"].dtype == np.float32
+    np.testing.assert_array_equal(found["shared.weight"], halves["shared.weight"].float().numpy())
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda f, s: s.pop("lm_head.weight"), "no tensor 'lm_head.weight': it was saved with its two tables tied"),
+        (lambda f, s: s.pop("encoder.block.1.layer.1.DenseReluDense.wo.weight"), "wo.weight'.*is missing"),
+        (lambda f, s: s.update(extra=torch.ones(2)), "'extra'.*is not expected"),
+        (lambda f, s: s.update({"shared.weight": torch.ones(3, 32)}), r"'shared.weight' is \[3, 32\] of F32, expected"),
+        (lambda f, s: s.update({"shared.weight": torch.ones(96, 32).int()}), "'shared.weight' is .* of I32"),
+        (lambda f, s: s["lm_head.weight"].fill_(torch.inf), "'lm_head.weight' holds NaN, infinity"),
+        (lambda f, s: s.update({"encoder.embed_tokens.weight": torch.ones(96, 32)}), "is not 'shared.weight'"),
+        (lambda f, s: s.update({"model.shared.weight": torch.ones(96, 32)}), "is not expected"),
+        (lambda f, s: (f / "tokenizer.json").unlink(), "no tokenizer.json and no spiece.model beside the weights"),
+        (lambda f, s: (f / "config.json").write_text('{"num_heads": 2}'), "num_heads: found 2, and .* has 4"),
+        (lambda f, s: (f / "config.json").write_text("["), "config.json: not a JSON object"),
+        (lambda f, s: (f / "config.json").write_text("[" * 100000), "config.json: not a JSON object"),
+    ],
+)
+def test_odd_pretrained_folders_are_refused(change: Any, said: str, tmp_path: Path) -> None:
+    """Another network than the one that was meant would be fine-tuned, or a traceback be all there is."""
+    tensors = torch_state(random_state())
+
+    def save(folder: Path) -> None:
+        change(folder, tensors)
+        save_file(tensors, folder / "model.safetensors")
+
+    folder = saved_folder(tmp_path / "saved", {}, save)
+    with pytest.raises(TallmasksError, match=said):
+        FAMILY.convert_pretrained(SPEC, folder)
+
+
+def test_code_in_a_file_is_not_run(tmp_path: Path) -> None:
+    """A downloaded pytorch_model.bin could do anything."""
+
+    class Harmful:
+        def __reduce__(self) -> Any:
+            return (Path.touch, (tmp_path / "run",))
+
+    folder = saved_folder(
+        tmp_path / "saved", {}, lambda folder: torch.save({"a": Harmful()}, folder / "pytorch_model.bin")
+    )
+    with pytest.raises(TallmasksError, match="code in files is not run"):
+        FAMILY.convert_pretrained(SPEC, folder)
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_cannot_be_downloaded_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A job would end in a traceback of the hub's client."""
+    named = {"hub": "google/t5-large-lm-adapt", "file": "pytorch_model.bin", "revision": "0" * 40}
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("tallmasks.store.hub.reachable", lambda: False)
+    with pytest.raises(TallmasksError, match=r"pytorch_model.bin at 0+: not in this machine's hub cache.*hf download"):
+        FAMILY.download_pretrained(SPEC, named)
+    assert FAMILY.pretrained_files(named) == ("pytorch_model.bin",)
+    with pytest.raises(TallmasksError, match="pretrained: found tag, expected `hub`"):
+        FAMILY.download_pretrained(SPEC, {"tag": "openai"})
+
+
+def test_weights_and_tokenizer_come_from_the_hubs_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What was copied to a machine without a network would be asked for again."""
+    commit = "1" * 40
+    snapshot = tmp_path / "models--google--t5-small" / "snapshots" / commit
+    snapshot.parent.mkdir(parents=True)
+    saved_folder(snapshot, random_state())
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    path, origin = FAMILY.download_pretrained(SPEC, {"hub": "google/t5-small", "revision": commit})
+    assert origin == {"repository": "google/t5-small", "file": "model.safetensors", "commit": commit}
+    assert "tokenizer.json" in FAMILY.convert_pretrained(SPEC, path)
+
+
+# -- the tokenizer --------------------------------------------------------------------------------------------
+
+
+def field(number: int, value: int | bytes) -> bytes:
+    """A field of Protocol Buffers."""
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def varint(value: int) -> bytes:
+    return bytes([value]) if value < 128 else bytes([value & 127 | 128]) + varint(value >> 7)
+
+
+def spiece(pieces: list[tuple[str, float, int]], kind: int = 1) -> bytes:
+    """A spiece.model as SentencePiece writes it."""
+    parts = [
+        field(1, field(1, text.encode()) + varint(2 << 3 | 5) + struct.pack("<f", score) + field(3, type_))
+        for text, score, type_ in pieces
+    ]
+    return b"".join(parts) + field(2, field(3, kind)) + field(3, field(1, b"identity"))
+
+
+PIECES = [("<pad>", 0.0, 3), ("</s>", 0.0, 3), ("<unk>", 0.0, 2), ("▁", -3.0, 1), ("▁cat", -2.0, 1), ("▁cats", -4.0, 1),
+          ("s", -2.5, 1), ("▁red", -2.0, 1)]  # fmt: skip
+
+
+def test_a_sentencepiece_model_becomes_a_tokenizer(tmp_path: Path) -> None:
+    """A T5 of which the hub has no tokenizer.json could not be used."""
+    (tmp_path / "spiece.model").write_bytes(spiece(PIECES))
+    tokenizer = TextTokenizer(converted(tmp_path / "spiece.model"), tmp_path, 108)
+    assert tokenizer(["red cats", " red  cat ", "dog"]) == [[7, 5, 1], [7, 4, 1], [3, 2, 1]]
+    assert (tokenizer.pad, tokenizer.end) == (0, 1)
+    assert tokenizer(["<extra_id_0> cat <extra_id_99>"]) == [[107, 4, 8, 1]], "sentinels stand behind the pieces"
+    assert tokenizer(["red red red red"], 3) == [[7, 7, 1]] and tokenizer.text([7, 5]) == "red cats"
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\x0a", b"not a model at all", spiece(PIECES, kind=2), spiece(PIECES[3:]), spiece(PIECES)[:40],
+                b"\xff" * 40, b"\x0f"]
+)  # fmt: skip
+def test_what_is_no_sentencepiece_model_is_refused(content: bytes, tmp_path: Path) -> None:
+    """A download that was cut would give a tokenizer with other words."""
+    (tmp_path / "spiece.model").write_bytes(content)
+    with pytest.raises(TallmasksError, match=r"spiece.model: (not a SentencePiece model|a SentencePiece model of)"):
+        converted(tmp_path / "spiece.model")
+
+
+# -- checkpoints of whole models ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", ["safetensors", "torch", "folder", "module", "transformer."])
+def test_fine_tuned_models_are_read_in_every_layout(
+    layout: str, pretrained: tuple[Path, State], tmp_path: Path
+) -> None:
+    """Published checkpoints could not be merged."""
+    path, state = pretrained
+    tuned = finetuned(state)
+    file = tmp_path / "tuned.pt"
+    if layout == "safetensors":
+        file = tmp_path / "tuned.safetensors"
+        save_file(torch_state(tuned), file)
+    elif layout == "folder":
+        file = saved_folder(tmp_path / "tuned", tuned)
+    elif layout == "transformer.":  # with the input table under all of its names
+        torch.save({f"transformer.{name}": tensor for name, tensor in with_embed_tokens(tuned).items()}, file)
+    else:
+        prefix = "module." if layout == "module" else ""
+        torch.save({f"{prefix}{name}": tensor for name, tensor in torch_state(tuned).items()}, file)
+    found = FAMILY.convert_checkpoint(SPEC, file, path)
+    assert list(found) == list(Architecture.of(ARCHITECTURE).trainable())
+    for name, array in found.items():
+        np.testing.assert_array_equal(array, tuned[name], err_msg=name)
+
+
+def test_a_frozen_table_that_moved_is_refused(pretrained: tuple[Path, State], tmp_path: Path) -> None:
+    """Half of what fine-tuning did would be dropped in silence."""
+    path, state = pretrained
+    tuned = finetuned(state) | {"shared.weight": state["shared.weight"] + np.float32(0.5)}
+    save_file(torch_state(tuned), tmp_path / "tuned.safetensors")
+    with pytest.raises(TallmasksError, match=r"'shared.weight' is up to 0.5 from the pretrained one.*lm_head or none"):
+        FAMILY.convert_checkpoint(SPEC, tmp_path / "tuned.safetensors", path)
+    every = {**SPEC, "architecture": {**ARCHITECTURE, "frozen_table": "none"}}
+    found = FAMILY.convert_checkpoint(every, tmp_path / "tuned.safetensors", path)
+    np.testing.assert_array_equal(found["shared.weight"], tuned["shared.weight"])
+
+
+def test_a_checkpoint_goes_back_into_the_network(pretrained: tuple[Path, State], tmp_path: Path) -> None:
+    """The two tables would be one again after a round through a file."""
+    path, _ = pretrained
+    model = load(SPEC, path, device="cpu")
+    model.flat.mul_(1.5)
+    write_tensors(tmp_path / "tuned.safetensors", model.named_arrays(), {})
+    found = FAMILY.convert_checkpoint(SPEC, tmp_path / "tuned.safetensors", path)
+    assert {n: a.tobytes() for n, a in found.items()} == {n: a.tobytes() for n, a in model.named_arrays().items()}
+    whole = load_state(path, ["shared.weight", "lm_head.weight"])
+    assert not np.array_equal(found["lm_head.weight"], whole["shared.weight"] * np.float32(1.5))
+
+
+# -- (IA)^3 ---------------------------------------------------------------------------------------------------
+
+
+def some_vectors() -> State:
+    draw = np.random.default_rng(3)
+    shapes = Architecture.of(ARCHITECTURE).trainable("ia3")
+    return {name: draw.normal(1, 0.1, shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+def old_names(vectors: State) -> dict[str, torch.Tensor]:
+    """The layout of before PEFT: one row each, the feed-forward's vector at `wi_1`."""
+    found = {}
+    for name, array in vectors.items():
+        module = name.removeprefix(PEFT_PREFIX).removesuffix(IA3_SUFFIX)
+        module = module.removesuffix(".wo") + ".wi_1" if module.endswith(".wo") else module
+        found[f"transformer.{module}.ia3_layer.ia3_vector"] = torch.from_numpy(array.reshape(1, -1))
+    return found
+
+
+@pytest.mark.parametrize("layout", ["own", "peft", "peft bin", "old", "old flat"])
+def test_ia3_is_read_in_every_layout(layout: str, pretrained: tuple[Path, State], tmp_path: Path) -> None:
+    """Vectors that others trained could not be merged, or would land at another matrix."""
+    vectors, file = some_vectors(), tmp_path / "vectors.pt"
+    if layout == "own":
+        file = tmp_path / "vectors.safetensors"
+        write_tensors(file, vectors, {})
+    elif layout.startswith("peft"):
+        file = tmp_path / "vectors"
+        write_peft(file, vectors, "google/t5-large-lm-adapt")
+        if layout == "peft bin":
+            (file / "adapter_model.safetensors").unlink()
+            torch.save(torch_state(vectors), file / "adapter_model.bin")
+    else:
+        state = old_names(vectors)
+        torch.save({name: tensor[0] if "flat" in layout else tensor for name, tensor in state.items()}, file)
+    found = FAMILY.convert_checkpoint(IA3, file, pretrained[0])
+    assert {n: (a.shape, a.tobytes()) for n, a in found.items()} == {
+        n: (a.shape, a.tobytes()) for n, a in vectors.items()
+    }
+
+
+def test_pefts_names_are_pefts(tmp_path: Path) -> None:
+    """PEFT would load none of the vectors, and say so in a warning only."""
+    write_peft(tmp_path / "out", some_vectors(), "./base")
+    names = load_state(tmp_path / "out" / "adapter_model.safetensors")
+    shapes = {name: array.shape for name, array in names.items()}
+    stem = "base_model.model.decoder.block.1.layer"
+    assert shapes[f"{stem}.1.EncDecAttention.v.ia3_l"] == (32, 1)
+    assert shapes[f"{stem}.2.DenseReluDense.wo.ia3_l"] == (1, 48)
+    assert len(shapes) == 2 * (3 + 5)
+    config = json.loads((tmp_path / "out" / "adapter_config.json").read_text())
+    assert config["peft_type"] == "IA3" and config["feedforward_modules"] == ["wo"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda c, v: c.update(peft_type="LORA"), "found peft_type 'LORA'"),
+        (lambda c, v: c.update(modules_to_save=["lm_head"]), "nothing in modules_to_save"),
+        (lambda c, v: v.pop(min(v)), r"\(1 in all\) is missing; expected the \(IA\)\^3 vectors"),
+        (
+            lambda c, v: v.update({PEFT_PREFIX + "lm_head.ia3_l": np.ones((96, 1), np.float32)}),
+            "lm_head.ia3_l'.*not expected",
+        ),
+        (lambda c, v: v.update({min(v): np.ones((5, 1), np.float32)}), r"is \[5, 1\] of F32, expected \[32, 1\]"),
+        (lambda c, v: v[min(v)].fill(np.nan), "holds NaN"),
+    ],
+)
+def test_other_adapters_are_refused(change: Any, said: str, pretrained: tuple[Path, State], tmp_path: Path) -> None:
+    """A vector that is left out stays at one, and the task vector is another."""
+    vectors = some_vectors()
+    write_peft(tmp_path / "out", vectors, "./base")
+    config = json.loads((tmp_path / "out" / "adapter_config.json").read_text())
+    change(config, vectors)
+    (tmp_path / "out" / "adapter_model.safetensors").unlink()
+    write_tensors(tmp_path / "out" / "adapter_model.safetensors", vectors, {})
+    (tmp_path / "out" / "adapter_config.json").write_text(json.dumps(config))
+    with pytest.raises(TallmasksError, match=said):
+        FAMILY.convert_checkpoint(IA3, tmp_path / "out", pretrained[0])
+
+
+def test_a_folder_of_checkpoints_may_hold_folders(tmp_path: Path) -> None:
+    """A PEFT adapter, which is a folder, could not be named in params.yaml."""
+    (tmp_path / "qasc").mkdir()
+    found = locate(str(tmp_path), ARCHITECTURE, "qasc", FAMILY.publishers)
+    assert found is not None and found.local == tmp_path / "qasc"
+    with pytest.raises(TallmasksError, match=r"neither .*paws.safetensors nor paws.pt"):
+        locate(str(tmp_path), ARCHITECTURE, "paws", FAMILY.publishers)
