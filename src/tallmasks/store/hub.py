@@ -24,7 +24,7 @@ def cached(repo: str, file: str, revision: str, kind: Kind = "model") -> Path | 
     """Where a file lies in this machine's hub cache, or None; touches no network."""
     from huggingface_hub import try_to_load_from_cache
 
-    for commit in _cached_commits(repo, revision, kind):
+    for commit in cached_commits(repo, revision, kind):
         found = try_to_load_from_cache(repo, file, revision=commit, repo_type=kind)
         if isinstance(found, str):
             return Path(found)
@@ -36,7 +36,7 @@ def _is_short(revision: str) -> bool:
     return re.fullmatch(r"[0-9a-f]{7,39}", revision) is not None
 
 
-def _cached_commits(repo: str, revision: str, kind: Kind) -> list[str]:
+def cached_commits(repo: str, revision: str, kind: Kind) -> list[str]:
     """What a revision stands for in this machine's hub cache: the commits that it is the beginning of, or itself."""
     from huggingface_hub import constants
     from huggingface_hub.file_download import repo_folder_name
