@@ -349,6 +349,15 @@ def test_the_command_lists_data_and_prompts(capsys: pytest.CaptureFixture[str]) 
     assert "no text task 'quacs'; did you mean 'qasc'?" in capsys.readouterr().err
 
 
+def test_the_page_says_what_is_declared() -> None:
+    """A reader would plan with numbers of rows and prompts that are not the code's."""
+    page = (Path(__file__).parents[2] / "docs" / "language.md").read_text()
+    for name, task in TASKS.items():
+        found, rows = prompts_of(name), " | ".join(f"{task.rows(split):,}" for split in SPLITS)
+        (line,) = (line for line in page.splitlines() if line.startswith(f"| `{name}` "))
+        assert line.endswith(f"| {rows} | {len(found.prompts)} of {found.published} |") and task.source.hub in line
+
+
 def test_the_rows_made_up_are_in_the_datasets_schemas() -> None:
     """The tests would be of files that no dataset has."""
     for name, task in TASKS.items():
