@@ -2,7 +2,9 @@
 
 import copy
 import json
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -144,6 +146,8 @@ def test_without_network_the_missing_source_is_named_at_once(
     source = TASKS[task].source
     for word in (source.hub, f"at {source.revision}", f"data.{task}.path", "hf download", "does not answer"):
         assert said and word in said and "\n" not in said
+    short = len(str(source.revision)) < 40  # the hub takes all digits only
+    assert f"--revision {'<the commit that begins with ' if short else ''}{source.revision}" in said
     with pytest.raises(TallmasksError) as error:
         written(tmp_path / "out", task, "train", None)
     assert str(error.value) == said
@@ -163,6 +167,37 @@ def test_what_is_cached_needs_no_network(task: str, offline: Path, tmp_path: Pat
     assert len(written(tmp_path / "out", task, "test", None)) == COUNTS["test"]
     facts = json.loads(open_tensors(tmp_path / "out").metadata["origin"])
     assert facts["revision"] == commit and facts["source"] == f"huggingface.co/datasets/{TASKS[task].source.hub}"
+
+
+def test_a_commit_of_seven_digits_is_found_on_the_hub(
+    offline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three datasets could not be downloaded: the hub takes nothing but whole commits.  (The hub is played here.)"""
+    source = TASKS["quail"].source
+    commit = str(source.revision).ljust(40, "0")
+    kept = cached_repository(offline, "quail", commit)
+    write_repository(tmp_path / "hub", "quail", COUNTS)
+    names = [path.relative_to(tmp_path / "hub").as_posix() for path in (tmp_path / "hub").rglob("*.parquet")]
+
+    def info(api: HfApi, repository: str, *, revision: str, timeout: float) -> SimpleNamespace:
+        assert (repository, revision) == (source.hub, commit)
+        return SimpleNamespace(siblings=[SimpleNamespace(rfilename=name) for name in ["README.md", *names]])
+
+    def download(repository: str, name: str, *, revision: str, repo_type: str) -> str:
+        assert (repository, revision, repo_type) == (source.hub, commit, "dataset")
+        (kept / name).parent.mkdir(parents=True, exist_ok=True)
+        return str(shutil.copy(tmp_path / "hub" / name, kept / name))
+
+    monkeypatch.setattr(hub, "reachable", lambda: True)
+    commits = [SimpleNamespace(commit_id=digits) for digits in ("f" * 40, commit)]
+    monkeypatch.setattr(HfApi, "list_repo_commits", lambda *_, **__: commits)
+    monkeypatch.setattr(HfApi, "dataset_info", info)
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", download)
+    hub.full_commit.cache_clear()
+    assert len(written(tmp_path / "out", "quail", "test", None)) == COUNTS["test"]
+    assert json.loads(open_tensors(tmp_path / "out").metadata["origin"])["revision"] == commit
+    assert sorted(path.name for path in kept.rglob("*.parquet")) == ["validation-00000-of-00001.parquet"]
+    hub.full_commit.cache_clear()
 
 
 def test_half_a_download_does_not_pass_for_a_dataset(offline: Path, tmp_path: Path) -> None:

@@ -36,6 +36,11 @@ def _is_short(revision: str) -> bool:
     return re.fullmatch(r"[0-9a-f]{7,39}", revision) is not None
 
 
+def to_type(revision: str) -> str:
+    """A revision for a command line; of a commit that is known by its first digits, what to look up for it."""
+    return f"<the commit that begins with {revision}>" if _is_short(revision) else revision
+
+
 def cached_commits(repo: str, revision: str, kind: Kind) -> list[str]:
     """What a revision stands for in this machine's hub cache: the commits that it is the beginning of, or itself."""
     from huggingface_hub import constants
@@ -111,8 +116,8 @@ def absent(repo: str, file: str, revision: str, kind: Kind = "model") -> str:
     option = " --repo-type dataset" if kind == "dataset" else ""
     return (
         f"{address(repo, file, revision, kind)}: not in this machine's hub cache, and the hub does not answer. Run "
-        f"`hf download {repo} {file} --revision {revision}{option}` where there is a network and copy the cache here "
-        "(HF_HOME says where it lies), or name a local file in params.yaml"
+        f"`hf download {repo} {file} --revision {to_type(revision)}{option}` where there is a network and copy the "
+        "cache here (HF_HOME says where it lies), or name a local file in params.yaml"
     )
 
 

@@ -77,8 +77,8 @@ def missing_from_hub(task: str, source: HubFiles, instead: str) -> str | None:
         return None
     patterns = " ".join(f"--include '{pattern}'" for pattern in source.files.values())
     return (
-        f"{task}: huggingface.co/datasets/{source.hub} at {revision} is not in this machine's hub cache, and "
-        f"the hub does not answer. Run `hf download {source.hub} --repo-type dataset --revision {revision} "
+        f"{task}: huggingface.co/datasets/{source.hub} at {revision} is not in this machine's hub cache, and the hub "
+        f"does not answer. Run `hf download {source.hub} --repo-type dataset --revision {hub.to_type(revision)} "
         f"{patterns}` where there is a network and copy the cache here (HF_HOME says where it lies). {instead}"
     )
 
