@@ -1,5 +1,7 @@
 """The prompts of the text tasks: which there are, and what they make of a row."""
 
+import hashlib
+import json
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from tallmasks.store.errors import TallmasksError
 from tallmasks.tasks.text import TASKS
 from tallmasks.tasks.text import selection as select
 from tallmasks.tasks.text.prompt_files import Prompt, digest, prompts_of
-from tallmasks.tasks.text.rendering import LONGEST, render
+from tallmasks.tasks.text.rendering import LONGEST, RENDERING, render
 from tallmasks.tasks.text.text_catalogue import example
 from tallmasks.tasks.texts import FREE
 
@@ -135,6 +137,14 @@ def test_a_digest_stands_for_what_prompts_say() -> None:
     first, second = prompts_of("paws").prompts[:2]
     assert digest([first]) != digest([second]) != digest([first, second]) != digest([second, first])
     assert digest([first]) == digest([Prompt(*first)])
+
+
+def test_changed_examples_have_another_number() -> None:
+    """Examples rendered by older code would be taken for those of the new one: raise RENDERING, and add its digest."""
+    rows = [(task, prompt) for task in TASKS.values() for prompt in prompts_of(task.name).prompts]
+    texts = [[*example(task, prompt, task.row)] for task, prompt in rows]
+    found = hashlib.sha256(json.dumps(texts).encode()).hexdigest()[:12]
+    assert {1: "f3efd855aa6a"}[RENDERING] == found
 
 
 PUBLISHED = """
