@@ -19,3 +19,15 @@ def shipped_params() -> dict[str, Any]:
 def params() -> dict[str, Any]:
     """The parameters that the project ships, safe to change."""
     return shipped_params()
+
+
+@pytest.fixture
+def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty hub cache, and no network."""
+    from huggingface_hub import constants
+
+    from tallmasks.store import hub
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(hub, "reachable", lambda: False)
+    return tmp_path / "cache"

@@ -82,7 +82,7 @@ def test_content_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_a_task_that_does_not_exist_is_named(params: Params) -> None:
     """A typo under `data` would leave the download in force."""
     params["data"] = {"minst": {"path": "x"}}
-    with pytest.raises(TallmasksError, match=r"data: there is no vision task 'minst'; did you mean 'mnist'"):
+    with pytest.raises(TallmasksError, match=r"data: no 'minst'; did you mean 'mnist'"):
         Plan(params)
 
 

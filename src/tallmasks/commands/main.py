@@ -20,6 +20,7 @@ COMMANDS = {
     "gc": "list what no declared recipe names in the store, and remove it on confirmation",
     "why": "say why a result or an artifact would be rebuilt, or that it would not",
     "verify": "check the content of artifacts and results files, all of it; --restore puts right what can be",
+    "prompts": "print the data and the prompts of the text tasks, of all or of those named",
     "storage": "print what every method stores, for each model and benchmark of params.yaml, as CSV",
 }
 """Every command and what it does.  `tallmasks.commands.<name>` has `add_arguments(parser)` and `run(arguments)`."""

@@ -248,6 +248,7 @@ def check_names(params: Params) -> None:
             )
     for name in CATALOGUES:
         catalogue(name).check(params)
+    _check_names("data", params.get("data", {}), _downloaded_tasks())
     for name, model in params["models"].items():
         _check_model(name, model, known_tasks(params, model))
     _check_tasks(benchmarks, {name: known_tasks(params, model).keys() for name, model in params["models"].items()})
@@ -256,6 +257,12 @@ def check_names(params: Params) -> None:
 def known_tasks(params: Params, model: Params) -> Mapping[str, Task]:
     """The tasks that a model of params.yaml may have, its own ones among them."""
     return catalogue(model["tasks"]).tasks(params)
+
+
+def _downloaded_tasks() -> list[str]:
+    """The tasks whose data may be had from a local folder instead of the hub."""
+    catalogues = map(catalogue, CATALOGUES)
+    return [task for known in catalogues if not known.versioned for task in known.tasks({})]
 
 
 def _check_names(key: str, names: Iterable[str], known: Iterable[str]) -> None:

@@ -25,7 +25,7 @@ def cached(repo: str, file: str, revision: str, kind: Kind = "model") -> Path | 
     """Where a file lies in this machine's hub cache, or None; touches no network."""
     from huggingface_hub import try_to_load_from_cache
 
-    for commit in _cached_commits(repo, revision, kind):
+    for commit in cached_commits(repo, revision, kind):
         found = try_to_load_from_cache(repo, file, revision=commit, repo_type=kind)
         if isinstance(found, str):
             return Path(found)
@@ -37,7 +37,12 @@ def _is_short(revision: str) -> bool:
     return re.fullmatch(r"[0-9a-f]{7,39}", revision) is not None
 
 
-def _cached_commits(repo: str, revision: str, kind: Kind) -> list[str]:
+def to_type(revision: str) -> str:
+    """A revision for a command line; of a commit that is known by its first digits, what to look up for it."""
+    return f"<the commit that begins with {revision}>" if _is_short(revision) else revision
+
+
+def cached_commits(repo: str, revision: str, kind: Kind) -> list[str]:
     """What a revision stands for in this machine's hub cache: the commits that it is the beginning of, or itself."""
     from huggingface_hub import constants
     from huggingface_hub.file_download import repo_folder_name
@@ -122,8 +127,8 @@ def absent(repo: str, file: str, revision: str, kind: Kind = "model") -> str:
     option = " --repo-type dataset" if kind == "dataset" else ""
     return (
         f"{address(repo, file, revision, kind)}: not in this machine's hub cache, and the hub does not answer. Run "
-        f"`hf download {repo} {file} --revision {revision}{option}` where there is a network and copy the cache here "
-        "(HF_HOME says where it lies), or name a local file in params.yaml"
+        f"`hf download {repo} {file} --revision {to_type(revision)}{option}` where there is a network and copy the "
+        "cache here (HF_HOME says where it lies), or name a local file in params.yaml"
     )
 
 

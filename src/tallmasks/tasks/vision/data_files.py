@@ -7,12 +7,10 @@ the order of the task's classes.
 
 from __future__ import annotations
 
-import fnmatch
 import glob
 import gzip
 import re
 import tarfile
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -21,26 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.store import hub
 from tallmasks.store.errors import TallmasksError
+from tallmasks.tasks.dataset_files import Files, from_hub, hidden, in_folder, listed, missing_from_hub, refuse_part
 from tallmasks.tasks.vision.vision_tasks import VisionTask
 
 Encoded = bytes | Path | NDArray[np.uint8]
-
-
-@dataclass(frozen=True)
-class Files:
-    """The files of one of a dataset's own splits ("train" or "test"), and where they are from.
-
-    Attributes:
-        paths: Files, or the one folder that has a folder per class.
-        origin: The dataset repository, or the local folder.
-        revision: The commit that the hub resolved to; None for a local folder.
-    """
-
-    paths: tuple[Path, ...]
-    origin: str
-    revision: str | None
 
 
 @dataclass(frozen=True)
@@ -70,124 +53,32 @@ def locate(task: VisionTask, split: str, folder: Path | None = None) -> Files:
     Raises:
         TallmasksError: The files are not there, not all there, or cannot be downloaded.
     """
+    if folder is None:
+        return from_hub(task.name, task.source, split, _instead_of_the_hub(task.name))
     pattern = task.source.files[split]
-    if folder is not None:
-        paths = _in_folder(task, split, pattern, folder)
-        _refuse_part(task, split, str(folder), [path.name for path in paths])
-        return Files(paths, str(folder), None)
-    repository, revision = task.source.hub, task.source.revision or "main"
-    paths = _cached(repository, revision, pattern)
+    own_name = PurePosixPath(pattern).name.split("-")[0]  # Food101's test split is called validation
+    candidates = (pattern, f"**/{own_name}*.parquet", f"**/{own_name}/*.parquet", f"**/{split}*.parquet")
+    paths = in_folder(folder, candidates)
+    if not paths and (folder / split).is_dir():
+        paths = (folder / split,)
     if not paths:
-        names = _listing(task, revision)
-        matching = sorted(fnmatch.filter(names, pattern), key=_natural)
-        if not matching:
-            raise TallmasksError(
-                f"{hub.address(repository, pattern, revision, 'dataset')}: no such files; the repository has "
-                f"{', '.join(sorted(names)[:10])}. {_point_to_folder(task.name)}"
-            )
-        _refuse_part(task, split, hub.address(repository, pattern, revision, "dataset"), matching)
-        paths = tuple(hub.download(repository, name, revision, "dataset") for name in matching)
-    return Files(paths, f"huggingface.co/datasets/{repository}", hub.commit_of(paths[0]))
+        raise TallmasksError(
+            f"{folder}: no {split} data of {task.name} (found: {listed(folder)}); data.{task.name}.path in params.yaml "
+            f"names it. Expected {pattern} as on the hub, {split}*.parquet, or {split}/<class>/<image>."
+        )
+    refuse_part(task.name, split, str(folder), [path.name for path in paths])
+    return Files(paths, str(folder), None)
 
 
 def missing(task: VisionTask) -> str | None:
     """What to say if the hub would have to be asked for a task's files and does not answer; None if all is well."""
-    revision = task.source.revision or "main"
-    if all(_cached(task.source.hub, revision, pattern) for pattern in task.source.files.values()) or hub.reachable():
-        return None
-    patterns = " ".join(f"--include '{pattern}'" for pattern in task.source.files.values())
-    return (
-        f"{task.name}: huggingface.co/datasets/{task.source.hub} at {revision} is not in this machine's hub cache, and "
-        f"the hub does not answer. Run `hf download {task.source.hub} --repo-type dataset --revision {revision} "
-        f"{patterns}` where there is a network and copy the cache here (HF_HOME says where it lies). "
-        f"{_point_to_folder(task.name)}"
-    )
+    return missing_from_hub(task.name, task.source, _instead_of_the_hub(task.name))
 
 
-def _point_to_folder(task: str) -> str:
+def _instead_of_the_hub(task: str) -> str:
     return (
         f"Or have a local folder of Parquet files or of one folder per class, and name it as data.{task}.path in "
         "params.yaml."
-    )
-
-
-def _cached(repository: str, revision: str, pattern: str) -> tuple[Path, ...]:
-    """The files in the hub cache if all shards are there, else nothing; touches no network."""
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import LocalEntryNotFoundError
-
-    try:
-        folder = Path(snapshot_download(repository, repo_type="dataset", revision=revision, local_files_only=True))
-    except LocalEntryNotFoundError:
-        return ()
-    paths = tuple(sorted(folder.glob(pattern), key=_natural))
-    names = [path.name for path in paths]
-    if not all(_SHARD.search(name) for name in names):  # nothing says how many there should be
-        return () if hub.reachable() else paths
-    return () if _lacking(names) else paths
-
-
-_SHARD = re.compile(r"(?<!\d)(\d+)[-_.]of[-_.](\d+)(?!\d)")
-"""Which shard of how many a file's name says it is: `train-00000-of-00013.parquet`, with a hash behind that too."""
-
-
-def _lacking(names: Sequence[str]) -> str | None:
-    """What is not there, or not as it should be, of shards that say in their names how many they are."""
-    found = [(name, shard) for name in names if (shard := _SHARD.search(name))]
-    if not found:
-        return None
-    totals = sorted({int(shard[2]) for _, shard in found})
-    if len(totals) > 1 or len(found) < len(names):
-        odd = next((name for name in names if not _SHARD.search(name)), found[-1][0])
-        return f"{found[0][0]} and {odd} are not of one set"
-    by_number = Counter(int(shard[1]) for _, shard in found)
-    if twice := [number for number, count in sorted(by_number.items()) if count > 1]:
-        both = [name for name, shard in found if int(shard[1]) == twice[0]]
-        return f"{' and '.join(both[:2])} are the same shard"
-    first = 0 if 0 in by_number or totals[0] not in by_number else 1  # some count from 1
-    lacking = sorted(set(range(first, first + totals[0])) - by_number.keys())
-    if not lacking:
-        return None
-    return f"{len(found)} of {totals[0]} shards are there; missing: {', '.join(map(str, lacking[:10]))}"
-
-
-def _refuse_part(task: VisionTask, split: str, where: str, names: Sequence[str]) -> None:
-    """Refuse some shards of a split, which would pass for a smaller dataset."""
-    if lacking := _lacking(names):
-        raise TallmasksError(
-            f"{where}: {task.name}: {lacking}. Expected every shard of {split} once: get the data again, or remove "
-            "what is of another set"
-        )
-
-
-def _listing(task: VisionTask, revision: str) -> list[str]:
-    """The names of the files in a task's dataset repository."""
-    from huggingface_hub import HfApi
-
-    if not hub.reachable():
-        raise TallmasksError(missing(task) or f"{task.name}: the hub does not answer")
-    try:
-        found = HfApi().dataset_info(task.source.hub, revision=revision, timeout=30)
-    except Exception as error:  # not there, moved, gated, or the connection broke: each has its own type
-        raise TallmasksError(
-            f"{task.name}: huggingface.co/datasets/{task.source.hub} at {revision} cannot be read: {error} "
-            f"{_point_to_folder(task.name)}"
-        ) from None
-    return [sibling.rfilename for sibling in found.siblings or ()]
-
-
-def _in_folder(task: VisionTask, split: str, pattern: str, folder: Path) -> tuple[Path, ...]:
-    """The files of a split in a local folder."""
-    own_name = PurePosixPath(pattern).name.split("-")[0]  # Food101's test split is called validation
-    for candidate in (pattern, f"**/{own_name}*.parquet", f"**/{own_name}/*.parquet", f"**/{split}*.parquet"):
-        if paths := tuple(sorted((path for path in folder.glob(candidate) if not _hidden(path, folder)), key=_natural)):
-            return paths
-    if (folder / split).is_dir():
-        return (folder / split,)
-    found = ", ".join(sorted(path.name for path in folder.iterdir())[:10]) if folder.is_dir() else "no such folder"
-    raise TallmasksError(
-        f"{folder}: no {split} data of {task.name} (found: {found or 'nothing'}); data.{task.name}.path in params.yaml "
-        f"names it. Expected {pattern} as on the hub, {split}*.parquet, or {split}/<class>/<image>."
     )
 
 
@@ -333,15 +224,9 @@ def _open_folder(task: VisionTask, folder: Path) -> Dataset:
 
     found = ImageFolder(str(folder), allow_empty=True)
     label_of = _labels_of_names(task, found.classes)
-    samples = [(Path(path), label) for path, label in found.samples if not _hidden(Path(path), folder)]
+    samples = [(Path(path), label) for path, label in found.samples if not hidden(Path(path), folder)]
     labels = label_of[[label for _, label in samples]]
     return Dataset(labels, lambda: ((str(path.relative_to(folder)), path) for path, _ in samples))
-
-
-def _hidden(path: Path, folder: Path) -> bool:
-    """Whether a file's name, or that of a folder on the way to it, begins with a dot: such are no part of the digest
-    that stands for a local folder (`tallmasks.store.source_digests`)."""
-    return any(part.startswith(".") for part in path.relative_to(folder).parts)
 
 
 def _open_idx(paths: Sequence[Path]) -> Dataset:
@@ -365,8 +250,3 @@ def _read_idx(path: Path) -> NDArray[np.uint8]:
         raise ValueError(f"{path.name} is not an IDX file of unsigned bytes")
     shape = np.frombuffer(content, ">u4", count=content[3], offset=4)
     return np.frombuffer(content, np.uint8, offset=4 + 4 * content[3]).reshape(shape)
-
-
-def _natural(name: str | Path) -> list[str | int]:
-    """Sort key with numbers by their value: 2.tar before 10.tar."""
-    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", str(name))]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tallmasks.store.errors import TallmasksError, nearest
+from tallmasks.store.errors import TallmasksError
 from tallmasks.store.source_digests import named_path
 from tallmasks.tasks.catalogues import ExamplesFile, ExamplesRecipe, Params
 from tallmasks.tasks.task import Task
@@ -32,9 +32,6 @@ class Vision:
                     f"params.yaml: vision_tasks: there is a task {task!r} already; give yours another name, or set "
                     f"data.{task}.path to have that task's data in a local folder"
                 )
-        for task in params.get("data", {}):
-            if task not in TASKS:
-                raise TallmasksError(f"params.yaml: data: there is no vision task {task!r}{nearest(task, TASKS)}")
 
     def recipe(self, params: Params, model: Params, task: str, split: str, root: Path) -> ExamplesRecipe:
         """From the hub, or from the local folder that `data` or `vision_tasks` names; images fit the model."""

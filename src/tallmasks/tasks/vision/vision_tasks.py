@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass, field, replace
 from importlib.resources import files
 from typing import Any, Literal, get_args
 
+from tallmasks.tasks.dataset_files import HubFiles
 from tallmasks.tasks.task import Task
 
 Split = Literal["train", "validation", "test"]
@@ -29,21 +30,17 @@ VALIDATION_SHARE, LARGEST_VALIDATION = 0.1, 5000  # of the training set; the pap
 
 
 @dataclass(frozen=True)
-class DatasetSource:
-    """Where a dataset lies on the Hugging Face hub.
+class DatasetSource(HubFiles):
+    """Where a dataset of images lies on the Hugging Face hub.
+
+    The files are Parquet, WebDataset tars (`<key>.<image format>` and `<key>.cls`) or IDX files (gzipped, images before
+    labels).
 
     Attributes:
-        hub: The dataset repository.
-        files: The files of the dataset's own two splits, "train" and "test", as glob patterns; Parquet, WebDataset
-            tars (`<key>.<image format>` and `<key>.cls`) or IDX files (gzipped, images before labels).
-        revision: The full commit hash; None is what the branch main holds when it is first fetched.
         image: The column of the images.
         label: The column of the labels.
     """
 
-    hub: str
-    files: Mapping[str, str]
-    revision: str | None
     image: str = "image"
     label: str = "label"
 

@@ -1,0 +1,55 @@
+"""Print the data and the prompts of the text tasks.
+
+    tallmasks prompts
+    tallmasks prompts paws ropes
+
+Of each task: where its data lie, how many rows each split has as published, and its prompts with the numbers that
+`templates` in params.yaml takes.  Where tasks are named, the first prompt comes filled with a made-up row.
+"""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from collections.abc import Iterator
+
+from tallmasks.store.errors import TallmasksError, nearest
+from tallmasks.tasks.text.prompt_files import prompts_of
+from tallmasks.tasks.text.text_catalogue import example
+from tallmasks.tasks.text.text_tasks import SPLITS, TASKS, TextTask
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("tasks", nargs="*", metavar="TASK", help=", ".join(TASKS))
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the tasks that are named, or all."""
+    for name in arguments.tasks:
+        if name not in TASKS:
+            raise TallmasksError(f"no text task {name!r}{nearest(name, TASKS)}; there are: {', '.join(TASKS)}")
+    shown = [TASKS[name] for name in arguments.tasks or TASKS]
+    print("\n\n".join("\n".join(described(task, bool(arguments.tasks))) for task in shown))
+    return 0
+
+
+def described(task: TextTask, filled: bool) -> Iterator[str]:
+    """The lines about one task; with its first prompt filled, if asked for."""
+    found = prompts_of(task.name)
+    rows = ", ".join(f"{split} {task.rows(split):,}" for split in SPLITS)
+    yield f"{task.name} ({task.title}): {task.description}"
+    where = f"given out on request: {task.ask}" if task.ask else f"huggingface.co/datasets/{task.source.hub}"
+    yield f"  data     {where}" + (f" at {task.source.revision}" if task.source.revision else "")
+    yield f"           {' and '.join(task.source.files.values())}"
+    yield f"  rows     {rows}, as published"
+    yield f"           train and validation from {task.published['train']}, test from {task.published['test']}"
+    yield f"  prompts  {len(found.prompts)} of {found.published}; {found.origin} ({found.licence})"
+    yield f"           {task.rows('train') * len(found.prompts):,} examples to train on: every row under every prompt"
+    for number, prompt in enumerate(found.prompts):
+        yield f"      {number:2} {prompt.name}"
+    if filled:
+        text = example(task, found.prompts[0], task.row)
+        yield f"  prompt 0 with a made-up row\n{textwrap.indent(text.input, '    | ', lambda line: True)}"
+        yield "  accepted answers" if task.right is None else "  choices"
+        for place, answer in enumerate(text.answers):
+            yield f"    {'>' if place == max(text.answer, 0) else ' '} {answer}"

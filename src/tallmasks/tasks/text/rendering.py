@@ -1,0 +1,98 @@
+"""From a row of a dataset and a prompt to an example, as promptsource 0.2.3 renders its templates.
+
+Every value put between {{ and }} is cut to 2,048 characters; what comes out is split at ||| and stripped; the choices
+are rendered and split on their own, and not cut.  Two things are not left as they are there.  Its filter `choice` draws
+one of several accepted answers at random: here it is the first, so that examples are the same each time (of the kept
+prompts only those of ROPES have it).  And templates run in Jinja's sandbox.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tallmasks.store.errors import TallmasksError
+from tallmasks.tasks.text.prompt_files import Prompt
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+RENDERING = 1
+"""Stands in the recipes of examples: to be raised when other examples are made of the same rows and prompts."""
+LONGEST = 2048
+SEPARATOR = "|||"
+_PROTECTED = "\ue000" * len(SEPARATOR)  # from Unicode's private use area: stands for a separator inside a row
+Row = Mapping[str, Any]
+
+
+class Rendered(NamedTuple):
+    """What a prompt makes of a row.
+
+    Attributes:
+        input: What the model reads.
+        choices: The answers to choose from; None where the model writes its own.
+        target: The right answer.
+    """
+
+    input: str
+    choices: tuple[str, ...] | None
+    target: str
+
+
+def render(prompt: Prompt, row: Row) -> Rendered:
+    """Fill a prompt with a row.
+
+    Raises:
+        TallmasksError: The row does not give an input and an answer.
+    """
+    from jinja2 import TemplateError
+
+    values = {name: _protect(value) for name, value in row.items()}
+    try:
+        choices = _split(_compiled(prompt.answer_choices).render(values)) if prompt.answer_choices else None
+        cut = prompt.jinja.replace("}}", f" | string | truncate({LONGEST}) }}}}")
+        parts = _split(_compiled(cut).render(values, answer_choices=choices))
+    except (TemplateError, TypeError, ValueError, LookupError) as error:
+        raise TallmasksError(f"the prompt {prompt.name!r} cannot be filled: {error}") from None
+    if len(parts) != 2:
+        found = f" {SEPARATOR} ".join(parts)[:80]
+        raise TallmasksError(
+            f"the prompt {prompt.name!r} gives {found!r}, expected an input, {SEPARATOR} and an answer"
+        )
+    question, target = map(_unprotect, parts)
+    return Rendered(question, None if choices is None else tuple(map(_unprotect, choices)), target)
+
+
+@functools.cache
+def _compiled(source: str) -> Template:
+    return _environment().from_string(source)
+
+
+@functools.cache
+def _environment() -> ImmutableSandboxedEnvironment:
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    environment = ImmutableSandboxedEnvironment()
+    environment.filters["choice"] = lambda items: items[0]
+    return environment
+
+
+def _split(text: str) -> list[str]:
+    return [part.strip() for part in text.split(SEPARATOR)]
+
+
+def _protect(value: Any) -> Any:
+    """A value of a row whose own separators do not split anything."""
+    if isinstance(value, str):
+        return value.replace(SEPARATOR, _PROTECTED)
+    if isinstance(value, list):
+        return [_protect(inner) for inner in value]
+    if isinstance(value, dict):
+        return {name: _protect(inner) for name, inner in value.items()}
+    return value
+
+
+def _unprotect(text: str) -> str:
+    return text.replace(_PROTECTED, SEPARATOR)

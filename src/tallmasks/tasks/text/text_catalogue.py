@@ -1,0 +1,132 @@
+"""The text tasks as a catalogue."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.source_digests import named_path
+from tallmasks.tasks.catalogues import ExamplesFile, ExamplesRecipe, Params
+from tallmasks.tasks.task import Task
+from tallmasks.tasks.text.prompt_files import Prompt, digest, prompts_of
+from tallmasks.tasks.text.rendering import LONGEST, RENDERING, Row, render
+from tallmasks.tasks.text.text_files import Rows, locate_texts, missing_texts, read_rows
+from tallmasks.tasks.text.text_tasks import TASKS, Split, TextTask, task_of
+from tallmasks.tasks.texts import FREE, Text, write_texts
+
+
+class TextDatasets:
+    """Rows of datasets put into prompts; satisfies `tallmasks.tasks.catalogues.Catalogue`."""
+
+    versioned = False
+
+    def tasks(self, params: Params) -> Mapping[str, Task]:
+        return TASKS
+
+    def check(self, params: Params) -> None:
+        for task, said in params.get("data", {}).items():
+            if task in TASKS and TASKS[task].ask and "path" not in said:
+                raise TallmasksError(
+                    f"params.yaml: data.{task}: found {', '.join(said)}, expected path: a local folder"
+                )
+
+    def recipe(self, params: Params, model: Params, task: str, split: str, root: Path) -> ExamplesRecipe:
+        """From the hub, or from the local folder that `data` names; of every prompt, or of the model's `templates`."""
+        described, source = params.get("data", {}).get(task, {}), TASKS[task].source
+        data: dict[str, Any] = {"held_out": TASKS[task].held_out}
+        chosen = _templates(task, model)
+        found: dict[str, Any] = {
+            "task": task,
+            "split": split,
+            "templates": chosen,
+            "prompts": digest([prompts_of(task).prompts[index] for index in chosen]),
+            "rendering": RENDERING,
+        }
+        if (limit := model.get("examples", {}).get(split)) is not None:
+            found["rows"] = limit
+        if "path" in described:
+            return ExamplesRecipe({**found, "data": data}, {"data": named_path(root, described["path"])})
+        data |= {"hub": source.hub, "files": dict(source.files), "revision": described.get("revision", source.revision)}
+        return ExamplesRecipe({**found, "data": data})
+
+    def write(self, recipe: Params, sources: Mapping[str, Path], out: ExamplesFile) -> None:
+        task, split, folder = task_of(recipe), recipe["split"], sources.get("data")
+        files = locate_texts(task, split, folder)
+        rows = read_rows(task, split, files, recipe.get("rows"))
+        for note in rows.notes:
+            out.say(f"warning: {task.name}: {note}")
+        prompts = [prompts_of(task.name).prompts[index] for index in recipe["templates"]]
+        facts = {
+            "source": files.origin if folder is None else "a local folder",  # its place decides nothing
+            "revision": files.revision,
+            "rows": len(rows),
+            "prompts": [prompt.name for prompt in prompts],
+            "warnings": list(rows.notes),
+        }
+        metadata = {**out.metadata, "origin": json.dumps(facts)}
+        count = write_texts(out.path, examples(task, split, rows, prompts), metadata)
+        out.say(f"{task.name} {split}: {len(rows)} rows, {len(prompts)} prompts, {count} examples")
+
+    def missing(self, recipe: Params) -> str | None:
+        return missing_texts(task_of(recipe))
+
+
+def _templates(task: str, model: Params) -> list[int]:
+    """Which of a task's prompts a model gets.
+
+    Raises:
+        TallmasksError: params.yaml names one that the task does not have.
+    """
+    count, chosen = len(prompts_of(task).prompts), model.get("templates", "all")
+    if chosen == "all":
+        return list(range(count))
+    if wrong := [index for index in chosen if index >= count]:
+        raise TallmasksError(
+            f"params.yaml: a model's templates: found {wrong[0]}, but {task} has {count} prompts, 0 to {count - 1}; "
+            f"`tallmasks prompts {task}` lists them"
+        )
+    return list(chosen)
+
+
+def examples(task: TextTask, split: Split, rows: Rows, prompts: Sequence[Prompt]) -> Iterator[Text]:
+    """The examples of a split: for training every row under every prompt, else row i under prompt i mod their number.
+
+    Raises:
+        TallmasksError: A row gives no example.
+    """
+    for index, row in enumerate(rows):
+        for prompt in prompts if split == "train" else [prompts[index % len(prompts)]]:
+            try:
+                yield example(task, prompt, row)
+            except TallmasksError as error:
+                part = task.published["test" if split == "test" else "train"]
+                raise TallmasksError(f"{task.name}: row {rows.start + index} of {part}: {error}") from None
+
+
+def example(task: TextTask, prompt: Prompt, row: Row) -> Text:
+    """One row under one prompt.
+
+    Raises:
+        TallmasksError: The row has no right answer, or the prompt gives another one than the row's label.
+    """
+    question, choices, target = render(prompt, row)
+    if task.right is None or choices is None:
+        accepted = tuple(dict.fromkeys(map(str.strip, row["answers"]["text"])))
+        return Text(question, accepted, FREE)
+    try:
+        right = task.right(row)
+    except ValueError:
+        right = FREE
+    if not 0 <= right < len(choices):
+        raise TallmasksError(
+            f"its label is none of {len(choices)} choices; these are not labelled data of {task.title}"
+        )
+    if choices[right] != target and len(choices[right]) <= LONGEST:  # a longer one is cut
+        raise TallmasksError(f"the prompt {prompt.name!r} answers {target[:60]!r}, the label {choices[right][:60]!r}")
+    return Text(question, choices, right)
+
+
+CATALOGUE = TextDatasets()

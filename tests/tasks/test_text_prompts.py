@@ -1,0 +1,188 @@
+"""The prompts of the text tasks: which there are, and what they make of a row."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from jinja2 import Environment, meta
+
+from tallmasks.store.errors import TallmasksError
+from tallmasks.tasks.text import TASKS
+from tallmasks.tasks.text import selection as select
+from tallmasks.tasks.text.prompt_files import Prompt, digest, prompts_of
+from tallmasks.tasks.text.rendering import LONGEST, RENDERING, render
+from tallmasks.tasks.text.text_catalogue import example
+from tallmasks.tasks.texts import FREE
+
+COUNTS = {
+    "qasc": (5, 8),
+    "quartz": (8, 8),
+    "paws": (11, 12),
+    "story_cloze": (5, 6),
+    "wiki_qa": (5, 11),
+    "winogrande": (5, 6),
+    "wsc": (10, 10),
+    "cosmos_qa": (10, 13),
+    "quail": (10, 13),
+    "ropes": (10, 12),
+    "social_iqa": (4, 6),
+}
+CHOICES = {"qasc": 8, "cosmos_qa": 4, "quail": 4, "social_iqa": 3}
+# every character but jinja's own line ends, white space at the ends and what stands for a separator
+VALUES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\ue000"), max_size=300).map(str.strip)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_prompts_are_those_of_the_papers_set_up(task: str) -> None:
+    """Other prompts are other numbers: how many there are decides which row gets which."""
+    found = prompts_of(task)
+    assert (len(found.prompts), found.published) == COUNTS[task]
+    assert "promptsource 0.2.3" in found.origin and found.licence == "Apache-2.0"
+    assert len({prompt.name for prompt in found.prompts}) == len(found.prompts)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_prompt_of_a_row_has_its_right_answer(task: str) -> None:
+    """Training would teach a wrong answer under one of the wordings, or a task's accuracy count it."""
+    known = TASKS[task]
+    for prompt in prompts_of(task).prompts:
+        text = example(known, prompt, known.row)
+        assert text.input and "{{" not in text.input and "|||" not in text.input
+        if task == "ropes":
+            assert (text.answers, text.answer) == (("Bente's",), FREE)
+            continue
+        assert len(set(text.answers)) == len(text.answers) == CHOICES.get(task, 2)
+        assert render(prompt, known.row).target == text.answers[text.answer] == text.target
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_prompt_uses_no_column_that_is_not_read(task: str) -> None:
+    """Jinja puts nothing where a name is unknown: a prompt would lose its question in silence."""
+    for prompt in prompts_of(task).prompts:
+        for source in (prompt.jinja, prompt.answer_choices or ""):
+            environment = Environment()
+            environment.filters["choice"] = list
+            used = meta.find_undeclared_variables(environment.parse(source)) - {"answer_choices", "range"}
+            assert used <= set(TASKS[task].columns), prompt.name
+        assert ("| choice" in prompt.jinja) == (task == "ropes")  # drawn at random there, here the first
+
+
+@given(first=VALUES, second=VALUES)
+def test_texts_come_through_letter_for_letter(first: str, second: str) -> None:
+    """A text with braces, bars or a separator in it would be cut in two, or run as a template."""
+    row = {"sentence1": f"<{first}>", "sentence2": f"<{second}>", "label": 1}
+    text = example(TASKS["paws"], prompts_of("paws").prompts[3], row)
+    asked = "Question: Can we rewrite Sentence 1 to Sentence 2?"
+    assert text.input == f"Sentence 1: <{first}>\nSentence 2: <{second}>\n{asked}"
+    assert (text.answers, text.answer) == (("No", "Yes"), 1)
+
+
+def test_long_texts_are_cut_as_promptsource_cuts_them() -> None:
+    """The published models saw no more than that of a text."""
+    row = {**TASKS["wiki_qa"].row, "answer": "word " * 1000}
+    found = render(prompts_of("wiki_qa").prompts[0], row).input
+    kept = found.split('"')[1]
+    assert kept.endswith("word...") and LONGEST - 10 < len(kept) <= LONGEST
+    barely = "x" * (LONGEST + 5)  # Jinja's leeway
+    assert barely in render(prompts_of("wiki_qa").prompts[0], {**row, "answer": barely}).input
+
+
+def test_choices_are_not_cut() -> None:
+    """An answer that is scored would be another one than the dataset's."""
+    row = {**TASKS["story_cloze"].row, "sentence_quiz2": "word " * 1000}
+    text = example(TASKS["story_cloze"], prompts_of("story_cloze").prompts[0], row)
+    assert text.target == ("word " * 1000).strip()
+
+
+def test_several_accepted_answers() -> None:
+    """A model that gives the second would be wrong; one that is trained twice would learn two things."""
+    row = {**TASKS["ropes"].row, "answers": {"text": ["Bente's ", "Bente's", "hers"]}}
+    for prompt in prompts_of("ropes").prompts:
+        text = example(TASKS["ropes"], prompt, row)
+        assert (text.answers, text.target) == (("Bente's", "hers"), "Bente's")
+
+
+@pytest.mark.parametrize(
+    ("task", "change", "said"),
+    [
+        ("wsc", {"label": -1}, "none of 2 choices; these are not labelled data of WSC"),
+        ("winogrande", {"answer": ""}, "none of 2 choices"),
+        ("qasc", {"answerKey": ""}, "none of 8 choices|gives"),
+        ("social_iqa", {"label": "0"}, "none of 3 choices"),
+        ("ropes", {"answers": {"text": []}}, "gives '', expected an input"),
+        ("winogrande", {"answer": "01"}, "answers 'vase', the label 'shelf'"),
+    ],
+)
+def test_a_row_without_a_right_answer_is_refused(task: str, change: dict[str, object], said: str) -> None:
+    """A published test split without labels would be scored against answers that nobody gave."""
+    row = {**TASKS[task].row, **change}
+    with pytest.raises(TallmasksError, match=said):
+        for prompt in prompts_of(task).prompts:
+            example(TASKS[task], prompt, row)
+
+
+@pytest.mark.parametrize("jinja", ["{{ a.__class__.__mro__ }}", "{{ a.append(1) }}", "{{ a['x'](1) }}", "{{ a"])
+def test_a_template_can_do_nothing_but_render(jinja: str) -> None:
+    """Somebody else's prompts would run code on the user's machine."""
+    with pytest.raises(TallmasksError, match="the prompt 'odd' cannot be filled"):
+        render(Prompt("odd", None, f"{jinja} ||| x"), {"a": [1, 2]})
+
+
+def test_a_digest_stands_for_what_prompts_say() -> None:
+    """Changed wordings would leave old examples in place."""
+    first, second = prompts_of("paws").prompts[:2]
+    assert digest([first]) != digest([second]) != digest([first, second]) != digest([second, first])
+    assert digest([first]) == digest([Prompt(*first)])
+
+
+def test_changed_examples_have_another_number() -> None:
+    """Examples rendered by older code would be taken for those of the new one: raise RENDERING, and add its digest."""
+    rows = [(task, prompt) for task in TASKS.values() for prompt in prompts_of(task.name).prompts]
+    texts = [[*example(task, prompt, task.row)] for task, prompt in rows]
+    found = hashlib.sha256(json.dumps(texts).encode()).hexdigest()[:12]
+    assert {1: "f3efd855aa6a"}[RENDERING] == found
+
+
+PUBLISHED = """
+dataset: social_i_qa
+templates:
+  b1: !Template
+    answer_choices: A ||| B
+    id: b1
+    jinja: "{{context}} \\n ||| {{answer_choices[0]}}"
+    metadata: !TemplateMetadata {choices_in_prompt: false, metrics: [Accuracy], original_task: true}
+    name: kept
+    reference: ''
+  a2: !Template
+    answer_choices: null
+    jinja: x ||| y
+    metadata: !TemplateMetadata {metrics: [BLEU, ROUGE], original_task: true}
+    name: scored otherwise
+  a3: !Template
+    answer_choices: null
+    jinja: x ||| y
+    metadata: !TemplateMetadata {metrics: [Accuracy], original_task: false}
+    name: another task
+  a4: !Template
+    answer_choices: null
+    jinja: x ||| y
+    metadata: !TemplateMetadata {metrics: [Accuracy], original_task: true}
+    name: Check if a random answer is valid or not
+"""
+
+
+def test_the_selection_can_be_made_again(tmp_path: Path) -> None:
+    """Nobody could check where the shipped prompts are from, or take another selection."""
+    for source in select.SOURCES.values():
+        path = tmp_path / "promptsource" / source / "templates.yaml"
+        path.parent.mkdir(parents=True)
+        path.write_text(PUBLISHED)
+    select.main(tmp_path / "promptsource", tmp_path / "out")
+    assert sorted(path.stem for path in (tmp_path / "out").iterdir()) == sorted(TASKS)
+    found = yaml.safe_load((tmp_path / "out" / "social_iqa.yaml").read_text())
+    assert (found["published"], [prompt["name"] for prompt in found["prompts"]]) == (4, ["kept"])
+    assert found["prompts"][0]["jinja"] == "{{context}} \n ||| {{answer_choices[0]}}"
