@@ -28,7 +28,8 @@ def drop_and_elect(
 @merge("dare_ties", paper="Yu et al. 2024, DARE + TIES", over="places", look=drop_and_elect)
 def dare_ties_merge(rows: Sequence[Vector], out: Vector, place: Place, elected: Elected, *, drop: Rate = 0.5) -> None:
     """The disjoint mean of what DARE leaves of each task, as the official code does (yule-BUAA/MergeLM): TIES' share
-    `keep` is of all parameters, the dropped ones among them."""
+    `keep` is of all parameters, the dropped ones among them.  It is counted as for TIES here, which can be one weight
+    fewer than there."""
     keys, thresholds, majority = elected
     left = [dropped(row, key, place.name, place.start, drop) for row, key in zip(rows, keys, strict=True)]
     kernels.merge_ties(left, thresholds, majority, out, mean=True)
