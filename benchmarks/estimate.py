@@ -64,7 +64,7 @@ def evaluated_images(tasks: Iterable[str], alphas: int, lambdas: int) -> int:
     """Images times weight sets in all evaluations of one benchmark."""
     validation, test = (sum(counts(task)[split] for task in tasks) for split in (1, 2))
     tried = {"scaled": alphas, "masked": lambdas}
-    rows = [methods.get(name) for name in methods.names()]
+    rows = [methods.get(name) for name in methods.names("paper")]
     return sum(tried.get(row.protocol, 1) * validation + test for row in rows)
 
 

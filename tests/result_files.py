@@ -39,7 +39,7 @@ def _write(path: Path, rows: list, columns: str) -> None:
 
 def _benchmark(folder: Path, tasks: tuple[str, ...], draw: np.random.Generator) -> None:
     per_task, table, agreement, selection = [], [], [], {}
-    for place, name in enumerate(methods.names()):
+    for place, name in enumerate(methods.names("paper")):
         method = methods.get(name)
         scores = np.clip(45 + 5 * place + draw.normal(0, 4, (2, len(tasks))), 0, 100).round(4)
         for split, row in zip(("validation", "test"), scores, strict=True):

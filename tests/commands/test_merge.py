@@ -13,6 +13,9 @@ from transformers import LlamaForCausalLM
 
 import reference
 from commands.models_made import TASKS, make_llamas, refusal, run
+from tallmasks import methods
+from tallmasks.store.tensor_files import Layout
+from tallmasks.vectors.task_vectors import TaskVector
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +76,32 @@ def test_merged_folders_are_the_plain_statement(
         np.testing.assert_array_equal(found[name], values, err_msg=name)
     assert {path.name for path in out.iterdir()} == {path.name for path in (here / "base").iterdir()} | {"README.md"}
     assert method == "weight_averaging" or f"{alpha:g}" in (out / "README.md").read_text()
+
+
+LATER = [
+    name for name in methods.names("later") if methods.get(name).section == "merging" and methods.get(name).k is None
+]
+
+
+@pytest.mark.parametrize("method", LATER)
+def test_later_methods_on_folders_are_the_merge_in_memory(here: Path, tmp_path: Path, method: str) -> None:
+    """A method of the tables could not be had for one's own checkpoints, or would be another one there."""
+    options = ["--option", "steps=20"] if method == "wudi" else []
+    out = tmp_path / "merged"
+    assert run("merge", "--base", "base", *NAMED, "--method", method, *options, "--dtype", "float32", "-o", out) == 0
+    base, tuned = state(here / "base"), [state(here / task) for task in TASKS]
+    changed = sorted(name for name in base if any((one[name] != base[name]).any() for one in tuned))
+    layout = Layout(tuple(changed), tuple(base[name].shape for name in changed))
+    frozen = sum(values.size for name, values in base.items() if name not in changed)
+    flats = [layout.join({name: one[name] - base[name] for name in changed}) for one in tuned]
+    update = np.empty(layout.size, np.float32)
+    merge = methods.get(f"{method}:steps=20" if options else method).merge
+    methods.get_merge(merge)([TaskVector(flat, layout, {}, frozen) for flat in flats], update)
+    found, alpha = state(out), methods.get(method).coefficient
+    scale = np.float32(alpha(len(TASKS)) if alpha else methods.get(method).unvalidated)
+    for name, values in layout.split(update).items():
+        np.testing.assert_allclose(found[name], base[name] + scale * values, rtol=1e-6, atol=1e-7, err_msg=name)
+    assert (update != 0).mean() > 0.01
 
 
 def test_a_file_says_the_same_in_its_own_words_and_in_mergekits(here: Path, tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from tallmasks.vectors.task_vectors import TaskVector
 
 LAYOUT = Layout(("a.weight", "b.bias", "c.weight"), ((6, 4), (5,), (3, 3)))
 OVER = {
-    scope: [n for n in methods.merge_names() if methods.get_merge(n).over == scope] for scope in ("weights", "tensors")
+    scope: [name for name in methods.merge_names() if methods.get_merge(name).over == scope]
+    for scope in ("weights", "places", "tensors")
 }
 
 
@@ -40,6 +41,21 @@ def test_a_merge_over_weights_gives_each_slice_by_itself(name: str, seed: int) -
         found = np.full(some.stop - some.start, np.nan, np.float32)
         merge([vector.flat[some] for vector in given], found)
         np.testing.assert_array_equal(found, whole[some])
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", OVER["places"])
+def test_a_merge_over_places_gives_each_slice_of_a_tensor_by_itself(name: str, seed: int) -> None:
+    """A model larger than the memory would be merged in another way, piece by piece."""
+    given = vectors(seed)
+    whole = LAYOUT.split(merged(name, given))
+    merge = methods.get_merge(name).prepared(given)
+    for tensor, values in whole.items():
+        for start, stop in ((0, 2), (2, values.size - 1), (values.size - 1, values.size)):
+            found = np.full(stop - start, np.nan, np.float32)
+            rows = [LAYOUT.split(vector.flat)[tensor].reshape(-1)[start:stop] for vector in given]
+            merge(rows, found, methods.Place(tensor, start, stop))
+            np.testing.assert_array_equal(found, values.reshape(-1)[start:stop])
 
 
 @pytest.mark.parametrize("seed", range(3))

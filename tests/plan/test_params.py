@@ -27,6 +27,22 @@ Params = dict[str, Any]
 TEXT = (ROOT / "params.yaml").read_text()
 
 
+def test_groups_of_methods_are_words_of_params(project: Path) -> None:
+    """Whoever wants the later methods would have to name each of them; a table that there is would get other rows."""
+    plans = {}
+    for word in ("all", "[paper]", "[paper, later]", "[later, ties]"):
+        (project / "params.yaml").write_text(re.sub(r"^methods: all$", f"methods: {word}", TEXT, flags=re.M))
+        plans[word] = open_plan(project).method_names
+    assert plans["all"] == plans["[paper]"] and "tsv_m" not in plans["all"] and "emr" in plans["all"]
+    assert plans["[paper, later]"] == (*plans["all"], *plans["[later, ties]"][:-1])
+    (project / "params.yaml").write_text(TEXT.replace("\nmethods: all\n", "\nmethods: [latre]\n"))
+    with pytest.raises(TallmasksError, match="methods: no 'latre'; did you mean 'later'"):
+        open_plan(project)
+    (project / "params.yaml").write_text(TEXT.replace("\nmethods: all\n", "\nmethods: [later, tsv_m]\n"))
+    with pytest.raises(TallmasksError, match="methods: tsv_m listed twice"):
+        open_plan(project)
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A folder with the project's schema and pretrained weights, for a params.yaml of a test's own."""

@@ -14,56 +14,66 @@ masked     a model per task, theta_0 + update; mask_lambda is the best on valida
 finetuned  the checkpoints themselves; theta_0 + update is the same up to rounding
 =========  ===================================================================================================
 
-A merge that needs a whole tensor of all tasks says ``over="tensors"``, a method that needs the whole model (one scale a
-task, say) ``over="model"``.
+A merge that needs a whole tensor of all tasks says ``over="tensors"``, one that has to know where in the model its
+slice lies ``over="places"``, a method that needs the whole model (one scale a task, say) ``over="model"``.  A method
+of ``group="later"`` is in no table that does not ask for it.
 """
 
 import importlib
 import pkgutil
 
-from tallmasks.methods.contract import GRIDS, Merge, Method, Vector
+from tallmasks.methods.contract import GRIDS, Merge, Method, Place, Vector
 from tallmasks.methods.inputs import INPUTS, Input, Source, input
 from tallmasks.methods.options import Between, Share
 from tallmasks.methods.registry import (
+    GROUPS,
     at_threshold,
     code,
     consensus,
+    consensus_row,
     get,
     get_merge,
     kept_fractions,
     masking,
+    masking_row,
     merge,
     merge_names,
     method,
     names,
     slug,
     spec_of,
+    specs_of,
 )
 
 __all__ = [
     "GRIDS",
+    "GROUPS",
     "INPUTS",
     "Between",
     "Input",
     "Merge",
     "Method",
+    "Place",
     "Share",
     "Source",
     "Vector",
     "at_threshold",
     "code",
     "consensus",
+    "consensus_row",
     "get",
     "get_merge",
     "input",
     "kept_fractions",
     "masking",
+    "masking_row",
     "merge",
     "merge_names",
     "method",
     "names",
     "slug",
     "spec_of",
+    "specs_of",
 ]
 
 for _module in pkgutil.iter_modules(__path__):

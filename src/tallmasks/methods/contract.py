@@ -27,8 +27,18 @@ Vector = NDArray[np.float32]
 Section = Literal["merging", "compression"]
 Protocol = Literal["fixed", "scaled", "per_task", "masked", "finetuned"]
 Counted = Literal["parameters", "trainable"]
+Group = Literal["paper", "later"]
 GRIDS = {"scaled": "scaling_coefficient", "masked": "mask_lambda"}
 """What a protocol chooses on validation data: a key of `grids` in params.yaml."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Values start..stop of a flattened tensor."""
+
+    name: str
+    start: int
+    stop: int
 
 
 @dataclass(frozen=True)
@@ -39,12 +49,13 @@ class Merge:
         name: With what is set of its options behind it.
         paper: Where it is from.
         apply: Over weights ``(rows, out, **options)``, which fills out, float32 [n], from T slices of one place,
-            float32 [n] each; over tensors ``(stacked, **options) -> merged``, float32 [T, ...] -> [...], for one named
-            tensor at a time.
+            float32 [n] each; over places ``(rows, out, place, **options)``, where the slices are of one named tensor;
+            over tensors ``(stacked, **options) -> merged``, float32 [T, ...] -> [...], for one named tensor at a time.
         file: The file that registers it.
-        over: What ``apply`` looks at: single weights, or one tensor of all tasks.
+        over: What ``apply`` looks at: single weights, weights and where they are, or one tensor of all tasks.
+        named: Over tensors: whether ``apply`` gets the tensor's name as its second argument.
         look: What a slice has to know of the whole, ``(task_vectors, **options) -> anything``, thresholds for
-            instance; ``apply`` gets it as its third argument.
+            instance; ``apply`` gets it as its last positional argument.  Not over tensors.
         version: Raised when a change outside the file changes what it makes.
         masked_as: The merge that masks are over, where it is another one.
         chosen: The options that are not at their defaults.
@@ -54,19 +65,23 @@ class Merge:
     paper: str
     apply: Callable[..., Any]
     file: Path
-    over: Literal["weights", "tensors"] = "weights"
+    over: Literal["weights", "places", "tensors"] = "weights"
+    named: bool = False
     look: Callable[..., Any] | None = None
     version: int = 1
     masked_as: str | None = None
     chosen: Mapping[str, Value] = field(default_factory=dict)
 
     def prepared(self, task_vectors: Sequence[TaskVector]) -> Callable[..., Any]:
-        """``apply`` with its options and with what it has to know of these task vectors."""
+        """``apply`` with its options and with what it has to know of these task vectors: ``(rows, out)`` over weights,
+        ``(rows, out, place)`` over places, ``(stacked, name)`` over tensors."""
         options = given(self.apply, self.chosen)
+        if self.over == "tensors" and not self.named:
+            return lambda stacked, name: self.apply(stacked, **options)
         if self.look is None:
             return functools.partial(self.apply, **options)
         whole = self.look(task_vectors, **given(self.look, self.chosen))
-        return lambda rows, out: self.apply(rows, out, whole, **options)
+        return lambda *which: self.apply(*which, whole, **options)
 
     def __call__(self, task_vectors: Sequence[TaskVector], out: Vector) -> None:
         """Fill ``out``, float32 [P'].
@@ -80,7 +95,11 @@ class Merge:
         else:
             parts = [vector.layout.split(vector.flat) for vector in task_vectors]
             for name, view in task_vectors[0].layout.split(out).items():
-                view[...] = apply(np.stack([part[name] for part in parts]))
+                rows = [part[name] for part in parts]
+                if self.over == "tensors":
+                    view[...] = apply(np.stack(rows), name)
+                else:
+                    _in_places(apply, name, [row.reshape(-1) for row in rows], view.reshape(-1))
         if not kernels.all_finite(out):
             raise TallmasksError(
                 f"merge {self.name}: the merged vector holds NaN or infinity, a sum too large for float32 perhaps; see "
@@ -96,6 +115,21 @@ class Merge:
     def options(self) -> dict[str, Option]:
         """Its options by name."""
         return options_of(self.apply, self.look)
+
+    def __post_init__(self) -> None:
+        if self.over == "tensors" and self.look is not None:
+            raise ValueError(f"merge {self.name}: look is for merges over weights or places")
+        if self.named and self.over != "tensors":
+            raise ValueError(f"merge {self.name}: named is for merges over tensors; over places it gets the place")
+
+
+def _in_places(apply: Callable[..., Any], name: str, rows: Sequence[Vector], out: Vector) -> None:
+    """Fill ``out``, float32 [n], from T vectors of one flattened tensor, piece by piece."""
+
+    def work(part: slice) -> None:
+        apply([row[part] for row in rows], out[part], Place(name, part.start, part.stop))
+
+    kernels.in_pieces(out.size, work)
 
 
 @dataclass(frozen=True)
@@ -135,6 +169,8 @@ class Method:
     """The file that registers it."""
     chosen: Mapping[str, Value] = field(default_factory=dict)
     """Its own options that are not at their defaults."""
+    group: Group = "paper"
+    """What of `methods` in params.yaml it belongs to: "paper", which is `all`, or "later", which is asked for."""
 
     def __call__(self, **inputs: object) -> Vector:
         """The update from the inputs that it ``needs``.
@@ -236,6 +272,10 @@ class Method:
             )
         if self.coefficients is not None and self.protocol != "scaled":
             raise ValueError(f"method {self.name}: coefficients are for the protocol scaled alone")
-        for key, allowed in (("protocol", get_args(Protocol)), ("section", get_args(Section))):
+        for key, allowed in (
+            ("protocol", get_args(Protocol)),
+            ("section", get_args(Section)),
+            ("group", get_args(Group)),
+        ):
             if getattr(self, key) not in allowed:
                 raise ValueError(f"method {self.name}: {key} is {getattr(self, key)!r}; expected {', '.join(allowed)}")

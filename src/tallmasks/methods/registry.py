@@ -9,12 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tallmasks.masks.bundles import apply_mask
+from tallmasks.masks.consensus import keep_agreed
 from tallmasks.methods import options
-from tallmasks.methods.contract import Merge, Method, Vector
+from tallmasks.methods.contract import Group, Merge, Method, Vector
 from tallmasks.methods.options import Value
 from tallmasks.store.errors import TallmasksError, nearest
 
 Entry = TypeVar("Entry")
+
+GROUPS: dict[str, Group] = {"all": "paper", "paper": "paper", "later": "later"}
+"""Words that `methods` in params.yaml takes in the place of names, and the group of each."""
 
 _methods: dict[str, Method] = {}
 _merges: dict[str, Merge] = {}
@@ -38,6 +43,41 @@ def merge(name: str, *, paper: str, **fields: Any) -> Callable[[Callable[..., An
         return apply
 
     return register
+
+
+def masking_row(merge: str, *, row: int, title: str) -> None:
+    """Register the TALL-mask method on a merge that has none, `tall_mask_<merge>`: a row that no paper has."""
+    _methods_on(
+        merge,
+        f"tall_mask_{merge}",
+        update=apply_mask,
+        row=row,
+        title=title,
+        section="compression",
+        paper="Wang et al. 2024, Eq. 5",
+        protocol="masked",
+        storage="masked",
+    )
+
+
+def consensus_row(merge: str, *, row: int, title: str, k: int = 2) -> None:
+    """Register the consensus method on a merge that has masks, `consensus_<merge>`: a row that no paper has."""
+    _methods_on(
+        merge,
+        f"consensus_{merge}",
+        update=functools.partial(keep_agreed, k=k),
+        row=row,
+        title=title,
+        section="merging",
+        paper="Wang et al. 2024, Eq. 8 and 9",
+        protocol="scaled",
+        storage="single",
+        k=k,
+    )
+
+
+def _methods_on(merge: str, name: str, **fields: Any) -> None:
+    _add(_methods, Method(name=name, merge=merge, group="later", file=_registering_file(), **fields))
 
 
 @functools.cache
@@ -98,9 +138,22 @@ def slug(spec: str) -> str:
     return spec.replace(":", "-").replace(",", "-").replace("=", "")
 
 
-def names() -> tuple[str, ...]:
-    """Every method, in the order of the table."""
-    return tuple(sorted(_methods, key=lambda name: (_methods[name].row, name)))
+def names(group: Group | None = None) -> tuple[str, ...]:
+    """Every method, or those of a group, in the order of the table."""
+    found = [name for name, method in _methods.items() if group in (None, method.group)]
+    return tuple(sorted(found, key=lambda name: (_methods[name].row, name)))
+
+
+def specs_of(entries: str | Sequence[str | Mapping[str, Mapping[str, Value]]]) -> tuple[str, ...]:
+    """`methods` of params.yaml as the rows that it asks for: words of `GROUPS`, and entries of `spec_of`, in order.
+
+    Raises:
+        TallmasksError: as `get`.
+    """
+    found: list[str] = []
+    for entry in [entries] if isinstance(entries, str) else entries:
+        found += names(GROUPS[entry]) if isinstance(entry, str) and entry in GROUPS else [spec_of(entry)]
+    return tuple(found)
 
 
 def merge_names() -> tuple[str, ...]:
@@ -167,11 +220,16 @@ def _on(merge: str, wanted: Callable[[Method], bool]) -> Sequence[Method]:
 
 
 def _registering_file() -> Path:
-    """The file whose code calls the decorator that asks."""
-    return Path(sys._getframe(2).f_code.co_filename)
+    """The file whose code calls the function of this module that asks, or that this was called by."""
+    frame = sys._getframe(1)
+    while frame.f_back and frame.f_code.co_filename == __file__:
+        frame = frame.f_back
+    return Path(frame.f_code.co_filename)
 
 
 def _add(registry: dict[str, Any], entry: Method | Merge) -> None:
+    if entry.name in GROUPS:
+        raise ValueError(f"{entry.name} is a word for several methods; expected another name")
     if entry.name in registry:
         raise ValueError(f"{entry.name} is registered twice")
     registry[entry.name] = entry

@@ -6,7 +6,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -16,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.methods import inputs
-from tallmasks.methods.contract import Merge, Method, Vector
+from tallmasks.methods.contract import Merge, Method, Place, Vector
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import Layout
 from tallmasks.vectors import kernels
@@ -24,15 +23,6 @@ from tallmasks.vectors.differences import Difference, Piece
 from tallmasks.vectors.task_vectors import TaskVector
 
 Result = TypeVar("Result")
-
-
-@dataclass(frozen=True)
-class Place:
-    """Values start..stop of a flattened tensor."""
-
-    name: str
-    start: int
-    stop: int
 
 
 def pieces_of(sizes: Mapping[str, int], step: int) -> Iterator[Place]:
@@ -128,10 +118,10 @@ class Merging:
         """
         if self.over_tensors:
             shape = self._stream.shape(place.name)
-            merged = np.asarray(self._apply(np.stack(rows).reshape(-1, *shape)), np.float32).reshape(-1)
+            merged = np.asarray(self._apply(np.stack(rows).reshape(-1, *shape), place.name), np.float32).reshape(-1)
         else:
             merged = np.empty(place.stop - place.start, np.float32)
-            self._apply(rows, merged)
+            self._apply(rows, merged, *([place] if self._merge.over == "places" else []))
         if not kernels.finite(merged):
             raise TallmasksError(
                 f"merge {self._merge.name}: the merged vector holds NaN or infinity in {place.name}, a sum too large "

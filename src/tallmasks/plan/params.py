@@ -196,8 +196,7 @@ def shown(value: Any) -> str:
 
 def method_names(params: Params) -> tuple[str, ...]:
     """The rows of every table, in their order: names of methods, with what is set of their options behind them."""
-    listed = params["methods"]
-    return methods.names() if listed == "all" else tuple(map(methods.spec_of, listed))
+    return methods.specs_of(params["methods"])
 
 
 def bundled_row(params: Params) -> str:
@@ -221,9 +220,10 @@ def check_names(params: Params) -> None:
     Raises:
         TallmasksError: the key, the name, and the nearest one that exists.
     """
-    if params["methods"] != "all":
-        listed = [entry if isinstance(entry, str) else next(iter(entry)) for entry in params["methods"]]
-        _check_names("methods", [name.partition(":")[0] for name in listed], methods.names())
+    asked = [params["methods"]] if isinstance(params["methods"], str) else params["methods"]
+    listed = [entry if isinstance(entry, str) else next(iter(entry)) for entry in asked]
+    known = (*methods.GROUPS, *methods.names())
+    _check_names("methods", [name.partition(":")[0] for name in listed], known)
     benchmarks = {f"benchmarks.{name}": list(tasks) for name, tasks in params["benchmarks"].items()}
     for key, names in {"methods": list(method_names(params)), **benchmarks}.items():
         repeated = sorted({name for name in names if names.count(name) > 1})

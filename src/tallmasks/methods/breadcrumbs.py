@@ -1,0 +1,43 @@
+"""Model Breadcrumbs: of every row of a task's tensors neither the largest weights nor the small ones."""
+
+import numpy as np
+
+from tallmasks.methods import Share, Vector, merge, method
+
+
+@merge("breadcrumbs", paper="Davari and Belilovsky 2024", over="tensors")
+def breadcrumbs_merge(tensors: Vector, *, middle: Share = 0.15, outliers: Share = 0.006) -> Vector:
+    """float32 [T, ..., n] -> [..., n]: from each row the int(outliers * n) largest magnitudes out, the next
+    int(middle * n) in, the rest out; summed over the tasks.  A single number stays.
+
+    As the official code (rezazzr/breadcrumbs, TaskVectorMiddleKeep), which works on the last dimension of every tensor
+    and counts what is kept; the paper speaks of layers and of what is left out.  The defaults are the point that its
+    search tries first; of equal magnitudes the first are taken for the larger.
+    """
+    if tensors.ndim == 1:
+        return tensors.sum(axis=0)
+    length = tensors.shape[-1]
+    first = int(length * outliers)
+    last = first + int(length * middle)
+    total = np.zeros_like(tensors[0])
+    for tensor in tensors:
+        kept = np.argsort(-abs(tensor), axis=-1, kind="stable")[..., first:last]
+        values = np.take_along_axis(total, kept, -1) + np.take_along_axis(tensor, kept, -1)
+        np.put_along_axis(total, kept, values, -1)
+    return total
+
+
+@method(
+    name="breadcrumbs",
+    row=46,
+    title="Model Breadcrumbs",
+    section="merging",
+    paper="Davari and Belilovsky 2024",
+    protocol="scaled",
+    storage="single",
+    merge="breadcrumbs",
+    group="later",
+)
+def breadcrumbs(multi_task_vector: Vector) -> Vector:
+    """The sum of what is kept; alpha is tuned."""
+    return multi_task_vector

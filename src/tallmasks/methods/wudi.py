@@ -1,0 +1,56 @@
+"""WUDI: a merged matrix whose difference to each task's is small on what that task's inputs were."""
+
+from typing import Annotated
+
+import numpy as np
+
+from tallmasks.methods import Between, Share, Vector, merge, method
+from tallmasks.vectors.block_numbers import is_linear_layer
+
+FIRST, SECOND, EPSILON = 0.9, 0.999, 1e-8  # Adam's, as everywhere
+
+
+@merge("wudi", paper="Cheng et al. 2025", over="tensors", named=True)
+def wudi_merge(
+    tensors: Vector, name: str, *, steps: Annotated[int, Between(0, 100_000)] = 300, learning_rate: Share = 1e-5
+) -> Vector:
+    """float32 [T, m, n] -> [m, n]: from the sum S of the D_t, Adam on sum_t |(M - D_t) D_t^T|^2 / |D_t|^2.
+
+    As the official code (nathanielyvo/WUDI-Merging, vit/wudi_main.py): linear layers of attention and MLP alone, since
+    the rows of their D_t span the inputs of task t; all other tensors stay pretrained (0).  Those layers have to be
+    told by name and shape here: 2-D, and no embedding, head or projection.  With G = sum_t D_t^T D_t / |D_t|^2 and
+    C = sum_t (S - D_t) D_t^T D_t / |D_t|^2 the gradient at S + X is 2 (X G + C), one product a step whatever T is.
+    """
+    total = tensors.sum(axis=0)
+    if not is_linear_layer(name, total.ndim):
+        return np.zeros_like(total)
+    gram, start = np.zeros((total.shape[1],) * 2, np.float32), np.zeros_like(total)
+    for matrix in tensors:
+        if norm := np.float32(np.square(matrix).sum()):
+            own = matrix.T @ matrix / norm
+            gram, start = gram + own, start + (total - matrix) @ own
+    change, first, second = (np.zeros_like(total) for _ in range(3))
+    for step in range(1, steps + 1):
+        gradient = 2 * (change @ gram + start)
+        first += (1 - FIRST) * (gradient - first)
+        second += (1 - SECOND) * (np.square(gradient) - second)
+        scale = np.sqrt(second) / np.float32(np.sqrt(1 - SECOND**step)) + np.float32(EPSILON)
+        change -= np.float32(learning_rate / (1 - FIRST**step)) * first / scale
+    return total + change
+
+
+@method(
+    name="wudi",
+    row=68,
+    title="WUDI",
+    section="merging",
+    paper="Cheng et al. 2025",
+    protocol="fixed",
+    storage="single",
+    merge="wudi",
+    coefficient=lambda tasks: 1.0,
+    group="later",
+)
+def wudi(multi_task_vector: Vector) -> Vector:
+    """The merged matrices themselves."""
+    return multi_task_vector

@@ -1,0 +1,61 @@
+"""How parameters compete (Du et al. 2024, PCB-Merging): what each task's value at a weight counts beside others'."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tallmasks.vectors import kernels
+from tallmasks.vectors.kernels import Vector
+from tallmasks.vectors.task_vectors import TaskVector
+
+CLAMPED = 0.01
+
+
+@dataclass(frozen=True)
+class Balance:
+    """float32 [T, 1] each: where magnitudes are clamped, and between what scores count."""
+
+    low: Vector
+    high: Vector
+    floor: Vector
+    top: Vector
+
+    def weighed(self, rows: Sequence[Vector]) -> tuple[Vector, Vector]:
+        """Clamped values, and what each counts, from 0 at the floor to 1 at the top; float32 [T, n] each."""
+        values, scores = self.scored(rows)
+        return values, from_0_to_1(scores.clip(self.floor, self.top), self.floor, self.top)
+
+    def scored(self, rows: Sequence[Vector]) -> tuple[Vector, Vector]:
+        """Clamped values and exp(T n_i^2) * sum_j tanh(n_i n_j), float32 [T, n], n being magnitudes from 0 to 1."""
+        stacked = np.stack(rows)
+        size, signs = np.clip(abs(stacked), self.low, self.high), np.sign(stacked)
+        unit = signs * from_0_to_1(size, self.low, self.high)
+        agreeing = np.stack([np.tanh(own * unit).sum(axis=0) for own in unit])
+        return signs * size, np.exp(np.float32(len(rows)) * unit**2) * agreeing
+
+
+def from_0_to_1(values: Vector, low: Vector, high: Vector) -> Vector:
+    """Values between low and high, [T, n], as shares of the way."""
+    return np.divide(values - low, np.where(high > low, high - low, np.float32(1)), dtype=np.float32)
+
+
+def balance_of(task_vectors: Sequence[TaskVector], ratio: float) -> Balance:
+    """Clamps from each task's values, then floor and top of its scores; shares of all parameters, frozen ones too."""
+    flats, frozen = [vector.flat for vector in task_vectors], task_vectors[0].frozen
+    size = flats[0].size
+    first, last, least = (int((size + frozen) * share) - frozen for share in (CLAMPED, 1 - CLAMPED, 1 - ratio))
+    low, high = (np.array([[_nth(flat, rank)] for flat in flats]) for rank in (first + 1, max(last, 1)))
+    known = Balance(low, high, low, high)
+
+    def scores(part: slice) -> Vector:
+        return known.scored([flat[part] for flat in flats])[1].clip(0)
+
+    floor, top = kernels.nth_of_rows(scores, size, [max(least + 1, 1), size]).T[..., None]
+    return replace(known, floor=floor if least >= 0 else np.zeros_like(floor), top=top)
+
+
+def _nth(flat: Vector, rank: int) -> np.float32:
+    return kernels.nth_magnitude(flat, rank) if rank > 0 else np.float32(0)

@@ -1,0 +1,56 @@
+"""Weights dropped at random: every weight's lot is its own, whatever piece of a tensor, model or run asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallmasks.vectors.differences import Difference
+from tallmasks.vectors.task_vectors import TaskVector
+
+HEAD, EACH_STEP = 64, 8
+
+
+def task_keys(task_vectors: Sequence[TaskVector], seed: int) -> list[bytes]:
+    """What tells the draws of each task from the others', whatever the tasks are called and in which order they come:
+    a digest of the seed and of the first 64 values of every tensor that moved there."""
+    keys = []
+    for vector in task_vectors:
+        digest = blake2b(str(seed).encode(), digest_size=16)
+        for name, start in zip(vector.layout.names, vector.layout.offsets, strict=True):
+            head = vector.flat[start : min(start + HEAD, vector.flat.size)]
+            if head.any():
+                digest.update(name.encode() + head.tobytes())
+        keys.append(digest.digest())
+    return keys
+
+
+def draws(key: bytes, name: str, start: int, stop: int) -> NDArray[np.uint32]:
+    """A number for each of the values start..stop of a flattened tensor, uint32 [n]: of a counter-based generator
+    (Philox, whose stream NumPy does not change, NEP 19), keyed by the task and the tensor and put to the position."""
+    named = blake2b(name.encode(), digest_size=16, key=key).digest()
+    generator = np.random.Philox(key=int.from_bytes(named, "little"))
+    step, skip = divmod(start, EACH_STEP)
+    generator.advance(step)
+    numbers = generator.random_raw((skip + stop - start + 1) // 2)
+    return numbers.astype("<u8", copy=False).view("<u4")[skip : skip + stop - start]
+
+
+def dropped(row: NDArray[np.float32], key: bytes, name: str, start: int, drop: float) -> NDArray[np.float32]:
+    """Each value of a slice of a tensor, float32 [n], 0 with the probability `drop`, else divided by 1 - drop."""
+    kept = draws(key, name, start, start + row.size) >= np.uint32(drop * 2**32)
+    return np.where(kept, row / np.float32(1 - drop), np.float32(0))
+
+
+def dropped_vector(vector: TaskVector, key: bytes, drop: float) -> TaskVector:
+    """A task vector with values dropped where they are asked for: no more is in memory than that."""
+    offsets = dict(zip(vector.layout.names, vector.layout.offsets, strict=True))
+
+    def piece(name: str, start: int, stop: int) -> NDArray[np.float32]:
+        return dropped(vector.flat[offsets[name] + start : offsets[name] + stop], key, name, start, drop)
+
+    return TaskVector(cast(Any, Difference(vector.layout, piece)), vector.layout, {}, vector.frozen)

@@ -1,0 +1,102 @@
+"""Merges of later papers as their equations state them, in plain NumPy and float64, with no thought for speed.
+
+Task matrices are float [T, m, n], task vectors [T, P].
+"""
+
+import numpy as np
+
+
+def tsv_m(matrices):
+    """Top floor(r / T) triplets of each task, block by block; U and V by the inverse square root of their Grams;
+    a task without any is left out."""
+    rank = int(min(matrices.shape[1:]) / len(matrices))
+    blocks = [np.linalg.svd(matrix.astype(np.float64), full_matrices=False) for matrix in matrices if matrix.any()]
+    u = np.concatenate([left[:, :rank] for left, _, _ in blocks], axis=1)
+    v = np.concatenate([right[:rank] for _, _, right in blocks], axis=0)
+    s = np.concatenate([singular[:rank] for _, singular, _ in blocks])
+    return u @ inverse_root(u.T @ u) @ np.diag(s) @ inverse_root(v @ v.T) @ v
+
+
+def inverse_root(gram):
+    values, vectors = np.linalg.eigh(gram)
+    return vectors @ np.diag(values**-0.5) @ vectors.T
+
+
+def iso_cts(matrices, common=0.8):
+    """Shared directions of the sum, then each task's own outside of them, by projections on eigenvectors."""
+    matrices = matrices.astype(np.float64)
+    tasks, rank = len(matrices), min(matrices.shape[1:])
+    own = round((rank - int(rank * common)) / tasks)
+    parts = [(matrices.sum(0), rank - own * tasks)]
+    base = eigenvectors(parts[0][0] @ parts[0][0].T)[:, : parts[0][1]]
+    parts += [(matrix - base @ base.T @ matrix, own) for matrix in matrices]
+    u, s, v = [], [], []
+    for matrix, count in parts:
+        right = eigenvectors(matrix.T @ matrix)[:, :count]
+        images = matrix @ right
+        lengths = np.linalg.norm(images, axis=0)
+        u.append(images / lengths)
+        s.append(lengths)
+        v.append(right.T)
+    u, v = np.concatenate(u, axis=1), np.concatenate(v, axis=0)
+    return np.concatenate(s).mean() * u @ inverse_root(u.T @ u) @ inverse_root(v @ v.T) @ v
+
+
+def eigenvectors(symmetric):
+    """In the order of falling eigenvalues."""
+    return np.linalg.eigh(symmetric)[1][:, ::-1]
+
+
+def breadcrumbs(tensors, middle, outliers):
+    """Row by row, value by value."""
+    total = np.zeros(tensors.shape[1:], np.float64)
+    for tensor in tensors:
+        length = tensor.shape[-1]
+        for place in np.ndindex(tensor.shape[:-1]):
+            falling = sorted(range(length), key=lambda i: -abs(tensor[place][i]))
+            for i in falling[int(length * outliers) : int(length * outliers) + int(length * middle)]:
+                total[place][i] += tensor[place][i]
+    return total
+
+
+def wudi(matrices, steps=300, learning_rate=1e-5):
+    """Adam as torch has it, on the loss as it stands, by torch's own gradient in float64."""
+    import torch
+
+    given = torch.tensor(matrices, dtype=torch.float64)
+    merged = given.sum(0).clone().requires_grad_()
+    optimizer = torch.optim.Adam([merged], lr=learning_rate)
+    for _ in range(steps):
+        products = (merged - given) @ given.transpose(1, 2)
+        loss = (products.square().sum((1, 2)) / given.square().sum((1, 2))).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return merged.detach().numpy()
+
+
+def pcb(vectors, ratio=0.05, frozen=0):
+    """Intra- and inter-balancing over the whole vectors, the frozen values at the end."""
+    tasks, moved = vectors.shape
+    whole = np.concatenate([vectors.astype(np.float64), np.zeros((tasks, frozen))], axis=1)
+    size = whole.shape[1]
+    ordered = np.sort(abs(whole), axis=1)
+    low, high = ordered[:, [int(size * 0.01)]], ordered[:, [int(size * 0.99 - 1)]]
+    clamped = np.sign(whole) * abs(whole).clip(low, high)
+    unit = np.sign(whole) * (abs(clamped).clip(low, high) - low) / (high - low)
+    scores = np.stack(
+        [np.exp(tasks * unit[i] ** 2) * sum(np.tanh(unit[i] * unit[j]) for j in range(tasks)) for i in range(tasks)]
+    )
+    floor = np.sort(scores, axis=1)[:, [int(size * (1 - ratio))]]
+    top = scores.max(axis=1, keepdims=True)
+    share = (scores.clip(floor, top) - floor) / (top - floor)
+    return ((clamped * share).sum(0) / share.sum(0).clip(1e-12))[:moved]
+
+
+def lines(merged, blocks, alpha, beta):
+    """Tensors by name, scaled by alpha + beta * l / (L - 1), with the block l of each given (None outside)."""
+    last = max(number for number in blocks.values() if number is not None)
+    return {
+        name: value * (alpha if blocks[name] is None else alpha + beta * blocks[name] / last)
+        for name, value in merged.items()
+    }

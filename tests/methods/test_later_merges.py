@@ -1,0 +1,302 @@
+"""Merges of later papers against plain statements of their equations, and against values that they gave once."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import later_reference
+import reference
+from tallmasks import methods
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.tensor_files import Layout
+from tallmasks.vectors import kernels
+from tallmasks.vectors.block_numbers import block_of, depths, is_linear_layer
+from tallmasks.vectors.seeded_draws import draws, dropped, task_keys
+from tallmasks.vectors.task_vectors import TaskVector
+
+BLOCKS = {
+    "visual.class_embedding": None,
+    "visual.conv1.weight": None,
+    "visual.proj": None,
+    **{f"visual.blocks.{block}.{name}": block for block in range(3) for name in ("attn.weight", "mlp.bias")},
+}
+SHAPES = {
+    "visual.class_embedding": (9,),
+    "visual.conv1.weight": (4, 3, 2, 2),
+    "visual.proj": (12, 6),
+    **{name: (16, 12) if name.endswith("weight") else (16,) for name in BLOCKS if ".blocks." in name},
+}
+LAYOUT = Layout(tuple(sorted(SHAPES)), tuple(SHAPES[name] for name in sorted(SHAPES)))
+MATRIX = "visual.blocks.1.attn.weight"
+FROZEN = 150
+
+
+def vectors(tasks: int = 3, seed: int = 0, frozen: int = 0) -> list[TaskVector]:
+    """Task vectors as fine-tuning makes them: small, with a common part and a few large values."""
+    draw = np.random.default_rng(seed)
+    flats = draw.standard_t(5, (tasks, LAYOUT.size)) + 0.5 * draw.normal(size=LAYOUT.size)
+    return [TaskVector((1e-3 * flat).astype(np.float32), LAYOUT, {}, frozen) for flat in flats]
+
+
+def merged(name: str, given: list[TaskVector]) -> dict[str, np.ndarray]:
+    out = np.full(given[0].flat.size, np.nan, np.float32)
+    methods.get_merge(name)(given, out)
+    return given[0].layout.split(out)
+
+
+def stacked(given: list[TaskVector], name: str) -> np.ndarray:
+    return np.stack([LAYOUT.split(vector.flat)[name] for vector in given])
+
+
+def flats(given: list[TaskVector]) -> np.ndarray:
+    return np.stack([vector.flat for vector in given])
+
+
+def check_means(found: dict[str, np.ndarray], given: list[TaskVector]) -> None:
+    for name in ("visual.class_embedding", "visual.conv1.weight"):
+        np.testing.assert_allclose(found[name], stacked(given, name).mean(0), rtol=1e-5, atol=1e-9)
+
+
+def test_tsv_m_is_the_plain_statement() -> None:
+    """The row would be another method's: orthogonalised singular vectors; means of what is no matrix."""
+    given = vectors()
+    found = merged("tsv_m", given)
+    for name in ("visual.proj", MATRIX):
+        np.testing.assert_allclose(found[name], later_reference.tsv_m(stacked(given, name)), rtol=1e-3, atol=1e-7)
+    check_means(found, given)
+
+
+def test_tsv_m_passes_over_what_a_task_left_alone() -> None:
+    """Directions that mean nothing would turn those of the tasks that moved the matrix."""
+    given = vectors()
+    LAYOUT.split(given[1].flat)[MATRIX][...] = 0
+    found = merged("tsv_m", given)[MATRIX]
+    np.testing.assert_allclose(found, later_reference.tsv_m(stacked(given, MATRIX)), rtol=1e-3, atol=1e-7)
+    for vector in given:
+        LAYOUT.split(vector.flat)[MATRIX][...] = 0
+    assert all(not merged(name, given)[MATRIX].any() for name in ("tsv_m", "iso_cts", "wudi"))
+
+
+@pytest.mark.parametrize("common", [0.8, 0.3, 1.0])
+def test_iso_cts_is_the_plain_statement(common: float) -> None:
+    """The row would be another method's: shared and own directions, one singular value."""
+    given = vectors()
+    found = merged(f"iso_cts:common={common}" if common != 0.8 else "iso_cts", given)
+    for name in ("visual.proj", MATRIX):
+        expected = later_reference.iso_cts(stacked(given, name), common)
+        np.testing.assert_allclose(found[name], expected, rtol=1e-3, atol=1e-7)
+        singular = np.linalg.svd(found[name], compute_uv=False)
+        np.testing.assert_allclose(singular, singular.mean(), rtol=1e-4)
+    check_means(found, given)
+
+
+def test_more_tasks_than_singular_values_are_merged() -> None:
+    """A small layer of a large benchmark would end the merge."""
+    given = vectors(tasks=20)
+    for name in ("tsv_m", "iso_cts"):
+        assert all(np.isfinite(values).all() for values in merged(name, given).values())
+
+
+@pytest.mark.parametrize(("middle", "outliers"), [(0.15, 0.006), (0.5, 0.1), (1.0, 0.0)])
+def test_breadcrumbs_is_the_plain_statement(middle: float, outliers: float) -> None:
+    """Other weights would be kept: largest and smallest of every row are left out."""
+    given = vectors()
+    found = merged(f"breadcrumbs:middle={middle},outliers={outliers}", given)
+    for name, values in found.items():
+        expected = later_reference.breadcrumbs(stacked(given, name), middle, outliers)
+        np.testing.assert_allclose(values, expected, rtol=1e-5, atol=1e-9)
+
+
+def test_wudi_is_the_plain_statement() -> None:
+    """The descent would go elsewhere: the gradient in closed form is that of the loss, and Adam is torch's."""
+    given = vectors()
+    found = merged("wudi", given)
+    for name, block in BLOCKS.items():
+        if block is None or not name.endswith("weight"):
+            assert not found[name].any(), "the rest stays pretrained"
+            continue
+        start, expected = stacked(given, name).sum(0), later_reference.wudi(stacked(given, name))
+        assert abs(expected - start).max() > 1e-3
+        np.testing.assert_allclose(found[name], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("frozen", [0, FROZEN])
+def test_pcb_is_the_plain_statement(frozen: int) -> None:
+    """Other values would win: quantiles and scores are of the whole vectors, frozen values among them."""
+    given = vectors(frozen=frozen)
+    found = LAYOUT.join(merged("pcb", given))
+    np.testing.assert_allclose(found, later_reference.pcb(flats(given), frozen=frozen), rtol=1e-4, atol=1e-8)
+    assert 0.02 < (found != 0).mean() < 0.5
+
+
+@pytest.mark.parametrize("ranks", [[1, 500], [250, 499, 500], [17]])
+def test_the_n_th_value_of_rows_is_that_of_sorting(ranks: list[int]) -> None:
+    """A quantile would be that of some pieces."""
+    rows = abs(np.random.default_rng(0).normal(size=(3, 500))).astype(np.float32).round(1)
+    found = kernels.nth_of_rows(lambda part: rows[:, part], 500, ranks)
+    np.testing.assert_array_equal(found, np.sort(rows, axis=1)[:, [rank - 1 for rank in ranks]])
+
+
+def test_lines_is_the_plain_statement() -> None:
+    """Layers would be scaled by another line, or what is outside of the blocks with them."""
+    given = vectors()
+    total = LAYOUT.split(reference.sum_vectors(flats(given)))
+    expected = later_reference.lines(total, BLOCKS, 1 / 3, 0.7)
+    for name, values in merged("lines:beta=0.7", given).items():
+        np.testing.assert_allclose(values, expected[name], rtol=1e-6)
+    limits = [reference.trim_threshold(vector.flat, 0.2) for vector in given]
+    ties = reference.ties(flats(given), limits, mean=True)
+    alpha = abs(flats(given).sum(0)).sum() / (3 * abs(ties).sum())
+    expected = later_reference.lines(LAYOUT.split(ties), BLOCKS, alpha, 0.5)
+    for name, values in merged("lines_ties", given).items():
+        np.testing.assert_allclose(values, expected[name], rtol=1e-5)
+
+
+def test_names_say_where_a_tensor_is() -> None:
+    """LiNeS and WUDI would treat a model of another layout as if it had no layers."""
+    names = [
+        "encoder.block.0.q",
+        "encoder.block.11.q",
+        "decoder.block.0.q",
+        "decoder.block.5.q",
+        "0.w",
+        "shared.weight",
+    ]
+    assert block_of("layers.3.mlp.1.weight") == ("layers", 3)
+    assert depths(names) == dict(zip(names, [0, 1, 0, 1, 0, 0], strict=True))
+    linear = [
+        "visual.transformer.resblocks.0.mlp.c_fc.weight",
+        "model.layers.0.self_attn.q_proj.weight",
+        "b.0.proj.weight",
+    ]
+    others = ["visual.proj", "token_embedding.weight", "shared.weight", "lm_head.weight", "visual_projection.weight"]
+    others += ["encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight", "text_projection", "wte.weight"]
+    assert all(is_linear_layer(name, 2) for name in linear) and not is_linear_layer(linear[0], 1)
+    assert not any(is_linear_layer(name, 2) for name in others)
+
+
+# -- DARE -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("start", [0, 1, 7, 8, 13, 4096])
+def test_a_weights_lot_is_its_own(start: int) -> None:
+    """Which weights are dropped would depend on the size of a piece, or on what else is in the model."""
+    whole = draws(b"k" * 16, "a.weight", 0, 10_000)
+    np.testing.assert_array_equal(draws(b"k" * 16, "a.weight", start, 9_001), whole[start:9_001])
+    assert not np.array_equal(draws(b"k" * 16, "b.weight", 0, 10_000), whole)
+    assert not np.array_equal(draws(b"j" * 16, "a.weight", 0, 10_000), whole)
+
+
+def test_weights_are_dropped_as_often_as_is_said_and_their_mean_stays() -> None:
+    """The merge would be of other strength than the sum that it stands for."""
+    ones = np.ones(100_000, np.float32)
+    for drop in (0.0, 0.5, 0.9):
+        found = dropped(ones, b"k" * 16, "a", 0, drop)
+        assert set(np.unique(found)) <= {np.float32(0), np.float32(1) / np.float32(1 - drop)}
+        assert abs((found == 0).mean() - drop) < 0.006 and abs(found.mean() - 1) < 0.02
+
+
+def test_dare_is_the_plain_statement() -> None:
+    """What is left would be added up, trimmed or elected as another method does it."""
+    given = vectors()
+    keys = task_keys(given, 7)
+    left = [
+        LAYOUT.join(
+            {n: dropped(v.reshape(-1), key, n, 0, 0.8).reshape(v.shape) for n, v in LAYOUT.split(one.flat).items()}
+        )
+        for one, key in zip(given, keys, strict=True)
+    ]
+    found = LAYOUT.join(merged("dare:drop=0.8,seed=7", given))
+    np.testing.assert_array_equal(found, reference.sum_vectors(np.stack(left)))
+    limits = [reference.trim_threshold(vector, 0.1) for vector in left]
+    found = LAYOUT.join(merged("dare_ties:drop=0.8,keep=0.1,seed=7", given))
+    np.testing.assert_array_equal(found, reference.ties(left, limits, mean=True))
+    assert len({*keys, *task_keys(given, 8)}) == 6, "tasks and seeds have draws of their own"
+    assert not np.array_equal(LAYOUT.join(merged("dare", given)), LAYOUT.join(merged("dare:seed=1", given)))
+
+
+def test_dropping_nothing_is_the_merge_itself() -> None:
+    """An option's end would be another method."""
+    given = vectors()
+    for one, other in (("dare:drop=0.0", "sum"), ("dare_ties:drop=0.0", "ties_mean"), ("lines:beta=0.0", "sum")):
+        scale = 3 if "lines" in one else 1
+        np.testing.assert_allclose(
+            scale * LAYOUT.join(merged(one, given)), LAYOUT.join(merged(other, given)), rtol=1e-6
+        )
+
+
+# -- all of them ----------------------------------------------------------------------------------------------
+
+GOLDEN = {
+    "tsv_m": (1.181692, 0.003107666),
+    "iso_cts": (1.619056, 0.005204236),
+    "breadcrumbs": (0.5882099, 0.002846455),
+    "wudi": (0.8454027, 0.003599627),
+    "pcb": (0.4641274, 0.002565816),
+    "lines": (0.8669427, 0.003570497),
+    "lines_ties": (0.6953554, 0.002445551),
+    "dare": (2.386468, 0.00787543),
+    "dare_ties": (1.771545, 0.005444243),
+}
+"""The L1 norm of the merge of `vectors(4, seed=5)`, and its product with the sum, as they once were."""
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_the_seeded_example_gives_what_it_gave(name: str) -> None:
+    """A later change would give another merge under the same name, and no statement above would see it."""
+    given = vectors(4, seed=5)
+    found = LAYOUT.join(merged(name, given)).astype(np.float64)
+    expected = np.array(GOLDEN[name])
+    np.testing.assert_allclose([abs(found).sum(), found @ flats(given).sum(0)], expected, rtol=1e-4)
+
+
+def test_a_matrix_of_many_tasks_needs_little_more_memory_than_they_do() -> None:
+    """ViT-L/14 with 20 tasks would not fit where its task vectors do."""
+    tensors = np.random.default_rng(0).normal(size=(12, 256, 64)).astype(np.float32)
+    for name in ("tsv_m", "iso_cts", "breadcrumbs", "wudi"):
+        apply = methods.get_merge(name).apply
+        given = {"steps": 3} if name == "wudi" else {}
+        words = (tensors, MATRIX) if methods.get_merge(name).named else (tensors,)
+        tracemalloc.start()
+        apply(*words, **given)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 1.2 * tensors.nbytes, name
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("dare:drop=1.0", "option drop: found 1.0, expected a number from 0 to 0.999"),
+        ("dare:sede=1", "no option 'sede'; did you mean 'seed'"),
+        ("wudi:steps=-1", "option steps: found -1, expected a whole number from 0"),
+        ("pcb:ratio=0", "option ratio"),
+    ],
+)
+def test_settings_that_cannot_be_meant_are_refused(spec: str, said: str) -> None:
+    """A typing error would end in a traceback, or in another merge."""
+    with pytest.raises(TallmasksError, match=said):
+        methods.get(spec)
+
+
+def test_rows_that_no_paper_has_are_a_line_each() -> None:
+    """A new merge could have no masks and no consensus without a file for each."""
+    for merge in ("dare", "breadcrumbs"):
+        masks, consensus = methods.masking(merge), methods.consensus(merge)
+        assert (masks.protocol, consensus.protocol, consensus.k) == ("masked", "scaled", 2)
+        assert masks.file.name == consensus.file.name == "later_masks.py"
+    assert methods.masking("tsv_m").title == "TALL Mask + TSV-M"
+    assert methods.masking("dare:drop=0.9").merge == "dare:drop=0.9"
+    assert {methods.get(name).merge for name in methods.names()} <= {None, *methods.merge_names()}
+
+
+def test_what_is_asked_for_by_one_word_are_the_rows_of_a_group() -> None:
+    """Tables that there are would get rows that nobody asked for, or `later` would have none."""
+    assert methods.specs_of("all") == methods.specs_of("paper") == methods.specs_of(["paper"])
+    assert set(methods.specs_of(["paper", "later"])) == set(methods.names())
+    assert {"tsv_m", "iso_cts", "lines", "dare", "tall_mask_iso_c"} <= set(methods.specs_of("later"))
+    assert "iso_c" in methods.specs_of("all") and "iso_cts" not in methods.specs_of("all")
+    assert methods.specs_of(["ties", {"dare": {"drop": 0.9}}]) == ("ties", "dare:drop=0.9")
