@@ -196,7 +196,9 @@ def shown(value: Any) -> str:
 def method_names(params: Params) -> tuple[str, ...]:
     """The rows of every table, in their order: names of methods, with what is set of their options behind them."""
     listed = params["methods"]
-    return methods.names() if listed == "all" else tuple(map(methods.spec_of, listed))
+    if listed == "all":
+        return tuple(name for name in methods.names() if methods.get(name).group == "paper")
+    return tuple(map(methods.spec_of, listed))
 
 
 def check_names(params: Params) -> None:
