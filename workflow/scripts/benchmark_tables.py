@@ -67,8 +67,7 @@ def comparisons(job: Job, summary: pd.DataFrame, per_task: pd.DataFrame) -> dict
 
 def counts_of(job: Job) -> ParameterCounts:
     """P' and F of the model, from its recipe and the shapes in its pretrained file."""
-    shapes = open_tensors(job.input("pretrained")).shapes
-    return ParameterCounts(*family(job.params).parameter_counts(shapes))
+    return ParameterCounts.of(family(job.params), open_tensors(job.input("pretrained")).shapes)
 
 
 def metrics(summary: pd.DataFrame) -> str:

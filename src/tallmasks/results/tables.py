@@ -14,14 +14,28 @@ import pandas as pd
 from tallmasks import methods
 from tallmasks.evaluation.choice import accuracies, normalized, wilson_interval
 from tallmasks.evaluation.records import SPLITS, Evaluation
+from tallmasks.methods import Method
+from tallmasks.models.families import Family
 
 
 @dataclass(frozen=True)
 class ParameterCounts:
-    """P' (trainable) and F (frozen) of a model, in numbers of values (Wang et al. 2024, appendix C)."""
+    """P' (trainable) and F (frozen) of a model, in numbers of values (Wang et al. 2024, appendix C); and the shapes of
+    the trainable tensors, which the bits of some methods depend on."""
 
     trainable: int
     frozen: int
+    shapes: tuple[tuple[int, ...], ...] = ()
+
+    @classmethod
+    def of(cls, kin: Family, shapes: Mapping[str, tuple[int, ...]]) -> ParameterCounts:
+        """From the shapes in a pretrained file of a family."""
+        trainable = (tuple(shapes[name]) for name in kin.trainable_names(shapes))
+        return cls(*kin.parameter_counts(shapes), tuple(trainable))
+
+    def stored(self, method: Method, tasks: int) -> float:
+        """What a method stores for T tasks, in 1e9 bits, rounded to 4 decimals."""
+        return round(method.stored(tasks, self.trainable, self.frozen, self.shapes).gigabits, 4)
 
 
 def _percent(fraction: float) -> float:
@@ -87,7 +101,6 @@ def summary_table(evaluations: Sequence[Evaluation], finetuned: Evaluation, coun
     for evaluation in evaluations:
         method = methods.get(evaluation.method)
         accuracy = evaluation.accuracy("test")
-        stored = method.storage(len(evaluation.tasks), counts.trainable, counts.frozen)
         rows.append(
             {
                 "section": method.section,
@@ -96,7 +109,7 @@ def summary_table(evaluations: Sequence[Evaluation], finetuned: Evaluation, coun
                 "normalized_accuracy": _percent(
                     normalized(accuracy, finetuned.accuracy("test"), evaluation.tasks).mean()
                 ),
-                "storage_gb": round(stored.gigabits, 4),
+                "storage_gb": counts.stored(method, len(evaluation.tasks)),
             }
         )
     return pd.DataFrame(rows)

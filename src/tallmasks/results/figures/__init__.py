@@ -54,6 +54,8 @@ FIGURES: dict[str, FigureSpec] = {
     "mask_density": FigureSpec("Mask density per layer and kind of tensor", "", ("masks",)),
     "mask_overlap": FigureSpec("Overlap of the masks, task by task", "", ("masks",)),
     "pareto": FigureSpec("Accuracy against stored bits", "", ("benchmark",)),
+    "field_pareto": FigureSpec("Accuracy against stored bits, every method", "", ("field",)),
+    "field_task_count": FigureSpec("Accuracy against the number of tasks, the best of all methods", "", ("field",)),
 }
 """Every figure by the name of its module, in the order of the paper and then beyond it."""
 
