@@ -114,6 +114,7 @@ def test_the_interval_of_one_task_is_wilsons_and_of_many_is_narrower() -> None:
         ("vit_b32", 8, "emr", "C0", 88.7, None),
         ("vit_l14", 8, "wudi", "C0", 92.6, None),
         ("vit_b16", 8, "regmean", "FB", 86.0, None),
+        ("vit_l14", 8, "ties", "FB", 84.0, None),
     ],
 )
 def test_published_numbers_are_of_their_family(
