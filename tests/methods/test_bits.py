@@ -2,6 +2,7 @@
 
 import pytest
 
+from tallmasks import methods
 from tallmasks.methods.bits import KNOWN
 
 MODELS = {
@@ -41,3 +42,38 @@ def test_storage_is_the_papers(model, tasks, single, finetuned, masked):
         assert round(cost.gigabits, 1) == expected, kind
         assert isinstance(cost.bits, int)
         assert cost.lower_bound == (kind == "pruned")
+
+
+SHAPES = ((768, 3072), (768, 768), (768, 3, 32, 32), (768,))
+TRAINABLE = 768 * (3072 + 768 + 3 * 32 * 32 + 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "bits_of_a_task"),
+    [
+        # 768 // 8 = 96 triplets of each matrix
+        ("tsv_c", 32 * (96 * (768 + 3072 + 1) + 96 * (768 + 768 + 1) + 768 * (3 * 32 * 32 + 1))),
+        ("bitdelta", 768 * (3072 + 768) + 2 * 32 + 32 * 768 * (3 * 32 * 32 + 1)),
+        ("t_switch", TRAINABLE + sum(int(0.4 * n) for n in (768 * 3072, 768 * 768, 768 * 3072, 768)) + 4 * 32),
+        ("t_switch:drop=0.9", TRAINABLE + sum(int(n * 0.1) for n in (768 * 3072, 768 * 768, 768 * 3072, 768)) + 4 * 32),
+    ],
+)
+def test_later_methods_are_counted_tensor_by_tensor(name: str, bits_of_a_task: int) -> None:
+    """A bit a weight would be claimed of a model whose first layer is stored whole, at 32 bits a weight."""
+    method, frozen = methods.get(name), 1000
+    expected = 32 * (TRAINABLE + frozen) + 8 * bits_of_a_task
+    assert abs(method.stored(8, TRAINABLE, frozen, SHAPES).bits - expected) <= 8 * len(SHAPES)  # a rounding a tensor
+
+
+def test_shapes_change_nothing_in_the_papers_formulas() -> None:
+    """One row would cost something else in two tables."""
+    for name in ("single", "finetuned", "masked", "pruned", "masked_and_scaled"):
+        rows = [method for method in map(methods.get, methods.names()) if method.storage is KNOWN[name]]
+        for method in rows:
+            assert method.stored(8, TRAINABLE, 1000, SHAPES) == KNOWN[name](8, TRAINABLE, 1000)
+
+
+def test_without_shapes_there_is_the_leading_term() -> None:
+    """A model that is known by its counts alone would have no bits, or those of another order."""
+    each = {name: (methods.get(name).stored(8, 10**8, 0).bits / 10**8 - 32) / 8 for name in ("tsv_c", "bitdelta")}
+    assert each == pytest.approx({"tsv_c": 8, "bitdelta": 1}, rel=1e-2)

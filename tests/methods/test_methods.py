@@ -92,6 +92,10 @@ UPDATES = {
     "iso_c": MERGED,
     # agreeing signs at the first weight alone; tau's tensors have mean magnitudes 6.5 / 4 and 2, the kept one 5 / 4
     "emr": [2.9 * 5, 0, 0, 0, 0, 0],
+    # the matrix has mean magnitude 6.5 / 4, and rank floor(2 / 3) = 0; of two weights of a sign both stay
+    "tsv_c": [0, 0, 0, 0, 0, 4],
+    "bitdelta": [1.625, -1.625, 1.625, -1.625, 0, 4],
+    "t_switch": [*(np.sqrt(14.25 / 4) * np.array([1, -1, 1, -1])), 0, 4],
 }
 ELEMENTWISE = [name for name in methods.names() if methods.get(name).over == "weights"]
 

@@ -182,8 +182,9 @@ def test_clusters_stand_together() -> None:
     assert mask_overlap.clustered(pd.DataFrame(np.ones((2, 2)), ["a", "b"], ["a", "b"])) == ["a", "b"]
 
 
-def test_pareto(results: ResultFiles) -> None:
-    data, figure = drawn(results, "pareto")
+@pytest.mark.parametrize("name", ["pareto", "field_pareto"])
+def test_pareto(results: ResultFiles, name: str) -> None:
+    data, figure = drawn(results, name)
     for panel, (_, part) in zip(figure.axes, data.groupby("benchmark", sort=False), strict=True):
         found = lines(panel)
         for row in part.itertuples():
@@ -203,6 +204,27 @@ def test_stored(results: ResultFiles) -> None:
     assert found[name] == (bundles["stored_gb"].tolist(), bundles["normalized_accuracy"].tolist())
     assert len(found) == data["method"].nunique() > 8
     assert "magnitude_pruning" not in set(data["method"])
+
+
+def test_every_method_is_in_the_figures_of_all(results: ResultFiles) -> None:
+    """A later method would be missing from the one figure that is there to show it, or get into the paper's."""
+    later = {name for name in methods.names() if methods.get(name).group == "later"}
+    assert set(drawn(results, "field_pareto")[0]["method"]) == set(methods.names())
+    assert later and not later & set(drawn(results, "pareto")[0]["method"])
+
+
+def test_field_task_count(results: ResultFiles) -> None:
+    """A worse method would be drawn in the place of a better one, or a point at the wrong number of tasks."""
+    data, figure = drawn(results, "field_task_count")
+    table = results.each("field.csv").query("method != 'fine_tuned'")
+    for panel, (section, part) in zip(figure.axes, data.groupby("section", sort=False), strict=False):
+        means = table[table["section"] == section].groupby("method")["normalized_accuracy"].mean()
+        best = means.sort_values(ascending=False).index[:6].tolist()
+        assert list(dict.fromkeys(part["method"])) == best
+        for method, rows in part.groupby("method"):
+            expected = rows["tasks"].tolist(), rows["normalized_accuracy"].tolist()
+            assert lines(panel)[style.title_of(str(method))] == expected
+            assert rows["tasks"].tolist() == [8, 14, 20]
 
 
 def test_the_front_holds_what_nothing_beats(tmp_path: Path) -> None:

@@ -49,11 +49,12 @@ rule about:
         "{params.command} > {log} 2>&1"
 
 
-# What the report holds: all figures and tables but figure 5, and figure 5 where it is there already.
+# What the report holds: the figures and tables of the paper's methods but figure 5; figure 5, and the figures of every
+# method, where they are there already.
 rule reported:
     input:
         rules.figures.input,
-        [path for path in BRIDGE.figures.files(SWEPT, "svg", config["build"]) if Path(path).exists()],
+        [path for path in BRIDGE.figures.files(SWEPT + OF_ALL, "svg", config["build"]) if Path(path).exists()],
         expand("results/{model}/report/parameters.html", model=config["build"]),
     message:
         "Everything that the report shows is there"

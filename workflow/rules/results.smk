@@ -80,3 +80,34 @@ rule zeroshot:
         "Write the zero-shot accuracies of {wildcards.model} on {wildcards.benchmark}"
     shell:
         "{params.command} > {log} 2>&1"
+
+
+# the evaluations of every method -> the long table
+rule field:
+    input:
+        unpack(BRIDGE.views.inputs("field")),
+    output:
+        table=report(
+            update("results/{model}/{benchmark}/field.csv"),
+            category="Result files",
+            subcategory="{model}",
+            labels={"benchmark": "{benchmark}", "file": "field.csv"},
+        ),
+        table_for_people=update("results/{model}/{benchmark}/field.md"),
+        table_for_papers=update("results/{model}/{benchmark}/field.tex"),
+        provenance=update("results/{model}/{benchmark}/field.provenance.json"),
+    log:
+        BRIDGE.views.log("field"),
+    benchmark:
+        BRIDGE.views.log("field", "benchmark.tsv")
+    threads: 1
+    resources:
+        gpu=0,
+        mem_mb=BRIDGE.store.resource("arrays", "mem_mb"),
+        runtime=BRIDGE.store.resource("arrays", "runtime"),
+    params:
+        command=BRIDGE.views.command("field"),
+    message:
+        "Write the table of every method of {wildcards.model} on {wildcards.benchmark}"
+    shell:
+        "{params.command} > {log} 2>&1"

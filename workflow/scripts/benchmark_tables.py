@@ -21,7 +21,6 @@ from tallmasks.results.tables import (
     summary_table,
     table_for_people,
 )
-from tallmasks.store.tensor_files import open_tensors
 from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
 
 
@@ -71,8 +70,7 @@ def comparisons(job: Job, summary: pd.DataFrame, per_task: pd.DataFrame) -> dict
 
 def counts_of(job: Job) -> ParameterCounts:
     """P' and F of the model, from its recipe and the shapes in its pretrained file."""
-    shapes = open_tensors(job.input("pretrained")).shapes
-    return ParameterCounts(*family(job.params).parameter_counts(job.params, shapes))
+    return ParameterCounts.of(family(job.params), job.params, job.input("pretrained"))
 
 
 def metrics(summary: pd.DataFrame) -> str:

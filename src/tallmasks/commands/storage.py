@@ -3,7 +3,8 @@
     tallmasks storage
 
 In 1e9 bits, by the formulae of appendix C of the paper.  The counts of parameters come from the model's own file of
-pretrained weights where params.yaml names one, else from its architecture alone: nothing is downloaded.
+pretrained weights where params.yaml names one, else from its architecture alone: nothing is downloaded.  Later methods
+(TSV-C, BitDelta) that treat matrices apart have their leading term in the second case; results have all of it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tallmasks import methods
 from tallmasks.models.families import family
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.project import open_plan
-from tallmasks.store.tensor_files import open_tensors
+from tallmasks.results.tables import ParameterCounts
 
 HEADER = ("model", "benchmark", "method", "storage_gb")
 
@@ -32,18 +33,18 @@ def run(arguments: argparse.Namespace) -> int:
     table = csv.writer(sys.stdout, lineterminator="\n")
     table.writerow(HEADER)
     for model in plan.models:
-        trainable, frozen = parameter_counts(plan, model)
+        counts = parameter_counts(plan, model)
         for benchmark in plan.benchmarks(model):
             for name in plan.method_names:
-                stored = methods.get(name).storage(len(plan.tasks(benchmark)), trainable, frozen)
-                table.writerow((model, benchmark, name, f"{stored.gigabits:.4f}"))
+                stored = counts.stored(methods.get(name), len(plan.tasks(benchmark)))
+                table.writerow((model, benchmark, name, f"{stored:.4f}"))
     return 0
 
 
-def parameter_counts(plan: Plan, model: str) -> tuple[int, int]:
-    """P' and F of a model."""
+def parameter_counts(plan: Plan, model: str) -> ParameterCounts:
+    """P' and F of a model, with the shapes of its trainable tensors where there is a file that has them."""
     kin = family(plan.model(model))
     (source,) = plan.pretrained_source(model).values()
     if isinstance(source, Path):
-        return kin.parameter_counts(plan.model(model), open_tensors(source).shapes)
-    return kin.architecture_counts(plan.model(model))
+        return ParameterCounts.of(kin, plan.model(model), source)
+    return ParameterCounts(*kin.architecture_counts(plan.model(model)))

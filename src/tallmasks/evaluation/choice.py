@@ -40,6 +40,20 @@ def wilson_interval(correct: ArrayLike, total: ArrayLike) -> tuple[NDArray[np.fl
     return np.clip(centre - half, 0, p), np.clip(centre + half, p, 1)  # exactly 0 and 1 at the ends, whatever rounds
 
 
+def mean_interval(correct: ArrayLike, total: ArrayLike) -> tuple[float, float]:
+    """The 95 % interval of the mean over tasks of their accuracies, as fractions: Wilson's interval of each task,
+    joined by the squares of how far their ends lie from the accuracies (Zou and Donner 2008).
+
+    Args:
+        correct: counts of right answers, [tasks].
+        total: numbers of examples, [tasks].
+    """
+    low, high = wilson_interval(correct, total)
+    each = accuracies(correct, total)
+    off = [float(np.sqrt(np.square(end - each).sum())) / len(each) for end in (low, high)]
+    return float(each.mean()) - off[0], float(each.mean()) + off[1]
+
+
 def normalized(accuracy: ArrayLike, finetuned: ArrayLike, tasks: Sequence[str]) -> NDArray[np.float64]:
     """acc(model) / acc(fine-tuned) per task (Wang et al. 2024, section 2).
 

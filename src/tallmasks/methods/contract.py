@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.methods import bits
-from tallmasks.methods.bits import Storing
+from tallmasks.methods.bits import Shapes, Storage, Storing
 from tallmasks.methods.inputs import INPUTS, Input
 from tallmasks.methods.options import Option, Value, given, options_of
 from tallmasks.store.errors import TallmasksError
@@ -231,6 +231,11 @@ class Method:
         if self.coefficients is not None:
             return self.coefficients
         return tuple(grids[GRIDS[self.protocol]]) if self.protocol in GRIDS else ()
+
+    def stored(self, tasks: int, trainable: int, frozen: int, shapes: Shapes = ()) -> Storage:
+        """What it stores for T tasks, P' and F; exactly with the shapes of the trainable tensors (see `bits`)."""
+        by_shape = {"shapes": shapes} if "shapes" in options_of(self.storage) else {}
+        return self.storage(tasks, trainable, frozen, **by_shape, **given(self.storage, self.chosen))
 
     @property
     def stores_more(self) -> bool:

@@ -7,14 +7,14 @@ from views.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tallmasks import methods
 from tallmasks.plan.chain import Seed, Tasks
-from tallmasks.plan.node import Node
+from tallmasks.plan.node import STAGES, Node
 from tallmasks.results import figures, paper
 from tallmasks.store.folders import PROVENANCE, RESULTS
 
@@ -136,9 +136,18 @@ def agreeing_merges(plan: Plan) -> list[str]:
 
 def results_of(plan: Plan, model: str, tasks: Tasks, seed: Seed) -> Artifacts:
     """What the tables are written from, by role, for the set `tasks`."""
-    rows = [methods.get(name) for name in plan.method_names]
-    alone = [row for row in rows if row.looks_at_one_task] + [methods.get("fine_tuned")]
     merges = agreeing_merges(plan)
+    return {
+        **_evaluations(plan, model, tasks, seed, plan.method_names),
+        "agreements": [plan.agreement(model, tasks, merge, seed) for merge in merges],
+        "merged": [plan.multi_task_vector(model, tasks, merge, seed) for merge in merges],
+    }
+
+
+def _evaluations(plan: Plan, model: str, tasks: Tasks, seed: Seed, names: Sequence[str]) -> Artifacts:
+    """The evaluations of some methods on the set `tasks`, by role; of the fine-tuned models in any case."""
+    rows = [methods.get(name) for name in names]
+    alone = [row for row in rows if row.looks_at_one_task] + [methods.get("fine_tuned")]
     return {
         "task_evaluations": [
             plan.task_evaluation(model, task, name, seed)
@@ -146,8 +155,6 @@ def results_of(plan: Plan, model: str, tasks: Tasks, seed: Seed) -> Artifacts:
             for task in tasks
         ],
         "evaluations": [plan.evaluation(model, tasks, row.name, seed) for row in rows if not row.looks_at_one_task],
-        "agreements": [plan.agreement(model, tasks, merge, seed) for merge in merges],
-        "merged": [plan.multi_task_vector(model, tasks, merge, seed) for merge in merges],
     }
 
 
@@ -180,6 +187,26 @@ def bundle(plan: Plan, model: str, name: str) -> Artifacts:
     """The benchmark's models as the files of a bundle."""
     members = plan.members(plan.tasks_for(model, name))
     return {"bundle": [plan.bundle_archive(model, members, plan.bundled_row, plan.seeds[0])]}
+
+
+def field_methods(plan: Plan) -> list[str]:
+    """Every method whose inputs can be had, the later ones too, and what `methods` in params.yaml has with options."""
+    names = [*methods.names(), *(name for name in plan.method_names if name not in methods.names())]
+    stages = {name: {needed.stage for needed in methods.get(name).stored_inputs} for name in names}
+    return [name for name in names if stages[name] <= STAGES.keys()]
+
+
+def _field_rows(plan: Plan) -> dict[str, Any]:
+    names = field_methods(plan)
+    return {"methods": names, "code": methods.code(names)}
+
+
+@view(script="field", version=1, own_folder=False, provenance=f"field.{PROVENANCE}", params=_field_rows)
+def field(plan: Plan, model: str, name: str) -> Artifacts:
+    """field.csv, the long table of every method; ours beside what was published of each."""
+    members, seed = plan.members(plan.tasks_for(model, name)), plan.seeds[0]
+    found = _evaluations(plan, model, members, seed, field_methods(plan))
+    return {f"{seed}/{role}": nodes for role, nodes in found.items()}
 
 
 # -- behind the paper's figures -------------------------------------------------------------------------------

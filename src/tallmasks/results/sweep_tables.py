@@ -106,7 +106,8 @@ def subset_table(
             "fine_tuned": (_percent(base.mean()), 100.0),
         }
         for method, (accuracy, relative) in scores.items():
-            stored = methods.get(method).storage(len(subset.tasks), counts.trainable, counts.frozen).gigabits
-            rows += [(order, n, method, accuracy, relative, round(stored, 6)) for order, n in subset.places]
+            bits = methods.get(method).stored(len(subset.tasks), counts.trainable, counts.frozen, counts.shapes)
+            stored = round(bits.gigabits, 6)
+            rows += [(order, n, method, accuracy, relative, stored) for order, n in subset.places]
     columns = ["order", "n", "method", "accuracy", "normalized_accuracy", "storage_gb"]
     return pd.DataFrame(rows, columns=columns).sort_values("n", kind="stable")

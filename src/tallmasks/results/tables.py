@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -14,14 +15,30 @@ import pandas as pd
 from tallmasks import methods
 from tallmasks.evaluation.choice import accuracies, normalized, wilson_interval
 from tallmasks.evaluation.records import SPLITS, Evaluation
+from tallmasks.methods import Method
+from tallmasks.models.families import Family, Spec
+from tallmasks.store.tensor_files import open_tensors
 
 
 @dataclass(frozen=True)
 class ParameterCounts:
-    """P' (trainable) and F (frozen) of a model, in numbers of values (Wang et al. 2024, appendix C)."""
+    """P' (trainable) and F (frozen) of a model, in numbers of values (Wang et al. 2024, appendix C); and the shapes of
+    the trainable tensors, which the bits of some methods depend on."""
 
     trainable: int
     frozen: int
+    shapes: tuple[tuple[int, ...], ...] = ()
+
+    @classmethod
+    def of(cls, kin: Family, spec: Spec, pretrained: Path) -> ParameterCounts:
+        """From a pretrained file of a family's model."""
+        initial = kin.initial_state(spec, pretrained)
+        counts = kin.parameter_counts(spec, open_tensors(pretrained).shapes)
+        return cls(*counts, tuple(values.shape for values in initial.values()))
+
+    def stored(self, method: Method, tasks: int) -> float:
+        """What a method stores for T tasks, in 1e9 bits, rounded to 4 decimals."""
+        return round(method.stored(tasks, self.trainable, self.frozen, self.shapes).gigabits, 4)
 
 
 def _percent(fraction: float) -> float:
@@ -90,7 +107,6 @@ def summary_table(evaluations: Sequence[Evaluation], finetuned: Evaluation, coun
     for evaluation in evaluations:
         method = methods.get(evaluation.method)
         accuracy = evaluation.accuracy("test")
-        stored = method.storage(len(evaluation.tasks), counts.trainable, counts.frozen)
         rows.append(
             {
                 "section": method.section,
@@ -99,7 +115,7 @@ def summary_table(evaluations: Sequence[Evaluation], finetuned: Evaluation, coun
                 "normalized_accuracy": _percent(
                     normalized(accuracy, finetuned.accuracy("test"), evaluation.tasks).mean()
                 ),
-                "storage_gb": round(stored.gigabits, 4),
+                "storage_gb": counts.stored(method, len(evaluation.tasks)),
             }
         )
     return pd.DataFrame(rows)

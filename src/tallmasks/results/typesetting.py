@@ -36,7 +36,8 @@ class TableLayout:
 
 def markdown(table: TableLayout) -> str:
     """GitHub's Markdown; a group's heading stands in each of its columns."""
-    spread = ["", *(name for name, span in table.groups for _ in range(span))]
+    groups = table.groups or [("", len(table.columns) - 1)]
+    spread = ["", *(name for name, span in groups for _ in range(span))]
     heads = [" ".join(part for part in pair if part) for pair in zip(spread, table.columns, strict=True)]
     lines = [f"# {table.title}", "", _row(heads), "|---|" + "---:|" * (len(heads) - 1)]
     for name, rows in table.sections:

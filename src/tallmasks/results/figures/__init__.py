@@ -55,6 +55,8 @@ FIGURES: dict[str, FigureSpec] = {
     "mask_overlap": FigureSpec("Overlap of the masks, task by task", "", ("masks",)),
     "pareto": FigureSpec("Accuracy against stored bits", "", ("benchmark",)),
     "stored": FigureSpec("Accuracy against the size of the files", "", ("benchmark", "stored"), scope="largest"),
+    "field_pareto": FigureSpec("Accuracy against stored bits, every method", "", ("field",)),
+    "field_task_count": FigureSpec("Accuracy against the number of tasks, the best of all methods", "", ("field",)),
 }
 """Every figure by the name of its module, in the order of the paper and then beyond it."""
 

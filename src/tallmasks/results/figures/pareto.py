@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -13,9 +14,14 @@ from tallmasks.tasks.titles import benchmark_title
 
 
 def data(results: ResultFiles) -> pd.DataFrame:
-    """One row per benchmark and method: normalised test accuracy in percent, Gb stored, and whether it is on the
-    Pareto front: no other method is as accurate with fewer bits, or more accurate with as many."""
-    table = results.each("table.csv")[["benchmark", "method", "normalized_accuracy", "storage_gb"]]
+    """The methods of the tables; see `fronts`."""
+    return fronts(results, "table.csv")
+
+
+def fronts(results: ResultFiles, file: str) -> pd.DataFrame:
+    """One row per benchmark and method of a file: normalised test accuracy in percent, Gb stored, and whether it is on
+    the Pareto front: no other method is as accurate with fewer bits, or more accurate with as many."""
+    table = results.each(file)[["benchmark", "method", "normalized_accuracy", "storage_gb"]]
     tasks = table["benchmark"].map({name: len(tasks) for name, tasks in results.benchmarks.items()})
     table = table.assign(
         tasks=tasks, at_least=[methods.get(name).stores_more for name in table["method"]], on_front=False
@@ -31,10 +37,15 @@ def _on_front(row: Any, part: pd.DataFrame) -> bool:
     return not (no_worse & better).any()
 
 
-def draw(data: pd.DataFrame) -> Figure:
-    """A panel per benchmark: a hollow marker per method, since many lie close together; the front is a step line."""
+def draw(data: pd.DataFrame, height: float = 2.8) -> Figure:
+    """A panel per benchmark: a hollow marker per method, since many lie close together; the front is a step line.
+
+    Args:
+        data: what `fronts` gave.
+        height: of a panel with its share of the legend, in inches.
+    """
     parts = list(style.groups(data, "benchmark"))
-    figure, axes = style.panels(len(parts), columns=3, height=2.8, sharey=True)
+    figure, axes = style.panels(len(parts), columns=3, height=height, sharey=True)
     for panel, (benchmark, part) in zip(axes, parts, strict=True):
         front = part[part["on_front"]].sort_values("storage_gb")
         panel.step(
@@ -56,10 +67,21 @@ def draw(data: pd.DataFrame) -> Figure:
             )
         panel.set(title=benchmark_title(benchmark, int(part["tasks"].iloc[0])), xscale="log")
         panel.set_xlabel("stored bits (Gb)")
-        ticks = {f"{tick:.3g}": tick for tick in sorted(set(part["storage_gb"]))}
+        ticks = {f"{tick:.3g}": tick for tick in _apart(sorted(set(part["storage_gb"])))}
         panel.set_xticks(list(ticks.values()), list(ticks))
         panel.minorticks_off()
         panel.margins(x=0.12)
     axes[0].set_ylabel("normalised accuracy (%)")
     style.legend(figure, axes, columns=4)
     return figure
+
+
+def _apart(values: Sequence[float]) -> list[float]:
+    """Those of ascending values whose labels do not lie on each other on a logarithmic axis: the ends, and between them
+    what keeps a distance of a quarter of the axis."""
+    gap = (values[-1] / values[0]) ** (1 / 4)
+    found = [values[0]]
+    for value in values[1:-1]:
+        if value > gap * found[-1] and values[-1] > gap * value:
+            found.append(value)
+    return list(dict.fromkeys([*found, values[-1]]))

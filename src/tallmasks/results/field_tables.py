@@ -1,0 +1,132 @@
+"""The long table of a benchmark: every method by year, what it needs, what was chosen for it, and what it stores."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, get_args
+
+import pandas as pd
+
+from tallmasks import methods
+from tallmasks.evaluation.choice import mean_interval, normalized
+from tallmasks.evaluation.records import Evaluation
+from tallmasks.methods import Method
+from tallmasks.methods.contract import Section
+from tallmasks.results.tables import ParameterCounts
+from tallmasks.results.typesetting import Cell, TableLayout
+
+_FROM_CHECKPOINTS = {"task_vector", "multi_task_vector", "mask_bundle", "agreement"}
+"""Stages whose artifacts follow from checkpoints, and from what validation data chose."""
+
+
+def year(method: Method) -> int | None:
+    """The year of a method's paper; None of what no paper proposes."""
+    found = re.search(r"\b(?:19|20)\d\d\b", method.paper)
+    return int(found[0]) if found else None
+
+
+def needs(method: Method) -> str:
+    """What a method needs beyond the checkpoints."""
+    chosen = [
+        name
+        for name, is_chosen in (
+            ("lambda", method.protocol == "masked" or "agreement" in method.all_inputs),
+            ("alpha", method.protocol == "scaled"),
+        )
+        if is_chosen
+    ]
+    other = sorted({needed.stage for needed in method.stored_inputs if needed.stage} - _FROM_CHECKPOINTS)
+    found = [f"validation data for {' and '.join(chosen)}"] if chosen else []
+    return "; ".join([*found, *(f"data statistics ({stage})" for stage in other)]) or "nothing"
+
+
+def field_table(
+    evaluations: Sequence[Evaluation],
+    finetuned: Evaluation,
+    counts: ParameterCounts,
+    stored: Mapping[str, float] | None = None,
+) -> pd.DataFrame:
+    """One row per method, by section, year and place: test accuracy and its 95 % interval, normalised accuracy, in
+    percent, and what is stored, in 1e9 bits.
+
+    Args:
+        evaluations: of the same tasks in the same order.
+        finetuned: the fine-tuned models on those tasks.
+        counts: of the model.
+        stored: bits of files by method, in 1e9, where they are known.
+    """
+    rows = []
+    for evaluation in evaluations:
+        method, accuracy = methods.get(evaluation.method), evaluation.accuracy("test")
+        low, high = mean_interval(evaluation.correct["test"], evaluation.total["test"])
+        relative = normalized(accuracy, finetuned.accuracy("test"), evaluation.tasks)
+        rows.append(
+            {
+                "section": method.section,
+                "year": year(method),
+                "method": evaluation.method,
+                "title": method.title,
+                "paper": method.paper,
+                "needs": needs(method),
+                "scaling_coefficient": evaluation.scaling_coefficient,
+                "mask_lambda": " ".join(map(str, evaluation.mask_lambda or ())),
+                **{
+                    name: round(100 * float(value), 4)
+                    for name, value in (
+                        ("accuracy", accuracy.mean()),
+                        ("accuracy_low", low),
+                        ("accuracy_high", high),
+                        ("normalized_accuracy", relative.mean()),
+                    )
+                },
+                "storage_gb": counts.stored(method, len(evaluation.tasks)),
+                "storage_at_least": method.stores_more,
+                "stored_gb": (stored or {}).get(evaluation.method),
+            }
+        )
+    places = {name: place for place, name in enumerate(get_args(Section))}
+    rows.sort(key=lambda row: (places[row["section"]], row["year"] or 0, methods.get(row["method"]).row))
+    return pd.DataFrame(rows).astype({"year": "Int64", "stored_gb": float})
+
+
+def laid_out_field(table: pd.DataFrame, title: str) -> TableLayout:
+    """The table as people read it; the best of a section is bold, apart from the fine-tuned models."""
+    sections: dict[str, list[list[Cell]]] = {}
+    files = bool(table["stored_gb"].notna().any())
+    for section, part in table.groupby("section", sort=False):
+        best = part[part["method"] != "fine_tuned"]["accuracy"].max()
+        for record in part.to_dict("records"):
+            row = {str(key): value for key, value in record.items()}
+            texts = [
+                f"{row['accuracy']:.1f}",
+                f"{row['accuracy_low']:.1f}–{row['accuracy_high']:.1f}",
+                f"{row['normalized_accuracy']:.1f}",
+                f"{'>' if row['storage_at_least'] else ''}{row['storage_gb']:.4g}",
+                *([_known(row["stored_gb"], ".4g")] if files else []),
+            ]
+            is_best = row["method"] != "fine_tuned" and row["accuracy"] == best
+            cells = [Cell(row["title"]), Cell(_known(row["year"], "d")), Cell(row["needs"]), Cell(_chosen(row))]
+            cells += [Cell(text, is_best and place == 0) for place, text in enumerate(texts)]
+            sections.setdefault(str(section).capitalize(), []).append(cells)
+    heads = ["", "Year", "Needs", "Chosen", "Acc. (%)", "95 %", "Normalised (%)", "Bits (Gb)"]
+    return TableLayout(
+        title,
+        [],
+        [*heads, *(["In files (Gb)"] if files else [])],
+        list(sections.items()),
+        "Test accuracy averaged over the tasks, its 95 % interval (Wilson's of each task, joined), and relative to the "
+        "fine-tuned models. Needs: beyond the checkpoints. Chosen: on validation data, or given by the method. "
+        "Bits: by formula.",
+    )
+
+
+def _known(value: Any, shape: str) -> str:
+    return "–" if pd.isna(value) else format(value, shape)
+
+
+def _chosen(row: Mapping[str, Any]) -> str:
+    if row["mask_lambda"]:
+        values = sorted(map(float, row["mask_lambda"].split()))
+        return f"λ {values[0]:g}" if values[0] == values[-1] else f"λ {values[0]:g}–{values[-1]:g}"
+    return "–" if pd.isna(row["scaling_coefficient"]) else f"α {row['scaling_coefficient']:g}"

@@ -1,0 +1,18 @@
+"""Beyond the paper: accuracy against stored bits of every method there is, the later ones too."""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from tallmasks.results.figures import ResultFiles, pareto
+
+
+def data(results: ResultFiles) -> pd.DataFrame:
+    """One row per benchmark and method; see `pareto.fronts`."""
+    return pareto.fronts(results, "field.csv")
+
+
+def draw(data: pd.DataFrame) -> Figure:
+    """As the figure of the paper's methods, with room for a longer legend."""
+    return pareto.draw(data, height=4.2)

@@ -1,0 +1,92 @@
+"""Numbers that were published of any method, by the checkpoints that they are of, and ours beside them.
+
+``later.csv`` has what later papers and their code report, copied as printed from the source that each line names.
+Every number belongs to a family of checkpoints, which differ by some two points in the accuracy of the fine-tuned
+models:
+
+======  ==================================================================================================
+C0      Ilharco et al.'s of 2022; the classical 8 tasks alone
+C1      the first generation of this paper's, whose DTD model had seen its test images
+C2      the second generation, which is on the hub (`checkpoints: published` in params.yaml)
+FB      FusionBench's (`checkpoints: fusionbench`); 8 tasks alone
+======  ==================================================================================================
+
+An absolute accuracy is held against those of the same family alone.  Models that were fine-tuned here are a family of
+their own, "own", of which the normalised accuracy is held against every family's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from importlib.resources import files
+
+import pandas as pd
+
+from tallmasks.results.reference import PAPER_TASKS, paper_rows, single_task
+
+OWN = "own"
+_OF_PUBLISHERS = {"published": "C2", "fusionbench": "FB"}
+_NUMBERS = ("accuracy", "normalized_accuracy")
+
+
+def family_of(sources: Iterable[str | None]) -> str:
+    """The family of a benchmark's checkpoints, from where each task's is from (None: fine-tuned here); "own" where they
+    are of several, or somebody's."""
+    found = {_OF_PUBLISHERS.get(str(source), OWN) for source in sources}
+    return found.pop() if len(found) == 1 else OWN
+
+
+def published_numbers(model: str, tasks: Sequence[str]) -> pd.DataFrame:
+    """What was published of a model on exactly these tasks: ``method``, ``family``, ``accuracy``,
+    ``normalized_accuracy`` (percent, empty where it was not printed) and ``source``; no rows where nothing was."""
+    with (files(__package__) / "later.csv").open() as file:
+        later = pd.read_csv(file)
+    members = set(tasks)
+    names = {frozenset(PAPER_TASKS[:count]): f"{count}tasks" for count in (8, 14, 20)}
+    later = later[(later["model"] == model) & (later["benchmark"] == names.get(frozenset(members)))]
+    paper = paper_rows(model, tasks)
+    parts = [later, *([] if paper is None else [paper.assign(family="C1")]), _second_generation(model, members)]
+    columns = ["method", "family", *_NUMBERS, "source"]
+    return pd.concat([part.reindex(columns=columns) for part in parts if len(part)] or [pd.DataFrame(columns=columns)])
+
+
+def _second_generation(model: str, tasks: set[str]) -> pd.DataFrame:
+    """Means over the tasks of what was published task by task; none where a task is missing."""
+    known = single_task().query("model == @model and split == 'test' and generation == 'second'")
+    known = known[known["task"].isin(tasks)]
+    groups = known.groupby(["method", "source"])["accuracy"].agg(["mean", "size"]).reset_index()
+    whole = groups[groups["size"] == len(tasks)]
+    return pd.DataFrame(
+        {
+            "method": whole["method"],
+            "family": "C2",
+            "accuracy": whole["mean"].round(4),
+            "source": whole["source"] + ", mean over the tasks",
+        }
+    )
+
+
+def beside_families(ours: pd.DataFrame, model: str, tasks: Sequence[str], family: str) -> pd.DataFrame:
+    """Ours, what was published, and the difference (ours minus theirs), a line for each publication of a method.
+
+    Args:
+        ours: ``method``, ``accuracy`` and ``normalized_accuracy`` in percent.
+        model: a model of params.yaml.
+        tasks: the benchmark's.
+        family: of our checkpoints; of "own" ones the accuracies stay empty, and what has no normalised accuracy, or
+            nothing but 100, is left out.
+    """
+    known = published_numbers(model, tasks).rename(columns={name: f"{name}_published" for name in _NUMBERS})
+    if family == OWN:
+        known = known[known["normalized_accuracy_published"].notna() & (known["method"] != "fine_tuned")]
+    else:
+        known = known[known["family"] == family]
+    joined = ours[["method", *_NUMBERS]].merge(known, on="method").assign(checkpoints=family)
+    if family == OWN:
+        joined[["accuracy", "accuracy_published"]] = None
+    columns = ["method", "checkpoints", "family"]
+    for name in _NUMBERS:
+        pair = joined[[name, f"{name}_published"]].astype(float)
+        joined[f"{name}_difference"] = (pair[name] - pair[f"{name}_published"]).round(4)
+        columns += [name, f"{name}_published", f"{name}_difference"]
+    return joined[[*columns, "source"]]

@@ -1,0 +1,114 @@
+"""TSV-C, BitDelta and T-Switch by plain statements, and by values that were worked out once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from numpy.typing import NDArray
+
+from strategies import no_deadline, task_vectors
+from tallmasks import methods
+from tallmasks.store.tensor_files import Layout
+
+LAYOUT = Layout(("a.weight", "b.bias", "c.weight", "d.weight"), ((12, 7), (9,), (5, 16), (3, 2, 4)))
+Array = NDArray[np.float32]
+
+
+def drawn(seed: int) -> Array:
+    """A task vector with weights that did not move, and one tensor that no weight of did."""
+    draw = np.random.default_rng(seed)
+    flat = draw.standard_t(3, LAYOUT.size).astype(np.float32)
+    flat[draw.random(LAYOUT.size) < 0.1] = 0
+    if seed == 2:
+        LAYOUT.split(flat)["c.weight"][...] = 0
+    return flat
+
+
+def found(name: str, flat: Array, **more: object) -> dict[str, Array]:
+    method = methods.get(name)
+    given = {"task_vector": flat, "layout": LAYOUT, **more}
+    return LAYOUT.split(method(**{key: given[key] for key in method.needs}))
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 3, 8])
+@pytest.mark.parametrize("seed", range(3))
+def test_tsv_c_is_the_plain_statement(seed: int, tasks: int) -> None:
+    """The row would be another method's: the leading floor(r / T) singular triplets of matrices, the rest whole."""
+    flat = drawn(seed)
+    for name, part in LAYOUT.split(flat).items():
+        expected = part
+        if part.ndim == 2:
+            left, singular, right = np.linalg.svd(part.astype(np.float64), full_matrices=False)
+            singular[len(singular) // tasks :] = 0
+            expected = left @ np.diag(singular) @ right
+        np.testing.assert_allclose(found("tsv_c", flat, tasks=tasks)[name], expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_bitdelta_is_the_plain_statement(seed: int) -> None:
+    """The row would be another method's: a sign per weight of a matrix, at their mean magnitude."""
+    flat = drawn(seed)
+    for name, part in LAYOUT.split(flat).items():
+        expected = part
+        if part.ndim == 2:
+            size = sum(abs(float(value)) for value in part.flat) / part.size
+            expected = np.array([[-size if value < 0 else size for value in row] for row in part])
+        np.testing.assert_allclose(found("bitdelta", flat)[name], expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("drop", [0.0, 0.3, 0.6, 0.99])
+@pytest.mark.parametrize("seed", range(3))
+def test_t_switch_is_the_plain_statement(seed: int, drop: float) -> None:
+    """The row would be another method's: per tensor and sign the largest weights, at one magnitude."""
+    flat = drawn(seed)
+    for name, part in LAYOUT.split(flat).items():
+        expected = np.zeros(part.size)
+        for sign in (1, -1):
+            places = [place for place, value in enumerate(part.flat) if value * sign > 0]
+            places.sort(key=lambda place: -abs(part.flat[place]))
+            for place in places[: int(len(places) * (1 - drop)) or len(places)]:
+                expected[place] = sign
+        if expected.any():
+            squares = sum(float(part.flat[place]) ** 2 for place in expected.nonzero()[0])
+            expected *= np.sqrt(squares / np.abs(expected).sum())
+        name_of = f"t_switch:drop={drop}" if drop != 0.6 else "t_switch"
+        np.testing.assert_allclose(found(name_of, flat)[name].reshape(-1), expected, rtol=1e-5)
+
+
+@no_deadline
+@given(vectors=task_vectors(max_tasks=1))
+def test_what_is_compressed_is_no_longer_than_what_was(vectors: Array) -> None:
+    """Denormals, zeros of both signs, or magnitudes near the largest float would end in NaN, or in a model that moved
+    further than fine-tuning took it."""
+    flat = np.append(vectors[0], vectors[0][:1])
+    layout = Layout(*((("a", "b"), ((flat.size // 2, 2), (1,))) if flat.size % 2 else (("a",), ((flat.size // 2, 2),))))
+    for name in ("tsv_c", "bitdelta", "t_switch"):
+        method = methods.get(name)
+        given = {"task_vector": flat, "layout": layout, "tasks": 2}
+        compressed = method(**{key: given[key] for key in method.needs})
+        for tensor, part in layout.split(compressed).items():
+            whole = layout.split(flat)[tensor].astype(np.float64)
+            assert np.linalg.norm(part.astype(np.float64)) <= np.linalg.norm(whole) * (1 + 1e-5) + 1e-44
+
+
+def test_an_input_is_left_as_it_is() -> None:
+    """The task vectors are files that are mapped into memory: one method would change what the next one reads."""
+    flat = drawn(0)
+    flat.flags.writeable = False
+    for name in ("tsv_c", "bitdelta", "t_switch"):
+        assert not np.shares_memory(found(name, flat, tasks=2)["a.weight"], flat)
+
+
+GOLDEN = {  # printed once by this package, where the plain statements above held
+    "tsv_c": [-0.246014, 0.105176, -0.279564, -0.102368],
+    "bitdelta": [0.685119, 0.685119, -0.685119, -0.685119],
+    "t_switch": [0.0, 0.0, 0.0, -1.326285],
+}
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_golden_values(name: str) -> None:
+    """A change of the code, or of a library under it, would change a published row unseen."""
+    flat = np.random.default_rng(7).normal(size=LAYOUT.size).astype(np.float32)
+    np.testing.assert_allclose(found(name, flat, tasks=3)["a.weight"][0, :4], GOLDEN[name], rtol=1e-5)

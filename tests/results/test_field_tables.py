@@ -1,0 +1,181 @@
+"""The long table of every method, and ours beside what was published of each."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tallmasks import methods
+from tallmasks.evaluation.choice import mean_interval, wilson_interval
+from tallmasks.evaluation.records import Evaluation
+from tallmasks.results.field_tables import field_table, laid_out_field, needs, year
+from tallmasks.results.reference import PAPER_TASKS, single_task
+from tallmasks.results.reference.checkpoint_families import beside_families, family_of, published_numbers
+from tallmasks.results.tables import ParameterCounts, summary_table
+from tallmasks.results.typesetting import latex, markdown
+
+COUNTS = ParameterCounts(1_000_000, 500_000, ((1000, 990), (10_000,)))
+
+
+def evaluation(method: str, test: list[int], **chosen: object) -> Evaluation:
+    totals = {"validation": [10, 10], "test": [100, 200]}
+    return Evaluation(method, ("b", "a"), totals, {"validation": [5, 5], "test": test}, **chosen)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def evaluations() -> list[Evaluation]:
+    return [
+        evaluation("tsv_c", [80, 100]),
+        evaluation("fine_tuned", [90, 100]),
+        evaluation("iso_c", [81, 100], scaling_coefficient=1.2, grid=(1.0, 1.2), curve=((5, 5), (5, 5))),
+        evaluation("tall_mask_ties", [81, 90], mask_lambda=(0.2, 0.4), grid=(0.2, 0.4), curve=((5, 5), (5, 5))),
+        evaluation("magnitude_pruning", [50, 60]),
+        evaluation("zeroshot", [30, 60], scaling_coefficient=0.0),
+        evaluation("task_arithmetic", [45, 50], scaling_coefficient=0.3, grid=(0.3,), curve=((5,), (5,))),
+    ]
+
+
+def test_rows_are_by_section_and_year(evaluations: list[Evaluation]) -> None:
+    """A reader could not see what a method had to beat."""
+    table = field_table(evaluations, evaluations[1], COUNTS)
+    assert table["method"].tolist() == [
+        *("zeroshot", "task_arithmetic", "iso_c"),
+        *("fine_tuned", "magnitude_pruning", "tall_mask_ties", "tsv_c"),
+    ]
+    assert table["year"].astype(object).where(table["year"].notna(), None).tolist() == [
+        *(2021, 2023, 2025),
+        *(None, 2024, 2024, 2025),
+    ]
+    assert year(methods.get("t_switch")) == 2025
+
+
+def test_numbers_are_those_of_the_benchmarks_table(evaluations: list[Evaluation]) -> None:
+    """One method would have two accuracies, or two sizes, in two files of one folder."""
+    table = field_table(evaluations, evaluations[1], COUNTS).set_index("method")
+    other = summary_table(evaluations, evaluations[1], COUNTS).set_index("method")
+    for name in ("accuracy", "normalized_accuracy", "storage_gb"):
+        assert table[name].to_dict() == other[name].to_dict()
+    assert table.loc["tsv_c", "storage_gb"] == round(32e-9 * (1.5e6 + 2 * (495 * 1991 + 10_000)), 4)
+    assert (table["accuracy_low"] < table["accuracy"]).all() and (table["accuracy"] < table["accuracy_high"]).all()
+
+
+def test_what_was_chosen_and_what_is_needed_stand_there(evaluations: list[Evaluation]) -> None:
+    """A method without data would be held against one that was tuned, and nobody would know."""
+    table = field_table(evaluations, evaluations[1], COUNTS).set_index("method")
+    assert table.loc["tall_mask_ties", "mask_lambda"] == "0.2 0.4"
+    assert table.loc["iso_c", "scaling_coefficient"] == 1.2
+    expected = {
+        "weight_averaging": "nothing",
+        "tsv_c": "nothing",
+        "task_arithmetic": "validation data for alpha",
+        "tall_mask_ties": "validation data for lambda",
+        "consensus_ties": "validation data for lambda and alpha",
+    }
+    assert {name: needs(methods.get(name)) for name in expected} == expected
+
+
+def test_it_reads_like_a_table(evaluations: list[Evaluation]) -> None:
+    """Markdown and LaTeX would break, or lack what the CSV has."""
+    table = field_table(evaluations, evaluations[1], COUNTS)
+    layout = laid_out_field(table, "Every method")
+    text, source = markdown(layout), latex(layout, "field")
+    assert "| TSV-C | 2025 | nothing | – | **65.0** |" in text
+    assert "| Iso-C | 2025 | validation data for alpha | α 1.2 | **65.5** |" in text
+    assert "| λ 0.2–0.4 | 63.0 |" in text and "In files" not in text
+    assert "| >" in text and r"$\alpha$ 1.2" in source
+    with_files = laid_out_field(field_table(evaluations, evaluations[1], COUNTS, {"tsv_c": 0.25}), "Every method")
+    assert "| In files (Gb) |" in markdown(with_files) and "| 0.25 |" in markdown(with_files)
+
+
+def test_the_interval_of_one_task_is_wilsons_and_of_many_is_narrower() -> None:
+    """A difference of a few images would pass for one of the methods, or a real one for noise."""
+    low, high = wilson_interval([45], [50])
+    assert mean_interval([45], [50]) == pytest.approx((low[0], high[0]))
+    draw = np.random.default_rng(0)
+    totals, chances = np.array([300, 500, 1000]), np.array([0.5, 0.9, 0.99])
+    inside = 0
+    for _ in range(2000):
+        low_end, high_end = mean_interval(draw.binomial(totals, chances), totals)
+        inside += low_end <= chances.mean() <= high_end
+    assert 0.93 < inside / 2000 < 0.97
+    assert mean_interval([50, 50], [50, 50])[1] == 1.0
+
+
+# -- what was published ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model", "count", "method", "family", "accuracy", "relative"),
+    [  # read off the sources once more
+        ("vit_b32", 8, "tsv_c", "C1", 92.6, 99.7),
+        ("vit_l14", 20, "iso_cts", "C1", 90.1, 94.9),
+        ("vit_b16", 14, "tsv_m", "C1", 84.6, 91.0),
+        ("vit_b32", 8, "emr", "C0", 88.7, None),
+        ("vit_l14", 8, "wudi", "C0", 92.6, None),
+        ("vit_b16", 8, "regmean", "FB", 86.0, None),
+        ("vit_l14", 8, "ties", "FB", 84.0, None),
+    ],
+)
+def test_published_numbers_are_of_their_family(
+    model: str, count: int, method: str, family: str, accuracy: float, relative: float | None
+) -> None:
+    """Ours would be held against another model's, or another family's."""
+    found = published_numbers(model, PAPER_TASKS[:count]).query("method == @method and family == @family")
+    (row,) = found.to_dict("records")
+    assert row["accuracy"] == accuracy and row["source"]
+    assert row["normalized_accuracy"] == relative if relative else pd.isna(row["normalized_accuracy"])
+
+
+def test_nothing_is_listed_twice_nor_at_second_hand() -> None:
+    """One publication would count twice, or a number that nobody printed would be compared with."""
+    for model in ("vit_b32", "vit_b16", "vit_l14"):
+        for count in (8, 14, 20):
+            found = published_numbers(model, PAPER_TASKS[:count])
+            assert not found.duplicated(["method", "family", "source"]).any() and found["source"].notna().all()
+            assert set(found["family"]) <= {"C0", "C1", "C2", "FB"}
+            if count > 8:
+                assert not set(found["family"]) & {"C0", "FB"}
+    assert published_numbers("tiny", PAPER_TASKS[:8]).empty
+    assert "t_switch" not in set(published_numbers("vit_b32", PAPER_TASKS[:8])["method"])
+
+
+def test_families_differ_by_their_fine_tuned_models() -> None:
+    """A slip between families would look like a gain of two points."""
+    found = published_numbers("vit_b32", PAPER_TASKS[:8]).query("method == 'fine_tuned'")
+    means = found.set_index("family")["accuracy"].to_dict()
+    assert means == pytest.approx({"C0": 90.5, "C1": 92.8, "C2": 90.6, "FB": 90.3}, abs=0.06)
+    second = single_task().query("model == 'vit_b32' and generation == 'second' and split == 'test'")
+    eight = second[second["task"].isin(PAPER_TASKS[:8])].query("method == 'fine_tuned'")["accuracy"].mean()
+    assert means["C2"] == pytest.approx(eight, abs=1e-4)
+
+
+def test_the_family_follows_from_where_checkpoints_are_from() -> None:
+    """Checkpoints of two sources would be taken for those of one."""
+    assert family_of(["published"] * 3) == "C2" and family_of(["fusionbench"] * 8) == "FB"
+    assert family_of(["published", "fusionbench"]) == family_of([None, "published"]) == "own"
+    assert family_of([None, None]) == family_of(["my/folder"]) == "own"
+
+
+OURS = pd.DataFrame(
+    [("tsv_c", 90.0, 99.5), ("emr", 87.0, 96.0), ("regmean", 82.0, 91.0), ("fine_tuned", 90.4, 100.0)],
+    columns=["method", "accuracy", "normalized_accuracy"],
+)
+
+
+def test_absolute_accuracy_is_compared_within_a_family() -> None:
+    """Two points of another DTD model would be read as two points of a method."""
+    found = beside_families(OURS, "vit_b32", PAPER_TASKS[:8], "FB").set_index("method")
+    assert set(found["family"]) == {"FB"} and set(found.index) == {"regmean", "fine_tuned"}
+    assert found.loc["regmean", "accuracy_difference"] == pytest.approx(-0.4)
+    second = beside_families(OURS, "vit_b32", PAPER_TASKS[:8], "C2")
+    assert second["method"].tolist() == ["fine_tuned"] and second["accuracy_difference"].notna().all()
+
+
+def test_models_of_ones_own_are_compared_by_normalised_accuracy_alone() -> None:
+    """Another fine-tuning would pass for another method."""
+    found = beside_families(OURS, "vit_b32", PAPER_TASKS[:8], "own")
+    assert found["method"].tolist() == ["tsv_c"] and found["family"].tolist() == ["C1"]
+    assert found[["accuracy", "accuracy_published", "accuracy_difference"]].isna().all(axis=None)
+    assert found["normalized_accuracy_difference"].tolist() == pytest.approx([-0.2])
+    assert beside_families(OURS, "tiny", PAPER_TASKS[:8], "own").empty

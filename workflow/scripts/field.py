@@ -1,0 +1,37 @@
+"""Write the long table of a benchmark: every method there is, and ours beside what was published of each."""
+
+from benchmark_tables import counts_of
+from job import Job, main
+from results_io import evaluations_of, origins_of, publish
+from tallmasks.results.field_tables import field_table, laid_out_field
+from tallmasks.results.reference.checkpoint_families import beside_families, family_of
+from tallmasks.results.typesetting import latex, markdown
+from tallmasks.store.folders import PROVENANCE
+
+PUBLISHED = "vs_published.csv"
+
+
+def run(job: Job) -> None:
+    (seed,) = job.params["seeds"]
+    model, benchmark, tasks = job.params["model"], job.params["benchmark"], job.params["tasks"]
+    evaluations, finetuned = evaluations_of(job, seed)
+    table = field_table(evaluations, finetuned, counts_of(job))
+    layout = laid_out_field(table, f"Every method, {model} on {benchmark} ({len(tasks)} tasks)")
+    origins = origins_of(job, seed)
+    checkpoints = family_of(origins.get(task, {}).get("checkpoint", {}).get("source") for task in tasks)
+    compared = beside_families(table, model, tasks, checkpoints)
+    files = {
+        "field.csv": table.to_csv(index=False),
+        "field.md": markdown(layout),
+        "field.tex": latex(layout, f"field-{benchmark}"),
+    }
+    if len(compared):
+        files[PUBLISHED] = compared.to_csv(index=False)
+    publish(job, files, {"finetuning_seeds": [seed]} | ({"origins": origins} if origins else {}), f"field.{PROVENANCE}")
+    if PUBLISHED not in files:
+        (job.outputs["folder"] / PUBLISHED).unlink(missing_ok=True)  # of a set of tasks that it had before
+    print(files["field.md"])
+
+
+if __name__ == "__main__":
+    main(run)
