@@ -42,9 +42,11 @@ class WorkProgress:
         """So much more is done."""
         with self._lock:
             self._done = min(self._done + amount, self._total)
-            self._bar.update(self._task, completed=self._done)
+            if not self._bar.disable:
+                self._bar.update(self._task, completed=self._done)
+                return
             now = time.monotonic()
-            if self._bar.disable and now - self._said > EVERY:
+            if now - self._said > EVERY:
                 self._said = now
                 left = (now - self._begun) * (self._total / max(self._done, 1) - 1)
                 share = 100 * self._done // self._total
