@@ -295,17 +295,6 @@ def layers_of(model: Model, tasks: int, scale: float, bytes_free: int) -> int:
 def rows(arguments: argparse.Namespace) -> Iterator[Row]:
     """All that is measured, one after the other."""
     peer = arguments.peer.resolve() if arguments.peer else None
-    size = max(1000, int(arguments.array_parameters * arguments.scale))
-    for tasks in arguments.array_tasks:
-        yield from in_memory(size, tasks)
-    for place in arguments.grid:
-        millions, tasks = map(int, place.split(":"))
-        parameters = max(1000, int(millions * 1_000_000 * arguments.scale))
-        if 4 * parameters * (tasks + 1 + OUTPUTS) > room(arguments.place, arguments.room):
-            say(f"grid: {parameters:,} parameters of {tasks} tasks left out: no room for the files")
-            continue
-        with tempfile.TemporaryDirectory(dir=arguments.place) as folder:
-            yield from on_grid(parameters, tasks, Path(folder), arguments.repeats)
     for model in MODELS:
         for tasks in model.tasks:
             if arguments.only and f"{model.name}:{tasks}" not in arguments.only:
@@ -320,6 +309,17 @@ def rows(arguments: argparse.Namespace) -> Iterator[Row]:
                 files = Files(shape, model.parameters(layers), model.dtype, *found, arguments.repeats)
                 alone = peer if not arguments.peer_on or f"{model.name}:{tasks}" in arguments.peer_on else None
                 yield from on_files(files, alone)
+    size = max(1000, int(arguments.array_parameters * arguments.scale))
+    for tasks in arguments.array_tasks:
+        yield from in_memory(size, tasks)
+    for place in arguments.grid:
+        millions, tasks = map(int, place.split(":"))
+        parameters = max(1000, int(millions * 1_000_000 * arguments.scale))
+        if 4 * parameters * (tasks + 1 + OUTPUTS) > room(arguments.place, arguments.room):
+            say(f"grid: {parameters:,} parameters of {tasks} tasks left out: no room for the files")
+            continue
+        with tempfile.TemporaryDirectory(dir=arguments.place) as folder:
+            yield from on_grid(parameters, tasks, Path(folder), arguments.repeats)
 
 
 def say(text: str) -> None:
