@@ -102,7 +102,7 @@ class Files:
             round(cost.cpu_s / values * 1e9, 3),
         )  # fmt: skip
 
-    def measured(self, what: str, command: Sequence[str | Path], **environment: str) -> Row:
+    def measured(self, what: str, command: Sequence[str | Path], environment: dict[str, str]) -> Row:
         """A command that writes to `out`, several times; what it has written is removed but for a bundle."""
         out = self.base.with_name("out.safetensors" if command[3:4] == ("merge",) else "out")
         costs, written = [], 0
@@ -143,25 +143,34 @@ def on_files(files: Files, peer: Path | None) -> Iterator[Row]:
     for _ in range(2):  # the first brings them into the page cache
         read = cost_of([sys.executable, "-c", READ, *files.paths])
     yield files.row("read the files once", read, files.paths, 0)
-    yield start_up(files)
-    for what, words in COMMANDS.items():
-        yield files.measured(what, (*TALLMASKS, *words, *files.given, "-o", "OUT"))
+    yield start_up(files, "start-up", ours)
+    for what in COMMANDS:
+        yield files.measured(what, *ours(files, what))
     yield exported(files)
     if peer is not None:
-        for what, settings in PEER.items():
-            config = files.base.with_name("mergekit.yaml")
-            config.write_text(yaml.safe_dump(peer_config(files, settings)))
-            command = (sys.executable, "-c", PEER_MAIN, config, "OUT")
-            yield files.measured(what, command, PYTHONPATH=str(peer), HF_HUB_OFFLINE="1")
-            config.unlink()
+        yield start_up(files, "mergekit start-up", lambda tiny, what: theirs(tiny, "mergekit ties", peer))
+        for what in PEER:
+            yield files.measured(what, *theirs(files, what, peer))
 
 
-def start_up(files: Files) -> Row:
-    """What the command takes before it reads anything worth the name: a merge of models of a few values."""
+def ours(files: Files, what: str) -> tuple[Sequence[str | Path], dict[str, str]]:
+    """One of our commands, and its environment."""
+    return (*TALLMASKS, *COMMANDS.get(what, COMMANDS["merge ties"]), *files.given, "-o", "OUT"), {}
+
+
+def theirs(files: Files, what: str, peer: Path) -> tuple[Sequence[str | Path], dict[str, str]]:
+    """One of mergekit's on the same files, and its environment."""
+    config = files.base.with_name("mergekit.yaml")
+    config.write_text(yaml.safe_dump(peer_config(files, PEER[what])))
+    return (sys.executable, "-c", PEER_MAIN, config, "OUT"), {"PYTHONPATH": str(peer), "HF_HUB_OFFLINE": "1"}
+
+
+def start_up(files: Files, what: str, command: Callable[[Files, str], tuple]) -> Row:
+    """What a command takes before it reads anything worth the name: a merge of models of a few values."""
     with tempfile.TemporaryDirectory(dir=files.base.parent) as place:
         base, paths = write_checkpoints(Path(place), blocks(1000), "F32", 2, "")
         tiny = Files(files.shape, files.parameters, "F32", base, paths, files.repeats)
-        row = tiny.measured("start-up", (*TALLMASKS, *COMMANDS["merge ties"], *tiny.given, "-o", "OUT"))
+        row = tiny.measured(what, *command(tiny, what))
     ns = round(row.cpu_s / files.parameters / len(files.tasks) * 1e9, 3)
     return replace(row, tasks=len(files.tasks), ns_per_parameter_task=ns)
 
@@ -301,8 +310,9 @@ def rows(arguments: argparse.Namespace) -> Iterator[Row]:
                 continue
             layers = layers_of(model, tasks, arguments.scale, room(arguments.place, arguments.room))
             if layers < model.layers:
-                why = "disk or page cache" if layers < round(model.layers * arguments.scale) else "the scale"
-                say(f"{model.title}, {tasks} tasks: {layers} of {model.layers} layers, for want of room: {why}")
+                small = layers < max(1, round(model.layers * arguments.scale))
+                why = "the disk or the page cache has no room for more" if small else "as --scale says"
+                say(f"{model.title}, {tasks} tasks: {layers} of {model.layers} layers, {why}")
             with tempfile.TemporaryDirectory(dir=arguments.place) as folder:
                 shape = model.name if layers == model.layers else f"{model.name} ({layers} of {model.layers} layers)"
                 found = write_checkpoints(Path(folder), model.shapes(layers), model.dtype, tasks, model.embedding)
