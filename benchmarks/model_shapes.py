@@ -62,8 +62,9 @@ def t5(layers: int) -> Shapes:
 
 
 def llama(layers: int) -> Shapes:
-    """transformers' LlamaForCausalLM, 7 B."""
-    width, inner, words = 4096, 11008, 32000
+    """transformers' LlamaForCausalLM, 7 B; with fewer than its 32 layers as many words fewer, so that the share of
+    embeddings stays what it is."""
+    width, inner, words = 4096, 11008, 1000 * layers
     shapes: Shapes = {
         "model.embed_tokens.weight": (words, width), "lm_head.weight": (words, width), "model.norm.weight": (width,),
     }  # fmt: skip
@@ -146,10 +147,8 @@ def write_checkpoints(
     return base, paths
 
 
-def _write(
-    path: Path, shapes: Mapping[str, tuple[int, ...]], dtype: str, values: Callable[[str, slice], NDArray[np.float32]]
-) -> None:
-    """A safetensors file, in order of names, a tile at a time."""
+def header_of(shapes: Mapping[str, tuple[int, ...]], dtype: str) -> bytes:
+    """What a safetensors file of F32 or BF16 begins with; the tensors follow in order of names."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end, width = 0, 4 if dtype == "F32" else 2
     for name in sorted(shapes):
@@ -157,8 +156,15 @@ def _write(
         header[name] = {"dtype": dtype, "shape": list(shapes[name]), "data_offsets": [start, end]}
     text = json.dumps(header, separators=(",", ":")).encode()
     text = text.ljust(-(-len(text) // 8) * 8)
+    return len(text).to_bytes(8, "little") + text
+
+
+def _write(
+    path: Path, shapes: Mapping[str, tuple[int, ...]], dtype: str, values: Callable[[str, slice], NDArray[np.float32]]
+) -> None:
+    """A safetensors file, in order of names, a tile at a time."""
     with path.open("wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text)
+        file.write(header_of(shapes, dtype))
         place = 0
         for name in sorted(shapes):
             left = prod(shapes[name])

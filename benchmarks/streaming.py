@@ -57,8 +57,6 @@ for path in sys.argv[1:]:
 GRID = (*(f"{size}:{tasks}" for size in (1, 10, 100) for tasks in (2, 8, 20)), "300:4")
 """Millions of parameters and tasks."""
 GRID_COMMANDS = ("merge task_arithmetic", "merge ties", "compress task_arithmetic")
-OUTPUTS = 3
-"""Room that is kept for what is written, in sizes of the base."""
 TALLMASKS = (sys.executable, "-m", "tallmasks.commands.main")
 
 
@@ -170,6 +168,7 @@ def start_up(files: Files, what: str, command: Callable[[Files, str], tuple]) ->
     with tempfile.TemporaryDirectory(dir=files.base.parent) as place:
         base, paths = write_checkpoints(Path(place), blocks(1000), "F32", 2, "")
         tiny = Files(files.shape, files.parameters, "F32", base, paths, files.repeats)
+        tiny.measured(what, *command(tiny, what))  # which leaves Python's bytecode and the compiled loops behind
         row = tiny.measured(what, *command(tiny, what))
     ns = round(row.cpu_s / files.parameters / len(files.tasks) * 1e9, 3)
     return replace(row, tasks=len(files.tasks), ns_per_parameter_task=ns)
@@ -293,10 +292,18 @@ def room(place: Path, most: float) -> int:
     return int(min(most, 0.8 * shutil.disk_usage(place).free, 0.7 * available))
 
 
+def needed(tasks: int) -> float:
+    """Room for a base, its fine-tuned models, a bundle of them and one model that is exported, in sizes of the base.
+
+    Of bfloat16 models, whose bundle has a float32 vector and masks of a sixteenth; others need less.
+    """
+    return 1 + tasks + (2 + tasks / 16) + 1
+
+
 def layers_of(model: Model, tasks: int, scale: float, bytes_free: int) -> int:
     """As many as the scale and the room allow, 1 at least."""
     wanted = max(1, round(model.layers * scale))
-    while wanted > 1 and model.bytes(wanted) * (tasks + 1 + OUTPUTS) > bytes_free:
+    while wanted > 1 and model.bytes(wanted) * needed(tasks) > bytes_free:
         wanted -= 1
     return wanted
 
@@ -325,7 +332,7 @@ def rows(arguments: argparse.Namespace) -> Iterator[Row]:
     for place in arguments.grid:
         millions, tasks = map(int, place.split(":"))
         parameters = max(1000, int(millions * 1_000_000 * arguments.scale))
-        if 4 * parameters * (tasks + 1 + OUTPUTS) > room(arguments.place, arguments.room):
+        if 4 * parameters * (needed(tasks) - 1) > room(arguments.place, arguments.room):
             say(f"grid: {parameters:,} parameters of {tasks} tasks left out: no room for the files")
             continue
         with tempfile.TemporaryDirectory(dir=arguments.place) as folder:
@@ -379,6 +386,9 @@ def main() -> None:
         return worker_grid(Path(arguments.worker_grid[0]), int(arguments.worker_grid[1]))
     arguments.out.mkdir(parents=True, exist_ok=True)
     arguments.place.mkdir(parents=True, exist_ok=True)
+    # as for whoever calls a command twice: where bytecode is not kept, start-up is mostly compiling of sources
+    bytecode = tempfile.TemporaryDirectory(dir=arguments.place)
+    os.environ |= {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": bytecode.name}
     (arguments.out / "streaming.machine.txt").write_text(machine(arguments.peer))
     with (arguments.out / "streaming.csv").open("w", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
@@ -392,6 +402,7 @@ def main() -> None:
                 )
         except Failed as error:
             sys.exit(str(error))
+    bytecode.cleanup()
     from streaming_figure import draw
 
     draw(arguments.out / "streaming.csv", arguments.out / "streaming.svg")
