@@ -102,10 +102,6 @@ class Model:
         """P of so many layers."""
         return sum(map(prod, self.shapes(layers).values()))
 
-    def bytes(self, layers: int) -> int:
-        """Of one file."""
-        return self.parameters(layers) * (4 if self.dtype == "F32" else 2)
-
 
 _POSITIONS = "vision_model.embeddings.position_embedding.weight"
 MODELS = (

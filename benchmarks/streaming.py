@@ -292,18 +292,24 @@ def room(place: Path, most: float) -> int:
     return int(min(most, 0.8 * shutil.disk_usage(place).free, 0.7 * available))
 
 
-def needed(tasks: int) -> float:
-    """Room for a base, its fine-tuned models, a bundle of them and one model that is exported, in sizes of the base.
-
-    Of bfloat16 models, whose bundle has a float32 vector and masks of a sixteenth; others need less.
-    """
-    return 1 + tasks + (2 + tasks / 16) + 1
+def needed(parameters: int, width: int, tasks: int) -> float:
+    """Bytes of a base, its fine-tuned models, a bundle of them (a float32 vector and masks) and one model out of it."""
+    return parameters * (width * (tasks + 2) + 4 + tasks / 8)
 
 
-def layers_of(model: Model, tasks: int, scale: float, bytes_free: int) -> int:
-    """As many as the scale and the room allow, 1 at least."""
-    wanted = max(1, round(model.layers * scale))
-    while wanted > 1 and model.bytes(wanted) * needed(tasks) > bytes_free:
+def chosen(arguments: argparse.Namespace) -> Iterator[tuple[Model, int, int, bool]]:
+    """What is measured: model, tasks, the layers that are wanted, and whether the peer is measured too."""
+    named = {model.name: model for model in MODELS}
+    for key in arguments.only or [f"{model.name}:{tasks}" for model in MODELS for tasks in model.tasks]:
+        name, tasks, *layers = key.split(":")
+        wanted = int(layers[0]) if layers else max(1, round(named[name].layers * arguments.scale))
+        yield named[name], int(tasks), wanted, not arguments.peer_on or key in arguments.peer_on
+
+
+def layers_of(model: Model, tasks: int, wanted: int, bytes_free: int) -> int:
+    """As many as are wanted and the room allows, 1 at least."""
+    width = 4 if model.dtype == "F32" else 2
+    while wanted > 1 and needed(model.parameters(wanted), width, tasks) > bytes_free:
         wanted -= 1
     return wanted
 
@@ -311,28 +317,23 @@ def layers_of(model: Model, tasks: int, scale: float, bytes_free: int) -> int:
 def rows(arguments: argparse.Namespace) -> Iterator[Row]:
     """All that is measured, one after the other."""
     peer = arguments.peer.resolve() if arguments.peer else None
-    for model in MODELS:
-        for tasks in model.tasks:
-            if arguments.only and f"{model.name}:{tasks}" not in arguments.only:
-                continue
-            layers = layers_of(model, tasks, arguments.scale, room(arguments.place, arguments.room))
-            if layers < model.layers:
-                small = layers < max(1, round(model.layers * arguments.scale))
-                why = "the disk or the page cache has no room for more" if small else "as --scale says"
-                say(f"{model.title}, {tasks} tasks: {layers} of {model.layers} layers, {why}")
-            with tempfile.TemporaryDirectory(dir=arguments.place) as folder:
-                shape = model.name if layers == model.layers else f"{model.name} ({layers} of {model.layers} layers)"
-                found = write_checkpoints(Path(folder), model.shapes(layers), model.dtype, tasks, model.embedding)
-                files = Files(shape, model.parameters(layers), model.dtype, *found, arguments.repeats)
-                alone = peer if not arguments.peer_on or f"{model.name}:{tasks}" in arguments.peer_on else None
-                yield from on_files(files, alone)
+    for model, tasks, wanted, with_peer in chosen(arguments):
+        layers = layers_of(model, tasks, wanted, room(arguments.place, arguments.room))
+        if layers < model.layers:
+            why = "the disk or the page cache has no room for more" if layers < wanted else "as was asked for"
+            say(f"{model.title}, {tasks} tasks: {layers} of {model.layers} layers, {why}")
+        with tempfile.TemporaryDirectory(dir=arguments.place) as folder:
+            shape = model.name if layers == model.layers else f"{model.name} ({layers} of {model.layers} layers)"
+            found = write_checkpoints(Path(folder), model.shapes(layers), model.dtype, tasks, model.embedding)
+            files = Files(shape, model.parameters(layers), model.dtype, *found, arguments.repeats)
+            yield from on_files(files, peer if with_peer else None)
     size = max(1000, int(arguments.array_parameters * arguments.scale))
     for tasks in arguments.array_tasks:
         yield from in_memory(size, tasks)
     for place in arguments.grid:
         millions, tasks = map(int, place.split(":"))
         parameters = max(1000, int(millions * 1_000_000 * arguments.scale))
-        if 4 * parameters * (needed(tasks) - 1) > room(arguments.place, arguments.room):
+        if needed(parameters, 4, tasks) - 4 * parameters > room(arguments.place, arguments.room):
             say(f"grid: {parameters:,} parameters of {tasks} tasks left out: no room for the files")
             continue
         with tempfile.TemporaryDirectory(dir=arguments.place) as folder:
@@ -368,8 +369,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", type=float, default=1.0, help="a factor on layers, and on the sizes without any")
     parser.add_argument("--peer", type=Path, help="the folder that mergekit is installed in; else it is left out")
-    parser.add_argument("--peer-on", nargs="*", help="where the peer is measured, as vit_b32:8; everywhere")
-    parser.add_argument("--only", nargs="*", help="which models are measured, as vit_b32:8; all")
+    parser.add_argument("--peer-on", nargs="*", help="for which of them the peer is measured too; all")
+    parser.add_argument("--only", nargs="*", help="models, tasks and perhaps layers, as vit_b32:8:2")
     parser.add_argument("--grid", nargs="*", default=GRID, help="sizes, in millions, and tasks, as 1:2; 1 M to 300 M")
     parser.add_argument("--array-parameters", type=int, default=20_000_000, help="of the work in memory")
     parser.add_argument("--array-tasks", type=int, nargs="*", default=[8, 20])
