@@ -1,5 +1,6 @@
 # Everything from a fresh clone: `make results/tiny/8tasks/table.csv`, `make test`.  `make` alone says what there is.
 PYTHON ?= python3
+SCALE ?= 1
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 BIN := .venv/bin
 INSTALLED := .venv/installed
@@ -11,7 +12,7 @@ export TALLMASKS_VIEW := full
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install slurm figures sweep paper report test test-long check format docs bench-eval lock clean FORCE
+.PHONY: help install slurm figures sweep paper report test test-long check format docs bench bench-eval lock clean FORCE
 .SUFFIXES:
 
 help:  ## what can be made
@@ -82,6 +83,14 @@ docs: $(INSTALLED) FORCE  ## build the tiny tables with their spread over seeds 
 	@$(SNAKEMAKE) paper \
 	  $(foreach benchmark,8tasks 14tasks 20tasks,results/tiny/$(benchmark)/table.csv results/tiny/$(benchmark)/seeds/table.csv)
 	$(BIN)/python docs/update.py
+
+bench: $(INSTALLED) $(if $(PEER),.venv/$(PEER)/installed)  ## measure merge and compress on disk; SCALE=0.1 smaller, PEER=mergekit beside it
+	$(BIN)/python benchmarks/streaming.py --scale $(SCALE) $(if $(PEER),--peer .venv/$(PEER))
+
+# Beside the project's own torch and transformers, so that both are measured on the same ones.
+.venv/mergekit/installed: $(INSTALLED) benchmarks/mergekit.txt
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --target $(@D) --no-deps -r benchmarks/mergekit.txt
+	@touch $@
 
 bench-eval: $(INSTALLED)  ## measure the evaluation engine beside the bare forward pass
 	$(BIN)/python benchmarks/evaluation.py

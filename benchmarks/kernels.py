@@ -3,7 +3,8 @@
     OMP_NUM_THREADS=2 NUMBA_NUM_THREADS=2 python benchmarks/kernels.py [--tasks 8] [--parameters 5000000]
 
 Prints nanoseconds per parameter and task, the best of a few runs. Both sides compute the sum, the disjoint sum of
-TIES from given thresholds, five masks of either, and the agreement of the middle masks; ours also packs the masks.
+TIES from given thresholds, five masks of either, the agreement of the middle masks, and the consensus of two; ours also
+packs the masks.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import numba
 import numpy as np
 import torch
 
+from tallmasks.masks.consensus import keep_agreed
 from tallmasks.methods import get_merge
 from tallmasks.store.tensor_files import Layout
 from tallmasks.vectors import kernels
@@ -50,6 +52,7 @@ class Ours:
             "five masks, TIES": lambda: kernels.pack_levels(self.rows, self.ties, LAMBDAS, self.planes),
             "five masks, sum": lambda: kernels.pack_levels(self.rows, self.total, LAMBDAS, self.planes),
             "agreement": lambda: kernels.count_agreement(self.planes, [2] * len(self.planes), self.counts),
+            "consensus": lambda: keep_agreed(self.total, self.counts, 2),
         }
 
 
@@ -88,6 +91,7 @@ class Plain:
             "five masks, TIES": lambda: self.masks(self.ties),
             "five masks, sum": lambda: self.masks(self.total),
             "agreement": self.count,
+            "consensus": lambda: self.total * (self.counts >= 2),
         }
 
 

@@ -6,9 +6,10 @@ import sys
 import threading
 import time
 from types import TracebackType
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
 
 EVERY = 30.0  # seconds between two lines
 AFTER = 10.0  # seconds before the first
@@ -27,35 +28,41 @@ class WorkProgress:
         self._lock = threading.Lock()
         self._begun = time.monotonic()
         self._said = self._begun + AFTER - EVERY
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TaskProgressColumn(),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
-            transient=True,
-            disable=not sys.stderr.isatty(),
-        )
-        self._task = self._bar.add_task(what, total=self._total)
+        self._bar = _bar(what, self._total) if sys.stderr.isatty() else None
 
     def add(self, amount: int) -> None:
         """So much more is done."""
         with self._lock:
             self._done = min(self._done + amount, self._total)
-            self._bar.update(self._task, completed=self._done)
+            if self._bar:
+                bar, task = self._bar
+                bar.update(task, completed=self._done)
+                return
             now = time.monotonic()
-            if self._bar.disable and now - self._said > EVERY:
+            if now - self._said > EVERY:
                 self._said = now
                 left = (now - self._begun) * (self._total / max(self._done, 1) - 1)
                 share = 100 * self._done // self._total
                 print(f"{self._what}: {share} %, about {_spoken(left)} left", file=sys.stderr, flush=True)
 
     def __enter__(self) -> WorkProgress:
-        self._bar.start()
+        if self._bar:
+            self._bar[0].start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
-        self._bar.stop()
+        if self._bar:
+            self._bar[0].stop()
+
+
+def _bar(what: str, total: int) -> tuple[Progress, TaskID]:
+    """A bar and what it is told by; rich is slow to import, for which those who do not watch need not wait."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    return bar, bar.add_task(what, total=total)
 
 
 def _spoken(seconds: float) -> str:

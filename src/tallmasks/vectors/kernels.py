@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial, reduce
+from functools import cache, partial, reduce
 from types import ModuleType
 from typing import TypeVar
 
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 PIECE = 1 << 16
 """Values in a piece: a handful of float32 slices of this length stay in a core's L2 cache."""
 
-SAMPLED, SAMPLE_LENGTH, SAMPLE_MARGIN = 4096, 32, 0.004
+SAMPLED, SAMPLE_LENGTH, SAMPLE_MARGIN = 1024, 128, 0.008
 """How many blocks of how many values are a sample, and by how much a share of it may be off."""
 
 MOST_COUNTED = 1 << 21
@@ -36,12 +36,11 @@ def majority_sign(vectors: Sequence[Vector], thresholds: Sequence[np.float32], p
     ``vectors``: T >= 1 of [P'], trimmed to |tau| >= threshold, one per task.
     """
     loops = _compiled()
+    limits = np.array(thresholds, np.float32)
 
     def work(part: slice) -> int:
-        total = np.zeros(part.stop - part.start, np.float32)
-        for vector, limit in zip(vectors, thresholds, strict=True):
-            loops.add_trimmed(total, _read_only(vector[part]), limit)
-        return loops.balance(total)
+        rows = [_contiguous(vector[part]) for vector in vectors]
+        return loops.trimmed_balance(_addresses(rows), limits, part.stop - part.start)
 
     return np.float32(np.sign(sum(in_pieces(vectors[0].size, work, piece))))
 
@@ -56,18 +55,8 @@ def merge_ties(
     ``rows``: slices [n] of T vectors; ``out`` [n] becomes the sum of the agreeing entries, or with ``mean`` their
     mean (0 where none agrees).
     """
-    loops = _compiled()
-    rows = [_read_only(row) for row in rows]
-    out[:] = 0
-    for row, limit in zip(rows, thresholds, strict=True):
-        loops.add_trimmed(out, row, limit)
-    elected = loops.elect(out, majority)
-    agreeing = np.zeros_like(elected)
-    out[:] = 0
-    for row, limit in zip(rows, thresholds, strict=True):
-        loops.add_agreeing(out, agreeing, row, limit, elected)
-    if mean:
-        out /= np.maximum(agreeing, np.float32(1))
+    rows = [_contiguous(row) for row in rows]
+    _compiled().merge_ties(_addresses(rows), np.array(thresholds, np.float32), np.float32(majority), mean, out)
 
 
 def nth_magnitude(vector: Vector, n: int) -> np.float32:
@@ -272,7 +261,7 @@ def count_values(agreement: NDArray[np.uint8], multi_task_vector: Vector, piece:
 
 def finite(row: Vector) -> bool:
     """Whether no value of a slice, float32 [n], is NaN or infinite."""
-    return bool(_compiled().finite(_read_only(row).view(np.uint32)))
+    return bool(_compiled().finite(_read_only(row).view(np.int32)))
 
 
 def all_finite(vector: Vector, piece: int = PIECE) -> bool:
@@ -290,6 +279,7 @@ def in_pieces(size: int, work: Callable[[slice], Result], piece: int = PIECE) ->
         return list(pool.map(work, parts))
 
 
+@cache
 def _compiled() -> ModuleType:
     """The compiled loops, imported with the first kernel that runs."""
     from tallmasks.vectors import loops
@@ -302,3 +292,13 @@ def _read_only(array: NDArray) -> NDArray:
     view = np.asarray(array)[:]
     view.flags.writeable = False
     return view
+
+
+def _contiguous(row: Vector) -> Vector:
+    """A slice as float32 values one behind the other, which loops are told of by their address."""
+    return np.require(np.asarray(row), np.float32, ["C", "A"])
+
+
+def _addresses(rows: Sequence[Vector]) -> NDArray[np.uint64]:
+    """Where slices begin, uint64 [T]; whoever has them must keep the slices."""
+    return np.array([row.__array_interface__["data"][0] for row in rows], np.uint64)

@@ -1,18 +1,24 @@
 """The compiled loops behind the kernels: numba functions over contiguous slices.
 
 Fast-math stays off: float32 operations happen one by one in the order written here, and denormals count.
+Sums of 32-bit integers are cast back at once: numba makes 64 bits of them, which takes vectors twice as long.
 They are a module of their own because numba takes most of a second to import, which planning can do without.
 """
 
+from typing import Any
+
 import numba
 import numpy as np
-from numba import njit
+from numba import carray, njit, types
+from numba.extending import intrinsic
 
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
-_EXPONENT = np.uint32(0x7F800000)
+_SIGNLESS = np.int32(0x7FFFFFFF)
+_INFINITY = np.int32(0x7F800000)
 _LOWER = np.uint32(0xFFFF)
 _HALF = np.uint32(16)
-_ROW = 32
+_RUN = 2048
+"""Values that stay in the L1 cache while all tasks' are worked on; a multiple of 8."""
 _EACH_BYTE = np.uint64(0x0101010101010101)
 _DIAGONAL = np.uint64(0x8040201008040201)
 _CARRY = np.uint64(0x7F7F7F7F7F7F7F7F)
@@ -24,63 +30,102 @@ def threads() -> int:
     return numba.get_num_threads()
 
 
-@njit(nogil=True, cache=True)
-def add_trimmed(total, row, limit):
-    """float32 [n]: total += row where |row| >= limit."""
+def _pointer(context, address):
+    """A pointer to float32 from its address, uint64: rows may lie anywhere, and how many there are is no type."""
+
+    def generate(context, builder, signature, arguments):
+        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+    return types.CPointer(types.float32)(types.uint64), generate
+
+
+_floats_at: Any = intrinsic(_pointer)
+
+
+@njit
+def _add_trimmed(total, row, limit):
     for i in range(total.size):
         total[i] += row[i] if abs(row[i]) >= limit else np.float32(0)
 
 
 @njit(nogil=True, cache=True)
-def balance(total):
-    """float32 [n]: how many values are above 0, less how many are below."""
+def trimmed_balance(addresses, limits, size):
+    """uint64 [T], of rows float32 [size], float32 [T]: how many sums of |value| >= limit are above 0, less those below.
+
+    A run of the sums stays in the L1 cache while all rows are added to it.
+    """
+    sums = np.empty(_RUN, np.float32)
     balance = 0
-    for i in range(total.size):
-        balance += (total[i] > 0) - (total[i] < 0)
+    for start in range(0, size, _RUN):
+        total = sums[: min(_RUN, size - start)]
+        total[:] = 0
+        for task in range(limits.size):
+            row = carray(_floats_at(addresses[task] + np.uint64(4 * start)), total.size)
+            _add_trimmed(total, row, limits[task])
+        for i in range(total.size):
+            balance += (total[i] > 0) - (total[i] < 0)
     return balance
 
 
-@njit(nogil=True, cache=True)
-def elect(total, majority):
-    """float32 [n] -> float32 [n]: the sign of each value, the majority where it is 0."""
-    elected = np.empty_like(total)
-    for i in range(total.size):
-        sign = np.float32(total[i] > 0) - np.float32(total[i] < 0)
-        elected[i] = majority if sign == 0 else sign
-    return elected
-
-
-@njit(nogil=True, cache=True)
-def add_agreeing(total, agreeing, row, limit, elected):
-    """float32 [n]: total += row and agreeing += 1 where |row| >= limit and row has the elected sign."""
+@njit
+def _add_agreeing(total, agreeing, row, limit, elected):
     for i in range(total.size):
         kept = row[i] if abs(row[i]) >= limit else np.float32(0)
-        agrees = kept * elected[i] > 0
+        agrees = np.float32(kept * elected[i]) > 0
         total[i] += kept if agrees else np.float32(0)
-        agreeing[i] += np.float32(agrees)
+        agreeing[i] += np.float32(1) if agrees else np.float32(0)
+
+
+@njit(nogil=True, cache=True)
+def merge_ties(addresses, limits, majority, mean, out):
+    """uint64 [T], of rows float32 [n], float32 [T] -> float32 [n]: the sum, or mean, of what has the elected sign.
+
+    A run of each row is read from memory once, for the signs, and then from the L1 cache.
+    """
+    elected_run, agreeing_run = np.empty(_RUN, np.float32), np.empty(_RUN, np.float32)
+    for start in range(0, out.size, _RUN):
+        total = out[start : start + _RUN]
+        elected, agreeing = elected_run[: total.size], agreeing_run[: total.size]
+        total[:] = 0
+        for task in range(limits.size):
+            row = carray(_floats_at(addresses[task] + np.uint64(4 * start)), total.size)
+            _add_trimmed(total, row, limits[task])
+        for i in range(total.size):
+            elected[i] = np.float32(1) if total[i] > 0 else np.float32(-1) if total[i] < 0 else majority
+        total[:] = 0
+        agreeing[:] = 0
+        for task in range(limits.size):
+            row = carray(_floats_at(addresses[task] + np.uint64(4 * start)), total.size)
+            _add_agreeing(total, agreeing, row, limits[task], elected)
+        if mean:
+            for i in range(total.size):
+                total[i] /= max(agreeing[i], np.float32(1))
 
 
 @njit(nogil=True, cache=True)
 def histogram_between(low, patterns, counts):
     """uint32 [n], int64 [m + 1]: counts += magnitudes below the pattern `low`, and each of the m patterns from it on.
 
-    First over a row of values, without branches and so with vector instructions, to see whether any has to be counted.
+    A run of values at a time, first without branches and so with vector instructions, which leaves a byte for each
+    value that has to be counted; then eight bytes are looked at at once, most of which are all 0.
     """
     width = np.uint32(counts.size - 1)
-    for start in range(0, patterns.size, _ROW):
-        row = patterns[start : start + _ROW]
-        below = np.uint32(0)
-        within = np.uint32(0)
-        for i in range(row.size):
-            magnitude = row[i] & _MAGNITUDE
-            below += np.uint32(magnitude < low)
-            within += np.uint32(np.uint32(magnitude - low) < width)
+    held = np.zeros(_RUN, np.uint8)
+    for start in range(0, patterns.size, _RUN):
+        run = patterns[start : start + _RUN]
+        held[run.size :] = 0
+        below = np.int32(0)
+        for i in range(run.size):
+            magnitude = np.uint32(run[i] & _MAGNITUDE)
+            below = np.int32(below + np.int32(magnitude < low))
+            held[i] = np.uint8(np.uint32(magnitude - low) < width)
         counts[0] += below
-        if within:
-            for i in range(row.size):
-                place = np.uint32((row[i] & _MAGNITUDE) - low)
-                if place < width:
-                    counts[place + np.uint32(1)] += 1
+        words = held.view(np.uint64)
+        for j in range(words.size):
+            if words[j]:
+                for i in range(8 * j, 8 * j + 8):
+                    if held[i]:
+                        counts[np.uint32((run[i] & _MAGNITUDE) - low) + np.uint32(1)] += 1
 
 
 @njit(nogil=True, cache=True)
@@ -139,11 +184,11 @@ def add_kept(task_vector, multi_task_vector, lambdas, sums):
 
 @njit(nogil=True, cache=True)
 def finite(patterns):
-    """uint32 [n], bit patterns of float32: whether none has all the bits of the exponent set."""
-    found = np.uint32(0)
+    """int32 [n], bit patterns of float32: whether none has all the bits of the exponent set."""
+    largest = np.int32(0)
     for i in range(patterns.size):
-        found |= np.uint32((patterns[i] & _EXPONENT) == _EXPONENT)
-    return found == 0
+        largest = max(largest, np.int32(patterns[i] & _SIGNLESS))
+    return largest < _INFINITY
 
 
 @njit(nogil=True, cache=True)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.plain_files import open_plain
 from tallmasks.store.tensor_files import Layout, name_some
-from tallmasks.vectors.checkpoints.float_bytes import WIDTHS, subtracted, widened
+from tallmasks.vectors.checkpoints.float_bytes import WIDTHS, subtracted, typed, widened
 
 COMPARED = 1 << 20
 """How many values are compared at once."""
@@ -91,7 +91,7 @@ class Checkpoint(ABC):
 
         The array is read-only, or the caller's.  Raises TallmasksError where there is no such tensor of floats.
         """
-        return widened(self.stored(name, start, stop), self._float(name))
+        return widened(self._values(name, start, stop), self._float(name))
 
     def difference(self, base: Checkpoint, name: str, start: int, stop: int) -> NDArray[np.float32]:
         """theta_t - theta_0 in float32 [stop - start], for values start..stop of a flattened float tensor.
@@ -99,7 +99,7 @@ class Checkpoint(ABC):
         Raises TallmasksError where one of the two has no such tensor of floats.
         """
         mine, theirs = self._float(name), base._float(name)
-        return subtracted(self.stored(name, start, stop), mine, base.stored(name, start, stop), theirs)
+        return subtracted(self._values(name, start, stop), mine, base._values(name, start, stop), theirs)
 
     def same(self, base: Checkpoint, name: str) -> bool:
         """Whether a tensor has the dtype, the shape and all the bytes that it has in ``base``."""
@@ -122,6 +122,10 @@ class Checkpoint(ABC):
         except KeyError:
             raise TallmasksError(f"{self.title} has no tensor {name}; it has {name_some(self.tensors)}") from None
 
+    def _values(self, name: str, start: int, stop: int) -> NDArray:
+        """Values start..stop of a flattened float tensor, as `float_bytes.typed` has them."""
+        return typed(self.stored(name, start, stop), self._float(name))
+
     def _float(self, name: str) -> str:
         info = self.info(name)
         if not info.is_float:
@@ -135,6 +139,8 @@ class MappedCheckpoint(Checkpoint):
 
     runs: Mapping[str, NDArray[np.uint8]]
     """The bytes of each tensor."""
+    _typed: dict[str, NDArray] = field(default_factory=dict)
+    """The values of those that were asked for: a view of bytes takes longer to make than a short piece to read."""
 
     def stored(self, name: str, start: int, stop: int) -> NDArray[np.uint8]:
         info = self.info(name)
@@ -143,6 +149,15 @@ class MappedCheckpoint(Checkpoint):
             return run
         bits = run.size * 8 // max(info.size, 1)
         return run[start * bits // 8 : stop * bits // 8]
+
+    def _values(self, name: str, start: int, stop: int) -> NDArray:
+        whole = self._typed.get(name)
+        if whole is None:
+            run = self.runs.get(self.aliases.get(name, name))
+            if run is None or run.ctypes.data % WIDTHS[self._float(name)]:
+                return super()._values(name, start, stop)
+            whole = self._typed[name] = typed(run, self._float(name))
+        return whole[start:stop]
 
 
 def sorted_tensors(tensors: Iterable[tuple[str, TensorInfo]]) -> dict[str, TensorInfo]:

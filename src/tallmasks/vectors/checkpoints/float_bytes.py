@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from types import ModuleType
 
 import numpy as np
@@ -14,9 +15,19 @@ WIDTHS = {"F16": 2, "BF16": 2, "F32": 4, "F64": 8}
 _STORED = {"F16": np.uint16, "BF16": np.uint16, "F32": np.float32, "F64": np.float64}
 
 
-def widened(stored: NDArray[np.uint8], dtype: str) -> NDArray[np.float32]:
-    """The values of bytes [n * width] as float32 [n], exact but for F64, which is rounded; F32 is not copied."""
-    values = _typed(stored, dtype)
+def typed(stored: NDArray[np.uint8], dtype: str) -> NDArray:
+    """The values [n] of bytes, aligned and read-only: float32, float64, or float16 and bfloat16 as bits, uint16.
+
+    What was typed before comes back as it is, so that views, which take longer than short loops, are made once.
+    """
+    if stored.dtype != np.uint8:
+        return stored
+    return read_only(np.require(np.asarray(stored).view(_STORED[dtype]), requirements="A"))
+
+
+def widened(stored: NDArray, dtype: str) -> NDArray[np.float32]:
+    """Bytes [n * width], or their values typed, as float32 [n]; exact but for F64, which is rounded, F32 not copied."""
+    values = typed(stored, dtype)
     if dtype == "F32":
         return values
     out = np.empty(values.size, np.float32)
@@ -30,18 +41,20 @@ def widened(stored: NDArray[np.uint8], dtype: str) -> NDArray[np.float32]:
     return out
 
 
-def subtracted(
-    after: NDArray[np.uint8], after_dtype: str, before: NDArray[np.uint8], before_dtype: str
-) -> NDArray[np.float32]:
-    """float32(after) - float32(before) in float32 [n], from bytes of two float dtypes."""
+def subtracted(after: NDArray, after_dtype: str, before: NDArray, before_dtype: str) -> NDArray[np.float32]:
+    """float32(after) - float32(before) in float32 [n], from bytes of two float dtypes, or their values typed."""
     loops = _compiled()
-    one_pass = {"BF16": loops.subtract_bfloat16, "F16": loops.subtract_float16, "F32": loops.subtract_float32}
-    pair = [_typed(after, after_dtype), _typed(before, before_dtype)]
-    out = np.empty(pair[0].size, np.float32)
-    if after_dtype == before_dtype and after_dtype in one_pass:
-        one_pass[after_dtype](*pair, out)
+    after, before = typed(after, after_dtype), typed(before, before_dtype)
+    out = np.empty(after.size, np.float32)
+    if after_dtype != before_dtype or after_dtype == "F64":
+        after, before = read_only(widened(after, after_dtype)), read_only(widened(before, before_dtype))
+        after_dtype = "F32"
+    if after_dtype == "F32":
+        loops.subtract_float32(after, before, out)
+    elif after_dtype == "BF16":
+        loops.subtract_bfloat16(after, before, out)
     else:
-        loops.subtract_float32(read_only(widened(after, after_dtype)), read_only(widened(before, before_dtype)), out)
+        loops.subtract_float16(after, before, out)
     return out
 
 
@@ -81,10 +94,7 @@ def read_only(array: NDArray) -> NDArray:
     return view
 
 
-def _typed(stored: NDArray[np.uint8], dtype: str) -> NDArray:
-    return read_only(np.require(np.asarray(stored).view(_STORED[dtype]), requirements="A"))
-
-
+@cache
 def _compiled() -> ModuleType:
     from tallmasks.vectors import half_floats
 
