@@ -370,3 +370,10 @@ def test_deterministic_algorithms_fill_no_memory() -> None:
     finally:
         torch.use_deterministic_algorithms(before[0])
         torch.utils.deterministic.fill_uninitialized_memory = before[1]
+
+
+@pytest.mark.parametrize("key", ["adapter", "scoring"])
+def test_what_is_another_familys_is_refused(key: str) -> None:
+    """An adapter would be asked for, and the whole tower be trained."""
+    with pytest.raises(TallmasksError, match=f"models.m.{key}: means nothing to CLIP"):
+        FAMILY.check("m", {**SPEC, key: "ia3"})

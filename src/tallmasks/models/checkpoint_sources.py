@@ -155,5 +155,5 @@ def _in_folder(folder: Path, written: str, task: str, publishers: Mapping[str, P
     hint = "" if folder.is_dir() else nearest(written, (FINETUNE, *publishers))
     raise TallmasksError(
         f"params.yaml: checkpoints: neither {files[0]} nor {files[1].name} is there{hint}; expected {FINETUNE}, "
-        f"{', '.join(publishers)}, or a folder with one file per task"
+        f"{', '.join(publishers)}, or a folder with one file or folder per task"
     )

@@ -34,6 +34,9 @@ class Clip:
     publishers = PUBLISHERS
 
     def check(self, name: str, spec: Spec) -> None:
+        for key in ("adapter", "scoring"):
+            if key in spec:
+                raise TallmasksError(f"params.yaml: models.{name}.{key}: means nothing to CLIP; leave it out")
         architecture = spec["architecture"]
         if isinstance(architecture, str) and architecture not in architectures():
             raise TallmasksError(
