@@ -137,6 +137,23 @@ def test_masks_go_with_a_merge() -> None:
         registry.masks_over("wudi")
 
 
+def test_tensors_of_all_tasks_are_in_memory_one_at_a_time() -> None:
+    """On a machine of many cores a merge would need as many tensors of every task at once."""
+    stream = stream_of(flats(), np.zeros(LAYOUT.size, np.float32))
+    merging = Merging(methods.get_merge("tsv_m"), stream)
+    inside = threading.Semaphore(1)
+
+    def work(place: Place) -> np.ndarray:
+        assert inside.acquire(blocking=False)
+        try:
+            return merging(place, stream.rows(place))
+        finally:
+            inside.release()
+
+    run(stream.places(merging.over_tensors), work, at_once=merging.at_once)
+    assert Merging(methods.get_merge("sum"), stream).at_once >= merging.at_once == 1
+
+
 def test_an_error_ends_the_stream() -> None:
     """A full disk would be met again by every piece that is left, for hours."""
     met: list[Place] = []

@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
                 masks = {task: kernels.pack_mask(row, merged, value) for task, row, value in named}
                 new.write(place.name, place.start, merged, masks)
 
-            stream_through(stream.places(merging.over_tensors), work)
+            stream_through(stream.places(merging.over_tensors), work, at_once=merging.at_once)
     size = sum(path.stat().st_size for path in given.output.rglob("*") if path.is_file())
     print(f"{given.output}: {len(given.tasks)} models in {decimal(size)}, by {method.title}")
     for task, value in chosen.items():

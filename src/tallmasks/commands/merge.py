@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
                 source = OnePiece(method, stream, place, merging, lambdas)
                 new.write(place.name, place.start, source.pretrained + np.float32(alpha) * update(method, source))
 
-            stream_through(stream.places(merging.over_tensors), work)
+            stream_through(stream.places(merging.over_tensors), work, at_once=merging.at_once)
     print(f"{given.output}: {len(given.tasks)} models merged by {method.title}, alpha = {alpha:g}")
     return 0
 
@@ -81,7 +81,8 @@ def merging_method(given: Given) -> tuple[Method, float]:
         method = replace(method, k=given.k, update=functools.partial(method.update.func, k=given.k))
     if method.coefficient is not None:
         if given.scaling_coefficient is not None:
-            raise TallmasksError(f"--scaling-coefficient: {given.method} has its own, use task_arithmetic")
+            own = method.coefficient(len(given.tasks))
+            raise TallmasksError(f"--scaling-coefficient: {given.method} has its own, {own:g}; leave it out")
         return method, method.coefficient(len(given.tasks))
     alpha = given.scaling_coefficient if given.scaling_coefficient is not None else method.unvalidated
     if not np.isfinite(np.float32(alpha)):

@@ -35,7 +35,7 @@ def fitted_lambdas(merging: Merging, stream: Stream, grid: Sequence[float] = FIT
     def add(place: Place, found: np.ndarray) -> None:
         kept[...] += found
 
-    run(stream.places(merging.over_tensors), work, add)
+    run(stream.places(merging.over_tensors), work, add, merging.at_once)
     own, lengths = kept[:, -1:], kept[:, :-1]
     with np.errstate(divide="ignore", invalid="ignore"):
         off = np.abs(np.log(lengths / own))

@@ -110,6 +110,12 @@ class Merging:
         """Whether it needs whole tensors."""
         return self._merge.over == "tensors"
 
+    @property
+    def at_once(self) -> int:
+        """How many places are worked on at once: one tensor of all tasks, which is large and whose products have
+        threads of their own, or a piece on each thread."""
+        return 1 if self.over_tensors else numba.get_num_threads()
+
     def __call__(self, place: Place, rows: Sequence[Vector]) -> Vector:
         """tau_MTL there, float32 [n].
 
@@ -219,16 +225,20 @@ def in_stream(method: Method) -> None:
 
 
 def run(
-    places: Iterable[Place], work: Callable[[Place], Result], done: Callable[[Place, Result], None] | None = None
+    places: Iterable[Place],
+    work: Callable[[Place], Result],
+    done: Callable[[Place, Result], None] | None = None,
+    at_once: int | None = None,
 ) -> None:
-    """`work` on every place, on numba's number of threads, a few ahead of those that are done; the first error ends it.
+    """`work` on every place, on several threads, a few ahead of those that are done; the first error ends it.
 
     Args:
         places: where.
         work: from any thread.
         done: told of each in the caller's thread, in whatever order they end.
+        at_once: how many threads; numba's number of them where nothing is said.
     """
-    threads = numba.get_num_threads()
+    threads = at_once or numba.get_num_threads()
     with ThreadPoolExecutor(threads) as pool:
         waiting: dict[Future[Result], Place] = {}
         try:
