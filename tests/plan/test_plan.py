@@ -159,6 +159,7 @@ def test_a_model_is_not_asked_for_tasks_that_it_lacks(dots: Params) -> None:
 def test_tasks_that_no_model_has_together_are_refused(dots: Params) -> None:
     """A benchmark that can never be built would wait for somebody to ask for it."""
     dots["models"] = {"vit_b32": dots["models"]["vit_b32"]}
+    dots["benchmarks"] = {"mine": ["cars", "dots"]}
     with pytest.raises(TallmasksError, match=r"benchmarks.mine: no model has a task 'dots'$"):
         Plan(dots, ROOT)
     dots["models"]["tiny"] = {**dots["models"]["vit_b32"], "tasks": "drawn"}
