@@ -69,9 +69,9 @@ class T5:
     def load(
         self, spec: Spec, weights: Path, precision: Precision = "float32", device: Wanted | None = None
     ) -> TextModel:
-        from tallmasks.models.t5 import t5_network
+        from tallmasks.models.t5 import t5_loading
 
-        return t5_network.load(spec, weights, precision, device)
+        return t5_loading.load(spec, weights, precision, device)
 
     def examples(self, path: Path, task_files: Mapping[str, Path]) -> Texts:
         return open_texts(path)
