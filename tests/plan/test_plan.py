@@ -156,12 +156,21 @@ def test_a_model_is_not_asked_for_tasks_that_it_lacks(dots: Params) -> None:
         recipes.of_view(Plan(dots, ROOT), VIEWS["benchmark"], "vit_b32", "mine")
 
 
+def test_a_model_can_be_taken_out_alone(dots: Params) -> None:
+    """Whoever keeps one model would have to take out the benchmarks of all others too."""
+    dots["models"] = {"vit_b32": dots["models"]["vit_b32"]}
+    plan = Plan(dots, ROOT)
+    assert "mine" not in plan.benchmarks("vit_b32")
+    with pytest.raises(TallmasksError, match=r"no task 'dots'; models that have .*: none in params.yaml$"):
+        recipes.of_view(plan, VIEWS["benchmark"], "vit_b32", "mine")
+
+
 def test_tasks_that_no_model_has_together_are_refused(dots: Params) -> None:
     """A benchmark that can never be built would wait for somebody to ask for it."""
-    dots["models"] = {"vit_b32": dots["models"]["vit_b32"]}
-    dots["benchmarks"] = {"mine": ["cars", "dots"]}
-    with pytest.raises(TallmasksError, match=r"benchmarks.mine: no model has a task 'dots'$"):
+    dots["benchmarks"]["mine"] = ["cars", "spots"]
+    with pytest.raises(TallmasksError, match=r"benchmarks.mine: no model has a task 'spots'; did you mean 'dots'"):
         Plan(dots, ROOT)
+    dots["models"] = {"vit_b32": dots["models"]["vit_b32"]}
     dots["models"]["tiny"] = {**dots["models"]["vit_b32"], "tasks": "drawn"}
     only_vision = dataclasses.replace(VISION_TASKS["cars"], name="birds")
     with pytest.MonkeyPatch.context() as patch:

@@ -103,7 +103,6 @@ def test_a_missing_file_concerns_its_model_only(tmp_path: Path) -> None:
     params = shipped_params()
     name = Plan(params, ROOT).head("tiny", "mnist").name
     params["models"] = {key: params["models"][key] for key in ("vit_b32", "tiny")}
-    params["benchmarks"] = {"8tasks": params["benchmarks"]["8tasks"]}
     params["models"]["vit_b32"]["checkpoints"] = str(tmp_path / "nowhere")
     plan = Plan(params, ROOT)
     assert plan.index.find("head", "tiny", name).slug == "mnist"

@@ -25,7 +25,7 @@ def test_a_job_of_any_number_of_tasks_starts(tasks: int, tmp_path: Path, monkeyp
         file.touch()
     run = SimpleNamespace(runs_jobs=False)
     recipe = {"params": {"merge": "sum"}}
-    words = Jobs(run, []).words("echo", recipe, {"task_vectors": files}, {"artifact": "x"}, 1)  # type: ignore[arg-type]
+    words = Jobs(run).words("echo", recipe, {"task_vectors": files}, {"artifact": "x"}, 1)  # type: ignore[arg-type]
     assert len(words) < LONGEST + 1000 and ("@.tallmasks/jobs/" in words) == (tasks > 1000)
     command = shlex.split(words)[1:]
     command[2] = str(tmp_path / "echo.py")

@@ -29,10 +29,14 @@ LONGEST = 100_000
 class Jobs:
     """How the jobs of one run are started."""
 
-    def __init__(self, run: Run, imports: Iterable[str]) -> None:
-        """`imports` are what networks need."""
-        self._run, self._imports = run, list(dict.fromkeys([*imports, *ARRAYS]))
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._imports: dict[str, None] = {}
         self._warm: subprocess.Popen[bytes] | None = None
+
+    def will_import(self, modules: Iterable[str]) -> None:
+        """Take notice of what the networks of this run's jobs need, before the first of them is started."""
+        self._imports |= dict.fromkeys(modules)
 
     def words(
         self,
@@ -72,7 +76,7 @@ class Jobs:
             return
         if os.environ.get("TALLMASKS_WARM", "1") == "1" and threading.current_thread() is threading.main_thread():
             command = [sys.executable, "-P", str(RUNNER / "warm.py"), str(SCRATCH / "warm"), str(os.getpid())]
-            command += [" ".join(self._imports), " ".join(LATER)]
+            command += [" ".join(dict.fromkeys([*self._imports, *ARRAYS])), " ".join(LATER)]
             self._warm = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,

@@ -40,7 +40,7 @@ class StoreJobs:
     def __init__(self, run: Run, plan: Plan, store: Store) -> None:
         self.run, self.plan, self.store = run, plan, store
         self.gpus = GpuJobs(run, plan)
-        self.jobs = Jobs(run, [name for spec in plan.models.values() for name in family(spec).imports])
+        self.jobs = Jobs(run)
         self._forced: dict[str, bool] = {}
         self._from_outside: dict[str, Node] = {}
 
@@ -87,6 +87,8 @@ class StoreJobs:
                 return {}
             inside(Path(node.path).parent)
             self.gpus.will_make(node)
+            if node.model in self.plan.models:  # or it is a catalogue's
+                self.jobs.will_import(family(self.plan.models[node.model]).imports)
             if node.stage.missing:
                 self._from_outside[node.path] = node
             made = {role: self.inputs_of(nodes) for role, nodes in node.inputs.items()}

@@ -15,8 +15,8 @@ the same bytes.
 * It runs nothing in its own process but imports of installed packages; the project's code is read by each child.  It
   never touches CUDA and starts no threads, so that forking is sound: a job on a GPU is the first to initialise it.
 * A child dies with its client, kill -9 included, and holds the client's locks on GPUs as long as it lives.
-* What it imports is what the families of the models say that their networks need (`Family.imports`), and then what
-  tables and figures need, while no job comes.
+* What it imports is what the families of the models at work say that their networks need (`Family.imports`), and then
+  what tables and figures need, while no job comes.
 
 Many short Snakemakes that one process starts, as the tests do, can share one server: that process is the owner
 (`warm.py FOLDER OWNER MODULES LATER`), and TALLMASKS_WARM names the folder.

@@ -215,7 +215,8 @@ def bundled_row(params: Params) -> str:
 def check_names(params: Params) -> None:
     """Refuse a name that does not exist, or that is there twice.
 
-    A benchmark needs one model that has all its tasks; which of the models, is asked when its results are.
+    A benchmark belongs to a catalogue that has all its tasks: one of the models', or one that ships with the package,
+    so that a model can be taken out of params.yaml alone.  Which models have it, is asked when its results are.
 
     Raises:
         TallmasksError: the key, the name, and the nearest one that exists.
@@ -251,7 +252,10 @@ def check_names(params: Params) -> None:
     _check_names("data", params.get("data", {}), _downloaded_tasks())
     for name, model in params["models"].items():
         _check_model(name, model, known_tasks(params, model))
-    _check_tasks(benchmarks, {name: known_tasks(params, model).keys() for name, model in params["models"].items()})
+    known = {name: known_tasks(params, model).keys() for name, model in params["models"].items()}
+    used = {model["tasks"] for model in params["models"].values()}
+    unused = {f"`tasks: {name}`": catalogue(name).tasks(params).keys() for name in CATALOGUES if name not in used}
+    _check_tasks(benchmarks, known | unused)
 
 
 def known_tasks(params: Params, model: Params) -> Mapping[str, Task]:
@@ -289,7 +293,7 @@ def _check_model(name: str, model: Params, known: Mapping[str, Task]) -> None:
 
 
 def _check_tasks(benchmarks: Mapping[str, list[str]], known: Mapping[str, Iterable[str]]) -> None:
-    """Every task of a benchmark must be one of some model's, and all of them of one model's."""
+    """Every task of a benchmark must be one of some model's or catalogue's, and all of them of the same."""
     every = list(dict.fromkeys(task for tasks in known.values() for task in tasks))
     for key, tasks in benchmarks.items():
         for task in tasks:

@@ -140,7 +140,7 @@ class Plan:
             raise TallmasksError(
                 f"results/{model}/{benchmark}: the model has no task "
                 f"{', '.join(repr(task) for task in tasks if task not in known)}; "
-                f"models that have all tasks of the benchmark: {', '.join(able)}"
+                f"models that have all tasks of the benchmark: {', '.join(able) or 'none in params.yaml'}"
             )
         return tasks
 

@@ -21,7 +21,7 @@ PROGRESS_EVERY = 10  # steps
 Schedule = Literal["cosine", "constant"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FinetuneConfig:
     """Everything that decides a fine-tuning, one setting for all tasks.
 
