@@ -24,5 +24,5 @@ def test_the_long_table_has_every_method_and_the_benchmarks_table_does_not(proje
     assert all(project.path(f"results/tiny/two/field.{ending}").stat().st_size > 500 for ending in ("md", "tex"))
     assert not project.path("results/tiny/two/vs_published.csv").exists()
     assert project.dry_run(FIELD).planned == {}
-    said = project.run("tallmasks", "why", FIELD).output
+    said = project.tallmasks("why", FIELD).output
     assert "would not be rebuilt" in said
