@@ -300,7 +300,8 @@ def needed(parameters: int, width: int, tasks: int) -> float:
 def chosen(arguments: argparse.Namespace) -> Iterator[tuple[Model, int, int, bool]]:
     """What is measured: model, tasks, the layers that are wanted, and whether the peer is measured too."""
     named = {model.name: model for model in MODELS}
-    for key in arguments.only or [f"{model.name}:{tasks}" for model in MODELS for tasks in model.tasks]:
+    every = [f"{model.name}:{tasks}" for model in MODELS for tasks in model.tasks]
+    for key in every if arguments.only is None else arguments.only:
         name, tasks, *layers = key.split(":")
         wanted = int(layers[0]) if layers else max(1, round(named[name].layers * arguments.scale))
         yield named[name], int(tasks), wanted, not arguments.peer_on or key in arguments.peer_on
@@ -370,7 +371,7 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="a factor on layers, and on the sizes without any")
     parser.add_argument("--peer", type=Path, help="the folder that mergekit is installed in; else it is left out")
     parser.add_argument("--peer-on", nargs="*", help="for which of them the peer is measured too; all")
-    parser.add_argument("--only", nargs="*", help="models, tasks and perhaps layers, as vit_b32:8:2")
+    parser.add_argument("--only", nargs="*", help="models, tasks and perhaps layers, as vit_b32:8:2; else all")
     parser.add_argument("--grid", nargs="*", default=GRID, help="sizes, in millions, and tasks, as 1:2; 1 M to 300 M")
     parser.add_argument("--array-parameters", type=int, default=20_000_000, help="of the work in memory")
     parser.add_argument("--array-tasks", type=int, nargs="*", default=[8, 20])
