@@ -252,10 +252,10 @@ def check_names(params: Params) -> None:
     _check_names("data", params.get("data", {}), _downloaded_tasks())
     for name, model in params["models"].items():
         _check_model(name, model, known_tasks(params, model))
-    known = {name: known_tasks(params, model).keys() for name, model in params["models"].items()}
+    had = {name: known_tasks(params, model).keys() for name, model in params["models"].items()}
     used = {model["tasks"] for model in params["models"].values()}
     unused = {f"`tasks: {name}`": catalogue(name).tasks(params).keys() for name in CATALOGUES if name not in used}
-    _check_tasks(benchmarks, known | unused)
+    _check_tasks(benchmarks, had | unused)
 
 
 def known_tasks(params: Params, model: Params) -> Mapping[str, Task]:
