@@ -15,7 +15,11 @@ from typing import Any, Protocol
 from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.tasks.task import Task
 
-CATALOGUES = {"drawn": "tallmasks.tasks.drawn", "vision": "tallmasks.tasks.vision"}
+CATALOGUES = {
+    "drawn": "tallmasks.tasks.drawn",
+    "vision": "tallmasks.tasks.vision",
+    "written": "tallmasks.tasks.written",
+}
 Params = Mapping[str, Any]
 
 
