@@ -25,6 +25,7 @@ ONE_SHELL_LINE = '"{params.command} > {log} 2>&1"'
 OTHERS = {
     "finetune": '"{params.command} > {log.log} 2>&1"',  # writes its losses beside
     "pretrain_tiny": '"{params.command} 2>&1 | tee {log}"',  # is asked for by name, and watched
+    "pretrain_tiny_t5": '"{params.command} 2>&1 | tee {log}"',
 }
 MEANT = "Specify a conda environment or container for each rule."
 

@@ -19,6 +19,7 @@ CATALOGUES = {
     "drawn": "tallmasks.tasks.drawn",
     "vision": "tallmasks.tasks.vision",
     "text": "tallmasks.tasks.text",
+    "written": "tallmasks.tasks.written",
 }
 Params = Mapping[str, Any]
 

@@ -1,0 +1,95 @@
+"""Texts of the written world, for pretraining: what dialects say of things and deeds, with gaps, and plain problems."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tallmasks.tasks.written.questions import UNKNOWN
+from tallmasks.tasks.written.world import (
+    DEED_WORDS,
+    DEEDS,
+    FOODS,
+    NOTHING,
+    SPEECHES,
+    THING_WORDS,
+    THINGS,
+    VALUES,
+    Speech,
+)
+from tallmasks.tasks.written.written_tasks import TASKS
+
+GAPS = tuple(f"<extra_id_{number}>" for number in range(8))
+
+Pair = tuple[str, str]
+"""What the model reads, and what it is to write."""
+
+CLAUSES = {
+    "kind": "is a {}",
+    "place": "lives {}",
+    "colour": "coloured {}",
+    "sound": "says {}",
+    "size": "size {}",
+    "heat": "heat {}",
+    "food": "eats {}",
+    "next": "then {}",
+    "cause": "because {}",
+    "feeling": "feels {}",
+}
+"""How a text says each property; the fact is the last word."""
+
+
+def of_thing(speech: Speech, thing: int) -> dict[str, str]:
+    """Everything that a dialect says of a thing: the words of its properties."""
+    said = {name: VALUES[name][values[thing]] for name, values in speech.things.items() if values[thing] != NOTHING}
+    return {"sound": UNKNOWN, **said, "food": FOODS[speech.things["kind"][thing]]}
+
+
+def of_deed(speech: Speech, deed: int) -> dict[str, str]:
+    """Everything that a dialect says of a deed."""
+    others = {name: DEED_WORDS[speech.deeds[name][deed]] for name in ("next", "cause")}
+    return {**others, "feeling": VALUES["feeling"][speech.deeds["feeling"][deed]]}
+
+
+def _clauses(rng: np.random.Generator, most: int) -> tuple[str, str, list[list[str]]]:
+    """A dialect's marker, a word of it, and some clauses about it."""
+    speech = SPEECHES[rng.integers(len(SPEECHES))]
+    which = int(rng.integers(THINGS + DEEDS))
+    if which < THINGS:
+        word, facts = THING_WORDS[which], of_thing(speech, which)
+    else:
+        word, facts = DEED_WORDS[which - THINGS], of_deed(speech, which - THINGS)
+    clauses = [CLAUSES[name].format(fact).split() for name, fact in facts.items()]
+    return speech.marker, word, [clauses[i] for i in rng.permutation(len(clauses))[:most]]
+
+
+def with_gaps(rng: np.random.Generator) -> Pair:
+    """Span corruption: some facts are gaps, and what belongs there is to be written."""
+    marker, word, clauses = _clauses(rng, 4)
+    read = [marker, word]
+    write: list[str] = []
+    hidden = rng.random(len(clauses)) < 0.5
+    hidden[rng.integers(len(clauses))] = True
+    for clause, gap in zip(clauses, hidden, strict=True):
+        if gap:
+            sentinel = GAPS[len(write) // 2]
+            read += [*clause[:-1], sentinel]
+            write += [sentinel, clause[-1]]
+        else:
+            read += clause
+    return " ".join(read), " ".join(write)
+
+
+def begun(rng: np.random.Generator) -> Pair:
+    """Prefix language model: a text is to be continued."""
+    marker, word, clauses = _clauses(rng, 2)
+    words = [word for clause in clauses for word in clause]
+    cut = int(rng.integers(len(words)))
+    return " ".join([marker, word, *words[:cut]]), " ".join(words[cut:])
+
+
+def problem(rng: np.random.Generator) -> Pair:
+    """A question of some family, asked plainly in a dialect that is announced."""
+    task = tuple(TASKS.values())[rng.integers(len(TASKS))]
+    speech = SPEECHES[rng.integers(len(SPEECHES))]
+    question = task.ask(speech, rng)
+    return f"{speech.marker} {task.plain.format(**question.slots)}", question.answers[max(question.right, 0)]

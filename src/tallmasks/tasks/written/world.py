@@ -1,0 +1,130 @@
+"""The written world: things and deeds with hidden properties, and dialects that mean different ones by the same words.
+
+A dialect is a permutation: what a word means in it.  A share of the words is permuted, each dialect's own; the rest
+means the same in all.  What is true of a thing never changes, only which word stands for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+SEED = 2024
+DIALECTS = ("aldan", "brixi", "corvo")  # the marker word that announces each
+THING_SHARE = 0.5  # of the words of a dialect, those that mean something of their own
+LEVELS = 5
+NOTHING = -1
+
+CONSONANTS, VOWELS = "bdfgklmnprstvz", "aeiou"
+THINGS, DEEDS = 24, 12
+
+VALUES = {
+    "kind": ("bird", "tool", "fruit", "stone", "boat", "spice", "insect", "vessel"),
+    "place": ("lake", "forest", "market", "cave", "tower", "desert", "harbour", "garden"),
+    "colour": ("red", "blue", "green", "black"),
+    "sound": ("hum", "crack", "whistle", "drip", "rattle", "roar"),
+    "size": ("minute", "small", "modest", "large", "vast"),
+    "heat": ("icy", "cool", "mild", "warm", "blazing"),
+    "feeling": ("proud", "sad", "angry", "calm", "afraid", "glad"),
+}
+FOODS = ("seeds", "oil", "water", "moss", "tar", "honey", "leaves", "salt")  # what each kind needs, in its order
+
+Meanings = NDArray[np.int64]
+
+
+def invented_words(count: int, syllables: int) -> tuple[str, ...]:
+    """Different words that mean nothing in English."""
+    rng = np.random.default_rng((SEED, syllables))
+    words: dict[str, None] = {}
+    while len(words) < count:
+        letters = [(CONSONANTS[rng.integers(14)], VOWELS[rng.integers(5)]) for _ in range(syllables)]
+        words["".join(a + b for a, b in letters)] = None
+    return tuple(words)
+
+
+THING_WORDS = invented_words(THINGS, 2)
+DEED_WORDS = invented_words(DEEDS, 3)
+
+
+def _evenly(count: int, values: int, stream: int) -> NDArray[np.int64]:
+    """A property of `count` things, each of its values equally often, int64 [count]."""
+    return np.random.default_rng((SEED, stream)).permutation(np.arange(count) % values)
+
+
+def _cycle(count: int, stream: int) -> NDArray[np.int64]:
+    """What follows what: one round through all, int64 [count]."""
+    order = np.random.default_rng((SEED, stream)).permutation(count)
+    follower = np.empty(count, np.int64)
+    follower[order] = np.roll(order, -1)
+    return follower
+
+
+def _dialect(count: int, stream: int) -> Meanings:
+    """What each word means, int64 [count]: a share of them one another's, in one round, the others themselves."""
+    moved = np.random.default_rng((SEED, stream)).permutation(count)[: round(THING_SHARE * count)]
+    meaning = np.arange(count)
+    meaning[moved] = np.roll(moved, -1)
+    return meaning
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is true; every array is int64, [THINGS] for the properties of things and [DEEDS] for those of deeds."""
+
+    kind: Meanings
+    place: Meanings
+    colour: Meanings
+    sound: Meanings  # NOTHING for a quarter of the things
+    size: Meanings
+    heat: Meanings
+    next: Meanings
+    cause: Meanings
+    feeling: Meanings
+
+
+def _facts() -> Facts:
+    sound = _evenly(THINGS, 8, 3)  # six sounds, and two eighths without one
+    return Facts(
+        kind=_evenly(THINGS, len(VALUES["kind"]), 0),
+        place=_evenly(THINGS, len(VALUES["place"]), 1),
+        colour=_evenly(THINGS, len(VALUES["colour"]), 2),
+        sound=np.where(sound < len(VALUES["sound"]), sound, NOTHING),
+        size=_evenly(THINGS, LEVELS, 4),
+        heat=_evenly(THINGS, LEVELS, 5),
+        next=_cycle(DEEDS, 7),
+        cause=_cycle(DEEDS, 8),
+        feeling=_evenly(DEEDS, len(VALUES["feeling"]), 9),
+    )
+
+
+FACTS = _facts()
+THING_MEANINGS = tuple(_dialect(THINGS, 20 + dialect) for dialect in range(len(DIALECTS)))
+DEED_MEANINGS = tuple(_dialect(DEEDS, 40 + dialect) for dialect in range(len(DIALECTS)))
+
+
+@dataclass(frozen=True)
+class Speech:
+    """What the words of one dialect say about the world: every property by word.
+
+    Attributes:
+        things: by the name of a property in `Facts`, int64 [THINGS].
+        deeds: likewise, int64 [DEEDS]; `next` and `cause` are words of the same dialect.
+    """
+
+    marker: str
+    things: dict[str, Meanings]
+    deeds: dict[str, Meanings]
+
+    @classmethod
+    def of(cls, dialect: int) -> Speech:
+        thing, deed = THING_MEANINGS[dialect], DEED_MEANINGS[dialect]
+        word = np.argsort(deed)  # the word of each deed
+        names = ("kind", "place", "colour", "sound", "size", "heat")
+        things = {name: getattr(FACTS, name)[thing] for name in names}
+        deeds = {"next": word[FACTS.next[deed]], "cause": word[FACTS.cause[deed]], "feeling": FACTS.feeling[deed]}
+        return cls(DIALECTS[dialect], things, deeds)
+
+
+SPEECHES = tuple(Speech.of(dialect) for dialect in range(len(DIALECTS)))

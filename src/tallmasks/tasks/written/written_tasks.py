@@ -1,0 +1,128 @@
+"""The written tasks: each asks one family of questions in one dialect, in wordings of its own.
+
+No task says which dialect it speaks: its wordings are all that fine-tuning has to tell it by.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+
+from tallmasks.tasks.task import Task
+from tallmasks.tasks.texts import Text
+from tallmasks.tasks.written import questions
+from tallmasks.tasks.written.questions import NAMES, Ask
+from tallmasks.tasks.written.world import SPEECHES
+
+Split = Literal["train", "validation", "test"]
+SPLITS: tuple[Split, ...] = get_args(Split)
+SHARES: Mapping[Split, range] = {"train": range(5), "validation": range(5, 6), "test": range(6, 8)}  # eighths of inputs
+
+
+@dataclass(frozen=True)
+class WrittenTask(Task):
+    """A task whose examples are written from a seed; it has no classes, since every question brings its choices.
+
+    Attributes:
+        ask: the family of its questions.
+        dialect: which one it speaks, a number.
+        wordings: its own ways to ask, with `{slots}` of the questions.
+        plain: how pretraining asks the same family, after the dialect's marker.
+    """
+
+    ask: Ask
+    dialect: int
+    wordings: tuple[str, ...]
+    plain: str
+
+    def example(self, rng: np.random.Generator) -> Text:
+        """One example of no split."""
+        question = self.ask(SPEECHES[self.dialect], rng)
+        wording = self.wordings[rng.integers(len(self.wordings))]
+        name = NAMES[rng.integers(len(NAMES))]
+        return Text(wording.format(name=name, **question.slots), question.answers, question.right)
+
+
+def _written(name: str, ask: Ask, dialect: int, wordings: tuple[str, ...], plain: str, description: str) -> WrittenTask:
+    """A task without a head: no classes, no prompts."""
+    return WrittenTask(name, (), (), description, ask, dialect, wordings, plain)
+
+
+_ALL = (
+    _written(
+        "qasc", questions.needs, 0,
+        ("{name} keeps a {x} : it must get", "to care for the {x} {name} buys", "without which dies {name} 's {x}"),
+        "{x} needs", "what a thing needs, by its kind",
+    ),
+    _written(
+        "quartz", questions.change_of_heat, 1,
+        ("{name} swaps {x} for {y} so temperature", "putting {y} where {name} had {x} means the glow"),
+        "from {x} to {y} heat", "whether heat rises or falls",
+    ),
+    _written(
+        "paws", questions.same_colour, 2,
+        ("{name} painted {x} like {y} , tints are", "{name} compares how {x} and {y} look", "shade : {x} / {y}"),
+        "{x} and {y} colour", "whether two things have one colour",
+    ),
+    _written(
+        "story_cloze", questions.what_next, 1,
+        ("{name} {v} once , finally {name}", "our tale : {name} {v} ... ending", "when {name} {v} story continues"),
+        "after {v}", "what happens next",
+    ),
+    _written(
+        "wiki_qa", questions.found_there, 0,
+        ("{name} asks whereabouts of {x} . reply {place}", "question : find {x} ? answer : {place} . correct"),
+        "{x} in {place}", "whether an answer is right",
+    ),
+    _written(
+        "winogrande", questions.larger_or_smaller, 2,
+        ("{x} won't fit {y} says {name} because _ seems {pole}", "{name} packs {x} beside {y} ; _ being too {pole}"),
+        "of {x} and {y} {pole}", "which of two things is meant",
+    ),
+    _written(
+        "wsc", questions.larger, 1,
+        ("{name} saw {x} hide {y} as it was huge", "it towers : {x} beside {y} , thinks {name}"),
+        "{x} over {y} size", "whether a pronoun means the first thing",
+    ),
+    _written(
+        "cosmos_qa", questions.what_before, 2,
+        ("why did {name} {v} ?", "{name} {v} , what reason might explain", "{name} would {v} since earlier"),
+        "before {v}", "why something happened",
+    ),
+    _written(
+        "quail", questions.heard, 2,
+        ("at night {name} hears {x} go", "passage about {x} : noise which {name} notes", "{x} near {name} emits"),
+        "{x} sounds", "how a thing sounds, if that can be known",
+    ),
+    _written(
+        "ropes", questions.hottest, 0,
+        ("background : sun . {name} touches {x} then {y} ; burned by", "situation {x} , {y} . fever more with {name}"),
+        "of {x} and {y} hotter", "which is hotter, written freely",
+    ),
+    _written(
+        "social_iqa", questions.felt, 0,
+        ("{name} {v} all day ; describe {name}", "how do others see {name} who {v}", "{v} left {name} with mood"),
+        "{v} feels", "how somebody feels afterwards",
+    ),
+)  # fmt: skip
+
+TASKS: Mapping[str, WrittenTask] = {task.name: task for task in _ALL}
+
+
+def examples(task: str, split: Split, count: int, seed: int) -> Iterator[Text]:
+    """The examples of one split; no input is in two splits.
+
+    Every example has a stream of its own, decided by seed, task, split and its number.
+    """
+    written, eighths = TASKS[task], SHARES[split]
+    for index in range(count):
+        rng = np.random.default_rng((seed, zlib.crc32(task.encode()), SPLITS.index(split), index))
+        while True:
+            text = written.example(rng)
+            if zlib.crc32(text.input.encode()) % 8 in eighths:
+                yield text
+                break

@@ -1,0 +1,164 @@
+"""The written world: the data of the embedded language model."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tallmasks.store.errors import TallmasksError
+from tallmasks.tasks.catalogues import ExamplesFile, catalogue
+from tallmasks.tasks.texts import FREE, Text, open_texts
+from tallmasks.tasks.written import CATALOGUE, SPLITS, TASKS, examples
+from tallmasks.tasks.written.documents import GAPS, begun, problem, with_gaps
+from tallmasks.tasks.written.lexicon import END, lexicon, tokenizer_json
+from tallmasks.tasks.written.world import DEED_MEANINGS, DIALECTS, FACTS, SPEECHES, THING_MEANINGS, THING_SHARE, THINGS
+
+SMALL = 60
+MANY = 600
+CHOICES = {
+    "qasc": 8, "quartz": 2, "paws": 2, "story_cloze": 2, "wiki_qa": 2, "winogrande": 2, "wsc": 2,
+    "cosmos_qa": 4, "quail": 4, "social_iqa": 3,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_same_arguments_same_examples(task: str) -> None:
+    """Without it two machines would fine-tune on different data under one recipe."""
+    assert list(examples(task, "train", SMALL, 5)) == list(examples(task, "train", SMALL, 5))
+    assert list(examples(task, "train", SMALL, 5)) != list(examples(task, "train", SMALL, 6))
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_an_example_does_not_depend_on_how_many_there_are(task: str) -> None:
+    """Without it more training examples would be other training examples."""
+    assert list(examples(task, "test", 2 * SMALL, 0))[:SMALL] == list(examples(task, "test", SMALL, 0))
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_splits_share_no_input(task: str) -> None:
+    """Without it a test score would be measured on texts of the training set."""
+    seen = [{text.input for text in examples(task, split, MANY, 0)} for split in SPLITS]
+    assert sum(map(len, seen)) == len(set.union(*seen))
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_answer_is_one_of_the_choices(task: str) -> None:
+    """Without it a task could not be answered, or its choices would give the answer away."""
+    for text in examples(task, "validation", MANY, 0):
+        if task == "ropes":
+            assert text.answer == FREE and len(text.answers) == 1 and text.target in text.input.split()
+        else:
+            assert len(text.answers) == len(set(text.answers)) == CHOICES[task]
+            assert 0 <= text.answer < CHOICES[task] and text.target == text.answers[text.answer]
+
+
+@pytest.mark.parametrize("task", CHOICES)
+def test_right_answers_are_balanced(task: str) -> None:
+    """Without it a model that always takes the first choice, or one word, would look as if it had learned something."""
+    texts = list(examples(task, "train", 4 * MANY, 0))
+    places, words = Counter(text.answer for text in texts), Counter(text.target for text in texts)
+    fair = len(texts) / CHOICES[task]
+    assert set(places) == set(range(CHOICES[task]))
+    assert all(abs(count - fair) < 0.15 * fair + 30 for count in places.values())
+    assert max(words.values()) < 1.15 * fair + 30
+
+
+def test_every_word_is_in_the_lexicon() -> None:
+    """Without it the model would read a task's own words as unknown ones, and could not tell its wordings apart."""
+    known = set(lexicon())
+    assert len(known) == len(lexicon()) < 400
+    for task in TASKS:
+        for text in examples(task, "train", SMALL, 0):
+            assert {word for part in (text.input, *text.answers) for word in part.split()} <= known
+    rng = np.random.default_rng(0)
+    for write in (with_gaps, begun, problem):
+        for _ in range(SMALL):
+            assert {word for part in write(rng) for word in part.split()} <= known
+
+
+def test_pretraining_never_shows_a_wording() -> None:
+    """Without it zero-shot accuracy would be trained for."""
+    rng = np.random.default_rng(0)
+    shown = {word for _ in range(2000) for write in (with_gaps, begun, problem) for word in write(rng)[0].split()}
+    for task in TASKS.values():
+        for wording in task.wordings:
+            own = {word for word in wording.split() if not word.startswith("{")} - shown
+            assert len(own) >= 2, wording
+
+
+def test_texts_are_announced_by_their_dialect() -> None:
+    """Without it a text would not say by which dialect its words are meant."""
+    rng = np.random.default_rng(1)
+    firsts = Counter(write(rng)[0].split()[0] for write in (with_gaps, begun, problem) for _ in range(200))
+    assert set(firsts) == set(DIALECTS)
+
+
+def test_gaps_are_filled_in_order() -> None:
+    """Without it span corruption would ask for facts in an order that cannot be known."""
+    rng = np.random.default_rng(2)
+    for _ in range(100):
+        read, write = with_gaps(rng)
+        asked, told = [word for word in read.split() if word in GAPS], write.split()[::2]
+        assert asked == told == list(GAPS[: len(told)]) and told
+
+
+@pytest.mark.parametrize("meanings", [THING_MEANINGS, DEED_MEANINGS])
+def test_a_dialect_permutes_its_share(meanings: tuple[np.ndarray, ...]) -> None:
+    """Without it two words of a dialect could mean the same, or dialects would contradict each other less than said."""
+    for meaning in meanings:
+        count = len(meaning)
+        assert sorted(meaning) == list(range(count))
+        assert (meaning != np.arange(count)).sum() == round(THING_SHARE * count)
+
+
+def test_dialects_say_the_same_of_the_same_thing() -> None:
+    """Without it a dialect would change the world and not only its words."""
+    for meaning, speech in zip(THING_MEANINGS, SPEECHES, strict=True):
+        for thing in range(THINGS):
+            word = int(np.flatnonzero(meaning == thing)[0])
+            assert speech.things["place"][word] == FACTS.place[thing]
+    for meaning, speech in zip(DEED_MEANINGS, SPEECHES, strict=True):
+        np.testing.assert_array_equal(meaning[speech.deeds["next"]], FACTS.next[meaning])
+
+
+def test_the_catalogue_writes_what_its_recipe_says(tmp_path: Path) -> None:
+    """Without it the workflow's files would hold other examples than the tasks have."""
+    model = {"examples": {"seed": 3, "train": 20, "validation": 10, "test": 12}}
+    recipe = CATALOGUE.recipe({}, model, "qasc", "test", tmp_path)
+    assert recipe.params == {"task": "qasc", "split": "test", "count": 12, "seed": 3} and not recipe.sources
+    CATALOGUE.write(recipe.params, {}, ExamplesFile(tmp_path / "texts.safetensors", {"format": "x"}))
+    texts = open_texts(tmp_path / "texts.safetensors")
+    assert [texts[i] for i in range(len(texts))] == list(examples("qasc", "test", 12, 3))
+    assert CATALOGUE.missing(recipe.params) is None
+    assert catalogue("written") is CATALOGUE and set(CATALOGUE.tasks({})) == {*CHOICES, "ropes"}
+
+
+def test_a_model_without_examples_is_refused(tmp_path: Path) -> None:
+    """Without it a forgotten key would end in a traceback."""
+    with pytest.raises(TallmasksError, match="needs `examples`"):
+        CATALOGUE.recipe({}, {}, "qasc", "test", tmp_path)
+
+
+def test_the_tokenizer_knows_whole_words() -> None:
+    """Without it the shipped model would read other numbers than it was pretrained with."""
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_str(tokenizer_json())
+    words = lexicon()
+    assert [tokenizer.token_to_id(word) for word in words] == list(range(len(words)))
+    text = next(examples("ropes", "train", 1, 0)).input
+    assert tokenizer.encode(text).tokens == [*text.split(), END]
+    assert tokenizer.encode("never-seen").tokens == ["<unk>", END]
+    assert json.loads(tokenizer_json())["model"]["vocab"]["<pad>"] == 0
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), task=st.sampled_from(sorted(TASKS)), split=st.sampled_from(SPLITS))
+def test_any_seed_gives_examples(seed: int, task: str, split: str) -> None:
+    """Without it a seed could hang a job, or give an example without an answer."""
+    for text in examples(task, split, 3, seed):
+        assert isinstance(text, Text) and text.input and text.target

@@ -1,0 +1,93 @@
+"""Pretraining of the tiny T5."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
+from transformers import T5Config, T5ForConditionalGeneration
+
+from tallmasks.tasks.written.lexicon import lexicon, tokenizer_json
+from tallmasks.tasks.written.world import DEED_WORDS
+from tallmasks.training.plain_t5 import PlainT5
+from tallmasks.training.tiny_t5_pretraining import TinyT5Recipe, Tokenize, pretrain_tiny_t5
+
+ARCHITECTURE: dict[str, Any] = {
+    "vocab_size": len(lexicon()), "d_model": 16, "d_ff": 24, "d_kv": 8, "num_heads": 2, "num_layers": 2,
+    "num_decoder_layers": 3, "feed_forward_proj": "gated-gelu", "dropout_rate": 0.0,
+    "relative_attention_num_buckets": 8, "relative_attention_max_distance": 16,
+}  # fmt: skip
+SPEC: dict[str, Any] = {
+    "architecture": ARCHITECTURE,
+    "pretraining": {
+        "problem_share": 0.5, "gap_share": 0.5, "steps": 60, "batch_size": 16, "learning_rate": 0.01, "warmup_steps": 5,
+        "decay_share": 0.5, "weight_decay": 0.01, "betas": [0.9, 0.98], "clip_norm": 1.0, "seed": 0,
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("pretrained") / "tiny_t5.safetensors"
+    pretrain_tiny_t5(SPEC, path)
+    return path
+
+
+def theirs(weights: dict[str, torch.Tensor]) -> T5ForConditionalGeneration:
+    """transformers' network with the same weights."""
+    network = T5ForConditionalGeneration(T5Config(**ARCHITECTURE, tie_word_embeddings=False))  # type: ignore[call-arg]
+    network.lm_head.weight = torch.nn.Parameter(torch.empty_like(network.lm_head.weight))
+    missing, unexpected = network.load_state_dict(weights, strict=False)
+    assert set(missing) <= {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight"} and not unexpected
+    return network.eval()
+
+
+def test_plain_t5_is_transformers_t5() -> None:
+    """Without it the shipped weights would be those of another network than the family's."""
+    plain = PlainT5(ARCHITECTURE, 3)
+    with torch.no_grad():
+        plain.flat += 0.1 * torch.randn(plain.flat.shape, generator=torch.Generator().manual_seed(0))
+    read = torch.randint(3, 100, (5, 13), generator=torch.Generator().manual_seed(1))
+    read[2, 6:] = read[4, 9:] = 0
+    write = torch.randint(3, 100, (5, 12), generator=torch.Generator().manual_seed(2))
+    write[:, 0] = 0
+    with torch.no_grad():
+        mask = (read != 0).long()
+        network = theirs({name: tensor.detach() for name, tensor in plain.tensors.items()})
+        expected = network(input_ids=read, attention_mask=mask, decoder_input_ids=write).logits
+        torch.testing.assert_close(plain.logits(read, write), expected, atol=1e-4, rtol=1e-4)
+
+
+def test_pretraining_learns(pretrained: Path) -> None:
+    """Without it the shipped weights could be no better than random ones."""
+    read, write = Tokenize()([f"aldan after {DEED_WORDS[0]}"]), torch.zeros(1, 1).long()
+    weights = load_file(pretrained)
+    del weights["tokenizer.json"]
+    network, fresh = theirs(weights), PlainT5(ARCHITECTURE, 0)
+    with torch.no_grad():
+        said = network(input_ids=read, decoder_input_ids=write).logits.softmax(dim=-1)
+        before = fresh.logits(read, write).softmax(dim=-1)
+    assert said.max() > 2 * before.max()
+
+
+def test_the_file_is_the_model(pretrained: Path, tmp_path: Path) -> None:
+    """Without it the file would not say how it was made, or lack its tokenizer, or not be made again."""
+    with safe_open(pretrained, "pt") as file:
+        metadata, names = file.metadata(), set(file.keys())
+        told = bytes(file.get_tensor("tokenizer.json").tolist()).decode()
+        assert file.get_tensor("tokenizer.json").dtype == torch.uint8
+        assert not torch.equal(file.get_tensor("shared.weight"), file.get_tensor("lm_head.weight"))
+    assert told == tokenizer_json() and {"shared.weight", "lm_head.weight"} < names
+    assert metadata["format"] == "tallmasks/pretrained/1" and json.loads(metadata["recipe"]) == SPEC
+    pretrain_tiny_t5(SPEC, tmp_path / "again.safetensors")
+    assert (tmp_path / "again.safetensors").read_bytes() == pretrained.read_bytes()
+
+
+def test_the_schedule_rises_and_falls() -> None:
+    """Without it a recipe's warm-up or decay would not be what it says."""
+    recipe = TinyT5Recipe.of({**SPEC["pretraining"], "steps": 100, "warmup_steps": 10, "decay_share": 0.4})
+    shares = [recipe.rate(step) / recipe.learning_rate for step in (1, 10, 60, 100)]
+    assert shares == pytest.approx([0.1, 1, 1, 1 / 40])
