@@ -145,3 +145,30 @@ def test_the_lines_of_the_readme(here: Path, tmp_path: Path, monkeypatch: pytest
     for command in commands.splitlines():
         assert run(*command.split()[1:]) == 0, command
     exec(lines, {"model": LlamaForCausalLM.from_pretrained("base")})
+
+
+def test_emr_has_a_scale_for_every_task(here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A task's model would come back at the magnitude of the unified vector, or the bundle differ from call to call."""
+    said = refusal(capsys, "compress", "--base", "base", *NAMED, "--method", "emr", "--fit", "-o", tmp_path / "x")
+    assert "signs alone" in said
+    for out in ("one", "two"):
+        assert run("compress", "--base", "base", *NAMED, "--method", "emr", "-o", tmp_path / out) == 0
+    assert (tmp_path / "one/bundle.json").read_bytes() == (tmp_path / "two/bundle.json").read_bytes()
+    bundle = tallmasks.load_bundle(tmp_path / "one")
+    tuned = {name: dict(LlamaForCausalLM.from_pretrained(here / name).named_parameters()) for name in ("base", *TASKS)}
+    taus = {
+        task: {k: (p.detach().float() - tuned["base"][k].detach().float()).numpy() for k, p in tuned[task].items()}
+        for task in TASKS
+    }
+    for task in TASKS:
+        own, held, updates = 0.0, 0.0, {}
+        for name in tuned["base"]:
+            stacked = np.stack([taus[each][name] for each in TASKS])
+            sign = np.sign(stacked.sum(axis=0))
+            unified = sign * np.maximum(stacked * sign, 0).max(axis=0)
+            updates[name] = np.where(taus[task][name] * unified > 0, unified, 0)
+            own, held = own + np.abs(taus[task][name]).mean(), held + np.abs(updates[name]).mean()
+        assert bundle.manifest.scale[task] == pytest.approx(own / held, rel=1e-5)
+        for name, update in updates.items():
+            found = bundle.update(task, name)
+            np.testing.assert_allclose(found, update.ravel() * own / held, rtol=1e-5, atol=1e-9)

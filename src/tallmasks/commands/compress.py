@@ -4,7 +4,8 @@
     tallmasks compress --base org/base --task a=org/a --task b=org/b --method ties --fit --dtype bfloat16 -o ./bundle
 
 Any task comes back by `tallmasks export`, or in Python by `tallmasks.load_bundle`.  METHOD is what the masks are over:
-task_arithmetic, ties (their disjoint sum, as in the paper), or the name of a masking row of the tables.  A task's
+task_arithmetic, ties (their disjoint sum, as in the paper), the name of a masking row of the tables, or emr (masks of
+agreeing signs, and a scale per task).  A task's
 mask keeps the weights with |tau_t| > lambda |tau_MTL - tau_t|; where no validation data chooses lambda, --fit takes
 the one of a grid at which what the mask keeps has the length of tau_t.
 """
@@ -12,16 +13,19 @@ the one of a grid at which what the mask keeps has the length of tau_t.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import fsum, prod
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
 from rich.filesize import decimal
 
 from tallmasks.commands import given_checkpoints
 from tallmasks.commands.opened_models import opened, passes
 from tallmasks.masks.task_bundle import BundleFacts, new_bundle
-from tallmasks.methods import registry
+from tallmasks.methods import ScaledMask, Vector, registry
 from tallmasks.methods.mask_lambdas import FITTED, fitted_lambdas
 from tallmasks.methods.streaming import Merging, Place, in_stream
 from tallmasks.methods.streaming import run as stream_through
@@ -48,6 +52,8 @@ def run(arguments: argparse.Namespace) -> int:
     in_stream(method)
     if given.fit and (given.mask_lambda is not None or given.mask_lambdas):
         raise TallmasksError("--fit chooses every mask lambda; give either it or --mask-lambda")
+    if method.scaled_mask and (given.fit or given.mask_lambda is not None or given.mask_lambdas):
+        raise TallmasksError(f"the masks of {method.name} follow from signs alone; leave out --mask-lambda and --fit")
     lambdas = given.lambdas(MASK_LAMBDA)
     models = opened(given)
     if arguments.dry_run:
@@ -66,24 +72,50 @@ def run(arguments: argparse.Namespace) -> int:
             options=dict(given.options),
             dtype=given.dtype or "float32",
             unchanged=models.unchanged,
-            mask_lambda=chosen,
+            mask_lambda={} if method.scaled_mask else chosen,
             include_base=arguments.include_base,
         )
         with new_bundle(given.output, facts) as new:
 
-            def work(place: Place) -> None:
+            def work(place: Place) -> list[tuple[float, float]]:
                 rows = stream.rows(place)
                 merged = merging(place, rows)
-                named = zip(given.tasks, rows, lambdas, strict=True)
-                masks = {task: kernels.pack_mask(row, merged, value) for task, row, value in named}
-                new.write(place.name, place.start, merged, masks)
+                if method.scaled_mask is None:
+                    packed = [kernels.pack_mask(row, merged, value) for row, value in zip(rows, lambdas, strict=True)]
+                    found: list[tuple[float, float]] = []
+                else:
+                    of = prod(stream.shape(place.name))
+                    packed, found = _scaled(method.scaled_mask, rows, merged, of)
+                new.write(place.name, place.start, merged, dict(zip(given.tasks, packed, strict=True)))
+                return found
 
-            stream_through(stream.places(merging.over_tensors), work, at_once=merging.at_once)
+            lengths: list[list[tuple[float, float]]] = []
+            stream_through(
+                stream.places(merging.over_tensors), work, lambda place, found: lengths.append(found), merging.at_once
+            )
+            if method.scaled_mask:
+                for task, pairs in zip(given.tasks, zip(*lengths, strict=True), strict=True):
+                    own, held = (fsum(values) for values in zip(*pairs, strict=True))  # in whatever order pieces end
+                    new.scale[task] = method.scaled_mask.scale(own, held)
+            scales = dict(new.scale)
     size = sum(path.stat().st_size for path in given.output.rglob("*") if path.is_file())
     print(f"{given.output}: {len(given.tasks)} models in {decimal(size)}, by {method.title}")
-    for task, value in chosen.items():
-        print(f"  {task}: lambda = {value:g}")
+    for task, value in (scales if method.scaled_mask else chosen).items():
+        print(f"  {task}: {'scale' if method.scaled_mask else 'lambda'} = {value:g}")
     return 0
+
+
+def _scaled(
+    how: ScaledMask, rows: Sequence[Vector], merged: Vector, size: int
+) -> tuple[list[NDArray[np.uint8]], list[tuple[float, float]]]:
+    """Each task's packed mask of a slice of a tensor of so many values, and what the slice adds to the lengths of tau_t
+    and of what the mask holds."""
+    packed, lengths = [], []
+    for row in rows:
+        mask = how.mask(row, merged)
+        packed.append(np.packbits(mask, bitorder="little"))
+        lengths.append((how.length(row, size), how.length(merged * mask, size)))
+    return packed, lengths
 
 
 def _from_anywhere(origin: Mapping[str, str]) -> dict[str, str]:

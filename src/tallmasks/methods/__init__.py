@@ -22,7 +22,7 @@ of ``group="later"`` is in no table that does not ask for it.
 import importlib
 import pkgutil
 
-from tallmasks.methods.contract import GRIDS, Merge, Method, Place, Vector
+from tallmasks.methods.contract import GRIDS, Merge, Method, Place, ScaledMask, Vector
 from tallmasks.methods.inputs import INPUTS, Input, Source, input
 from tallmasks.methods.options import Between, Share
 from tallmasks.methods.registry import (
@@ -54,6 +54,7 @@ __all__ = [
     "Merge",
     "Method",
     "Place",
+    "ScaledMask",
     "Share",
     "Source",
     "Vector",

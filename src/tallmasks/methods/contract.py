@@ -133,6 +133,25 @@ def _in_places(apply: Callable[..., Any], name: str, rows: Sequence[Vector], out
 
 
 @dataclass(frozen=True)
+class ScaledMask:
+    """How a bundle stores a task's update as a mask over tau_MTL and one scale: that at which what the mask holds is as
+    long as tau_t.
+
+    Attributes:
+        mask: ``(task_vector, multi_task_vector) -> held``, float32 [n] each -> bool [n], of a slice.
+        length: ``(slice, size) -> length``: what a slice of a tensor of so many values adds to a vector's length.
+    """
+
+    mask: Callable[[Vector, Vector], NDArray[np.bool_]]
+    length: Callable[[Vector, int], float]
+
+    @staticmethod
+    def scale(own: float, held: float) -> float:
+        """The scale of a task whose tau_t, and what its mask holds, have these lengths."""
+        return own / held if held else 0.0
+
+
+@dataclass(frozen=True)
 class Method:
     """A row of the results table; see the package's docstring."""
 
@@ -163,6 +182,8 @@ class Method:
     """Consensus merging: how many tasks' masks must hold a weight for it to be kept; 0 for the merge as it is."""
     over: Literal["weights", "model"] = "weights"
     """What ``update`` looks at: single weights, or the whole model, which asks for the ``layout`` too."""
+    scaled_mask: ScaledMask | None = None
+    """How its update is stored in a bundle, if it is a mask and a scale."""
     version: int = 1
     """Raised when a change outside its file changes what it gives."""
     file: Path = Path(__file__)

@@ -1,10 +1,12 @@
 """EMR-Merging: one unified vector, and for each task a mask of agreeing signs and one scale."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tallmasks.methods import Vector, merge, method
+from tallmasks.methods import ScaledMask, Vector, merge, method
 from tallmasks.store.tensor_files import Layout
 
 
@@ -14,6 +16,16 @@ def elect(rows: Sequence[Vector], out: Vector) -> None:
     stacked = np.stack(rows)
     sign = np.sign(stacked.sum(axis=0))
     out[:] = sign * np.maximum(stacked * sign, 0).max(axis=0)
+
+
+def agrees(task_vector: Vector, multi_task_vector: Vector) -> NDArray[np.bool_]:
+    """Where tau_t has the sign that was elected."""
+    return task_vector * multi_task_vector > 0
+
+
+def length(part: Vector, size: int) -> float:
+    """The mean magnitude of a tensor's weights, as far as some of them add to it."""
+    return float(abs(part).sum(dtype=np.float64)) / size
 
 
 @method(
@@ -26,6 +38,7 @@ def elect(rows: Sequence[Vector], out: Vector) -> None:
     storage="masked_and_scaled",
     merge="emr_unified",
     over="model",
+    scaled_mask=ScaledMask(agrees, length),
 )
 def emr(task_vector: Vector, multi_task_vector: Vector, layout: Layout) -> Vector:
     """The unified vector where tau_t has its sign, rescaled to the magnitude of tau_t.
@@ -33,11 +46,8 @@ def emr(task_vector: Vector, multi_task_vector: Vector, layout: Layout) -> Vecto
     The scale follows the official code (harveyhuang18/EMR_Merging), where tensors weigh equally whatever their size;
     the paper's formula sums over all weights alike.
     """
-    kept = multi_task_vector * (task_vector * multi_task_vector > 0)
-    own, unified = magnitude(task_vector, layout), magnitude(kept, layout)
-    return kept * (own / unified if unified else 0.0)
-
-
-def magnitude(vector: Vector, layout: Layout) -> float:
-    """The sum over the tensors of the mean magnitude of their weights."""
-    return sum(float(abs(part).mean()) for part in layout.split(vector).values())
+    kept = multi_task_vector * agrees(task_vector, multi_task_vector)
+    own, held = (
+        math.fsum(length(part, part.size) for part in layout.split(vector).values()) for vector in (task_vector, kept)
+    )
+    return kept * ScaledMask.scale(own, held)

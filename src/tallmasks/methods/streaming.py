@@ -217,7 +217,7 @@ def in_stream(method: Method) -> None:
         "agreement",
         "mask_bundle",
     }  # stages whose artifacts a piece stands for
-    if method.over == "model":
+    if method.over == "model" and not method.scaled_mask:
         raise TallmasksError(f"{method.name} looks at whole models at once, which cannot be had in a stream")
     lacking = [f"{needed.name} ({needed.meaning})" for needed in method.stored_inputs if needed.stage not in known]
     if lacking:
