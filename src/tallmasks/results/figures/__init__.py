@@ -2,11 +2,12 @@
 
 A module has two functions.  ``data(results)`` collects what is drawn into one table, and that table is the CSV beside
 the figure; ``draw(data)`` returns a matplotlib figure and takes nothing else, so that what is drawn is what the CSV
-says.  ``FIGURES`` says which result files each one reads; a new figure is a module and a line there.
+says.  ``FIGURE`` says which result files it reads.
 """
 
 from __future__ import annotations
 
+import ast
 import importlib
 import json
 from collections.abc import Mapping
@@ -27,38 +28,37 @@ class FigureSpec:
 
     Attributes:
         title: for people.
+        place: figures are sorted by it: in the order of the paper, and then beyond it.
         paper: which figure of Wang et al. 2024 it corresponds to; empty if it goes beyond the paper.
         views: the results folders of a benchmark that it reads.
         scope: the benchmarks that it shows: "every" declared one, the "smallest" or the "largest".
     """
 
     title: str
-    paper: str
+    place: int
     views: tuple[str, ...]
+    paper: str = ""
     scope: str = "every"
 
 
-FIGURES: dict[str, FigureSpec] = {
-    "illustration": FigureSpec(
-        "Masks and consensus of one weight matrix", "Figure 1", ("illustration",), scope="smallest"
-    ),
-    "mask_percentage": FigureSpec("Selected weights and masked accuracy per task", "Figure 2", ("benchmark", "masks")),
-    "mask_agreement": FigureSpec("Mask agreement profiles", "Figures 3 and 8", ("benchmark",)),
-    "radar": FigureSpec("Accuracy per task", "Figures 4 and 9 to 11", ("benchmark",)),
-    "task_count": FigureSpec(
-        "Accuracy and storage against the number of tasks", "Figure 5", ("benchmark", "subsets"), scope="largest"
-    ),
-    "threshold": FigureSpec("Accuracy against the consensus threshold", "Figures 6 and 7", ("thresholds",)),
-    "validation_alpha": FigureSpec("Choosing the scaling coefficient", "", ("benchmark",)),
-    "validation_lambda": FigureSpec("Choosing the mask lambdas", "", ("benchmark",)),
-    "mask_density": FigureSpec("Mask density per layer and kind of tensor", "", ("masks",)),
-    "mask_overlap": FigureSpec("Overlap of the masks, task by task", "", ("masks",)),
-    "pareto": FigureSpec("Accuracy against stored bits", "", ("benchmark",)),
-    "stored": FigureSpec("Accuracy against the size of the files", "", ("benchmark", "stored"), scope="largest"),
-    "field_pareto": FigureSpec("Accuracy against stored bits, every method", "", ("field",)),
-    "field_task_count": FigureSpec("Accuracy against the number of tasks, the best of all methods", "", ("field",)),
-}
-"""Every figure by the name of its module, in the order of the paper and then beyond it."""
+def _declared() -> dict[str, FigureSpec]:
+    """The `FIGURE` of every module here, by the module's name.
+
+    It is read and not imported, since the plan needs it and none of what the modules draw with: so all its values are
+    written out.
+    """
+    found = {}
+    for path in Path(__file__).parent.glob("*.py"):
+        for node in ast.parse(path.read_text()).body:
+            named = isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id
+            if named == "FIGURE" and isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+                said = {each.arg: ast.literal_eval(each.value) for each in node.value.keywords}
+                found[path.stem] = FigureSpec(**said)
+    return dict(sorted(found.items(), key=lambda item: item[1].place))
+
+
+FIGURES: dict[str, FigureSpec] = _declared()
+"""Every figure by the name of its module."""
 
 FORMATS = ("pdf", "svg", "png")
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.figure import Figure
 
-from tallmasks.results.figures import ResultFiles, pareto
+from tallmasks.results.figures import FigureSpec, ResultFiles, pareto
+
+FIGURE = FigureSpec(
+    title="Accuracy against stored bits, every method",
+    place=130,
+    views=("field",),
+)
 
 
 def data(results: ResultFiles) -> pd.DataFrame:

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.figure import Figure
 
-from tallmasks.results.figures import ResultFiles, style
+from tallmasks.results.figures import FigureSpec, ResultFiles, style
+
+FIGURE = FigureSpec(
+    title="Accuracy against the number of tasks, the best of all methods",
+    place=140,
+    views=("field",),
+)
 
 BEST = 6
 """How many methods of each section are drawn."""

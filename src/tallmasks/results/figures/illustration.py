@@ -7,8 +7,16 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tallmasks.results.figures import ResultFiles, style
+from tallmasks.results.figures import FigureSpec, ResultFiles, style
 from tallmasks.tasks.titles import title
+
+FIGURE = FigureSpec(
+    title="Masks and consensus of one weight matrix",
+    place=10,
+    paper="Figure 1",
+    views=("illustration",),
+    scope="smallest",
+)
 
 MERGED = "merged"
 ROWS = ("vector", "mask", "masked")

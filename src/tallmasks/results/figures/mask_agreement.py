@@ -5,8 +5,15 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.figure import Figure
 
-from tallmasks.results.figures import ResultFiles, style
+from tallmasks.results.figures import FigureSpec, ResultFiles, style
 from tallmasks.tasks.titles import benchmark_title
+
+FIGURE = FigureSpec(
+    title="Mask agreement profiles",
+    place=30,
+    paper="Figures 3 and 8",
+    views=("benchmark",),
+)
 
 MERGED_ZERO = "merged_zero"
 KINDS = {

@@ -6,8 +6,14 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from tallmasks.results.figures import ResultFiles, style
+from tallmasks.results.figures import FigureSpec, ResultFiles, style
 from tallmasks.tasks.titles import benchmark_title
+
+FIGURE = FigureSpec(
+    title="Mask density per layer and kind of tensor",
+    place=90,
+    views=("masks",),
+)
 
 
 def data(results: ResultFiles) -> pd.DataFrame:

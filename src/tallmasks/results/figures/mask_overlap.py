@@ -7,8 +7,14 @@ from matplotlib.figure import Figure
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
-from tallmasks.results.figures import ResultFiles, style
+from tallmasks.results.figures import FigureSpec, ResultFiles, style
 from tallmasks.tasks.titles import benchmark_title, title
+
+FIGURE = FigureSpec(
+    title="Overlap of the masks, task by task",
+    place=100,
+    views=("masks",),
+)
 
 METHOD = "tall_mask_task_arithmetic"
 

@@ -6,8 +6,15 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from tallmasks.results.figures import ResultFiles, style
+from tallmasks.results.figures import FigureSpec, ResultFiles, style
 from tallmasks.tasks.titles import benchmark_title, title
+
+FIGURE = FigureSpec(
+    title="Selected weights and masked accuracy per task",
+    place=20,
+    paper="Figure 2",
+    views=("benchmark", "masks"),
+)
 
 MASKED, BASELINE = "tall_mask_task_arithmetic", "task_arithmetic"
 

@@ -9,8 +9,14 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from tallmasks import methods
-from tallmasks.results.figures import ResultFiles, style
+from tallmasks.results.figures import FigureSpec, ResultFiles, style
 from tallmasks.tasks.titles import benchmark_title
+
+FIGURE = FigureSpec(
+    title="Accuracy against stored bits",
+    place=110,
+    views=("benchmark",),
+)
 
 
 def data(results: ResultFiles) -> pd.DataFrame:

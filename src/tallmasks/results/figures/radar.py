@@ -7,8 +7,15 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.projections.polar import PolarAxes
 
-from tallmasks.results.figures import ResultFiles, style
+from tallmasks.results.figures import FigureSpec, ResultFiles, style
 from tallmasks.tasks.titles import benchmark_title, title
+
+FIGURE = FigureSpec(
+    title="Accuracy per task",
+    place=40,
+    paper="Figures 4 and 9 to 11",
+    views=("benchmark",),
+)
 
 METHODS = (
     "fine_tuned",

@@ -5,8 +5,15 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.figure import Figure
 
-from tallmasks.results.figures import ResultFiles, style
+from tallmasks.results.figures import FigureSpec, ResultFiles, style
 from tallmasks.tasks.titles import benchmark_title
+
+FIGURE = FigureSpec(
+    title="Accuracy against the size of the files",
+    place=120,
+    views=("benchmark", "stored"),
+    scope="largest",
+)
 
 SHORT = {"float32": "32", "bfloat16": "bf16", "float16": "16", "int8": "int8"}
 WHOLE = "float32"

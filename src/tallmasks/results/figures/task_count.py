@@ -6,7 +6,15 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from tallmasks.results.figures import ResultFiles, style
+from tallmasks.results.figures import FigureSpec, ResultFiles, style
+
+FIGURE = FigureSpec(
+    title="Accuracy and storage against the number of tasks",
+    place=50,
+    paper="Figure 5",
+    views=("benchmark", "subsets"),
+    scope="largest",
+)
 
 
 def data(results: ResultFiles) -> pd.DataFrame:

@@ -5,8 +5,15 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.figure import Figure
 
-from tallmasks.results.figures import ResultFiles, style
+from tallmasks.results.figures import FigureSpec, ResultFiles, style
 from tallmasks.tasks.titles import benchmark_title
+
+FIGURE = FigureSpec(
+    title="Accuracy against the consensus threshold",
+    place=60,
+    paper="Figures 6 and 7",
+    views=("thresholds",),
+)
 
 
 def data(results: ResultFiles) -> pd.DataFrame:

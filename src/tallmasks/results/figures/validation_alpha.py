@@ -5,8 +5,14 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.figure import Figure
 
-from tallmasks.results.figures import ResultFiles, style
+from tallmasks.results.figures import FigureSpec, ResultFiles, style
 from tallmasks.tasks.titles import benchmark_title
+
+FIGURE = FigureSpec(
+    title="Choosing the scaling coefficient",
+    place=70,
+    views=("benchmark",),
+)
 
 
 def data(results: ResultFiles) -> pd.DataFrame:
