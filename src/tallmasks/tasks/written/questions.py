@@ -15,14 +15,15 @@ NAMES = (
     "amy", "kai", "una", "rob", "ivy", "dan", "noa", "tim", "fay", "gus", "joy", "hal",
 )  # fmt: skip
 UNKNOWN = "unknown"
-YES_OR_NO = {
-    "heat": ("rises", "falls"),
-    "colour": ("same", "different"),
-    "place": ("true", "false"),
-    "size": ("yes", "no"),
+TWO_WAYS = {
+    "heat": (("rises", (3, 4)), ("falls", (0, 1))),
+    "kind": (("grown", (0, 2, 5, 6)), ("made", (1, 3, 4, 7))),
+    "place": (("true", (0, 1, 5, 7)), ("false", (2, 3, 4, 6))),
+    "size": (("yes", (3, 4)), ("no", (0, 1))),
 }
+"""Questions with two fixed answers: by property, each answer and the values (of `VALUES`) for which it is right."""
 POLES = ("big", "little")
-ANSWERS = (*(word for pair in YES_OR_NO.values() for word in pair), *POLES, UNKNOWN)
+ANSWERS = (*(word for pair in TWO_WAYS.values() for word, _ in pair), *POLES, UNKNOWN)
 APART = 2  # levels between two things that are compared
 
 
@@ -73,47 +74,32 @@ def needs(speech: Speech, rng: np.random.Generator) -> Question:
     return Question({"x": THING_WORDS[thing]}, answers, right)
 
 
-def change_of_heat(speech: Speech, rng: np.random.Generator) -> Question:
-    """Whether heat rises or falls from one thing to another."""
-    more, less = _pair(speech.things["heat"], rng)
-    rises = bool(rng.integers(2))
-    x, y = (less, more) if rises else (more, less)
-    return Question({"x": THING_WORDS[x], "y": THING_WORDS[y]}, YES_OR_NO["heat"], 0 if rises else 1)
+def _one_of_two(property: str) -> Ask:
+    """A question with two fixed answers about a property of one thing."""
+
+    def ask(speech: Speech, rng: np.random.Generator) -> Question:
+        right = int(rng.integers(2))
+        answers = tuple(word for word, _ in TWO_WAYS[property])
+        fitting = np.flatnonzero(np.isin(speech.things[property], TWO_WAYS[property][right][1]))
+        return Question({"x": THING_WORDS[int(rng.choice(fitting))]}, answers, right)
+
+    return ask
 
 
-def same_colour(speech: Speech, rng: np.random.Generator) -> Question:
-    """Whether two things have one colour."""
-    same, colour = bool(rng.integers(2)), speech.things["colour"]
-    while True:
-        x, y = (int(i) for i in rng.integers(THINGS, size=2))
-        if x != y and (colour[x] == colour[y]) == same:
-            return Question({"x": THING_WORDS[x], "y": THING_WORDS[y]}, YES_OR_NO["colour"], 0 if same else 1)
-
-
-def found_there(speech: Speech, rng: np.random.Generator) -> Question:
-    """Whether a place is where a thing is."""
-    thing, there = int(rng.integers(THINGS)), bool(rng.integers(2))
-    place = int(speech.things["place"][thing])
-    said = VALUES["place"][place] if there else _others(VALUES["place"], place, 1, rng)[0]
-    return Question({"x": THING_WORDS[thing], "place": said}, YES_OR_NO["place"], 0 if there else 1)
+change_of_heat = _one_of_two("heat")
+grown_or_made = _one_of_two("kind")
+in_the_open = _one_of_two("place")
+large = _one_of_two("size")
 
 
 def larger_or_smaller(speech: Speech, rng: np.random.Generator) -> Question:
     """Which of two things is the large one, or the small one."""
-    large, small = _pair(speech.things["size"], rng)
+    more, less = _pair(speech.things["size"], rng)
     swapped, asked = bool(rng.integers(2)), int(rng.integers(2))
-    x, y = (small, large) if swapped else (large, small)
+    x, y = (less, more) if swapped else (more, less)
     right = int(swapped) ^ asked
     answers = (THING_WORDS[x], THING_WORDS[y])
     return Question({"x": answers[0], "y": answers[1], "pole": POLES[asked]}, answers, right)
-
-
-def larger(speech: Speech, rng: np.random.Generator) -> Question:
-    """Whether one thing is larger than another."""
-    large, small = _pair(speech.things["size"], rng)
-    yes = bool(rng.integers(2))
-    x, y = (large, small) if yes else (small, large)
-    return Question({"x": THING_WORDS[x], "y": THING_WORDS[y]}, YES_OR_NO["size"], 0 if yes else 1)
 
 
 def hottest(speech: Speech, rng: np.random.Generator) -> Question:

@@ -60,13 +60,13 @@ _ALL = (
     ),
     _written(
         "quartz", questions.change_of_heat, 1,
-        ("{name} swaps {x} for {y} so temperature", "putting {y} where {name} had {x} means the glow"),
-        "from {x} to {y} heat", "whether heat rises or falls",
+        ("{name} moves toward {x} so temperature", "with {x} in its corner {name} 's room means the glow"),
+        "{x} heats", "whether heat rises or falls near a thing",
     ),
     _written(
-        "paws", questions.same_colour, 2,
-        ("{name} painted {x} like {y} , tints are", "{name} compares how {x} and {y} look", "shade : {x} / {y}"),
-        "{x} and {y} colour", "whether two things have one colour",
+        "paws", questions.grown_or_made, 2,
+        ("origin of {x} , {name} wonders", "{name} compares : {x} was", "shade {x} / {name}"),
+        "{x} came", "whether a thing has grown or was made",
     ),
     _written(
         "story_cloze", questions.what_next, 1,
@@ -74,9 +74,9 @@ _ALL = (
         "after {v}", "what happens next",
     ),
     _written(
-        "wiki_qa", questions.found_there, 0,
-        ("{name} asks whereabouts of {x} . reply {place}", "question : find {x} ? answer : {place} . correct"),
-        "{x} in {place}", "whether an answer is right",
+        "wiki_qa", questions.in_the_open, 0,
+        ("{name} asks whereabouts of {x} . reply outside", "question : find {x} ? answer : sky above {name} . correct"),
+        "{x} in open", "whether it is right that a thing lives in the open",
     ),
     _written(
         "winogrande", questions.larger_or_smaller, 2,
@@ -84,9 +84,9 @@ _ALL = (
         "of {x} and {y} {pole}", "which of two things is meant",
     ),
     _written(
-        "wsc", questions.larger, 1,
-        ("{name} saw {x} hide {y} as it was huge", "it towers : {x} beside {y} , thinks {name}"),
-        "{x} over {y} size", "whether a pronoun means the first thing",
+        "wsc", questions.large, 1,
+        ("{name} could not hide {x} as it was huge", "it towers : {x} beside {name}"),
+        "{x} tall", "whether a thing is large",
     ),
     _written(
         "cosmos_qa", questions.what_before, 2,
