@@ -52,7 +52,7 @@ def _declared() -> dict[str, FigureSpec]:
         for node in ast.parse(path.read_text()).body:
             named = isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id
             if named == "FIGURE" and isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-                said = {each.arg: ast.literal_eval(each.value) for each in node.value.keywords}
+                said = {str(each.arg): ast.literal_eval(each.value) for each in node.value.keywords}
                 found[path.stem] = FigureSpec(**said)
     return dict(sorted(found.items(), key=lambda item: item[1].place))
 
