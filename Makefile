@@ -81,7 +81,8 @@ format: $(INSTALLED)  ## put the code into its format
 
 docs: $(INSTALLED) FORCE  ## build the tiny tables with their spread over seeds and all figures; put them into docs/
 	@$(SNAKEMAKE) paper \
-	  $(foreach benchmark,8tasks 14tasks 20tasks,results/tiny/$(benchmark)/table.csv results/tiny/$(benchmark)/seeds/table.csv)
+	  $(foreach benchmark,8tasks 14tasks 20tasks,results/tiny/$(benchmark)/table.csv results/tiny/$(benchmark)/seeds/table.csv) \
+	  $(foreach benchmark,7nlp 8qa 11nlp,results/tiny_t5/$(benchmark)/table.csv results/tiny_t5_ia3/$(benchmark)/table.csv)
 	$(BIN)/python docs/update.py
 
 bench: $(INSTALLED) $(if $(PEER),.venv/$(PEER)/installed)  ## measure merge and compress on disk; SCALE=0.1 smaller, PEER=mergekit beside it

@@ -1,7 +1,7 @@
-"""Put what the workflow printed for the tiny model into docs/tiny/ and into the README.
+"""Put what the workflow printed for the tiny models into docs/tiny/, docs/tiny_t5/ and the README.
 
-`make docs` builds results/tiny/*/ with the spread over seeds first, then runs this.  Nothing is computed here: files
-are copied, and the marked blocks of README.md are replaced by the tables for people.
+`make docs` builds results/tiny/*/ with the spread over seeds first, and the tables of the tiny language models, then
+runs this.  Nothing is computed here: files are copied, and the marked blocks of pages are replaced by the tables for people.
 """
 
 from __future__ import annotations
@@ -26,12 +26,31 @@ FILES = (
     "seeds/per_seed.csv",
 )
 
+LANGUAGE = {"tiny_t5": ("7nlp", "8qa", "11nlp"), "tiny_t5_ia3": ("7nlp", "8qa", "11nlp")}
+"""Benchmarks by tiny language model."""
+LANGUAGE_FILES = ("table.csv", "table.md", "per_task.csv", "selection.json")
+
 
 def copy_results() -> None:
     """The files of every benchmark, as they came out."""
     for benchmark in BENCHMARKS:
         for name in FILES:
             copy(ROOT / "results" / "tiny" / benchmark / name, ROOT / "docs" / "tiny" / benchmark / name)
+
+
+def copy_language() -> None:
+    """The tables of the tiny language models, and those for people in the page that tells of them."""
+    target = ROOT / "docs" / "tiny_t5"
+    page = target / "README.md"
+    text = page.read_text()
+    for model, benchmarks in LANGUAGE.items():
+        for benchmark in benchmarks:
+            for name in LANGUAGE_FILES:
+                copy(ROOT / "results" / model / benchmark / name, target / model / benchmark / name)
+            mark, table = f"{model}:{benchmark}", target / model / benchmark / "table.md"
+            if f"<!-- {mark} -->" in text and table.exists():
+                text = fill(text, mark, body(table), page.name)
+    page.write_text(text)
 
 
 def copy_paper() -> None:
@@ -64,18 +83,19 @@ def body(table: Path) -> str:
     return table.read_text().split("\n", 1)[1].strip()
 
 
-def fill(text: str, mark: str, content: str) -> str:
+def fill(text: str, mark: str, content: str, page: str = "README.md") -> str:
     """Replace what stands between <!-- mark --> and <!-- /mark -->."""
     pattern = re.compile(rf"(<!-- {re.escape(mark)} -->\n).*?(<!-- /{re.escape(mark)} -->)", re.DOTALL)
     found = pattern.findall(text)
     if len(found) != 1:
-        raise SystemExit(f"README.md: expected one block marked {mark!r}, found {len(found)}")
+        raise SystemExit(f"{page}: expected one block marked {mark!r}, found {len(found)}")
     return pattern.sub(lambda match: f"{match[1]}\n{content}\n\n{match[2]}", text)
 
 
 def main() -> None:
     copy_results()
     copy_paper()
+    copy_language()
     readme = ROOT / "README.md"
     text = readme.read_text()
     for benchmark in BENCHMARKS:
@@ -84,6 +104,8 @@ def main() -> None:
             if f"<!-- {mark} -->" in text:
                 folder = ROOT / "docs" / "tiny" / benchmark
                 text = fill(text, mark, body(folder / ("table.md" if kind == "table" else "seeds/table.md")))
+    if "<!-- tiny_t5:11nlp -->" in text:
+        text = fill(text, "tiny_t5:11nlp", body(ROOT / "docs" / "tiny_t5" / "tiny_t5" / "11nlp" / "table.md"))
     readme.write_text(text)
 
 
