@@ -1,7 +1,7 @@
 """Put what the workflow printed for the tiny models into docs/tiny/, docs/tiny_t5/ and the README.
 
 `make docs` builds results/tiny/*/ with the spread over seeds first, and the tables of the tiny language models, then
-runs this.  Nothing is computed here: files are copied, and the marked blocks of pages are replaced by tables for people.
+runs this.  Nothing is computed here: files are copied, and marked blocks of pages are replaced by tables for people.
 """
 
 from __future__ import annotations
