@@ -20,6 +20,8 @@ from tallmasks.evaluation.subsets import ORDERS
 from tallmasks.store.artifacts import Damaged, read_json
 
 SPLITS = ("validation", "test")
+SUMS = "sums_of_scores"
+"""What `Family.settings` says where a task's score may be no count."""
 Score = int | float
 """A number of right answers; or the sum of the examples' scores, each in 0 to 1, of a task whose score is no count."""
 
@@ -197,6 +199,13 @@ def _evaluation(path: Path, value: Any, params: Mapping[str, Any]) -> Evaluation
     try:
         found = Evaluation.from_json(value)
         tasks = tuple(params["tasks"]) if "tasks" in params else (params["task"],)
+        scores = [
+            *found.correct["validation"],
+            *found.correct["test"],
+            *(score for row in found.curve for score in row),
+        ]
+        if not params.get(SUMS, False) and any(type(score) is not int for score in scores):
+            raise ValueError("a number of right answers is a whole number, and its recipe says of no other scores")
         asked = {"tasks": (found.tasks, tasks), "grid": (list(found.grid), list(params.get("grid", ())))}
         asked |= {"method": (found.method, params["method"])} if "method" in params else {}
     except (KeyError, TypeError, ValueError, AttributeError) as error:

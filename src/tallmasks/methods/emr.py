@@ -25,7 +25,7 @@ def agrees(task_vector: Vector, multi_task_vector: Vector) -> NDArray[np.bool_]:
 
 def length(part: Vector, size: int) -> float:
     """The mean magnitude of a tensor's weights, as far as some of them add to it."""
-    return float(abs(part).sum(dtype=np.float64)) / size
+    return float(abs(part).sum()) / size
 
 
 @method(
@@ -48,6 +48,7 @@ def emr(task_vector: Vector, multi_task_vector: Vector, layout: Layout) -> Vecto
     """
     kept = multi_task_vector * agrees(task_vector, multi_task_vector)
     own, held = (
-        math.fsum(length(part, part.size) for part in layout.split(vector).values()) for vector in (task_vector, kept)
+        math.fsum(length(part, math.prod(part.shape)) for part in layout.split(vector).values())
+        for vector in (task_vector, kept)
     )
     return kept * ScaledMask.scale(own, held)

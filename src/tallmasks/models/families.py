@@ -148,7 +148,8 @@ class Family(Protocol):
         """Refuse an entry of params.yaml that cannot be meant, with a TallmasksError of one line."""
 
     def settings(self, spec: Spec) -> dict[str, Any]:
-        """What a recipe must hold, beside the architecture, of a job that gives examples to the network."""
+        """What a recipe must hold, beside the architecture, of a job that gives examples to the network; with
+        ``sums_of_scores: true`` where `Model.count_right` may give what is no count."""
 
     def initial_state(self, spec: Spec, pretrained: Path) -> Mapping[str, NDArray[Any]]:
         """What a checkpoint holds before fine-tuning, by name: theta_0, which need not be in the pretrained file.

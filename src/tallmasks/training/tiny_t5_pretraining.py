@@ -75,11 +75,16 @@ def pretrain_tiny_t5(config: Mapping[str, Any], output: Path) -> None:
         config: The model's entry in params.yaml, with ``architecture`` and ``pretraining``.
         output: The safetensors file to write; it appears only when it is complete.
     """
-    torch.set_num_threads(1)
-    torch.set_flush_denormal(True)
     recipe = TinyT5Recipe.of(config["pretraining"])
     network = PlainT5(config["architecture"], recipe.seed)
-    train(network, recipe)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+    try:
+        train(network, recipe)
+    finally:
+        torch.set_flush_denormal(False)
+        torch.set_num_threads(threads)
     tensors = {name: tensor.detach().clone() for name, tensor in network.tensors.items()}
     tensors[TOKENIZER] = torch.frombuffer(bytearray(tokenizer_json().encode()), dtype=torch.uint8)
     output.parent.mkdir(parents=True, exist_ok=True)

@@ -47,7 +47,9 @@ class T5:
         Scoring.of(spec)
 
     def settings(self, spec: Spec) -> dict[str, Any]:
-        return {"scoring": Scoring.of(spec).to_json()}
+        scoring = Scoring.of(spec)
+        counted = scoring.free_answers == "exact_match"
+        return {"scoring": scoring.to_json()} | ({} if counted else {"sums_of_scores": True})
 
     def initial_state(self, spec: Spec, pretrained: Path) -> dict[str, NDArray[Any]]:
         """The trainable tensors of the file; of (IA)^3 ones, which are in no file."""
