@@ -74,7 +74,7 @@ def test_any_piece_is_that_part_of_the_tensor(tmp_path_factory, data):
     path = tmp_path_factory.getbasetemp() / "pieces.pt"
     if not path.exists():
         torch.save({**state(), "turned": torch.randn(4, 6, 3).bfloat16().permute(1, 2, 0)}, path)
-    checkpoint, tensors = open_checkpoint(path), torch.load(path)
+    checkpoint, tensors = open_checkpoint(path), torch.load(path, weights_only=True)
     name = data.draw(st.sampled_from([*checkpoint.layout.names]))
     stop = data.draw(st.integers(0, tensors[name].numel()))
     start = data.draw(st.integers(0, stop))
