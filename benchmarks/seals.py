@@ -21,6 +21,7 @@ import numpy as np
 
 from tallmasks.masks.bundles import write_mask_bundle
 from tallmasks.masks.consensus import write_agreement
+from tallmasks.methods import get_merge
 from tallmasks.store import seals
 from tallmasks.store.artifacts import ARTIFACT, DIGEST_LENGTH, as_metadata, check, facts_of, read_label
 from tallmasks.store.folders import STORE, files_under
@@ -69,7 +70,7 @@ def localise(vectors: dict[str, Path], folder: Path, metadata: dict[str, str]) -
         merged, bundle, agreement = (
             folder / f"{merge}-{kind}.safetensors" for kind in ("merged", "masks", "agreement")
         )
-        write_multi_task_vector(merge, list(vectors.values()), merged, metadata)
+        write_multi_task_vector(get_merge(merge), merge, list(vectors.values()), merged, metadata)
         write_mask_bundle(bundle, vectors, merged, LAMBDAS, metadata)
         write_agreement(agreement, bundle, dict.fromkeys(vectors, LAMBDAS[2]), metadata)
         made.append((merged, bundle, agreement))

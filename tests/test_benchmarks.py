@@ -36,6 +36,22 @@ def test_the_benchmark_of_merging_on_disk_runs(tmp_path: Path) -> None:
     assert not list(place.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("seals.py", "--parameters", "20000", "--tasks", "2"), "on top"),
+        pytest.param(("switching.py", "--layers", "1", "--rounds", "1"), "restored within 0\n", marks=pytest.mark.long),
+        pytest.param(("kernels.py", "--tasks", "2", "--parameters", "20000"), "ns", marks=pytest.mark.long),
+    ],
+)
+def test_benchmarks_of_one_thing_run(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    """A change of a signature would be met by whoever wants to check a number of the docs."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, str(ROOT / "benchmarks" / words[0]), *words[1:]]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0 and said in done.stdout, done.stderr + done.stdout
+
+
 def write_sparse(path: Path, shapes: dict[str, tuple[int, ...]], header: bytes, seed: int) -> None:
     """A model in bfloat16 of which only the beginning of each tensor takes room on the disk: the rest is 0."""
     noise = np.random.default_rng(seed).standard_normal(1 << 16, np.float32).view(np.uint16)[1::2].tobytes()

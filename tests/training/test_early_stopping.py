@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from tallmasks.store.artifacts import as_metadata, facts_of
+from resumption import ends_as_undisturbed
 from tallmasks.store.tensor_files import write_tensors
 from tallmasks.training.finetuning import FinetuneConfig, FinetuneResult, Progress, finetune
 from tallmasks.training.unfinished import TrainingState
@@ -116,35 +116,15 @@ def test_a_training_ends_after_patience_without_a_better_score(tmp_path: Path, p
     assert "validation" in str(told[-1])
 
 
-class Stopped(Exception):
-    """Stands for kill -9: nothing that comes after it runs."""
-
-
 @pytest.mark.parametrize("stop", [6, 20, 30])
 def test_a_killed_training_ends_as_an_undisturbed_one(tmp_path: Path, stop: int) -> None:
     """Other noise after the interruption, a forgotten best or a patience that begins anew would give another
     checkpoint than the recipe's."""
     settings = config(patience=4, iterations=300)
-    undisturbed = run(model(tmp_path), settings)
+    undisturbed = ends_as_undisturbed(
+        lambda state, report: run(model(tmp_path), settings, state, report), tmp_path, stop
+    )
     assert stop < len(undisturbed.curve) < 300
-
-    def kill(progress: Progress) -> None:
-        if progress.step > stop:
-            raise Stopped
-
-    state = TrainingState(tmp_path / "training.safetensors", as_metadata(facts_of({}, {}, 1)), seconds=0)
-    with pytest.raises(Stopped):
-        run(model(tmp_path), settings, state, kill)
-    torch.manual_seed(stop)
-    steps: list[int] = []
-    again = TrainingState(state.path, state.making, seconds=0)
-    resumed = run(model(tmp_path), settings, again, lambda progress: steps.append(progress.step))
-    assert steps[0] > stop
-    assert (resumed.curve, resumed.validation, resumed.step) == (
-        undisturbed.curve, undisturbed.validation, undisturbed.step,
-    )  # fmt: skip
-    for name, tensor in undisturbed.checkpoint.items():
-        np.testing.assert_array_equal(resumed.checkpoint[name], tensor)
 
 
 def test_dropout_follows_from_seed_and_task_alone(tmp_path: Path) -> None:

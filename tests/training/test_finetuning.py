@@ -11,6 +11,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from resumption import ends_as_undisturbed
 from tallmasks.models.clip.augmentation import Augmentation, augment
 from tallmasks.models.clip.clip_examples import ClipExamples
 from tallmasks.models.families import Model, load
@@ -179,10 +180,6 @@ def test_a_loss_that_explodes_is_reported(weights: Path) -> None:
         finetune(model, "pcam", data, config())
 
 
-class Killed(Exception):
-    """Stands for kill -9: nothing that comes after it runs."""
-
-
 @pytest.mark.parametrize("stop", [10, 20])
 def test_a_killed_training_ends_as_an_undisturbed_one(weights: Path, tmp_path: Path, stop: int) -> None:
     """Without it a run that was interrupted would give other numbers than its recipe's, or begin anew."""
@@ -190,27 +187,10 @@ def test_a_killed_training_ends_as_an_undisturbed_one(weights: Path, tmp_path: P
     data = ClipExamples(*examples("pcam", "train", 40, seed=0), head)
     settings = config(iterations=25, weight_decay=0.1)
 
-    def run(state: TrainingState | None, report: Callable[[Any], None] = lambda progress: None) -> FinetuneResult:
-        model = load(SPEC, weights)
-        return finetune(model, "pcam", data, settings, report, state)
+    def run(state: TrainingState | None, report: Callable[[Any], None]) -> FinetuneResult:
+        return finetune(load(SPEC, weights), "pcam", data, settings, report, state)
 
-    def kill(progress: Any) -> None:
-        if progress.step > stop:
-            raise Killed
-
-    undisturbed = run(None)
-    state = TrainingState(tmp_path / "training.safetensors", as_metadata(facts_of({}, {}, 1)), seconds=0)
-    with pytest.raises(Killed):
-        run(state, kill)
-    assert state.path.exists()
-    steps: list[int] = []
-    resumed = run(TrainingState(state.path, state.making, seconds=0), lambda progress: steps.append(progress.step))
-    assert steps[0] == stop + 10 or steps == [25]  # it went on, it did not begin anew
-    assert resumed.curve == undisturbed.curve
-    for name, tensor in undisturbed.checkpoint.items():
-        np.testing.assert_array_equal(resumed.checkpoint[name], tensor)
-    state.remove()
-    assert not list(tmp_path.iterdir())
+    ends_as_undisturbed(run, tmp_path, stop)
 
 
 MAKING = as_metadata(facts_of({"kind": "checkpoint", "params": {"task": "mnist"}}, {"head": ["one/2"]}, 1))

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from resumption import ends_as_undisturbed
 from small_t5 import SPEC, save_small, small_examples
 from tallmasks.models.families import load
-from tallmasks.store.artifacts import as_metadata, facts_of
 from tallmasks.training.finetuning import FinetuneConfig, FinetuneResult, Progress, finetune
 from tallmasks.training.unfinished import TrainingState
 
@@ -28,10 +28,6 @@ CONFIG = FinetuneConfig(
     validate_every=4,
     patience=3,
 )
-
-
-class Stopped(Exception):
-    """Stands for kill -9: nothing that comes after it runs."""
 
 
 def run(
@@ -60,24 +56,7 @@ def run(
 def test_a_killed_training_ends_as_an_undisturbed_one(tmp_path: Path, adapter: str | None, stop: int) -> None:
     """After an interruption other units would be dropped, and the checkpoint be another one than the recipe's."""
     spec = {**SPEC, "adapter": adapter} if adapter else SPEC
-    undisturbed = run(spec, tmp_path)
-
-    def kill(progress: Progress) -> None:
-        if progress.step > stop:
-            raise Stopped
-
-    state = TrainingState(tmp_path / "training.safetensors", as_metadata(facts_of({}, {}, 1)), seconds=0)
-    with pytest.raises(Stopped):
-        run(spec, tmp_path, state=state, report=kill)
-    steps: list[int] = []
-    again = TrainingState(state.path, state.making, seconds=0)
-    resumed = run(spec, tmp_path, state=again, report=lambda progress: steps.append(progress.step))
-    assert steps[0] > stop
-    assert (resumed.curve, resumed.validation, resumed.step) == (
-        undisturbed.curve, undisturbed.validation, undisturbed.step,
-    )  # fmt: skip
-    for name, tensor in undisturbed.checkpoint.items():
-        np.testing.assert_array_equal(resumed.checkpoint[name], tensor)
+    ends_as_undisturbed(lambda state, report: run(spec, tmp_path, state=state, report=report), tmp_path, stop)
 
 
 def test_dropout_is_at_work_and_follows_the_seed(tmp_path: Path) -> None:

@@ -155,14 +155,20 @@ def mask_bundle(plan: Plan, model: str, tasks: Tasks, merge: str, seed: Seed) ->
     return Made(slug(merge, tasks, seed), params, inputs)
 
 
+def masked(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> dict[str, Iterable[Node]]:
+    """What a masking method chose: its merged vector, the masks, and the evaluation that selects among them."""
+    merge = methods.get(method).merge
+    return {
+        "multi_task_vector": [plan.multi_task_vector(model, tasks, merge, seed)],
+        "mask_bundle": [plan.mask_bundle(model, tasks, merge, seed)],
+        "selection": [plan.evaluation(model, tasks, method, seed)],
+    }
+
+
 @stage(script="agreement", version=2, folder="store/{model}/derived/agreements", uses="arrays")
 def agreement(plan: Plan, model: str, tasks: Tasks, merge: str, seed: Seed) -> Made:
     """How many tasks' selected masks hold each weight; the selection is that of the TALL-mask method."""
-    inputs = {
-        "multi_task_vector": [plan.multi_task_vector(model, tasks, merge, seed)],
-        "mask_bundle": [plan.mask_bundle(model, tasks, merge, seed)],
-        "selection": [plan.evaluation(model, tasks, methods.masking(merge).name, seed)],
-    }
+    inputs = masked(plan, model, tasks, methods.masking(merge).name, seed)
     return Made(slug(merge, tasks, seed), {"tasks": list(tasks)}, inputs)
 
 
@@ -187,12 +193,20 @@ def task_evaluation(plan: Plan, model: str, task: str, method: str, seed: Seed) 
     return Made(name, params, inputs, plan.pretrained_source(model))
 
 
-def evaluated(plan: Plan, model: str, tasks: Tasks, seed: Seed) -> dict[str, Iterable[Node]]:
-    """What every evaluation on a set of tasks reads."""
+def looked_at(plan: Plan, model: str, tasks: Tasks) -> dict[str, Iterable[Node]]:
+    """What models are evaluated on: what the tasks need beside examples, the validation data to choose by, the test
+    data."""
     return {
         **plan.inputs_of_tasks(model, tasks),
         "validation": [plan.examples(model, task, "validation") for task in tasks],
         "test": [plan.examples(model, task, "test") for task in tasks],
+    }
+
+
+def evaluated(plan: Plan, model: str, tasks: Tasks, seed: Seed) -> dict[str, Iterable[Node]]:
+    """What every evaluation on a set of tasks reads."""
+    return {
+        **looked_at(plan, model, tasks),
         "fine_tuned": [plan.task_evaluation(model, task, "fine_tuned", seed) for task in tasks],
     }
 
@@ -227,12 +241,7 @@ def bundle_archive(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed
     pretrained file, named by its path."""
     (theta0,) = plan.pretrained_source(model).values()
     base = theta0.path if isinstance(theta0, Node) else os.path.relpath(theta0, plan.root)
-    merge = methods.get(method).merge
-    inputs = {
-        "multi_task_vector": [plan.multi_task_vector(model, tasks, merge, seed)],
-        "mask_bundle": [plan.mask_bundle(model, tasks, merge, seed)],
-        "selection": [plan.evaluation(model, tasks, method, seed)],
-    }
+    inputs = masked(plan, model, tasks, method, seed)
     params = {**plan.architecture(model), "method": method, "tasks": list(tasks), "base": base}
     return Made(slug(method, tasks, seed), params, inputs, plan.pretrained_source(model))
 
@@ -247,12 +256,7 @@ def bundle_archive(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed
 def dtype_evaluation(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> Made:
     """The models of a masking row out of bundles in every dtype of tau_MTL, at the lambdas that were chosen."""
     archive = plan.bundle_archive(model, tasks, method, seed)
-    inputs = {
-        **plan.inputs_of_tasks(model, tasks),
-        "validation": [plan.examples(model, task, "validation") for task in tasks],
-        "test": [plan.examples(model, task, "test") for task in tasks],
-        **archive.inputs,
-    }
+    inputs = {**looked_at(plan, model, tasks), **archive.inputs}
     params = {**plan.evaluator(model), **archive.params, "dtypes": list(DTYPES)}
     return Made(slug(method, tasks, seed), params, inputs, plan.pretrained_source(model))
 

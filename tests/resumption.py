@@ -1,0 +1,49 @@
+"""What a training that was killed must be afterwards: the one that nobody disturbed, to the last bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tallmasks.store.artifacts import as_metadata, facts_of
+from tallmasks.training.finetuning import FinetuneResult
+from tallmasks.training.unfinished import TrainingState
+
+Run = Callable[[TrainingState | None, Callable[[Any], None]], FinetuneResult]
+"""A training from a saved state on, which it keeps, that reports its progress."""
+
+
+class Killed(Exception):
+    """Stands for kill -9: nothing that comes after it runs."""
+
+
+def ends_as_undisturbed(run: Run, folder: Path, stop: int) -> FinetuneResult:
+    """Trains once whole, and once killed after `stop` steps and begun again with other random numbers around it; both
+    are the same.  Gives the whole one."""
+
+    def kill(progress: Any) -> None:
+        if progress.step > stop:
+            raise Killed
+
+    undisturbed = run(None, lambda progress: None)
+    state = TrainingState(folder / "training.safetensors", as_metadata(facts_of({}, {}, 1)), seconds=0)
+    with pytest.raises(Killed):
+        run(state, kill)
+    assert state.path.exists()
+    torch.manual_seed(stop)
+    steps: list[int] = []
+    resumed = run(TrainingState(state.path, state.making, seconds=0), lambda progress: steps.append(progress.step))
+    assert steps[0] > stop, "it began anew"
+    assert (resumed.curve, resumed.validation, resumed.step) == (
+        undisturbed.curve, undisturbed.validation, undisturbed.step,
+    )  # fmt: skip
+    for name, tensor in undisturbed.checkpoint.items():
+        np.testing.assert_array_equal(resumed.checkpoint[name], tensor)
+    state.remove()
+    assert not state.path.exists()
+    return undisturbed
