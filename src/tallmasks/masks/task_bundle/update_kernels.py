@@ -6,14 +6,14 @@ a weight is ``round(float32(theta_0) + update)``, so that a theta_0 of -0.0 with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-PIECE = 1 << 18
+PIECE = 1 << 20
 """Values that a thread takes at once; a multiple of 8."""
 CODES = {"F32": 0, "BF16": 1, "F16": 2, "I8": 3}
 """What the compiled loops call the dtypes."""
@@ -87,17 +87,30 @@ def convert(values: PackedValues, out: PackedValues) -> None:
     )
 
 
-def in_parallel(work: Callable[[Item], None], items: Sequence[Item]) -> None:
+def in_parallel(work: Callable[[Item], None], items: Iterable[Item]) -> None:
     """``work`` on every item, on numba's number of threads; the first exception, once no thread works any more."""
     from tallmasks.vectors import loops
 
-    if loops.threads() == 1 or len(items) < 2:
-        for item in items:
-            work(item)
+    left = iter(tuple(items))  # whose next() one thread at a time runs: a queue without a lock
+
+    def take() -> None:
+        try:
+            for item in left:
+                work(item)
+        except BaseException:
+            for _ in left:  # nobody begins another one
+                pass
+            raise
+
+    helpers = loops.threads() - 1
+    if helpers == 0:
+        take()
         return
-    with ThreadPoolExecutor(loops.threads()) as pool:
-        for _ in pool.map(work, items):
-            pass
+    with ThreadPoolExecutor(helpers) as pool:
+        shares = [pool.submit(take) for _ in range(helpers)]
+        take()
+    for share in shares:
+        share.result()
 
 
 def pieces(size: int) -> list[tuple[int, int]]:
