@@ -11,6 +11,9 @@ ifdef V
 export TALLMASKS_VIEW := full
 endif
 
+# Without bytecode, which images of containers forbid, each call of snakemake compiles 850 modules: seconds a call.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help install slurm figures sweep paper report test test-long check format docs bench bench-eval lock clean FORCE
 .SUFFIXES:
@@ -38,6 +41,7 @@ $(INSTALLED): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@for command in snakemake dvc tallmasks; do $(BIN)/$$command --version >/dev/null || exit 1; done
 	@touch $@
 
 slurm: $(INSTALLED)  ## add Snakemake's slurm plugin, for `snakemake --profile profiles/slurm`
