@@ -1,5 +1,6 @@
 """params.yaml: what cannot be meant is refused in one line before anything is planned; nothing in it is evaluated."""
 
+import inspect
 import json
 import os
 import re
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from bridge import configuration
 from conftest import ROOT
-from tallmasks.models.clip.clip_family import architectures
+from tallmasks.models.clip.clip_family import architectures, configuration_keys
 from tallmasks.plan import recipes
 from tallmasks.plan.params import check, read
 from tallmasks.plan.planner import Plan
@@ -238,6 +239,35 @@ def test_every_number_of_the_file_is_tried() -> None:
         return isinstance(value, (int, float)) and not isinstance(value, bool)
 
     assert len(PLACES) >= numbers({**yaml.safe_load(TEXT), "models": {"tiny": yaml.safe_load(TEXT)["models"]["tiny"]}})
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            "embed_dim: 96",
+            "embed_dim: 96\n      quick_gellu: true",
+            "architecture.quick_gellu: .*did you mean 'quick_gelu'",
+        ),
+        ("head_width: 32}", "heads_width: 32}", "architecture.vision_cfg.heads_width: .*did you mean 'head_width'"),
+        ("heads: 2,", "head: 2,", "architecture.text_cfg.head: .*did you mean 'heads'"),
+    ],
+)
+def test_a_misspelt_setting_of_an_architecture_is_refused(project: Path, old: str, new: str, said: str) -> None:
+    """A traceback of open_clip's would come from the first job, after the pictures were drawn."""
+    assert re.search(said, refused(project, TEXT.replace(old, new, 1)))
+
+
+def test_settings_of_an_architecture_are_open_clips() -> None:
+    """A setting that open_clip has would be refused, or one that it lacks be accepted."""
+    from dataclasses import fields
+
+    from open_clip.model import CLIP, CLIPTextCfg, CLIPVisionCfg
+
+    known = configuration_keys()
+    assert known["vision_cfg"] == {field.name for field in fields(CLIPVisionCfg)}
+    assert known["text_cfg"] == {field.name for field in fields(CLIPTextCfg)}
+    assert known[""] == set(inspect.signature(CLIP).parameters)
 
 
 def test_architectures_are_open_clips() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import importlib.util
 from collections.abc import Mapping
@@ -44,6 +45,14 @@ class Clip:
                 f"{nearest(architecture, architectures())}; "
                 "`python -c 'import open_clip; print(open_clip.list_models())'` lists them"
             )
+        if not isinstance(architecture, str):
+            for section, known in configuration_keys().items():
+                for key in (architecture[section] if section else architecture).keys() - known:
+                    place = ".".join(filter(None, (f"models.{name}.architecture", section, key)))
+                    raise TallmasksError(
+                        f"params.yaml: {place}: open_clip has no such setting{nearest(key, known)}; "
+                        "CLIPVisionCfg and CLIPTextCfg in its model.py list them"
+                    )
 
     def settings(self, spec: Spec) -> dict[str, Any]:
         return {key: dict(spec[key]) for key in ("preprocess",) if key in spec}
@@ -103,3 +112,24 @@ def architectures() -> tuple[str, ...]:
     folders = [Path(place, "model_configs") for place in (found.submodule_search_locations or ())] if found else []
     files = [file for folder in folders for file in folder.glob("*.json")]
     return tuple(sorted(file.stem for file in files))
+
+
+@functools.cache
+def configuration_keys() -> dict[str, frozenset[str]]:
+    """What open_clip's configuration of a plain CLIP may hold, by its section, "" for the whole; read from its source,
+    as :func:`architectures`."""
+    found = importlib.util.find_spec("open_clip")
+    assert found and found.origin
+    classes = {
+        node.name: node
+        for node in ast.parse(Path(found.origin).with_name("model.py").read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef)
+    }
+
+    def settings(name: str) -> frozenset[str]:
+        lines = (line.target for line in classes[name].body if isinstance(line, ast.AnnAssign))
+        return frozenset(target.id for target in lines if isinstance(target, ast.Name))
+
+    (made,) = (line for line in classes["CLIP"].body if isinstance(line, ast.FunctionDef) and line.name == "__init__")
+    whole = frozenset(argument.arg for argument in made.args.args[1:])
+    return {"": whole, "vision_cfg": settings("CLIPVisionCfg"), "text_cfg": settings("CLIPTextCfg")}
