@@ -116,9 +116,10 @@ def main(step: Callable[[Job], None]) -> None:
 
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback
     job = Job.parse(sys.argv[1])
-    if "numba" in sys.modules:  # forked from the warm server, where both were imported with all cores
-        os.environ.pop("NUMBA_NUM_THREADS", None)
-        sys.modules["numba"].set_num_threads(job.threads)
+    if "numba" in sys.modules:  # in a fork of the warm server it was imported with all cores, as torch was
+        launched = sys.modules["numba"].config.NUMBA_NUM_THREADS
+        os.environ["NUMBA_NUM_THREADS"] = str(launched)  # it reads this whenever it compiles, and refuses another number
+        sys.modules["numba"].set_num_threads(min(job.threads, launched))
     if "torch" in sys.modules:
         from threadpoolctl import threadpool_limits
 
