@@ -229,7 +229,8 @@ def lay_out(root: Path) -> Project:
     for name in CODE:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+            # with what is compiled, which is known by its sources' times, but not while it is written
+            shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns(".*", "*.pyc.*", "*.tmp.*"))
         else:
             shutil.copy2(ROOT / name, root / name)
     project = Project(root)
