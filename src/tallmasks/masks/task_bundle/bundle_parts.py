@@ -6,13 +6,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from threading import RLock
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.masks.task_bundle.manifest import DTYPES, LARGEST, Manifest, read_manifest
+from tallmasks.masks.task_bundle.part_forms import SCALE, Specs, merged_specs, task_specs
 from tallmasks.masks.task_bundle.part_names import BASE, MANIFEST, MERGED, within
-from tallmasks.masks.task_bundle.update_kernels import PackedTau
+from tallmasks.masks.task_bundle.update_kernels import PackedTau, update_piece
 from tallmasks.store import hub
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.plain_files import open_plain
@@ -20,8 +22,6 @@ from tallmasks.store.tensor_files import TensorFile, name_some, open_tensors
 from tallmasks.vectors.checkpoints.checkpoint import sha256_of
 from tallmasks.vectors.checkpoints.hub_models import repository_of
 
-SCALE = ".scale"
-"""What an int8 tensor's scales are called, behind its name."""
 Described = tuple[str, tuple[int, ...]]
 
 
@@ -86,6 +86,16 @@ def manifest_of(place: BundlePlace) -> Manifest:
     return read_manifest(content, str(place.root / MANIFEST))
 
 
+class PackedUpdate(NamedTuple):
+    """A tensor's update as the loops take it: ``scale * tau`` where a bit is set; ``start`` is the piece's first value
+    in tau and bits."""
+
+    tau: PackedTau
+    bits: NDArray[np.uint8]
+    scale: float
+    start: int
+
+
 @dataclass(frozen=True)
 class BundleParts:
     """The tensors of an open bundle, memory-mapped as they are stored."""
@@ -93,7 +103,7 @@ class BundleParts:
     place: BundlePlace
     manifest: Manifest
     _checked: dict[str, Path] = field(default_factory=dict)
-    _masks: dict[str, TensorFile] = field(default_factory=dict)
+    _of_tasks: dict[str, TensorFile] = field(default_factory=dict)
     _lock: RLock = field(default_factory=RLock)
 
     def tau(self, name: str) -> PackedTau:
@@ -107,7 +117,25 @@ class BundleParts:
 
     def bits(self, task: str, name: str) -> NDArray[np.uint8]:
         """The mask of one stored tensor, uint8 [ceil(n / 8)]. Raises as :meth:`tau`."""
-        return self.masks(task).view(name)
+        return self.of_task(task).view(name)
+
+    def update(self, task: str, name: str, start: int, stop: int) -> NDArray[np.float32]:
+        """Values start..stop of a stored tensor's update, flattened, float32. Raises as :meth:`tau`."""
+        if name not in self.manifest.codings:
+            return update_piece(self.tau(name), self.bits(task, name), self.manifest.scale[task], start, stop)
+        return self.manifest.codings[name].piece(self._own(self.of_task(task), name), start, stop)
+
+    def packed(self, task: str, name: str, start: int, stop: int) -> PackedUpdate:
+        """The same, as `update_kernels.add_update` takes it; start a multiple of 8."""
+        if name not in self.manifest.codings:
+            return PackedUpdate(self.tau(name), self.bits(task, name), self.manifest.scale[task], start)
+        update = self.update(task, name, start, stop)
+        every = np.full(-(-update.size // 8), 255, np.uint8)
+        return PackedUpdate(PackedTau(update.view(np.uint8), "F32"), every, 1.0, 0)
+
+    def check(self, task: str) -> None:
+        """Open, and check, all files of a task's update. Raises as :meth:`tau`."""
+        assert self.of_task(task) and (self.manifest.codings or self.merged)
 
     @property
     def merged(self) -> TensorFile:
@@ -117,24 +145,18 @@ class BundleParts:
 
     @cached_property
     def _merged(self) -> TensorFile:
-        code = DTYPES[self.manifest.dtype]
-        expected: dict[str, Described] = {n: (code, tensor.shape) for n, tensor in self.manifest.stored.items()}
-        if code == "I8":
-            expected |= {name + SCALE: ("F32", (tensor.rows,)) for name, tensor in self.manifest.stored.items()}
-        return self._opened(MERGED, expected)
+        return self._opened(MERGED, merged_specs(self.manifest.dtype, self.manifest.stored))
 
-    def masks(self, task: str) -> TensorFile:
-        """The file of one task's masks."""
+    def of_task(self, task: str) -> TensorFile:
+        """The file of one task: its masks, or its own tensors."""
         self.manifest.check_task(task)
         with self._lock:
-            if task not in self._masks:
-                stored = self.manifest.stored.items()
-                expected: dict[str, Described] = {name: ("U8", (-(-tensor.size // 8),)) for name, tensor in stored}
-                name = self.manifest.masks[task]
-                opened = self._opened(name, expected)
-                self._check_ends(opened, f"{self.place.title}: {name}")
-                self._masks[task] = opened
-            return self._masks[task]
+            if task not in self._of_tasks:
+                name = self.manifest.task_files[task]
+                opened = self._opened(name, task_specs(self.manifest))
+                self._check_values(opened, f"{self.place.title}: {name}")
+                self._of_tasks[task] = opened
+            return self._of_tasks[task]
 
     def included_base(self) -> Path:
         """The folder of the included base, all of its files there and checked. Raises TallmasksError."""
@@ -169,7 +191,8 @@ class BundleParts:
                 self._checked[name] = path
             return self._checked[name]
 
-    def _opened(self, name: str, expected: dict[str, Described]) -> TensorFile:
+    def _opened(self, name: str, specs: Specs) -> TensorFile:
+        expected: dict[str, Described] = {key: (spec.code, spec.shape) for key, spec in specs.items()}
         opened = open_tensors(self.checked(name))
         found: dict[str, Described] = {n: (opened.dtype(n), opened.shape(n)) for n in opened.names}
         wrong = sorted(key for key in found.keys() | expected.keys() if found.get(key) != expected.get(key))
@@ -182,12 +205,20 @@ class BundleParts:
             )
         return opened
 
-    def _check_ends(self, masks: TensorFile, title: str) -> None:
+    def _own(self, opened: TensorFile, name: str) -> dict[str, NDArray]:
+        return {ending: opened.view(name + ending) for ending in self.manifest.codings[name].specs}
+
+    def _check_values(self, opened: TensorFile, title: str) -> None:
         for name, tensor in self.manifest.stored.items():
-            if tensor.size % 8 and int(masks.view(name)[-1]) >> tensor.size % 8:
+            if coding := self.manifest.codings.get(name):
+                problem = coding.problem(self._own(opened, name))
+            else:
+                beyond = tensor.size % 8 and int(opened.view(name)[-1]) >> tensor.size % 8
+                problem = "bits behind its last value" if beyond else None
+            if problem:
                 raise TallmasksError(
-                    f"{title}: tensor {name!a} has bits behind its last value; expected zeros there. It was not"
-                    " made by this package: get the bundle again."
+                    f"{title}: tensor {name!a} has {problem}; expected none. It was not made by this package: get the"
+                    " bundle again."
                 )
 
 
