@@ -11,22 +11,9 @@ from hypothesis import strategies as st
 
 from strategies import no_deadline
 from tallmasks.masks.task_codings import CODINGS, LowRank, Signs, Ternary, Whole, coding_of
+from task_bundles import own_content
 
 SHAPES = st.lists(st.integers(0, 9), max_size=3).map(tuple)
-
-
-def content(coding, seed):
-    """Something that a method might find for a coding."""
-    draw = np.random.default_rng(seed)
-    if isinstance(coding, LowRank):
-        left, right = draw.normal(size=(coding.shape[0], coding.rank)), draw.normal(size=(coding.rank, coding.shape[1]))
-        tall = coding.shape[0] > coding.shape[1]
-        return (left, np.linalg.qr(right.T)[0].T) if tall else (np.linalg.qr(left)[0], right)
-    if isinstance(coding, Signs):
-        return draw.random(coding.shape) < 0.4, abs(draw.normal())
-    if isinstance(coding, Ternary):
-        return 1.0 * draw.integers(-1, 2, coding.shape), abs(draw.normal())
-    return draw.normal(size=coding.shape).astype(np.float32)
 
 
 @no_deadline
@@ -40,7 +27,7 @@ def test_every_piece_is_that_of_the_method(kind, shape, seed, ends):
         coding = LowRank(shape, min(shape) // 2)
     else:
         coding = CODINGS[kind](shape)
-    found = content(coding, seed)
+    found = own_content(coding, np.random.default_rng(seed))
     parts = coding.pack(found)
     assert {name: (part.dtype, part.shape) for name, part in parts.items()} == {
         name: (spec.dtype, spec.shape) for name, spec in coding.specs.items()
@@ -72,7 +59,7 @@ def test_sizes_are_those_that_are_said():
 def test_singular_values_descend_and_their_vectors_have_length_1():
     """Who reads the file with another program would find factors that are no singular vectors."""
     for shape in ((7, 12), (12, 7)):
-        parts = LowRank(shape, 3).pack(content(LowRank(shape, 3), 0))
+        parts = LowRank(shape, 3).pack(own_content(LowRank(shape, 3), np.random.default_rng(0)))
         assert (np.diff(parts[".singular"]) <= 0).all()
         np.testing.assert_allclose(np.linalg.norm(parts[".left"], axis=0), 1, rtol=1e-6)
         np.testing.assert_allclose(np.linalg.norm(parts[".right"], axis=1), 1, rtol=1e-6)
