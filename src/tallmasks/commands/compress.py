@@ -39,6 +39,9 @@ MASK_LAMBDA = 0.4
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     given_checkpoints.add_arguments(parser, METHOD)
     parser.add_argument("--fit", action="store_true", help="choose each task's lambda without data, see above")
+    parser.add_argument(
+        "--entropy-coding", action="store_true", help="fewer bytes, which are decoded into memory when it is loaded"
+    )
     parser.add_argument("--include-base", action="store_true", help="copy the base model into the bundle")
 
 
@@ -62,9 +65,10 @@ def run(arguments: argparse.Namespace) -> int:
     lambdas = given.lambdas(MASK_LAMBDA)
     models = opened(given)
     if method.own_tensors:
-        return compressed_tensors.compress(method, models, arguments.dry_run, arguments.include_base)
+        return compressed_tensors.compress(method, models, arguments)
     if arguments.dry_run:
-        models.describe(f"compress by {method.title}", models.bytes_of_bundle(given.dtype, arguments.include_base))
+        how = f"compress by {method.title}{', before entropy coding' if arguments.entropy_coding else ''}"
+        models.describe(how, models.bytes_of_bundle(given.dtype, arguments.include_base))
         return 0
     with models.progress("compressing", passes(method.merge, given.fit)) as progress:
         stream = models.stream(progress)
@@ -81,6 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
             unchanged=models.unchanged,
             mask_lambda={} if method.scaled_mask else chosen,
             include_base=arguments.include_base,
+            entropy_coding=arguments.entropy_coding,
         )
         with new_bundle(given.output, facts) as new:
 

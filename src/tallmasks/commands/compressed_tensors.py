@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+
 from tallmasks.commands.opened_models import Models, passes
 from tallmasks.masks.task_bundle import BundleFacts, bytes_of_bundle, new_own_bundle
 from tallmasks.methods import Method, Place
@@ -10,7 +12,7 @@ from tallmasks.methods.streaming import run as stream_through
 from tallmasks.store.errors import TallmasksError
 
 
-def compress(method: Method, models: Models, dry_run: bool, include_base: bool) -> int:
+def compress(method: Method, models: Models, arguments: argparse.Namespace) -> int:
     """Write the bundle, one tensor of one task in memory at a time, and print where it is and how large.
 
     Raises:
@@ -29,11 +31,13 @@ def compress(method: Method, models: Models, dry_run: bool, include_base: bool) 
         tasks=list(given.tasks),
         options=dict(given.options),
         unchanged=models.unchanged,
-        include_base=include_base,
+        include_base=arguments.include_base,
         codings=codings,
+        entropy_coding=arguments.entropy_coding,
     )
-    if dry_run:
-        models.describe(f"compress by {method.title}", sum(bytes_of_bundle(facts).values()))
+    if arguments.dry_run:
+        how = f"compress by {method.title}{', before entropy coding' if arguments.entropy_coding else ''}"
+        models.describe(how, sum(bytes_of_bundle(facts).values()))
         return 0
     options = options_given(own.find, method.chosen)
     with models.progress("compressing", passes(None)) as progress, new_own_bundle(given.output, facts) as new:

@@ -7,6 +7,7 @@ or of methods without a merged vector what they store of each task's own tensors
     masks/<task>.safetensors   by tensor uint8 [ceil(n / 8)]: bit i, from the lowest, of byte j is the mask of value
                                8 j + i of the flattened tensor; the bits behind the last value are 0
     updates/<task>.safetensors in the place of these two: by tensor what its coding stores (`task_codings`)
+                               (either may be entropy-coded: `entropy_coding`)
     base/                      the base's files, where it is included
     README.md                  the model card
 
@@ -23,13 +24,13 @@ from tallmasks.masks.task_bundle.bundle_writer import (
     new_own_bundle,
 )
 from tallmasks.masks.task_bundle.loaded_bundle import Bundle, load_bundle
-from tallmasks.masks.task_bundle.manifest import FORMAT, OWN_FORMAT, Manifest
+from tallmasks.masks.task_bundle.manifest import FORMAT, LATER_FORMAT, Manifest
 from tallmasks.masks.task_bundle.repacked_masks import write_from_planes
 from tallmasks.masks.task_bundle.verification import verify_bundle
 
 __all__ = [
     "FORMAT",
-    "OWN_FORMAT",
+    "LATER_FORMAT",
     "Bundle",
     "BundleFacts",
     "Manifest",

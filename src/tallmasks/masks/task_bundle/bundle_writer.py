@@ -15,8 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.masks.task_bundle.base_model import Theta0
+from tallmasks.masks.task_bundle.bundle_parts import order_of
 from tallmasks.masks.task_bundle.encoding import Encoder, new_merged, scratch_bytes
+from tallmasks.masks.task_bundle.entropy_coding import Decoded, Views, encode
 from tallmasks.masks.task_bundle.manifest import (
+    CODER,
     DTYPES,
     FLOATS,
     BaseOrigin,
@@ -27,12 +30,12 @@ from tallmasks.masks.task_bundle.manifest import (
 )
 from tallmasks.masks.task_bundle.model_card import model_card
 from tallmasks.masks.task_bundle.part_forms import file_specs, said_of, task_specs
-from tallmasks.masks.task_bundle.part_names import BASE, CARD, MANIFEST, MASKS, UPDATES, is_safe, task_files
+from tallmasks.masks.task_bundle.part_names import BASE, CARD, MANIFEST, MASKS, MERGED, UPDATES, is_safe, task_files
 from tallmasks.masks.task_bundle.update_kernels import in_parallel
 from tallmasks.masks.task_codings import Coding
 from tallmasks.store.atomic_files import atomic_write_bytes
 from tallmasks.store.errors import TallmasksError, nearest
-from tallmasks.store.tensor_files import NewTensors, bytes_of_file, name_some, new_tensors
+from tallmasks.store.tensor_files import NewTensors, bytes_of_file, name_some, new_tensors, open_tensors
 from tallmasks.vectors.checkpoints.checkpoint import sha256_of
 from tallmasks.vectors.checkpoints.new_place import new_place
 
@@ -54,6 +57,7 @@ class BundleFacts:
         scale: by task, what the update is multiplied by; 1 for tasks left out.
         codings: of every tensor that is stored, where a bundle holds each task's own tensors; dtype, mask_lambda and
             scale then say nothing.
+        entropy_coding: whether the files are coded to fewer bytes, which are decoded as they are opened.
     """
 
     method: str
@@ -66,6 +70,7 @@ class BundleFacts:
     scale: Mapping[str, float] = field(default_factory=dict)
     include_base: bool = False
     codings: Mapping[str, Coding] = field(default_factory=dict)
+    entropy_coding: bool = False
 
 
 @dataclass(frozen=True)
@@ -195,7 +200,8 @@ def new_bundle(out: Path | str, facts: BundleFacts) -> Iterator[NewBundle]:
 
 
 def bytes_of_bundle(facts: BundleFacts) -> dict[str, int]:
-    """The exact size of every file but the card that a bundle of these facts has, by name; writes nothing.
+    """The exact size of every file but the card that a bundle of these facts has, by name; writes nothing.  Before
+    entropy coding.
 
     Raises TallmasksError as :func:`new_bundle`.
     """
@@ -281,13 +287,31 @@ def _needed(facts: BundleFacts, draft: Manifest) -> int:
     """Bytes that the disk must have for the bundle while it is written."""
     headers = (1 + len(draft.tasks)) * (_HEADERS + 200 * len(draft.tensors))
     needed = headers + (0 if draft.codings else scratch_bytes(facts.dtype, draft.stored))
-    needed += sum(spec.nbytes for specs in file_specs(draft).values() for spec in specs.values())
+    files = [sum(spec.nbytes for spec in specs.values()) for specs in file_specs(draft).values()]
+    needed += sum(files) + (2 * max(files) if facts.entropy_coding else 0)  # coded, and once more as it is coded
     return needed + sum(path.stat().st_size for path in _included(facts).values())
+
+
+def _code(folder: Path, draft: Manifest) -> dict[str, int]:
+    """Entropy-code every file in its place; how many bytes each had."""
+    merged: Views = Decoded({}) if draft.codings else open_tensors(folder / MERGED)
+    task_of, sizes = {file: task for task, file in draft.task_files.items()}, {}
+    described = replace(draft, uncoded=dict.fromkeys(file_specs(draft), 0))
+    for file, specs in reversed(file_specs(draft).items()):  # tau_MTL last: masks are ordered by it
+        path = folder / file
+        plain = path.rename(path.with_name(f"{path.name}.plain"))
+        order = order_of(draft, file, lambda: merged)
+        encode(path, specs, open_tensors(plain), order, said_of(described, task_of.get(file)) | {"coder": CODER})
+        sizes[file] = plain.stat().st_size
+        plain.unlink()
+    return dict(sorted(sizes.items()))
 
 
 def _describe(folder: Path, facts: BundleFacts, draft: Manifest, densities: Mapping[str, float]) -> None:
     """Copy the base where it is to be in the bundle, and write bundle.json and README.md."""
     included = _included(facts)
+    if facts.entropy_coding:
+        draft = replace(draft, uncoded=_code(folder, draft))
     parts: dict[str, PartFile] = {}
 
     def take(name: str) -> None:

@@ -23,8 +23,11 @@ from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.store.seals import canonical
 
 FORMAT = "tallmasks/bundle/1"
-OWN_FORMAT = "tallmasks/bundle/2"
-"""Of what the first format has no words for: each task's own tensors, without a vector that they share."""
+LATER_FORMAT = "tallmasks/bundle/2"
+"""Of what the first format has no words for: each task's own tensors, without a vector that they share, and files that
+are entropy-coded."""
+CODER = "deflate"
+"""The one way of entropy coding that there is."""
 DTYPES = {"float32": "F32", "bfloat16": "BF16", "float16": "F16", "int8": "I8"}
 """What the merged vector may be stored as, and how safetensors calls it."""
 FLOATS = {"F16": 2, "BF16": 2, "F32": 4, "F64": 8}
@@ -38,10 +41,8 @@ _HEX = re.compile(r"[0-9a-f]{64}")
 _REPOSITORY = re.compile(r"[A-Za-z0-9_.-]{1,96}/[A-Za-z0-9_.-]{1,96}")
 _REVISION = re.compile(r"[A-Za-z0-9_./-]{1,200}")
 _COMMON = {"format", "method", "options", "base", "tensors", "aliases", "tasks", "files", "digest"}
-_KEYS = {
-    FORMAT: _COMMON | {"dtype", "masks", "mask_lambda", "scale"},
-    OWN_FORMAT: _COMMON | {"updates", "codings"},
-}
+_OF_MASKS = _COMMON | {"dtype", "masks", "mask_lambda", "scale"}
+_OF_OWN = _COMMON | {"updates", "codings"}
 
 
 class BundledTensor(NamedTuple):
@@ -88,6 +89,7 @@ class Manifest:
         tensors: in sorted order.
         task_files: the file of each task.
         codings: of each stored tensor, where a task's file holds its own update; none where it holds masks.
+        uncoded: where the files are entropy-coded, how many bytes each of them stands for.
     """
 
     method: str
@@ -102,11 +104,12 @@ class Manifest:
     scale: dict[str, float]
     files: dict[str, PartFile]
     codings: dict[str, Coding] = field(default_factory=dict)
+    uncoded: dict[str, int] = field(default_factory=dict)
 
     @property
     def format(self) -> str:
         """Which of the formats has words for it."""
-        return OWN_FORMAT if self.codings else FORMAT
+        return LATER_FORMAT if self.codings or self.uncoded else FORMAT
 
     @cached_property
     def stored(self) -> dict[str, BundledTensor]:
@@ -141,7 +144,9 @@ class Manifest:
             "scale": self.scale,
             "files": {name: {"sha256": part.sha256, "bytes": part.size} for name, part in self.files.items()},
         }
-        value = {key: said for key, said in everything.items() if key in _KEYS[self.format]}
+        value = {key: said for key, said in everything.items() if key in (_OF_OWN if self.codings else _OF_MASKS)}
+        if self.uncoded:
+            value["entropy_coding"] = {"coder": CODER, "uncoded_bytes": self.uncoded}
         value["digest"] = digest_of(value)
         return (json.dumps(value, indent=1, allow_nan=False) + "\n").encode()
 
@@ -164,10 +169,10 @@ def read_manifest(content: bytes, place: str) -> Manifest:
         raise TallmasksError(
             f"{place} is no whole JSON file ({' '.join(str(error).split())[:150]}). Get the bundle again."
         ) from None
-    if not isinstance(value, dict) or value.get("format") not in (FORMAT, OWN_FORMAT):
+    if not isinstance(value, dict) or value.get("format") not in (FORMAT, LATER_FORMAT):
         found = value.get("format") if isinstance(value, dict) else value
         raise TallmasksError(
-            f"{place}: format is {_short(found)}; expected {FORMAT} or {OWN_FORMAT}. It is something else, or of a"
+            f"{place}: format is {_short(found)}; expected {FORMAT} or {LATER_FORMAT}. It is something else, or of a"
             " later version of this package."
         )
     if value.get("digest") != digest:
@@ -300,6 +305,11 @@ class _Reader:
             self.expect(coding is not None, f"codings[{name!a}]", found[name], expected)
         return {name: coding for name, coding in codings.items() if coding is not None}
 
+    def uncoded(self, value: object, files: set[str]) -> dict[str, int]:
+        found = self.mapping(value, "entropy_coding", {"coder", "uncoded_bytes"})
+        self.expect(found["coder"] == CODER, "entropy_coding.coder", found["coder"], CODER)
+        return self.each(found["uncoded_bytes"], "entropy_coding.uncoded_bytes", self.count, files)
+
     def aliases(self, value: object, tensors: dict[str, BundledTensor]) -> dict[str, str]:
         found = self.each(value, "aliases", self.text)
         for alias, name in found.items():
@@ -308,8 +318,10 @@ class _Reader:
         return found
 
     def manifest(self, value: dict[str, Any]) -> Manifest:
-        self.mapping(value, MANIFEST, _KEYS[value["format"]])
-        own = value["format"] == OWN_FORMAT
+        later = value["format"] == LATER_FORMAT
+        own, coded = later and "codings" in value, later and "entropy_coding" in value
+        self.expect(own or coded or not later, "format", value["format"], f"{FORMAT}, as for all that is in it")
+        self.mapping(value, MANIFEST, (_OF_OWN if own else _OF_MASKS) | ({"entropy_coding"} if coded else set()))
         tasks = value["tasks"]
         are_names = isinstance(tasks, list) and bool(tasks) and all(isinstance(task, str) for task in tasks)
         self.expect(are_names and len(set(tasks)) == len(tasks), "tasks", tasks, "a list of different names")
@@ -325,6 +337,7 @@ class _Reader:
             self.expect(known, "a file", name, f"{needed[0]}, another task's or a file under {BASE}")
         for name in needed:
             self.expect(name in files, "files", sorted(files), f"{name} among them")
+        uncoded = self.uncoded(value["entropy_coding"], set(needed)) if coded else {}
         lambdas = value.get("mask_lambda", dict.fromkeys(tasks))
         scales = value.get("scale", dict.fromkeys(tasks, 1.0))
         return Manifest(
@@ -340,4 +353,5 @@ class _Reader:
             scale=self.each(scales, "scale", self.number, set(tasks)),
             files=files,
             codings=self.codings(value["codings"], tensors) if own else {},
+            uncoded=uncoded,
         )
