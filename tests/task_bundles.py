@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-from tallmasks.masks.task_bundle import BundleFacts, new_bundle
+from tallmasks.masks.task_bundle import BundleFacts, new_bundle, new_own_bundle
+from tallmasks.masks.task_codings import Coding, LowRank, Signs, Ternary, Whole
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 FORMS = {
@@ -80,6 +81,50 @@ def make(folder: Path, dtype: str = "float32", *, forms: dict = FORMS, tasks=TAS
                 bits = {task: held[start // 8 : -(-stop // 8)] for task, held in packed.items()}
                 new.write(name, start, values.reshape(-1)[start:stop], bits)
     return Made(folder / "bundle", base_file, base, merged, masks, scales, dtype)
+
+
+@dataclass(frozen=True)
+class MadeOwn:
+    """What a bundle of own tensors was made of, and each task's model."""
+
+    folder: Path
+    base_file: Path
+    wanted: dict[str, dict[str, torch.Tensor]]
+
+
+def make_own(folder: Path, codings: dict[str, Coding], *, forms: dict = FORMS, tasks=TASKS, **facts) -> MadeOwn:
+    """Write a base model and a bundle of random tensors of each task, in these codings."""
+    rng = np.random.default_rng(0)
+    folder.mkdir(parents=True, exist_ok=True)
+    base, base_file = base_tensors(rng, forms), folder / "base.safetensors"
+    save_file(base, base_file)
+    theta = open_checkpoint(base_file)
+    unchanged = [name for name, (kind, _) in forms.items() if kind.is_floating_point and name not in codings]
+    described = BundleFacts("own", theta, tasks, unchanged=unchanged, codings=codings, **facts)
+    wanted = {task: dict(base) for task in tasks}
+    with new_own_bundle(folder / "bundle", described) as new:
+        for task in tasks:
+            for name, coding in codings.items():
+                content = own_content(coding, rng)
+                new.write(task, name, content)
+                update = torch.from_numpy(coding.piece(coding.pack(content), 0, base[name].numel()))
+                total = base[name].float() + update.reshape(base[name].shape)
+                wanted[task][name] = total.to(base[name].dtype)
+    return MadeOwn(folder / "bundle", base_file, wanted)
+
+
+def own_content(coding: Coding, draw: np.random.Generator):
+    """Something that a method might find for a coding."""
+    if isinstance(coding, LowRank):
+        left, right = draw.normal(size=(coding.shape[0], coding.rank)), draw.normal(size=(coding.rank, coding.shape[1]))
+        tall = coding.shape[0] > coding.shape[1]
+        return (left, np.linalg.qr(right.T)[0].T) if tall else (np.linalg.qr(left)[0], right)
+    if isinstance(coding, Signs):
+        return draw.random(coding.shape) < 0.4, abs(draw.normal())
+    if isinstance(coding, Ternary):
+        return 1.0 * draw.integers(-1, 2, coding.shape), abs(draw.normal())
+    assert isinstance(coding, Whole)
+    return np.asarray(draw.normal(size=coding.shape), np.float32)
 
 
 def as_stored(values: np.ndarray, dtype: str) -> np.ndarray:

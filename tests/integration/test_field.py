@@ -21,6 +21,7 @@ def test_the_long_table_has_every_method_and_the_benchmarks_table_does_not(proje
     assert set(shown.index) == set(METHODS)
     for name in ("accuracy", "normalized_accuracy", "storage_gb"):
         assert table.loc[METHODS, name].to_dict() == shown[name].to_dict()
+    assert set(table.index[table["stored_gb"].isna()]) == {"magnitude_pruning"}, "which has no format"
     assert all(project.path(f"results/tiny/two/field.{ending}").stat().st_size > 500 for ending in ("md", "tex"))
     assert not project.path("results/tiny/two/vs_published.csv").exists()
     assert project.dry_run(FIELD).planned == {}

@@ -12,9 +12,10 @@ import torch
 
 from tallmasks.masks.task_bundle import load_bundle, verify_bundle
 from tallmasks.masks.task_bundle.manifest import digest_of
+from tallmasks.masks.task_codings import LowRank, Signs, Ternary, Whole
 from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
-from task_bundles import all_same, expected, make
+from task_bundles import all_same, expected, make, make_own
 
 FORMS = {
     "a.weight": (torch.bfloat16, (3, 7)),
@@ -24,22 +25,26 @@ FORMS = {
     "steps": (torch.int64, (2,)),
 }
 TASKS = ("x", "y", "z")
-CASES = 2500
-"""For each of four bundles."""
+CODINGS = {"a.weight": LowRank((3, 7), 2), "b.bias": Ternary((9,)), "c": Whole(()), "frozen": Signs((4,))}
+CASES = {"bfloat16": 2500, "int8": 2500, "own": 300, "coded": 300}
+"""For each of two bundles: of masks over a merged vector of a dtype, of each task's own tensors, or entropy-coded."""
 
 
 class Bench:
     """A bundle whose files are damaged one at a time, and what its models must be."""
 
     def __init__(self, folder, dtype, include_base):
-        self.made = make(folder, dtype, forms=FORMS, tasks=TASKS, include_base=include_base)
+        facts = {"forms": FORMS, "tasks": TASKS, "include_base": include_base}
+        if dtype == "coded":
+            facts["entropy_coding"], dtype = True, "bfloat16"
+        self.made = make_own(folder, CODINGS, **facts) if dtype == "own" else make(folder, dtype, **facts)
         self.folder = self.made.folder
         for path in [self.folder, *self.folder.rglob("*")]:
             path.chmod(0o755)
         self.files = {str(p.relative_to(self.folder)): p.read_bytes() for p in self.folder.rglob("*") if p.is_file()}
         self.facts = json.loads(self.files["bundle.json"])
         self.base = None if include_base else open_checkpoint(self.made.base_file)
-        self.wanted = {task: expected(self.made, task) for task in TASKS}
+        self.wanted = self.made.wanted if dtype == "own" else {task: expected(self.made, task) for task in TASKS}
 
     def write(self, name, content):
         (self.folder / name).write_bytes(content)
@@ -109,7 +114,8 @@ def nested(depth):
 
 STRANGE = [
     None, True, False, 0, 1, -1, 2**31, 2**63, 2**64, 10**400, 1.5, -0.0, 1e308, "", ".", "..", "/etc/passwd",
-    "masks/x", "masks/../bundle.json", "masks/x.safetensors", "masks/\0.safetensors",
+    "signs", "low_rank:1", "low_rank:9", "masks/x", "masks/../bundle.json", "masks/x.safetensors",
+    "masks/\0.safetensors",
     "base/../merged.safetensors", "base/", "merged.safetensors", "F32", "F64", "I8", "int8", "float16", "\ud800",
     "a/b", "../../x@y", "a" * 5000, "x", "c", "frozen", [], [[]], [0], [-1], [2**40, 2**40], [2**62, 0], [0,
     2**59], [1.0], [True], ["x"], ["x", "x"], ["x", 1], {}, {"x": 1}, {"": ""}, {"a.weight": "c"}, {"c2": "c"},
@@ -165,7 +171,7 @@ def forge_file(rng, bench, name):
 
 
 @pytest.mark.parametrize("include_base", [False, True])
-@pytest.mark.parametrize("dtype", ["bfloat16", "int8"])
+@pytest.mark.parametrize("dtype", CASES)
 def test_damaged_and_forged_bundles(tmp_path, dtype, include_base, monkeypatch):
     """A file damaged on its way would give slightly wrong models; a forged one would crash or run something."""
     monkeypatch.setattr("tallmasks.store.hub.reachable", lambda: False)
@@ -175,7 +181,7 @@ def test_damaged_and_forged_bundles(tmp_path, dtype, include_base, monkeypatch):
     rng = random.Random(f"{dtype} {include_base}")
     names = list(bench.files)
     given = 0
-    for case in range(CASES):
+    for case in range(CASES[dtype]):
         kind, forged = rng.random(), False
         name = rng.choice(names)
         content = bench.files[name]
@@ -209,7 +215,7 @@ def test_damaged_and_forged_bundles(tmp_path, dtype, include_base, monkeypatch):
             changed = changed or (bench.folder / name).read_bytes() != content
             assert bool(verify_bundle(bench.folder)) == changed
         bench.repair(touched)
-    assert bench.outcome(False) == 3 and 0 < given < CASES * 3
+    assert bench.outcome(False) == 3 and 0 < given < CASES[dtype] * 3
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 
 from tallmasks.masks.task_bundle import BundleFacts, load_bundle, new_bundle, verify_bundle
 from tallmasks.masks.task_bundle.manifest import digest_of
-from tallmasks.masks.task_bundle.part_names import is_safe, mask_files
+from tallmasks.masks.task_bundle.part_names import MASKS, is_safe, task_files
 from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from task_bundles import TASKS, all_same, expected, make, same_bits
@@ -91,12 +91,12 @@ def test_the_card_says_what_a_stranger_needs(tmp_path, base):
 def test_names_of_tasks_are_no_paths():
     """A task's masks would be written over something else, or two tasks' masks over each other."""
     tasks = ["../../etc/passwd", "/abs", "a\\b", "..", ".", "", "A", "a", "é", "e\u0301", "con:1", "x" * 300, "\0", "~"]
-    files = mask_files([*tasks, *(f"{'x' * 300}{i}" for i in range(3)), "%2E", "%2e", "x~", ".hidden"])
+    files = task_files([*tasks, *(f"{'x' * 300}{i}" for i in range(3)), "%2E", "%2e", "x~", ".hidden"], MASKS)
     assert len({file.lower() for file in files.values()}) == len(files)
     for file in files.values():
         assert is_safe(file) and file.count("/") == 1 and len(file.encode()) < 150 and "/." not in file
     with pytest.raises(TallmasksError, match=r"'\\ud800' is no text"):
-        mask_files(["\ud800"])
+        task_files(["\ud800"], MASKS)
 
 
 @pytest.mark.parametrize(

@@ -222,6 +222,7 @@ def test_every_method_is_a_file_of_under_60_lines():
         "contract",
         "inputs",
         "options",
+        "own_tensors",
         "registry",
         "state_dicts",
         "streaming",

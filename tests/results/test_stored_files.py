@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from tallmasks.evaluation.records import Evaluation
-from tallmasks.masks.task_bundle import new_bundle
+from tallmasks.masks.task_bundle import new_bundle, new_own_bundle
 from tallmasks.results.stored_files import StartingPoint, bundle_facts, stored_gigabits
 from tallmasks.store.tensor_files import write_tensors
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
+from task_bundles import own_content
 
 TASKS = ("b", "a", "c")
 SHAPES = {"head.weight": (300, 50), "visual.bias": (7,), "visual.weight": (400, 501)}
@@ -67,6 +68,20 @@ def test_masked_models_take_a_bundle_and_its_base(
         new.write("visual.weight", 0, np.ones(400 * 501, np.float32), masks)
     files = [path for path in (tmp_path / "bundle").rglob("*") if path.suffix in {".json", ".safetensors"}]
     assert len(files) == 2 + len(TASKS)
+    assert stored_gigabits(row, start) == gigabits(pretrained, *files)
+
+
+@pytest.mark.parametrize("method", ["tsv_c", "bitdelta", "t_switch", "t_switch:drop=0.3"])
+def test_models_of_own_tensors_take_a_bundle_and_its_base(pretrained: Path, tmp_path: Path, method: str) -> None:
+    """The table would say another size than `tallmasks compress` writes, or none."""
+    start, row = StartingPoint(open_checkpoint(pretrained), TRAINABLE), evaluation(method)
+    facts = bundle_facts(row, start)
+    with new_own_bundle(tmp_path / "bundle", facts) as new:
+        for task in TASKS:
+            for name, coding in facts.codings.items():
+                new.write(task, name, own_content(coding, np.random.default_rng(0)))
+    files = [path for path in (tmp_path / "bundle").rglob("*") if path.suffix in {".json", ".safetensors"}]
+    assert len(files) == 1 + len(TASKS)
     assert stored_gigabits(row, start) == gigabits(pretrained, *files)
 
 

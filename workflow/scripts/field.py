@@ -1,10 +1,12 @@
 """Write the long table of a benchmark: every method there is, and ours beside what was published of each."""
 
 from benchmark_tables import counts_of
+from bundle_io import starting_point
 from job import Job, main
 from results_io import evaluations_of, origins_of, publish
 from tallmasks.results.field_tables import field_table, laid_out_field
 from tallmasks.results.reference.checkpoint_families import beside_families, family_of
+from tallmasks.results.stored_files import stored_gigabits
 from tallmasks.results.typesetting import latex, markdown
 from tallmasks.store.folders import PROVENANCE
 
@@ -15,7 +17,9 @@ def run(job: Job) -> None:
     (seed,) = job.params["seeds"]
     model, benchmark, tasks = job.params["model"], job.params["benchmark"], job.params["tasks"]
     evaluations, finetuned = evaluations_of(job, seed)
-    table = field_table(evaluations, finetuned, counts_of(job))
+    with starting_point(job) as start:
+        stored = {one.method: stored_gigabits(one, start) for one in evaluations}
+    table = field_table(evaluations, finetuned, counts_of(job), stored)
     layout = laid_out_field(table, f"Every method, {model} on {benchmark} ({len(tasks)} tasks)")
     origins = origins_of(job, seed)
     checkpoints = family_of(origins.get(task, {}).get("checkpoint", {}).get("source") for task in tasks)

@@ -5,24 +5,23 @@
 
 Any task comes back by `tallmasks export`, or in Python by `tallmasks.load_bundle`.  METHOD is what the masks are over:
 task_arithmetic, ties (their disjoint sum, as in the paper), the name of a masking row of the tables, or emr (masks of
-agreeing signs, and a scale per task).  A task's
-mask keeps the weights with |tau_t| > lambda |tau_MTL - tau_t|; where no validation data chooses lambda, --fit takes
-the one of a grid at which what the mask keeps has the length of tau_t.
+agreeing signs, and a scale per task).  A task's mask keeps the weights with |tau_t| > lambda |tau_MTL - tau_t|; where
+no validation data chooses lambda, --fit takes the one of a grid at which what the mask keeps has the length of tau_t.
+
+Or it is a method that compresses each task by itself: bitdelta (a sign per weight of a matrix), t_switch (-1, 0 or 1
+per weight) or tsv_c (matrices of a T-th of their rank).  Their bundles have no merged vector.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from math import fsum, prod
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.filesize import decimal
 
-from tallmasks.commands import given_checkpoints
+from tallmasks.commands import compressed_tensors, given_checkpoints
 from tallmasks.commands.opened_models import opened, passes
 from tallmasks.masks.task_bundle import BundleFacts, new_bundle
 from tallmasks.methods import ScaledMask, Vector, registry
@@ -40,6 +39,9 @@ MASK_LAMBDA = 0.4
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     given_checkpoints.add_arguments(parser, METHOD)
     parser.add_argument("--fit", action="store_true", help="choose each task's lambda without data, see above")
+    parser.add_argument(
+        "--entropy-coding", action="store_true", help="fewer bytes, which are decoded into memory when it is loaded"
+    )
     parser.add_argument("--include-base", action="store_true", help="copy the base model into the bundle")
 
 
@@ -49,15 +51,24 @@ def run(arguments: argparse.Namespace) -> int:
     method = registry.masks_over(
         registry.spec_of({given.method: dict(given.options)} if given.options else given.method)
     )
-    in_stream(method)
+    if method.own_tensors is None:
+        in_stream(method)
     if given.fit and (given.mask_lambda is not None or given.mask_lambdas):
         raise TallmasksError("--fit chooses every mask lambda; give either it or --mask-lambda")
-    if method.scaled_mask and (given.fit or given.mask_lambda is not None or given.mask_lambdas):
-        raise TallmasksError(f"the masks of {method.name} follow from signs alone; leave out --mask-lambda and --fit")
+    if given.fit or given.mask_lambda is not None or given.mask_lambdas:
+        if method.scaled_mask:
+            raise TallmasksError(
+                f"the masks of {method.name} follow from signs alone; leave out --mask-lambda and --fit"
+            )
+        if method.own_tensors:
+            raise TallmasksError(f"{method.name} has no masks; leave out --mask-lambda and --fit")
     lambdas = given.lambdas(MASK_LAMBDA)
     models = opened(given)
+    if method.own_tensors:
+        return compressed_tensors.compress(method, models, arguments)
     if arguments.dry_run:
-        models.describe(f"compress by {method.title}", models.bytes_of_bundle(given.dtype, arguments.include_base))
+        how = f"compress by {method.title}{', before entropy coding' if arguments.entropy_coding else ''}"
+        models.describe(how, models.bytes_of_bundle(given.dtype, arguments.include_base))
         return 0
     with models.progress("compressing", passes(method.merge, given.fit)) as progress:
         stream = models.stream(progress)
@@ -67,13 +78,14 @@ def run(arguments: argparse.Namespace) -> int:
         chosen = dict(zip(given.tasks, lambdas, strict=True))
         facts = BundleFacts(
             method=method.name,
-            base=replace(models.base, origin=_from_anywhere(models.base.origin)),
+            base=models.base_from_anywhere,
             tasks=list(given.tasks),
             options=dict(given.options),
             dtype=given.dtype or "float32",
             unchanged=models.unchanged,
             mask_lambda={} if method.scaled_mask else chosen,
             include_base=arguments.include_base,
+            entropy_coding=arguments.entropy_coding,
         )
         with new_bundle(given.output, facts) as new:
 
@@ -98,8 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
                     own, held = (fsum(values) for values in zip(*pairs, strict=True))  # in whatever order pieces end
                     new.scale[task] = method.scaled_mask.scale(own, held)
             scales = dict(new.scale)
-    size = sum(path.stat().st_size for path in given.output.rglob("*") if path.is_file())
-    print(f"{given.output}: {len(given.tasks)} models in {decimal(size)}, by {method.title}")
+    models.say_written(method.title)
     for task, value in (scales if method.scaled_mask else chosen).items():
         print(f"  {task}: {'scale' if method.scaled_mask else 'lambda'} = {value:g}")
     return 0
@@ -116,8 +127,3 @@ def _scaled(
         packed.append(np.packbits(mask, bitorder="little"))
         lengths.append((how.length(row, size), how.length(merged * mask, size)))
     return packed, lengths
-
-
-def _from_anywhere(origin: Mapping[str, str]) -> dict[str, str]:
-    """Where a base is, so that it is found from every folder."""
-    return {key: str(Path(value).absolute()) if key == "path" else value for key, value in origin.items()}

@@ -4,7 +4,8 @@
     tallmasks export org/bundle@main --task cars --base ./base -o ./cars-again
 
 The base model is the one that the bundle names (or holds), from its path or repository; or --base.  It must be the very
-one that the bundle was made with.  The weights are those of theta_0 + m_t * tau_MTL as the bundle stores them.
+one that the bundle was made with.  The weights are those of theta_0 + m_t * tau_MTL, or of
+theta_0 and what is stored of the task's own tensors.
 """
 
 from __future__ import annotations

@@ -67,12 +67,22 @@ def of_bundle(bundle: Bundle) -> None:
     base = manifest.base.repository or manifest.base.path or "unknown"
     where = "included" if manifest.base.included else "not included"
     print(f"bundle of {len(bundle.tasks)} tasks by {manifest.method}, {decimal(size)}")
+    if manifest.uncoded:
+        coded = sum(manifest.files[name].size for name in manifest.uncoded)
+        print(f"  entropy-coded: {decimal(coded)} of {decimal(sum(manifest.uncoded.values()))}")
     print(f"  base: {base} ({where})")
-    print(f"  {values:,} values in {len(manifest.tensors)} tensors, {stored:,} of them stored as {manifest.dtype}")
+    kinds = Counter(coding.kind for coding in manifest.codings.values())
+    how = ", ".join(f"{count} tensors {kind}" for kind, count in kinds.items()) or manifest.dtype
+    print(f"  {values:,} values in {len(manifest.tensors)} tensors, {stored:,} of them stored as {how}")
     print(f"  a checkpoint takes {decimal(alone)}, all tasks {decimal(alone * len(bundle.tasks))}")
+    sizes = {task: decimal(manifest.files[file].size) for task, file in manifest.task_files.items()}
+    if manifest.codings:
+        print(f"  {'task':24} {'own':>10}")
+        for task in bundle.tasks:
+            print(f"  {task:24} {sizes[task]:>10}")
+        return
     print(f"  {'task':24} {'lambda':>8} {'scale':>8} {'density':>8} {'mask':>10}")
     for task in bundle.tasks:
         chosen = manifest.mask_lambda[task]
-        mask = decimal(manifest.files[manifest.masks[task]].size)
         row = f"{'-' if chosen is None else f'{chosen:g}':>8} {manifest.scale[task]:>8g} {bundle.density(task):>8.1%}"
-        print(f"  {task:24} {row} {mask:>10}")
+        print(f"  {task:24} {row} {sizes[task]:>10}")

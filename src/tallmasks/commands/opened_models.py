@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,6 +89,17 @@ class Models:
         changes = {name: change(checkpoint) for name, checkpoint in self.tasks.items()}
         frozen = self.base.layout.size - self.layout.size
         return Stream(self.layout, self.base.piece, changes, frozen)
+
+    @property
+    def base_from_anywhere(self) -> Checkpoint:
+        """The base, with its path so that it is found from every folder."""
+        origin = {k: str(Path(v).absolute()) if k == "path" else v for k, v in self.base.origin.items()}
+        return replace(self.base, origin=origin)
+
+    def say_written(self, title: str) -> None:
+        """Print where a bundle is, and how large."""
+        size = sum(path.stat().st_size for path in self.given.output.rglob("*") if path.is_file())
+        print(f"{self.given.output}: {len(self.given.tasks)} models in {decimal(size)}, by {title}")
 
     # -- what a dry run says ----------------------------------------------------------------------------------
 

@@ -15,8 +15,9 @@ finetuned  the checkpoints themselves; theta_0 + update is the same up to roundi
 =========  ===================================================================================================
 
 A merge that needs a whole tensor of all tasks says ``over="tensors"``, one that has to know where in the model its
-slice lies ``over="places"``, a method that needs the whole model (one scale a task, say) ``over="model"``.  A method
-of ``group="later"`` is in no table that does not ask for it.
+slice lies ``over="places"``, a method that needs the whole model (one scale a task, say) ``over="model"``; one that
+compresses each tensor by itself is written under `by_tensor`, and can be stored in a bundle.  A method of
+``group="later"`` is in no table that does not ask for it.
 """
 
 import importlib
@@ -25,6 +26,7 @@ import pkgutil
 from tallmasks.methods.contract import GRIDS, Merge, Method, Place, ScaledMask, Vector
 from tallmasks.methods.inputs import INPUTS, Input, Source, input
 from tallmasks.methods.options import Between, Share
+from tallmasks.methods.own_tensors import by_tensor
 from tallmasks.methods.registry import (
     GROUPS,
     at_threshold,
@@ -59,6 +61,7 @@ __all__ = [
     "Source",
     "Vector",
     "at_threshold",
+    "by_tensor",
     "code",
     "consensus",
     "consensus_row",

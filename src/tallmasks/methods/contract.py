@@ -18,6 +18,7 @@ from tallmasks.methods import bits
 from tallmasks.methods.bits import Shapes, Storage, Storing
 from tallmasks.methods.inputs import INPUTS, Input
 from tallmasks.methods.options import Option, Value, given, options_of
+from tallmasks.methods.own_tensors import OwnTensors
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.fingerprints import fingerprint_of_file
 from tallmasks.vectors import kernels
@@ -240,6 +241,11 @@ class Method:
     def options(self) -> dict[str, Option]:
         """Its own options by name, without its merge's."""
         return options_of(self.update, self.keep)
+
+    @property
+    def own_tensors(self) -> OwnTensors | None:
+        """What a bundle stores of each tensor of a task, for a method that shares nothing between tasks."""
+        return getattr(self.update, "own_tensors", None)
 
     def threshold(self, vector: TaskVector, tasks: int) -> np.float32:
         """The input ``threshold`` of one task of T ``tasks``, from its task vector."""

@@ -183,14 +183,14 @@ def masking(merge: str) -> Method:
 
 
 def masks_over(spec: str) -> Method:
-    """The method whose masks a bundle holds for a row of the table: itself, or the TALL-mask method on its merge (TIES:
-    on the disjoint sum).
+    """The method whose masks, or own tensors, a bundle holds for a row of the table: itself, or the TALL-mask method on
+    its merge (TIES: on the disjoint sum).
 
     Raises:
         TallmasksError: there is none.
     """
     method = get(spec)
-    if method.protocol == "masked" or method.scaled_mask:
+    if _bundled(method):
         return method
     merged = get_merge(method.merge) if method.merge else None
     if merged:
@@ -198,8 +198,12 @@ def masks_over(spec: str) -> Method:
         on = options.written(merged.masked_as or name, options.chosen_from(texts, merged.options, name))
         if found := _on(on, lambda method: method.protocol == "masked"):
             return found[0]
-    known = ", ".join(name for name in names() if get(name).protocol == "masked" or get(name).scaled_mask)
+    known = ", ".join(name for name in names() if _bundled(get(name)))
     raise TallmasksError(f"there are no masks over {spec}; expected {known}, or what these are over")
+
+
+def _bundled(method: Method) -> bool:
+    return method.protocol == "masked" or method.scaled_mask is not None or method.own_tensors is not None
 
 
 def consensus(merge: str) -> Method:

@@ -71,16 +71,17 @@ class Stream:
         Raises:
             TallmasksError: a value is NaN, infinite, or too large to subtract in float32.
         """
-        found = []
-        for task, piece in self.changes.items():
-            row = piece(place.name, place.start, place.stop)
-            if not kernels.finite(row):
-                raise TallmasksError(
-                    f"{task}: tensor {place.name} holds NaN or infinity, or a value too large to subtract in float32; "
-                    "expected finite numbers. The training diverged or the file is damaged"
-                )
-            found.append(row)
-        return found
+        return [self.row(task, place) for task in self.changes]
+
+    def row(self, task: str, place: Place) -> Vector:
+        """tau_t of one task there, float32 [n]. Raises as :meth:`rows`."""
+        row = self.changes[task](place.name, place.start, place.stop)
+        if not kernels.finite(row):
+            raise TallmasksError(
+                f"{task}: tensor {place.name} holds NaN or infinity, or a value too large to subtract in float32; "
+                "expected finite numbers. The training diverged or the file is damaged"
+            )
+        return row
 
     def shape(self, name: str) -> tuple[int, ...]:
         return self.layout.shapes[self.layout.names.index(name)]

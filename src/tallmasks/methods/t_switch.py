@@ -1,8 +1,10 @@
 """T-Switch: of each task vector the signs of its larger weights."""
 
-from tallmasks.methods import Share, Vector, method
-from tallmasks.methods.arrays_and_tensors import copied, exact, smallest
-from tallmasks.store.tensor_files import Layout
+from typing import Any
+
+from tallmasks.masks.task_codings import Ternary
+from tallmasks.methods import Share, Vector, by_tensor, method
+from tallmasks.methods.arrays_and_tensors import exact, smallest
 
 
 @method(
@@ -16,20 +18,17 @@ from tallmasks.store.tensor_files import Layout
     over="model",
     group="later",
 )
-def t_switch(task_vector: Vector, layout: Layout, *, drop: Share = 0.6) -> Vector:
+@by_tensor(Ternary)
+def t_switch(tensor: Vector, coding: Ternary, *, drop: Share = 0.6) -> tuple[Any, float]:
     """Of every tensor, without the smallest `drop` of its positive and of its negative weights: the signs, times what
     keeps the L2 norm.
 
     As in the official code (lfy-123/Binary-Task-Switch) each tensor has its own scale, int((1 - drop) n) of n weights
     stay, with those that equal the smallest of them, and all of them where that is none.
     """
-    out = copied(task_vector)
-    whole = layout.split(out)
-    for name, part in layout.split(task_vector).items():
-        signs = 1.0 * (part >= _least(part, drop)) - 1.0 * (-part >= _least(-part, drop))
-        squares, kept = exact(part * abs(signs)) ** 2, float(abs(signs).sum())
-        whole[name][...] = signs * (float(squares.sum()) / kept) ** 0.5 if kept else 0.0
-    return out
+    signs = 1.0 * (tensor >= _least(tensor, drop)) - 1.0 * (-tensor >= _least(-tensor, drop))
+    squares, kept = exact(tensor * abs(signs)) ** 2, float(abs(signs).sum())
+    return signs, (float(squares.sum()) / kept) ** 0.5 if kept else 0.0
 
 
 def _least(part: Vector, drop: float) -> float:

@@ -2,15 +2,20 @@
 
 from typing import Any
 
-from tallmasks.methods import Source, Vector, input, method
-from tallmasks.methods.arrays_and_tensors import copied, eigenvectors, exact
-from tallmasks.store.tensor_files import Layout
+from tallmasks.masks.task_codings import Coding, LowRank, Whole
+from tallmasks.methods import Source, Vector, by_tensor, input, method
+from tallmasks.methods.arrays_and_tensors import eigenvectors, exact
 
 
 @input("tasks", "T, how many tasks there are, int", per="benchmark")
 def tasks_of(source: Source, task: int, level: int) -> int:
     """From the set of tasks."""
     return source.count
+
+
+def coding(shape: tuple[int, ...], tasks: int) -> Coding:
+    """A T-th of a matrix' rank."""
+    return LowRank(shape, min(shape) // tasks) if len(shape) == 2 else Whole(shape)
 
 
 @method(
@@ -24,24 +29,21 @@ def tasks_of(source: Source, task: int, level: int) -> int:
     over="model",
     group="later",
 )
-def tsv_c(task_vector: Vector, layout: Layout, tasks: int) -> Vector:
+@by_tensor(coding)
+def tsv_c(matrix: Vector, coding: LowRank) -> tuple[Any, Any]:
     """Of every matrix of tau_t the best approximation of rank floor(r / T), r its smaller dimension; the rest as it is.
 
     The official code (AntoAndGar/task_singular_vectors) takes every 2-D tensor, embeddings too, as here, and a singular
     value decomposition in float32.  Here it is the projection on the leading eigenvectors of the smaller Gram matrix,
     in float64: the same matrix for less work.
     """
-    out = copied(task_vector)
-    whole = layout.split(out)
-    for name, part in layout.split(task_vector).items():
-        if part.ndim == 2:
-            whole[name][...] = truncated(exact(part), min(part.shape) // tasks)
-    return out
+    return factors(exact(matrix), coding.rank)
 
 
-def truncated(matrix: Any, rank: int) -> Any:
-    """The best approximation of a rank, [m, n]."""
+def factors(matrix: Any, rank: int) -> tuple[Any, Any]:
+    """[m, rank] and [rank, n], whose product is the best approximation of a rank."""
     if matrix.shape[0] > matrix.shape[1]:
-        return truncated(matrix.T, rank).T
+        left, right = factors(matrix.T, rank)
+        return right.T, left.T
     leading = eigenvectors(matrix @ matrix.T)[:, len(matrix) - rank :]
-    return leading @ (leading.T @ matrix)
+    return leading, leading.T @ matrix

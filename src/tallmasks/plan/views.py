@@ -201,7 +201,7 @@ def _field_rows(plan: Plan) -> dict[str, Any]:
     return {"methods": names, "code": methods.code(names)}
 
 
-@view(script="field", version=1, own_folder=False, provenance=f"field.{PROVENANCE}", params=_field_rows)
+@view(script="field", version=2, own_folder=False, provenance=f"field.{PROVENANCE}", params=_field_rows)
 def field(plan: Plan, model: str, name: str) -> Artifacts:
     """field.csv, the long table of every method; ours beside what was published of each."""
     members, seed = plan.members(plan.tasks_for(model, name)), plan.seeds[0]

@@ -45,7 +45,7 @@ def field_table(
     evaluations: Sequence[Evaluation],
     finetuned: Evaluation,
     counts: ParameterCounts,
-    stored: Mapping[str, float] | None = None,
+    stored: Mapping[str, float | None] | None = None,
 ) -> pd.DataFrame:
     """One row per method, by section, year and place: test accuracy and its 95 % interval, normalised accuracy, in
     percent, and what is stored, in 1e9 bits.
@@ -117,7 +117,7 @@ def laid_out_field(table: pd.DataFrame, title: str) -> TableLayout:
         list(sections.items()),
         "Test accuracy averaged over the tasks, its 95 % interval (Wilson's of each task, joined), and relative to the "
         "fine-tuned models. Needs: beyond the checkpoints. Chosen: on validation data, or given by the method. "
-        "Bits: by formula.",
+        "Bits: by formula; in files: to the byte, with headers and all tensors of the model.",
     )
 
 

@@ -16,7 +16,7 @@ from tallmasks.evaluation.records import Evaluation
 from tallmasks.masks.task_bundle import BundleFacts, Theta0, bytes_of_bundle
 from tallmasks.masks.task_bundle.manifest import FLOATS
 from tallmasks.methods import bits
-from tallmasks.store.tensor_files import TensorSpec, bytes_of_file
+from tallmasks.store.tensor_files import Layout, TensorSpec, bytes_of_file
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,9 @@ def bundle_facts(evaluation: Evaluation, start: StartingPoint) -> BundleFacts:
     """What a bundle of an evaluation's tasks is made of, at the mask lambdas that were chosen, if any were."""
     floats = [name for name, tensor in start.base.tensors.items() if tensor.dtype in FLOATS]
     lambdas = evaluation.mask_lambda or (None,) * len(evaluation.tasks)
+    own = methods.get(evaluation.method).own_tensors
+    names = sorted(start.trainable)
+    stored = Layout(tuple(names), tuple(tuple(start.base.tensors[name].shape) for name in names))
     return BundleFacts(
         method=evaluation.method,
         base=start.base,
@@ -47,6 +50,7 @@ def bundle_facts(evaluation: Evaluation, start: StartingPoint) -> BundleFacts:
         unchanged=[name for name in floats if name not in start.trainable],
         mask_lambda=dict(zip(evaluation.tasks, lambdas, strict=True)),
         include_base=start.included,
+        codings=own.codings(stored, len(evaluation.tasks)) if own else {},
     )
 
 
@@ -54,9 +58,9 @@ def stored_gigabits(evaluation: Evaluation, start: StartingPoint) -> float | Non
     """Bits in 1e9 of the files that give an evaluated method's models, rounded to 4 decimals.
 
     One model: a file like the base's.  A model for each task: T checkpoints of the trainable tensors, and the base's
-    file without the values that these replace.  Masked: the base's file, and a bundle in float32 without its card (the
-    digits of EMR-Merging's scales in bundle.json, some 20 bytes a task, are not counted).  None where the project has
-    no file format: magnitude pruning's sparse vectors, and what a method of one's own stores.
+    file without the values that these replace.  Masked, or of own tensors: the base's file, and a bundle in float32
+    without its card (the digits of EMR-Merging's scales in bundle.json, some 20 bytes a task, are not counted).  None
+    where the project has no file format: magnitude pruning's sparse vectors, and what a method of one's own stores.
     """
     storage, tensors = methods.get(evaluation.method).storage, start.base.tensors
     whole = sum(path.stat().st_size for path in start.base.files.values())
@@ -66,7 +70,7 @@ def stored_gigabits(evaluation: Evaluation, start: StartingPoint) -> float | Non
         values = sum(FLOATS[tensors[name].dtype] * math.prod(tensors[name].shape) for name in start.trainable)
         specs = {name: TensorSpec(np.dtype("<f4"), tuple(tensors[name].shape)) for name in start.trainable}
         stored = len(evaluation.tasks) * bytes_of_file(specs, {}) + whole - values
-    elif storage in (bits.masked, bits.masked_and_scaled):
+    elif storage in (bits.masked, bits.masked_and_scaled) or methods.get(evaluation.method).own_tensors:
         stored = sum(bytes_of_bundle(bundle_facts(evaluation, start)).values()) + (0 if start.included else whole)
     else:
         return None

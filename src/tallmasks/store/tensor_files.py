@@ -316,7 +316,7 @@ def bytes_of_file(specs: Mapping[str, TensorSpec], metadata: Mapping[str, str]) 
 
 def _seal(specs: Mapping[str, TensorSpec], new: NewTensors) -> None:
     """Add the digests of a file's values and of all that it says of itself."""
-    tensors = [(name, specs[name].code, specs[name].shape) for name in _file_order(specs)]
+    tensors = [(name, specs[name].code, specs[name].shape) for name in file_order(specs)]
     new.metadata[CONTENT] = content_of_tensors(tensors, new.data)
     new.metadata[SEAL] = seal_of(new.metadata)
 
@@ -348,7 +348,7 @@ def _read_header(path: Path) -> tuple[dict[str, dict], dict[str, str]]:
     return header, metadata or {}
 
 
-def _file_order(specs: Mapping[str, TensorSpec]) -> list[str]:
+def file_order(specs: Mapping[str, TensorSpec]) -> list[str]:
     """The order of the safetensors library: wide dtypes first, so that all are aligned; then by name."""
     return sorted(specs, key=lambda name: (-specs[name].dtype.itemsize, name))
 
@@ -356,7 +356,7 @@ def _file_order(specs: Mapping[str, TensorSpec]) -> list[str]:
 def _encode_header(specs: Mapping[str, TensorSpec], metadata: Mapping[str, str]) -> bytes:
     header: dict[str, object] = {"__metadata__": dict(sorted(metadata.items()))}
     end = 0
-    for name in _file_order(specs):
+    for name in file_order(specs):
         start, end = end, end + specs[name].nbytes
         header[name] = {"dtype": specs[name].code, "shape": list(specs[name].shape), "data_offsets": [start, end]}
     return json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
@@ -364,7 +364,7 @@ def _encode_header(specs: Mapping[str, TensorSpec], metadata: Mapping[str, str])
 
 def _map_tensors(specs: Mapping[str, TensorSpec], data: NDArray[np.uint8]) -> dict[str, NDArray]:
     tensors, end = {}, 0
-    for name in _file_order(specs):
+    for name in file_order(specs):
         spec = specs[name]
         start, end = end, end + spec.nbytes
         tensors[name] = np.asarray(data[start:end]).view(spec.dtype).reshape(spec.shape)

@@ -1,10 +1,13 @@
-"""Many fine-tuned models of one base in one folder: theta_0 by reference, one merged vector, a bit mask for each task.
+"""Many fine-tuned models of one base in one folder: theta_0 by reference, one merged vector, a bit mask for each task;
+or of methods without a merged vector what they store of each task's own tensors.
 
     bundle.json                what it is, where the base is, the sha256 of every other file (`manifest.py`)
     merged.safetensors         tau_MTL by tensor: F32, BF16, F16, or I8 and `<name>.scale`, F32 [rows]; one scale for
                                each row of the first axis, one for a tensor of less than two axes
     masks/<task>.safetensors   by tensor uint8 [ceil(n / 8)]: bit i, from the lowest, of byte j is the mask of value
                                8 j + i of the flattened tensor; the bits behind the last value are 0
+    updates/<task>.safetensors in the place of these two: by tensor what its coding stores (`task_codings`)
+                               (either may be entropy-coded: `entropy_coding`)
     base/                      the base's files, where it is included
     README.md                  the model card
 
@@ -12,22 +15,32 @@ Only tensors of floats that some model changed are stored.
 """
 
 from tallmasks.masks.task_bundle.base_model import Theta0
-from tallmasks.masks.task_bundle.bundle_writer import BundleFacts, NewBundle, bytes_of_bundle, new_bundle
+from tallmasks.masks.task_bundle.bundle_writer import (
+    BundleFacts,
+    NewBundle,
+    NewOwnBundle,
+    bytes_of_bundle,
+    new_bundle,
+    new_own_bundle,
+)
 from tallmasks.masks.task_bundle.loaded_bundle import Bundle, load_bundle
-from tallmasks.masks.task_bundle.manifest import FORMAT, Manifest
+from tallmasks.masks.task_bundle.manifest import FORMAT, LATER_FORMAT, Manifest
 from tallmasks.masks.task_bundle.repacked_masks import write_from_planes
 from tallmasks.masks.task_bundle.verification import verify_bundle
 
 __all__ = [
     "FORMAT",
+    "LATER_FORMAT",
     "Bundle",
     "BundleFacts",
     "Manifest",
     "NewBundle",
+    "NewOwnBundle",
     "Theta0",
     "bytes_of_bundle",
     "load_bundle",
     "new_bundle",
+    "new_own_bundle",
     "verify_bundle",
     "write_from_planes",
 ]

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from threading import RLock
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tallmasks.masks.task_bundle.entropy_coding import STREAM, ByMagnitude, Order, Planes, Views, decode
 from tallmasks.masks.task_bundle.manifest import DTYPES, LARGEST, Manifest, read_manifest
+from tallmasks.masks.task_bundle.part_forms import SCALE, Specs, merged_specs, task_specs
 from tallmasks.masks.task_bundle.part_names import BASE, MANIFEST, MERGED, within
-from tallmasks.masks.task_bundle.update_kernels import PackedTau
+from tallmasks.masks.task_bundle.update_kernels import PackedTau, update_piece
 from tallmasks.store import hub
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.plain_files import open_plain
-from tallmasks.store.tensor_files import TensorFile, name_some, open_tensors
+from tallmasks.store.tensor_files import name_some, open_tensors
 from tallmasks.vectors.checkpoints.checkpoint import sha256_of
 from tallmasks.vectors.checkpoints.hub_models import repository_of
 
-SCALE = ".scale"
-"""What an int8 tensor's scales are called, behind its name."""
 Described = tuple[str, tuple[int, ...]]
 
 
@@ -86,6 +88,16 @@ def manifest_of(place: BundlePlace) -> Manifest:
     return read_manifest(content, str(place.root / MANIFEST))
 
 
+class PackedUpdate(NamedTuple):
+    """A tensor's update as the loops take it: ``scale * tau`` where a bit is set; ``start`` is the piece's first value
+    in tau and bits."""
+
+    tau: PackedTau
+    bits: NDArray[np.uint8]
+    scale: float
+    start: int
+
+
 @dataclass(frozen=True)
 class BundleParts:
     """The tensors of an open bundle, memory-mapped as they are stored."""
@@ -93,48 +105,55 @@ class BundleParts:
     place: BundlePlace
     manifest: Manifest
     _checked: dict[str, Path] = field(default_factory=dict)
-    _masks: dict[str, TensorFile] = field(default_factory=dict)
+    _of_tasks: dict[str, Views] = field(default_factory=dict)
     _lock: RLock = field(default_factory=RLock)
 
     def tau(self, name: str) -> PackedTau:
         """One stored tensor of tau_MTL. Raises TallmasksError where its file is not the bundle's."""
-        tensor, code = self.manifest.stored[name], DTYPES[self.manifest.dtype]
-        raw = _bytes_of(self.merged, name)
-        if code != "I8":
-            return PackedTau(raw, code)
-        scales = np.ascontiguousarray(self.merged.view(name + SCALE), np.float32)
-        return PackedTau(raw, code, scales, max(tensor.size // max(tensor.rows, 1), 1))
+        return tau_of(self.manifest, self.merged, name)
 
     def bits(self, task: str, name: str) -> NDArray[np.uint8]:
         """The mask of one stored tensor, uint8 [ceil(n / 8)]. Raises as :meth:`tau`."""
-        return self.masks(task).view(name)
+        return self.of_task(task).view(name)
+
+    def update(self, task: str, name: str, start: int, stop: int) -> NDArray[np.float32]:
+        """Values start..stop of a stored tensor's update, flattened, float32. Raises as :meth:`tau`."""
+        if name not in self.manifest.codings:
+            return update_piece(self.tau(name), self.bits(task, name), self.manifest.scale[task], start, stop)
+        return self.manifest.codings[name].piece(self._own(self.of_task(task), name), start, stop)
+
+    def packed(self, task: str, name: str, start: int, stop: int) -> PackedUpdate:
+        """The same, as `update_kernels.add_update` takes it; start a multiple of 8."""
+        if name not in self.manifest.codings:
+            return PackedUpdate(self.tau(name), self.bits(task, name), self.manifest.scale[task], start)
+        update = self.update(task, name, start, stop)
+        every = np.full(-(-update.size // 8), 255, np.uint8)
+        return PackedUpdate(PackedTau(update.view(np.uint8), "F32"), every, 1.0, 0)
+
+    def check(self, task: str) -> None:
+        """Open, and check, all files of a task's update. Raises as :meth:`tau`."""
+        assert self.of_task(task) and (self.manifest.codings or self.merged)
 
     @property
-    def merged(self) -> TensorFile:
+    def merged(self) -> Views:
         """The file of tau_MTL."""
         with self._lock:
             return self._merged
 
     @cached_property
-    def _merged(self) -> TensorFile:
-        code = DTYPES[self.manifest.dtype]
-        expected: dict[str, Described] = {n: (code, tensor.shape) for n, tensor in self.manifest.stored.items()}
-        if code == "I8":
-            expected |= {name + SCALE: ("F32", (tensor.rows,)) for name, tensor in self.manifest.stored.items()}
-        return self._opened(MERGED, expected)
+    def _merged(self) -> Views:
+        return self._opened(MERGED, merged_specs(self.manifest.dtype, self.manifest.stored))
 
-    def masks(self, task: str) -> TensorFile:
-        """The file of one task's masks."""
+    def of_task(self, task: str) -> Views:
+        """The file of one task: its masks, or its own tensors."""
         self.manifest.check_task(task)
         with self._lock:
-            if task not in self._masks:
-                stored = self.manifest.stored.items()
-                expected: dict[str, Described] = {name: ("U8", (-(-tensor.size // 8),)) for name, tensor in stored}
-                name = self.manifest.masks[task]
-                opened = self._opened(name, expected)
-                self._check_ends(opened, f"{self.place.title}: {name}")
-                self._masks[task] = opened
-            return self._masks[task]
+            if task not in self._of_tasks:
+                name = self.manifest.task_files[task]
+                opened = self._opened(name, task_specs(self.manifest))
+                self._check_values(opened, f"{self.place.title}: {name}")
+                self._of_tasks[task] = opened
+            return self._of_tasks[task]
 
     def included_base(self) -> Path:
         """The folder of the included base, all of its files there and checked. Raises TallmasksError."""
@@ -169,8 +188,12 @@ class BundleParts:
                 self._checked[name] = path
             return self._checked[name]
 
-    def _opened(self, name: str, expected: dict[str, Described]) -> TensorFile:
+    def _opened(self, name: str, specs: Specs) -> Views:
+        expected: dict[str, Described] = {key: (spec.code, spec.shape) for key, spec in specs.items()}
         opened = open_tensors(self.checked(name))
+        if self.manifest.uncoded:
+            (length,) = opened.shape(STREAM) if opened.names == (STREAM,) and len(opened.shape(STREAM)) == 1 else (0,)
+            expected = {STREAM: ("U8", (length,))}
         found: dict[str, Described] = {n: (opened.dtype(n), opened.shape(n)) for n in opened.names}
         wrong = sorted(key for key in found.keys() | expected.keys() if found.get(key) != expected.get(key))
         if wrong:
@@ -180,19 +203,48 @@ class BundleParts:
                 f" {_say(found.get(key))}, expected {_say(expected.get(key))} ({name_some(map(ascii, wrong), 3)}). It"
                 " was not made by this package: get the bundle again."
             )
-        return opened
+        if not self.manifest.uncoded:
+            return opened
+        order = order_of(self.manifest, name, lambda: self.merged)
+        return decode(opened.view(STREAM), specs, order, f"{self.place.title}: {name}")
 
-    def _check_ends(self, masks: TensorFile, title: str) -> None:
+    def _own(self, opened: Views, name: str) -> dict[str, NDArray]:
+        return {ending: opened.view(name + ending) for ending in self.manifest.codings[name].specs}
+
+    def _check_values(self, opened: Views, title: str) -> None:
         for name, tensor in self.manifest.stored.items():
-            if tensor.size % 8 and int(masks.view(name)[-1]) >> tensor.size % 8:
+            if coding := self.manifest.codings.get(name):
+                problem = coding.problem(self._own(opened, name))
+            else:
+                beyond = tensor.size % 8 and int(opened.view(name)[-1]) >> tensor.size % 8
+                problem = "bits behind its last value" if beyond else None
+            if problem:
                 raise TallmasksError(
-                    f"{title}: tensor {name!a} has bits behind its last value; expected zeros there. It was not"
-                    " made by this package: get the bundle again."
+                    f"{title}: tensor {name!a} has {problem}; expected none. It was not made by this package: get the"
+                    " bundle again."
                 )
 
 
-def _bytes_of(file: TensorFile, name: str) -> NDArray[np.uint8]:
-    return file.view(name).reshape(-1).view(np.uint8)
+def tau_of(manifest: Manifest, merged: Views, name: str) -> PackedTau:
+    """One stored tensor of tau_MTL, out of its file."""
+    tensor, code = manifest.stored[name], DTYPES[manifest.dtype]
+    raw = merged.view(name).reshape(-1).view(np.uint8)
+    if code != "I8":
+        return PackedTau(raw, code)
+    scales = np.ascontiguousarray(merged.view(name + SCALE), np.float32)
+    return PackedTau(raw, code, scales, max(tensor.size // max(tensor.rows, 1), 1))
+
+
+def order_of(manifest: Manifest, file: str, merged: Callable[[], Views]) -> Order:
+    """How a file is ordered before it is entropy-coded: masks by ``merged``, the file of tau_MTL."""
+    if manifest.codings or file == MERGED:
+        return Planes()
+
+    def tau(name: str, start: int, stop: int) -> NDArray[np.float32]:
+        every = np.full(-(-stop // 8), 255, np.uint8)
+        return update_piece(tau_of(manifest, merged(), name), every, 1.0, start, stop)
+
+    return ByMagnitude(tau, {name: tensor.size for name, tensor in manifest.stored.items()})
 
 
 def _say(described: Described | None) -> str:

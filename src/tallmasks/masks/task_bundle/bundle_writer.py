@@ -15,11 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.masks.task_bundle.base_model import Theta0
-from tallmasks.masks.task_bundle.encoding import Encoder, merged_specs, new_merged, scratch_bytes
+from tallmasks.masks.task_bundle.bundle_parts import order_of
+from tallmasks.masks.task_bundle.encoding import Encoder, new_merged, scratch_bytes
+from tallmasks.masks.task_bundle.entropy_coding import Decoded, Views, encode
 from tallmasks.masks.task_bundle.manifest import (
+    CODER,
     DTYPES,
     FLOATS,
-    FORMAT,
     BaseOrigin,
     BundledTensor,
     Manifest,
@@ -27,11 +29,13 @@ from tallmasks.masks.task_bundle.manifest import (
     read_manifest,
 )
 from tallmasks.masks.task_bundle.model_card import model_card
-from tallmasks.masks.task_bundle.part_names import BASE, CARD, MANIFEST, MERGED, is_safe, mask_files
+from tallmasks.masks.task_bundle.part_forms import file_specs, said_of, task_specs
+from tallmasks.masks.task_bundle.part_names import BASE, CARD, MANIFEST, MASKS, MERGED, UPDATES, is_safe, task_files
 from tallmasks.masks.task_bundle.update_kernels import in_parallel
+from tallmasks.masks.task_codings import Coding
 from tallmasks.store.atomic_files import atomic_write_bytes
 from tallmasks.store.errors import TallmasksError, nearest
-from tallmasks.store.tensor_files import NewTensors, TensorSpec, bytes_of_file, name_some, new_tensors
+from tallmasks.store.tensor_files import NewTensors, bytes_of_file, name_some, new_tensors, open_tensors
 from tallmasks.vectors.checkpoints.checkpoint import sha256_of
 from tallmasks.vectors.checkpoints.new_place import new_place
 
@@ -51,6 +55,9 @@ class BundleFacts:
         unchanged: names of tensors of floats that no model changed; they are not stored.
         mask_lambda: by task; none for tasks left out.
         scale: by task, what the update is multiplied by; 1 for tasks left out.
+        codings: of every tensor that is stored, where a bundle holds each task's own tensors; dtype, mask_lambda and
+            scale then say nothing.
+        entropy_coding: whether the files are coded to fewer bytes, which are decoded as they are opened.
     """
 
     method: str
@@ -62,6 +69,8 @@ class BundleFacts:
     mask_lambda: Mapping[str, float | None] = field(default_factory=dict)
     scale: Mapping[str, float] = field(default_factory=dict)
     include_base: bool = False
+    codings: Mapping[str, Coding] = field(default_factory=dict)
+    entropy_coding: bool = False
 
 
 @dataclass(frozen=True)
@@ -119,9 +128,60 @@ class NewBundle:
         return {task: self._held[task] / size for task in self.manifest.tasks}
 
 
+@dataclass(frozen=True)
+class NewOwnBundle:
+    """A bundle of each task's own tensors in the making."""
+
+    manifest: Manifest
+    _files: Mapping[str, NewTensors]
+    _written: set[tuple[str, str]] = field(default_factory=set)
+    _lock: Lock = field(default_factory=Lock)
+
+    def write(self, task: str, name: str, content: Any) -> None:
+        """One tensor of one task: what its coding takes; any thread, each once.
+
+        Raises:
+            TallmasksError: NaN or infinity (names task and tensor).
+            ValueError: the tensor is not stored, was written before, or the content is of another shape.
+        """
+        coding = self.manifest.codings[name]
+        for ending, values in coding.pack(content).items():
+            target = self._files[task].tensors[name + ending]
+            if values.shape != target.shape:
+                raise ValueError(f"{task}: {name}{ending} has the shape {values.shape}; expected {target.shape}")
+            if values.dtype.kind == "f" and not np.isfinite(values).all():
+                raise TallmasksError(
+                    f"{task}: tensor {name} holds NaN or infinity, or a value too large to compress in float32;"
+                    " expected finite numbers. The checkpoint is damaged or its training diverged: leave it out."
+                )
+            target[...] = values
+        with self._lock:
+            if (task, name) in self._written:
+                raise ValueError(f"{task}: {name} was written twice")
+            self._written.add((task, name))
+
+    def check_whole(self) -> None:
+        """Raises ValueError where a tensor was never written."""
+        for task in self.manifest.tasks:
+            if missing := [name for name in self.manifest.codings if (task, name) not in self._written]:
+                raise ValueError(f"{task}: {name_some(missing)} were never written")
+
+
+@contextmanager
+def new_own_bundle(out: Path | str, facts: BundleFacts) -> Iterator[NewOwnBundle]:
+    """As :func:`new_bundle`, of facts with codings."""
+    draft = _draft(facts)
+    with new_place(Path(out), _needed(facts, draft), is_folder=True) as folder:
+        with ExitStack() as files:
+            new = NewOwnBundle(draft, _task_files(files, folder, draft))
+            yield new
+            new.check_whole()
+        _describe(folder, facts, draft, {})
+
+
 @contextmanager
 def new_bundle(out: Path | str, facts: BundleFacts) -> Iterator[NewBundle]:
-    """Create a bundle in the folder ``out``, which appears complete at the end of the ``with`` block or never.
+    """Create a bundle of masks in the folder ``out``, which appears complete at the end of the ``with`` block or never.
 
     What a killed process left of an earlier attempt at the same place is removed first.
 
@@ -131,12 +191,8 @@ def new_bundle(out: Path | str, facts: BundleFacts) -> Iterator[NewBundle]:
     draft = _draft(facts)
     with new_place(Path(out), _needed(facts, draft), is_folder=True) as folder:
         with ExitStack() as files:
-            encoder = files.enter_context(new_merged(folder, facts.dtype, draft.stored, _said()))
-            specs = _mask_specs(draft)
-            opened = {
-                task: files.enter_context(new_tensors(folder / file, specs, _said(task)))
-                for task, file in draft.masks.items()
-            }
+            encoder = files.enter_context(new_merged(folder, facts.dtype, draft.stored, said_of(draft)))
+            opened = _task_files(files, folder, draft)
             new = NewBundle(draft, dict(draft.mask_lambda), dict(draft.scale), encoder, opened)
             yield new
             new.check_whole()
@@ -144,14 +200,15 @@ def new_bundle(out: Path | str, facts: BundleFacts) -> Iterator[NewBundle]:
 
 
 def bytes_of_bundle(facts: BundleFacts) -> dict[str, int]:
-    """The exact size of every file but the card that :func:`new_bundle` makes of these facts, by name; writes nothing.
+    """The exact size of every file but the card that a bundle of these facts has, by name; writes nothing.  Before
+    entropy coding.
 
     Raises TallmasksError as :func:`new_bundle`.
     """
     draft = _draft(facts)
     sizes = {name: path.stat().st_size for name, path in _included(facts).items()}
-    sizes[MERGED] = bytes_of_file(merged_specs(facts.dtype, draft.stored), _said())
-    sizes |= {file: bytes_of_file(_mask_specs(draft), _said(task)) for task, file in draft.masks.items()}
+    specs, task_of = file_specs(draft), {file: task for task, file in draft.task_files.items()}
+    sizes |= {file: bytes_of_file(specs[file], said_of(draft, task_of.get(file))) for file in specs}
     digest = "0" * 64  # as long as any
     base = {} if facts.include_base else dict.fromkeys(facts.base.files, digest)
     files = {name: PartFile(digest, size) for name, size in sizes.items()}
@@ -159,9 +216,13 @@ def bytes_of_bundle(facts: BundleFacts) -> dict[str, int]:
     return {**sizes, MANIFEST: len(described.to_bytes())}
 
 
-def _said(task: str | None = None) -> dict[str, str]:
-    """What the file of tau_MTL, or of a task's masks, says of itself."""
-    return {"format": FORMAT} | ({"part": "merged"} if task is None else {"part": "masks", "task": task})
+def _task_files(files: ExitStack, folder: Path, draft: Manifest) -> dict[str, NewTensors]:
+    """The file of every task, opened for writing."""
+    specs = task_specs(draft)
+    return {
+        task: files.enter_context(new_tensors(folder / file, specs, said_of(draft, task)))
+        for task, file in draft.task_files.items()
+    }
 
 
 def _draft(facts: BundleFacts) -> Manifest:
@@ -187,9 +248,13 @@ def _draft(facts: BundleFacts) -> Manifest:
     ):
         if strange := set(names) - set(known):
             raise TallmasksError(f"{what} names {name_some(sorted(strange))}; expected some of {name_some(known)}.")
-    merged_specs(facts.dtype, {name: tensor for name, tensor in tensors.items() if tensor.stored})
+    stored = {name: tensor.shape for name, tensor in tensors.items() if tensor.stored}
+    if facts.codings and stored != {name: coding.shape for name, coding in facts.codings.items()}:
+        raise ValueError(
+            f"the codings are of {name_some(facts.codings)}; expected {name_some(stored)}, in their shapes"
+        )
     origin = {key: facts.base.origin.get(key) for key in ("repository", "revision", "path")}
-    return Manifest(
+    draft = Manifest(
         method=facts.method,
         options=dict(facts.options),
         base=BaseOrigin(**origin, included=facts.include_base, sha256={}),
@@ -197,16 +262,14 @@ def _draft(facts: BundleFacts) -> Manifest:
         tensors=tensors,
         aliases=dict(sorted(facts.base.aliases.items())),
         tasks=tuple(facts.tasks),
-        masks=mask_files(facts.tasks),
+        task_files=task_files(facts.tasks, UPDATES if facts.codings else MASKS),
         mask_lambda={task: facts.mask_lambda.get(task) for task in facts.tasks},
         scale={task: float(facts.scale.get(task, 1.0)) for task in facts.tasks},
         files={},
+        codings=dict(sorted(facts.codings.items())),
     )
-
-
-def _mask_specs(draft: Manifest) -> dict[str, TensorSpec]:
-    stored = draft.stored.items()
-    return {name: TensorSpec(np.dtype(np.uint8), (-(-tensor.size // 8),)) for name, tensor in stored}
+    file_specs(draft)  # refuses names that would be another tensor's
+    return draft
 
 
 def _included(facts: BundleFacts) -> dict[str, Path]:
@@ -222,17 +285,33 @@ def _included(facts: BundleFacts) -> dict[str, Path]:
 
 def _needed(facts: BundleFacts, draft: Manifest) -> int:
     """Bytes that the disk must have for the bundle while it is written."""
-    merged = merged_specs(facts.dtype, draft.stored).values()
-    masks = _mask_specs(draft).values()
     headers = (1 + len(draft.tasks)) * (_HEADERS + 200 * len(draft.tensors))
-    needed = scratch_bytes(facts.dtype, draft.stored) + headers + sum(spec.nbytes for spec in merged)
-    needed += len(draft.tasks) * sum(spec.nbytes for spec in masks)
+    needed = headers + (0 if draft.codings else scratch_bytes(facts.dtype, draft.stored))
+    files = [sum(spec.nbytes for spec in specs.values()) for specs in file_specs(draft).values()]
+    needed += sum(files) + (2 * max(files) if facts.entropy_coding else 0)  # coded, and once more as it is coded
     return needed + sum(path.stat().st_size for path in _included(facts).values())
+
+
+def _code(folder: Path, draft: Manifest) -> dict[str, int]:
+    """Entropy-code every file in its place; how many bytes each had."""
+    merged: Views = Decoded({}) if draft.codings else open_tensors(folder / MERGED)
+    task_of, sizes = {file: task for task, file in draft.task_files.items()}, {}
+    described = replace(draft, uncoded=dict.fromkeys(file_specs(draft), 0))
+    for file, specs in reversed(file_specs(draft).items()):  # tau_MTL last: masks are ordered by it
+        path = folder / file
+        plain = path.rename(path.with_name(f"{path.name}.plain"))
+        order = order_of(draft, file, lambda: merged)
+        encode(path, specs, open_tensors(plain), order, said_of(described, task_of.get(file)) | {"coder": CODER})
+        sizes[file] = plain.stat().st_size
+        plain.unlink()
+    return dict(sorted(sizes.items()))
 
 
 def _describe(folder: Path, facts: BundleFacts, draft: Manifest, densities: Mapping[str, float]) -> None:
     """Copy the base where it is to be in the bundle, and write bundle.json and README.md."""
     included = _included(facts)
+    if facts.entropy_coding:
+        draft = replace(draft, uncoded=_code(folder, draft))
     parts: dict[str, PartFile] = {}
 
     def take(name: str) -> None:
@@ -242,7 +321,7 @@ def _describe(folder: Path, facts: BundleFacts, draft: Manifest, densities: Mapp
             shutil.copyfile(included[name], path)
         parts[name] = PartFile(sha256_of(path), path.stat().st_size)
 
-    in_parallel(take, [MERGED, *draft.masks.values(), *included])
+    in_parallel(take, [*file_specs(draft), *included])
     sha256 = {n.removeprefix(BASE): parts[n].sha256 for n in included} or dict(facts.base.sha256s())
     manifest = replace(draft, base=draft.base._replace(sha256=sha256), files=dict(sorted(parts.items())))
     try:

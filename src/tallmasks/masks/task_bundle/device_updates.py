@@ -1,7 +1,8 @@
 """The arithmetic of a bundle with torch operations, on the device where a module is.
 
-The packed tensors are uploaded once and unpacked in pieces; the results are those of the loops on the CPU, bit by bit:
-one float32 multiplication, one addition, one rounding, none of them fused.
+The packed tensors are uploaded once and unpacked in pieces; a task's own tensors, where it has some, are unpacked on
+the CPU each time.  The results are those of the loops on the CPU, bit by bit: one float32 multiplication, one addition,
+one rounding, none of them fused.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ class DeviceUpdates:
         import torch
 
         parts = weights.parts
+        if parts.manifest.codings:
+            return torch.from_numpy(parts.update(task, name, start, stop)).to(device)
         packed = parts.tau(name)
         tau = self._upload(device, "merged", name, packed.raw).view(torch_dtypes()[packed.dtype])[start:stop].float()
         if packed.dtype == "I8":

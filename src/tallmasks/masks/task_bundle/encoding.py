@@ -12,38 +12,15 @@ from tempfile import TemporaryFile
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.masks.task_bundle.bundle_parts import SCALE
 from tallmasks.masks.task_bundle.manifest import DTYPES, BundledTensor
+from tallmasks.masks.task_bundle.part_forms import SCALE, merged_specs
 from tallmasks.masks.task_bundle.part_names import MERGED
 from tallmasks.masks.task_bundle.update_kernels import CODES, PIECE, in_parallel
 from tallmasks.store.errors import TallmasksError
-from tallmasks.store.tensor_files import Layout, NewTensors, TensorSpec, new_tensors
+from tallmasks.store.tensor_files import Layout, NewTensors, new_tensors
 
 _TOO_LARGE = {"float16": 65520.0, "bfloat16": float(np.uint32(0x7F7F8000).view(np.float32))}
 """The magnitudes from which on rounding to nearest gives infinity."""
-_TYPES: dict[str, np.dtype] = {
-    "F32": np.dtype("<f4"),
-    "BF16": np.dtype("<u2"),
-    "F16": np.dtype("<f2"),
-    "I8": np.dtype("i1"),
-}
-
-
-def merged_specs(dtype: str, stored: Mapping[str, BundledTensor]) -> dict[str, TensorSpec]:
-    """The tensors of merged.safetensors.
-
-    Raises TallmasksError where a tensor is called like another one's scales.
-    """
-    code = DTYPES[dtype]
-    specs = {name: TensorSpec(_TYPES[code], tensor.shape, code == "BF16") for name, tensor in stored.items()}
-    if code == "I8":
-        for name, tensor in stored.items():
-            if name + SCALE in stored:
-                raise TallmasksError(
-                    f"tensor {name + SCALE} is called as int8 calls the scales of {name}; choose another dtype."
-                )
-            specs[name + SCALE] = TensorSpec(np.dtype("<f4"), (tensor.rows,))
-    return specs
 
 
 def scratch_bytes(dtype: str, stored: Mapping[str, BundledTensor]) -> int:

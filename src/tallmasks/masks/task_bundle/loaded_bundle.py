@@ -17,7 +17,6 @@ from tallmasks.masks.task_bundle.manifest import Manifest
 from tallmasks.masks.task_bundle.module_copy import ModuleCopy, placed_tensors, torch_dtypes
 from tallmasks.masks.task_bundle.module_weights import overwrite
 from tallmasks.masks.task_bundle.task_weights import TaskWeights
-from tallmasks.masks.task_bundle.update_kernels import update_piece
 from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
@@ -36,8 +35,9 @@ class Bundle:
     """An open bundle. Its files are read, and checked, when they are first needed; values stay memory-mapped.
 
     The weights of task t are ``round(float32(theta_0) + u)`` in the base's dtype, where the update u is
-    ``scale_t * tau`` where the task's mask has a 1 and +0.0 elsewhere, in float32, tau as it is stored.  Tensors that
-    no model changed, and tensors that are no floats, are the base's.
+    ``scale_t * tau`` where the task's mask has a 1 and +0.0 elsewhere, in float32, tau as it is stored; or, without a
+    tau, what the codings say of the task's own tensors.  Tensors that no model changed, and tensors that are no floats,
+    are the base's.
     """
 
     manifest: Manifest
@@ -59,12 +59,14 @@ class Bundle:
 
     def density(self, task: str) -> float:
         """The fraction of the stored values that a task's mask holds. Raises as :meth:`update`."""
-        masks = self._parts.masks(task)
+        if self.manifest.codings:
+            raise TallmasksError(f"A bundle of {self.manifest.method} has no masks, and so no density of one.")
+        masks = self._parts.of_task(task)
         held = sum(int(np.bitwise_count(masks.view(name)).sum(dtype=np.int64)) for name in self.manifest.stored)
         return held / max(sum(tensor.size for tensor in self.manifest.stored.values()), 1)
 
     def update(self, task: str, name: str, start: int = 0, stop: int | None = None) -> NDArray[np.float32]:
-        """Values start..stop of a flattened tensor's update ``scale * m * tau``, float32; zeros where none is stored.
+        """Values start..stop of a flattened tensor's update, float32; zeros where none is stored.
 
         Raises TallmasksError for a task or tensor that is not in the bundle, and where a file is not the bundle's.
         """
@@ -76,7 +78,7 @@ class Bundle:
         start, stop, _ = slice(start, stop).indices(tensor.size)
         if not tensor.stored or stop <= start:
             return np.zeros(max(stop - start, 0), np.float32)
-        return update_piece(self._parts.tau(name), self._parts.bits(task, name), self.manifest.scale[task], start, stop)
+        return self._parts.update(task, name, start, stop)
 
     def state_dict(self, task: str) -> dict[str, torch.Tensor]:
         """A task's model, ready for ``load_state_dict``: every tensor in the base's dtype, tied names as one tensor.

@@ -11,17 +11,23 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tallmasks.masks.task_bundle.part_names import BASE, MANIFEST, MASKS, MERGED, is_safe
+from tallmasks.masks.task_bundle.part_names import BASE, MANIFEST, MASKS, MERGED, UPDATES, is_safe
+from tallmasks.masks.task_codings import CODINGS, Coding, coding_of
 from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.store.seals import canonical
 
 FORMAT = "tallmasks/bundle/1"
+LATER_FORMAT = "tallmasks/bundle/2"
+"""Of what the first format has no words for: each task's own tensors, without a vector that they share, and files that
+are entropy-coded."""
+CODER = "deflate"
+"""The one way of entropy coding that there is."""
 DTYPES = {"float32": "F32", "bfloat16": "BF16", "float16": "F16", "int8": "I8"}
 """What the merged vector may be stored as, and how safetensors calls it."""
 FLOATS = {"F16": 2, "BF16": 2, "F32": 4, "F64": 8}
@@ -34,10 +40,9 @@ _LARGEST_SINGLE = float(np.finfo(np.float32).max)
 _HEX = re.compile(r"[0-9a-f]{64}")
 _REPOSITORY = re.compile(r"[A-Za-z0-9_.-]{1,96}/[A-Za-z0-9_.-]{1,96}")
 _REVISION = re.compile(r"[A-Za-z0-9_./-]{1,200}")
-_KEYS = {
-    "format", "method", "options", "base", "dtype", "tensors", "aliases", "tasks", "masks", "mask_lambda", "scale",
-    "files", "digest",
-}  # fmt: skip
+_COMMON = {"format", "method", "options", "base", "tensors", "aliases", "tasks", "files", "digest"}
+_OF_MASKS = _COMMON | {"dtype", "masks", "mask_lambda", "scale"}
+_OF_OWN = _COMMON | {"updates", "codings"}
 
 
 class BundledTensor(NamedTuple):
@@ -78,7 +83,14 @@ class BaseOrigin(NamedTuple):
 
 @dataclass(frozen=True)
 class Manifest:
-    """A checked bundle.json. ``tensors`` in sorted order; ``masks``: the file of each task."""
+    """A checked bundle.json.
+
+    Attributes:
+        tensors: in sorted order.
+        task_files: the file of each task.
+        codings: of each stored tensor, where a task's file holds its own update; none where it holds masks.
+        uncoded: where the files are entropy-coded, how many bytes each of them stands for.
+    """
 
     method: str
     options: dict[str, Any]
@@ -87,10 +99,17 @@ class Manifest:
     tensors: dict[str, BundledTensor]
     aliases: dict[str, str]
     tasks: tuple[str, ...]
-    masks: dict[str, str]
+    task_files: dict[str, str]
     mask_lambda: dict[str, float | None]
     scale: dict[str, float]
     files: dict[str, PartFile]
+    codings: dict[str, Coding] = field(default_factory=dict)
+    uncoded: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def format(self) -> str:
+        """Which of the formats has words for it."""
+        return LATER_FORMAT if self.codings or self.uncoded else FORMAT
 
     @cached_property
     def stored(self) -> dict[str, BundledTensor]:
@@ -99,7 +118,7 @@ class Manifest:
 
     def check_task(self, task: str) -> None:
         """Raises TallmasksError where the bundle has no such task."""
-        if task not in self.masks:
+        if task not in self.task_files:
             raise TallmasksError(
                 f"The bundle has no task {task!r}{nearest(str(task), self.tasks)}; it has {', '.join(self.tasks)}."
             )
@@ -109,8 +128,8 @@ class Manifest:
         base = self.base
         origin: dict[str, Any] = {"repository": base.repository, "revision": base.revision, "path": base.path}
         origin = {key: value for key, value in origin.items() if value is not None}
-        value: dict[str, Any] = {
-            "format": FORMAT,
+        everything: dict[str, Any] = {
+            "format": self.format,
             "method": self.method,
             "options": self.options,
             "base": origin | ({"included": True} if base.included else {"sha256": base.sha256}),
@@ -118,11 +137,16 @@ class Manifest:
             "tensors": {name: tensor._asdict() for name, tensor in self.tensors.items()},
             "aliases": self.aliases,
             "tasks": list(self.tasks),
-            "masks": self.masks,
+            "masks": self.task_files,
+            "updates": self.task_files,
+            "codings": {name: coding.text for name, coding in self.codings.items()},
             "mask_lambda": self.mask_lambda,
             "scale": self.scale,
             "files": {name: {"sha256": part.sha256, "bytes": part.size} for name, part in self.files.items()},
         }
+        value = {key: said for key, said in everything.items() if key in (_OF_OWN if self.codings else _OF_MASKS)}
+        if self.uncoded:
+            value["entropy_coding"] = {"coder": CODER, "uncoded_bytes": self.uncoded}
         value["digest"] = digest_of(value)
         return (json.dumps(value, indent=1, allow_nan=False) + "\n").encode()
 
@@ -145,9 +169,12 @@ def read_manifest(content: bytes, place: str) -> Manifest:
         raise TallmasksError(
             f"{place} is no whole JSON file ({' '.join(str(error).split())[:150]}). Get the bundle again."
         ) from None
-    if not isinstance(value, dict) or value.get("format") != FORMAT:
+    if not isinstance(value, dict) or value.get("format") not in (FORMAT, LATER_FORMAT):
         found = value.get("format") if isinstance(value, dict) else value
-        raise TallmasksError(f"{place}: format is {_short(found)}; expected {FORMAT}. It is something else.")
+        raise TallmasksError(
+            f"{place}: format is {_short(found)}; expected {FORMAT} or {LATER_FORMAT}. It is something else, or of a"
+            " later version of this package."
+        )
     if value.get("digest") != digest:
         raise TallmasksError(
             f"{place}: digest is {_short(value.get('digest'))}, and its content has {digest}: it was damaged or edited."
@@ -259,13 +286,29 @@ class _Reader:
         self.expect(digests, "base.sha256", digests, "the sha256 of each weight file")
         return BaseOrigin(repository, revision, texts.get("path"), "included" in found, digests)
 
-    def masks(self, value: object, tasks: set[str]) -> dict[str, str]:
-        found = self.each(value, "masks", self.text, tasks)
+    def task_files(self, value: object, folder: str, tasks: set[str]) -> dict[str, str]:
+        key = folder.rstrip("/")
+        found = self.each(value, key, self.text, tasks)
         for task, name in found.items():
-            own = name.startswith(MASKS) and name.count("/") == 1 and name.endswith(".safetensors") and is_safe(name)
-            self.expect(own, f"masks[{task!a}]", name, "masks/<name>.safetensors")
-        self.expect(len(set(found.values())) == len(found), "masks", list(found.values()), "a file for each task")
+            own = name.startswith(folder) and name.count("/") == 1 and name.endswith(".safetensors") and is_safe(name)
+            self.expect(own, f"{key}[{task!a}]", name, f"{folder}<name>.safetensors")
+        self.expect(len(set(found.values())) == len(found), key, list(found.values()), "a file for each task")
         return found
+
+    def codings(self, value: object, tensors: dict[str, BundledTensor]) -> dict[str, Coding]:
+        stored = {name for name, tensor in tensors.items() if tensor.stored}
+        self.expect(stored, "tensors", list(tensors), "some that are stored")
+        found = self.each(value, "codings", self.text, stored)
+        codings = {name: coding_of(text, tensors[name].shape) for name, text in found.items()}
+        for name, coding in codings.items():
+            expected = f"one of {', '.join(CODINGS)} that fits {list(tensors[name].shape)}"
+            self.expect(coding is not None, f"codings[{name!a}]", found[name], expected)
+        return {name: coding for name, coding in codings.items() if coding is not None}
+
+    def uncoded(self, value: object, files: set[str]) -> dict[str, int]:
+        found = self.mapping(value, "entropy_coding", {"coder", "uncoded_bytes"})
+        self.expect(found["coder"] == CODER, "entropy_coding.coder", found["coder"], CODER)
+        return self.each(found["uncoded_bytes"], "entropy_coding.uncoded_bytes", self.count, files)
 
     def aliases(self, value: object, tensors: dict[str, BundledTensor]) -> dict[str, str]:
         found = self.each(value, "aliases", self.text)
@@ -275,21 +318,28 @@ class _Reader:
         return found
 
     def manifest(self, value: dict[str, Any]) -> Manifest:
-        self.mapping(value, MANIFEST, _KEYS)
+        later = value["format"] == LATER_FORMAT
+        own, coded = later and "codings" in value, later and "entropy_coding" in value
+        self.expect(own or coded or not later, "format", value["format"], f"{FORMAT}, as for all that is in it")
+        self.mapping(value, MANIFEST, (_OF_OWN if own else _OF_MASKS) | ({"entropy_coding"} if coded else set()))
         tasks = value["tasks"]
         are_names = isinstance(tasks, list) and bool(tasks) and all(isinstance(task, str) for task in tasks)
         self.expect(are_names and len(set(tasks)) == len(tasks), "tasks", tasks, "a list of different names")
         tensors = self.each(value["tensors"], "tensors", self.tensor)
-        dtype = self.text(value["dtype"], "dtype")
+        dtype = "float32" if own else self.text(value["dtype"], "dtype")
         self.expect(dtype in DTYPES, "dtype", dtype, f"one of {', '.join(DTYPES)}")
-        masks = self.masks(value["masks"], set(tasks))
+        folder = UPDATES if own else MASKS
+        task_files = self.task_files(value[folder.rstrip("/")], folder, set(tasks))
         files = self.each(value["files"], "files", self.part)
+        needed = [*task_files.values()] if own else [MERGED, *task_files.values()]
         for name in files:
-            of_base = name.startswith(BASE) and is_safe(name)
-            known = name == MERGED or name in masks.values() or of_base
-            self.expect(known, "a file", name, f"{MERGED}, a task's masks or a file under {BASE}")
-        for name in (MERGED, *masks.values()):
+            known = name in needed or (name.startswith(BASE) and is_safe(name))
+            self.expect(known, "a file", name, f"{needed[0]}, another task's or a file under {BASE}")
+        for name in needed:
             self.expect(name in files, "files", sorted(files), f"{name} among them")
+        uncoded = self.uncoded(value["entropy_coding"], set(needed)) if coded else {}
+        lambdas = value.get("mask_lambda", dict.fromkeys(tasks))
+        scales = value.get("scale", dict.fromkeys(tasks, 1.0))
         return Manifest(
             method=self.text(value["method"], "method"),
             options=self.mapping(value["options"], "options"),
@@ -298,8 +348,10 @@ class _Reader:
             tensors=tensors,
             aliases=self.aliases(value["aliases"], tensors),
             tasks=tuple(tasks),
-            masks=masks,
-            mask_lambda=self.each(value["mask_lambda"], "mask_lambda", self.mask_lambda, set(tasks)),
-            scale=self.each(value["scale"], "scale", self.number, set(tasks)),
+            task_files=task_files,
+            mask_lambda=self.each(lambdas, "mask_lambda", self.mask_lambda, set(tasks)),
+            scale=self.each(scales, "scale", self.number, set(tasks)),
             files=files,
+            codings=self.codings(value["codings"], tensors) if own else {},
+            uncoded=uncoded,
         )

@@ -25,11 +25,19 @@ def model_card(manifest: Manifest, densities: Mapping[str, float]) -> str:
     values = sum(tensor.size for tensor in manifest.tensors.values())
     kept = sum(tensor.size for tensor in manifest.stored.values())
     total = sum(part.size for part in manifest.files.values())
-    rows = [
-        f"| {_plain(task)} | {_number(manifest.mask_lambda[task])} | {_number(manifest.scale[task])}"
-        f" | {densities[task]:.1%} | {_size(manifest.files[manifest.masks[task]].size)} |"
-        for task in manifest.tasks
-    ]
+    sizes = {task: _size(manifest.files[file].size) for task, file in manifest.task_files.items()}
+    if manifest.codings:
+        what = "theta_0 and what is stored of the task's own tensors"
+        rows = ["| task | size |", "|---|---:|", *(f"| {_plain(task)} | {sizes[task]} |" for task in manifest.tasks)]
+    else:
+        what = (
+            f"theta_0 + scale_t · (m_t ⊙ tau_MTL): one merged vector ({manifest.dtype}) and one bit mask for each task"
+        )
+        rows = ["| task | mask lambda | scale | mask density | size |", "|---|---:|---:|---:|---:|"] + [
+            f"| {_plain(task)} | {_number(manifest.mask_lambda[task])} | {_number(manifest.scale[task])}"
+            f" | {densities[task]:.1%} | {sizes[task]} |"
+            for task in manifest.tasks
+        ]
     first = repr(manifest.tasks[0])
     front_matter = "\n".join(front)
     table = "\n".join(rows)
@@ -40,11 +48,9 @@ def model_card(manifest: Manifest, densities: Mapping[str, float]) -> str:
 # {len(manifest.tasks)} fine-tuned models in one bundle
 
 Made by {_plain(manifest.method)} of one base, {origin} ({where}). The weights of task *t* are
-theta_0 + scale_t · (m_t ⊙ tau_MTL): one merged vector ({manifest.dtype}) and one bit mask for each task.
+{what}.
 {kept} of the model's {values} values were changed by fine-tuning and are stored; all files take {_size(total)}.
 
-| task | mask lambda | scale | mask density | size |
-|---|---:|---:|---:|---:|
 {table}
 
 ```python

@@ -13,12 +13,13 @@ MANIFEST = "bundle.json"
 MERGED = "merged.safetensors"
 CARD = "README.md"
 MASKS = "masks/"
+UPDATES = "updates/"
 BASE = "base/"
 _LONGEST = 100
 
 
-def mask_files(tasks: Collection[str]) -> dict[str, str]:
-    """A file for each task's masks, ``masks/<task>.safetensors``: percent-encoded, and different in capitals too.
+def task_files(tasks: Collection[str], folder: str) -> dict[str, str]:
+    """A file of each task, ``masks/<task>.safetensors`` for instance: percent-encoded, and different in capitals too.
 
     Raises TallmasksError for a task's name that is no Unicode text (half of a surrogate pair).
     """
@@ -34,7 +35,7 @@ def mask_files(tasks: Collection[str]) -> dict[str, str]:
             # "~" is in no encoded name, so that no other task has this one
             stem = f"{stem[:_LONGEST]}~{hashlib.sha256(task.encode()).hexdigest()[:16]}"
         taken.add(stem.lower())
-        files[task] = f"{MASKS}{stem}.safetensors"
+        files[task] = f"{folder}{stem}.safetensors"
     return files
 
 

@@ -24,22 +24,20 @@ class TaskWeights:
     def check(self) -> None:
         """Open and check all that will be read. Raises TallmasksError where a file is not the bundle's."""
         if self.task is not None:
-            self.parts.manifest.check_task(self.task)
-            assert self.parts.merged and self.parts.masks(self.task)
+            self.parts.check(self.task)
 
     def fill(self, name: str, start: int, stop: int, out: PackedValues) -> None:
         """Values start..stop (start a multiple of 8) of a flattened tensor of floats into ``out``, in its dtype."""
         if self.task is None or name not in self.parts.manifest.stored:
             self._fill_base(name, start, stop, out)
             return
-        tau, bits = self.parts.tau(name), self.parts.bits(self.task, name)
-        scale = self.parts.manifest.scale[self.task]
+        update = self.parts.packed(self.task, name, start, stop)
         if out.dtype in CODES:
-            add_update(self._theta(name, start, stop), tau, bits, scale, start, out)
+            add_update(self._theta(name, start, stop), *update, out)
         else:
             sums = np.empty(stop - start, np.float32)
             total = PackedValues(sums.view(np.uint8), "F32")
-            add_update(self._theta(name, start, stop), tau, bits, scale, start, total)
+            add_update(self._theta(name, start, stop), *update, total)
             out.raw.view(np.float64)[:] = sums
 
     def raw(self) -> dict[str, NDArray[np.uint8]]:

@@ -40,9 +40,10 @@ def verify_bundle(path: str | Path) -> list[str]:
 
     for name in manifest.files:
         check(lambda name=name: parts.checked(name))
-    check(lambda: parts.merged)
+    if not manifest.codings:
+        check(lambda: parts.merged)
     for task in manifest.tasks:
-        check(lambda task=task: parts.masks(task))
+        check(lambda task=task: parts.of_task(task))
     if manifest.base.included:
         check(check_base)
     if place.repository is None:

@@ -1,0 +1,55 @@
+"""The bundle of a method that compresses each tensor of each task by itself."""
+
+from __future__ import annotations
+
+import argparse
+
+from tallmasks.commands.opened_models import Models, passes
+from tallmasks.masks.task_bundle import BundleFacts, bytes_of_bundle, new_own_bundle
+from tallmasks.methods import Method, Place
+from tallmasks.methods.options import given as options_given
+from tallmasks.methods.streaming import run as stream_through
+from tallmasks.store.errors import TallmasksError
+
+
+def compress(method: Method, models: Models, arguments: argparse.Namespace) -> int:
+    """Write the bundle, one tensor of one task in memory at a time, and print where it is and how large.
+
+    Raises:
+        TallmasksError: another dtype than float32 is asked for, or a checkpoint holds what cannot be compressed.
+    """
+    given, own = models.given, method.own_tensors
+    assert own is not None
+    if given.dtype not in (None, "float32"):
+        raise TallmasksError(
+            f"--dtype {given.dtype}: {method.name} has no merged vector that it could be of; leave it out"
+        )
+    codings = own.codings(models.layout, len(given.tasks))
+    facts = BundleFacts(
+        method=method.name,
+        base=models.base_from_anywhere,
+        tasks=list(given.tasks),
+        options=dict(given.options),
+        unchanged=models.unchanged,
+        include_base=arguments.include_base,
+        codings=codings,
+        entropy_coding=arguments.entropy_coding,
+    )
+    if arguments.dry_run:
+        how = f"compress by {method.title}{', before entropy coding' if arguments.entropy_coding else ''}"
+        models.describe(how, sum(bytes_of_bundle(facts).values()))
+        return 0
+    options = options_given(own.find, method.chosen)
+    with models.progress("compressing", passes(None)) as progress, new_own_bundle(given.output, facts) as new:
+        stream = models.stream(progress)
+
+        def work(place: Place) -> None:
+            coding = codings[place.name]
+            for task in given.tasks:
+                tensor = stream.row(task, place).reshape(coding.shape)
+                new.write(task, place.name, own.content(tensor, coding, **options))
+
+        # a tensor at a time: it may be large, and products have threads of their own
+        stream_through(stream.places(whole_tensors=True), work, at_once=1)
+    models.say_written(method.title)
+    return 0

@@ -1,0 +1,75 @@
+"""Methods that compress each tensor of a task by itself: what they store is what they say, once, in their own file."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tallmasks.masks.task_codings import Coding, Whole
+from tallmasks.methods.arrays_and_tensors import copied
+from tallmasks.store.tensor_files import Layout
+
+_TASKS = "tasks"
+
+
+@dataclass(frozen=True)
+class OwnTensors:
+    """What :func:`by_tensor` makes of a function.
+
+    Attributes:
+        coding: how a tensor is stored, ``(shape) -> coding`` or ``(shape, tasks) -> coding``.
+        find: the function, ``(tensor, coding, **options) -> content``.
+    """
+
+    coding: Callable[..., Coding]
+    find: Callable[..., Any]
+
+    @property
+    def takes_tasks(self) -> bool:
+        """Whether how a tensor is stored depends on how many tasks there are."""
+        return _TASKS in inspect.signature(self.coding).parameters
+
+    def codings(self, layout: Layout, tasks: int | None) -> dict[str, Coding]:
+        """How every tensor is stored; ``tasks`` is T, where that matters."""
+        more = {_TASKS: tasks} if self.takes_tasks else {}
+        named = zip(layout.names, layout.shapes, strict=True)
+        return {name: self.coding(tuple(shape), **more) for name, shape in named}
+
+    def content(self, tensor: Any, coding: Coding, **options: Any) -> Any:
+        """What the coding takes, from one tensor [shape] of tau_t, an array or a GPU's."""
+        return tensor if type(coding) is Whole else self.find(tensor, coding, **options)
+
+    def update(self, task_vector: Any, layout: Layout, tasks: int | None, **options: Any) -> Any:
+        """The update of a whole task vector, float32 [P']."""
+        out = copied(task_vector)
+        whole, tensors = layout.split(out), layout.split(task_vector)
+        for name, coding in self.codings(layout, tasks).items():
+            whole[name][...] = coding.values(self.content(tensors[name], coding, **options))
+        return out
+
+
+def by_tensor(coding: Callable[..., Coding]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator, under `method(over="model", ...)`: the update of a method whose function finds, from one tensor of
+    tau_t, what a coding stores of it; tensors that are stored whole it does not see.
+
+    ``coding`` gets a tensor's shape and, where it has a parameter ``tasks``, T.  The method's options are those of the
+    function.
+    """
+
+    def decorate(find: Callable[..., Any]) -> Callable[..., Any]:
+        own = OwnTensors(coding, find)
+
+        @functools.wraps(find)
+        def update(task_vector: Any, layout: Layout, tasks: int | None = None, **options: Any) -> Any:
+            return own.update(task_vector, layout, tasks, **options)
+
+        options = [p for p in inspect.signature(find).parameters.values() if p.kind is p.KEYWORD_ONLY]
+        needs = ("task_vector", "layout", *([_TASKS] if own.takes_tasks else []))
+        inputs = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in needs]
+        vars(update).update(own_tensors=own, __signature__=inspect.Signature([*inputs, *options]))
+        return update
+
+    return decorate

@@ -1,0 +1,121 @@
+"""Entropy-coded bundles: the same weights out of fewer bytes, and a line for what is no stream of theirs."""
+
+import hashlib
+import json
+import zlib
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies import no_deadline
+from tallmasks.masks.task_bundle import entropy_coding, load_bundle, verify_bundle
+from tallmasks.masks.task_bundle.entropy_coding import ByMagnitude, Decoded, Planes, decode, encode
+from tallmasks.masks.task_bundle.manifest import digest_of
+from tallmasks.masks.task_codings import LowRank, Signs, Ternary, Whole
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.tensor_files import TensorSpec, open_tensors, write_tensors
+from task_bundles import TASKS, all_same, expected, make, make_own
+
+OWN = {
+    "a.bias": Ternary((13,)),
+    "a.weight": LowRank((5, 7), 2),
+    "precise": Whole((9,)),
+    "short": Ternary((3, 3, 5)),
+    "wide": Signs((9, 8)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "int8"])
+def test_every_task_comes_back(tmp_path, dtype):
+    """A bundle that was made smaller for sending would give other models."""
+    made = make(tmp_path, dtype, entropy_coding=True)
+    bundle = load_bundle(made.folder, made.base_file)
+    assert bundle.manifest.format == "tallmasks/bundle/2"
+    for task in TASKS:
+        assert all_same(bundle.state_dict(task), expected(made, task))
+    assert verify_bundle(made.folder) == []
+    plain = make(tmp_path / "plain", dtype)
+    sizes = {name: part.size for name, part in load_bundle(plain.folder).manifest.files.items()}
+    assert bundle.manifest.uncoded == sizes, "what the files took before"
+
+
+def test_own_tensors_come_back(tmp_path):
+    """The same for bundles without a merged vector."""
+    made = make_own(tmp_path, OWN, entropy_coding=True)
+    bundle = load_bundle(made.folder, made.base_file)
+    assert all(all_same(bundle.state_dict(task), made.wanted[task]) for task in TASKS)
+    assert verify_bundle(made.folder) == []
+
+
+def test_a_mask_that_follows_from_magnitudes_takes_next_to_nothing(tmp_path):
+    """An option that saves nothing would be a risk for nothing: TALL-masks keep weights by their magnitude."""
+    draw = np.random.default_rng(0)
+    merged = draw.standard_normal(1 << 17).astype(np.float32)
+    views = Decoded({"w": np.packbits(abs(merged) > 0.7, bitorder="little")})
+    specs = {"w": TensorSpec(np.dtype(np.uint8), (1 << 14,))}
+    order = ByMagnitude(lambda name, start, stop: merged[start:stop], {"w": merged.size})
+    encode(tmp_path / "coded", specs, views, order, {})
+    stream = open_tensors(tmp_path / "coded").view("deflated")
+    assert stream.size < 0.1 * (1 << 14)
+    np.testing.assert_array_equal(decode(stream, specs, order, "it").view("w"), views.view("w"))
+
+
+@no_deadline
+@given(
+    st.lists(st.tuples(st.sampled_from(["<f4", "<u2", "u1"]), st.integers(0, 60)), min_size=1, max_size=5),
+    st.integers(0, 9),
+)
+def test_pieces_of_any_size_come_back(tmp_path_factory, forms, seed):
+    """A value at the end of a tensor or of a chunk would be lost, or get its neighbour's bytes."""
+    draw = np.random.default_rng(seed)
+    specs = {f"t{i}": TensorSpec(np.dtype(dtype), (size,)) for i, (dtype, size) in enumerate(forms)}
+    arrays = {n: draw.integers(0, 256, spec.nbytes, np.uint8).view(spec.dtype) for n, spec in specs.items()}
+    path = tmp_path_factory.mktemp("coded") / "file"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(entropy_coding, "CHUNK", 16)
+        patch.setattr(entropy_coding, "_BUFFER", 7)
+        encode(path, specs, Decoded(arrays), Planes(), {})
+        found = decode(open_tensors(path).view("deflated"), specs, Planes(), "it")
+        sizes = {name: array.size for name, array in arrays.items()}
+        masks = {n: np.packbits(draw.random(size) < 0.4, bitorder="little") for n, size in sizes.items()}
+        packed = {name: TensorSpec(np.dtype(np.uint8), mask.shape) for name, mask in masks.items()}
+        tau = {name: draw.standard_normal(size).astype(np.float32) for name, size in sizes.items()}
+        order = ByMagnitude(lambda name, start, stop: tau[name][start:stop], sizes)
+        encode(path.with_name("masks"), packed, Decoded(masks), order, {})
+        back = decode(open_tensors(path.with_name("masks")).view("deflated"), packed, order, "it")
+    for name in specs:
+        np.testing.assert_array_equal(found.view(name), arrays[name])
+        np.testing.assert_array_equal(back.view(name), masks[name])
+
+
+@pytest.mark.parametrize("forged", [False, True])
+def test_what_is_no_stream_is_refused_in_a_line(tmp_path, forged, monkeypatch):
+    """A damaged file would reach the decoder, or a forged one end it in a traceback, or fill the memory."""
+    made = make(tmp_path, forms={"wide": (torch.float32, (9, 8))}, tasks=("x",), scale={}, entropy_coding=True)
+    file = made.folder / "masks" / "x.safetensors"
+    stream = open_tensors(file).view("deflated").tobytes()
+    if not forged:
+
+        def watched(stream, specs, order, title):
+            assert "masks/x" not in title, "it was decoded"
+            return decode(stream, specs, order, title)
+
+        monkeypatch.setattr("tallmasks.masks.task_bundle.bundle_parts.decode", watched)
+    coder = zlib.compressobj(9, zlib.DEFLATED, -15)
+    longer = coder.compress(bytes(100)) + coder.flush()
+    for content in (stream[:-1], stream + b"x", b"", b"\xff" * len(stream), longer, bytes(100)):
+        file.unlink()
+        write_tensors(file, {"deflated": np.frombuffer(content, np.uint8)}, {})
+        facts = json.loads((made.folder / "bundle.json").read_text())
+        if forged:
+            digest = hashlib.sha256(file.read_bytes()).hexdigest()
+            facts["files"]["masks/x.safetensors"] = {"sha256": digest, "bytes": file.stat().st_size}
+            facts["digest"] = digest_of(facts)
+            (made.folder / "bundle.json").unlink()
+            (made.folder / "bundle.json").write_text(json.dumps(facts))
+        with pytest.raises(TallmasksError, match=r"masks/x\.safetensors") as error:
+            load_bundle(made.folder, made.base_file).state_dict("x")
+        assert "\n" not in str(error.value) and len(verify_bundle(made.folder)) >= 1

@@ -1,0 +1,94 @@
+"""What is stored of a task's own tensors: what it gives back, from any value to any other, and at which size."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies import no_deadline
+from tallmasks.masks.task_codings import CODINGS, LowRank, Signs, Ternary, Whole, coding_of
+from task_bundles import own_content
+
+SHAPES = st.lists(st.integers(0, 9), max_size=3).map(tuple)
+
+
+@no_deadline
+@given(
+    st.sampled_from(sorted(CODINGS)), SHAPES, st.integers(0, 99), st.tuples(st.integers(0, 800), st.integers(0, 800))
+)
+def test_every_piece_is_that_of_the_method(kind, shape, seed, ends):
+    """A task's model out of a bundle would be another than the one whose accuracy the table has."""
+    if kind == "low_rank":
+        shape = (*shape, 3, 4)[:2]
+        coding = LowRank(shape, min(shape) // 2)
+    else:
+        coding = CODINGS[kind](shape)
+    found = own_content(coding, np.random.default_rng(seed))
+    parts = coding.pack(found)
+    assert {name: (part.dtype, part.shape) for name, part in parts.items()} == {
+        name: (spec.dtype, spec.shape) for name, spec in coding.specs.items()
+    }
+    assert coding.problem(parts) is None and coding_of(coding.text, shape) == coding
+    size = math.prod(shape)
+    start, stop = sorted(min(end, size) for end in ends)
+    expected = np.asarray(coding.values(found)).reshape(-1)[start:stop]
+    piece = coding.piece(parts, start, stop)
+    assert piece.dtype == np.float32
+    np.testing.assert_array_equal(piece, coding.piece(parts, 0, size)[start:stop])
+    if kind == "low_rank":
+        left, right = found
+        bound = (abs(left) @ abs(right)).reshape(-1)[start:stop] * (coding.rank + 4) * 2.0**-24
+        assert (abs(piece - expected) <= bound).all()
+    else:
+        np.testing.assert_array_equal(piece, expected.astype(np.float32))
+
+
+def test_sizes_are_those_that_are_said():
+    """A bundle would be larger than the table and the documents have it."""
+    shape, values = (64, 100), 6400
+    sizes = {"whole": 4 * values, "signs": values // 8 + 4, "ternary": values // 5 + 4, "low_rank": 4 * 8 * (64 + 101)}
+    for kind, size in sizes.items():
+        coding = LowRank(shape, 8) if kind == "low_rank" else CODINGS[kind](shape)
+        assert sum(spec.nbytes for spec in coding.specs.values()) == size
+
+
+def test_singular_values_descend_and_their_vectors_have_length_1():
+    """Who reads the file with another program would find factors that are no singular vectors."""
+    for shape in ((7, 12), (12, 7)):
+        parts = LowRank(shape, 3).pack(own_content(LowRank(shape, 3), np.random.default_rng(0)))
+        assert (np.diff(parts[".singular"]) <= 0).all()
+        np.testing.assert_allclose(np.linalg.norm(parts[".left"], axis=0), 1, rtol=1e-6)
+        np.testing.assert_allclose(np.linalg.norm(parts[".right"], axis=1), 1, rtol=1e-6)
+
+
+def test_what_no_writer_makes_is_a_problem():
+    """Two files that differ would be one model, and something could be hidden there."""
+    scale = np.ones(1, np.float32)
+    assert "bits" in str(Signs((3,)).problem({".signs": np.array([8], np.uint8), ".scale": scale}))
+    assert "243" in str(Ternary((5,)).problem({".ternary": np.array([243], np.uint8), ".scale": scale}))
+    assert "digits" in str(Ternary((3,)).problem({".ternary": np.array([0], np.uint8), ".scale": scale}))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "signs:1",
+        "low_rank",
+        "low_rank:4",
+        "low_rank:-1",
+        "low_rank:01",
+        "low_rank:999999999999",
+        "sgins",
+        "whole\n",
+    ],
+)
+def test_what_is_no_coding_is_none(text):
+    """A name from somebody's file would reach something else than the four codings."""
+    assert coding_of(text, (3, 5)) is None
+    assert coding_of("whole", ()) == Whole(()) and coding_of("low_rank:3", (3, 5)) == LowRank((3, 5), 3)
+    assert coding_of("low_rank:0", (3,)) is None
