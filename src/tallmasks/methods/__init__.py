@@ -22,7 +22,7 @@ of ``group="later"`` is in no table that does not ask for it.
 import importlib
 import pkgutil
 
-from tallmasks.methods.contract import GRIDS, Merge, Method, Place, ScaledMask, Vector
+from tallmasks.methods.contract import GRIDS, Merge, Method, Place, ScaledMask, Statistics, Vector
 from tallmasks.methods.inputs import INPUTS, Input, Source, input
 from tallmasks.methods.options import Between, Share
 from tallmasks.methods.registry import (
@@ -40,9 +40,11 @@ from tallmasks.methods.registry import (
     merge_names,
     method,
     names,
+    needing,
     slug,
     spec_of,
     specs_of,
+    statistics_behind,
 )
 
 __all__ = [
@@ -57,6 +59,7 @@ __all__ = [
     "ScaledMask",
     "Share",
     "Source",
+    "Statistics",
     "Vector",
     "at_threshold",
     "code",
@@ -72,9 +75,11 @@ __all__ = [
     "merge_names",
     "method",
     "names",
+    "needing",
     "slug",
     "spec_of",
     "specs_of",
+    "statistics_behind",
 ]
 
 for _module in pkgutil.iter_modules(__path__):

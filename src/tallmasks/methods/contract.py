@@ -24,6 +24,8 @@ from tallmasks.vectors import kernels
 from tallmasks.vectors.task_vectors import TaskVector
 
 Vector = NDArray[np.float32]
+Statistics = Mapping[str, NDArray[np.float32]]
+"""What is known of one task's data, by the name of the tensor that it belongs to."""
 Section = Literal["merging", "compression"]
 Protocol = Literal["fixed", "scaled", "per_task", "masked", "finetuned"]
 Counted = Literal["parameters", "trainable"]
@@ -56,6 +58,8 @@ class Merge:
         named: Over tensors: whether ``apply`` gets the tensor's name as its second argument.
         look: What a slice has to know of the whole, ``(task_vectors, **options) -> anything``, thresholds for
             instance; ``apply`` gets it as its last positional argument.  Not over tensors.
+        statistics: The stage whose artifacts, one a task, it needs beside the checkpoints.  ``look``, where there is
+            one, else ``apply``, gets their tensors by name, a mapping a task, as its last positional argument.
         version: Raised when a change outside the file changes what it makes.
         masked_as: The merge that masks are over, where it is another one.
         chosen: The options that are not at their defaults.
@@ -68,28 +72,39 @@ class Merge:
     over: Literal["weights", "places", "tensors"] = "weights"
     named: bool = False
     look: Callable[..., Any] | None = None
+    statistics: str | None = None
     version: int = 1
     masked_as: str | None = None
     chosen: Mapping[str, Value] = field(default_factory=dict)
 
-    def prepared(self, task_vectors: Sequence[TaskVector]) -> Callable[..., Any]:
-        """``apply`` with its options and with what it has to know of these task vectors: ``(rows, out)`` over weights,
-        ``(rows, out, place)`` over places, ``(stacked, name)`` over tensors."""
-        options = given(self.apply, self.chosen)
-        if self.over == "tensors" and not self.named:
-            return lambda stacked, name: self.apply(stacked, **options)
-        if self.look is None:
-            return functools.partial(self.apply, **options)
-        whole = self.look(task_vectors, **given(self.look, self.chosen))
-        return lambda *which: self.apply(*which, whole, **options)
+    def prepared(self, task_vectors: Sequence[TaskVector], statistics: Sequence[Statistics] = ()) -> Callable[..., Any]:
+        """``apply`` with its options and with what it has to know of these task vectors, and of the tasks' data where
+        it needs ``statistics``: ``(rows, out)`` over weights, ``(rows, out, place)`` over places, ``(stacked, name)``
+        over tensors.
 
-    def __call__(self, task_vectors: Sequence[TaskVector], out: Vector) -> None:
+        Raises:
+            TallmasksError: it needs statistics, and there are none.
+        """
+        if self.statistics and not statistics:
+            raise TallmasksError(
+                f"merge {self.name} needs what the workflow's stage {self.statistics} computes from the tasks' training"
+                " data, which checkpoints alone do not give; ask for its row of results/<model>/<benchmark>/field.csv"
+            )
+        options = given(self.apply, self.chosen)
+        known = (statistics,) if self.statistics else ()
+        if self.look is not None:
+            whole = self.look(task_vectors, *known, **given(self.look, self.chosen))
+            return lambda *which: self.apply(*which, whole, **options)
+        named = self.named or self.over != "tensors"
+        return lambda *which: self.apply(*(which if named else which[:1]), *known, **options)
+
+    def __call__(self, task_vectors: Sequence[TaskVector], out: Vector, statistics: Sequence[Statistics] = ()) -> None:
         """Fill ``out``, float32 [P'].
 
         Raises:
-            TallmasksError: it holds NaN or infinity then.
+            TallmasksError: it holds NaN or infinity then, or it needs statistics and there are none.
         """
-        apply = self.prepared(task_vectors)
+        apply = self.prepared(task_vectors, statistics)
         if self.over == "weights":
             kernels.in_pieces(out.size, lambda part: apply([vector.flat[part] for vector in task_vectors], out[part]))
         else:

@@ -177,6 +177,16 @@ def code(rows: Iterable[str] = (), merges: Iterable[str] = ()) -> dict[str, dict
     return {what: codes for what, codes in found.items() if codes}
 
 
+def statistics_behind(method: Method) -> str | None:
+    """The stage of what a method's merge has to know of the tasks' data, if it has to."""
+    return get_merge(method.merge).statistics if method.merge else None
+
+
+def needing(statistic: str) -> tuple[str, ...]:
+    """The methods whose merge needs a statistic."""
+    return tuple(name for name in names() if statistics_behind(get(name)) == statistic)
+
+
 def masking(merge: str) -> Method:
     """The TALL-mask method on a merge: the masks that it selects are those that a consensus counts."""
     return _on(merge, lambda method: method.protocol == "masked")[0]

@@ -36,7 +36,8 @@ def needs(method: Method) -> str:
         )
         if is_chosen
     ]
-    other = sorted({needed.stage for needed in method.stored_inputs if needed.stage} - _FROM_CHECKPOINTS)
+    stages = {*(needed.stage for needed in method.stored_inputs), methods.statistics_behind(method)}
+    other = sorted(stage for stage in stages - _FROM_CHECKPOINTS if stage)
     found = [f"validation data for {' and '.join(chosen)}"] if chosen else []
     return "; ".join([*found, *(f"data statistics ({stage})" for stage in other)]) or "nothing"
 

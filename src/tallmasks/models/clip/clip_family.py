@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tallmasks.models.clip import tensor_names
 from tallmasks.models.clip.clip_examples import ClipExamples, open_examples
 from tallmasks.models.clip.foreign_checkpoints import PUBLISHERS
-from tallmasks.models.families import Precision, Spec
+from tallmasks.models.families import STATISTICS, Precision, Spec
 from tallmasks.store import hub
 from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.store.tensor_files import open_tensors
@@ -44,6 +44,9 @@ class Clip:
                 f"{nearest(architecture, architectures())}; "
                 "`python -c 'import open_clip; print(open_clip.list_models())'` lists them"
             )
+
+    def statistics(self, spec: Spec) -> tuple[str, ...]:
+        return tuple(STATISTICS)
 
     def settings(self, spec: Spec) -> dict[str, Any]:
         return {key: dict(spec[key]) for key in ("preprocess",) if key in spec}
