@@ -1,7 +1,7 @@
 """BitDelta: of each task's own matrices a sign per weight and one magnitude."""
 
 from tallmasks.methods import Vector, method
-from tallmasks.methods.arrays_and_tensors import copied, exact
+from tallmasks.methods.parts.arrays_and_tensors import copied, exact
 from tallmasks.store.tensor_files import Layout
 
 

@@ -19,7 +19,7 @@ from tallmasks.methods.bits import Shapes, Storage, Storing
 from tallmasks.methods.inputs import INPUTS, Input
 from tallmasks.methods.options import Option, Value, given, options_of
 from tallmasks.store.errors import TallmasksError
-from tallmasks.store.fingerprints import fingerprint_of_file
+from tallmasks.store.fingerprints import fingerprint_with_parts
 from tallmasks.vectors import kernels
 from tallmasks.vectors.task_vectors import TaskVector
 
@@ -30,6 +30,8 @@ Section = Literal["merging", "compression"]
 Protocol = Literal["fixed", "scaled", "per_task", "masked", "finetuned"]
 Counted = Literal["parameters", "trainable"]
 Group = Literal["paper", "later"]
+PARTS = "tallmasks.methods.parts"
+"""What several methods have in common; the code of one is that of its file and of the parts that it imports."""
 GRIDS = {"scaled": "scaling_coefficient", "masked": "mask_lambda"}
 """What a protocol chooses on validation data: a key of `grids` in params.yaml."""
 
@@ -124,7 +126,7 @@ class Merge:
     @property
     def code(self) -> str:
         """What stands for its code in the recipes of what it merges."""
-        return f"{self.version}-{fingerprint_of_file(self.file)}"
+        return f"{self.version}-{fingerprint_with_parts(self.file, PARTS)}"
 
     @functools.cached_property
     def options(self) -> dict[str, Option]:
@@ -225,7 +227,7 @@ class Method:
     @property
     def code(self) -> str:
         """What stands for its code in the recipes of its evaluations."""
-        return f"{self.version}-{fingerprint_of_file(self.file)}"
+        return f"{self.version}-{fingerprint_with_parts(self.file, PARTS)}"
 
     @functools.cached_property
     def needs(self) -> frozenset[str]:

@@ -6,8 +6,8 @@ from typing import Annotated
 import numpy as np
 
 from tallmasks.methods import Between, Place, Share, Vector, merge, method
+from tallmasks.methods.parts.block_numbers import depths
 from tallmasks.vectors import kernels
-from tallmasks.vectors.block_numbers import depths
 from tallmasks.vectors.task_vectors import TaskVector
 
 Slope = Annotated[float, Between(0, 10)]

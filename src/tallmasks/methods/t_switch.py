@@ -1,7 +1,7 @@
 """T-Switch: of each task vector the signs of its larger weights."""
 
 from tallmasks.methods import Share, Vector, method
-from tallmasks.methods.arrays_and_tensors import copied, exact, smallest
+from tallmasks.methods.parts.arrays_and_tensors import copied, exact, smallest
 from tallmasks.store.tensor_files import Layout
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tallmasks.methods import Source, Vector, input, method
-from tallmasks.methods.arrays_and_tensors import copied, eigenvectors, exact
+from tallmasks.methods.parts.arrays_and_tensors import copied, eigenvectors, exact
 from tallmasks.store.tensor_files import Layout
 
 
