@@ -216,6 +216,17 @@ def field(plan: Plan, model: str, name: str) -> Artifacts:
     return {f"{seed}/{role}": nodes for role, nodes in found.items()}
 
 
+@view(script="seeds", version=1, seeds="all", params=_field_rows)
+def field_seeds(plan: Plan, model: str, name: str) -> Artifacts:
+    """The tables over all fine-tuning seeds, of every method."""
+    members, names = plan.members(plan.tasks_for(model, name)), field_methods(plan, model)
+    return {
+        f"{seed}/{role}": nodes
+        for seed in plan.seeds
+        for role, nodes in _evaluations(plan, model, members, seed, names).items()
+    }
+
+
 # -- behind the paper's figures -------------------------------------------------------------------------------
 
 
