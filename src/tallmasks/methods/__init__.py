@@ -45,6 +45,7 @@ from tallmasks.methods.registry import (
     spec_of,
     specs_of,
     statistics_behind,
+    tuned_merge,
 )
 
 __all__ = [
@@ -80,6 +81,7 @@ __all__ = [
     "spec_of",
     "specs_of",
     "statistics_behind",
+    "tuned_merge",
 ]
 
 for _module in pkgutil.iter_modules(__path__):

@@ -189,6 +189,9 @@ class Method:
     """Protocol ``fixed``: the scaling coefficient for T tasks."""
     coefficients: tuple[float, ...] | None = None
     """Protocol ``scaled``: what is tried instead of `grids.scaling_coefficient` in params.yaml."""
+    tuned: str | None = None
+    """Protocol ``scaled``: the option of the merge that is tuned in the place of alpha, which is 1; ``coefficients``
+    are its values.  Where the option is set, nothing is tuned."""
     unvalidated: float = 0.3
     """Protocol ``scaled``: alpha where there is no validation data to choose it; 0.3 is Ilharco et al.'s for a sum."""
     keep: Callable[..., float] | None = None
@@ -313,6 +316,8 @@ class Method:
                 f"method {self.name}: {', '.join(wrong)} must be given exactly where it is used; the parameters of its "
                 f"function, and what they follow from (`of`), are {needed}"
             )
+        if self.tuned and (self.coefficients is None or self.needs != {"multi_task_vector"}):
+            raise ValueError(f"method {self.name}: tuned needs coefficients, and a function of multi_task_vector alone")
         if self.coefficients is not None and self.protocol != "scaled":
             raise ValueError(f"method {self.name}: coefficients are for the protocol scaled alone")
         for key, allowed in (

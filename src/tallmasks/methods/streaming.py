@@ -172,6 +172,9 @@ class OnePiece:
         assert self._merging
         return self._merging(self.place, self.rows)
 
+    def merged(self, merge: str) -> Vector:
+        return Merging(registry.get_merge(merge), self._stream)(self.place, self.rows)
+
     @property
     def agreement(self) -> NDArray[np.uint8]:
         counts = np.zeros(self.multi_task_vector.size, np.uint8)

@@ -247,12 +247,15 @@ def evaluation(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) ->
     """Every coefficient of one method on every task's validation data, the choice, and one reading of the test."""
     chosen = methods.get(method)
     inputs = evaluated(plan, model, tasks, seed)
-    for needed in chosen.stored_inputs:
-        inputs[needed.role] = needed.artifacts(plan, model, tasks, chosen.merge, seed)
+    if chosen.tuned:  # it merges anew for every value
+        inputs["task_vectors"] = plan.task_vectors(model, tasks, seed)
+    else:
+        for needed in chosen.stored_inputs:
+            inputs[needed.role] = needed.artifacts(plan, model, tasks, chosen.merge, seed)
     params: dict[str, Any] = {
         **plan.evaluator(model),
         "method": method,
-        "code": methods.code([method]),
+        "code": methods.code([method], [str(chosen.merge)] if chosen.tuned else []),
         "tasks": list(tasks),
     }
     if grid := chosen.grid(plan.params["grids"]):
