@@ -89,8 +89,9 @@ docs: $(INSTALLED) FORCE  ## build the tiny tables with their spread over seeds 
 	  $(foreach benchmark,7nlp 8qa 11nlp,results/tiny_t5/$(benchmark)/table.csv results/tiny_t5_ia3/$(benchmark)/table.csv)
 	$(BIN)/python docs/update.py
 
-bench: $(INSTALLED) $(if $(PEER),.venv/$(PEER)/installed)  ## measure merge and compress on disk; SCALE=0.1 smaller, PEER=mergekit beside it
+bench: $(INSTALLED) $(if $(PEER),.venv/$(PEER)/installed)  ## measure merge and compress on disk (SCALE=0.1 smaller, PEER=mergekit beside it), and every merge
 	$(BIN)/python benchmarks/streaming.py --scale $(SCALE) $(if $(PEER),--peer .venv/$(PEER))
+	$(BIN)/python benchmarks/merges.py
 
 # Beside the project's own torch and transformers, so that both are measured on the same ones.
 .venv/mergekit/installed: $(INSTALLED) benchmarks/mergekit.txt

@@ -13,6 +13,7 @@ min_version("9.27")
 include: "workflow/rules/common.smk"  # reads params.yaml into `config`
 include: "workflow/rules/examples.smk"
 include: "workflow/rules/checkpoints.smk"
+include: "workflow/rules/statistics.smk"
 include: "workflow/rules/merge.smk"
 include: "workflow/rules/masks.smk"
 include: "workflow/rules/evaluate.smk"

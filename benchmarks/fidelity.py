@@ -27,8 +27,8 @@ import torch
 from torch import nn
 
 from tallmasks import methods
+from tallmasks.methods.parts.seeded_draws import draws, task_keys
 from tallmasks.store.tensor_files import Layout
-from tallmasks.vectors.seeded_draws import draws, task_keys
 from tallmasks.vectors.task_vectors import TaskVector
 
 Tensors = dict[str, torch.Tensor]

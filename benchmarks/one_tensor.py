@@ -13,10 +13,29 @@ import numpy as np
 
 from tallmasks import methods
 
+NAME = "blocks.0.mlp.c_fc.weight"
+
 
 def peak() -> float:
-    """The most memory this process had so far, in MB."""
+    """The most memory this process had so far, in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def measured(spec: str, tasks: int, shape: tuple[int, int]) -> tuple[float, float, float]:
+    """Seconds of CPU, and MiB beyond those of the matrices (and of the tasks' statistics, where the merge has some),
+    which come last; once in a process."""
+    draw = np.random.default_rng(0)
+    tensors = np.empty((tasks, *shape), np.float32)
+    for matrix in tensors:
+        draw.standard_normal(out=matrix, dtype=np.float32)
+    merge = methods.get_merge(spec)
+    inputs = [draw.standard_normal((2 * shape[1], shape[1]), np.float32) for _ in range(1 if merge.statistics else 0)]
+    grams = [x.T @ x / len(x) for x in inputs for _ in range(tasks)]
+    apply = merge.prepared([], [{NAME: gram} for gram in grams])
+    before, start = peak(), time.process_time()
+    apply(tensors, NAME)
+    given = (tensors.nbytes + sum(gram.nbytes for gram in grams)) / 2**20
+    return time.process_time() - start, peak() - before, given
 
 
 def main() -> None:
@@ -26,15 +45,8 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=20)
     parser.add_argument("--shape", type=int, nargs=2, default=[4096, 1024])
     arguments = parser.parse_args()
-    draw = np.random.default_rng(0)
-    tensors = np.empty((arguments.tasks, *arguments.shape), np.float32)
-    for matrix in tensors:
-        draw.standard_normal(out=matrix, dtype=np.float32)
-    merge = methods.get_merge(arguments.merge).prepared([])
-    before, start = peak(), time.process_time()
-    merge(tensors, "blocks.0.mlp.c_fc.weight")
-    seconds = time.process_time() - start
-    print(f"{arguments.merge}: {seconds:.0f} s of CPU, {peak() - before:.0f} MB beyond {tensors.nbytes >> 20} MB")
+    seconds, more, given = measured(arguments.merge, arguments.tasks, tuple(arguments.shape))
+    print(f"{arguments.merge}: {seconds:.0f} s of CPU, {more:.0f} MiB beyond {given:.0f} MiB")
 
 
 if __name__ == "__main__":

@@ -1,17 +1,25 @@
-"""Put what the workflow printed for the tiny models into docs/tiny/, docs/tiny_t5/ and the README.
+"""Put what the workflow printed for the tiny models into docs/tiny/, docs/tiny_t5/, later_methods.md and the README.
 
 `make docs` builds results/tiny/*/ with the spread over seeds first, and the tables of the tiny language models, then
 runs this.  Nothing is computed here: files are copied, and marked blocks of pages are replaced by tables for people.
+What docs/later_methods.md shows is copied where it was built: `snakemake results/tiny/8tasks/field_seeds/table.csv`, or
+`field.csv` for one seed, and `python benchmarks/merges.py`.
 """
 
 from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+
+import pandas as pd
 
 from tallmasks.results.figures import FIGURES
 from tallmasks.results.paper import TABLES
+from tallmasks.results.reference import PAPER_TASKS
+from tallmasks.results.reference.published_orders import beside_orders, laid_out_orders, published_orders
+from tallmasks.results.typesetting import markdown
 
 ROOT = Path(__file__).parent.parent
 BENCHMARKS = ("8tasks", "14tasks", "20tasks")
@@ -29,6 +37,13 @@ FILES = (
 LANGUAGE = {"tiny_t5": ("7nlp", "8qa", "11nlp"), "tiny_t5_ia3": ("7nlp", "8qa", "11nlp")}
 """Benchmarks by tiny language model."""
 LANGUAGE_FILES = ("table.csv", "table.md", "per_task.csv", "selection.json")
+
+LATER = {
+    ("tiny", "8tasks"): ("vit_b32", PAPER_TASKS[:8]),
+    ("tiny_t5", "11nlp"): None,
+}
+"""Where every method is compared, by model and benchmark, and the model whose published orders are looked at."""
+FIELD_FILES = ("field.csv", "field.md", "field_seeds/table.csv", "field_seeds/table.md", "field_seeds/per_seed.csv")
 
 
 def copy_results() -> None:
@@ -51,6 +66,55 @@ def copy_language() -> None:
             if f"<!-- {mark} -->" in text and table.exists():
                 text = fill(text, mark, body(table), page.name)
     page.write_text(text)
+
+
+def copy_later() -> None:
+    """Every method of the group "later": its table and gains, which published orders hold, what a merge costs."""
+    page = ROOT / "docs" / "later_methods.md"
+    text = page.read_text()
+    for (model, benchmark), published in LATER.items():
+        folder = ROOT / "docs" / (model if model == "tiny" else f"tiny_t5/{model}") / benchmark
+        for name in FIELD_FILES:
+            copy(ROOT / "results" / model / benchmark / name, folder / name)
+        spread, alone = folder / "field_seeds" / "table.md", folder / "field.md"
+        if shown := next((table for table in (spread, alone) if table.exists()), None):
+            text = fill(text, f"field:{model}:{benchmark}", body(shown), page.name)
+        if published and (ours := _by_seed(folder)) is not None:
+            layout = laid_out_orders(beside_orders(published_orders(*published), ours), benchmark)
+            text = fill(text, f"orders:{model}:{benchmark}", markdown(layout).split("\n", 1)[1].strip(), page.name)
+    costs = ROOT / "docs" / "benchmarks" / "merges.csv"
+    if costs.exists():
+        measured = pd.read_csv(costs)
+        for what in ("model", "matrix"):
+            text = fill(text, f"costs:{what}", costs_table(measured[measured["what"] == what]), page.name)
+    page.write_text(text)
+
+
+def _by_seed(folder: Path) -> pd.DataFrame | None:
+    """Accuracies by seed and method; of one seed where no more was built; None where nothing was."""
+    if (every := folder / "field_seeds" / "per_seed.csv").exists():
+        return pd.read_csv(every)
+    return pd.read_csv(folder / "field.csv").assign(seed=0) if (folder / "field.csv").exists() else None
+
+
+def costs_table(measured: pd.DataFrame) -> str:
+    """What merges cost, as benchmarks/merges.py measured it."""
+    tasks, size = measured["tasks"].iloc[0], measured["parameters"].iloc[0]
+    heads = ["merge", "CPU, s", "ns of each parameter and task", "MiB beyond", "MiB given"]
+    lines = [
+        f"{tasks} tasks, {size / 1e6:.1f} M parameters:",
+        "",
+        f"| {' | '.join(heads)} |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for row in measured.sort_values("cpu_s").to_dict("records"):
+        lines.append(_costs(row))
+    return "\n".join(lines)
+
+
+def _costs(row: Mapping) -> str:
+    seconds, ns = f"{row['cpu_s']:.2f}", f"{row['ns_per_parameter_task']:.1f}"
+    return f"| `{row['merge']}` | {seconds} | {ns} | {row['more_mib']:.0f} | {row['given_mib']:.0f} |"
 
 
 def copy_paper() -> None:
@@ -96,6 +160,7 @@ def main() -> None:
     copy_results()
     copy_paper()
     copy_language()
+    copy_later()
     readme = ROOT / "README.md"
     text = readme.read_text()
     for benchmark in BENCHMARKS:

@@ -39,7 +39,7 @@ class Chain:
 
 
 def build(folder: Path, tasks: tuple[str, ...] = ("dtd", "cars", "mnist")) -> Chain:
-    """Pretrained, checkpoints, task vectors, every registered merge, and the bundles of both masked merges."""
+    """Pretrained, checkpoints, task vectors, every merge of these alone, and the bundles of both masked merges."""
     draw = np.random.default_rng(0)
     pretrained = {
         "a.weight": draw.standard_normal((6, 5), dtype=np.float32),
@@ -53,7 +53,7 @@ def build(folder: Path, tasks: tuple[str, ...] = ("dtd", "cars", "mnist")) -> Ch
         write_tensors(folder / task, {name: pretrained[name] + noise[name] for name in TRAINABLE}, {})
         initial = {name: pretrained[name] for name in TRAINABLE}
         compute_task_vector(folder / "pretrained", folder / task, initial, path, {}, FRACTIONS)
-    for merge in methods.merge_names():
+    for merge in (name for name in methods.merge_names() if not methods.get_merge(name).statistics):
         write_multi_task_vector(
             methods.get_merge(merge), merge, list(chain.task_vectors.values()), folder / merge, {"recipe": merge}
         )

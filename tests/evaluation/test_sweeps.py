@@ -177,3 +177,27 @@ def test_shares() -> None:
     """A choice over 20 tasks would cost 20 times as much as one over a single task."""
     assert [share(1000, tasks) for tasks in (1, 3, 20)] == [1000, 333, 50]
     assert share(5, 20) == 1 and share(None, 7) is None
+
+
+def test_a_tuned_option_is_chosen_on_validation_data(
+    evaluator: Evaluator, vectors: dict[str, TaskVector], model: Model
+) -> None:
+    """LiNeS would be at one slope for all models, or its slope be chosen on the test data; a slope that somebody sets
+    would be tuned all the same."""
+    method, pretrained = methods.get("lines"), model.initial().cpu().numpy()
+    assert (method.tuned, method.grid(GRIDS)) == ("beta", tuple(np.arange(1, 11) / 10))
+    grid, finetuned = [0.1, 1.0], [0.5, 0.5]
+    subset = TaskSubset(vectors, pretrained, lambda _: Tuner(evaluator, grid, finetuned), evaluator, GRIDS)
+    found = subset.evaluate(method)
+    curves: dict[str, list[list[int]]] = {"validation": [], "test": []}
+    for beta in grid:
+        merged = np.empty_like(pretrained)
+        methods.get_merge(f"lines:beta={beta}")(list(vectors.values()), merged)
+        for split, curve in curves.items():
+            curve.append([row[0] for row in evaluator.scaled(split, merged, [1.0])])
+    assert found.curve == tuple(zip(*curves["validation"], strict=True))
+    best = choose_coefficient(list(found.curve), evaluator.totals("validation"), finetuned, NAMES)
+    assert (found.scaling_coefficient, found.correct["test"]) == (grid[best], curves["test"][best])
+    fixed = methods.get("lines:beta=0.7")
+    assert (fixed.tuned, fixed.merge, fixed.grid(GRIDS)) == (None, "lines:beta=0.7", (1.0,))
+    assert methods.tuned_merge(methods.get("lines_ties:keep=0.1"), 1.2) == "lines_ties:beta=1.2,keep=0.1"

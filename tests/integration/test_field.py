@@ -14,6 +14,9 @@ def test_the_long_table_has_every_method_and_the_benchmarks_table_does_not(proje
     before = project.path("results/tiny/two/table.csv").read_bytes()
     run = project.snakemake(FIELD)
     assert run.jobs["field"] == 1 and run.jobs["finetune"] == run.jobs["task_vector"] == run.jobs["results"] == 0
+    assert run.jobs["grams"] == run.jobs["fisher"] == 2, (
+        "what is known of each task's data, for RegMean and Fisher merging"
+    )
     table = pd.read_csv(project.path(FIELD)).set_index("method")
     assert set(table.index) == set(methods.names())
     assert project.path("results/tiny/two/table.csv").read_bytes() == before

@@ -10,11 +10,11 @@ import pytest
 import later_reference
 import reference
 from tallmasks import methods
+from tallmasks.methods.parts.block_numbers import block_of, depths, is_linear_layer
+from tallmasks.methods.parts.competition import nth_of_rows
+from tallmasks.methods.parts.seeded_draws import draws, dropped, task_keys
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import Layout
-from tallmasks.vectors import kernels
-from tallmasks.vectors.block_numbers import block_of, depths, is_linear_layer
-from tallmasks.vectors.seeded_draws import draws, dropped, task_keys
 from tallmasks.vectors.task_vectors import TaskVector
 
 BLOCKS = {
@@ -136,7 +136,7 @@ def test_pcb_is_the_plain_statement(frozen: int) -> None:
 def test_the_n_th_value_of_rows_is_that_of_sorting(ranks: list[int]) -> None:
     """A quantile would be that of some pieces."""
     rows = abs(np.random.default_rng(0).normal(size=(3, 500))).astype(np.float32).round(1)
-    found = kernels.nth_of_rows(lambda part: rows[:, part], 500, ranks)
+    found = nth_of_rows(lambda part: rows[:, part], 500, ranks)
     np.testing.assert_array_equal(found, np.sort(rows, axis=1)[:, [rank - 1 for rank in ranks]])
 
 

@@ -9,6 +9,7 @@ import pytest
 from tallmasks import methods
 from tallmasks.store.tensor_files import Layout
 from tallmasks.vectors.task_vectors import TaskVector
+from task_statistics import for_merge
 
 LAYOUT = Layout(("a.weight", "b.bias", "c.weight"), ((6, 4), (5,), (3, 3)))
 OVER = {
@@ -24,9 +25,9 @@ def vectors(seed: int, tasks: int = 4) -> list[TaskVector]:
     return [TaskVector(flat, LAYOUT, {0.2: np.float32(0.5)}) for flat in flats]
 
 
-def merged(name: str, given: list[TaskVector]) -> np.ndarray:
+def merged(name: str, given: list[TaskVector], statistics: list[dict[str, np.ndarray]] | None = None) -> np.ndarray:
     out = np.full(given[0].flat.size, np.nan, np.float32)
-    methods.get_merge(name)(given, out)
+    methods.get_merge(name)(given, out, for_merge(name, LAYOUT, range(4)) if statistics is None else statistics)
     return out
 
 
@@ -49,7 +50,7 @@ def test_a_merge_over_places_gives_each_slice_of_a_tensor_by_itself(name: str, s
     """A model larger than the memory would be merged in another way, piece by piece."""
     given = vectors(seed)
     whole = LAYOUT.split(merged(name, given))
-    merge = methods.get_merge(name).prepared(given)
+    merge = methods.get_merge(name).prepared(given, for_merge(name, LAYOUT, range(4)))
     for tensor, values in whole.items():
         for start, stop in ((0, 2), (2, values.size - 1), (values.size - 1, values.size)):
             found = np.full(stop - start, np.nan, np.float32)
@@ -73,8 +74,8 @@ def test_a_merge_over_tensors_gives_each_tensor_by_itself(name: str, seed: int) 
 @pytest.mark.parametrize("name", methods.merge_names())
 def test_the_order_of_the_tasks_does_not_count(name: str) -> None:
     """Two benchmarks with the same tasks would not be one."""
-    given = vectors(0)
-    np.testing.assert_allclose(merged(name, given[::-1]), merged(name, given), rtol=1e-4, atol=1e-5)
+    given, known = vectors(0), for_merge(name, LAYOUT, range(4))
+    np.testing.assert_allclose(merged(name, given[::-1], known[::-1]), merged(name, given, known), rtol=1e-4, atol=1e-5)
 
 
 def test_iso_c_is_the_plain_statement() -> None:

@@ -17,7 +17,7 @@ from tallmasks.plan.planner import Plan
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.folders import SCRATCH
 
-TOGETHER = frozenset({"head", "task_evaluation"})
+TOGETHER = frozenset({"head", "task_evaluation", "grams", "fisher"})
 """Stages of which one job on a GPU makes several artifacts: loading the model takes as long as their work."""
 
 

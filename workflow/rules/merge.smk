@@ -1,4 +1,4 @@
-# task vectors -> multi-task vector
+# task vectors, and what some merges have to know of the tasks' data -> multi-task vector
 rule merge:
     input:
         unpack(BRIDGE.store.inputs("multi_task_vector")),

@@ -111,3 +111,29 @@ rule field:
         "Write the table of every method of {wildcards.model} on {wildcards.benchmark}"
     shell:
         "{params.command} > {log} 2>&1"
+
+
+# the evaluations of every method and seed -> means and spreads
+rule field_seeds:
+    input:
+        unpack(BRIDGE.views.inputs("field_seeds")),
+    output:
+        table=update("results/{model}/{benchmark}/field_seeds/table.csv"),
+        table_for_people=update("results/{model}/{benchmark}/field_seeds/table.md"),
+        per_seed=update("results/{model}/{benchmark}/field_seeds/per_seed.csv"),
+        provenance=update("results/{model}/{benchmark}/field_seeds/provenance.json"),
+    log:
+        BRIDGE.views.log("field_seeds"),
+    benchmark:
+        BRIDGE.views.log("field_seeds", "benchmark.tsv")
+    threads: 1
+    resources:
+        gpu=0,
+        mem_mb=BRIDGE.store.resource("arrays", "mem_mb"),
+        runtime=BRIDGE.store.resource("arrays", "runtime"),
+    params:
+        command=BRIDGE.views.command("field_seeds"),
+    message:
+        "Write the spread over fine-tuning seeds of every method of {wildcards.model} on {wildcards.benchmark}"
+    shell:
+        "{params.command} > {log} 2>&1"

@@ -12,7 +12,8 @@ What a stage runs is found by following names from its script through the script
 when it is imported counts too, and so do the data files beside it, the bridge's functions that hand a job its inputs,
 and the pinned versions of the libraries that decide bits.  Rules say nothing of their own (check_rules.py).  A
 definition that is new concerns no stage before something that is recorded uses it.  The files of `tallmasks.methods`
-are left out: the recipes of what is made with a method or a merge hold the digest of its file.
+are left out: the recipes of what is made with a method or a merge hold the digest of its file, and of those of
+`tallmasks.methods.parts` that it imports.
 """
 
 from __future__ import annotations

@@ -6,8 +6,10 @@ from tallmasks.vectors.multi_task_vectors import write_multi_task_vector
 
 
 def run(job: Job) -> None:
-    name = job.params["merge"]
-    write_multi_task_vector(methods.get_merge(name), name, job.inputs["task_vectors"], job.output, job.metadata)
+    name, statistics = job.params["merge"], job.inputs.get("statistics", [])
+    write_multi_task_vector(
+        methods.get_merge(name), name, job.inputs["task_vectors"], job.output, job.metadata, statistics
+    )
 
 
 if __name__ == "__main__":

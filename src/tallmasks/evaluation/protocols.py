@@ -55,11 +55,23 @@ class Tuner:
 
     def __call__(self, method: str, update: Update) -> Evaluation:
         """The evaluation of theta_0 + alpha * update, float32 [P'], under the name of a method."""
+        return self._chosen(method, lambda split, values: self._counts(split, update, values))
+
+    def over(self, method: str, updates: Callable[[float], Update]) -> Evaluation:
+        """The same where what is tried is no factor: theta_0 + updates(value), made anew for every value."""
+
+        def counts(split: str, values: Sequence[float]) -> list[list[Score]]:
+            found = [self._evaluator.scaled(split, updates(value), [1.0]) for value in values]
+            return [[score for (score,) in row] for row in zip(*found, strict=True)]
+
+        return self._chosen(method, counts)
+
+    def _chosen(self, method: str, counts: Callable[[str, Sequence[float]], list[list[Score]]]) -> Evaluation:
         tasks = tuple(task.name for task in self._evaluator.tasks)
         total = {split: self._evaluator.totals(split) for split in SPLITS}
-        curve = self._counts("validation", update, self._grid)
+        curve = counts("validation", self._grid)
         chosen = choose_coefficient(curve, total["validation"], self._finetuned, tasks)
-        test = self._counts("test", update, [self._grid[chosen]])
+        test = counts("test", [self._grid[chosen]])
         return Evaluation(
             method=method,
             tasks=tasks,
@@ -112,13 +124,17 @@ def evaluate(
         method: what is evaluated.
         source: where its inputs are found.
         evaluator: the model with the tasks, in the source's order; for all but what is tuned over the benchmark.
-        tune: chooses alpha, for the protocol "scaled".
+        tune: chooses alpha, or what is tuned in its place, for the protocol "scaled".
         lambdas: the grid of mask lambdas, ascending, for the protocol "masked".
     """
     update = Updates(method, source, evaluator)
     if method.protocol == "scaled":
         assert tune is not None
-        return tune(method.name, update())
+        if method.tuned is None:
+            return tune(method.name, update())
+        return tune.over(
+            method.name, lambda value: method(multi_task_vector=source.merged(methods.tuned_merge(method, value)))
+        )
     tasks = tuple(task.name for task in evaluator.tasks)
     total = {split: evaluator.totals(split) for split in SPLITS}
     if method.protocol == "masked":
@@ -194,6 +210,9 @@ class FromFiles:
         (path,) = self.files("multi_task_vector")
         return open_multi_task_vector(path)
 
+    def merged(self, merge: str) -> NDArray[np.float32]:
+        return merged_in_memory(merge, self._vectors)
+
     @functools.cached_property
     def agreement(self) -> NDArray[np.uint8]:
         (path,) = self.files("agreement")
@@ -216,6 +235,13 @@ class FromFiles:
 
     def packed_mask(self, task: int, level: int) -> NDArray[np.uint8]:
         return self._bundle.packed_mask(self._tasks[task], self._bundle.lambdas[level])
+
+
+def merged_in_memory(merge: str, vectors: Sequence[TaskVector]) -> NDArray[np.float32]:
+    """tau_MTL of a merge of some task vectors, float32 [P']."""
+    out = np.empty(vectors[0].flat.size, np.float32)
+    methods.get_merge(merge)(vectors, out)
+    return out
 
 
 class InMemory:
@@ -245,9 +271,7 @@ class InMemory:
 
     def merged(self, merge: str) -> NDArray[np.float32]:
         """tau_MTL of a merge, float32 [P']."""
-        out = np.empty(self.vectors[0].flat.size, np.float32)
-        methods.get_merge(merge)(self.vectors, out)
-        return out
+        return merged_in_memory(merge, self.vectors)
 
     def planes(self, merge: str) -> list[NDArray[np.uint8]]:
         """Every task's masks for the whole grid, as `tallmasks.masks` packs them."""
@@ -283,6 +307,9 @@ class _OneMethod:
     @property
     def agreement(self) -> NDArray[np.uint8]:
         return self._memory.agreement(str(self._method.merge))
+
+    def merged(self, merge: str) -> NDArray[np.float32]:
+        return merged_in_memory(merge, self._memory.vectors)
 
     def task_vector(self, task: int) -> TaskVector:
         return self._memory.vectors[task]

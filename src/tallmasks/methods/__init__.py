@@ -23,7 +23,7 @@ compresses each tensor by itself is written under `by_tensor`, and can be stored
 import importlib
 import pkgutil
 
-from tallmasks.methods.contract import GRIDS, Merge, Method, Place, ScaledMask, Vector
+from tallmasks.methods.contract import GRIDS, Merge, Method, Place, ScaledMask, Statistics, Vector
 from tallmasks.methods.inputs import INPUTS, Input, Source, input
 from tallmasks.methods.options import Between, Share
 from tallmasks.methods.own_tensors import by_tensor
@@ -42,9 +42,12 @@ from tallmasks.methods.registry import (
     merge_names,
     method,
     names,
+    needing,
     slug,
     spec_of,
     specs_of,
+    statistics_behind,
+    tuned_merge,
 )
 
 __all__ = [
@@ -59,6 +62,7 @@ __all__ = [
     "ScaledMask",
     "Share",
     "Source",
+    "Statistics",
     "Vector",
     "at_threshold",
     "by_tensor",
@@ -75,9 +79,12 @@ __all__ = [
     "merge_names",
     "method",
     "names",
+    "needing",
     "slug",
     "spec_of",
     "specs_of",
+    "statistics_behind",
+    "tuned_merge",
 ]
 
 for _module in pkgutil.iter_modules(__path__):

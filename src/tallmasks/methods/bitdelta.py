@@ -4,7 +4,7 @@ from typing import Any
 
 from tallmasks.masks.task_codings import Coding, Signs, Whole
 from tallmasks.methods import Vector, by_tensor, method
-from tallmasks.methods.arrays_and_tensors import exact
+from tallmasks.methods.parts.arrays_and_tensors import exact
 
 
 def coding(shape: tuple[int, ...]) -> Coding:

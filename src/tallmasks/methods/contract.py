@@ -20,15 +20,19 @@ from tallmasks.methods.inputs import INPUTS, Input
 from tallmasks.methods.options import Option, Value, given, options_of
 from tallmasks.methods.own_tensors import OwnTensors
 from tallmasks.store.errors import TallmasksError
-from tallmasks.store.fingerprints import fingerprint_of_file
+from tallmasks.store.fingerprints import fingerprint_with_parts
 from tallmasks.vectors import kernels
 from tallmasks.vectors.task_vectors import TaskVector
 
 Vector = NDArray[np.float32]
+Statistics = Mapping[str, NDArray[np.float32]]
+"""What is known of one task's data, by the name of the tensor that it belongs to."""
 Section = Literal["merging", "compression"]
 Protocol = Literal["fixed", "scaled", "per_task", "masked", "finetuned"]
 Counted = Literal["parameters", "trainable"]
 Group = Literal["paper", "later"]
+PARTS = "tallmasks.methods.parts"
+"""What several methods have in common; the code of one is that of its file and of the parts that it imports."""
 GRIDS = {"scaled": "scaling_coefficient", "masked": "mask_lambda"}
 """What a protocol chooses on validation data: a key of `grids` in params.yaml."""
 
@@ -57,6 +61,8 @@ class Merge:
         named: Over tensors: whether ``apply`` gets the tensor's name as its second argument.
         look: What a slice has to know of the whole, ``(task_vectors, **options) -> anything``, thresholds for
             instance; ``apply`` gets it as its last positional argument.  Not over tensors.
+        statistics: The stage whose artifacts, one a task, it needs beside the checkpoints.  ``look``, where there is
+            one, else ``apply``, gets their tensors by name, a mapping a task, as its last positional argument.
         version: Raised when a change outside the file changes what it makes.
         masked_as: The merge that masks are over, where it is another one.
         chosen: The options that are not at their defaults.
@@ -69,28 +75,39 @@ class Merge:
     over: Literal["weights", "places", "tensors"] = "weights"
     named: bool = False
     look: Callable[..., Any] | None = None
+    statistics: str | None = None
     version: int = 1
     masked_as: str | None = None
     chosen: Mapping[str, Value] = field(default_factory=dict)
 
-    def prepared(self, task_vectors: Sequence[TaskVector]) -> Callable[..., Any]:
-        """``apply`` with its options and with what it has to know of these task vectors: ``(rows, out)`` over weights,
-        ``(rows, out, place)`` over places, ``(stacked, name)`` over tensors."""
-        options = given(self.apply, self.chosen)
-        if self.over == "tensors" and not self.named:
-            return lambda stacked, name: self.apply(stacked, **options)
-        if self.look is None:
-            return functools.partial(self.apply, **options)
-        whole = self.look(task_vectors, **given(self.look, self.chosen))
-        return lambda *which: self.apply(*which, whole, **options)
+    def prepared(self, task_vectors: Sequence[TaskVector], statistics: Sequence[Statistics] = ()) -> Callable[..., Any]:
+        """``apply`` with its options and with what it has to know of these task vectors, and of the tasks' data where
+        it needs ``statistics``: ``(rows, out)`` over weights, ``(rows, out, place)`` over places, ``(stacked, name)``
+        over tensors.
 
-    def __call__(self, task_vectors: Sequence[TaskVector], out: Vector) -> None:
+        Raises:
+            TallmasksError: it needs statistics, and there are none.
+        """
+        if self.statistics and not statistics:
+            raise TallmasksError(
+                f"merge {self.name} needs what the workflow's stage {self.statistics} computes from the tasks' training"
+                " data, which checkpoints alone do not give; ask for its row of results/<model>/<benchmark>/field.csv"
+            )
+        options = given(self.apply, self.chosen)
+        known = (statistics,) if self.statistics else ()
+        if self.look is not None:
+            whole = self.look(task_vectors, *known, **given(self.look, self.chosen))
+            return lambda *which: self.apply(*which, whole, **options)
+        named = self.named or self.over != "tensors"
+        return lambda *which: self.apply(*(which if named else which[:1]), *known, **options)
+
+    def __call__(self, task_vectors: Sequence[TaskVector], out: Vector, statistics: Sequence[Statistics] = ()) -> None:
         """Fill ``out``, float32 [P'].
 
         Raises:
-            TallmasksError: it holds NaN or infinity then.
+            TallmasksError: it holds NaN or infinity then, or it needs statistics and there are none.
         """
-        apply = self.prepared(task_vectors)
+        apply = self.prepared(task_vectors, statistics)
         if self.over == "weights":
             kernels.in_pieces(out.size, lambda part: apply([vector.flat[part] for vector in task_vectors], out[part]))
         else:
@@ -110,7 +127,7 @@ class Merge:
     @property
     def code(self) -> str:
         """What stands for its code in the recipes of what it merges."""
-        return f"{self.version}-{fingerprint_of_file(self.file)}"
+        return f"{self.version}-{fingerprint_with_parts(self.file, PARTS)}"
 
     @functools.cached_property
     def options(self) -> dict[str, Option]:
@@ -173,6 +190,9 @@ class Method:
     """Protocol ``fixed``: the scaling coefficient for T tasks."""
     coefficients: tuple[float, ...] | None = None
     """Protocol ``scaled``: what is tried instead of `grids.scaling_coefficient` in params.yaml."""
+    tuned: str | None = None
+    """Protocol ``scaled``: the option of the merge that is tuned in the place of alpha, which is 1; ``coefficients``
+    are its values.  Where the option is set, nothing is tuned."""
     unvalidated: float = 0.3
     """Protocol ``scaled``: alpha where there is no validation data to choose it; 0.3 is Ilharco et al.'s for a sum."""
     keep: Callable[..., float] | None = None
@@ -211,7 +231,7 @@ class Method:
     @property
     def code(self) -> str:
         """What stands for its code in the recipes of its evaluations."""
-        return f"{self.version}-{fingerprint_of_file(self.file)}"
+        return f"{self.version}-{fingerprint_with_parts(self.file, PARTS)}"
 
     @functools.cached_property
     def needs(self) -> frozenset[str]:
@@ -302,6 +322,8 @@ class Method:
                 f"method {self.name}: {', '.join(wrong)} must be given exactly where it is used; the parameters of its "
                 f"function, and what they follow from (`of`), are {needed}"
             )
+        if self.tuned and (self.coefficients is None or self.needs != {"multi_task_vector"}):
+            raise ValueError(f"method {self.name}: tuned needs coefficients, and a function of multi_task_vector alone")
         if self.coefficients is not None and self.protocol != "scaled":
             raise ValueError(f"method {self.name}: coefficients are for the protocol scaled alone")
         for key, allowed in (

@@ -6,8 +6,8 @@ from typing import Annotated
 import numpy as np
 
 from tallmasks.methods import Between, Place, Share, Vector, merge, method
+from tallmasks.methods.parts.seeded_draws import dropped, dropped_vector, task_keys
 from tallmasks.vectors import kernels
-from tallmasks.vectors.seeded_draws import dropped, dropped_vector, task_keys
 from tallmasks.vectors.task_vectors import TaskVector
 
 Rate = Annotated[float, Between(0, 0.999)]

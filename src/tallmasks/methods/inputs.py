@@ -45,6 +45,9 @@ class Source(Protocol):
     def multi_task_vector(self) -> NDArray[np.float32]:
         """tau_MTL of the method's merge, float32 [P']."""
 
+    def merged(self, merge: str) -> NDArray[np.float32]:
+        """tau_MTL of another merge, made anew from the task vectors, float32 [P']."""
+
     @property
     def agreement(self) -> NDArray[np.uint8]:
         """n(p) of the masks that are selected for the method's merge, uint8 [P']."""

@@ -3,7 +3,7 @@
 import numpy as np
 
 from tallmasks.methods import Share, Vector, merge, method
-from tallmasks.vectors.singular_vectors import orthogonal, top_triplets
+from tallmasks.methods.parts.singular_vectors import orthogonal, top_triplets
 
 
 @merge("iso_cts", paper="Marczak et al. 2025, Iso-CTS", over="tensors", named=True)

@@ -6,7 +6,7 @@ from typing import Annotated
 import numpy as np
 
 from tallmasks.methods import Between, Place, Vector, merge, method
-from tallmasks.vectors.block_numbers import depths
+from tallmasks.methods.parts.block_numbers import depths
 from tallmasks.vectors.task_vectors import TaskVector
 
 Slope = Annotated[float, Between(0, 10)]
@@ -41,10 +41,10 @@ def lines_merge(rows: Sequence[Vector], out: Vector, place: Place, scale: dict[s
     storage="single",
     merge="lines",
     unvalidated=1.0,
-    coefficients=tuple(round(0.2 * step, 1) for step in range(11)),
+    tuned="beta",
+    coefficients=tuple(round(0.1 * step, 1) for step in range(1, 11)),
     group="later",
 )
 def lines(multi_task_vector: Vector) -> Vector:
-    """The scaled sum.  The official code tunes beta alone; here beta is an option, and what is tuned is one factor for
-    all layers, of which 1 gives the official model."""
+    """The scaled blocks themselves; beta is tuned, as in the official code, and the rest of the formula stays."""
     return multi_task_vector

@@ -6,8 +6,8 @@ from typing import Annotated
 import numpy as np
 
 from tallmasks.methods import Between, Place, Share, Vector, merge, method
+from tallmasks.methods.parts.block_numbers import depths
 from tallmasks.vectors import kernels
-from tallmasks.vectors.block_numbers import depths
 from tallmasks.vectors.task_vectors import TaskVector
 
 Slope = Annotated[float, Between(0, 10)]
@@ -50,9 +50,10 @@ def lines_ties_merge(rows: Sequence[Vector], out: Vector, place: Place, known: K
     storage="single",
     merge="lines_ties",
     unvalidated=1.0,
-    coefficients=tuple(round(0.2 * step, 1) for step in range(11)),
+    tuned="beta",
+    coefficients=tuple(round(0.1 * step, 1) for step in range(1, 16)),
     group="later",
 )
 def lines_ties(multi_task_vector: Vector) -> Vector:
-    """The scaled mean; beta is an option, and one factor for all layers is tuned, as for LiNeS on task arithmetic."""
+    """The scaled blocks themselves; beta is tuned, as in the official code, and the rest of the formula stays."""
     return multi_task_vector

@@ -95,6 +95,8 @@ def get(spec: str) -> Method:
     chosen = options.chosen_from(texts, merged | found.options, f"method {name}")
     for_merge = {key: value for key, value in chosen.items() if key in merged}
     said = ", ".join(f"{key} = {value}" for key, value in sorted(chosen.items()))
+    if found.tuned in chosen:
+        found = replace(found, tuned=None, coefficients=(1.0,))
     return replace(
         found,
         name=options.written(name, chosen),
@@ -175,6 +177,22 @@ def code(rows: Iterable[str] = (), merges: Iterable[str] = ()) -> dict[str, dict
         "merges": {name: get_merge(name).code for name in merges},
     }
     return {what: codes for what, codes in found.items() if codes}
+
+
+def tuned_merge(method: Method, value: float) -> str:
+    """The merge of a method whose merge has a tuned option, with a value for that."""
+    name, texts = options.read(str(method.merge))
+    return with_options(name, {**texts, str(method.tuned): value})
+
+
+def statistics_behind(method: Method) -> str | None:
+    """The stage of what a method's merge has to know of the tasks' data, if it has to."""
+    return get_merge(method.merge).statistics if method.merge else None
+
+
+def needing(statistic: str) -> tuple[str, ...]:
+    """The methods whose merge needs a statistic."""
+    return tuple(name for name in names() if statistics_behind(get(name)) == statistic)
 
 
 def masking(merge: str) -> Method:

@@ -14,7 +14,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.methods import inputs
+from tallmasks.methods import inputs, registry
 from tallmasks.methods.contract import Merge, Method, Place, Vector
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import Layout
@@ -173,6 +173,9 @@ class OnePiece:
         assert self._merging
         return self._merging(self.place, self.rows)
 
+    def merged(self, merge: str) -> Vector:
+        return Merging(registry.get_merge(merge), self._stream)(self.place, self.rows)
+
     @property
     def agreement(self) -> NDArray[np.uint8]:
         counts = np.zeros(self.multi_task_vector.size, np.uint8)
@@ -220,6 +223,11 @@ def in_stream(method: Method) -> None:
     }  # stages whose artifacts a piece stands for
     if method.over == "model" and not method.scaled_mask:
         raise TallmasksError(f"{method.name} looks at whole models at once, which cannot be had in a stream")
+    if statistics := registry.statistics_behind(method):
+        raise TallmasksError(
+            f"{method.name} needs what is known of the tasks' training data (the workflow's stage {statistics}), which "
+            "checkpoints alone do not give"
+        )
     lacking = [f"{needed.name} ({needed.meaning})" for needed in method.stored_inputs if needed.stage not in known]
     if lacking:
         raise TallmasksError(f"{method.name} needs {', '.join(lacking)}, which checkpoints alone do not give")

@@ -4,7 +4,7 @@ from typing import Any
 
 from tallmasks.masks.task_codings import Coding, LowRank, Whole
 from tallmasks.methods import Source, Vector, by_tensor, input, method
-from tallmasks.methods.arrays_and_tensors import eigenvectors, exact
+from tallmasks.methods.parts.arrays_and_tensors import eigenvectors, exact
 
 
 @input("tasks", "T, how many tasks there are, int", per="benchmark")

@@ -10,7 +10,8 @@ elsewhere is named in params.yaml by its module (`family: my_package.my_family`)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
     from tallmasks.models.cuda import Wanted
 
 FAMILIES = {"clip": "tallmasks.models.clip", "t5": "tallmasks.models.t5"}
+STATISTICS = {
+    "grams": "no inputs of linear layers are known of it (stage grams), since none is trained or its family tells none",
+    "fisher": "no log-probabilities are known of it (stage fisher), since its family gives none",
+}
+"""Stages of what is known of a task's data, and why a model has none of it."""
 Precision = Literal["float32", "bfloat16"]
 Spec = Mapping[str, Any]
 """A model's entry in params.yaml, or what a recipe has of it."""
@@ -120,8 +126,23 @@ class Model(Protocol):
         count, the sum of its examples' scores, each in 0 to 1, as a float64 scalar."""
 
 
+class WatchedModel(Model, Protocol):
+    """A model of a family that gives `STATISTICS`."""
+
+    def log_probabilities(self, batch: Any) -> torch.Tensor:
+        """The logarithms of what the network takes for probable, with gradients, float32 [R, C]: a row for each choice
+        that it makes for a batch, of one of C classes or tokens."""
+
+    def watched(self, told: Callable[[str, torch.Tensor], None]) -> AbstractContextManager[None]:
+        """A context in which every pass tells what enters each linear layer: the name of its weight [m, n] among
+        ``trainable``, and the inputs [..., n].  Only a family that gives "grams" needs it."""
+
+
 class Family(Protocol):
     """What the workflow asks about a kind of network; asking imports no torch before a network is needed.
+
+    It may have a further method, ``statistics(spec)``: the names of those `STATISTICS` that its networks can give,
+    which are then `WatchedModel`s.
 
     Attributes:
         unit: What people call its examples, in the plural.
@@ -216,6 +237,12 @@ def family(spec: Spec) -> Family:
         TallmasksError: There is none of that name.
     """
     return registered("model family", str(spec.get("family")), FAMILIES, "FAMILY")
+
+
+def statistics_of(spec: Spec) -> Collection[str]:
+    """Those of `STATISTICS` that a model's network can give; asks the family, if it knows of them."""
+    given = getattr(family(spec), "statistics", None)
+    return given(spec) if given else ()
 
 
 def load(spec: Spec, weights: Path, precision: Precision = "float32", device: Wanted | None = None) -> Model:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 from tallmasks import methods
 from tallmasks.masks.task_bundle.manifest import DTYPES
 from tallmasks.models.checkpoint_sources import FINETUNE, locate, source_of
-from tallmasks.models.families import family
+from tallmasks.models.families import STATISTICS, family, statistics_of
 from tallmasks.plan import preflight
 from tallmasks.plan.node import Made, Node, stage
+from tallmasks.store.errors import TallmasksError
 from tallmasks.tasks.catalogues import catalogue
 from tallmasks.training.controlled import Controlled
 
@@ -125,6 +126,42 @@ def imported(plan: Plan, model: str, task: str, found: Any) -> Made:
     return Made(f"imported-{task}", params, sources=sources)
 
 
+# -- what is known of a task's data ---------------------------------------------------------------------------
+
+
+def of_training_data(plan: Plan, model: str, task: str, seed: Seed, statistic: str) -> Made:
+    """What a statistic is made from: the fine-tuned checkpoint, and some examples of what it was trained on.
+
+    Raises:
+        TallmasksError: the model's family does not give what the statistic is computed from.
+    """
+    spec = plan.model(model)
+    if statistic not in statistics_of(spec):
+        raise TallmasksError(
+            f"params.yaml: models.{model}: {STATISTICS[statistic]}; leave out methods that need it: "
+            f"{', '.join(methods.needing(statistic))}"
+        )
+    params = {**plan.network(model), "task": task, "count": plan.statistics_count}
+    inputs = {
+        "examples": [plan.examples(model, task, "train")],
+        **plan.task_inputs(model, task),
+        "checkpoint": [plan.checkpoint(model, task, seed)],
+    }
+    return Made(f"{task}-s{seed}", params, inputs, plan.pretrained_source(model))
+
+
+@stage(script="task_grams", version=1, folder="store/{model}/derived/grams", uses="evaluation")
+def grams(plan: Plan, model: str, task: str, seed: Seed) -> Made:
+    """The second moments of what enters each linear layer of the fine-tuned network, for RegMean."""
+    return of_training_data(plan, model, task, seed, "grams")
+
+
+@stage(script="task_fisher", version=1, folder="store/{model}/derived/fisher", uses="evaluation")
+def fisher(plan: Plan, model: str, task: str, seed: Seed) -> Made:
+    """The squared gradients of the fine-tuned network's log-probabilities, for Fisher merging."""
+    return of_training_data(plan, model, task, seed, "fisher")
+
+
 # -- vectors, masks, consensus --------------------------------------------------------------------------------
 
 
@@ -139,8 +176,10 @@ def task_vector(plan: Plan, model: str, task: str, seed: Seed) -> Made:
 
 @stage(script="merge_vectors", version=2, folder="store/{model}/derived/multi_task_vectors", uses="arrays")
 def multi_task_vector(plan: Plan, model: str, tasks: Tasks, merge: str, seed: Seed) -> Made:
-    """The task vectors of a set of tasks, merged."""
+    """The task vectors of a set of tasks, merged; by what is known of the tasks' data, where the merge needs that."""
     inputs = {"task_vectors": plan.task_vectors(model, tasks, seed)}
+    if statistics := methods.get_merge(merge).statistics:
+        inputs["statistics"] = [getattr(plan, statistics)(model, task, seed) for task in tasks]
     return Made(slug(merge, tasks, seed), {"merge": merge, "code": methods.code(merges=[merge])}, inputs)
 
 
@@ -222,12 +261,15 @@ def evaluation(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) ->
     """Every coefficient of one method on every task's validation data, the choice, and one reading of the test."""
     chosen = methods.get(method)
     inputs = evaluated(plan, model, tasks, seed)
-    for needed in chosen.stored_inputs:
-        inputs[needed.role] = needed.artifacts(plan, model, tasks, chosen.merge, seed)
+    if chosen.tuned:  # it merges anew for every value
+        inputs["task_vectors"] = plan.task_vectors(model, tasks, seed)
+    else:
+        for needed in chosen.stored_inputs:
+            inputs[needed.role] = needed.artifacts(plan, model, tasks, chosen.merge, seed)
     params: dict[str, Any] = {
         **plan.evaluator(model),
         "method": method,
-        "code": methods.code([method]),
+        "code": methods.code([method], [str(chosen.merge)] if chosen.tuned else []),
         "tasks": list(tasks),
     }
     if grid := chosen.grid(plan.params["grids"]):

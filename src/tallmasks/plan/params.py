@@ -233,6 +233,12 @@ def check_names(params: Params) -> None:
     bundled_row(params)
     shown_benchmarks, orders = params["paper"]["benchmarks"], params["paper"]["subsets"]["orders"]
     _check_names("paper.subsets.methods", params["paper"]["subsets"]["methods"], methods.names())
+    for name in params["paper"]["subsets"]["methods"]:
+        if statistic := methods.statistics_behind(methods.get(name)):
+            raise TallmasksError(
+                f"{FILE}: paper.subsets.methods: {name} needs data statistics (stage {statistic}), and figure 5 is "
+                "made from task vectors alone; leave it out"
+            )
     if shown_benchmarks != "all":
         _check_names("paper", shown_benchmarks, params["benchmarks"])
     if orders != "all":

@@ -28,6 +28,9 @@ from tallmasks.store.source_digests import named_path
 from tallmasks.tasks.task import Task
 from tallmasks.training.controlled import Controlled
 
+STATISTICS_EXAMPLES = 256
+"""As in the code of MergeLM and FusionBench; where params.yaml says nothing."""
+
 
 class Plan:
     """What `params` ask for.
@@ -87,6 +90,11 @@ class Plan:
     def seeds(self) -> tuple[int, ...]:
         """Fine-tuning seeds; tables come from the first."""
         return tuple(self.params["seeds"])
+
+    @property
+    def statistics_count(self) -> int:
+        """How many training examples of a task its statistics are computed from."""
+        return int(self.params.get("statistics", {}).get("examples", STATISTICS_EXAMPLES))
 
     def model(self, name: str) -> Params:
         if name not in self.models:

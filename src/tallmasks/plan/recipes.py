@@ -47,7 +47,7 @@ def of_view(plan: Plan, view: View, model: str, benchmark: str) -> dict[str, Any
             "model": model,
             "benchmark": benchmark,
             "tasks": list(tasks),
-            **view.params(plan),
+            **view.params(plan, model),
             "seeds": list(seeds),
             **plan.architecture(model),
         },

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tallmasks import methods
+from tallmasks.models.families import statistics_of
 from tallmasks.plan.chain import Seed, Tasks
 from tallmasks.plan.node import STAGES, Node
 from tallmasks.results import figures, paper
@@ -37,7 +38,7 @@ class View:
         version: raised when a change of code changes what is written.
         script: the step that writes it, of workflow/scripts/.
         artifacts: what it is written from, by role, for a model and a benchmark.
-        params: what else its files follow from.
+        params: what else its files follow from, for a model.
         seeds: how many of the fine-tuning seeds it shows.
         own_folder: whether it has a folder of its own, below the benchmark's.
         provenance: the file that vouches for its files.
@@ -48,7 +49,7 @@ class View:
     version: int
     script: str
     artifacts: WrittenFrom
-    params: Callable[[Plan], dict[str, Any]]
+    params: Callable[[Plan, str], dict[str, Any]]
     seeds: Literal["none", "first", "all"] = "first"
     own_folder: bool = True
     provenance: str = PROVENANCE
@@ -67,12 +68,12 @@ class View:
 VIEWS: dict[str, View] = {}
 
 
-def _nothing(plan: Plan) -> dict[str, Any]:
+def _nothing(plan: Plan, model: str) -> dict[str, Any]:
     return {}
 
 
 def view(
-    *, version: int, script: str, params: Callable[[Plan], dict[str, Any]] = _nothing, **said: Any
+    *, version: int, script: str, params: Callable[[Plan, str], dict[str, Any]] = _nothing, **said: Any
 ) -> Callable[[WrittenFrom], WrittenFrom]:
     """Decorator: declare a view by the function (plan, model, benchmark) that says what it is written from; the
     function's name is the view's."""
@@ -120,7 +121,7 @@ def numbers() -> dict[str, int]:
 # -- the tables -----------------------------------------------------------------------------------------------
 
 
-def _rows(plan: Plan) -> dict[str, Any]:
+def _rows(plan: Plan, model: str) -> dict[str, Any]:
     return {
         "methods": list(plan.method_names),
         "code": methods.code(plan.method_names),
@@ -189,15 +190,21 @@ def bundle(plan: Plan, model: str, name: str) -> Artifacts:
     return {"bundle": [plan.bundle_archive(model, members, plan.bundled_row, plan.seeds[0])]}
 
 
-def field_methods(plan: Plan) -> list[str]:
-    """Every method whose inputs can be had, the later ones too, and what `methods` in params.yaml has with options."""
+def field_methods(plan: Plan, model: str) -> list[str]:
+    """Every method whose inputs can be had of a model, the later ones too, and what `methods` in params.yaml has with
+    options."""
     names = [*methods.names(), *(name for name in plan.method_names if name not in methods.names())]
     stages = {name: {needed.stage for needed in methods.get(name).stored_inputs} for name in names}
-    return [name for name in names if stages[name] <= STAGES.keys()]
+    known = {None, *statistics_of(plan.model(model))}
+    return [
+        name
+        for name in names
+        if stages[name] <= STAGES.keys() and methods.statistics_behind(methods.get(name)) in known
+    ]
 
 
-def _field_rows(plan: Plan) -> dict[str, Any]:
-    names = field_methods(plan)
+def _field_rows(plan: Plan, model: str) -> dict[str, Any]:
+    names = field_methods(plan, model)
     return {"methods": names, "code": methods.code(names)}
 
 
@@ -205,26 +212,37 @@ def _field_rows(plan: Plan) -> dict[str, Any]:
 def field(plan: Plan, model: str, name: str) -> Artifacts:
     """field.csv, the long table of every method; ours beside what was published of each."""
     members, seed = plan.members(plan.tasks_for(model, name)), plan.seeds[0]
-    found = _evaluations(plan, model, members, seed, field_methods(plan))
+    found = _evaluations(plan, model, members, seed, field_methods(plan, model))
     return {f"{seed}/{role}": nodes for role, nodes in found.items()}
+
+
+@view(script="seeds", version=1, seeds="all", params=_field_rows)
+def field_seeds(plan: Plan, model: str, name: str) -> Artifacts:
+    """The tables over all fine-tuning seeds, of every method."""
+    members, names = plan.members(plan.tasks_for(model, name)), field_methods(plan, model)
+    return {
+        f"{seed}/{role}": nodes
+        for seed in plan.seeds
+        for role, nodes in _evaluations(plan, model, members, seed, names).items()
+    }
 
 
 # -- behind the paper's figures -------------------------------------------------------------------------------
 
 
-def _masking_rows(plan: Plan) -> dict[str, Any]:
+def _masking_rows(plan: Plan, model: str) -> dict[str, Any]:
     return {"methods": [methods.masking(merge).name for merge in agreeing_merges(plan)]}
 
 
-def _consensus_rows(plan: Plan) -> dict[str, Any]:
+def _consensus_rows(plan: Plan, model: str) -> dict[str, Any]:
     return {"methods": [methods.consensus(merge).name for merge in agreeing_merges(plan)]}
 
 
-def _orders(plan: Plan) -> dict[str, Any]:
+def _orders(plan: Plan, model: str) -> dict[str, Any]:
     return {"orders": list(plan.subset_orders)}
 
 
-def _lambdas(plan: Plan) -> dict[str, Any]:
+def _lambdas(plan: Plan, model: str) -> dict[str, Any]:
     return {"grid": list(plan.params["grids"]["mask_lambda"])}
 
 

@@ -32,11 +32,12 @@ def needs(method: Method) -> str:
         name
         for name, is_chosen in (
             ("lambda", method.protocol == "masked" or "agreement" in method.all_inputs),
-            ("alpha", method.protocol == "scaled"),
+            (method.tuned or "alpha", method.protocol == "scaled" and len(method.coefficients or (0, 1)) > 1),
         )
         if is_chosen
     ]
-    other = sorted({needed.stage for needed in method.stored_inputs if needed.stage} - _FROM_CHECKPOINTS)
+    stages = {*(needed.stage for needed in method.stored_inputs), methods.statistics_behind(method)}
+    other = sorted(stage for stage in stages - _FROM_CHECKPOINTS if stage)
     found = [f"validation data for {' and '.join(chosen)}"] if chosen else []
     return "; ".join([*found, *(f"data statistics ({stage})" for stage in other)]) or "nothing"
 
@@ -129,4 +130,6 @@ def _chosen(row: Mapping[str, Any]) -> str:
     if row["mask_lambda"]:
         values = sorted(map(float, row["mask_lambda"].split()))
         return f"λ {values[0]:g}" if values[0] == values[-1] else f"λ {values[0]:g}–{values[-1]:g}"
-    return "–" if pd.isna(row["scaling_coefficient"]) else f"α {row['scaling_coefficient']:g}"
+    if pd.isna(row["scaling_coefficient"]):
+        return "–"
+    return f"{methods.get(row['method']).tuned or 'α'} {row['scaling_coefficient']:g}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
+import importlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -26,6 +27,40 @@ def fingerprint_of_file(path: Path) -> str:
     """
     statements = ast.parse(path.read_bytes()).body
     return fingerprint(statement for statement in statements if not _is_own_import(statement))
+
+
+@functools.cache
+def fingerprint_with_parts(path: Path, package: str) -> str:
+    """The digest of a source file and of the modules of a package that it imports, these with those that they import in
+    their turn; `fingerprint_of_file` where it imports none.
+
+    Args:
+        path: the file.
+        package: its dotted name; its modules lie in one folder.
+    """
+    folder = Path(importlib.import_module(package).__path__[0])
+    parts: dict[str, str] = {}
+    waiting = _imported_of(path, package)
+    while waiting:
+        name = waiting.pop()
+        if name not in parts:
+            parts[name] = fingerprint_of_file(folder / f"{name}.py")
+            waiting |= _imported_of(folder / f"{name}.py", package)
+    own = fingerprint_of_file(path)
+    if not parts:
+        return own
+    return hashlib.sha256(json.dumps([own, sorted(parts.items())]).encode()).hexdigest()[:LENGTH]
+
+
+def _imported_of(path: Path, package: str) -> set[str]:
+    """The modules of a package that a file imports, by their last name."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.ImportFrom) and node.module == package:
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{package}."):
+            found.add(str(node.module).removeprefix(f"{package}."))
+    return found
 
 
 def _plain(value: object) -> object:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, partial, reduce
+from functools import cache, partial
 from types import ModuleType
 from typing import TypeVar
 
@@ -91,37 +91,6 @@ def nth_magnitude(vector: Vector, n: int) -> np.float32:
     below = int(ends[upper - 1]) if upper else 0
     ends = count(partial(loops.histogram_lower, np.uint32(upper)), 1 << 16)
     return np.uint32(upper << 16 | int(np.searchsorted(ends, n - below))).view(np.float32)
-
-
-def nth_of_rows(rows: Callable[[slice], Vector], size: int, ranks: Sequence[int]) -> NDArray[np.float32]:
-    """The exact n-th smallest values of T vectors of ``size`` values from 0 up, float32 [T, len(ranks)].
-
-    ``rows`` computes a slice of all of them, float32 [T, n]; in two passes, one for the upper half of the bits.
-    """
-
-    def count(histogram: Callable[[NDArray[np.uint32]], NDArray[np.int64]]) -> NDArray[np.int64]:
-        def work(share: slice) -> NDArray[np.int64]:
-            parts = range(share.start, share.stop, PIECE)
-            found = (histogram(rows(slice(at, min(at + PIECE, share.stop))).view(np.uint32)) for at in parts)
-            return reduce(np.add, found)
-
-        return np.cumsum(sum(in_pieces(size, work, -(-size // _compiled().threads()))), axis=-1)
-
-    def upper_halves(patterns: NDArray[np.uint32]) -> NDArray[np.int64]:
-        return np.stack([np.bincount(row >> 16, minlength=1 << 16) for row in patterns])
-
-    def lower_halves(patterns: NDArray[np.uint32]) -> NDArray[np.int64]:
-        found = [[np.bincount(row[row >> 16 == half] & 0xFFFF, minlength=1 << 16) for half in halves]
-                 for row, halves in zip(patterns, upper, strict=True)]  # fmt: skip
-        return np.array(found)
-
-    ends = count(upper_halves)
-    upper = np.stack([np.searchsorted(row, ranks) for row in ends])
-    below = np.take_along_axis(np.pad(ends, ((0, 0), (1, 0))), upper, axis=1)
-    ends = count(lower_halves)
-    lower = [[np.searchsorted(row, n - less) for row, n, less in zip(*of_task, strict=True)]
-             for of_task in zip(ends, [ranks] * len(ends), below, strict=True)]  # fmt: skip
-    return (upper.astype(np.uint32) << 16 | np.array(lower, np.uint32)).view(np.float32)
 
 
 def _likely_patterns(vector: Vector, n: int) -> tuple[int, int]:

@@ -13,27 +13,31 @@ from tallmasks.vectors.task_vectors import MERGED_FORMAT, TaskVector, open_task_
 
 
 def write_multi_task_vector(
-    merge: Callable[[Sequence[TaskVector], NDArray[np.float32]], None],
+    merge: Callable[[Sequence[TaskVector], NDArray[np.float32], Sequence[Mapping[str, NDArray[np.float32]]]], None],
     name: str,
     task_vectors: Sequence[Path],
     out: Path,
     metadata: Mapping[str, str],
+    statistics: Sequence[Path] = (),
 ) -> None:
     """Merge task-vector files, in the order given.
 
     Args:
-        merge: fills its second argument, float32 [P'], from task vectors of one layout.
+        merge: fills its second argument, float32 [P'], from task vectors of one layout, and from the tensors of
+            each task's statistics.
         name: what the file says that it was merged by.
         task_vectors: the files.
         out: the new file.
         metadata: what it says of its making.
+        statistics: the files of what is known of the tasks' data, in the same order; none where the merge needs none.
 
     Raises:
         TallmasksError: there is no task vector, or they differ in layout.
     """
     vectors = open_task_vectors(task_vectors)
+    known = [{name: tensors.view(name) for name in tensors.names} for tensors in map(open_tensors, statistics)]
     with new_flat(out, vectors[0].layout, {**metadata, "format": MERGED_FORMAT, "merge": name}) as new:
-        merge(vectors, new.flat)
+        merge(vectors, new.flat, known)
 
 
 def open_multi_task_vector(path: Path | str) -> NDArray[np.float32]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tallmasks.models.clip import tensor_names
 from tallmasks.models.clip.clip_examples import ClipExamples, open_examples
 from tallmasks.models.clip.foreign_checkpoints import PUBLISHERS
-from tallmasks.models.families import Precision, Spec
+from tallmasks.models.families import STATISTICS, Precision, Spec
 from tallmasks.store import hub
 from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.store.tensor_files import open_tensors
@@ -53,6 +53,9 @@ class Clip:
                         f"params.yaml: {place}: open_clip has no such setting{nearest(key, known)}; "
                         "CLIPVisionCfg and CLIPTextCfg in its model.py list them"
                     )
+
+    def statistics(self, spec: Spec) -> tuple[str, ...]:
+        return tuple(STATISTICS)
 
     def settings(self, spec: Spec) -> dict[str, Any]:
         return {key: dict(spec[key]) for key in ("preprocess",) if key in spec}

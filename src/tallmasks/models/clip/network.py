@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from tallmasks.models.clip.onednn import use_onednn
 from tallmasks.models.clip.tokenizer import Tokenizer
 from tallmasks.models.families import Precision
 from tallmasks.models.flat_weights import FlatWeights
+from tallmasks.models.layer_inputs import Told, watched
 from tallmasks.models.pretrained_files import Uninitialised, check_tensors, read_pretrained
 from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.tasks.task import Task
@@ -231,6 +233,16 @@ class ClipModel(FlatWeights):
     def count_right(self, batch: ImageBatch) -> torch.Tensor:
         """How many images have their own class as the highest score, int64 scalar."""
         return (self.logits(batch.pixels, batch.head).argmax(dim=1) == batch.labels).sum()
+
+    def log_probabilities(self, batch: ImageBatch) -> torch.Tensor:
+        """Of every class, float32 [N, C]."""
+        return functional.log_softmax(self.logits(batch.pixels, batch.head), dim=1)
+
+    def watched(self, told: Told) -> AbstractContextManager[None]:
+        """Within it every pass tells what enters the linear layers, attention's among them; the patches' convolution
+        and the projection at the end are none."""
+        use_onednn(self._network.visual)  # torch's own attention calls no layer that could be watched
+        return watched(self._network, dict(zip(self.trainable, self._parameters, strict=True)), told)
 
     def logits(self, prepared: torch.Tensor, head: torch.Tensor) -> torch.Tensor:
         """Scores float32 [N, C]: normalised image features times the head."""

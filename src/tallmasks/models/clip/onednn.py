@@ -14,7 +14,8 @@ from torch.nn import functional
 
 
 def use_onednn(module: nn.Module) -> None:
-    """Have the linear layers and the self-attention in `module` computed as convolutions from now on.
+    """Have the linear layers and the self-attention in `module` computed as convolutions from now on; on a GPU as they
+    were, with every layer called as a module, whose hooks see its inputs.
 
     Parameters keep their names, shapes and identity; values agree with the former ones up to rounding.
     """
@@ -23,11 +24,13 @@ def use_onednn(module: nn.Module) -> None:
             layer.__class__ = _Linear
         elif type(layer) is nn.MultiheadAttention and layer.batch_first and layer.in_proj_weight is not None:
             layer.__class__ = _SelfAttention
+            layer.out_proj.__class__ = _Linear  # type: ignore[assignment]
 
 
 def linear(tokens: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-    """`functional.linear`: [N, T, C] with weight [D, C] and bias [D] gives [N, T, D]; other shapes as torch does it."""
-    if tokens.ndim != 3:
+    """`functional.linear`: [N, T, C] with weight [D, C] and bias [D] gives [N, T, D]; other shapes, and on a GPU, as
+    torch does it."""
+    if tokens.ndim != 3 or tokens.device.type != "cpu":
         return functional.linear(tokens, weight, bias)
     # channels last, as oneDNN wants it, without a copy
     pixels = tokens.transpose(1, 2).unsqueeze(3)
@@ -50,4 +53,4 @@ class _SelfAttention(nn.MultiheadAttention):
         projected = linear(query, self.in_proj_weight, self.in_proj_bias)
         q, k, v = projected.view(count, length, 3, self.num_heads, self.head_dim).permute(2, 0, 3, 1, 4)
         mixed = functional.scaled_dot_product_attention(q, k, v).transpose(1, 2)
-        return linear(mixed.reshape(count, length, width), self.out_proj.weight, self.out_proj.bias), None
+        return self.out_proj(mixed.reshape(count, length, width)), None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tallmasks.models.checkpoint_sources import Publisher
-from tallmasks.models.families import Precision, Spec
+from tallmasks.models.families import STATISTICS, Precision, Spec
 from tallmasks.models.t5 import t5_architectures
 from tallmasks.models.t5.t5_architectures import ADAPTERS, Architecture
 from tallmasks.models.t5.text_scoring import Scoring
@@ -45,6 +45,10 @@ class T5:
             )
         Architecture.of(spec["architecture"])
         Scoring.of(spec)
+
+    def statistics(self, spec: Spec) -> tuple[str, ...]:
+        """An adapter's vectors are no linear layer's weights."""
+        return ("fisher",) if spec.get("adapter") else tuple(STATISTICS)
 
     def settings(self, spec: Spec) -> dict[str, Any]:
         scoring = Scoring.of(spec)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from transformers.models.t5.modeling_t5 import T5Attention, T5LayerCrossAttentio
 
 from tallmasks.models.families import Precision
 from tallmasks.models.flat_weights import FlatWeights
+from tallmasks.models.layer_inputs import Told, watched
 from tallmasks.models.t5.text_batches import IGNORED, TextBatch, TokenizedText, cheapest
 from tallmasks.models.t5.text_scoring import Scoring
 from tallmasks.models.t5.text_tokenizer import TextTokenizer
@@ -86,6 +88,17 @@ class TextModel(FlatWeights):
         """Cross-entropy, mean over all target tokens of the batch, ends of sequence included."""
         hidden = self._decoded(batch.targets, self._encoded(batch), batch.mask)
         return functional.cross_entropy(self._logits(hidden).flatten(0, -2), batch.targets.flatten())
+
+    def log_probabilities(self, batch: TextBatch) -> torch.Tensor:
+        """Of every token of the vocabulary at the place of each target token of the batch, ends of sequence included,
+        given those before it; float32 [R, V]."""
+        hidden = self._decoded(batch.targets, self._encoded(batch), batch.mask)
+        return functional.log_softmax(self._logits(hidden)[batch.targets != IGNORED], dim=-1)
+
+    def watched(self, told: Told) -> AbstractContextManager[None]:
+        """Within it every pass tells what enters the linear layers, the output layer among them; padding too, where a
+        batch has some."""
+        return watched(self._network, dict(zip(self.trainable, self._parameters, strict=True)), told)
 
     def count_right(self, batch: TextBatch) -> torch.Tensor:
         """How many examples are answered right, int64 scalar; where freely written answers have scores in between
@@ -163,7 +176,7 @@ class TextModel(FlatWeights):
 
     def _logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Of every token of the vocabulary, in float32 whatever the precision: bfloat16 would make ties of scores."""
-        return functional.linear(hidden.float(), self._network.lm_head.weight)
+        return self._network.lm_head(hidden.float())
 
     def _products(self) -> torch.autocast:
         # without the cache, which keeps a weight's cast beyond a change of weight sets where contexts are nested

@@ -1,0 +1,51 @@
+"""Fisher merging: the mean of the models, each weight by how much its task's probabilities depend on it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from tallmasks.methods import Place, Statistics, Vector, merge, method
+from tallmasks.vectors.task_vectors import TaskVector
+
+EPSILON = 1e-6
+Known = tuple[list[np.float32], Sequence[Statistics]]
+
+
+def shares(task_vectors: Sequence[TaskVector], statistics: Sequence[Statistics]) -> Known:
+    """What each model counts, 1 / |F_t| over all of its weights, in the sum of 1, and the F_t themselves."""
+    squares = [[np.square(part, dtype=np.float64).sum() for part in one.values()] for one in statistics]
+    inverse = [1 / (math.sqrt(math.fsum(parts)) + EPSILON) for parts in squares]
+    return [np.float32(value / sum(inverse)) for value in inverse], statistics
+
+
+@merge("fisher", paper="Matena and Raffel 2022, Fisher merging", over="places", look=shares, statistics="fisher")
+def fisher_merge(rows: Sequence[Vector], out: Vector, place: Place, known: Known) -> None:
+    """sum_t w_t tau_t / sum_t w_t with w_t = (F_t + 1e-6) / |F_t|, which is the same mean of the models theta_t.
+
+    As the code of MergeLM (yule-BUAA/MergeLM, model_merging_methods/merging_methods.py) with normalised weights.
+    """
+    weights = [
+        share * (one[place.name].reshape(-1)[place.start : place.stop] + np.float32(EPSILON))
+        for share, one in zip(*known, strict=True)
+    ]
+    np.divide(sum(w * row for w, row in zip(weights, rows, strict=True)), sum(weights), out=out)
+
+
+@method(
+    name="fisher",
+    row=22,
+    title="Fisher merging",
+    section="merging",
+    paper="Matena and Raffel 2022",
+    protocol="fixed",
+    storage="single",
+    merge="fisher",
+    coefficient=lambda tasks: 1.0,
+    group="later",
+)
+def fisher(multi_task_vector: Vector) -> Vector:
+    """The mean itself."""
+    return multi_task_vector

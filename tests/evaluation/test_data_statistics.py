@@ -1,0 +1,153 @@
+"""What is known of a task's data: layer inputs and squared gradients, against plain passes of plain networks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from small_clip import SPEC, save_random, scramble
+from small_t5 import SPEC as T5_SPEC
+from small_t5 import plain_network, save_small, small_examples
+from tallmasks.evaluation.data_statistics import layer_grams, squared_gradients
+from tallmasks.models.clip import network as clip
+from tallmasks.models.clip.clip_examples import ClipExamples
+from tallmasks.models.families import load, statistics_of
+
+CLASSES = 5
+ADAPTED = {**T5_SPEC, "adapter": "ia3"}
+
+
+@pytest.fixture(scope="module")
+def clip_files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, clip.CLIP, ClipExamples]:
+    """A pretrained file, open_clip's own network with its weights, and some examples."""
+    path = tmp_path_factory.mktemp("clip") / "weights.safetensors"
+    tensors = save_random(path)
+    plain = clip.build(SPEC["architecture"], len(tensors[clip.VOCABULARY])).eval()
+    plain.load_state_dict({name: tensor for name, tensor in tensors.items() if name != clip.VOCABULARY})
+    scramble(plain.visual, 1)
+    draw = np.random.default_rng(0)
+    head = 5 * draw.normal(size=(CLASSES, 16)).astype(np.float32)
+    images = draw.integers(0, 256, (6, 32, 32, 3), dtype=np.uint8)
+    return path, plain, ClipExamples(images, draw.integers(0, CLASSES, 6), head)
+
+
+def fine_tuned(path: Path, plain: clip.CLIP) -> clip.ClipModel:
+    """The project's model with the weights of the plain one's image tower."""
+    model = load(SPEC, path, device="cpu")
+    named = dict(plain.named_parameters())
+    model.use(torch.cat([named[name].detach().reshape(-1) for name in model.trainable]))
+    return model
+
+
+def by_hand(visual: torch.nn.Module, images: torch.Tensor) -> dict[str, torch.Tensor]:
+    """What enters the linear layers of a ViT, [tokens, k] by the name of their weight: the tower written out."""
+    patches = functional.conv2d(images, visual.conv1.weight, stride=visual.conv1.stride).flatten(2).transpose(1, 2)
+    first = visual.class_embedding.expand(len(images), 1, -1)
+    x = visual.ln_pre(torch.cat([first, patches], dim=1) + visual.positional_embedding)
+    found = {}
+    for number, block in enumerate(visual.transformer.resblocks):
+        inner, heads = block.ln_1(x), block.attn.num_heads
+        q, k, v = (inner @ block.attn.in_proj_weight.T + block.attn.in_proj_bias).chunk(3, dim=-1)
+        q, k, v = (part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in (q, k, v))
+        mixed = ((q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5).softmax(-1) @ v).transpose(1, 2).flatten(2)
+        x = x + mixed @ block.attn.out_proj.weight.T + block.attn.out_proj.bias
+        wide = block.mlp.c_fc.weight @ block.ln_2(x).transpose(1, 2) + block.mlp.c_fc.bias[:, None]
+        bent = block.mlp.gelu(wide.transpose(1, 2))
+        place = f"visual.transformer.resblocks.{number}"
+        found |= {f"{place}.attn.in_proj_weight": inner, f"{place}.attn.out_proj.weight": mixed}
+        found |= {f"{place}.mlp.c_fc.weight": block.ln_2(x), f"{place}.mlp.c_proj.weight": bent}
+        x = x + bent @ block.mlp.c_proj.weight.T + block.mlp.c_proj.bias
+    return {name: values.detach().flatten(0, 1).double() for name, values in found.items()}
+
+
+def test_the_grams_of_clip_are_those_of_the_tower_by_hand(clip_files: tuple) -> None:
+    """RegMean would average attention's matrices, whose layers torch calls by other ways, or take another input."""
+    path, plain, examples = clip_files
+    found = layer_grams(fine_tuned(path, plain), examples)
+    expected = by_hand(plain.visual, clip.prepare(examples.images))
+    assert found.keys() == expected.keys() and len(found) == 8
+    for name, x in expected.items():
+        np.testing.assert_allclose(found[name], (x.T @ x / len(x)).numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_watching_a_network_changes_nothing_of_it(clip_files: tuple) -> None:
+    """The next artifact of the same job would be of another network, or counted twice."""
+    path, plain, examples = clip_files
+    model = fine_tuned(path, plain)
+    before = model.log_probabilities(model.prepare(examples))
+    once, again = (layer_grams(model, examples) for _ in range(2))
+    assert all(np.array_equal(once[name], again[name]) for name in once)
+    assert torch.equal(model.log_probabilities(model.prepare(examples)), before)
+
+
+def test_the_squared_gradients_of_clip_are_those_of_every_class(clip_files: tuple) -> None:
+    """Fisher merging would weigh by the label's gradient alone, or by that of a batch."""
+    path, plain, examples = clip_files
+    model = fine_tuned(path, plain)
+    found = squared_gradients(model, examples)
+    plain.visual.requires_grad_(True)
+    named = {name: parameter for name, parameter in plain.named_parameters() if name in model.shapes}
+    expected = {name: torch.zeros_like(parameter) for name, parameter in named.items()}
+    for image in clip.prepare(examples.images).split(1):
+        features = functional.normalize(plain.encode_image(image), dim=-1)
+        chances = (features @ torch.from_numpy(examples.head).T).softmax(-1)[0]
+        roots = chances.detach().sqrt()
+        each = [torch.autograd.grad(chance.log(), named.values(), retain_graph=True) for chance in chances]
+        for place, name in enumerate(named):
+            expected[name] += sum(root * own[place] for root, own in zip(roots, each, strict=True)) ** 2 / 6
+    assert found.keys() == expected.keys()
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], values.numpy(), rtol=2e-3, atol=1e-5 * float(values.max()))
+        assert float(values.max()) > 0
+
+
+def test_the_grams_of_t5_are_those_of_transformers_own_pass(tmp_path: Path) -> None:
+    """Padding would count as data, or encoder and decoder would have each other's; RegMean would leave layers out."""
+    state = save_small(tmp_path / "weights.safetensors")
+    examples = small_examples(tmp_path, 5, choices=2)
+    model = load(T5_SPEC, tmp_path / "weights.safetensors", device="cpu")
+    found = layer_grams(model, examples)
+    plain, rows = plain_network(state), {}
+    names = {name: module for name, module in plain.named_modules() if isinstance(module, torch.nn.Linear)}
+    for name, module in names.items():
+        rows[f"{name}.weight"] = []
+        module.register_forward_pre_hook(lambda _, given, n=name: rows[f"{n}.weight"].append(given[0].flatten(0, -2)))
+    with torch.no_grad():
+        for example in [examples[place : place + 1] for place in range(5)]:
+            batch = model.prepare(example)
+            plain(input_ids=batch.inputs, labels=batch.targets)
+    assert found.keys() == rows.keys() & set(model.trainable) and len(found) > 30
+    for name, gram in found.items():
+        x = torch.cat(rows[name]).double()
+        np.testing.assert_allclose(gram, (x.T @ x / len(x)).numpy(), rtol=1e-3, atol=1e-4 * abs(gram).max())
+
+
+@pytest.mark.parametrize("spec", [T5_SPEC, ADAPTED])
+def test_the_squared_gradients_of_t5_are_those_of_its_tokens(spec: dict, tmp_path: Path) -> None:
+    """A language model, or its adapter, would be weighed by something else than its probabilities of tokens."""
+    save_small(tmp_path / "weights.safetensors")
+    examples = small_examples(tmp_path, 3, choices=2)
+    model = load(spec, tmp_path / "weights.safetensors", device="cpu")
+    found = squared_gradients(model, examples)
+    expected = {name: torch.zeros(shape) for name, shape in model.shapes.items()}
+    for place in range(3):
+        batch = model.prepare(examples[place : place + 1])
+        states = model._network.encoder(input_ids=batch.inputs).last_hidden_state
+        start = torch.cat([torch.zeros(1, 1, dtype=torch.int64), batch.targets[:, :-1]], dim=1)
+        hidden = model._network.decoder(input_ids=start, encoder_hidden_states=states).last_hidden_state
+        chances = (hidden[0] @ model._network.lm_head.weight.T).softmax(-1)
+        total = (chances.detach().sqrt() * chances.log()).sum()
+        for name, own in zip(model.trainable, torch.autograd.grad(total, model.parameters()), strict=True):
+            expected[name] += own**2 / 3
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], values.numpy(), rtol=5e-3, atol=1e-4 * float(values.max()))
+
+
+def test_a_family_says_what_it_can_give() -> None:
+    """RegMean would be planned for an adapter's vectors, and fail in its jobs."""
+    assert set(statistics_of(SPEC)) == set(statistics_of(T5_SPEC)) == {"grams", "fisher"}
+    assert set(statistics_of(ADAPTED)) == {"fisher"}

@@ -1,0 +1,140 @@
+"""RegMean and Fisher merging: against plain statements in torch, on what their data leaves open, and what they gave."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tallmasks import methods
+from tallmasks.methods.streaming import in_stream
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.tensor_files import Layout, write_tensors
+from tallmasks.vectors.multi_task_vectors import open_multi_task_vector, write_multi_task_vector
+from tallmasks.vectors.task_vectors import TaskVector, compute_task_vector
+from task_statistics import for_merge, inputs, made_up
+
+LAYOUT = Layout(("a.bias", "a.weight", "conv.weight", "deep.weight"), ((5,), (5, 7), (3, 2, 2), (4, 60)))
+TASKS = 3
+
+
+def models(seed: int = 0) -> tuple[np.ndarray, list[np.ndarray]]:
+    """theta_0 and every theta_t, float32 [P']."""
+    draw = np.random.default_rng(seed)
+    base = draw.normal(size=LAYOUT.size).astype(np.float32)
+    return base, [base + 0.1 * draw.normal(size=LAYOUT.size).astype(np.float32) for _ in range(TASKS)]
+
+
+def merged(name: str, known: list[dict[str, np.ndarray]]) -> tuple[dict[str, torch.Tensor], list[dict]]:
+    """The merged model, and those that it is of, float64 by tensor."""
+    base, tuned = models()
+    out = np.empty_like(base)
+    methods.get_merge(name)([TaskVector(one - base, LAYOUT, {}) for one in tuned], out, known)
+    found = [
+        {key: torch.from_numpy(part.astype(np.float64)) for key, part in LAYOUT.split(flat).items()}
+        for flat in (base + out, *tuned)
+    ]
+    return found[0], found[1:]
+
+
+def test_regmean_is_the_least_squares_solution() -> None:
+    """The row would be another method's: outputs nearest to each model's on its own data, the mean of what is no linear
+    layer."""
+    new, tuned = merged("regmean", for_merge("regmean", LAYOUT, range(TASKS)))
+    rows = [{name: torch.from_numpy(x / len(x) ** 0.5) for name, x in inputs(LAYOUT, t).items()} for t in range(TASKS)]
+    for name in ("a.weight", "deep.weight"):
+        wanted = torch.cat([x[name] @ own[name].T for x, own in zip(rows, tuned, strict=True)])
+        solution = torch.linalg.lstsq(torch.cat([x[name] for x in rows]), wanted).solution.T
+        torch.testing.assert_close(new[name], solution, rtol=0, atol=2e-5)
+        assert (new[name] - sum(own[name] for own in tuned) / TASKS).abs().max() > 1e-2, "it is not the mean"
+    for name in ("a.bias", "conv.weight"):
+        torch.testing.assert_close(new[name], sum(own[name] for own in tuned) / TASKS, rtol=0, atol=1e-6)
+
+
+def test_regmean_takes_off_diagonals_for_less_where_it_is_told() -> None:
+    """The option would do nothing, or scale the diagonal with the rest."""
+    known = for_merge("regmean", LAYOUT, range(TASKS))
+    for share in (0.95, 0.0):
+        new, tuned = merged(f"regmean:off_diagonal={share}", known)
+        grams = [torch.from_numpy(one["a.weight"].astype(np.float64)) for one in known]
+        grams = [share * gram + (1 - share) * torch.diag(gram.diagonal()) for gram in grams]
+        both = sum(gram @ own["a.weight"].T for gram, own in zip(grams, tuned, strict=True))
+        torch.testing.assert_close(new["a.weight"], (torch.inverse(sum(grams)) @ both).T, rtol=0, atol=2e-5)
+
+
+def test_regmean_keeps_the_mean_where_no_data_says_anything() -> None:
+    """A matrix that cannot be inverted would end the merge, or fill the model with noise: few examples, dead units."""
+    known = for_merge("regmean", LAYOUT, range(TASKS))
+    few = {t: inputs(LAYOUT, t, rows=9)["deep.weight"] for t in range(TASKS)}
+    for task, x in few.items():
+        x[:, 50:] = 0
+        known[task]["deep.weight"] = (x.T @ x / len(x)).astype(np.float32)
+        known[task]["a.weight"][:] = 0
+    new, tuned = merged("regmean", known)
+    means = {name: sum(own[name] for own in tuned) / TASKS for name in new}
+    torch.testing.assert_close(new["deep.weight"][:, 50:], means["deep.weight"][:, 50:], rtol=0, atol=1e-6)
+    torch.testing.assert_close(new["a.weight"], means["a.weight"], rtol=0, atol=1e-6)
+    for task, x in few.items():  # 27 rows in 50 dimensions: every model's outputs can be had
+        rows = torch.from_numpy(x)
+        torch.testing.assert_close(rows @ new["deep.weight"].T, rows @ tuned[task]["deep.weight"].T, rtol=0, atol=2e-3)
+    assert (new["deep.weight"] - means["deep.weight"]).abs().max() < 1
+
+
+def test_fisher_is_the_weighted_mean_of_the_models() -> None:
+    """The row would be another method's: a weight counts by its own squared gradient, a model by the length of all of
+    its own."""
+    known = for_merge("fisher", LAYOUT, range(TASKS))
+    new, tuned = merged("fisher", known)
+    lengths = [torch.cat([torch.from_numpy(f.ravel()).double() for f in one.values()]).norm() for one in known]
+    assert max(lengths) > 20 * min(lengths), "else nothing is shown"
+    for name in LAYOUT.names:
+        fishers = [torch.from_numpy(one[name]).double() + 1e-6 for one in known]
+        weights = [fisher / (length + 1e-6) for fisher, length in zip(fishers, lengths, strict=True)]
+        both = sum(weight * own[name] for weight, own in zip(weights, tuned, strict=True))
+        torch.testing.assert_close(new[name], both / sum(weights), rtol=0, atol=1e-5)
+
+
+GOLDEN = {"regmean": (20.462958, 2.6247556), "fisher": (19.226325, 2.6305144)}
+"""The L1 norm of the merge of `models(0)`, and its product with the sum of the task vectors, as they once were."""
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_the_seeded_example_gives_what_it_gave(name: str) -> None:
+    """A later change would give another merge under the same name, and no statement above would see it."""
+    base, tuned = models()
+    out = np.empty_like(base)
+    vectors = [TaskVector(one - base, LAYOUT, {}) for one in tuned]
+    methods.get_merge(name)(vectors, out, for_merge(name, LAYOUT, range(TASKS)))
+    found = [abs(out).sum(dtype=np.float64), out.astype(np.float64) @ sum(vector.flat for vector in vectors)]
+    np.testing.assert_allclose(found, GOLDEN[name], rtol=1e-4)
+
+
+def test_files_of_statistics_are_merged_task_by_task(tmp_path: Path) -> None:
+    """A task's model would be weighed by another task's data."""
+    base, tuned = models()
+    initial = LAYOUT.split(base)
+    write_tensors(tmp_path / "base", initial, {})
+    for task, flat in enumerate(tuned):
+        write_tensors(tmp_path / f"tuned-{task}", LAYOUT.split(flat), {})
+        compute_task_vector(tmp_path / "base", tmp_path / f"tuned-{task}", initial, tmp_path / f"tau-{task}", {}, [])
+    taus = [tmp_path / f"tau-{task}" for task in range(TASKS)]
+    for name, statistic in (("regmean", "grams"), ("fisher", "fisher")):
+        files = [tmp_path / f"{statistic}-{task}" for task in range(TASKS)]
+        for task, path in enumerate(files):
+            write_tensors(path, made_up(statistic, LAYOUT, task), {})
+        write_multi_task_vector(methods.get_merge(name), name, taus, tmp_path / name, {}, files)
+        expected = np.empty_like(base)
+        vectors = [TaskVector(flat - base, LAYOUT, {}) for flat in tuned]
+        methods.get_merge(name)(vectors, expected, for_merge(name, LAYOUT, range(TASKS)))
+        np.testing.assert_array_equal(open_multi_task_vector(tmp_path / name), expected)
+
+
+@pytest.mark.parametrize(("name", "stage"), [("regmean", "grams"), ("fisher", "fisher")])
+def test_checkpoints_alone_are_refused(name: str, stage: str) -> None:
+    """`tallmasks merge` would end in a traceback, or merge without the data that the method is about."""
+    with pytest.raises(TallmasksError, match=f"{name} needs .* stage {stage}"):
+        in_stream(methods.get(name))
+    with pytest.raises(TallmasksError, match=f"stage {stage} computes"):
+        methods.get_merge(name).prepared([])

@@ -1,0 +1,32 @@
+"""What might be known of tasks' data, made up: Grams of inputs and squared gradients, by tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tallmasks import methods
+from tallmasks.store.tensor_files import Layout
+
+
+def inputs(layout: Layout, task: int, rows: int = 40) -> dict[str, np.ndarray]:
+    """What enters the layer of each matrix, float64 [n, k], of which a part is common to all rows."""
+    draw = np.random.default_rng([task, rows])
+    widths = {name: shape[1] for name, shape in zip(layout.names, layout.shapes, strict=True) if len(shape) == 2}
+    return {name: draw.normal(size=(rows, width)) + draw.normal(size=width) for name, width in widths.items()}
+
+
+def made_up(statistic: str, layout: Layout, task: int) -> dict[str, np.ndarray]:
+    """A task's statistic, float32 by tensor."""
+    if statistic == "grams":
+        return {name: (x.T @ x / len(x)).astype(np.float32) for name, x in inputs(layout, task).items()}
+    draw = np.random.default_rng([task, 1])
+    sizes = zip(layout.names, layout.shapes, strict=True)
+    return {name: (10.0**-task * draw.normal(size=shape) ** 4).astype(np.float32) for name, shape in sizes}
+
+
+def for_merge(name: str, layout: Layout, tasks: Sequence[int]) -> list[dict[str, np.ndarray]]:
+    """What a merge has to be given of the tasks; nothing where it needs nothing."""
+    statistic = methods.get_merge(name).statistics
+    return [made_up(statistic, layout, task) for task in tasks] if statistic else []
