@@ -39,6 +39,10 @@ class WrittenTask(Task):
     wordings: tuple[str, ...]
     plain: str
 
+    @property
+    def free(self) -> bool:
+        return self.ask is questions.hottest
+
     def example(self, rng: np.random.Generator) -> Text:
         """One example of no split."""
         question = self.ask(SPEECHES[self.dialect], rng)
