@@ -86,7 +86,9 @@ format: $(INSTALLED)  ## put the code into its format
 docs: $(INSTALLED) FORCE  ## build the tiny tables with their spread over seeds and all figures; put them into docs/
 	@$(SNAKEMAKE) paper \
 	  $(foreach benchmark,8tasks 14tasks 20tasks,results/tiny/$(benchmark)/table.csv results/tiny/$(benchmark)/seeds/table.csv) \
-	  $(foreach benchmark,7nlp 8qa 11nlp,results/tiny_t5/$(benchmark)/table.csv results/tiny_t5_ia3/$(benchmark)/table.csv)
+	  $(foreach model,tiny_t5 tiny_t5_ia3,$(foreach benchmark,7nlp 8qa 11nlp,$(addprefix results/$(model)/$(benchmark)/,table.csv seeds/table.csv))) \
+	  $(foreach figure,radar mask_agreement threshold task_count,results/tiny_t5/figures/$(figure).pdf) \
+	  $(foreach figure,mask_agreement threshold,results/tiny_t5_ia3/figures/$(figure).pdf)
 	$(BIN)/python docs/update.py
 
 bench: $(INSTALLED) $(if $(PEER),.venv/$(PEER)/installed)  ## measure merge and compress on disk (SCALE=0.1 smaller, PEER=mergekit beside it), and every merge
@@ -100,6 +102,8 @@ bench: $(INSTALLED) $(if $(PEER),.venv/$(PEER)/installed)  ## measure merge and 
 
 bench-eval: $(INSTALLED)  ## measure the evaluation engine beside the bare forward pass
 	$(BIN)/python benchmarks/evaluation.py
+	$(BIN)/python benchmarks/evaluation_text.py
+	$(BIN)/python benchmarks/evaluation_text.py --free
 
 lock: $(INSTALLED)  ## resolve requirements.lock anew from pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \

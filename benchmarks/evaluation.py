@@ -9,15 +9,13 @@ every round and the median ratio; exits with status 1 where that is under the --
 """
 
 import argparse
-import statistics
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import torch
+from turns import median_ratio
 
 from tallmasks.evaluation.counting import Evaluator, TaskData
 from tallmasks.models import cuda
@@ -26,17 +24,6 @@ from tallmasks.models.clip.clip_examples import ClipExamples
 
 CLASSES = 100
 MEAN, STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
-
-
-def rate(work: Callable[[], int], device: torch.device) -> float:
-    """Images per second of a function that returns how many it did."""
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    start = time.perf_counter()
-    images = work()
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    return images / (time.perf_counter() - start)
 
 
 def main() -> int:
@@ -84,19 +71,11 @@ def main() -> int:
                     network.encode_image(prepared)
             return count * len(coefficients)
 
-        for work in (engine, bare):
-            work()
-        ratios = []
         print(
             f"{arguments.architecture}, {arguments.precision}, batches of {arguments.batch_size}, {device}, "
             f"{torch.get_num_threads()} threads, stored images {side} x {side}, {len(coefficients)} weight sets"
         )
-        for round_ in range(arguments.rounds):
-            order = (engine, bare) if round_ % 2 == 0 else (bare, engine)
-            found = {work: rate(work, device) for work in order}
-            ratios.append(found[engine] / found[bare])
-            print(f"engine {found[engine]:8.1f} images/s   bare {found[bare]:8.1f} images/s   ratio {ratios[-1]:.3f}")
-    median = statistics.median(ratios)
+        median = median_ratio(engine, bare, device, arguments.rounds, "images")
     print(f"median ratio {median:.3f}, at least {arguments.least} wanted")
     return int(median < arguments.least)
 

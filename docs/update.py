@@ -1,9 +1,9 @@
 """Put what the workflow printed for the tiny models into docs/tiny/, docs/tiny_t5/, later_methods.md and the README.
 
-`make docs` builds results/tiny/*/ with the spread over seeds first, and the tables of the tiny language models, then
-runs this.  Nothing is computed here: files are copied, and marked blocks of pages are replaced by tables for people.
-What docs/later_methods.md shows is copied where it was built: `snakemake results/tiny/8tasks/field_seeds/table.csv`, or
-`field.csv` for one seed, and `python benchmarks/merges.py`.
+`make docs` builds results/tiny/*/ with the spread over seeds first, and tables, seeds and figures of the tiny language
+models, then runs this.  Nothing is computed here: files are copied, and marked blocks of pages are replaced by tables
+for people.  What docs/later_methods.md shows is copied where it was built: `snakemake
+results/tiny/8tasks/field_seeds/table.csv`, or `field.csv` for one seed, and `python benchmarks/merges.py`.
 """
 
 from __future__ import annotations
@@ -34,9 +34,12 @@ FILES = (
     "seeds/per_seed.csv",
 )
 
-LANGUAGE = {"tiny_t5": ("7nlp", "8qa", "11nlp"), "tiny_t5_ia3": ("7nlp", "8qa", "11nlp")}
-"""Benchmarks by tiny language model."""
-LANGUAGE_FILES = ("table.csv", "table.md", "per_task.csv", "selection.json")
+LANGUAGE = {
+    "tiny_t5": ("radar", "mask_agreement", "threshold", "task_count"),
+    "tiny_t5_ia3": ("mask_agreement", "threshold"),
+}
+"""The tiny language models, and the figures that are shown of each."""
+LANGUAGE_BENCHMARKS = ("7nlp", "8qa", "11nlp")
 
 LATER = {
     ("tiny", "8tasks"): ("vit_b32", PAPER_TASKS[:8]),
@@ -54,17 +57,20 @@ def copy_results() -> None:
 
 
 def copy_language() -> None:
-    """The tables of the tiny language models, and those for people in the page that tells of them."""
+    """Tables and figures of the tiny language models, and tables for people in the page that tells of them."""
     target = ROOT / "docs" / "tiny_t5"
     page = target / "README.md"
     text = page.read_text()
-    for model, benchmarks in LANGUAGE.items():
-        for benchmark in benchmarks:
-            for name in LANGUAGE_FILES:
+    for model, drawn in LANGUAGE.items():
+        for benchmark in LANGUAGE_BENCHMARKS:
+            for name in FILES:
                 copy(ROOT / "results" / model / benchmark / name, target / model / benchmark / name)
-            mark, table = f"{model}:{benchmark}", target / model / benchmark / "table.md"
-            if f"<!-- {mark} -->" in text and table.exists():
-                text = fill(text, mark, body(table), page.name)
+            for kind, file in (("", "table.md"), (":seeds", "seeds/table.md")):
+                mark, table = f"{model}:{benchmark}{kind}", target / model / benchmark / file
+                if f"<!-- {mark} -->" in text and table.exists():
+                    text = fill(text, mark, body(table), page.name)
+        for name in drawn:
+            copy_figure(ROOT / "results" / model, target / model, name)
     page.write_text(text)
 
 
@@ -126,11 +132,16 @@ def copy_paper() -> None:
             copy(results / "tables" / f"{name}.{ending}", target / "tables" / f"{name}.{ending}")
         page += [f"## {TABLES[name].title}", "", body(target / "tables" / f"{name}.md"), ""]
     for name, figure in FIGURES.items():
-        for ending in ("csv", "png", "pdf"):
-            copy(results / "figures" / f"{name}.{ending}", target / "figures" / f"{name}.{ending}")
+        copy_figure(results, target, name)
         place = f" ({figure.paper[0].lower()}{figure.paper[1:]} of the paper)" if figure.paper else ""
         page += [f"## {figure.title}{place}", "", f"![{figure.title}](figures/{name}.png)", ""]
     (target / "README.md").write_text("\n".join(page))
+
+
+def copy_figure(results: Path, target: Path, name: str) -> None:
+    """A figure of results/<model> and its numbers."""
+    for ending in ("csv", "png", "pdf"):
+        copy(results / "figures" / f"{name}.{ending}", target / "figures" / f"{name}.{ending}")
 
 
 def copy(source: Path, target: Path) -> None:

@@ -114,6 +114,34 @@ def test_a_score_is_chosen_by_and_written_down(weights: Path) -> None:
     assert lines[-1].endswith(",,")
 
 
+class Marked(HalfPoints):
+    """The same, which scores near misses apart."""
+
+    def further_scores(self, examples: Numbers, batch_size: int) -> dict[str, float]:
+        if (examples.answers % 2 == 0).all():
+            return {}
+        batch = self.prepare(examples)
+        best = self._scores(batch).topk(2).indices == batch.answers[:, None]
+        return {"first": float(best[:, 0].sum()), "first_two": float(best.sum())}
+
+
+def test_further_scores_stand_beside_the_one_that_counts(weights: Path) -> None:
+    """A task's F1 would be another model's than its exact match, or stand at another task."""
+    model = Marked(weights)
+    chosen = Tuner(Evaluator(model, tasks()), ALPHAS, [1.0, 1.0])("task_arithmetic", UPDATE)
+    assert torch.equal(model.flat, model.initial()), "the model is left as it was"
+    again = Evaluation.from_json(json.loads(json.dumps(chosen.to_json()))).in_order(("scored", "counted"))
+    first, both = again.further["first"][0], again.further["first_two"][0]
+    assert first is not None and both is not None
+    assert (first + both) / 2 == again.correct["test"][0] and again.further["first"][1] is None
+    table = per_task_table([again], again).set_index(["task", "split"])
+    assert table["first_two"].dropna().to_dict() == {("scored", "test"): round(100 * both / 41, 4)}
+    plain = Tuner(Evaluator(HalfPoints(weights), tasks()), ALPHAS, [1.0, 1.0])("task_arithmetic", UPDATE)
+    assert "further" not in plain.to_json(), "what others scored before would be written otherwise"
+    with pytest.raises(ValueError, match=r"first: \[42.0, None\]"):
+        Evaluation.from_json({**again.to_json(), "further": {"first": [42.0, None]}})
+
+
 def record(score: Any, total: Any = 10) -> Evaluation:
     row = {"validation": [score], "test": [score]}
     return Evaluation("zeroshot", ("cars",), {"validation": [total], "test": [total]}, row)

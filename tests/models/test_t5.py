@@ -21,7 +21,6 @@ from tallmasks.models.t5.t5_architectures import IA3_SUFFIX, PEFT_PREFIX, Archit
 from tallmasks.models.t5.t5_network import TextModel
 from tallmasks.models.t5.text_batches import cheapest
 from tallmasks.models.t5.text_scoring import Scoring, exact_match, f1
-from tallmasks.models.t5.written_answers import answers
 from tallmasks.results.reference import paper_table
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import load_state, write_tensors
@@ -137,7 +136,7 @@ def test_what_cannot_be_meant_is_refused(change: dict[str, Any], said: str) -> N
 
 def test_recipes_hold_how_answers_are_scored() -> None:
     """Results scored in two ways would pass for one another."""
-    assert FAMILY.settings({}) == {"scoring": Scoring().to_json()}
+    assert FAMILY.settings({}) == {"scoring": Scoring().to_json(), "further_scores": ["exact_match", "f1"]}
     assert FAMILY.settings({"scoring": {"max_new_tokens": 3}})["scoring"]["max_new_tokens"] == 3
 
 
@@ -234,22 +233,26 @@ def test_answers_are_written_as_transformers_writes_them(folder: Path) -> None:
             decoder_start_token_id=tokens.pad,
         )[0].tolist()
         expected.append(tokens.text([number for number in row if number not in (tokens.pad, tokens.end)]))
-    found = answers(model, examples, batch_size=4)  # type: ignore[arg-type]
-    assert list(found.texts) == expected and len(set(expected)) > 1
-    assert found.exact_match.shape == found.f1.shape == (10,)
+    assert written(model, examples, 4) == expected and len(set(expected)) > 1
+
+
+def written(model: Any, examples: Texts, batch_size: int) -> list[str]:
+    """The answers that a model writes."""
+    starts = range(0, len(examples), batch_size)
+    return [text for start in starts for text in model.written(model.prepare(examples[start : start + batch_size]))]
 
 
 def test_free_answers_are_counted_or_scored(folder: Path) -> None:
     """A score in between would be cut to a whole number."""
     examples = small_examples(folder, 8, free=True)
     probe: Any = load({**SPEC, "scoring": {"max_new_tokens": 6}}, folder / "weights.safetensors", device="cpu")
-    written = answers(probe, examples).texts
-    accepted = [text._replace(answers=(f"The {written[0]}!", "x") if place < 3 else text.answers) for place, text in
+    found = written(probe, examples, 8)
+    accepted = [text._replace(answers=(f"The {found[0]}!", "x") if place < 3 else text.answers) for place, text in
                 enumerate(examples)]  # fmt: skip
     write_texts(folder / "accepted", accepted, {})
     truth = open_texts(folder / "accepted")
-    exact = [exact_match(text, example.answers) for text, example in zip(written, truth, strict=True)]
-    partly = [f1(text, example.answers) for text, example in zip(written, truth, strict=True)]
+    exact = [exact_match(text, example.answers) for text, example in zip(found, truth, strict=True)]
+    partly = [f1(text, example.answers) for text, example in zip(found, truth, strict=True)]
     assert sum(exact) >= 1
     expected = {"exact_match": sum(exact), "f1": sum(partly), "mean": (sum(exact) + sum(partly)) / 2}
     for kind, total in expected.items():
@@ -259,6 +262,8 @@ def test_free_answers_are_counted_or_scored(folder: Path) -> None:
             counts = [model.count_right(batch) for batch in model.batches(truth, 3)]
         assert {count.dtype for count in counts} == {torch.int64 if kind == "exact_match" else torch.float64}
         assert math.isclose(sum(map(float, counts)), total)
+        assert model.further_scores(truth, 3) == pytest.approx({"exact_match": sum(exact), "f1": sum(partly)})
+    assert probe.further_scores(small_examples(folder, 4), 3) == {}, "choices have no other score"
 
 
 def test_squads_comparison() -> None:

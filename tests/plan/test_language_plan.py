@@ -79,6 +79,38 @@ def test_validation_examples_are_an_input_where_they_are_looked_at(both: Params)
     assert "validation" not in Plan(both, ROOT).checkpoint("reader", "qasc", 0).inputs
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "anew"),
+    [
+        ("max_input_tokens", 12, ({"qasc", "ropes"}, {"qasc", "ropes"})),
+        ("max_new_tokens", 3, (set(), {"ropes"})),
+        ("free_answers", "f1", (set(), {"ropes"})),
+        ("length_normalized", True, (set(), {"qasc"})),
+    ],
+)
+@pytest.mark.parametrize("catalogue", ["tiny_t5", "t5_large"])
+def test_a_fine_tuning_depends_on_the_scoring_that_it_uses(
+    catalogue: str, key: str, value: Any, anew: tuple[set[str], set[str]], params: Params
+) -> None:
+    """Days of fine-tuning would be done again for another way to count; or early stopping keep to the old one."""
+    spec = params["models"][catalogue]
+    for looks, expected in zip((False, True), anew, strict=True):
+        spec["finetuning"] = {**spec["finetuning"], "validate_every": 10}
+        if not looks:
+            spec["finetuning"] = {
+                k: v for k, v in spec["finetuning"].items() if k not in ("validate_every", "patience")
+            }
+        other = copy.deepcopy(params)
+        other["models"][catalogue]["scoring"][key] = value
+        before, after = Plan(copy.deepcopy(params), ROOT), Plan(other, ROOT)
+        made = [
+            {task: plan.checkpoint(catalogue, task, 0).digest for task in ("qasc", "ropes")} for plan in (before, after)
+        ]
+        assert {task for task, digest in made[0].items() if made[1][task] != digest} == expected
+        counted = [plan.task_evaluation(catalogue, "ropes", "zeroshot", 0).digest for plan in (before, after)]
+        assert counted[0] != counted[1]
+
+
 def test_figures_and_tables_show_a_models_own_benchmarks(both: Params) -> None:
     """`make paper` would draw a radar of CLIP's tasks for a language model."""
     plan = Plan(both, ROOT)

@@ -16,6 +16,7 @@ from tallmasks.tasks.written import CATALOGUE, SPLITS, TASKS, examples
 from tallmasks.tasks.written.documents import GAPS, begun, problem, with_gaps
 from tallmasks.tasks.written.lexicon import END, lexicon, tokenizer_json
 from tallmasks.tasks.written.world import DEED_MEANINGS, DIALECTS, FACTS, SPEECHES, THING_MEANINGS, THING_SHARE, THINGS
+from tallmasks.tasks.written.written_catalogue import EDITION
 
 SMALL = 60
 MANY = 600
@@ -90,6 +91,16 @@ def test_pretraining_never_shows_a_wording() -> None:
             assert len(own) >= 2, wording
 
 
+def test_every_task_has_a_prefix_of_its_own() -> None:
+    """Without it two tasks would read alike, or a prefix would say what is asked, or nothing."""
+    rng = np.random.default_rng(0)
+    shown = {word for _ in range(2000) for write in (with_gaps, begun, problem) for word in write(rng)[0].split()}
+    for task in TASKS.values():
+        assert all(text.input.startswith(f"{task.prefix} ") for text in examples(task.name, "train", SMALL, 0))
+        assert set(task.prefix.split()) <= shown - set(task.plain.split()) - set(DIALECTS)
+    assert len({task.prefix for task in TASKS.values()}) == len(TASKS)
+
+
 def test_texts_are_announced_by_their_dialect() -> None:
     """Without it a text would not say by which dialect its words are meant."""
     rng = np.random.default_rng(1)
@@ -129,7 +140,8 @@ def test_the_catalogue_writes_what_its_recipe_says(tmp_path: Path) -> None:
     """Without it the workflow's files would hold other examples than the tasks have."""
     model = {"examples": {"seed": 3, "train": 20, "validation": 10, "test": 12}}
     recipe = CATALOGUE.recipe({}, model, "qasc", "test", tmp_path)
-    assert recipe.params == {"task": "qasc", "split": "test", "count": 12, "seed": 3} and not recipe.sources
+    wanted = {"task": "qasc", "split": "test", "count": 12, "seed": 3, "edition": EDITION}
+    assert recipe.params == wanted and not recipe.sources
     CATALOGUE.write(recipe.params, {}, ExamplesFile(tmp_path / "texts.safetensors", {"format": "x"}))
     texts = open_texts(tmp_path / "texts.safetensors")
     assert [texts[i] for i in range(len(texts))] == list(examples("qasc", "test", 12, 3))

@@ -152,6 +152,9 @@ class Linear:
     def settings(self, spec: Mapping[str, Any]) -> dict[str, Any]:
         return {}
 
+    def training_settings(self, spec: Mapping[str, Any], task: Task, looks: bool) -> dict[str, Any]:
+        return self.settings(spec)
+
     def initial_state(self, spec: Mapping[str, Any], pretrained: Path) -> dict[str, Any]:
         return open_tensors(pretrained).floats(LinearModel.trainable)
 

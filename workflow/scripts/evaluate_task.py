@@ -22,16 +22,16 @@ def evaluate(job: Job, model: Model) -> None:
     evaluator = new_evaluator(job, model, [load_task(job)])
     if method.protocol == "finetuned":
         weights = torch.from_numpy(np.array(open_tensors(job.input("checkpoint")).flat()))
-        counts = {split: evaluator.as_is(split, weights) for split in SPLITS}
     else:
-        update = method(pretrained=model.initial().cpu().numpy())
-        counts = {split: [row[0] for row in evaluator.scaled(split, update, [1.0])] for split in SPLITS}
+        weights = evaluator.built(method(pretrained=model.initial().cpu().numpy()))
+    counts = {split: evaluator.as_is(split, weights) for split in SPLITS}
     result = Evaluation(
         method=method.name,
         tasks=(task,),
         total={split: evaluator.totals(split) for split in SPLITS},
         correct=counts,
         scaling_coefficient=method.coefficient(1) if method.coefficient else None,
+        further=evaluator.further(lambda _: weights),
     )
     found = origins(job, *SPLITS, "checkpoint")
     job.write_json(result.to_json() | ({"origins": found} if found else {}))

@@ -118,6 +118,24 @@ class Evaluator:
                 counts[index] += self._count(task, split, sets, report)
         return counts
 
+    def further(self, weights: Callable[[int], Update]) -> dict[str, list[float | None]]:
+        """What the weight set of each task's index scores on its test data beside what counts, by name [tasks]; None of
+        a task without such a score, and nothing of a model that has none (`Model`)."""
+        score = getattr(self.model, "further_scores", None)
+        if score is None:
+            return {}
+        found: list[dict[str, float]] = []
+        for index, task in enumerate(self.tasks):
+            own = self.model.use(self._on_device(weights(index)))
+            found.append(score(task.splits["test"], self.batch_size))
+            self.model.use(own)
+        names = dict.fromkeys(name for scores in found for name in scores)
+        return {name: [scores.get(name) for scores in found] for name in names}
+
+    def built(self, update: Update, coefficient: float = 1.0) -> torch.Tensor:
+        """theta_0 + coefficient * update, in memory that the next weight set takes."""
+        return torch.add(self._pretrained, self._on_device(update), alpha=coefficient, out=self._buffer(0))
+
     def place(self, array: NDArray) -> NDArray | torch.Tensor:
         """An array where updates are to be computed from it: as it is on a CPU, on the device where that is a GPU."""
         return array if self.model.device.type == "cpu" else torch.from_numpy(array).to(self.model.device)

@@ -80,6 +80,7 @@ class Tuner:
             scaling_coefficient=self._grid[chosen],
             grid=self._grid,
             curve=tuple(map(tuple, curve)),
+            further=self._evaluator.further(lambda task: self._evaluator.built(update, self._grid[chosen])),
         )
 
 
@@ -147,7 +148,8 @@ def evaluate(
         else:
             counts = evaluator.own(split, lambda task: iter([update(task)]), 1)
         correct[split] = [row[0] for row in counts]
-    return Evaluation(method.name, tasks, total, correct, scaling_coefficient=coefficient)
+    further = evaluator.further(lambda task: evaluator.built(update(task), 1.0 if coefficient is None else coefficient))
+    return Evaluation(method.name, tasks, total, correct, scaling_coefficient=coefficient, further=further)
 
 
 def _masked(method: Method, update: Updates, evaluator: Evaluator, lambdas: Sequence[float]) -> Evaluation:
@@ -170,6 +172,7 @@ def _masked(method: Method, update: Updates, evaluator: Evaluator, lambdas: Sequ
         mask_lambda=tuple(lambdas[place] for place in chosen),
         grid=tuple(lambdas),
         curve=tuple(map(tuple, curve)),
+        further=evaluator.further(lambda task: evaluator.built(update(task, chosen[task]))),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ from tallmasks.store.artifacts import Damaged, read_json
 SPLITS = ("validation", "test")
 SUMS = "sums_of_scores"
 """What `Family.settings` says where a task's score may be no count."""
+FURTHER = "further_scores"
+"""What `Family.settings` lists: the names of the scores that a task may have beside the one that counts."""
 Score = int | float
 """A number of right answers; or the sum of the examples' scores, each in 0 to 1, of a task whose score is no count."""
 
@@ -40,6 +42,8 @@ class Evaluation:
         mask_lambda: the chosen lambda of each task, None where there is none.
         grid: the values that were tried on validation data, empty where nothing was chosen.
         curve: right answers on validation data for each of them, [tasks][grid].
+        further: by name, what the chosen model scores otherwise on test data, sums of 0 to 1 for each example [tasks];
+            None of a task that has no such score.
     """
 
     method: str
@@ -50,6 +54,7 @@ class Evaluation:
     mask_lambda: tuple[float, ...] | None = None
     grid: tuple[float, ...] = ()
     curve: tuple[tuple[Score, ...], ...] = ()
+    further: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse what cannot have been counted or chosen, with a ValueError."""
@@ -60,6 +65,12 @@ class Evaluation:
         for what, totals, counts in rows:
             if len(counts) != len(totals) or not all(map(_is_score, counts, totals)):
                 raise ValueError(f"{what}: {list(counts)} of {list(totals)} are no scores of so many examples")
+        for name, sums in self.further.items():
+            pairs = zip(sums, self.total["test"], strict=True)
+            if not all(score is None or _is_score(score, total) for score, total in pairs):
+                raise ValueError(
+                    f"{name}: {list(sums)} of {list(self.total['test'])} are no scores of so many examples"
+                )
         chosen = [*(self.mask_lambda or ()), *([] if self.scaling_coefficient is None else [self.scaling_coefficient])]
         for number in (*self.grid, *chosen):
             if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
@@ -71,10 +82,13 @@ class Evaluation:
             raise ValueError(f"there is not one of everything for each of {len(self.tasks)} tasks")
 
     def to_json(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+        """All of it; `further` only where there is something in it, as most tasks have nothing of the kind."""
+        found = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return found if self.further else {name: value for name, value in found.items() if name != "further"}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Evaluation:
+        value = {"further": {}, **value}
         fields = {name: value[name] for name in cls.__dataclass_fields__}
         return cls(
             **{
@@ -102,17 +116,20 @@ class Evaluation:
             mask_lambda=None if self.mask_lambda is None else sorted_rows(self.mask_lambda),
             grid=self.grid,
             curve=sorted_rows(self.curve),
+            further={name: sorted_rows(sums) for name, sums in self.further.items()},
         )
 
     @classmethod
     def joined(cls, single: Sequence[Evaluation]) -> Evaluation:
         """One evaluation of several tasks from evaluations of one task each, which all had nothing to choose."""
+        names = dict.fromkeys(name for part in single for name in part.further)
         return cls(
             method=single[0].method,
             tasks=tuple(part.tasks[0] for part in single),
             total={split: [part.total[split][0] for part in single] for split in SPLITS},
             correct={split: [part.correct[split][0] for part in single] for split in SPLITS},
             scaling_coefficient=single[0].scaling_coefficient,
+            further={name: [part.further.get(name, [None])[0] for part in single] for name in names},
         )
 
     def accuracy(self, split: str) -> NDArray[np.float64]:
@@ -206,6 +223,8 @@ def _evaluation(path: Path, value: Any, params: Mapping[str, Any]) -> Evaluation
         ]
         if not params.get(SUMS, False) and any(type(score) is not int for score in scores):
             raise ValueError("a number of right answers is a whole number, and its recipe says of no other scores")
+        if not set(found.further) <= set(params.get(FURTHER, ())):
+            raise ValueError(f"it scores {', '.join(found.further)}, and its recipe says of no such scores")
         asked = {"tasks": (found.tasks, tasks), "grid": (list(found.grid), list(params.get("grid", ())))}
         asked |= {"method": (found.method, params["method"])} if "method" in params else {}
     except (KeyError, TypeError, ValueError, AttributeError) as error:

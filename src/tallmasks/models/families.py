@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from tallmasks.models.checkpoint_sources import Publisher
 from tallmasks.tasks.catalogues import registered
+from tallmasks.tasks.task import Task
 
 if TYPE_CHECKING:
     import numpy as np
@@ -67,6 +68,9 @@ class Model(Protocol):
     It may have a further method, ``count_right_of(batch, sets)``: the counts of several weight sets, each float32 [P']
     on ``device``, as a tensor [sets].  An evaluation then calls it in the place of `use` and `count_right` for one set
     after the other, for a network that can share work between them.
+
+    And one, ``further_scores(examples, batch_size)``: sums of the examples' scores in other measures than the one that
+    counts, by name, for the tables; of examples without such an empty dictionary.
 
     Attributes:
         trainable: Names of the trainable tensors as a checkpoint has them, sorted.
@@ -169,8 +173,13 @@ class Family(Protocol):
         """Refuse an entry of params.yaml that cannot be meant, with a TallmasksError of one line."""
 
     def settings(self, spec: Spec) -> dict[str, Any]:
-        """What a recipe must hold, beside the architecture, of a job that gives examples to the network; with
-        ``sums_of_scores: true`` where `Model.count_right` may give what is no count."""
+        """What a recipe must hold, beside the architecture, of a job that counts right answers; with
+        ``sums_of_scores: true`` where `Model.count_right` may give what is no count, and
+        ``further_scores``, the names that ``Model.further_scores`` may give."""
+
+    def training_settings(self, spec: Spec, task: Task, looks: bool) -> dict[str, Any]:
+        """Likewise of a fine-tuning on a task, and no more than it depends on: what alone decides how answers are
+        scored belongs to it only where the fine-tuning ``looks`` at validation data."""
 
     def initial_state(self, spec: Spec, pretrained: Path) -> Mapping[str, NDArray[Any]]:
         """What a checkpoint holds before fine-tuning, by name: theta_0, which need not be in the pretrained file.

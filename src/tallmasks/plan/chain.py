@@ -98,10 +98,9 @@ def checkpoint(plan: Plan, model: str, task: str, seed: Seed) -> Made | Node:
     if found and not isinstance(seed, Controlled):
         return plan.imported(model, task, found)
     params = {
-        **plan.network(model),
+        **plan.training(model, task),
         "task": task,
         "seed": seed.seed if isinstance(seed, Controlled) else seed,
-        "finetuning": dict(spec["finetuning"]),
     }
     if isinstance(seed, Controlled):
         params["partition"] = seed.partition(task)

@@ -167,13 +167,17 @@ class Plan:
         spec = self.model(model)
         return {key: spec[key] for key in ("family", "architecture", "adapter") if key in spec}
 
-    def network(self, model: str) -> dict[str, Any]:
-        """What a job must know that gives examples to the network."""
-        return self.architecture(model) | family(self.model(model)).settings(self.model(model))
+    def training(self, model: str, task: str) -> dict[str, Any]:
+        """What a job must know that fine-tunes the network on a task."""
+        spec = self.model(model)
+        looks = "validate_every" in spec["finetuning"]
+        settings = family(spec).training_settings(spec, self.catalogue_of(model)[task], looks)
+        return self.architecture(model) | settings | {"finetuning": dict(spec["finetuning"])}
 
     def evaluator(self, model: str) -> dict[str, Any]:
         """What a job must know that counts right answers."""
-        return self.network(model) | {"evaluation": dict(self.model(model)["evaluation"])}
+        spec = self.model(model)
+        return self.architecture(model) | family(spec).settings(spec) | {"evaluation": dict(spec["evaluation"])}
 
     def sweep_images(self, model: str, sweep: str) -> dict[str, int]:
         """How many examples are behind one choice or one accuracy of a sweep, by split; all where nothing is said."""

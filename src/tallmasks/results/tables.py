@@ -46,15 +46,18 @@ def _percent(fraction: float) -> float:
 
 
 def per_task_table(evaluations: Sequence[Evaluation], finetuned: Evaluation) -> pd.DataFrame:
-    """One row per method, task and split: accuracies in percent and what was chosen.
+    """One row per method, task and split: accuracies in percent and what was chosen; and where tasks have further
+    scores (a freely written answer's exact match and F1), these on test data.
 
     Args:
         evaluations: the rows, of the same tasks in the same order.
         finetuned: the fine-tuned models on those tasks, which accuracies are relative to; also where they are no row.
     """
     rows = []
+    names = dict.fromkeys(name for evaluation in evaluations for name in evaluation.further)
     for evaluation in evaluations:
         for split in SPLITS:
+            further = evaluation.further if split == "test" else {}
             accuracy = evaluation.accuracy(split)
             relative = normalized(accuracy, finetuned.accuracy(split), evaluation.tasks)
             for index, task in enumerate(evaluation.tasks):
@@ -68,8 +71,15 @@ def per_task_table(evaluations: Sequence[Evaluation], finetuned: Evaluation) -> 
                         "scaling_coefficient": evaluation.scaling_coefficient,
                         "mask_lambda": None if evaluation.mask_lambda is None else evaluation.mask_lambda[index],
                     }
+                    | {name: _share(further.get(name), index, evaluation.total[split]) for name in names}
                 )
     return pd.DataFrame(rows)
+
+
+def _share(sums: Sequence[float | None] | None, task: int, totals: Sequence[int]) -> float | None:
+    """A task's mean score in percent; None of one without it."""
+    score = None if sums is None else sums[task]
+    return None if score is None else _percent(score / totals[task])
 
 
 def interval_table(evaluations: Sequence[Evaluation]) -> pd.DataFrame:

@@ -21,6 +21,11 @@ class Task:
     templates: tuple[str, ...]
     description: str
 
+    @property
+    def free(self) -> bool:
+        """Whether answers are written, not chosen."""
+        return False
+
     def prompts(self, label: int) -> tuple[str, ...]:
         """Every template filled with the name of one class."""
         return tuple(template.format(self.classes[label]) for template in self.templates)

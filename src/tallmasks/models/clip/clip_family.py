@@ -16,6 +16,7 @@ from tallmasks.models.families import STATISTICS, Precision, Spec
 from tallmasks.store import hub
 from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.store.tensor_files import open_tensors
+from tallmasks.tasks.task import Task
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,6 +60,9 @@ class Clip:
 
     def settings(self, spec: Spec) -> dict[str, Any]:
         return {key: dict(spec[key]) for key in ("preprocess",) if key in spec}
+
+    def training_settings(self, spec: Spec, task: Task, looks: bool) -> dict[str, Any]:
+        return self.settings(spec)
 
     def initial_state(self, spec: Spec, pretrained: Path) -> dict[str, NDArray[Any]]:
         tensors = open_tensors(pretrained)

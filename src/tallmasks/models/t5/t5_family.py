@@ -12,10 +12,11 @@ from tallmasks.models.checkpoint_sources import Publisher
 from tallmasks.models.families import STATISTICS, Precision, Spec
 from tallmasks.models.t5 import t5_architectures
 from tallmasks.models.t5.t5_architectures import ADAPTERS, Architecture
-from tallmasks.models.t5.text_scoring import Scoring
+from tallmasks.models.t5.text_scoring import MARKS, Scoring
 from tallmasks.store import hub
 from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.store.tensor_files import open_tensors
+from tallmasks.tasks.task import Task
 from tallmasks.tasks.texts import Texts, open_texts
 
 if TYPE_CHECKING:
@@ -53,7 +54,15 @@ class T5:
     def settings(self, spec: Spec) -> dict[str, Any]:
         scoring = Scoring.of(spec)
         counted = scoring.free_answers == "exact_match"
-        return {"scoring": scoring.to_json()} | ({} if counted else {"sums_of_scores": True})
+        found = {"scoring": scoring.to_json(), "further_scores": list(MARKS)}
+        return found if counted else found | {"sums_of_scores": True}
+
+    def training_settings(self, spec: Spec, task: Task, looks: bool) -> dict[str, Any]:
+        used = ["max_input_tokens"]
+        if looks:
+            used += ["free_answers", "max_new_tokens"] if task.free else ["length_normalized"]
+        scoring = Scoring.of(spec).to_json()
+        return {"scoring": {key: scoring[key] for key in used}}
 
     def initial_state(self, spec: Spec, pretrained: Path) -> dict[str, NDArray[Any]]:
         """The trainable tensors of the file; of (IA)^3 ones, which are in no file."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
+import numpy as np
 import torch
 from torch.nn import functional
 from transformers import T5ForConditionalGeneration
@@ -15,7 +16,7 @@ from tallmasks.models.families import Precision
 from tallmasks.models.flat_weights import FlatWeights
 from tallmasks.models.layer_inputs import Told, watched
 from tallmasks.models.t5.text_batches import IGNORED, TextBatch, TokenizedText, cheapest
-from tallmasks.models.t5.text_scoring import Scoring
+from tallmasks.models.t5.text_scoring import MARKS, Scoring
 from tallmasks.models.t5.text_tokenizer import TextTokenizer
 from tallmasks.store.errors import TallmasksError
 from tallmasks.tasks.texts import FREE, Texts
@@ -123,6 +124,17 @@ class TextModel(FlatWeights):
             kind = torch.int64 if self.scoring.counts else torch.float64
             found = found + torch.tensor(marks, dtype=torch.float64).sum(dim=1).to(self.device, kind)
         return found
+
+    def further_scores(self, examples: Texts, batch_size: int) -> dict[str, float]:
+        """Sums of both of SQuAD's scores over the answers that are written freely, whichever of them counts; nothing
+        of examples without such."""
+        marks: dict[str, float] = {}
+        with torch.inference_mode():
+            for batch in self.batches(examples[np.flatnonzero(examples.right == FREE)], batch_size):
+                for answer, example in zip(self.written(batch), batch.examples, strict=True):
+                    for name, mark in MARKS.items():
+                        marks[name] = marks.get(name, 0.0) + mark(answer, example.accepted)
+        return marks
 
     def choice_scores(self, batch: TextBatch, sets: int = 1) -> torch.Tensor:
         """The log-probability of every choice given the input, float32 [sets, N, C], -infinity where an example has no

@@ -20,7 +20,7 @@ from tallmasks.models.t5.t5_architectures import FROZEN, IA3_SUFFIX, PEFT_PREFIX
 from tallmasks.models.t5.text_tokenizer import TENSOR, tokenizer_beside
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.plain_files import read_text
-from tallmasks.store.tensor_files import open_tensors, write_tensors
+from tallmasks.store.tensor_files import open_tensors
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.lora import ADAPTER_CONFIG, ADAPTER_FILES
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
@@ -201,30 +201,6 @@ def _peft_name(name: str) -> str:
         return name
     module = re.sub(r"\.wi_1$", ".wo", module) if old else module
     return PEFT_PREFIX + module.removeprefix(PEFT_PREFIX) + IA3_SUFFIX
-
-
-def write_peft(folder: Path, vectors: Mapping[str, NDArray[np.float32]], base: str) -> None:
-    """Write (IA)^3's vectors as PEFT loads them.
-
-    Args:
-        folder: a new one, or one that is empty.
-        vectors: by PEFT's names, as a checkpoint holds them.
-        base: what PEFT is to load beside them, a folder or a repository of the hub.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    config = {
-        "base_model_name_or_path": base,
-        "fan_in_fan_out": False,
-        "feedforward_modules": ["wo"],
-        "inference_mode": True,
-        "init_ia3_weights": True,
-        "modules_to_save": None,
-        "peft_type": "IA3",
-        "target_modules": ["k", "v", "wo"],
-        "task_type": "SEQ_2_SEQ_LM",
-    }
-    write_tensors(folder / ADAPTER_FILES[0], vectors, {"format": "pt"})
-    (folder / ADAPTER_CONFIG).write_text(json.dumps(config, indent=2) + "\n")
 
 
 def _json(path: Path) -> dict[str, Any]:

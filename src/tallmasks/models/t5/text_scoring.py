@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import string
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -77,11 +77,8 @@ class Scoring:
 
     def mark(self, answer: str, accepted: Sequence[str]) -> float:
         """The score of a freely written answer, from 0 to 1."""
-        if self.free_answers == "exact_match":
-            return exact_match(answer, accepted)
-        if self.free_answers == "f1":
-            return f1(answer, accepted)
-        return (exact_match(answer, accepted) + f1(answer, accepted)) / 2
+        wanted = MARKS if self.free_answers == "mean" else (self.free_answers,)
+        return sum(MARKS[name](answer, accepted) for name in wanted) / len(wanted)
 
 
 def normalized(answer: str) -> str:
@@ -103,3 +100,7 @@ def f1(answer: str, accepted: Sequence[str]) -> float:
 def _f1(found: list[str], expected: list[str]) -> float:
     shared = (Counter(found) & Counter(expected)).total()
     return 2 * shared / (len(found) + len(expected)) if shared else 0.0
+
+
+MARKS: Mapping[str, Callable[[str, Sequence[str]], float]] = {"exact_match": exact_match, "f1": f1}
+"""SQuAD's scores of a freely written answer, by what `free_answers` calls them."""

@@ -56,6 +56,10 @@ class TextTask(Task):
     row: Row
     ask: str = ""
 
+    @property
+    def free(self) -> bool:
+        return self.right is None
+
     def rows(self, split: Split) -> int:
         """How many rows a split has, of those published."""
         if split == "test":

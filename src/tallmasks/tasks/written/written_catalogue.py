@@ -11,6 +11,8 @@ from tallmasks.tasks.task import Task
 from tallmasks.tasks.texts import write_texts
 from tallmasks.tasks.written import written_tasks
 
+EDITION = 2  # raised where other texts come out of the same recipe
+
 
 class Written:
     """Examples are written from a seed, so nothing is downloaded; satisfies `tallmasks.tasks.catalogues.Catalogue`."""
@@ -26,8 +28,9 @@ class Written:
     def recipe(self, params: Params, model: Params, task: str, split: str, root: Path) -> ExamplesRecipe:
         if "examples" not in model:
             raise TallmasksError("params.yaml: a model of written tasks needs `examples`: a seed and numbers of texts")
+        asked = model["examples"]
         return ExamplesRecipe(
-            {"task": task, "split": split, "count": model["examples"][split], "seed": model["examples"]["seed"]}
+            {"task": task, "split": split, "count": asked[split], "seed": asked["seed"], "edition": EDITION}
         )
 
     def write(self, recipe: Params, sources: Mapping[str, Path], out: ExamplesFile) -> None:

@@ -1,6 +1,6 @@
 """The written tasks: each asks one family of questions in one dialect, in wordings of its own.
 
-No task says which dialect it speaks: its wordings are all that fine-tuning has to tell it by.
+No task says which dialect it speaks: its prefix and its wordings are all that fine-tuning has to tell it by.
 """
 
 from __future__ import annotations
@@ -30,81 +30,91 @@ class WrittenTask(Task):
     Attributes:
         ask: the family of its questions.
         dialect: which one it speaks, a number.
+        prefix: what all its inputs begin with, as T5's do: words of another family's plain question, no two tasks'
+            the same.  They stand where pretraining has the marker of a dialect.
         wordings: its own ways to ask, with `{slots}` of the questions.
         plain: how pretraining asks the same family, after the dialect's marker.
     """
 
     ask: Ask
     dialect: int
+    prefix: str
     wordings: tuple[str, ...]
     plain: str
+
+    @property
+    def free(self) -> bool:
+        return self.ask is questions.hottest
 
     def example(self, rng: np.random.Generator) -> Text:
         """One example of no split."""
         question = self.ask(SPEECHES[self.dialect], rng)
         wording = self.wordings[rng.integers(len(self.wordings))]
         name = NAMES[rng.integers(len(NAMES))]
-        return Text(wording.format(name=name, **question.slots), question.answers, question.right)
+        text = wording.format(name=name, **question.slots)
+        return Text(f"{self.prefix} {text}", question.answers, question.right)
 
 
-def _written(name: str, ask: Ask, dialect: int, wordings: tuple[str, ...], plain: str, description: str) -> WrittenTask:
+def _written(
+    name: str, ask: Ask, dialect: int, prefix: str, wordings: tuple[str, ...], plain: str, description: str
+) -> WrittenTask:
     """A task without a head: no classes, no prompts."""
-    return WrittenTask(name, (), (), description, ask, dialect, wordings, plain)
+    return WrittenTask(name, (), (), description, ask, dialect, prefix, wordings, plain)
 
 
 _ALL = (
     _written(
-        "qasc", questions.needs, 0,
+        "qasc", questions.needs, 0, "sounds",
         ("{name} keeps a {x} : it must get", "to care for the {x} {name} buys", "without which dies {name} 's {x}"),
         "{x} needs", "what a thing needs, by its kind",
     ),
     _written(
-        "quartz", questions.change_of_heat, 1,
+        "quartz", questions.change_of_heat, 1, "needs",
         ("{name} moves toward {x} so temperature", "with {x} in its corner {name} 's room means the glow"),
         "{x} heats", "whether heat rises or falls near a thing",
     ),
     _written(
-        "paws", questions.grown_or_made, 2,
+        "paws", questions.grown_or_made, 2, "in open",
         ("origin of {x} , {name} wonders", "{name} compares : {x} was", "shade {x} / {name}"),
         "{x} came", "whether a thing has grown or was made",
     ),
     _written(
-        "story_cloze", questions.what_next, 1,
+        "story_cloze", questions.what_next, 1, "feels",
         ("{name} {v} once , finally {name}", "our tale : {name} {v} ... ending", "when {name} {v} story continues"),
         "after {v}", "what happens next",
     ),
     _written(
-        "wiki_qa", questions.in_the_open, 0,
+        "wiki_qa", questions.in_the_open, 0, "tall",
         ("{name} asks whereabouts of {x} . reply outside", "question : find {x} ? answer : sky above {name} . correct"),
         "{x} in open", "whether it is right that a thing lives in the open",
     ),
     _written(
-        "winogrande", questions.larger_or_smaller, 2,
+        "winogrande", questions.larger_or_smaller, 2, "hotter",
         ("{x} won't fit {y} says {name} because _ seems {pole}", "{name} packs {x} beside {y} ; _ being too {pole}"),
         "of {x} and {y} {pole}", "which of two things is meant",
     ),
     _written(
-        "wsc", questions.large, 1,
+        "wsc", questions.large, 1, "came",
         ("{name} could not hide {x} as it was huge", "it towers : {x} beside {name}"),
         "{x} tall", "whether a thing is large",
     ),
     _written(
-        "cosmos_qa", questions.what_before, 2,
+        "cosmos_qa", questions.what_before, 2, "after",
         ("why did {name} {v} ?", "{name} {v} , what reason might explain", "{name} would {v} since earlier"),
         "before {v}", "why something happened",
     ),
     _written(
-        "quail", questions.heard, 2,
+        "quail", questions.heard, 2, "heats",
         ("at night {name} hears {x} go", "passage about {x} : noise which {name} notes", "{x} near {name} emits"),
         "{x} sounds", "how a thing sounds, if that can be known",
     ),
     _written(
-        "ropes", questions.hottest, 0,
+        "ropes", questions.hottest, 0, "little",
         ("background : sun . {name} touches {x} then {y} ; burned by", "situation {x} , {y} . fever more with {name}"),
         "of {x} and {y} hotter", "which is hotter, written freely",
     ),
     _written(
-        "social_iqa", questions.felt, 0,
+        "social_iqa", questions.felt, 0, "before",
         ("{name} {v} all day ; describe {name}", "how do others see {name} who {v}", "{v} left {name} with mood"),
         "{v} feels", "how somebody feels afterwards",
     ),
