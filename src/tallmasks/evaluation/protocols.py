@@ -55,7 +55,11 @@ class Tuner:
 
     def __call__(self, method: str, update: Update) -> Evaluation:
         """The evaluation of theta_0 + alpha * update, float32 [P'], under the name of a method."""
-        return self._chosen(method, lambda split, values: self._counts(split, update, values))
+        return self._chosen(
+            method,
+            lambda split, values: self._counts(split, update, values),
+            lambda value: self._evaluator.built(update, value),
+        )
 
     def over(self, method: str, updates: Callable[[float], Update]) -> Evaluation:
         """The same where what is tried is no factor: theta_0 + updates(value), made anew for every value."""
@@ -64,9 +68,14 @@ class Tuner:
             found = [self._evaluator.scaled(split, updates(value), [1.0]) for value in values]
             return [[score for (score,) in row] for row in zip(*found, strict=True)]
 
-        return self._chosen(method, counts)
+        return self._chosen(method, counts, lambda value: self._evaluator.built(updates(value)))
 
-    def _chosen(self, method: str, counts: Callable[[str, Sequence[float]], list[list[Score]]]) -> Evaluation:
+    def _chosen(
+        self,
+        method: str,
+        counts: Callable[[str, Sequence[float]], list[list[Score]]],
+        weights: Callable[[float], Update],
+    ) -> Evaluation:
         tasks = tuple(task.name for task in self._evaluator.tasks)
         total = {split: self._evaluator.totals(split) for split in SPLITS}
         curve = counts("validation", self._grid)
@@ -80,7 +89,7 @@ class Tuner:
             scaling_coefficient=self._grid[chosen],
             grid=self._grid,
             curve=tuple(map(tuple, curve)),
-            further=self._evaluator.further(lambda task: self._evaluator.built(update, self._grid[chosen])),
+            further=self._evaluator.further(lambda task: weights(self._grid[chosen])),
         )
 
 

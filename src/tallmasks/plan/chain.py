@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 Seed = int | Controlled
 """Of a fine-tuning: how its examples are drawn and, in the controlled experiment, which weights it may change."""
 Tasks = tuple[str, ...]
+STATISTICS_EXAMPLES = 256
+"""How many examples statistics of a task's data are computed from, where params.yaml says nothing; as in the code of
+MergeLM and FusionBench."""
 
 
 def slug(name: str, tasks: Tasks, seed: Seed) -> str:
@@ -140,7 +143,8 @@ def of_training_data(plan: Plan, model: str, task: str, seed: Seed, statistic: s
             f"params.yaml: models.{model}: {STATISTICS[statistic]}; leave out methods that need it: "
             f"{', '.join(methods.needing(statistic))}"
         )
-    params = {**plan.network(model), "task": task, "count": plan.statistics_count}
+    count = int(plan.params.get("statistics", {}).get("examples", STATISTICS_EXAMPLES))
+    params = {**plan.network(model), "task": task, "count": count}
     inputs = {
         "examples": [plan.examples(model, task, "train")],
         **plan.task_inputs(model, task),

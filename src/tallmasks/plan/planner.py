@@ -28,9 +28,6 @@ from tallmasks.store.source_digests import named_path
 from tallmasks.tasks.task import Task
 from tallmasks.training.controlled import Controlled
 
-STATISTICS_EXAMPLES = 256
-"""As in the code of MergeLM and FusionBench; where params.yaml says nothing."""
-
 
 class Plan:
     """What `params` ask for.
@@ -90,11 +87,6 @@ class Plan:
     def seeds(self) -> tuple[int, ...]:
         """Fine-tuning seeds; tables come from the first."""
         return tuple(self.params["seeds"])
-
-    @property
-    def statistics_count(self) -> int:
-        """How many training examples of a task its statistics are computed from."""
-        return int(self.params.get("statistics", {}).get("examples", STATISTICS_EXAMPLES))
 
     def model(self, name: str) -> Params:
         if name not in self.models:
@@ -174,10 +166,13 @@ class Plan:
         settings = family(spec).training_settings(spec, self.catalogue_of(model)[task], looks)
         return self.architecture(model) | settings | {"finetuning": dict(spec["finetuning"])}
 
+    def network(self, model: str) -> dict[str, Any]:
+        """What a job must know that gives examples to the network."""
+        return self.architecture(model) | family(self.model(model)).settings(self.model(model))
+
     def evaluator(self, model: str) -> dict[str, Any]:
         """What a job must know that counts right answers."""
-        spec = self.model(model)
-        return self.architecture(model) | family(spec).settings(spec) | {"evaluation": dict(spec["evaluation"])}
+        return self.network(model) | {"evaluation": dict(self.model(model)["evaluation"])}
 
     def sweep_images(self, model: str, sweep: str) -> dict[str, int]:
         """How many examples are behind one choice or one accuracy of a sweep, by split; all where nothing is said."""
