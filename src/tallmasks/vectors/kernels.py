@@ -21,9 +21,12 @@ from tallmasks.vectors.walks import Majority, walk
 PIECE = 1 << 16
 """Values in a piece: a handful of float32 slices of this length stay in a core's L2 cache."""
 
+PARTITIONED = 1 << 18
+"""Up to so many values are partitioned in memory."""
+
 SAMPLE, SAMPLED, SAMPLE_MARGIN = 1 << 17, 1024, 0.008
-"""How many values a sample has and in how many blocks, both fewer where the vector is short, and by how much a share of
-it may be off."""
+"""How many values a sample has, in how many blocks, fewer where the vector is short, and by how much a share of it may
+be off, more where there are fewer blocks."""
 
 BLOCK = 1024
 """Counters that are summed up before they are looked at."""
@@ -77,14 +80,14 @@ def nth_magnitude(vector: Vector, n: int) -> np.float32:
     """The exact n-th smallest |value| of ``vector`` [P'], 1 <= n <= P', without sorting it.
 
     For float32 the order of magnitudes is the order of the bit patterns without their sign; 0.0 and -0.0 are one value
-    and denormals count. Up to SAMPLE values are partitioned. Of more, a sample says between which patterns the answer
+    and denormals count. Up to PARTITIONED values are. Of more, a sample says between which patterns the answer
     lies in all likelihood: counting those one by one, and what is smaller in all, gives it in one pass over the data.
     Where the sample misled, or the patterns are too many to count, a histogram of the upper 16 bits and one of the
     lower 16 within the bucket found give it in two.
     """
     if not 1 <= n <= vector.size:
         raise ValueError(f"n = {n} is not within 1..{vector.size}")
-    if vector.size <= SAMPLE:
+    if vector.size <= PARTITIONED:
         return np.float32(np.partition(_magnitudes(vector[:]), n - 1)[n - 1].view(np.float32))
     found = _nth_near(vector, n, *_likely_patterns(vector, n))
     return _nth_by_halves(vector, n) if found is None else found
@@ -178,18 +181,19 @@ def nth_of_rows(rows: Callable[[slice], Vector], size: int, ranks: Sequence[int]
 
 
 def sampled(size: int) -> list[slice]:
-    """Where the sample of a vector of more than SAMPLE values lies."""
-    blocks = min(SAMPLED, size // 8192)
-    length = min(SAMPLE, size // 16) // blocks
+    """Where the sample of a vector of more than PARTITIONED values lies."""
+    blocks = min(SAMPLED, max(128, size >> 15))
+    length = SAMPLE // blocks
     return [slice(start, start + length) for start in np.linspace(0, size - length, blocks).astype(int).tolist()]
 
 
 def _likely_patterns(vector: Vector, n: int) -> tuple[int, int]:
     """The patterns, without the sign, between which the n-th smallest magnitude lies if a sample is like the rest."""
-    sample = _magnitudes(np.concatenate([vector[part] for part in sampled(vector.size)]))
-    middle, margin = n / vector.size, SAMPLE_MARGIN * (SAMPLE / sample.size) ** 0.5
+    parts = sampled(vector.size)
+    sample = _magnitudes(np.concatenate([vector[part] for part in parts]))
+    middle, margin = n / vector.size, SAMPLE_MARGIN * (SAMPLED / len(parts)) ** 0.5
     ranks = (np.array([middle - margin, middle + margin]) * sample.size).astype(np.int64).clip(0, sample.size - 1)
-    low, high = np.partition(sample, ranks)[ranks]
+    low, high = (np.partition(sample, rank)[rank] for rank in ranks)  # for one rank there are vector instructions
     return int(low), int(high)
 
 
