@@ -29,6 +29,7 @@ from dataclasses import astuple, dataclass, fields, replace
 from importlib.metadata import version
 from pathlib import Path
 
+import numpy as np
 import yaml
 from measured import Cost, Failed, best, cost_of
 from model_shapes import MODELS, Model, blocks, write_checkpoints
@@ -57,6 +58,10 @@ for path in sys.argv[1:]:
 GRID = (*(f"{size}:{tasks}" for size in (1, 10, 100) for tasks in (2, 8, 20)), "300:4")
 """Millions of parameters and tasks."""
 GRID_COMMANDS = ("merge task_arithmetic", "merge ties", "compress task_arithmetic")
+THRESHOLDS = "trim thresholds"
+"""What the workflow has stored beside each task vector before it merges."""
+REPEATS = 3
+"""Of the work in memory, ours and torch's alike: the least of more runs would be less."""
 TALLMASKS = (sys.executable, "-m", "tallmasks.commands.main")
 
 
@@ -136,13 +141,13 @@ def remove(path: Path) -> None:
 # -- what is measured -----------------------------------------------------------------------------------------
 
 
-def on_files(files: Files, peer: Path | None) -> Iterator[Row]:
-    """Every command on one model's files."""
+def on_files(files: Files, commands: Sequence[str], peer: Path | None) -> Iterator[Row]:
+    """Our commands, and the peer's if there is one, on one model's files."""
     for _ in range(2):  # the first brings them into the page cache
         read = cost_of([sys.executable, "-c", READ, *files.paths])
     yield files.row("read the files once", read, files.paths, 0)
     yield start_up(files, "start-up", ours)
-    for what in COMMANDS:
+    for what in commands:
         yield files.measured(what, *ours(files, what))
     yield exported(files)
     if peer is not None:
@@ -205,7 +210,6 @@ def peer_config(files: Files, settings: dict[str, str]) -> dict:
 def worker_arrays(parameters: int, tasks: int) -> None:
     """Print processor seconds and wall seconds of every kernel and its plain torch statement, as JSON."""
     import numba
-    import numpy as np
     import torch
     from kernels import Ours, Plain
 
@@ -215,7 +219,7 @@ def worker_arrays(parameters: int, tasks: int) -> None:
     plain = Plain(vectors, ours.thresholds)
     found = {}
     for (name, mine), theirs in zip(ours.work().items(), plain.work().values(), strict=True):
-        found[name] = [timed(mine, 4), timed(theirs, 1)]  # torch takes a hundred times as long
+        found[name] = [timed(mine, REPEATS), timed(theirs, REPEATS)]
     print(json.dumps(found))
 
 
@@ -235,11 +239,9 @@ def in_memory(parameters: int, tasks: int) -> Iterator[Row]:
     """Array work alone, ours and torch's, one after the other in one process."""
     cost = cost_of([sys.executable, __file__, "--worker-arrays", str(parameters), str(tasks)])
     found = json.loads(cost.output.splitlines()[-1])
-    sums = {"ours": [0.0, 0.0], "torch": [0.0, 0.0]}
-    for name, pair in [*found.items(), ("all", None)]:
-        for side, (wall, cpu) in zip(sums, pair or sums.values(), strict=True):
-            if pair:
-                sums[side] = [sums[side][0] + wall, sums[side][1] + cpu]
+    found["all but thresholds"] = np.sum([pair for name, pair in found.items() if name != THRESHOLDS], axis=0).tolist()
+    for name, pair in found.items():
+        for side, (wall, cpu) in zip(("ours", "torch"), pair, strict=True):
             ns = cpu / parameters / tasks * 1e9
             yield Row(
                 "arrays", parameters, tasks, f"{side}: {name}", round(wall, 4), round(cpu, 4), 0, 0, 0, round(ns, 3)
@@ -327,7 +329,7 @@ def rows(arguments: argparse.Namespace) -> Iterator[Row]:
             shape = model.name if layers == model.layers else f"{model.name} ({layers} of {model.layers} layers)"
             found = write_checkpoints(Path(folder), model.shapes(layers), model.dtype, tasks, model.embedding)
             files = Files(shape, model.parameters(layers), model.dtype, *found, arguments.repeats)
-            yield from on_files(files, peer if with_peer else None)
+            yield from on_files(files, arguments.commands, peer if with_peer else None)
     size = max(1000, int(arguments.array_parameters * arguments.scale))
     for tasks in arguments.array_tasks:
         yield from in_memory(size, tasks)
@@ -372,6 +374,9 @@ def main() -> None:
     parser.add_argument("--peer", type=Path, help="the folder that mergekit is installed in; else it is left out")
     parser.add_argument("--peer-on", nargs="*", help="for which of them the peer is measured too; all")
     parser.add_argument("--only", nargs="*", help="models, tasks and perhaps layers, as vit_b32:8:2; else all")
+    parser.add_argument(
+        "--commands", nargs="+", choices=COMMANDS, default=tuple(COMMANDS), metavar="COMMAND", help="all"
+    )
     parser.add_argument("--grid", nargs="*", default=GRID, help="sizes, in millions, and tasks, as 1:2; 1 M to 300 M")
     parser.add_argument("--array-parameters", type=int, default=20_000_000, help="of the work in memory")
     parser.add_argument("--array-tasks", type=int, nargs="*", default=[8, 20])
@@ -389,8 +394,7 @@ def main() -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     arguments.place.mkdir(parents=True, exist_ok=True)
     # as for whoever calls a command twice: where bytecode is not kept, start-up is mostly compiling of sources
-    bytecode = tempfile.TemporaryDirectory(dir=arguments.place)
-    os.environ |= {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": bytecode.name}
+    os.environ["PYTHONDONTWRITEBYTECODE"] = ""
     (arguments.out / "streaming.machine.txt").write_text(machine(arguments.peer))
     with (arguments.out / "streaming.csv").open("w", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
@@ -404,7 +408,6 @@ def main() -> None:
                 )
         except Failed as error:
             sys.exit(str(error))
-    bytecode.cleanup()
     from streaming_figure import draw
 
     draw(arguments.out / "streaming.csv", arguments.out / "streaming.svg")

@@ -45,18 +45,18 @@ def test_nth_magnitude_is_what_sorting_gives(vectors, data):
     same_bits(np.array([kernels.nth_magnitude(vector, n)]), np.sort(np.abs(vector))[n - 1 : n])
 
 
-@pytest.mark.parametrize("n", [1, 150_000, 299_999, 300_000])
+@pytest.mark.parametrize("n", [1, 600_000, 1_199_999, 1_200_000])
 @pytest.mark.parametrize("kind", ["spread", "equal", "hidden", "denormal"])
 def test_nth_magnitude_of_a_long_vector(kind, n):
     """A sample that is not like the rest, or a magnitude that most values share, would give another threshold."""
-    vector = np.random.default_rng(0).standard_normal(300_000, dtype=np.float32)
+    vector = np.random.default_rng(0).standard_normal(1_200_000, dtype=np.float32)
     if kind == "spread":
         vector = np.ldexp(vector, np.arange(vector.size) % 200 - 100)
     elif kind == "equal":
-        vector[:280_000] = -0.5
+        vector[:1_100_000] = -0.5
     elif kind == "hidden":  # the sample sees nothing but its own 0
-        blocks = np.linspace(0, vector.size - kernels.SAMPLE_LENGTH, kernels.SAMPLED).astype(int)
-        vector[blocks[:, None] + np.arange(kernels.SAMPLE_LENGTH)] = 0
+        for part in kernels.sampled(vector.size):
+            vector[part] = 0
     else:
         vector *= np.float32(1e-42)
     same_bits(np.array([kernels.nth_magnitude(vector, n)]), np.sort(np.abs(vector))[n - 1 : n])
@@ -83,6 +83,38 @@ def test_ties_gives_a_zero_sum_to_the_majority_of_the_whole_model(majority):
     out, expected = merged_by_ties(vectors, 1.0, mean=False, piece=2)
     same_bits(out, expected)
     assert out[0] == 2 * majority
+
+
+class _NeverRead:
+    """A vector of which only the size may be asked for."""
+
+    size = 1000
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_the_majority_is_found_while_merging(threads, monkeypatch):
+    """TIES would read every model once more, or give cancelled weights the sign of one piece."""
+    monkeypatch.setattr(loops, "threads", lambda: threads)
+    vectors = np.random.default_rng(0).integers(-2, 3, (4, 1000)).astype(np.float32)
+    vectors[:, 7:14] = [[1], [-1], [0], [0]]  # a piece of nothing but cancelled weights
+    limits, out = [np.float32(1)] * 4, np.empty(1000, np.float32)
+    majority = kernels.majority_sign([_NeverRead()], limits)
+
+    def work(part):
+        kernels.merge_ties([vector[part] for vector in vectors], limits, majority, out[part], mean=True)
+
+    kernels.in_pieces(1000, work, 7)
+    same_bits(out, reference.ties(vectors, limits, True))
+
+
+def test_an_error_in_a_piece_is_raised():
+    """A damaged checkpoint would be merged in part, or the command would hang."""
+
+    def work(part):
+        raise ValueError(str(part.start))
+
+    with pytest.raises(ValueError, match=r"\d"):
+        kernels.in_pieces(100, work, 7)
 
 
 @no_deadline

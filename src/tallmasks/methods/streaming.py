@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from math import prod
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -21,6 +20,7 @@ from tallmasks.store.tensor_files import Layout
 from tallmasks.vectors import kernels
 from tallmasks.vectors.differences import Difference, Piece
 from tallmasks.vectors.task_vectors import TaskVector
+from tallmasks.vectors.walks import walk
 
 Result = TypeVar("Result")
 
@@ -239,31 +239,15 @@ def run(
     done: Callable[[Place, Result], None] | None = None,
     at_once: int | None = None,
 ) -> None:
-    """`work` on every place, on several threads, a few ahead of those that are done; the first error ends it.
+    """`work` on every place, on several threads; the first error ends it.
 
     Args:
         places: where.
-        work: from any thread.
+        work: from any thread; again at the end where a merge has to know first what all places hold.
         done: told of each in the caller's thread, in whatever order they end.
         at_once: how many threads; numba's number of them where nothing is said.
     """
     threads = at_once or numba.get_num_threads()
-    with ThreadPoolExecutor(threads) as pool:
-        waiting: dict[Future[Result], Place] = {}
-        try:
-            for place in places:
-                waiting[pool.submit(work, place)] = place
-                if len(waiting) >= 4 * threads:
-                    _collect(waiting, done)
-            while waiting:
-                _collect(waiting, done)
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
-
-
-def _collect(waiting: dict[Future[Result], Place], done: Callable[[Place, Result], None] | None) -> None:
-    for future in wait(waiting, return_when=FIRST_COMPLETED).done:
-        place, result = waiting.pop(future), future.result()
+    for place, result in walk(places, work, threads):
         if done:
             done(place, result)

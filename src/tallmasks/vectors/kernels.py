@@ -8,20 +8,28 @@ float32 operations happen one by one in the order written here, and denormals co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from types import ModuleType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tallmasks.vectors.walks import Majority, walk
+
 PIECE = 1 << 16
 """Values in a piece: a handful of float32 slices of this length stay in a core's L2 cache."""
 
-SAMPLED, SAMPLE_LENGTH, SAMPLE_MARGIN = 1024, 128, 0.008
-"""How many blocks of how many values are a sample, and by how much a share of it may be off."""
+PARTITIONED = 1 << 18
+"""Up to so many values are partitioned in memory."""
+
+SAMPLE, SAMPLED, SAMPLE_MARGIN = 1 << 17, 1024, 0.008
+"""How many values a sample has, in how many blocks, fewer where the vector is short, and by how much a share of it may
+be off, more where there are fewer blocks."""
+
+BLOCK = 1024
+"""Counters that are summed up before they are looked at."""
 
 MOST_COUNTED = 1 << 21
 """Bit patterns that are counted one by one."""
@@ -30,23 +38,24 @@ Vector = NDArray[np.float32]
 Result = TypeVar("Result")
 
 
-def majority_sign(vectors: Sequence[Vector], thresholds: Sequence[np.float32], piece: int = PIECE) -> np.float32:
-    """TIES' sign where the trimmed vectors sum to 0: that of the sum of all elected signs, -1, 0 or 1.
+def majority_sign(vectors: Sequence[Vector], thresholds: Sequence[np.float32], piece: int = PIECE) -> Any:
+    """TIES' sign where the trimmed vectors sum to 0, for :func:`merge_ties`, which finds it on the way if it can.
 
     ``vectors``: T >= 1 of [P'], trimmed to |tau| >= threshold, one per task.
     """
     loops = _compiled()
-    limits = np.array(thresholds, np.float32)
+    limits, nobody = np.array(thresholds, np.float32), np.float32(0)
 
     def work(part: slice) -> int:
         rows = [_contiguous(vector[part]) for vector in vectors]
-        return loops.trimmed_balance(_addresses(rows), limits, part.stop - part.start)
+        out = np.empty(part.stop - part.start, np.float32)
+        return int(loops.merge_ties(_addresses(rows), limits, nobody, False, out)[0])
 
-    return np.float32(np.sign(sum(in_pieces(vectors[0].size, work, piece))))
+    return Majority(vectors[0].size, lambda: sum(in_pieces(vectors[0].size, work, piece)))
 
 
 def merge_ties(
-    rows: Sequence[Vector], thresholds: Sequence[np.float32], majority: np.float32, out: Vector, *, mean: bool
+    rows: Sequence[Vector], thresholds: Sequence[np.float32], majority: Any, out: Vector, *, mean: bool
 ) -> None:
     """TIES (Yadav et al. 2023): trim, elect a sign per weight, merge the entries that agree with it.
 
@@ -54,54 +63,106 @@ def merge_ties(
     the sum is 0, the majority (:func:`majority_sign`; where that is 0 too, no entry agrees).
     ``rows``: slices [n] of T vectors; ``out`` [n] becomes the sum of the agreeing entries, or with ``mean`` their
     mean (0 where none agrees).
+
+    Raises Later, in a walk over pieces (:func:`in_pieces`), where the majority is needed and not known yet.
     """
     rows = [_contiguous(row) for row in rows]
-    _compiled().merge_ties(_addresses(rows), np.array(thresholds, np.float32), np.float32(majority), mean, out)
+    addresses, limits = _addresses(rows), np.array(thresholds, np.float32)
+    known = majority.known
+    balance, asked = _compiled().merge_ties(addresses, limits, np.float32(0) if known is None else known, mean, out)
+    if known is None:
+        majority.tell(out.size, int(balance))
+        if asked:
+            _compiled().merge_ties(addresses, limits, majority.sign(), mean, out)
 
 
 def nth_magnitude(vector: Vector, n: int) -> np.float32:
     """The exact n-th smallest |value| of ``vector`` [P'], 1 <= n <= P', without sorting it.
 
     For float32 the order of magnitudes is the order of the bit patterns without their sign; 0.0 and -0.0 are one value
-    and denormals count. A sample says between which patterns the answer lies in all likelihood: counting those one by
-    one, and what is smaller in all, gives it in one pass over the data. Where the sample misled, or the patterns are
-    too many to count, a histogram of the upper 16 bits and one of the lower 16 within the bucket found give it in two.
+    and denormals count. Up to PARTITIONED values are. Of more, a sample says between which patterns the answer
+    lies in all likelihood: counting those one by one, and what is smaller in all, gives it in one pass over the data.
+    Where the sample misled, or the patterns are too many to count, a histogram of the upper 16 bits and one of the
+    lower 16 within the bucket found give it in two.
     """
-    loops = _compiled()
     if not 1 <= n <= vector.size:
         raise ValueError(f"n = {n} is not within 1..{vector.size}")
+    if vector.size <= PARTITIONED:
+        return np.float32(np.partition(_magnitudes(vector[:]), n - 1)[n - 1].view(np.float32))
+    found = _nth_near(vector, n, *_likely_patterns(vector, n))
+    return _nth_by_halves(vector, n) if found is None else found
 
-    def count(histogram: Callable[[NDArray[np.uint32], NDArray[np.int64]], None], length: int) -> NDArray[np.int64]:
+
+def _nth_near(vector: Vector, n: int, low: int, high: int) -> np.float32 | None:
+    """The same, if it is one of the patterns low..high and they are few enough to be counted one by one."""
+    if high - low >= MOST_COUNTED:
+        return None
+    loops = _compiled()
+    width = -(-(high - low + 1) // BLOCK) * BLOCK
+
+    def work(share: slice) -> tuple[int, NDArray[np.uint32]]:
+        counts = np.zeros(width, np.uint32)
+        return sum(loops.histogram_between(np.uint32(low), part, counts) for part in _patterns(vector, share)), counts
+
+    belows, counts = zip(*in_pieces(vector.size, work, _share(vector.size)), strict=True)
+    blocks = [found.reshape(-1, BLOCK) for found in counts]
+    ends = np.cumsum(sum(found.sum(1, np.int64) for found in blocks)) + sum(belows)
+    if not sum(belows) < n <= ends[-1]:
+        return None
+    block = int(np.searchsorted(ends, n))
+    before = ends[block - 1] if block else sum(belows)
+    inner = np.cumsum(sum(found[block].astype(np.int64) for found in blocks))
+    return np.uint32(low + block * BLOCK + int(np.searchsorted(inner, n - before))).view(np.float32)
+
+
+def _nth_by_halves(vector: Vector, n: int) -> np.float32:
+    """The same from two passes, the first for the upper half of the bits."""
+    loops = _compiled()
+
+    def count(histogram: Callable[[NDArray[np.uint32], NDArray[np.int64]], None]) -> NDArray[np.int64]:
         def work(share: slice) -> NDArray[np.int64]:
-            counts = np.zeros(length, np.int64)
-            for start in range(share.start, share.stop, PIECE):
-                part = slice(start, min(start + PIECE, share.stop))
-                histogram(_read_only(vector[part]).view(np.uint32), counts)
+            counts = np.zeros(1 << 16, np.int64)
+            for part in _patterns(vector, share):
+                histogram(part, counts)
             return counts
 
-        return np.cumsum(sum(in_pieces(vector.size, work, -(-vector.size // loops.threads()))))
+        return np.cumsum(sum(in_pieces(vector.size, work, _share(vector.size))))
 
-    low, high = _likely_patterns(vector, n)
-    if high - low < MOST_COUNTED:
-        ends = count(partial(loops.histogram_between, np.uint32(low)), high - low + 2)
-        if ends[0] < n <= ends[-1]:
-            return np.uint32(low + int(np.searchsorted(ends, n)) - 1).view(np.float32)
-    ends = count(loops.histogram_upper, 1 << 16)
+    ends = count(loops.histogram_upper)
     upper = int(np.searchsorted(ends, n))
     below = int(ends[upper - 1]) if upper else 0
-    ends = count(partial(loops.histogram_lower, np.uint32(upper)), 1 << 16)
+    ends = count(partial(loops.histogram_lower, np.uint32(upper)))
     return np.uint32(upper << 16 | int(np.searchsorted(ends, n - below))).view(np.float32)
+
+
+def _share(size: int) -> int:
+    """How many values a thread counts in counters of its own, of 32 bits."""
+    return min(-(-size // _compiled().threads()), 1 << 31)
+
+
+def _patterns(vector: Vector, share: slice) -> Iterator[NDArray[np.uint32]]:
+    for start in range(share.start, share.stop, PIECE):
+        yield _read_only(_contiguous(vector[start : min(start + PIECE, share.stop)])).view(np.uint32)
+
+
+def _magnitudes(values: Vector) -> NDArray[np.uint32]:
+    return np.ascontiguousarray(values).view(np.uint32) & np.uint32(0x7FFFFFFF)
+
+
+def sampled(size: int) -> list[slice]:
+    """Where the sample of a vector of more than PARTITIONED values lies."""
+    blocks = min(SAMPLED, max(128, size >> 15))
+    length = SAMPLE // blocks
+    return [slice(start, start + length) for start in np.linspace(0, size - length, blocks).astype(int).tolist()]
 
 
 def _likely_patterns(vector: Vector, n: int) -> tuple[int, int]:
     """The patterns, without the sign, between which the n-th smallest magnitude lies if a sample is like the rest."""
-    blocks = min(SAMPLED, max(1, vector.size // SAMPLE_LENGTH))
-    starts = np.linspace(0, vector.size - SAMPLE_LENGTH, blocks).astype(np.int64).clip(0)
-    sample = np.concatenate([vector[start : start + SAMPLE_LENGTH] for start in starts.tolist()])
-    sample = np.sort(sample.view(np.uint32) & np.uint32(0x7FFFFFFF))
-    middle, margin = n / vector.size, SAMPLE_MARGIN + 1 / sample.size
+    parts = sampled(vector.size)
+    sample = _magnitudes(np.concatenate([vector[part] for part in parts]))
+    middle, margin = n / vector.size, SAMPLE_MARGIN * (SAMPLED / len(parts)) ** 0.5
     ranks = (np.array([middle - margin, middle + margin]) * sample.size).astype(np.int64).clip(0, sample.size - 1)
-    low, high = sample[ranks]
+    low, high = (np.partition(sample, rank)[rank] for rank in ranks)  # for one rank there are vector instructions
     return int(low), int(high)
 
 
@@ -129,12 +190,9 @@ def pack_levels(
     grid = tuple(np.float32(value) for value in lambdas)
 
     def work(part: slice) -> None:
-        size = part.stop - part.start
-        levels = np.zeros(-(-size // 8) * 8, np.uint8)
         packed = slice(part.start // 8, -(-part.stop // 8))
         for row, plane in zip(rows, planes, strict=True):
-            loops.count_levels(row[part], merged[part], grid, levels[:size])
-            loops.pack(levels.view(np.uint64), plane[:, packed])
+            loops.pack_levels(row[part], merged[part], grid, plane[:, packed])
 
     in_pieces(merged.size, work, piece)
 
@@ -144,11 +202,8 @@ def pack_mask(row: Vector, merged: Vector, mask_lambda: float) -> NDArray[np.uin
 
     ``row``, ``merged``: float32 [n], tau_t and tau_MTL; the rule is that of :func:`pack_levels`.
     """
-    loops = _compiled()
-    levels = np.zeros(-(-row.size // 8) * 8, np.uint8)
-    loops.count_levels(_read_only(row), _read_only(merged), (np.float32(mask_lambda),), levels[: row.size])
-    packed = np.empty((1, levels.size // 8), np.uint8)
-    loops.pack(levels.view(np.uint64), packed)
+    packed = np.empty((1, -(-row.size // 8)), np.uint8)
+    _compiled().pack_levels(_read_only(row), _read_only(merged), (np.float32(mask_lambda),), packed)
     return packed[0]
 
 
@@ -204,13 +259,12 @@ def count_agreement(
     if piece % 8:
         raise ValueError(f"piece = {piece} is not a multiple of 8")
 
+    places, steps = _addresses(planes)[:, None], np.array([plane.strides[0] for plane in planes], np.uint64)[:, None]
+    beginnings = places + steps * np.arange(planes[0].shape[0], dtype=np.uint64)
+    chosen = np.array(indices, np.int64)
+
     def work(part: slice) -> None:
-        size = part.stop - part.start
-        counts = np.zeros(-(-size // 8) * 8, np.uint8)
-        packed = slice(part.start // 8, -(-part.stop // 8))
-        for plane, index in zip(planes, indices, strict=True):
-            loops.add_bits(counts.view(np.uint64), packed_mask(plane[:, packed], index))
-        out[part] = counts[:size]
+        loops.count_agreement(beginnings + np.uint64(part.start // 8), chosen, out[part])
 
     in_pieces(out.size, work, piece)
 
@@ -240,12 +294,10 @@ def all_finite(vector: Vector, piece: int = PIECE) -> bool:
 
 def in_pieces(size: int, work: Callable[[slice], Result], piece: int = PIECE) -> list[Result]:
     """``work`` on every slice of ``piece`` values, on numba's number of threads; the results in order."""
-    loops = _compiled()
-    parts = [slice(start, min(start + piece, size)) for start in range(0, size, piece)]
-    if loops.threads() == 1:
-        return [work(part) for part in parts]
-    with ThreadPoolExecutor(loops.threads()) as pool:
-        return list(pool.map(work, parts))
+    starts = range(0, size, piece)
+    threads = _compiled().threads()
+    found = dict(walk(starts, lambda start: work(slice(start, min(start + piece, size))), threads))
+    return [found[start] for start in starts]
 
 
 @cache
@@ -268,6 +320,6 @@ def _contiguous(row: Vector) -> Vector:
     return np.require(np.asarray(row), np.float32, ["C", "A"])
 
 
-def _addresses(rows: Sequence[Vector]) -> NDArray[np.uint64]:
+def _addresses(rows: Sequence[NDArray[Any]]) -> NDArray[np.uint64]:
     """Where slices begin, uint64 [T]; whoever has them must keep the slices."""
     return np.array([row.__array_interface__["data"][0] for row in rows], np.uint64)

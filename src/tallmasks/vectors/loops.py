@@ -5,24 +5,20 @@ Sums of 32-bit integers are cast back at once: numba makes 64 bits of them, whic
 They are a module of their own because numba takes most of a second to import, which planning can do without.
 """
 
-from typing import Any
-
 import numba
 import numpy as np
-from numba import carray, njit, types
-from numba.extending import intrinsic
+from numba import carray, njit
+
+from tallmasks.vectors import lanes
 
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
 _SIGNLESS = np.int32(0x7FFFFFFF)
 _INFINITY = np.int32(0x7F800000)
 _LOWER = np.uint32(0xFFFF)
 _HALF = np.uint32(16)
-_RUN = 2048
+_RUN = 8192
 """Values that stay in the L1 cache while all tasks' are worked on; a multiple of 8."""
-_EACH_BYTE = np.uint64(0x0101010101010101)
-_DIAGONAL = np.uint64(0x8040201008040201)
-_CARRY = np.uint64(0x7F7F7F7F7F7F7F7F)
-_GATHER = np.uint64(0x0102040810204080)
+_LANE_BYTES, _LANE_BITS, _RUN_BITS = np.uint64(4 * lanes.WIDTH), np.uint64(lanes.WIDTH // 8), np.uint64(_RUN // 8)
 
 
 def threads() -> int:
@@ -30,102 +26,95 @@ def threads() -> int:
     return numba.get_num_threads()
 
 
-def _pointer(context, address):
-    """A pointer to float32 from its address, uint64: rows may lie anywhere, and how many there are is no type."""
-
-    def generate(context, builder, signature, arguments):
-        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
-
-    return types.CPointer(types.float32)(types.uint64), generate
+@njit(forceinline=True)
+def _address(array, place):
+    """Where a value of a contiguous array lies, uint64."""
+    return np.uint64(array.ctypes.data + place * array.itemsize)
 
 
-_floats_at: Any = intrinsic(_pointer)
-
-
-@njit
-def _add_trimmed(total, row, limit):
-    for i in range(total.size):
-        total[i] += row[i] if abs(row[i]) >= limit else np.float32(0)
-
-
-@njit(nogil=True, cache=True)
-def trimmed_balance(addresses, limits, size):
-    """uint64 [T], of rows float32 [size], float32 [T]: how many sums of |value| >= limit are above 0, less those below.
-
-    A run of the sums stays in the L1 cache while all rows are added to it.
-    """
-    sums = np.empty(_RUN, np.float32)
-    balance = 0
-    for start in range(0, size, _RUN):
-        total = sums[: min(_RUN, size - start)]
-        total[:] = 0
-        for task in range(limits.size):
-            row = carray(_floats_at(addresses[task] + np.uint64(4 * start)), total.size)
-            _add_trimmed(total, row, limits[task])
-        for i in range(total.size):
-            balance += (total[i] > 0) - (total[i] < 0)
-    return balance
-
-
-@njit
-def _add_agreeing(total, agreeing, row, limit, elected):
-    for i in range(total.size):
-        kept = row[i] if abs(row[i]) >= limit else np.float32(0)
-        agrees = np.float32(kept * elected[i]) > 0
-        total[i] += kept if agrees else np.float32(0)
-        agreeing[i] += np.float32(1) if agrees else np.float32(0)
+@njit(forceinline=True)
+def _merge_lanes(addresses, at, limits, majority, mean, out):
+    """The weights of :func:`merge_ties` that lie `at` bytes into every row, and `out`: its results for them."""
+    zero, one = lanes.all_of(np.float32(0)), lanes.all_of(np.float32(1))
+    total = high = low = risen = fallen = zero
+    for task in range(limits.size):
+        value = lanes.load(addresses[task] + at)
+        kept = lanes.chosen(lanes.at_least(lanes.magnitude(value), lanes.all_of(limits[task])), value, zero)
+        up, down = lanes.above(kept, zero), lanes.above(zero, kept)
+        total = lanes.add(total, kept)
+        high = lanes.add(high, lanes.chosen(up, kept, zero))
+        low = lanes.add(low, lanes.chosen(down, kept, zero))
+        if mean:
+            risen = lanes.add(risen, lanes.chosen(up, one, zero))
+            fallen = lanes.add(fallen, lanes.chosen(down, one, zero))
+    up, down = lanes.above(total, zero), lanes.above(zero, total)
+    balance = lanes.count(up) - lanes.count(down)
+    moved = lanes.above(high, zero) | lanes.above(zero, low)
+    open_still = np.uint16(moved & ~(up | down))
+    if majority > 0:
+        up = np.uint16(~down)
+    elif majority < 0:
+        down = np.uint16(~up)
+    merged = lanes.chosen(up, high, lanes.chosen(down, low, zero))
+    if mean:
+        agreeing = lanes.chosen(up, risen, lanes.chosen(down, fallen, one))
+        merged = lanes.divide(merged, lanes.chosen(lanes.above(agreeing, one), agreeing, one))
+    lanes.store(out, merged)
+    return balance, open_still
 
 
 @njit(nogil=True, cache=True)
 def merge_ties(addresses, limits, majority, mean, out):
     """uint64 [T], of rows float32 [n], float32 [T] -> float32 [n]: the sum, or mean, of what has the elected sign.
 
-    A run of each row is read from memory once, for the signs, and then from the L1 cache.
+    The sums of what agrees with either sign are made beside the sum that elects, so that rows are read once.
+
+    Returns how many sums are above 0 less how many below, and whether the majority decided any.
     """
-    elected_run, agreeing_run = np.empty(_RUN, np.float32), np.empty(_RUN, np.float32)
-    for start in range(0, out.size, _RUN):
-        total = out[start : start + _RUN]
-        elected, agreeing = elected_run[: total.size], agreeing_run[: total.size]
-        total[:] = 0
-        for task in range(limits.size):
-            row = carray(_floats_at(addresses[task] + np.uint64(4 * start)), total.size)
-            _add_trimmed(total, row, limits[task])
-        for i in range(total.size):
-            elected[i] = np.float32(1) if total[i] > 0 else np.float32(-1) if total[i] < 0 else majority
-        total[:] = 0
-        agreeing[:] = 0
-        for task in range(limits.size):
-            row = carray(_floats_at(addresses[task] + np.uint64(4 * start)), total.size)
-            _add_agreeing(total, agreeing, row, limits[task], elected)
-        if mean:
-            for i in range(total.size):
-                total[i] /= max(agreeing[i], np.float32(1))
+    balance, undecided = np.int64(0), np.uint16(0)
+    rest = np.zeros((limits.size + 1, lanes.WIDTH), np.float32)
+    rows, at, place = addresses, np.uint64(0), _address(out, 0)
+    for start in range(0, out.size, lanes.WIDTH):
+        left = out.size - start
+        if left < lanes.WIDTH:
+            rows = np.empty(limits.size, np.uint64)
+            for task in range(limits.size):
+                row = carray(lanes.floats_at(addresses[task] + at), left)
+                for i in range(left):
+                    rest[task, i] = row[i]
+                rows[task] = _address(rest, lanes.WIDTH * task)
+            at, place = np.uint64(0), _address(rest, lanes.WIDTH * limits.size)
+        found, still = _merge_lanes(rows, at, limits, majority, mean, place)
+        balance += found
+        undecided |= still
+        at, place = at + _LANE_BYTES, place + _LANE_BYTES
+    for i in range(out.size % lanes.WIDTH):
+        out[out.size - out.size % lanes.WIDTH + i] = rest[limits.size, i]
+    return balance, undecided != 0
 
 
 @njit(nogil=True, cache=True)
 def histogram_between(low, patterns, counts):
-    """uint32 [n], int64 [m + 1]: counts += magnitudes below the pattern `low`, and each of the m patterns from it on.
+    """uint32 [n], uint32 [m]: counts += how often each of the m patterns from `low` on occurs among the magnitudes.
 
-    A run of values at a time, first without branches and so with vector instructions, which leaves a byte for each
-    value that has to be counted; then eight bytes are looked at at once, most of which are all 0.
-    """
-    width = np.uint32(counts.size - 1)
-    held = np.zeros(_RUN, np.uint8)
-    for start in range(0, patterns.size, _RUN):
-        run = patterns[start : start + _RUN]
-        held[run.size :] = 0
-        below = np.int32(0)
-        for i in range(run.size):
-            magnitude = np.uint32(run[i] & _MAGNITUDE)
-            below = np.int32(below + np.int32(magnitude < low))
-            held[i] = np.uint8(np.uint32(magnitude - low) < width)
-        counts[0] += below
-        words = held.view(np.uint64)
-        for j in range(words.size):
-            if words[j]:
-                for i in range(8 * j, 8 * j + 8):
-                    if held[i]:
-                        counts[np.uint32((run[i] & _MAGNITUDE) - low) + np.uint32(1)] += 1
+    Returns how many are below."""
+    width, below = np.uint32(counts.size), np.int64(0)
+    address, whole = _address(patterns, 0), patterns.size - patterns.size % lanes.WIDTH
+    for start in range(0, whole, lanes.WIDTH):
+        values = lanes.load(address)
+        below += lanes.count(lanes.patterns_within(values, np.uint32(0), low))
+        held = lanes.patterns_within(values, low, width)
+        while held:
+            magnitude = patterns[np.uint64(start) + lanes.lowest(held)] & _MAGNITUDE
+            counts[np.uint32(magnitude - low)] += np.uint32(1)
+            held &= np.uint16(held - np.uint16(1))
+        address += _LANE_BYTES
+    for i in range(whole, patterns.size):
+        magnitude = np.uint32(patterns[i] & _MAGNITUDE)
+        below += magnitude < low
+        if np.uint32(magnitude - low) < width:
+            counts[np.uint32(magnitude - low)] += np.uint32(1)
+    return below
 
 
 @njit(nogil=True, cache=True)
@@ -144,19 +133,48 @@ def histogram_lower(upper, patterns, counts):
             counts[magnitude & _LOWER] += 1
 
 
-@njit(nogil=True, cache=True)
-def count_levels(task_vector, multi_task_vector, lambdas, levels):
-    """float32 [n], [n], L-tuple -> uint8 [n]: for how many lambdas |tau| > lambda * |tau_MTL - tau|.
+@njit(forceinline=True)
+def _hold_lanes(row, merged, lambdas, held):
+    """The masks of sixteen weights for every lambda: bits from the address `held` on, a run's apart."""
+    value = lanes.load(row)
+    own, others = lanes.magnitude(value), lanes.magnitude(lanes.subtract(lanes.load(merged), value))
+    for factor in lambdas:
+        lanes.store_bits(held, lanes.above(own, lanes.multiply(lanes.all_of(factor), others)))
+        held += _RUN_BITS
 
-    The lambdas come as a tuple so that the compiler knows how many there are.
+
+@njit(nogil=True, cache=True)
+def pack_levels(task_vector, multi_task_vector, lambdas, planes):
+    """float32 [n], [n], L-tuple, ascending -> uint8 [B, ceil(n / 8)]: for how many lambdas
+    |tau| > lambda * |tau_MTL - tau|, in bit planes.
+
+    The masks of an ascending grid lie in each other, so that bit b of a level is the exclusive or of the masks number
+    2**b, 2 * 2**b, ... of the grid, counted from 1.  The lambdas come as a tuple so that the compiler knows how many
+    there are.
     """
-    for i in range(levels.size):
-        own = abs(task_vector[i])
-        others = abs(multi_task_vector[i] - task_vector[i])
-        level = np.int32(0)
-        for factor in lambdas:
-            level += np.int32(own > factor * others)
-        levels[i] = level
+    held = np.zeros((len(lambdas), _RUN // 8), np.uint8)
+    rest = np.zeros((2, lanes.WIDTH), np.float32)
+    for start in range(0, task_vector.size, _RUN):
+        size = min(_RUN, task_vector.size - start)
+        row, merged = _address(task_vector, start), _address(multi_task_vector, start)
+        place = _address(held, 0)
+        for _ in range(size // lanes.WIDTH):
+            _hold_lanes(row, merged, lambdas, place)
+            row, merged, place = row + _LANE_BYTES, merged + _LANE_BYTES, place + _LANE_BITS
+        if size % lanes.WIDTH:
+            for i in range(size % lanes.WIDTH):
+                rest[0, i] = task_vector[start + size - size % lanes.WIDTH + i]
+                rest[1, i] = multi_task_vector[start + size - size % lanes.WIDTH + i]
+            _hold_lanes(_address(rest[0], 0), _address(rest[1], 0), lambdas, place)
+        for bit in range(planes.shape[0]):
+            plane = planes[bit, start // 8 : (start + _RUN) // 8]
+            first = held[(1 << bit) - 1]
+            for j in range(plane.size):
+                plane[j] = first[j]
+            for number in range((2 << bit) - 1, len(lambdas), 1 << bit):
+                more = held[number]
+                for j in range(plane.size):
+                    plane[j] ^= more[j]
 
 
 @njit(nogil=True, cache=True)
@@ -191,17 +209,59 @@ def finite(patterns):
     return largest < _INFINITY
 
 
-@njit(nogil=True, cache=True)
-def pack(words, planes):
-    """uint64 [m], eight levels each -> uint8 [B, m]: one multiplication gathers a bit of eight bytes in a byte."""
-    for bit in range(planes.shape[0]):
-        for j in range(words.size):
-            planes[bit, j] = (((words[j] >> np.uint64(bit)) & _EACH_BYTE) * _GATHER) >> np.uint64(56)
+@njit
+def _hold_bits(planes, at, index, held, equal):
+    """uint64 [B], where bytes of bit planes lie, and how far on -> uint8 [m]: the bits of ``level > index``, eight
+    weights a byte; `equal`, uint8 [m], is for use."""
+    for j in range(held.size):
+        held[j] = 0
+        equal[j] = 255
+    for back in range(planes.size):
+        bit = planes.size - 1 - back
+        plane = carray(lanes.bytes_at(planes[bit] + at), held.size)
+        if index >> bit & 1:
+            for j in range(held.size):
+                equal[j] &= plane[j]
+        else:
+            for j in range(held.size):
+                held[j] |= equal[j] & plane[j]
+                equal[j] &= ~plane[j]
+
+
+@njit
+def _add_bits(total, carried):
+    """uint8 [m] each, a bit plane of counts and bits to add: the sums, and the bits that are carried."""
+    for j in range(total.size):
+        both = total[j] & carried[j]
+        total[j] ^= carried[j]
+        carried[j] = both
 
 
 @njit(nogil=True, cache=True)
-def add_bits(words, packed):
-    """uint64 [m], eight counts each; uint8 [m]: counts += bits, eight at once (the inverse of the gathering)."""
-    for j in range(words.size):
-        spread = (np.uint64(packed[j]) * _EACH_BYTE) & _DIAGONAL
-        words[j] += ((spread + _CARRY) >> np.uint64(7)) & _EACH_BYTE
+def count_agreement(planes, indices, out):
+    """uint64 [T, B], addresses of bit planes uint8 [ceil(n / 8)] of levels; int64 [T] -> uint8 [n]: how many tasks'
+    ``level > index``.
+
+    Eight weights a byte are compared plane by plane without unpacking, and counted in bit planes too, until all tasks
+    of a run are counted.
+    """
+    held, equal = np.empty(_RUN // 8, np.uint8), np.empty(_RUN // 8, np.uint8)
+    sums, counts = np.empty((8, _RUN // 8), np.uint8), np.empty(_RUN, np.uint8)
+    words = sums.view(np.uint64)
+    for start in range(0, out.size, _RUN):
+        size = min(_RUN, out.size - start)
+        carried, same = held[: (size + 7) // 8], equal[: (size + 7) // 8]
+        sums[:] = 0
+        for task in range(indices.size):
+            _hold_bits(planes[task], np.uint64(start // 8), indices[task], carried, same)
+            bit = 0
+            while task + 1 >> bit:
+                _add_bits(sums[bit, : carried.size], carried)
+                bit += 1
+        counts[:] = 0
+        bit = 0
+        while indices.size >> bit:
+            for j in range((size + 63) // 64):
+                lanes.add_to_bytes(_address(counts, 64 * j), words[bit, j], np.uint8(1 << bit))
+            bit += 1
+        out[start : start + size] = counts[:size]
