@@ -223,17 +223,21 @@ def evaluation(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) ->
 
 @stage(script="bundle_archive", version=1, folder="store/{model}/derived/bundles", uses="arrays")
 def bundle_archive(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> Made:
-    """The models of a set of tasks as a bundle of a masking row, whose lambdas its evaluation chose; its base is the
-    pretrained file, named by its path."""
+    """The models of a set of tasks as a bundle: of a masking row, whose lambdas its evaluation chose, or of what a
+    method stores of each task's own tensors.  Its base is the pretrained file, named by its path."""
     (theta0,) = plan.pretrained_source(model).values()
     base = theta0.path if isinstance(theta0, Node) else os.path.relpath(theta0, plan.root)
+    params = {**plan.architecture(model), "method": method, "tasks": list(tasks), "base": base}
+    if methods.get(method).own_tensors:
+        params["code"] = methods.code([method])
+        inputs = {"task_vectors": [plan.task_vector(model, task, seed) for task in tasks]}
+        return Made(slug(method, tasks, seed), params, inputs, plan.pretrained_source(model))
     merge = methods.get(method).merge
     inputs = {
         "multi_task_vector": [plan.multi_task_vector(model, tasks, merge, seed)],
         "mask_bundle": [plan.mask_bundle(model, tasks, merge, seed)],
         "selection": [plan.evaluation(model, tasks, method, seed)],
     }
-    params = {**plan.architecture(model), "method": method, "tasks": list(tasks), "base": base}
     return Made(slug(method, tasks, seed), params, inputs, plan.pretrained_source(model))
 
 

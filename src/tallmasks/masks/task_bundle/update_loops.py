@@ -28,6 +28,7 @@ _EACH_BYTE = np.uint64(0x0101010101010101)
 _DIAGONAL = np.uint64(0x8040201008040201)
 _CARRY = np.uint64(0x7F7F7F7F7F7F7F7F)
 _SEVEN = np.uint64(7)
+_BUCKET = np.uint32(20)
 
 
 @njit(nogil=True, cache=True)
@@ -217,3 +218,25 @@ def quantise_rows(values, row, scales, out):
         for i in range(part.size):
             level = np.float32(0) if scale == 0 else np.rint(part[i] / scale)
             levels[i] = np.int8(min(max(level, np.float32(-127)), np.float32(127)))
+
+
+@njit(nogil=True, cache=True)
+def sort_bits(values, bits, by_magnitude, back):
+    """uint8 [n], one a value of float32 [n] -> the same by the magnitude of their values; ``back``: the other way.
+
+    Magnitudes are equal where exponent and the first three bits behind it are; what is equal stays as it lies.
+    """
+    patterns = values.view(np.uint32)
+    ends = np.zeros((1 << 11) + 1, np.int64)
+    for i in range(patterns.size):
+        ends[np.int64((patterns[i] & _MAGNITUDE) >> _BUCKET) + 1] += 1
+    for bucket in range(1 << 11):
+        ends[bucket + 1] += ends[bucket]
+    for i in range(patterns.size):
+        found = np.int64((patterns[i] & _MAGNITUDE) >> _BUCKET)
+        place = ends[found]
+        ends[found] = place + 1
+        if back:
+            bits[i] = by_magnitude[place]
+        else:
+            by_magnitude[place] = bits[i]
