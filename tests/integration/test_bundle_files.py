@@ -98,7 +98,6 @@ def test_what_a_method_stores_of_each_task_comes_in_the_place_of_masks(
         update = method(task_vector=vector.flat, layout=vector.layout)
         for name, values in vector.layout.split(update).items():
             np.testing.assert_array_equal(bundle.update(task, name), values.reshape(-1))
-    assert not project.snakemake(TARGET).jobs
 
 
 def test_damage_is_seen_and_a_bundle_is_put_right(project: Project) -> None:

@@ -38,6 +38,19 @@ def unpack_bits(bits, words):
         words[j] = ((((np.uint64(bits[j]) * _EACH_BYTE) & _DIAGONAL) + _CARRY) >> _SEVEN) & _EACH_BYTE
 
 
+@njit
+def _from_bfloat16(upper):
+    return np.uint32(np.uint32(upper) << _SIXTEEN).view(np.float32)
+
+
+@njit
+def _to_bfloat16(pattern):
+    """The bits of a float32 -> those of the nearest bfloat16, ties to even; NaN stays NaN."""
+    rounded = np.uint32(pattern + np.uint32(0x7FFF) + (np.uint32(pattern >> _SIXTEEN) & _ONE))
+    quiet = np.uint32(pattern | np.uint32(0x400000))
+    return np.uint16((quiet if np.uint32(pattern & _MAGNITUDE) > _INFINITY else rounded) >> _SIXTEEN)
+
+
 @njit(nogil=True, cache=True)
 def widen(raw, code, out):
     """Raw values [n] of F32, BF16 or F16 -> float32 [n]; exact, subnormal numbers included."""
@@ -49,7 +62,7 @@ def widen(raw, code, out):
     elif code == BF16:
         upper = raw.view(np.uint16)
         for i in range(out.size):
-            patterns[i] = np.uint32(upper[i]) << _SIXTEEN
+            out[i] = _from_bfloat16(upper[i])
     else:
         half = raw.view(np.uint16)
         for i in range(out.size):
@@ -74,11 +87,7 @@ def narrow(values, code, raw):
     elif code == BF16:
         upper = raw.view(np.uint16)
         for i in range(values.size):
-            pattern = patterns[i]
-            odd = np.uint32(pattern >> _SIXTEEN) & _ONE
-            rounded = np.uint32(pattern + np.uint32(0x7FFF) + odd)
-            quiet = np.uint32(pattern | np.uint32(0x400000))
-            upper[i] = np.uint16((quiet if (pattern & _MAGNITUDE) > _INFINITY else rounded) >> _SIXTEEN)
+            upper[i] = _to_bfloat16(patterns[i])
     else:
         half = raw.view(np.uint16)
         for i in range(values.size):
@@ -128,13 +137,10 @@ def _add_bfloat16(theta, tau, keep, scale, raw):
     """What the steps of :func:`add_updates` give where all is BF16, in one: half the bytes leave half the time."""
     out = raw.view(np.uint16)
     for i in range(out.size):
-        value = np.uint32(np.uint32(tau[i]) << _SIXTEEN).view(np.float32) * scale
+        value = _from_bfloat16(tau[i]) * scale
         update = value if keep[i] else np.float32(0)
-        total = np.float32(np.uint32(np.uint32(theta[i]) << _SIXTEEN).view(np.float32) + update)
-        pattern = total.view(np.uint32)
-        rounded = np.uint32(pattern + np.uint32(0x7FFF) + (np.uint32(pattern >> _SIXTEEN) & _ONE))
-        quiet = np.uint32(pattern | np.uint32(0x400000))
-        out[i] = np.uint16((quiet if np.uint32(pattern & _MAGNITUDE) > _INFINITY else rounded) >> _SIXTEEN)
+        total = np.float32(_from_bfloat16(theta[i]) + update)
+        out[i] = _to_bfloat16(total.view(np.uint32))
 
 
 @njit(nogil=True, cache=True)
