@@ -43,8 +43,8 @@ from tallmasks.store.tensor_files import Layout, open_tensors
 try:
     import constriction
     import zstandard
-except ImportError as error:
-    sys.exit(f"{error.name} is not here, and the project does without it: pip install constriction zstandard")
+except ImportError:
+    constriction = zstandard = None
 
 FALLBACK = 0.4
 BUCKETS, EIGHTHS, LATEST, GROUP = 32, 8, 8, 8
@@ -516,6 +516,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("store", type=Path, help="a model's folder in a store, as store/tiny")
     arguments = parser.parse_args()
+    if zstandard is None:
+        sys.exit("one of them is not here, and the project does without: pip install constriction zstandard")
     table = csv.writer(sys.stdout, lineterminator="\n")
     try:
         for number, found in enumerate(bundles_of(arguments.store)):

@@ -10,11 +10,13 @@ import pandas as pd
 import pytest
 
 from integration.project import METHODS, Project, lay_out, read_json
+from tallmasks import methods
 from tallmasks.evaluation.records import read_evaluation
 from tallmasks.masks.bundles import open_mask_bundle
 from tallmasks.masks.task_bundle import load_bundle, verify_bundle
 from tallmasks.store.tensor_files import Layout, load_state, open_tensors
 from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
+from tallmasks.vectors.task_vectors import open_task_vector
 
 pytestmark = pytest.mark.xdist_group("bundle_files")  # builds one bundle first, once
 FOLDER = "results/tiny/two/bundle"
@@ -79,6 +81,23 @@ def test_the_stored_bits_of_the_table_are_those_of_the_files(project: Project) -
     trained = sum(4 * array.size for array in load_state(checkpoints[0]).values())
     expected = 8 * (base - trained + sum(path.stat().st_size for path in checkpoints)) / 1e9
     assert stored["fine_tuned"] == pytest.approx(expected, abs=2e-4)  # but for the recipes in their headers
+
+
+def test_what_a_method_stores_of_each_task_comes_in_the_place_of_masks(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A compression without a merged vector could not be given away; or files of the bundle before would stay in it."""
+    project.change(lambda params: params.update(bundle="bitdelta"))
+    assert project.snakemake(TARGET).jobs == {"bundle_archive": 1, "bundle": 1}
+    monkeypatch.chdir(project.root)
+    bundle = load_bundle(FOLDER)
+    assert verify_bundle(FOLDER) == [] and bundle.manifest.method == "bitdelta"
+    for task in TASKS:
+        vector = open_task_vector(project.one(f"store/tiny/derived/task_vectors/{task}-s0-*.safetensors"))
+        method = methods.get("bitdelta")
+        update = method(task_vector=vector.flat, layout=vector.layout)
+        for name, values in vector.layout.split(update).items():
+            np.testing.assert_array_equal(bundle.update(task, name), values.reshape(-1))
 
 
 def test_damage_is_seen_and_a_bundle_is_put_right(project: Project) -> None:

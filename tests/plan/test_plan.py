@@ -11,6 +11,7 @@ import pytest
 
 from conftest import PARAMS, ROOT
 from plans import changed, paths
+from tallmasks import methods
 from tallmasks.plan import recipes
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.views import VIEWS
@@ -247,6 +248,11 @@ def test_a_bundle_follows_from_its_row_and_is_made_only_when_it_is_asked_for(par
     params["bundle"] = {"tall_mask_ties": {"keep": 0.1}}
     (other,) = VIEWS["bundle"].artifacts(Plan(params, ROOT), "tiny", "8tasks")["bundle"]
     assert other.params["method"] == "tall_mask_ties:keep=0.1" and other.path != node.path
+    params["bundle"] = {"t_switch": {"drop": 0.5}}
+    own_plan = Plan(params, ROOT)
+    (own,) = VIEWS["bundle"].artifacts(own_plan, "tiny", "8tasks")["bundle"]
+    vectors = tuple(own_plan.task_vector("tiny", task, 0) for task in members)
+    assert own.inputs == {"task_vectors": vectors} and own.params["code"] == methods.code(["t_switch:drop=0.5"])
 
 
 @pytest.mark.parametrize(

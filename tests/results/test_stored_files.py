@@ -63,7 +63,7 @@ def test_masked_models_take_a_bundle_and_its_base(
     """The table would say another size than `tallmasks` writes."""
     start, row = StartingPoint(open_checkpoint(pretrained), TRAINABLE), evaluation(method, lambdas)
     masks = {task: np.zeros(-(-400 * 501 // 8), np.uint8) for task in TASKS}
-    with new_bundle(tmp_path / "bundle", bundle_facts(row, start)) as new:
+    with new_bundle(tmp_path / "bundle", bundle_facts(row.method, row.tasks, start, row.mask_lambda)) as new:
         new.write("visual.bias", 0, np.ones(7, np.float32), {task: bits[:1] for task, bits in masks.items()})
         new.write("visual.weight", 0, np.ones(400 * 501, np.float32), masks)
     files = [path for path in (tmp_path / "bundle").rglob("*") if path.suffix in {".json", ".safetensors"}]
@@ -75,7 +75,7 @@ def test_masked_models_take_a_bundle_and_its_base(
 def test_models_of_own_tensors_take_a_bundle_and_its_base(pretrained: Path, tmp_path: Path, method: str) -> None:
     """The table would say another size than `tallmasks compress` writes, or none."""
     start, row = StartingPoint(open_checkpoint(pretrained), TRAINABLE), evaluation(method)
-    facts = bundle_facts(row, start)
+    facts = bundle_facts(row.method, row.tasks, start, row.mask_lambda)
     with new_own_bundle(tmp_path / "bundle", facts) as new:
         for task in TASKS:
             for name, coding in facts.codings.items():
@@ -99,7 +99,7 @@ def test_an_adapter_is_stored_beside_the_model_that_it_adapts(pretrained: Path, 
     start = StartingPoint(open_checkpoint(adapter), ("scales",), included=True, beside=pretrained.stat().st_size)
     assert stored_gigabits(evaluation("task_arithmetic"), start) == gigabits(pretrained, adapter)
     row = evaluation("magnitude_masking")
-    with new_bundle(tmp_path / "bundle", bundle_facts(row, start)) as new:
+    with new_bundle(tmp_path / "bundle", bundle_facts(row.method, row.tasks, start, row.mask_lambda)) as new:
         new.write("scales", 0, np.ones(640, np.float32), {task: np.zeros(80, np.uint8) for task in TASKS})
     files = [path for path in (tmp_path / "bundle").rglob("*") if path.suffix in {".json", ".safetensors"}]
     assert stored_gigabits(row, start) == gigabits(pretrained, *files)

@@ -1,4 +1,5 @@
-# multi-task vector, masks, the evaluation that selects them, pretrained weights -> a bundle of every task's model
+# multi-task vector, masks, the evaluation that selects them, or task vectors; pretrained weights -> a bundle of every
+# task's model
 rule bundle_archive:
     input:
         unpack(BRIDGE.store.inputs("bundle_archive")),
@@ -21,14 +22,14 @@ rule bundle_archive:
         "{params.command} > {log} 2>&1"
 
 
-# Beside the files named here it writes masks/<task>.safetensors for every task.
+# Beside the files named here it writes merged.safetensors and masks/<task>.safetensors for every task; or, of a method
+# without a merged vector, updates/<task>.safetensors.
 # a bundle of the store -> its files
 rule bundle:
     input:
         unpack(BRIDGE.views.inputs("bundle")),
     output:
         description=update("results/{model}/{benchmark}/bundle/bundle.json"),
-        merged=update("results/{model}/{benchmark}/bundle/merged.safetensors"),
         card=update("results/{model}/{benchmark}/bundle/README.md"),
         provenance=update("results/{model}/{benchmark}/bundle/provenance.json"),
     log:

@@ -9,8 +9,8 @@ def run(job: Job) -> None:
     files = archived_files(job.input("bundle"))
     publish(job, files, {"finetuning_seeds": job.params["seeds"]})
     folder = job.outputs["folder"]
-    for path in folder.glob("masks/*"):
-        if path.relative_to(folder).as_posix() not in files:  # of a set of tasks that it had before
+    for path in [*folder.glob("masks/*"), *folder.glob("updates/*"), *folder.glob("merged.safetensors")]:
+        if path.relative_to(folder).as_posix() not in files:  # of a set of tasks, or a method, that it had before
             path.unlink()
     print(f"{folder}: {len(files)} files, {sum(content.size for content in files.values()) / 1e6:.1f} MB", flush=True)
 

@@ -1,31 +1,53 @@
-"""Put the models of a set of tasks into a bundle: the base by reference, the merged vector, each task's chosen mask."""
+"""Put the models of a set of tasks into a bundle: the base by reference, the merged vector, each task's chosen mask; or
+what a method stores of each task's own tensors."""
 
 import secrets
 import shutil
+from pathlib import Path
 
 from bundle_io import starting_point
 from job import Job, main
+from tallmasks import methods
 from tallmasks.evaluation.records import read_evaluation
 from tallmasks.masks.bundles import open_mask_bundle
-from tallmasks.masks.task_bundle import write_from_planes
-from tallmasks.results.stored_files import bundle_facts
+from tallmasks.masks.task_bundle import new_own_bundle, write_from_planes
+from tallmasks.results.stored_files import StartingPoint, bundle_facts
 from tallmasks.store.file_archives import archive_folder
 from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
+from tallmasks.vectors.task_vectors import open_task_vector
 
 
 def run(job: Job) -> None:
-    selection = read_evaluation(job.input("selection"))
-    masks, merged = open_mask_bundle(job.input("mask_bundle")), open_multi_task_vector(job.input("multi_task_vector"))
+    own = methods.get(job.params["method"]).own_tensors
     folder = job.output.with_name(f".{job.output.stem[:100]}.{secrets.token_hex(6)}.tmp")
     try:
         with starting_point(job) as start:
-            facts = bundle_facts(selection, start)
-            write_from_planes(folder / "bundle", facts, merged, masks)
+            (write_own if own else write_masked)(job, start, folder / "bundle")
         archive_folder(folder / "bundle", job.output, job.metadata)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def write_masked(job: Job, start: StartingPoint, out: Path) -> None:
+    """At the lambdas that the evaluation chose."""
+    selection = read_evaluation(job.input("selection"))
+    masks, merged = open_mask_bundle(job.input("mask_bundle")), open_multi_task_vector(job.input("multi_task_vector"))
+    facts = bundle_facts(selection.method, selection.tasks, start, selection.mask_lambda)
+    write_from_planes(out, facts, merged, masks)
     for task, value in facts.mask_lambda.items():
         print(f"{task}: lambda = {value}", flush=True)
+
+
+def write_own(job: Job, start: StartingPoint, out: Path) -> None:
+    """From every task's own vector, tensor by tensor."""
+    method, tasks = methods.get(job.params["method"]), job.params["tasks"]
+    facts = bundle_facts(method.name, tasks, start)
+    with new_own_bundle(out, facts) as new:
+        for task, path in zip(tasks, job.inputs["task_vectors"], strict=True):
+            vector = open_task_vector(path)
+            for name, tensor in vector.layout.split(vector.flat).items():
+                new.write(task, name, method.content(tensor, facts.codings[name]))
+            print(f"{task}: {len(facts.codings)} tensors", flush=True)
 
 
 if __name__ == "__main__":

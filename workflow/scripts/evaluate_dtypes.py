@@ -28,7 +28,7 @@ def run(job: Job) -> None:
     folder = job.output.with_name(f".{job.output.stem[:100]}.{secrets.token_hex(6)}.tmp")
     found = {}
     with starting_point(job) as start, removed_at_the_end(folder):
-        facts = bundle_facts(selection, start)
+        facts = bundle_facts(selection.method, selection.tasks, start, selection.mask_lambda)
         beside = start.beside + (
             0 if start.included else sum(path.stat().st_size for path in start.base.files.values())
         )

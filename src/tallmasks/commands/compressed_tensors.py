@@ -7,7 +7,6 @@ import argparse
 from tallmasks.commands.opened_models import Models, passes
 from tallmasks.masks.task_bundle import BundleFacts, bytes_of_bundle, new_own_bundle
 from tallmasks.methods import Method, Place
-from tallmasks.methods.options import given as options_given
 from tallmasks.methods.streaming import run as stream_through
 from tallmasks.store.errors import TallmasksError
 
@@ -39,7 +38,6 @@ def compress(method: Method, models: Models, arguments: argparse.Namespace) -> i
         how = f"compress by {method.title}{', before entropy coding' if arguments.entropy_coding else ''}"
         models.describe(how, sum(bytes_of_bundle(facts).values()))
         return 0
-    options = options_given(own.find, method.chosen)
     with models.progress("compressing", passes(None)) as progress, new_own_bundle(given.output, facts) as new:
         stream = models.stream(progress)
 
@@ -47,7 +45,7 @@ def compress(method: Method, models: Models, arguments: argparse.Namespace) -> i
             coding = codings[place.name]
             for task in given.tasks:
                 tensor = stream.row(task, place).reshape(coding.shape)
-                new.write(task, place.name, own.content(tensor, coding, **options))
+                new.write(task, place.name, method.content(tensor, coding))
 
         # a tensor at a time: it may be large, and products have threads of their own
         stream_through(stream.places(whole_tensors=True), work, at_once=1)

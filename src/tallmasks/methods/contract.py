@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from tallmasks.masks.task_codings import Coding
 from tallmasks.methods import bits
 from tallmasks.methods.bits import Shapes, Storage, Storing
 from tallmasks.methods.inputs import INPUTS, Input
@@ -266,6 +267,11 @@ class Method:
     def own_tensors(self) -> OwnTensors | None:
         """What a bundle stores of each tensor of a task, for a method that shares nothing between tasks."""
         return getattr(self.update, "own_tensors", None)
+
+    def content(self, tensor: Vector, coding: Coding) -> Any:
+        """What a coding takes of one tensor [shape] of tau_t; for methods of ``own_tensors``."""
+        assert self.own_tensors is not None
+        return self.own_tensors.content(tensor, coding, **given(self.update, self.chosen))
 
     def threshold(self, vector: TaskVector, tasks: int) -> np.float32:
         """The input ``threshold`` of one task of T ``tasks``, from its task vector."""

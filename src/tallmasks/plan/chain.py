@@ -282,12 +282,16 @@ def evaluation(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) ->
 
 @stage(script="bundle_archive", version=1, folder="store/{model}/derived/bundles", uses="arrays")
 def bundle_archive(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> Made:
-    """The models of a set of tasks as a bundle of a masking row, whose lambdas its evaluation chose; its base is the
-    pretrained file, named by its path."""
+    """The models of a set of tasks as a bundle: of a masking row, whose lambdas its evaluation chose, or of what a
+    method stores of each task's own tensors.  Its base is the pretrained file, named by its path."""
     (theta0,) = plan.pretrained_source(model).values()
     base = theta0.path if isinstance(theta0, Node) else os.path.relpath(theta0, plan.root)
-    inputs = masked(plan, model, tasks, method, seed)
     params = {**plan.architecture(model), "method": method, "tasks": list(tasks), "base": base}
+    if methods.get(method).own_tensors:
+        params["code"] = methods.code([method])
+        inputs: dict[str, Iterable[Node]] = {"task_vectors": plan.task_vectors(model, tasks, seed)}
+    else:
+        inputs = masked(plan, model, tasks, method, seed)
     return Made(slug(method, tasks, seed), params, inputs, plan.pretrained_source(model))
 
 

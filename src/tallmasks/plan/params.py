@@ -203,12 +203,16 @@ def bundled_row(params: Params) -> str:
     """The row that bundles hold, by the optional key `bundle`.
 
     Raises:
-        TallmasksError: there is no such method, or its models are not those of a merged vector under masks.
+        TallmasksError: there is no such method, or its models are neither those of a merged vector under masks nor of
+            tensors that are compressed one by one.
     """
     found = methods.get(methods.spec_of(params.get("bundle", "tall_mask_ties")))
-    if found.protocol != "masked" or found.update is not apply_mask:
+    if found.own_tensors is None and (found.protocol != "masked" or found.update is not apply_mask):
         known = [name for name in methods.names() if methods.get(name).update is apply_mask]
-        raise TallmasksError(f"{FILE}: bundle: found {found.name!r}, expected a masking row: {', '.join(known)}")
+        own = [name for name in methods.names() if methods.get(name).own_tensors]
+        raise TallmasksError(
+            f"{FILE}: bundle: found {found.name!r}, expected a masking row: {', '.join(known)}; or {', '.join(own)}"
+        )
     return found.name
 
 

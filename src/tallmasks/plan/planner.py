@@ -80,7 +80,7 @@ class Plan:
 
     @property
     def bundled_row(self) -> str:
-        """The masking row of the tables that bundles hold."""
+        """The row of the tables that bundles hold."""
         return bundled_row(self.params)
 
     @property

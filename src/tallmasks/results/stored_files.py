@@ -6,7 +6,7 @@ Left out is what all methods need alike, such as zero-shot heads, and what an ar
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,21 +36,23 @@ class StartingPoint:
     beside: int = 0
 
 
-def bundle_facts(evaluation: Evaluation, start: StartingPoint) -> BundleFacts:
-    """What a bundle of an evaluation's tasks is made of, at the mask lambdas that were chosen, if any were."""
+def bundle_facts(
+    method: str, tasks: Sequence[str], start: StartingPoint, mask_lambda: Sequence[float] | None = None
+) -> BundleFacts:
+    """What a bundle of a method on some tasks is made of, at the mask lambdas that were chosen, if any were."""
     floats = [name for name, tensor in start.base.tensors.items() if tensor.dtype in FLOATS]
-    lambdas = evaluation.mask_lambda or (None,) * len(evaluation.tasks)
-    own = methods.get(evaluation.method).own_tensors
+    lambdas = mask_lambda or (None,) * len(tasks)
+    own = methods.get(method).own_tensors
     names = sorted(start.trainable)
     stored = Layout(tuple(names), tuple(tuple(start.base.tensors[name].shape) for name in names))
     return BundleFacts(
-        method=evaluation.method,
+        method=method,
         base=start.base,
-        tasks=evaluation.tasks,
+        tasks=tasks,
         unchanged=[name for name in floats if name not in start.trainable],
-        mask_lambda=dict(zip(evaluation.tasks, lambdas, strict=True)),
+        mask_lambda=dict(zip(tasks, lambdas, strict=True)),
         include_base=start.included,
-        codings=own.codings(stored, len(evaluation.tasks)) if own else {},
+        codings=own.codings(stored, len(tasks)) if own else {},
     )
 
 
@@ -71,7 +73,8 @@ def stored_gigabits(evaluation: Evaluation, start: StartingPoint) -> float | Non
         specs = {name: TensorSpec(np.dtype("<f4"), tuple(tensors[name].shape)) for name in start.trainable}
         stored = len(evaluation.tasks) * bytes_of_file(specs, {}) + whole - values
     elif storage in (bits.masked, bits.masked_and_scaled) or methods.get(evaluation.method).own_tensors:
-        stored = sum(bytes_of_bundle(bundle_facts(evaluation, start)).values()) + (0 if start.included else whole)
+        facts = bundle_facts(evaluation.method, evaluation.tasks, start, evaluation.mask_lambda)
+        stored = sum(bytes_of_bundle(facts).values()) + (0 if start.included else whole)
     else:
         return None
     return round(8 * (stored + start.beside) / 1e9, 4)

@@ -31,8 +31,6 @@ STREAM = "deflated"
 CHUNK = 1 << 22
 """Values that are put into order at once; a multiple of 8."""
 _BUFFER = 1 << 20
-_BUCKET = 20
-"""Bits of a float32 pattern that its bucket leaves out: what is left are exponent and three bits."""
 _MOST_RATIO = 1100
 """More than deflate can save: what claims more is no file of this package."""
 
@@ -122,21 +120,22 @@ class ByMagnitude:
 
     def bytes_of(self, pieces: list[Piece], views: Views) -> Bytes:
         bits = [_bits(views.view(name)[start // 8 : -(-stop // 8)], stop - start) for name, start, stop in pieces]
-        return np.packbits(np.concatenate(bits)[self._order(pieces)], bitorder="little")
+        ordered = np.empty(sum(part.size for part in bits), np.uint8)
+        self._sort(pieces, np.concatenate(bits), ordered, back=False)
+        return np.packbits(ordered, bitorder="little")
 
     def put_back(self, pieces: list[Piece], block: Bytes, views: Views) -> None:
-        order = self._order(pieces)
-        bits = np.empty(order.size, np.uint8)
-        bits[order] = _bits(block, order.size)
-        at = 0
+        bits, at = np.empty(sum(stop - start for _, start, stop in pieces), np.uint8), 0
+        self._sort(pieces, bits, _bits(block, bits.size), back=True)
         for name, start, stop in pieces:
             part = np.packbits(bits[at : at + stop - start], bitorder="little")
             views.view(name)[start // 8 : -(-stop // 8)] = part
             at += stop - start
 
-    def _order(self, pieces: list[Piece]) -> NDArray[np.intp]:
-        patterns = np.concatenate([self.tau(*piece) for piece in pieces]).view(np.uint32) & np.uint32(0x7FFFFFFF)
-        return np.argsort((patterns >> np.uint32(_BUCKET)).astype(np.uint16), kind="stable")
+    def _sort(self, pieces: list[Piece], bits: Bytes, ordered: Bytes, *, back: bool) -> None:
+        from tallmasks.masks.task_bundle import update_loops
+
+        update_loops.sort_bits(np.concatenate([self.tau(*piece) for piece in pieces]), bits, ordered, back)
 
 
 def encode(path: Path, specs: Specs, views: Views, order: Order, said: Mapping[str, str]) -> None:

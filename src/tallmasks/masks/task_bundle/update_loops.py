@@ -28,6 +28,7 @@ _EACH_BYTE = np.uint64(0x0101010101010101)
 _DIAGONAL = np.uint64(0x8040201008040201)
 _CARRY = np.uint64(0x7F7F7F7F7F7F7F7F)
 _SEVEN = np.uint64(7)
+_BUCKET = np.uint32(20)
 
 
 @njit(nogil=True, cache=True)
@@ -35,6 +36,19 @@ def unpack_bits(bits, words):
     """uint8 [m] -> uint64 [m]: a byte of 0 or 1 for each bit, the lowest bit first."""
     for j in range(bits.size):
         words[j] = ((((np.uint64(bits[j]) * _EACH_BYTE) & _DIAGONAL) + _CARRY) >> _SEVEN) & _EACH_BYTE
+
+
+@njit
+def _from_bfloat16(upper):
+    return np.uint32(np.uint32(upper) << _SIXTEEN).view(np.float32)
+
+
+@njit
+def _to_bfloat16(pattern):
+    """The bits of a float32 -> those of the nearest bfloat16, ties to even; NaN stays NaN."""
+    rounded = np.uint32(pattern + np.uint32(0x7FFF) + (np.uint32(pattern >> _SIXTEEN) & _ONE))
+    quiet = np.uint32(pattern | np.uint32(0x400000))
+    return np.uint16((quiet if np.uint32(pattern & _MAGNITUDE) > _INFINITY else rounded) >> _SIXTEEN)
 
 
 @njit(nogil=True, cache=True)
@@ -48,7 +62,7 @@ def widen(raw, code, out):
     elif code == BF16:
         upper = raw.view(np.uint16)
         for i in range(out.size):
-            patterns[i] = np.uint32(upper[i]) << _SIXTEEN
+            out[i] = _from_bfloat16(upper[i])
     else:
         half = raw.view(np.uint16)
         for i in range(out.size):
@@ -73,11 +87,7 @@ def narrow(values, code, raw):
     elif code == BF16:
         upper = raw.view(np.uint16)
         for i in range(values.size):
-            pattern = patterns[i]
-            odd = np.uint32(pattern >> _SIXTEEN) & _ONE
-            rounded = np.uint32(pattern + np.uint32(0x7FFF) + odd)
-            quiet = np.uint32(pattern | np.uint32(0x400000))
-            upper[i] = np.uint16((quiet if (pattern & _MAGNITUDE) > _INFINITY else rounded) >> _SIXTEEN)
+            upper[i] = _to_bfloat16(patterns[i])
     else:
         half = raw.view(np.uint16)
         for i in range(values.size):
@@ -127,13 +137,10 @@ def _add_bfloat16(theta, tau, keep, scale, raw):
     """What the steps of :func:`add_updates` give where all is BF16, in one: half the bytes leave half the time."""
     out = raw.view(np.uint16)
     for i in range(out.size):
-        value = np.uint32(np.uint32(tau[i]) << _SIXTEEN).view(np.float32) * scale
+        value = _from_bfloat16(tau[i]) * scale
         update = value if keep[i] else np.float32(0)
-        total = np.float32(np.uint32(np.uint32(theta[i]) << _SIXTEEN).view(np.float32) + update)
-        pattern = total.view(np.uint32)
-        rounded = np.uint32(pattern + np.uint32(0x7FFF) + (np.uint32(pattern >> _SIXTEEN) & _ONE))
-        quiet = np.uint32(pattern | np.uint32(0x400000))
-        out[i] = np.uint16((quiet if np.uint32(pattern & _MAGNITUDE) > _INFINITY else rounded) >> _SIXTEEN)
+        total = np.float32(_from_bfloat16(theta[i]) + update)
+        out[i] = _to_bfloat16(total.view(np.uint32))
 
 
 @njit(nogil=True, cache=True)
@@ -217,3 +224,25 @@ def quantise_rows(values, row, scales, out):
         for i in range(part.size):
             level = np.float32(0) if scale == 0 else np.rint(part[i] / scale)
             levels[i] = np.int8(min(max(level, np.float32(-127)), np.float32(127)))
+
+
+@njit(nogil=True, cache=True)
+def sort_bits(values, bits, by_magnitude, back):
+    """uint8 [n], one a value of float32 [n] -> the same by the magnitude of their values; ``back``: the other way.
+
+    Magnitudes are equal where exponent and the first three bits behind it are; what is equal stays as it lies.
+    """
+    patterns = values.view(np.uint32)
+    ends = np.zeros((1 << 11) + 1, np.int64)
+    for i in range(patterns.size):
+        ends[np.int64((patterns[i] & _MAGNITUDE) >> _BUCKET) + 1] += 1
+    for bucket in range(1 << 11):
+        ends[bucket + 1] += ends[bucket]
+    for i in range(patterns.size):
+        found = np.int64((patterns[i] & _MAGNITUDE) >> _BUCKET)
+        place = ends[found]
+        ends[found] = place + 1
+        if back:
+            bits[i] = by_magnitude[place]
+        else:
+            by_magnitude[place] = bits[i]
