@@ -147,7 +147,7 @@ def copy_figure(results: Path, target: Path, name: str) -> None:
 def copy(source: Path, target: Path) -> None:
     """Put a new file in the place of an old one; what was not built stays as it is."""
     if not source.exists():
-        print(f"{source.relative_to(ROOT)} was not built (`make docs` does), and docs/ keeps the one that is there")
+        print(f"{source.relative_to(ROOT)} was not built, and docs/ keeps what is there")
         return
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source, target)
