@@ -129,5 +129,7 @@ class Models:
 def passes(merge: str | None, fit: bool = False) -> int:
     """How often every task vector is read, in all likelihood: for what a merge has to know of the whole, for lambdas,
     and for what is written."""
-    looks = merge is not None and get_merge(merge).look is not None
-    return 1 + 2 * looks + fit
+    found = None if merge is None else get_merge(merge)
+    if found is None or found.look is None:
+        return 1 + fit
+    return 2 + (found.over == "places") + fit
