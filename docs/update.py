@@ -133,6 +133,8 @@ def copy_paper() -> None:
         page += [f"## {TABLES[name].title}", "", body(target / "tables" / f"{name}.md"), ""]
     for name, figure in FIGURES.items():
         copy_figure(results, target, name)
+        if not (target / "figures" / f"{name}.png").exists():
+            continue
         place = f" ({figure.paper[0].lower()}{figure.paper[1:]} of the paper)" if figure.paper else ""
         page += [f"## {figure.title}{place}", "", f"![{figure.title}](figures/{name}.png)", ""]
     (target / "README.md").write_text("\n".join(page))
