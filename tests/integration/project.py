@@ -103,6 +103,7 @@ class Project:
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
+            preexec_fn=_hear_ctrl_c,
         )
 
     def run(self, *command: str, fails: bool = False, check: bool = True) -> Run:
@@ -203,6 +204,11 @@ class Project:
     def commit(self, message: str) -> None:
         self.git("add", "-A")
         self.git("commit", "-q", "-m", message)
+
+
+def _hear_ctrl_c() -> None:
+    """Where the tests themselves run in the background of a shell, which has them ignore it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @functools.cache
