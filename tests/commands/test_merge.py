@@ -79,7 +79,11 @@ def test_merged_folders_are_the_plain_statement(
 
 
 LATER = [
-    name for name in methods.names("later") if methods.get(name).section == "merging" and methods.get(name).k is None
+    name
+    for name in methods.names("later")
+    if (one := methods.get(name)).section == "merging"
+    and one.k is None
+    and not methods.get_merge(str(one.merge)).statistics
 ]
 
 
@@ -102,6 +106,16 @@ def test_later_methods_on_folders_are_the_merge_in_memory(here: Path, tmp_path: 
     for name, values in layout.split(update).items():
         np.testing.assert_allclose(found[name], base[name] + scale * values, rtol=1e-6, atol=1e-7, err_msg=name)
     assert (update != 0).mean() > 0.01
+
+
+@pytest.mark.parametrize("method", ["regmean", "fisher"])
+def test_a_method_that_looks_at_data_is_refused(
+    here: Path, tmp_path: Path, method: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A mean without its weights would pass for the method."""
+    assert run("merge", "--base", "base", *NAMED, "--method", method, "-o", tmp_path / "merged") == 1
+    assert f"{method} needs what is known of the tasks' training data" in capsys.readouterr().err
+    assert not (tmp_path / "merged").exists()
 
 
 def test_a_file_says_the_same_in_its_own_words_and_in_mergekits(here: Path, tmp_path: Path) -> None:

@@ -78,6 +78,22 @@ main(run)
     assert errors.strip() == "to the log"
 
 
+@pytest.mark.parametrize("warm", [False, True])
+def test_a_job_that_compiles_keeps_its_threads(tmp_path: Path, warm: bool) -> None:
+    """With nothing compiled yet a job of one thread would end in a traceback of numba's, which reads the number of
+    threads from the environment whenever it compiles, and refuses another one than it was imported with."""
+    code = """
+import numba
+from job import main
+def run(job):
+    print(numba.njit(lambda n: n + 1)(1), numba.get_num_threads())
+main(run)
+"""
+    status, output, errors = ended(probe(tmp_path, code, warm_python() if warm else "0"))
+    assert status == 0, errors
+    assert output.startswith("2 1\n")
+
+
 def gone(pid: int) -> bool:
     try:
         return Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()[0] in "ZX"

@@ -73,19 +73,6 @@ def test_a_job_leaves_one_complete_file_with_its_recipe(folder: Path) -> None:
     np.testing.assert_array_equal(tensors.flat(), np.ones(10, np.float32))
 
 
-@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="with one core every job has all of them")
-def test_a_job_that_compiles_keeps_its_threads(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the warm Python, and with nothing compiled yet, a job of one thread would end in a traceback of numba's:
-    once it is imported it refuses another number of threads in the environment."""
-    (tmp_path / "early").mkdir()
-    (tmp_path / "early" / "sitecustomize.py").write_text("import numba")
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "compiled"))
-    monkeypatch.setenv("TALLMASKS_WARM", "0")
-    done = run_task_vector(folder, search=tmp_path / "early")
-    assert done.returncode == 0, done.stderr
-    assert any((tmp_path / "compiled").rglob("*.nbi"))
-
-
 @pytest.fixture
 def another(tmp_path: Path) -> Path:
     """Another copy of the project, with code of its own, in a folder that PYTHONPATH cannot hold."""

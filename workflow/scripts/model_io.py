@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
-
-import numpy as np
-import torch
-from numpy.typing import NDArray
 
 from job import Job
 from tallmasks.evaluation.counting import Evaluator, TaskData
 from tallmasks.evaluation.records import SPLITS
-from tallmasks.evaluation.sweeps import sample
 from tallmasks.models.families import Examples, Model, Precision, family
-from tallmasks.store.tensor_files import open_tensors, write_tensors
+from tallmasks.store.tensor_files import open_tensors
 from tallmasks.training.finetuning import Progress
 
 
@@ -51,18 +46,6 @@ def load_tasks(job: Job) -> list[TaskData]:
         own = {name: job.inputs[f"{name}s"][place] for name in kin.task_inputs}
         found.append(TaskData(task, {split: kin.examples(job.inputs[split][place], own) for split in SPLITS}))
     return found
-
-
-def write_statistic(
-    job: Job, model: Model, compute: Callable[[Any, Examples], Mapping[str, NDArray[np.float32]]]
-) -> None:
-    """What is computed of the fine-tuned model of a job's task and some of its training examples, by tensor."""
-    weights = torch.from_numpy(np.array(open_tensors(job.input("checkpoint")).flat()))
-    model.use(weights.to(model.device))
-    examples = sample(load_examples(job, "examples"), job.params["count"])
-    found = compute(model, examples)
-    write_tensors(job.output, found, job.metadata)
-    say(f"{job.params['task']}: {len(found)} tensors from {len(examples)} training {family(job.params).unit}")
 
 
 def origins(job: Job, *roles: str) -> dict[str, Any]:

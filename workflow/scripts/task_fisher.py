@@ -2,7 +2,8 @@
 
 import ahead
 from job import Job, main
-from model_io import load_model, write_statistic
+from model_io import load_model
+from statistic_io import write_statistic
 from tallmasks.evaluation.data_statistics import squared_gradients
 
 
