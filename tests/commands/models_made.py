@@ -10,6 +10,8 @@ import pytest
 from tallmasks.commands.main import main
 
 TASKS = ("cars", "dtd", "mnist")
+NAMED = [word for task in TASKS for word in ("--task", f"{task}=./{task}")]
+"""How the commands are told of them, in their folder."""
 
 
 def make_llamas(folder: Path) -> None:

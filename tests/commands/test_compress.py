@@ -13,23 +13,8 @@ from transformers import LlamaForCausalLM
 
 import reference
 import tallmasks
-from commands.models_made import TASKS, make_llamas, refusal, run
+from commands.models_made import NAMED, TASKS, refusal, run
 from conftest import ROOT
-
-NAMED = [word for task in TASKS for word in ("--task", f"{task}=./{task}")]
-
-
-@pytest.fixture(scope="module")
-def llamas(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("llamas")
-    make_llamas(folder)
-    return folder
-
-
-@pytest.fixture
-def here(llamas: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(llamas)
-    return llamas
 
 
 def flat(model: torch.nn.Module) -> np.ndarray:

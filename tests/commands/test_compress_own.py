@@ -11,29 +11,15 @@ import torch
 from transformers import LlamaForCausalLM
 
 import tallmasks
-from commands.models_made import TASKS, make_llamas, refusal, run
+from commands.models_made import NAMED, TASKS, refusal, run
 from tallmasks import methods
 from tallmasks.store.tensor_files import Layout
 
-NAMED = [word for task in TASKS for word in ("--task", f"{task}=./{task}")]
 CALLS = {
     "tsv_c": ["--method", "tsv_c"],
     "bitdelta": ["--method", "bitdelta"],
     "t_switch:drop=0.3": ["--method", "t_switch", "--option", "drop=0.3"],
 }
-
-
-@pytest.fixture(scope="module")
-def llamas(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("llamas")
-    make_llamas(folder)
-    return folder
-
-
-@pytest.fixture
-def here(llamas: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(llamas)
-    return llamas
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:

@@ -12,26 +12,10 @@ from safetensors.torch import load_file, save_file
 from transformers import LlamaForCausalLM
 
 import reference
-from commands.models_made import TASKS, make_llamas, refusal, run
+from commands.models_made import NAMED, TASKS, refusal, run
 from tallmasks import methods
 from tallmasks.store.tensor_files import Layout
 from tallmasks.vectors.task_vectors import TaskVector
-
-
-@pytest.fixture(scope="module")
-def llamas(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("llamas")
-    make_llamas(folder)
-    return folder
-
-
-@pytest.fixture
-def here(llamas: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(llamas)
-    return llamas
-
-
-NAMED = [word for task in TASKS for word in ("--task", f"{task}=./{task}")]
 
 
 def state(folder: Path) -> dict[str, np.ndarray]:
