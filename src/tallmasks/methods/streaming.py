@@ -9,7 +9,6 @@ from math import prod
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -115,7 +114,7 @@ class Merging:
     def at_once(self) -> int:
         """How many places are worked on at once: one tensor of all tasks, which is large and whose products have
         threads of their own, or a piece on each thread."""
-        return 1 if self.over_tensors else numba.get_num_threads()
+        return 1 if self.over_tensors else kernels.threads()
 
     def __call__(self, place: Place, rows: Sequence[Vector]) -> Vector:
         """tau_MTL there, float32 [n].
@@ -247,7 +246,7 @@ def run(
         done: told of each in the caller's thread, in whatever order they end.
         at_once: how many threads; numba's number of them where nothing is said.
     """
-    threads = at_once or numba.get_num_threads()
+    threads = at_once or kernels.threads()
     for place, result in walk(places, work, threads):
         if done:
             done(place, result)

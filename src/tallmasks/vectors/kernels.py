@@ -287,6 +287,11 @@ def finite(row: Vector) -> bool:
     return bool(_compiled().finite(_read_only(row).view(np.int32)))
 
 
+def threads() -> int:
+    """How many threads work on an array; planning asks for none, and imports no numba."""
+    return int(_compiled().threads())
+
+
 def all_finite(vector: Vector, piece: int = PIECE) -> bool:
     """Whether no value of ``vector`` [P'] is NaN or infinite."""
     return all(in_pieces(vector.size, lambda part: finite(vector[part]), piece))

@@ -69,15 +69,13 @@ def nth_of_rows(rows: Callable[[slice], Vector], size: int, ranks: Sequence[int]
     ``rows`` computes a slice of all of them, float32 [T, n]; in two passes, one for the upper half of the bits.
     """
 
-    from tallmasks.vectors import loops  # numba, which planning does without
-
     def count(histogram: Callable[[NDArray[np.uint32]], NDArray[np.int64]]) -> NDArray[np.int64]:
         def work(share: slice) -> NDArray[np.int64]:
             parts = range(share.start, share.stop, kernels.PIECE)
             found = (histogram(rows(slice(at, min(at + kernels.PIECE, share.stop))).view(np.uint32)) for at in parts)
             return reduce(np.add, found)
 
-        return np.cumsum(sum(kernels.in_pieces(size, work, -(-size // loops.threads()))), axis=-1)
+        return np.cumsum(sum(kernels.in_pieces(size, work, -(-size // kernels.threads()))), axis=-1)
 
     def upper_halves(patterns: NDArray[np.uint32]) -> NDArray[np.int64]:
         return np.stack([np.bincount(row >> 16, minlength=1 << 16) for row in patterns])
