@@ -298,7 +298,12 @@ def all_finite(vector: Vector, piece: int = PIECE) -> bool:
 
 
 def in_pieces(size: int, work: Callable[[slice], Result], piece: int = PIECE) -> list[Result]:
-    """``work`` on every slice of ``piece`` values, on numba's number of threads; the results in order."""
+    """``work`` on every slice of ``piece`` values, on numba's number of threads; the results in order.
+
+    A single one is worked on where this is called: so kernels can be called within the pieces of another walk.
+    """
+    if size <= piece:
+        return [work(slice(0, size))] if size else []
     starts = range(0, size, piece)
     threads = _compiled().threads()
     found = dict(walk(starts, lambda start: work(slice(start, min(start + piece, size))), threads))

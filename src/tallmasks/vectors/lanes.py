@@ -21,6 +21,8 @@ WIDTH = 16
 _FLOATS = ir.VectorType(ir.FloatType(), WIDTH)
 _PATTERNS = ir.VectorType(ir.IntType(32), WIDTH)
 _FLAGS = ir.VectorType(ir.IntType(1), WIDTH)
+_HALVES = ir.VectorType(ir.IntType(16), WIDTH)
+_SMALL = ir.VectorType(ir.IntType(8), WIDTH)
 _BITS = ir.IntType(WIDTH)
 
 
@@ -60,7 +62,7 @@ def _in_all(builder: Any, value: Any) -> Any:
     """A value in every lane."""
     kind = ir.VectorType(value.type, WIDTH)
     first = builder.insert_element(ir.Constant(kind, ir.Undefined), value, ir.Constant(ir.IntType(32), 0))
-    order = ir.Constant(_PATTERNS, [0] * WIDTH)
+    order = _patterns(0)
     return builder.shuffle_vector(first, ir.Constant(kind, ir.Undefined), order)
 
 
@@ -68,9 +70,14 @@ def _zeros() -> Any:
     return ir.Constant(_FLOATS, [0.0] * WIDTH)
 
 
+def _patterns(value: int) -> Any:
+    """A bit pattern in every lane."""
+    return ir.Constant(_PATTERNS, [value] * WIDTH)
+
+
 def _magnitudes(builder: Any, values: Any) -> Any:
     """Bit patterns without the sign."""
-    return builder.and_(builder.bitcast(values, _PATTERNS), ir.Constant(_PATTERNS, [0x7FFFFFFF] * WIDTH))
+    return builder.and_(builder.bitcast(values, _PATTERNS), _patterns(0x7FFFFFFF))
 
 
 @_operation(_LANES, types.uint64)
@@ -79,10 +86,52 @@ def load(builder: Any, address: Any) -> Any:
     return builder.load(builder.inttoptr(address, _FLOATS.as_pointer()), align=4)
 
 
+@_operation(types.void, types.uint64)
+def prefetch(builder: Any, address: Any) -> Any:
+    """Have what lies there, if anything does, fetched into the caches."""
+    pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+    name = "llvm.prefetch.p0i8"
+    function = builder.module.globals.get(name) or ir.Function(
+        builder.module, ir.FunctionType(ir.VoidType(), [pointer, number, number, number]), name
+    )
+    builder.call(function, [builder.inttoptr(address, pointer), number(0), number(3), number(1)])  # read, keep, data
+
+
+@_operation(_LANES, types.uint64)
+def load_bfloat16(builder: Any, address: Any) -> Any:
+    """The bfloat16 values there; exact."""
+    halves = builder.load(builder.inttoptr(address, _HALVES.as_pointer()), align=2)
+    return builder.bitcast(builder.shl(builder.zext(halves, _PATTERNS), _patterns(16)), _FLOATS)
+
+
+@_operation(_LANES, types.uint64)
+def load_int8(builder: Any, address: Any) -> Any:
+    """The int8 values there; exact."""
+    return builder.sitofp(builder.load(builder.inttoptr(address, _SMALL.as_pointer()), align=1), _FLOATS)
+
+
+@_operation(types.uint16, types.uint64)
+def load_bits(builder: Any, address: Any) -> Any:
+    """Bits out of two bytes."""
+    return builder.load(builder.inttoptr(address, _BITS.as_pointer()), align=1)
+
+
 @_operation(types.void, types.uint64, _LANES)
 def store(builder: Any, address: Any, values: Any) -> Any:
     """Put them there."""
     builder.store(values, builder.inttoptr(address, _FLOATS.as_pointer()), align=4)
+
+
+@_operation(types.void, types.uint64, _LANES)
+def store_bfloat16(builder: Any, address: Any, values: Any) -> Any:
+    """Put them there as bfloat16, rounded to nearest even; NaN stays NaN."""
+    patterns = builder.bitcast(values, _PATTERNS)
+    odd = builder.and_(builder.lshr(patterns, _patterns(16)), _patterns(1))
+    rounded = builder.add(builder.add(patterns, _patterns(0x7FFF)), odd)
+    nan = builder.fcmp_unordered("uno", values, values)
+    found = builder.select(nan, builder.or_(patterns, _patterns(0x400000)), rounded)
+    halves = builder.trunc(builder.lshr(found, _patterns(16)), _HALVES)
+    builder.store(halves, builder.inttoptr(address, _HALVES.as_pointer()), align=2)
 
 
 @_operation(types.void, types.uint64, types.uint16)

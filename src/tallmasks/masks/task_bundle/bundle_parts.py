@@ -106,15 +106,21 @@ class BundleParts:
     manifest: Manifest
     _checked: dict[str, Path] = field(default_factory=dict)
     _of_tasks: dict[str, Views] = field(default_factory=dict)
+    _taus: dict[str, PackedTau] = field(default_factory=dict)
+    _bits: dict[tuple[str, str], NDArray[np.uint8]] = field(default_factory=dict)
     _lock: RLock = field(default_factory=RLock)
 
     def tau(self, name: str) -> PackedTau:
         """One stored tensor of tau_MTL. Raises TallmasksError where its file is not the bundle's."""
-        return tau_of(self.manifest, self.merged, name)
+        if name not in self._taus:
+            self._taus[name] = tau_of(self.manifest, self.merged, name)
+        return self._taus[name]
 
     def bits(self, task: str, name: str) -> NDArray[np.uint8]:
         """The mask of one stored tensor, uint8 [ceil(n / 8)]. Raises as :meth:`tau`."""
-        return self.of_task(task).view(name)
+        if (task, name) not in self._bits:
+            self._bits[task, name] = self.of_task(task).view(name)
+        return self._bits[task, name]
 
     def update(self, task: str, name: str, start: int, stop: int) -> NDArray[np.float32]:
         """Values start..stop of a stored tensor's update, flattened, float32. Raises as :meth:`tau`."""

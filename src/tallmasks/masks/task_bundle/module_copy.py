@@ -96,18 +96,18 @@ def placed_tensors(module: torch.nn.Module, manifest: Manifest) -> list[PlacedTe
 
 
 def _named_tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    yield from module.named_parameters(remove_duplicate=False)
     for prefix, inner in module.named_modules(remove_duplicate=False):
-        for name, buffer in inner.named_buffers(recurse=False, remove_duplicate=False):
-            if name not in inner._non_persistent_buffers_set:
-                yield f"{prefix}.{name}" if prefix else name, buffer
+        start = f"{prefix}." if prefix else ""
+        for name, tensor in (*inner._parameters.items(), *inner._buffers.items()):
+            if tensor is not None and name not in inner._non_persistent_buffers_set:
+                yield start + name, tensor
 
 
 def _identity(tensor: torch.Tensor) -> tuple:
     """Equal for two tensors that are the same values in memory."""
-    if tensor.device.type == "meta" or tensor.numel() == 0:
+    if tensor.is_meta or tensor.numel() == 0:
         return (id(tensor),)
-    return str(tensor.device), tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride()
+    return tensor.device, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride()
 
 
 def _check(name: str, tensor: torch.Tensor, shape: tuple[int, ...]) -> None:

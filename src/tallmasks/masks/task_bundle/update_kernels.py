@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-PIECE = 1 << 20
+PIECE = 1 << 21
 """Values that a thread takes at once; a multiple of 8."""
 CODES = {"F32": 0, "BF16": 1, "F16": 2, "I8": 3}
 """What the compiled loops call the dtypes."""
@@ -120,6 +120,8 @@ def pieces(size: int) -> list[tuple[int, int]]:
 
 def _sealed(array: NDArray) -> NDArray:
     """A plain read-only view: memory maps and arrays then share one compiled loop."""
+    if type(array) is np.ndarray and not array.flags.writeable:
+        return array
     view = np.asarray(array)[:]
     view.flags.writeable = False
     return view

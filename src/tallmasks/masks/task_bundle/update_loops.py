@@ -2,145 +2,167 @@
 
 Fast-math stays off: one float32 multiplication (for int8 one more, by the row's scale), one addition and one rounding
 to nearest even, in this order.  Values come and go as raw bytes with a code of their dtype, so that every loop is
-compiled once; they pass through blocks of ``_BLOCK`` values, which a core's first cache holds.
+compiled once.  What costs time is the memory: each byte is fetched once.  Only float16, and the last values of a
+piece, pass through blocks of ``_BLOCK`` float32, which a core's first cache holds.
 """
 
 import numpy as np
 from numba import njit
 
+from tallmasks.vectors import half_floats, lanes
+
 F32, BF16, F16, I8 = 0, 1, 2, 3
 """What raw bytes are."""
 
+_NOTHING = -1
+"""The code of a theta_0 that is not there: the update alone is wanted."""
 _BLOCK = 2048
-_SIXTEEN = np.uint32(16)
-_ONE = np.uint32(1)
+_WIDTH = lanes.WIDTH
+_LANE_BITS = np.uint64(lanes.WIDTH // 8)
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
-_INFINITY = np.uint32(0x7F800000)
-_ONE_HALF = np.uint32(0x3F000000)
-_LOST = np.uint32(13)
-_REBIAS = np.uint32(112 << 23)
-_HALF_SIGN = np.uint32(0x8000)
-_HALF_MAGNITUDE = np.uint32(0x7FFF)
-_HALF_NORMAL = np.uint32(1 << 23)
-_HALF_INFINITY = np.uint32(31 << 23)
-_SMALLEST_NORMAL = np.float32(2.0**-14)
-_EACH_BYTE = np.uint64(0x0101010101010101)
-_DIAGONAL = np.uint64(0x8040201008040201)
-_CARRY = np.uint64(0x7F7F7F7F7F7F7F7F)
-_SEVEN = np.uint64(7)
 _BUCKET = np.uint32(20)
-
-
-@njit(nogil=True, cache=True)
-def unpack_bits(bits, words):
-    """uint8 [m] -> uint64 [m]: a byte of 0 or 1 for each bit, the lowest bit first."""
-    for j in range(bits.size):
-        words[j] = ((((np.uint64(bits[j]) * _EACH_BYTE) & _DIAGONAL) + _CARRY) >> _SEVEN) & _EACH_BYTE
-
-
-@njit
-def _from_bfloat16(upper):
-    return np.uint32(np.uint32(upper) << _SIXTEEN).view(np.float32)
-
-
-@njit
-def _to_bfloat16(pattern):
-    """The bits of a float32 -> those of the nearest bfloat16, ties to even; NaN stays NaN."""
-    rounded = np.uint32(pattern + np.uint32(0x7FFF) + (np.uint32(pattern >> _SIXTEEN) & _ONE))
-    quiet = np.uint32(pattern | np.uint32(0x400000))
-    return np.uint16((quiet if np.uint32(pattern & _MAGNITUDE) > _INFINITY else rounded) >> _SIXTEEN)
+_PAGE = np.uint64(4096)
 
 
 @njit(nogil=True, cache=True)
 def widen(raw, code, out):
     """Raw values [n] of F32, BF16 or F16 -> float32 [n]; exact, subnormal numbers included."""
-    patterns = out.view(np.uint32)
-    if code == F32:
+    if code == BF16:
+        half_floats.widen_bfloat16(raw.view(np.uint16), out)
+    elif code == F16:
+        half_floats.widen_float16(raw.view(np.uint16), out)
+    else:
         single = raw.view(np.float32)
         for i in range(out.size):
             out[i] = single[i]
-    elif code == BF16:
-        upper = raw.view(np.uint16)
-        for i in range(out.size):
-            out[i] = _from_bfloat16(upper[i])
-    else:
-        half = raw.view(np.uint16)
-        for i in range(out.size):
-            pattern = np.uint32(half[i])
-            shifted = np.uint32((pattern & _HALF_MAGNITUDE) << _LOST)
-            biased = np.uint32(shifted + _REBIAS)
-            # without a subnormal float32 on the way, which a processor may be told to flush
-            small = np.float32(np.uint32(biased + _HALF_NORMAL).view(np.float32) - _SMALLEST_NORMAL)
-            magnitude = np.uint32(biased + _REBIAS) if shifted >= _HALF_INFINITY else biased
-            magnitude = small.view(np.uint32) if shifted < _HALF_NORMAL else magnitude
-            patterns[i] = np.uint32((pattern & _HALF_SIGN) << _SIXTEEN) | magnitude
 
 
 @njit(nogil=True, cache=True)
 def narrow(values, code, raw):
     """float32 [n] -> raw values [n] of F32, BF16 or F16, rounded to nearest even; NaN stays NaN."""
-    patterns = values.view(np.uint32)
-    if code == F32:
-        single = raw.view(np.uint32)
+    patterns = values.view(np.int32)
+    if code == BF16:
+        half_floats.narrow_bfloat16(patterns, raw.view(np.uint16))
+    elif code == F16:
+        half_floats.narrow_float16(patterns, raw.view(np.uint16))
+    else:
+        single = raw.view(np.int32)
         for i in range(values.size):
             single[i] = patterns[i]
-    elif code == BF16:
-        upper = raw.view(np.uint16)
-        for i in range(values.size):
-            upper[i] = _to_bfloat16(patterns[i])
+
+
+@njit(forceinline=True)
+def _address(array):
+    return np.uint64(array.ctypes.data)
+
+
+@njit(forceinline=True)
+def _lanes_bytes(code):
+    """Bytes of sixteen values; uint64, of which and an integer with a sign numba would make a float64."""
+    return np.uint64(64 if code == F32 else 16 if code == I8 else 32)
+
+
+@njit(forceinline=True)
+def _loaded(address, code):
+    """Sixteen values of F32, BF16 or I8."""
+    if code == BF16:
+        return lanes.load_bfloat16(address)
+    if code == I8:
+        return lanes.load_int8(address)
+    return lanes.load(address)
+
+
+@njit(forceinline=True)
+def _add_lanes(theta, theta_code, tau, tau_code, row_scales, row, first, bits, scale, out, out_code, count):
+    """Addresses, codes (no F16) -> ``count`` values at ``out``, a multiple of sixteen; ``first`` is where they begin
+    in the tensor, which says whose row's scale is theirs (I8)."""
+    theta_step, tau_step, out_step = _lanes_bytes(theta_code), _lanes_bytes(tau_code), _lanes_bytes(out_code)
+    zero, scales = lanes.all_of(np.float32(0)), lanes.all_of(scale)
+    mixed = np.empty(_WIDTH, np.float32)
+    line, left = first // row, row - first % row
+    for _ in range(count // _WIDTH):
+        lanes.prefetch(tau + _PAGE)  # processors look ahead no further than to the end of a page
+        lanes.prefetch(theta + _PAGE)
+        lanes.prefetch(out + _PAGE)
+        value = _loaded(tau, tau_code)
+        if tau_code == I8:
+            if left >= _WIDTH:
+                value = lanes.multiply(value, lanes.all_of(row_scales[line]))
+                left -= _WIDTH
+            else:
+                for i in range(_WIDTH):
+                    if left == 0:
+                        line, left = line + 1, row
+                    mixed[i] = row_scales[min(line, row_scales.size - 1)]
+                    left -= 1
+                value = lanes.multiply(value, lanes.load(_address(mixed)))
+            if left == 0:
+                line, left = line + 1, row
+        value = lanes.chosen(lanes.load_bits(bits), lanes.multiply(value, scales), zero)
+        if theta_code != _NOTHING:
+            value = lanes.add(_loaded(theta, theta_code), value)
+        if out_code == BF16:
+            lanes.store_bfloat16(out, value)
+        else:
+            lanes.store(out, value)
+        theta, tau, out, bits = theta + theta_step, tau + tau_step, out + out_step, bits + _LANE_BITS
+
+
+@njit
+def _add(theta, theta_code, tau, tau_code, row_scales, row, first, bits, scale, out, out_code, count):
+    """:func:`_add_lanes`, of which the compiler makes a loop of its own where all is BF16: half the bytes leave half
+    the time."""
+    if theta_code == BF16 and tau_code == BF16 and out_code == BF16:
+        _add_lanes(theta, BF16, tau, BF16, row_scales, row, first, bits, scale, out, BF16, count)
     else:
-        half = raw.view(np.uint16)
-        for i in range(values.size):
-            magnitude = np.uint32(patterns[i] & _MAGNITUDE)
-            # adding 0.5 leaves the subnormal half, rounded, in the lowest bits
-            shifted = np.float32(magnitude.view(np.float32) + np.float32(0.5))
-            small = np.uint32(shifted.view(np.uint32) - _ONE_HALF)
-            odd = np.uint32(magnitude >> _LOST) & _ONE
-            rounded = np.uint32(np.uint32(magnitude - _REBIAS + np.uint32(0xFFF) + odd) >> _LOST)
-            special = np.uint32(0x7E00) if magnitude > _INFINITY else np.uint32(0x7C00)
-            result = special if magnitude >= np.uint32(0x47800000) else rounded
-            result = small if magnitude < np.uint32(0x38800000) else result
-            half[i] = np.uint16((np.uint32(patterns[i] >> _SIXTEEN) & _HALF_SIGN) | result)
+        _add_lanes(theta, theta_code, tau, tau_code, row_scales, row, first, bits, scale, out, out_code, count)
+
+
+@njit
+def _copied(raw, place):
+    """The bytes at the front of those of ``place``."""
+    for i in range(raw.size):
+        place[i] = raw[i]
 
 
 @njit(nogil=True, cache=True)
-def _masked_block(raw, code, row_scales, row, first, keep, scale, out):
-    """``out`` float32 [n] = scale * tau where ``keep`` uint8 [n] is 1, else +0.0."""
-    zero = np.float32(0)
-    if code == F32:
-        single = raw.view(np.float32)
-        for i in range(out.size):
-            value = single[i] * scale
-            out[i] = value if keep[i] else zero
-    elif code == I8:
-        small = raw.view(np.int8)
-        start = 0
-        while start < out.size:
-            line = (first + start) // row
-            stop = min(out.size, (line + 1) * row - first)
-            row_scale = row_scales[line]
-            # slices, since an index that may be negative keeps the loop from being vectorised
-            levels, held, result = small[start:stop], keep[start:stop], out[start:stop]
-            for i in range(result.size):
-                value = (np.float32(levels[i]) * row_scale) * scale
-                result[i] = value if held[i] else zero
-            start = stop
-    else:
-        widen(raw, code, out)
-        for i in range(out.size):
-            value = out[i] * scale
-            out[i] = value if keep[i] else zero
-
-
-@njit(nogil=True, cache=True)
-def _add_bfloat16(theta, tau, keep, scale, raw):
-    """What the steps of :func:`add_updates` give where all is BF16, in one: half the bytes leave half the time."""
-    out = raw.view(np.uint16)
-    for i in range(out.size):
-        value = _from_bfloat16(tau[i]) * scale
-        update = value if keep[i] else np.float32(0)
-        total = np.float32(_from_bfloat16(theta[i]) + update)
-        out[i] = _to_bfloat16(total.view(np.uint32))
+def add_updates(
+    theta, theta_code, theta_size, raw, code, size, row_scales, row, first, bits, scale, out, out_code, out_size, n
+):
+    """``out`` raw [n * out_size] = theta_0 raw [n * theta_size] + the update (see :func:`updates`), rounded once."""
+    weight, vector, result = np.empty(_BLOCK, np.float32), np.empty(_BLOCK, np.float32), np.empty(_BLOCK, np.float32)
+    last_bits = np.empty(_BLOCK // 8, np.uint8)
+    half = theta_code == F16 or code == F16 or out_code == F16
+    start = 0
+    while start < n:
+        left = n - start
+        count = min(left, _BLOCK) if half or left < _WIDTH else left - left % _WIDTH
+        stop, whole = start + count, count % _WIDTH == 0
+        before, tau = theta[start * theta_size : stop * theta_size], raw[start * size : stop * size]
+        held, after = bits[start // 8 : (stop + 7) // 8], out[start * out_size : stop * out_size]
+        theta_at, theta_of, tau_at, tau_of = _address(before), theta_code, _address(tau), code
+        out_at, out_of, bits_at = _address(after), out_code, _address(held)
+        if theta_code == F16 or not (whole or theta_code == _NOTHING):
+            widen(before, theta_code, weight[:count])
+            theta_at, theta_of = _address(weight), F32
+        if code == I8 and not whole:
+            _copied(tau, vector.view(np.uint8))
+            tau_at = _address(vector)
+        elif code == F16 or not whole:
+            widen(tau, code, vector[:count])
+            tau_at, tau_of = _address(vector), F32
+        if not whole:
+            _copied(held, last_bits)
+            bits_at = _address(last_bits)
+        if out_code == F16 or not whole:
+            out_at, out_of = _address(result), F32
+        padded = (count + _WIDTH - 1) // _WIDTH * _WIDTH
+        _add(
+            theta_at, theta_of, tau_at, tau_of, row_scales, row, first + start, bits_at, scale, out_at, out_of, padded
+        )
+        if out_code == F16 or not whole:
+            narrow(result[:count], out_code, after)
+        start = stop
 
 
 @njit(nogil=True, cache=True)
@@ -149,44 +171,9 @@ def updates(raw, code, size, row_scales, row, first, bits, scale, out):
 
     raw: uint8 [n * size] of tau; row_scales: float32 by row of ``row`` values (I8 only).
     """
-    words = np.empty(_BLOCK // 8, np.uint64)
-    keep = words.view(np.uint8)
-    for start in range(0, out.size, _BLOCK):
-        stop = min(start + _BLOCK, out.size)
-        unpack_bits(bits[start // 8 : (stop + 7) // 8], words)
-        part = raw[start * size : stop * size]
-        _masked_block(part, code, row_scales, row, first + start, keep, scale, out[start:stop])
-
-
-@njit(nogil=True, cache=True)
-def add_updates(
-    theta, theta_code, theta_size, raw, code, size, row_scales, row, first, bits, scale, out, out_code, out_size, n
-):
-    """``out`` raw [n * out_size] = theta_0 raw [n * theta_size] + the update (see :func:`updates`), rounded once."""
-    words = np.empty(_BLOCK // 8, np.uint64)
-    keep = words.view(np.uint8)
-    update = np.empty(_BLOCK, np.float32)
-    weight = np.empty(_BLOCK, np.float32)
-    for start in range(0, n, _BLOCK):
-        stop = min(start + _BLOCK, n)
-        count = stop - start
-        unpack_bits(bits[start // 8 : (stop + 7) // 8], words)
-        block = update[:count]
-        before = theta[start * theta_size : stop * theta_size]
-        after = out[start * out_size : stop * out_size]
-        if theta_code == BF16 and code == BF16 and out_code == BF16:
-            _add_bfloat16(before.view(np.uint16), raw[start * 2 : stop * 2].view(np.uint16), keep, scale, after)
-            continue
-        _masked_block(raw[start * size : stop * size], code, row_scales, row, first + start, keep, scale, block)
-        if theta_code == F32 and out_code == F32:
-            single, result = before.view(np.float32), after.view(np.float32)
-            for i in range(count):
-                result[i] = single[i] + block[i]
-        else:
-            widen(before, theta_code, weight[:count])
-            for i in range(count):
-                block[i] = weight[i] + block[i]
-            narrow(block, out_code, after)
+    add_updates(
+        raw[:0], _NOTHING, 0, raw, code, size, row_scales, row, first, bits, scale, out.view(np.uint8), F32, 4, out.size
+    )
 
 
 @njit(nogil=True, cache=True)
