@@ -24,15 +24,12 @@ PIECE = 1 << 16
 PARTITIONED = 1 << 18
 """Up to so many values are partitioned in memory."""
 
-SAMPLE, SAMPLED, SAMPLE_MARGIN = 1 << 17, 1024, 0.008
-"""How many values a sample has, in how many blocks, fewer where the vector is short, and by how much a share of it may
-be off, more where there are fewer blocks."""
+SAMPLE, SAMPLED, SAMPLE_MARGIN = 1 << 17, 1024, 5
+"""How many values a sample has, in how many blocks, fewer where the vector is short, and how many standard errors a
+share of it may be off, as they follow from how the blocks differ."""
 
-BLOCK = 1024
-"""Counters that are summed up before they are looked at."""
-
-MOST_COUNTED = 1 << 21
-"""Bit patterns that are counted one by one."""
+COLLECTED = 16
+"""One of so many values, at most, is collected."""
 
 Vector = NDArray[np.float32]
 Result = TypeVar("Result")
@@ -80,10 +77,10 @@ def nth_magnitude(vector: Vector, n: int) -> np.float32:
     """The exact n-th smallest |value| of ``vector`` [P'], 1 <= n <= P', without sorting it.
 
     For float32 the order of magnitudes is the order of the bit patterns without their sign; 0.0 and -0.0 are one value
-    and denormals count. Up to PARTITIONED values are. Of more, a sample says between which patterns the answer
-    lies in all likelihood: counting those one by one, and what is smaller in all, gives it in one pass over the data.
-    Where the sample misled, or the patterns are too many to count, a histogram of the upper 16 bits and one of the
-    lower 16 within the bucket found give it in two.
+    and denormals count. Up to PARTITIONED values are partitioned. Of more, a sample says between which magnitudes the
+    answer lies in all likelihood: collecting those, and counting what is smaller, gives it in one pass over the data.
+    Where the sample misled, or too many values lie there, a histogram of the upper 16 bits and one of the lower 16
+    within the bucket found give it in two.
     """
     if not 1 <= n <= vector.size:
         raise ValueError(f"n = {n} is not within 1..{vector.size}")
@@ -94,25 +91,26 @@ def nth_magnitude(vector: Vector, n: int) -> np.float32:
 
 
 def _nth_near(vector: Vector, n: int, low: int, high: int) -> np.float32 | None:
-    """The same, if it is one of the patterns low..high and they are few enough to be counted one by one."""
-    if high - low >= MOST_COUNTED:
-        return None
+    """The same, if it is one of the patterns low..high and they are of few values."""
     loops = _compiled()
-    width = -(-(high - low + 1) // BLOCK) * BLOCK
+    first, width = np.uint32(low), np.uint32(high - low + 1)
 
-    def work(share: slice) -> tuple[int, NDArray[np.uint32]]:
-        counts = np.zeros(width, np.uint32)
-        return sum(loops.histogram_between(np.uint32(low), part, counts) for part in _patterns(vector, share)), counts
+    def work(share: slice) -> tuple[int, int, NDArray[np.uint32]]:
+        found = np.empty((share.stop - share.start) // COLLECTED, np.uint32)
+        below = within = 0
+        for part in _patterns(vector, share):
+            less, more = loops.collect_between(first, width, part, found[within:])
+            below, within = below + less, within + more
+        return below, within, found[:within]
 
-    belows, counts = zip(*in_pieces(vector.size, work, _share(vector.size)), strict=True)
-    blocks = [found.reshape(-1, BLOCK) for found in counts]
-    ends = np.cumsum(sum(found.sum(1, np.int64) for found in blocks)) + sum(belows)
-    if not sum(belows) < n <= ends[-1]:
+    belows, withins, collected = zip(*in_pieces(vector.size, work, _share(vector.size)), strict=True)
+    rank = n - 1 - sum(belows)
+    if not 0 <= rank < sum(withins):
         return None
-    block = int(np.searchsorted(ends, n))
-    before = ends[block - 1] if block else sum(belows)
-    inner = np.cumsum(sum(found[block].astype(np.int64) for found in blocks))
-    return np.uint32(low + block * BLOCK + int(np.searchsorted(inner, n - before))).view(np.float32)
+    if low == high:
+        return first.view(np.float32)
+    held = np.concatenate(collected)
+    return np.float32(np.partition(held, rank)[rank].view(np.float32)) if held.size == sum(withins) else None
 
 
 def _nth_by_halves(vector: Vector, n: int) -> np.float32:
@@ -136,7 +134,7 @@ def _nth_by_halves(vector: Vector, n: int) -> np.float32:
 
 
 def _share(size: int) -> int:
-    """How many values a thread counts in counters of its own, of 32 bits."""
+    """How many values a thread looks through; what it counts has 32 bits."""
     return min(-(-size // _compiled().threads()), 1 << 31)
 
 
@@ -158,9 +156,11 @@ def sampled(size: int) -> list[slice]:
 
 def _likely_patterns(vector: Vector, n: int) -> tuple[int, int]:
     """The patterns, without the sign, between which the n-th smallest magnitude lies if a sample is like the rest."""
-    parts = sampled(vector.size)
-    sample = _magnitudes(np.concatenate([vector[part] for part in parts]))
-    middle, margin = n / vector.size, SAMPLE_MARGIN * (SAMPLED / len(parts)) ** 0.5
+    blocks = _magnitudes(np.stack([vector[part] for part in sampled(vector.size)]))
+    sample, middle = blocks.reshape(-1), n / vector.size
+    rank = int(middle * (sample.size - 1))
+    spread = np.std(np.count_nonzero(blocks <= np.partition(sample, rank)[rank], axis=1) / blocks.shape[1])
+    margin = SAMPLE_MARGIN * spread / len(blocks) ** 0.5 + 1 / SAMPLED
     ranks = (np.array([middle - margin, middle + margin]) * sample.size).astype(np.int64).clip(0, sample.size - 1)
     low, high = (np.partition(sample, rank)[rank] for rank in ranks)  # for one rank there are vector instructions
     return int(low), int(high)
@@ -185,14 +185,13 @@ def pack_levels(
     loops = _compiled()
     if piece % 8:
         raise ValueError(f"piece = {piece} is not a multiple of 8")
-    rows = [_read_only(vector) for vector in task_vectors]
     merged = _read_only(multi_task_vector)
     grid = tuple(np.float32(value) for value in lambdas)
+    beginnings = _beginnings(planes)
 
     def work(part: slice) -> None:
-        packed = slice(part.start // 8, -(-part.stop // 8))
-        for row, plane in zip(rows, planes, strict=True):
-            loops.pack_levels(row[part], merged[part], grid, plane[:, packed])
+        rows = [_contiguous(vector[part]) for vector in task_vectors]
+        loops.pack_levels(_addresses(rows), merged[part], grid, beginnings + np.uint64(part.start // 8))
 
     in_pieces(merged.size, work, piece)
 
@@ -203,7 +202,7 @@ def pack_mask(row: Vector, merged: Vector, mask_lambda: float) -> NDArray[np.uin
     ``row``, ``merged``: float32 [n], tau_t and tau_MTL; the rule is that of :func:`pack_levels`.
     """
     packed = np.empty((1, -(-row.size // 8)), np.uint8)
-    _compiled().pack_levels(_read_only(row), _read_only(merged), (np.float32(mask_lambda),), packed)
+    pack_levels([row], merged, [mask_lambda], [packed], piece=-(-row.size // 8) * 8)
     return packed[0]
 
 
@@ -259,8 +258,7 @@ def count_agreement(
     if piece % 8:
         raise ValueError(f"piece = {piece} is not a multiple of 8")
 
-    places, steps = _addresses(planes)[:, None], np.array([plane.strides[0] for plane in planes], np.uint64)[:, None]
-    beginnings = places + steps * np.arange(planes[0].shape[0], dtype=np.uint64)
+    beginnings = _beginnings(planes)
     chosen = np.array(indices, np.int64)
 
     def work(part: slice) -> None:
@@ -327,9 +325,18 @@ def _read_only(array: NDArray) -> NDArray:
 
 def _contiguous(row: Vector) -> Vector:
     """A slice as float32 values one behind the other, which loops are told of by their address."""
+    flags = row.flags if isinstance(row, np.ndarray) and row.dtype == np.float32 else None
+    if flags is not None and flags.c_contiguous and flags.aligned:
+        return row
     return np.require(np.asarray(row), np.float32, ["C", "A"])
+
+
+def _beginnings(planes: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint64]:
+    """Where the bit planes of each task begin, uint64 [T, B]; whoever has them must keep the planes."""
+    steps = np.array([plane.strides[0] for plane in planes], np.uint64)
+    return _addresses(planes)[:, None] + steps[:, None] * np.arange(planes[0].shape[0], dtype=np.uint64)
 
 
 def _addresses(rows: Sequence[NDArray[Any]]) -> NDArray[np.uint64]:
     """Where slices begin, uint64 [T]; whoever has them must keep the slices."""
-    return np.array([row.__array_interface__["data"][0] for row in rows], np.uint64)
+    return np.array([row.ctypes.data for row in rows], np.uint64)

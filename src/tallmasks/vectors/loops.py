@@ -94,27 +94,31 @@ def merge_ties(addresses, limits, majority, mean, out):
 
 
 @njit(nogil=True, cache=True)
-def histogram_between(low, patterns, counts):
-    """uint32 [n], uint32 [m]: counts += how often each of the m patterns from `low` on occurs among the magnitudes.
+def collect_between(low, width, patterns, found):
+    """uint32 [n], uint32 [m]: ``found`` = those of the magnitudes that are one of `width` patterns from `low` on, or
+    the first m of them.
 
-    Returns how many are below."""
-    width, below = np.uint32(counts.size), np.int64(0)
+    Returns how many are below, and how many there are."""
+    below, held_in_all = np.int64(0), np.int64(0)
     address, whole = _address(patterns, 0), patterns.size - patterns.size % lanes.WIDTH
     for start in range(0, whole, lanes.WIDTH):
         values = lanes.load(address)
         below += lanes.count(lanes.patterns_within(values, np.uint32(0), low))
         held = lanes.patterns_within(values, low, width)
         while held:
-            magnitude = patterns[np.uint64(start) + lanes.lowest(held)] & _MAGNITUDE
-            counts[np.uint32(magnitude - low)] += np.uint32(1)
+            if held_in_all < found.size:
+                found[held_in_all] = patterns[np.uint64(start) + lanes.lowest(held)] & _MAGNITUDE
+            held_in_all += 1
             held &= np.uint16(held - np.uint16(1))
         address += _LANE_BYTES
     for i in range(whole, patterns.size):
         magnitude = np.uint32(patterns[i] & _MAGNITUDE)
         below += magnitude < low
         if np.uint32(magnitude - low) < width:
-            counts[np.uint32(magnitude - low)] += np.uint32(1)
-    return below
+            if held_in_all < found.size:
+                found[held_in_all] = magnitude
+            held_in_all += 1
+    return below, held_in_all
 
 
 @njit(nogil=True, cache=True)
@@ -144,9 +148,9 @@ def _hold_lanes(row, merged, lambdas, held):
 
 
 @njit(nogil=True, cache=True)
-def pack_levels(task_vector, multi_task_vector, lambdas, planes):
-    """float32 [n], [n], L-tuple, ascending -> uint8 [B, ceil(n / 8)]: for how many lambdas
-    |tau| > lambda * |tau_MTL - tau|, in bit planes.
+def pack_levels(addresses, multi_task_vector, lambdas, beginnings):
+    """uint64 [T], of rows float32 [n], float32 [n], L-tuple, ascending, uint64 [T, B] -> uint8 [ceil(n / 8)] at each of
+    these: for how many lambdas |tau| > lambda * |tau_MTL - tau|, in bit planes.
 
     The masks of an ascending grid lie in each other, so that bit b of a level is the exclusive or of the masks number
     2**b, 2 * 2**b, ... of the grid, counted from 1.  The lambdas come as a tuple so that the compiler knows how many
@@ -154,27 +158,30 @@ def pack_levels(task_vector, multi_task_vector, lambdas, planes):
     """
     held = np.zeros((len(lambdas), _RUN // 8), np.uint8)
     rest = np.zeros((2, lanes.WIDTH), np.float32)
-    for start in range(0, task_vector.size, _RUN):
-        size = min(_RUN, task_vector.size - start)
-        row, merged = _address(task_vector, start), _address(multi_task_vector, start)
-        place = _address(held, 0)
-        for _ in range(size // lanes.WIDTH):
-            _hold_lanes(row, merged, lambdas, place)
-            row, merged, place = row + _LANE_BYTES, merged + _LANE_BYTES, place + _LANE_BITS
-        if size % lanes.WIDTH:
-            for i in range(size % lanes.WIDTH):
-                rest[0, i] = task_vector[start + size - size % lanes.WIDTH + i]
-                rest[1, i] = multi_task_vector[start + size - size % lanes.WIDTH + i]
-            _hold_lanes(_address(rest[0], 0), _address(rest[1], 0), lambdas, place)
-        for bit in range(planes.shape[0]):
-            plane = planes[bit, start // 8 : (start + _RUN) // 8]
-            first = held[(1 << bit) - 1]
-            for j in range(plane.size):
-                plane[j] = first[j]
-            for number in range((2 << bit) - 1, len(lambdas), 1 << bit):
-                more = held[number]
+    for start in range(0, multi_task_vector.size, _RUN):
+        size = min(_RUN, multi_task_vector.size - start)
+        left = size % lanes.WIDTH
+        for task in range(addresses.size):
+            row, merged = addresses[task] + np.uint64(4 * start), _address(multi_task_vector, start)
+            place = _address(held, 0)
+            for _ in range(size // lanes.WIDTH):
+                _hold_lanes(row, merged, lambdas, place)
+                row, merged, place = row + _LANE_BYTES, merged + _LANE_BYTES, place + _LANE_BITS
+            if left:
+                values = carray(lanes.floats_at(row), left)
+                for i in range(left):
+                    rest[0, i] = values[i]
+                    rest[1, i] = multi_task_vector[start + size - left + i]
+                _hold_lanes(_address(rest[0], 0), _address(rest[1], 0), lambdas, place)
+            for bit in range(beginnings.shape[1]):
+                plane = carray(lanes.bytes_at(beginnings[task, bit] + np.uint64(start // 8)), (size + 7) // 8)
+                first = held[(1 << bit) - 1]
                 for j in range(plane.size):
-                    plane[j] ^= more[j]
+                    plane[j] = first[j]
+                for number in range((2 << bit) - 1, len(lambdas), 1 << bit):
+                    more = held[number]
+                    for j in range(plane.size):
+                        plane[j] ^= more[j]
 
 
 @njit(nogil=True, cache=True)
