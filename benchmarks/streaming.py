@@ -10,7 +10,8 @@ disk and memory have no room for is made with fewer layers, and said.
     wall_s, cpu_s            the process's and its children's, start-up included; cpu is user and system
     anon_mib                 the largest RssAnon that was seen, every 20 ms: pages of mapped files are not in it
     read_gb, written_gb      bytes of the files that were given, each once, and of those that were there afterwards
-    ns_per_parameter_task    cpu_s by parameter and task: two cores take half of it, where nobody else is on them
+    ns_per_parameter_task    cpu_s by parameter and task
+    wall_ns                  wall_s by parameter and task
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ GRID = (*(f"{size}:{tasks}" for size in (1, 10, 100) for tasks in (2, 8, 20)), "
 GRID_COMMANDS = ("merge task_arithmetic", "merge ties", "compress task_arithmetic")
 THRESHOLDS = "trim thresholds"
 """What the workflow has stored beside each task vector before it merges."""
+APART, WALK = "all but thresholds", "the same in one walk over pieces"
 REPEATS = 3
 """Of the work in memory, ours and torch's alike: the least of more runs would be less."""
 TALLMASKS = (sys.executable, "-m", "tallmasks.commands.main")
@@ -79,6 +81,7 @@ class Row:
     read_gb: float
     written_gb: float
     ns_per_parameter_task: float
+    wall_ns: float
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,7 @@ class Files:
         return Row(
             self.shape, self.parameters, len(self.tasks), what, round(cost.wall_s, 3), round(cost.cpu_s, 3),
             round(cost.anon_mib, 1), round(sum(map(bytes_of, read)) / 1e9, 6), round(written / 1e9, 6),
-            round(cost.cpu_s / values * 1e9, 3),
+            round(cost.cpu_s / values * 1e9, 3), round(cost.wall_s / values * 1e9, 3),
         )  # fmt: skip
 
     def measured(self, what: str, command: Sequence[str | Path], environment: dict[str, str]) -> Row:
@@ -175,8 +178,8 @@ def start_up(files: Files, what: str, command: Callable[[Files, str], tuple]) ->
         tiny = Files(files.shape, files.parameters, "F32", base, paths, files.repeats)
         tiny.measured(what, *command(tiny, what))  # which leaves Python's bytecode and the compiled loops behind
         row = tiny.measured(what, *command(tiny, what))
-    ns = round(row.cpu_s / files.parameters / len(files.tasks) * 1e9, 3)
-    return replace(row, tasks=len(files.tasks), ns_per_parameter_task=ns)
+    cpu, wall = (round(s / files.parameters / len(files.tasks) * 1e9, 3) for s in (row.cpu_s, row.wall_s))
+    return replace(row, tasks=len(files.tasks), ns_per_parameter_task=cpu, wall_ns=wall)
 
 
 def exported(files: Files) -> Row:
@@ -220,6 +223,9 @@ def worker_arrays(parameters: int, tasks: int) -> None:
     found = {}
     for (name, mine), theirs in zip(ours.work().items(), plain.work().values(), strict=True):
         found[name] = [timed(mine, REPEATS), timed(theirs, REPEATS)]
+    found[APART] = np.sum([pair for name, pair in found.items() if name != THRESHOLDS], axis=0).tolist()
+    found[WALK] = [timed(ours.walk, REPEATS), found[APART][1]]
+    found["thresholds and " + WALK] = np.sum([found[THRESHOLDS], found[WALK]], axis=0).tolist()
     print(json.dumps(found))
 
 
@@ -238,14 +244,11 @@ def timed(work: Callable[[], object], repeats: int) -> tuple[float, float]:
 def in_memory(parameters: int, tasks: int) -> Iterator[Row]:
     """Array work alone, ours and torch's, one after the other in one process."""
     cost = cost_of([sys.executable, __file__, "--worker-arrays", str(parameters), str(tasks)])
-    found = json.loads(cost.output.splitlines()[-1])
-    found["all but thresholds"] = np.sum([pair for name, pair in found.items() if name != THRESHOLDS], axis=0).tolist()
-    for name, pair in found.items():
-        for side, (wall, cpu) in zip(("ours", "torch"), pair, strict=True):
-            ns = cpu / parameters / tasks * 1e9
-            yield Row(
-                "arrays", parameters, tasks, f"{side}: {name}", round(wall, 4), round(cpu, 4), 0, 0, 0, round(ns, 3)
-            )
+    for name, pair in json.loads(cost.output.splitlines()[-1]).items():
+        for side, times in zip(("ours", "torch"), pair, strict=True):
+            wall, cpu = (round(seconds, 4) for seconds in times)
+            wall_ns, cpu_ns = (round(seconds / parameters / tasks * 1e9, 3) for seconds in times)
+            yield Row("arrays", parameters, tasks, f"{side}: {name}", wall, cpu, 0, 0, 0, cpu_ns, wall_ns)
 
 
 def worker_grid(folder: Path, repeats: int) -> None:
