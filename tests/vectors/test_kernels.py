@@ -129,6 +129,16 @@ def test_levels_hold_every_mask_of_the_grid(vectors, grid, piece):
             same_bits(kernels.packed_mask(planes, index), np.packbits(held, bitorder="little"))
 
 
+@no_deadline
+@given(task_vectors(), st.data())
+def test_each_task_has_its_mask_at_its_own_lambda(vectors, data):
+    """A bundle would hold masks that its card does not tell of, or set bits behind the last weight."""
+    merged = reference.sum_vectors(vectors)
+    lambdas = data.draw(st.lists(st.sampled_from([0.0, 0.2, 0.4, 2.0]), min_size=len(vectors), max_size=len(vectors)))
+    expected = [reference.mask(vector, merged, value) for vector, value in zip(vectors, lambdas, strict=True)]
+    same_bits(kernels.pack_masks(vectors, merged, lambdas), np.packbits(expected, axis=1, bitorder="little"))
+
+
 @pytest.mark.parametrize("length", [1, 3, 4, 7, 8, 31, 255])
 def test_levels_of_grids_of_any_length(length):
     """A longer grid would lose its highest masks in too few bits."""

@@ -93,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
                 rows = stream.rows(place)
                 merged = merging(place, rows)
                 if method.scaled_mask is None:
-                    packed = [kernels.pack_mask(row, merged, value) for row, value in zip(rows, lambdas, strict=True)]
+                    packed = list(kernels.pack_masks(rows, merged, lambdas))
                     found: list[tuple[float, float]] = []
                 else:
                     of = prod(stream.shape(place.name))

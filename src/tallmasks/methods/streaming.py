@@ -189,7 +189,7 @@ class OnePiece:
         return self._method.threshold(self._stream.vectors[task], self.count)
 
     def packed_mask(self, task: int, level: int) -> NDArray[np.uint8]:
-        return kernels.pack_mask(self.rows[task], self.multi_task_vector, self._lambdas[task])
+        return kernels.pack_masks([self.rows[task]], self.multi_task_vector, [self._lambdas[task]])[0]
 
     def files(self, role: str) -> Sequence[Path]:
         raise TallmasksError(f"{self._method.name} needs {role}, which checkpoints alone do not give")

@@ -196,14 +196,16 @@ def pack_levels(
     in_pieces(merged.size, work, piece)
 
 
-def pack_mask(row: Vector, merged: Vector, mask_lambda: float) -> NDArray[np.uint8]:
-    """The TALL-mask of a slice of one task vector for one lambda, as packed bits uint8 [ceil(n / 8)].
+def pack_masks(rows: Sequence[Vector], merged: Vector, lambdas: Sequence[float]) -> NDArray[np.uint8]:
+    """The TALL-masks of a slice of every task vector, each for its own lambda, as packed bits uint8 [T, ceil(n / 8)].
 
-    ``row``, ``merged``: float32 [n], tau_t and tau_MTL; the rule is that of :func:`pack_levels`.
+    ``rows``: T float32 [n]; ``merged``: tau_MTL, float32 [n]; the rule is that of :func:`pack_levels`.
     """
-    packed = np.empty((1, -(-row.size // 8)), np.uint8)
-    pack_levels([row], merged, [mask_lambda], [packed], piece=-(-row.size // 8) * 8)
-    return packed[0]
+    rows = [_contiguous(row) for row in rows]
+    packed = np.empty((len(rows), -(-merged.size // 8)), np.uint8)
+    factors = np.array(lambdas, np.float32)
+    _compiled().pack_masks(_addresses(rows), _read_only(merged), factors, _addresses(list(packed)))
+    return packed
 
 
 def count_mask(row: Vector, merged: Vector, mask_lambda: float, counts: NDArray[np.uint8]) -> None:

@@ -185,6 +185,31 @@ def pack_levels(addresses, multi_task_vector, lambdas, beginnings):
 
 
 @njit(nogil=True, cache=True)
+def pack_masks(addresses, multi_task_vector, factors, beginnings):
+    """uint64 [T], of rows float32 [n], float32 [n], float32 [T], uint64 [T] -> uint8 [ceil(n / 8)] at each of these:
+    the bits of |tau| > factor * |tau_MTL - tau|."""
+    rest = np.zeros((2, lanes.WIDTH), np.float32)
+    last = np.zeros(lanes.WIDTH // 8, np.uint8)
+    left = multi_task_vector.size % lanes.WIDTH
+    for task in range(addresses.size):
+        row, merged, place = addresses[task], _address(multi_task_vector, 0), beginnings[task]
+        grid = (factors[task],)
+        for _ in range(multi_task_vector.size // lanes.WIDTH):
+            _hold_lanes(row, merged, grid, place)
+            row, merged, place = row + _LANE_BYTES, merged + _LANE_BYTES, place + _LANE_BITS
+        if left:
+            values = carray(lanes.floats_at(row), left)
+            for i in range(left):
+                rest[0, i] = values[i]
+                rest[1, i] = multi_task_vector[multi_task_vector.size - left + i]
+            _hold_lanes(_address(rest[0], 0), _address(rest[1], 0), grid, _address(last, 0))
+            held = carray(lanes.bytes_at(place), (left + 7) // 8)
+            for j in range(held.size):
+                held[j] = last[j]
+            rest[:] = 0
+
+
+@njit(nogil=True, cache=True)
 def count_mask(task_vector, multi_task_vector, factor, counts):
     """float32 [n], [n], uint8 [n]: counts += |tau| > factor * |tau_MTL - tau|."""
     for i in range(counts.size):
