@@ -157,9 +157,7 @@ def add_updates(
         if out_code == F16 or not whole:
             out_at, out_of = _address(result), F32
         padded = (count + _WIDTH - 1) // _WIDTH * _WIDTH
-        _add(
-            theta_at, theta_of, tau_at, tau_of, row_scales, row, first + start, bits_at, scale, out_at, out_of, padded
-        )
+        _add(theta_at, theta_of, tau_at, tau_of, row_scales, row, first + start, bits_at, scale, out_at, out_of, padded)
         if out_code == F16 or not whole:
             narrow(result[:count], out_code, after)
         start = stop
