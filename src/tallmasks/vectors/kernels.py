@@ -335,8 +335,9 @@ def _contiguous(row: Vector) -> Vector:
 
 def _beginnings(planes: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint64]:
     """Where the bit planes of each task begin, uint64 [T, B]; whoever has them must keep the planes."""
-    steps = np.array([plane.strides[0] for plane in planes], np.uint64)
-    return _addresses(planes)[:, None] + steps[:, None] * np.arange(planes[0].shape[0], dtype=np.uint64)
+    every = range(planes[0].shape[0])
+    found = [[place + bit * plane.strides[0] for bit in every] for plane, place in ((p, p.ctypes.data) for p in planes)]
+    return np.array(found, np.uint64)
 
 
 def _addresses(rows: Sequence[NDArray[Any]]) -> NDArray[np.uint64]:
