@@ -5,8 +5,9 @@
 
 OFFICIAL is a folder of checkouts named as their repositories are.  The functions that merge are taken out of the
 authors' files and run as they stand, in float32 on the CPU; what they ask of a GPU, a data set or a progress bar is
-given to them here.  DARE's random bits are ours on both sides.  Prints, for each merge, the largest difference of any
-weight, that as a share of the largest weight, and how many weights differ by more than a thousandth of that.
+given to them here.  DARE's random bits are ours on both sides, and both are given the same random Grams and Fishers:
+it is the merging that is compared, not how statistics are gathered.  Prints, for each merge, the largest difference of
+any weight, that as a share of the largest weight, and how many weights differ by more than a thousandth of that.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ WIDTH, BLOCKS, DROP, BETA = 48, 3, 0.5, 0.5
 
 
 class Official:
-    """Functions and classes of one file of a checkout, without the rest of it.
+    """Functions, also those within methods, and classes of one file of a checkout, without the rest of it.
 
     Args:
         folder: of the checkouts.
@@ -47,7 +48,8 @@ class Official:
 
     def __init__(self, folder: Path, path: str, names: Sequence[str], **given: Any) -> None:
         tree = ast.parse("from __future__ import annotations\n" + (folder / path).read_text())
-        wanted = [node for node in tree.body[1:] if getattr(node, "name", None) in names]
+        defined = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef))
+        wanted = [node for node in defined if node.name in names]
         tree.body = [tree.body[0], *wanted]
         self.found = {"torch": torch, "nn": nn, "copy": copy, "OrderedDict": OrderedDict, "ABC": object, **given}
         exec(compile(tree, path, "exec"), self.found)
@@ -99,8 +101,31 @@ def tensors_of(vector: TaskVector) -> Tensors:
 
 def ours(spec: str, vectors: list[TaskVector]) -> dict[str, np.ndarray]:
     out = np.empty_like(vectors[0].flat)
-    methods.get_merge(spec)(vectors, out)
+    merge = methods.get_merge(spec)
+    merge(vectors, out, STATISTICS[merge.statistics](vectors) if merge.statistics else [])
     return vectors[0].layout.split(out)
+
+
+def grams(vectors: list[TaskVector]) -> list[dict[str, np.ndarray]]:
+    """For each task what X^T X / n of random inputs is, of attention's last layer and the MLP's."""
+    draw = np.random.default_rng(1)
+    shapes = dict(zip(vectors[0].layout.names, vectors[0].layout.shapes, strict=True))
+    linear = [name for name in shapes if name.endswith(("out_proj.weight", "c_fc.weight", "c_proj.weight"))]
+    found = []
+    for _ in vectors:
+        inputs = {name: draw.standard_normal((500, shapes[name][1]), np.float32) for name in linear}
+        found.append({name: values.T @ values / len(values) for name, values in inputs.items()})
+    return found
+
+
+def squared_gradients(vectors: list[TaskVector]) -> list[dict[str, np.ndarray]]:
+    """For each task squares of random numbers, of every weight."""
+    draw = np.random.default_rng(1)
+    layout = vectors[0].layout
+    return [dict(layout.split(1e-3 * np.square(draw.standard_normal(layout.size, np.float32)))) for _ in vectors]
+
+
+STATISTICS = {"grams": grams, "fisher": squared_gradients}
 
 
 # -- the authors' merges --------------------------------------------------------------------------------------
@@ -170,9 +195,7 @@ def dare_ties(folder: Path, vectors: list[TaskVector]) -> Tensors:
         ["TaskVector"],
         get_param_names_to_merge=names.get_param_names_to_merge,
     )
-    code = Official(
-        folder, "MergeLM/model_merging_methods/merging_methods.py", ["MergingMethod"], TaskVector=vector.TaskVector
-    )
+    code = Official(folder, MERGELM, ["MergingMethod"], TaskVector=vector.TaskVector)
     base = {name: torch.zeros_like(tensor) for name, tensor in tensors_of(vectors[0]).items()}
     models = [_module(tensors) for tensors in (base, *_dropped(folder, vectors))]
     found = code.MergingMethod.ties_merging(None, models[0], models[1:], [], 0.8, 1.0)
@@ -212,6 +235,34 @@ def _module(tensors: Tensors) -> nn.Module:
     for name, tensor in tensors.items():
         module.register_parameter(name.replace(".", "/"), nn.Parameter(tensor))
     return module
+
+
+MERGELM = "MergeLM/model_merging_methods/merging_methods.py"
+
+
+def regmean(folder: Path, vectors: list[TaskVector]) -> Tensors:
+    code = Official(folder, MERGELM, ["merging_with_regmean_weights", "reduce_non_diagonal_elements"])
+    known = [
+        {name.removesuffix(".weight"): torch.from_numpy(gram) for name, gram in one.items()} for one in grams(vectors)
+    ]
+    return code.merging_with_regmean_weights(_by_name(vectors), known)
+
+
+def fisher(folder: Path, vectors: list[TaskVector]) -> Tensors:
+    """Each tensor as one row: torch has no norm over more than two dimensions, which that of patches has."""
+    code = Official(folder, MERGELM, ["merging_with_fisher_weights", "get_models_fisher_norm"])
+    known = [
+        {name: torch.from_numpy(part).reshape(-1) for name, part in one.items()} for one in squared_gradients(vectors)
+    ]
+    rows = {name: [tensor.reshape(-1) for tensor in tensors] for name, tensors in _by_name(vectors).items()}
+    found = code.merging_with_fisher_weights(rows, known, torch.ones(len(vectors)))
+    shapes = zip(vectors[0].layout.names, vectors[0].layout.shapes, strict=True)
+    return {name: found[name].reshape(shape) for name, shape in shapes}
+
+
+def _by_name(vectors: list[TaskVector]) -> dict[str, list[torch.Tensor]]:
+    every = [tensors_of(vector) for vector in vectors]
+    return {name: [tensors[name] for tensors in every] for name in every[0]}
 
 
 def wudi(folder: Path, vectors: list[TaskVector]) -> Tensors:
@@ -260,6 +311,8 @@ OFFICIAL: dict[str, Callable[[Path, list[TaskVector]], Tensors]] = {
     "dare_ties": dare_ties,
     "wudi": wudi,
     "pcb": pcb,
+    "regmean": regmean,
+    "fisher": fisher,
 }
 
 
