@@ -62,6 +62,15 @@ def test_nth_magnitude_of_a_long_vector(kind, n):
     same_bits(np.array([kernels.nth_magnitude(vector, n)]), np.sort(np.abs(vector))[n - 1 : n])
 
 
+@pytest.mark.parametrize("n", [1_000, 1_000_000, 1_600_000])
+def test_layers_of_other_scales_cost_no_second_pass(n, monkeypatch):
+    """TIES would read every real model once more, whose layers do not move alike."""
+    scales = np.repeat(np.ldexp(np.float32(1), np.random.default_rng(1).integers(-8, 3, 8)), 250_000)
+    vector = np.random.default_rng(0).standard_normal(2_000_000, dtype=np.float32) * scales
+    monkeypatch.delattr(kernels, "_nth_by_halves")
+    same_bits(np.array([kernels.nth_magnitude(vector, n)]), np.sort(np.abs(vector))[n - 1 : n])
+
+
 @pytest.mark.parametrize("n", [0, 4])
 def test_nth_magnitude_refuses_what_is_not_there(n):
     """A wrong count would read a threshold out of thin air."""

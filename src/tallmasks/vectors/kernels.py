@@ -25,11 +25,11 @@ PARTITIONED = 1 << 18
 """Up to so many values are partitioned in memory."""
 
 SAMPLE, SAMPLED, SAMPLE_MARGIN = 1 << 17, 1024, 5
-"""How many values a sample has, in how many blocks, fewer where the vector is short, and how many standard errors a
-share of it may be off, as they follow from how the blocks differ."""
+"""How many values a sample has, more of long vectors, in how many blocks, fewer of short ones, and how many standard
+errors a share of it may be off, as they follow from how much each block differs from the next."""
 
-COLLECTED = 16
-"""One of so many values, at most, is collected."""
+COLLECTED = 16, 1 << 23
+"""One of so many values, at most, is collected, and no more than so many on a thread."""
 
 Vector = NDArray[np.float32]
 Result = TypeVar("Result")
@@ -79,14 +79,15 @@ def nth_magnitude(vector: Vector, n: int) -> np.float32:
     For float32 the order of magnitudes is the order of the bit patterns without their sign; 0.0 and -0.0 are one value
     and denormals count. Up to PARTITIONED values are partitioned. Of more, a sample says between which magnitudes the
     answer lies in all likelihood: collecting those, and counting what is smaller, gives it in one pass over the data.
-    Where the sample misled, or too many values lie there, a histogram of the upper 16 bits and one of the lower 16
+    Where it cannot say so closely, or misled, or too many values lie there, a histogram of the upper 16 bits and one of the lower 16
     within the bucket found give it in two.
     """
     if not 1 <= n <= vector.size:
         raise ValueError(f"n = {n} is not within 1..{vector.size}")
     if vector.size <= PARTITIONED:
         return np.float32(np.partition(_magnitudes(vector[:]), n - 1)[n - 1].view(np.float32))
-    found = _nth_near(vector, n, *_likely_patterns(vector, n))
+    likely = _likely_patterns(vector, n)
+    found = _nth_near(vector, n, *likely) if likely else None
     return _nth_by_halves(vector, n) if found is None else found
 
 
@@ -96,7 +97,7 @@ def _nth_near(vector: Vector, n: int, low: int, high: int) -> np.float32 | None:
     first, width = np.uint32(low), np.uint32(high - low + 1)
 
     def work(share: slice) -> tuple[int, int, NDArray[np.uint32]]:
-        found = np.empty((share.stop - share.start) // COLLECTED, np.uint32)
+        found = np.empty(min(vector.size // COLLECTED[0], COLLECTED[1]), np.uint32)
         below = within = 0
         for part in _patterns(vector, share):
             less, more = loops.collect_between(first, width, part, found[within:])
@@ -109,8 +110,11 @@ def _nth_near(vector: Vector, n: int, low: int, high: int) -> np.float32 | None:
         return None
     if low == high:
         return first.view(np.float32)
+    if sum(map(len, collected)) < sum(withins):
+        return None
     held = np.concatenate(collected)
-    return np.float32(np.partition(held, rank)[rank].view(np.float32)) if held.size == sum(withins) else None
+    held.partition(rank)
+    return np.float32(held[rank].view(np.float32))
 
 
 def _nth_by_halves(vector: Vector, n: int) -> np.float32:
@@ -150,17 +154,23 @@ def _magnitudes(values: Vector) -> NDArray[np.uint32]:
 def sampled(size: int) -> list[slice]:
     """Where the sample of a vector of more than PARTITIONED values lies."""
     blocks = min(SAMPLED, max(128, size >> 15))
-    length = SAMPLE // blocks
+    length = max(SAMPLE, size >> 9) // blocks
     return [slice(start, start + length) for start in np.linspace(0, size - length, blocks).astype(int).tolist()]
 
 
-def _likely_patterns(vector: Vector, n: int) -> tuple[int, int]:
-    """The patterns, without the sign, between which the n-th smallest magnitude lies if a sample is like the rest."""
+def _likely_patterns(vector: Vector, n: int) -> tuple[int, int] | None:
+    """The patterns, without the sign, between which the n-th smallest magnitude lies if a sample is like the rest; None
+    where too many values would be."""
     blocks = _magnitudes(np.stack([vector[part] for part in sampled(vector.size)]))
     sample, middle = blocks.reshape(-1), n / vector.size
     rank = int(middle * (sample.size - 1))
-    spread = np.std(np.count_nonzero(blocks <= np.partition(sample, rank)[rank], axis=1) / blocks.shape[1])
-    margin = SAMPLE_MARGIN * spread / len(blocks) ** 0.5 + 1 / SAMPLED
+    shares = np.count_nonzero(blocks <= np.partition(sample, rank)[rank], axis=1) / blocks.shape[1]
+    steps = np.abs(np.diff(shares)) / 2**0.5
+    # what is left of chance in most blocks; and where layers begin, somewhere between two of the evenly spread blocks
+    spread = np.hypot(1.4826 * np.median(steps), np.sqrt(np.mean(steps**2) / 6))
+    margin = SAMPLE_MARGIN * spread / len(blocks) ** 0.5 + 64 / sample.size
+    if 2 * margin * COLLECTED[0] > 1:
+        return None
     ranks = (np.array([middle - margin, middle + margin]) * sample.size).astype(np.int64).clip(0, sample.size - 1)
     low, high = (np.partition(sample, rank)[rank] for rank in ranks)  # for one rank there are vector instructions
     return int(low), int(high)
