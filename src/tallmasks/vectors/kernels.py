@@ -79,8 +79,8 @@ def nth_magnitude(vector: Vector, n: int) -> np.float32:
     For float32 the order of magnitudes is the order of the bit patterns without their sign; 0.0 and -0.0 are one value
     and denormals count. Up to PARTITIONED values are partitioned. Of more, a sample says between which magnitudes the
     answer lies in all likelihood: collecting those, and counting what is smaller, gives it in one pass over the data.
-    Where it cannot say so closely, or misled, or too many values lie there, a histogram of the upper 16 bits and one of the lower 16
-    within the bucket found give it in two.
+    Where it cannot say so closely, or misled, or too many values lie there, a histogram of the upper 16 bits and one of
+    the lower 16 within the bucket found give it in two.
     """
     if not 1 <= n <= vector.size:
         raise ValueError(f"n = {n} is not within 1..{vector.size}")
