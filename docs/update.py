@@ -1,9 +1,9 @@
 """Put what the workflow printed for the tiny models into docs/tiny/, docs/tiny_t5/, later_methods.md and the README.
 
-`make docs` builds results/tiny/*/ with the spread over seeds first, and tables, seeds and figures of the tiny language
-models, then runs this.  Nothing is computed here: files are copied, and marked blocks of pages are replaced by tables
-for people.  What docs/later_methods.md shows is copied where it was built: `snakemake
-results/tiny/8tasks/field_seeds/table.csv`, or `field.csv` for one seed, and `python benchmarks/merges.py`.
+`make docs` builds results/tiny/*/ with the spread over seeds first, every method's table over seeds, and tables, seeds
+and figures of the tiny language models, then runs this.  Nothing is computed here: files are copied, and marked blocks
+of pages are replaced by tables for people.  docs/later_methods.md also shows what `python benchmarks/merges.py` put into
+docs/benchmarks/; where every method was built for one seed alone (`field.csv`), it shows that.
 """
 
 from __future__ import annotations

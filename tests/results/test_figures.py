@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import shutil
 from itertools import combinations, pairwise
 from pathlib import Path
 
@@ -128,6 +130,17 @@ def test_validation_alpha(results: ResultFiles) -> None:
             assert lines(panel)[style.title_of(str(method))] == expected
         rings = [line for line in panel.get_lines() if line.get_markersize() == 9]
         assert [ring.get_xdata()[0] for ring in rings] == [0.3] * part["method"].nunique()
+
+
+def test_validation_alpha_leaves_out_what_tunes_something_else(results: ResultFiles, tmp_path: Path) -> None:
+    """LiNeS' betas would stand on the axis of alphas."""
+    copied = dataclasses.replace(results, folder=Path(shutil.copytree(results.folder, tmp_path / "results")))
+    (benchmark, *_) = copied.benchmarks
+    file = copied.path(benchmark, "selection.json")
+    selection = json.loads(file.read_text())
+    file.write_text(json.dumps(selection | {"lines": selection["task_arithmetic"]}))
+    before = figures.load("validation_alpha").data(results)
+    pd.testing.assert_frame_equal(figures.load("validation_alpha").data(copied), before)
 
 
 def test_validation_lambda(results: ResultFiles) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.figure import Figure
 
+from tallmasks import methods
 from tallmasks.results.figures import FigureSpec, ResultFiles, style
 from tallmasks.tasks.titles import benchmark_title
 
@@ -16,7 +17,10 @@ FIGURE = FigureSpec(
 
 
 def data(results: ResultFiles) -> pd.DataFrame:
-    """One row per benchmark, method and alpha: normalised validation accuracy in percent, and which was chosen."""
+    """One row per benchmark, method and alpha: normalised validation accuracy in percent, and which was chosen.
+
+    Methods that tune something else in its place, as LiNeS its beta, are left out.
+    """
     return pd.DataFrame(
         {
             "benchmark": benchmark,
@@ -28,7 +32,7 @@ def data(results: ResultFiles) -> pd.DataFrame:
         }
         for benchmark, selection in results.selections().items()
         for method, record in selection.items()
-        if "scaling_coefficient" in record
+        if "scaling_coefficient" in record and methods.get(method).tuned is None
         for point in record["validation"]
     )
 
