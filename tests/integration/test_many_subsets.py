@@ -1,4 +1,4 @@
-"""160 benchmarks, as in the paper's figure 5: the DAG has exactly the jobs that are missing."""
+"""Many benchmarks, 160 as in the paper's figure 5: the DAG has exactly the jobs that are missing."""
 
 import hashlib
 import itertools
@@ -36,13 +36,13 @@ RULES = {
 }
 
 
-@pytest.fixture(scope="module")
-def many(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """The project with 160 different benchmarks of 2 to 20 tasks, every method, and nothing built."""
+@pytest.fixture(scope="module", params=[40, pytest.param(160, marks=pytest.mark.long)])
+def many(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """The project with so many different benchmarks of 2 to 20 tasks, every method, and nothing built."""
     project = lay_out(tmp_path_factory.mktemp("many") / "project")
     tasks, draw = sorted(catalogue("drawn").tasks({})), random.Random(5)
     sets = {tuple(sorted(draw.sample(tasks, size))) for size in itertools.chain(*[range(2, 20)] * 40)}
-    chosen = draw.sample(sorted(sets), 159)
+    chosen = draw.sample(sorted(sets), request.param - 1)
     project.change(
         lambda params: params.update(
             methods="all", benchmarks={f"set{n}": list(names) for n, names in enumerate([*chosen, tasks])}
@@ -76,7 +76,7 @@ def pretend(root: Path, node: Node, identities: dict[str, str]) -> str:
 def test_nothing_is_there(many: Project) -> None:
     """A large experiment could not even be planned, or would do shared work once per subset."""
     expected = Counter(RULES[node.kind] for node in plan_of(many).index.closure("tiny"))
-    assert many.dry_run("all").planned == expected + Counter({"results": 160})
+    assert many.dry_run("all").planned == expected + Counter({"results": len(plan_of(many).params["benchmarks"])})
 
 
 def test_everything_is_there(built: tuple[Project, Run], many: Project) -> None:
