@@ -79,6 +79,35 @@ def test_lambdas_can_be_chosen_without_data(here: Path, tmp_path: Path, capsys: 
     assert "give either it or --mask-lambda" in said
 
 
+def test_a_file_may_say_all_that_options_do(here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A command of twenty tasks would have to be kept in a shell script, in part."""
+    said = {"base": "base", "tasks": {task: task for task in TASKS}, "output": str(tmp_path / "bundle")}
+    file = tmp_path / "bundle.yaml"
+    file.write_text(json.dumps(said | {"fit": True, "entropy_coding": True, "include_base": True}))
+    assert run("compress", file) == 0
+    assert (
+        run(
+            "compress",
+            "--base",
+            "base",
+            *NAMED,
+            "--fit",
+            "--entropy-coding",
+            "--include-base",
+            "-o",
+            tmp_path / "other",
+        )
+        == 0
+    )
+    assert (tmp_path / "bundle/bundle.json").read_bytes() == (tmp_path / "other/bundle.json").read_bytes()
+    file.write_text(json.dumps(said | {"entropy_coding": "yes"}))
+    assert "entropy_coding: found 'yes', expected true or false" in refusal(capsys, "compress", file)
+    file.write_text(json.dumps(said | {"k": 2}))
+    assert "k means nothing here: it is of `tallmasks merge`" in refusal(capsys, "compress", file)
+    file.write_text(json.dumps(said | {"method": "ties", "fit": True}))
+    assert "fit means nothing here: it is of `tallmasks compress`" in refusal(capsys, "merge", file)
+
+
 def test_a_bundle_with_its_base_needs_nothing_else(here: Path, tmp_path: Path) -> None:
     """A bundle could not be used where the base is not to be had."""
     out = tmp_path / "bundle"

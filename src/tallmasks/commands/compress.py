@@ -48,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Write the bundle, and print where it is and how large."""
     given = given_checkpoints.given(arguments, METHOD)
+    given.lacks(given_checkpoints.OF_MERGE, "merge")
     method = registry.masks_over(
         registry.spec_of({given.method: dict(given.options)} if given.options else given.method)
     )
@@ -65,10 +66,10 @@ def run(arguments: argparse.Namespace) -> int:
     lambdas = given.lambdas(MASK_LAMBDA)
     models = opened(given)
     if method.own_tensors:
-        return compressed_tensors.compress(method, models, arguments)
+        return compressed_tensors.compress(method, models, arguments.dry_run)
     if arguments.dry_run:
-        how = f"compress by {method.title}{', before entropy coding' if arguments.entropy_coding else ''}"
-        models.describe(how, models.bytes_of_bundle(given.dtype, arguments.include_base))
+        how = f"compress by {method.title}{', before entropy coding' if given.entropy_coding else ''}"
+        models.describe(how, models.bytes_of_bundle(given.dtype, given.include_base))
         return 0
     with models.progress("compressing", passes(method.merge, given.fit)) as progress:
         stream = models.stream(progress)
@@ -84,8 +85,8 @@ def run(arguments: argparse.Namespace) -> int:
             dtype=given.dtype or "float32",
             unchanged=models.unchanged,
             mask_lambda={} if method.scaled_mask else chosen,
-            include_base=arguments.include_base,
-            entropy_coding=arguments.entropy_coding,
+            include_base=given.include_base,
+            entropy_coding=given.entropy_coding,
         )
         with new_bundle(given.output, facts) as new:
 

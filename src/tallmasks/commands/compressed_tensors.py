@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-
 from tallmasks.commands.opened_models import Models, passes
 from tallmasks.masks.task_bundle import BundleFacts, bytes_of_bundle, new_own_bundle
 from tallmasks.methods import Method, Place
@@ -11,7 +9,7 @@ from tallmasks.methods.streaming import run as stream_through
 from tallmasks.store.errors import TallmasksError
 
 
-def compress(method: Method, models: Models, arguments: argparse.Namespace) -> int:
+def compress(method: Method, models: Models, dry_run: bool) -> int:
     """Write the bundle, one tensor of one task in memory at a time, and print where it is and how large.
 
     Raises:
@@ -30,12 +28,12 @@ def compress(method: Method, models: Models, arguments: argparse.Namespace) -> i
         tasks=list(given.tasks),
         options=dict(given.options),
         unchanged=models.unchanged,
-        include_base=arguments.include_base,
+        include_base=given.include_base,
         codings=codings,
-        entropy_coding=arguments.entropy_coding,
+        entropy_coding=given.entropy_coding,
     )
-    if arguments.dry_run:
-        how = f"compress by {method.title}{', before entropy coding' if arguments.entropy_coding else ''}"
+    if dry_run:
+        how = f"compress by {method.title}{', before entropy coding' if given.entropy_coding else ''}"
         models.describe(how, sum(bytes_of_bundle(facts).values()))
         return 0
     with models.progress("compressing", passes(None)) as progress, new_own_bundle(given.output, facts) as new:

@@ -9,6 +9,8 @@
     scaling_coefficient: 0.5
     output: ./merged                       # what -o takes
 
+and of `tallmasks compress` alone, true or false: `fit`, `entropy_coding`, `include_base`.
+
 The words of mergekit's files are understood too: `base_model`, `models` (a list of {model, name, parameters}),
 `merge_method`, `parameters`, and `dtype`.
 """
@@ -28,7 +30,8 @@ EXAMPLE_TASK = "cars=./cars"
 MERGEKIT = {"base_model": "base", "merge_method": "method", "models": "tasks", "out": "output"}
 """What mergekit calls what here has another name."""
 MERGEKIT_METHODS = {"linear": "weight_averaging"}
-KEYS = ("base", "tasks", "method", "options", "scaling_coefficient", "k", "mask_lambda", "fit", "dtype", "output")
+OF_MERGE, OF_COMPRESS = ("scaling_coefficient", "k"), ("fit", "entropy_coding", "include_base")
+KEYS = ("base", "tasks", "method", "options", "mask_lambda", "dtype", "output", *OF_MERGE, *OF_COMPRESS)
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,15 @@ class Given:
     mask_lambda: float | None = None
     mask_lambdas: Mapping[str, float] = field(default_factory=dict)
     fit: bool = False
+    entropy_coding: bool = False
+    include_base: bool = False
     dtype: str | None = None
+
+    def lacks(self, names: tuple[str, ...], command: str) -> None:
+        """Refuse what only another command takes. Raises TallmasksError, which names the command."""
+        for name in names:
+            if getattr(self, name) not in (None, False):
+                raise TallmasksError(f"{name} means nothing here: it is of `tallmasks {command}`; leave it out")
 
     def lambdas(self, default: float) -> list[float]:
         """The mask lambda of every task, in order.
@@ -118,7 +129,7 @@ def given(arguments: argparse.Namespace, default_method: str | None) -> Given:
             said.setdefault("mask_lambdas", {})[name] = _number(value, f"--mask-lambda {text}")
         else:
             said["mask_lambda"] = _number(value, f"--mask-lambda {text}")
-    for name in ("method", "dtype", "output", "scaling_coefficient", "k", "fit"):
+    for name in ("method", "dtype", "output", *OF_MERGE, *OF_COMPRESS):
         if getattr(arguments, name, None) not in (None, False):
             said[name] = getattr(arguments, name)
     said.setdefault("method", default_method)
@@ -158,8 +169,9 @@ def _from_file(path: Path) -> dict[str, Any]:
         raise TallmasksError(f"{path}: options: expected names and values")
     if "k" in said and (not isinstance(said["k"], int) or isinstance(said["k"], bool)):
         raise TallmasksError(f"{path}: k: found {said['k']!r}, expected a whole number")
-    if not isinstance(said.get("fit", False), bool):
-        raise TallmasksError(f"{path}: fit: found {said['fit']!r}, expected true or false")
+    for key in OF_COMPRESS:
+        if not isinstance(said.get(key, False), bool):
+            raise TallmasksError(f"{path}: {key}: found {said[key]!r}, expected true or false")
     return {key: value for key, value in said.items() if value is not None}
 
 

@@ -41,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Merge, and print where the result is."""
     given = given_checkpoints.given(arguments, None)
+    given.lacks(given_checkpoints.OF_COMPRESS, "compress")
     method, alpha = merging_method(given)
     lambdas = given.lambdas(MASK_LAMBDA)
     models = opened(given)
