@@ -133,11 +133,18 @@ def reached(script: str) -> set[Symbol]:
             todo += [(name, defined) for defined in source.definitions]
         elif wanted in source.definitions:
             found.add(symbol)
-            todo += _used(source, source.definitions[wanted])
-            todo += _imported(source)
+            todo += _followed(symbol)
         elif wanted in source.imports:  # handed on from another module
             todo.append(source.imports[wanted])
     return found
+
+
+@functools.cache
+def _followed(symbol: Symbol) -> tuple[Symbol, ...]:
+    """What is used where a definition is, and run when its module is imported."""
+    source = module(symbol[0])
+    assert source is not None
+    return (*_used(source, source.definitions[symbol[1]]), *_imported(source))
 
 
 def _imported(source: Module) -> list[Symbol]:
@@ -176,6 +183,7 @@ def _is_named_by_a_registry(source: Module, node: ast.Constant) -> bool:
     return isinstance(named, str) and "." in named and source.name.count(".") == 2 and module(named) is not None
 
 
+@functools.cache
 def fingerprint(symbol: Symbol) -> str:
     """A digest of a definition's code, the same for every version of Python, comments and docstrings left out."""
     source = module(symbol[0])
