@@ -147,6 +147,16 @@ def _hold_lanes(row, merged, lambdas, held):
         held += _RUN_BITS
 
 
+@njit(forceinline=True)
+def _hold_rest(row, merged, left, rest, lambdas, held):
+    """The same for the `left` weights, fewer than sixteen, at the end; `rest`, float32 [2, 16], is 0 behind them."""
+    own, sums = carray(lanes.floats_at(row), left), carray(lanes.floats_at(merged), left)
+    for i in range(left):
+        rest[0, i] = own[i]
+        rest[1, i] = sums[i]
+    _hold_lanes(_address(rest[0], 0), _address(rest[1], 0), lambdas, held)
+
+
 @njit(nogil=True, cache=True)
 def pack_levels(addresses, multi_task_vector, lambdas, beginnings):
     """uint64 [T], of rows float32 [n], float32 [n], L-tuple, ascending, uint64 [T, B] -> uint8 [ceil(n / 8)] at each of
@@ -168,11 +178,7 @@ def pack_levels(addresses, multi_task_vector, lambdas, beginnings):
                 _hold_lanes(row, merged, lambdas, place)
                 row, merged, place = row + _LANE_BYTES, merged + _LANE_BYTES, place + _LANE_BITS
             if left:
-                values = carray(lanes.floats_at(row), left)
-                for i in range(left):
-                    rest[0, i] = values[i]
-                    rest[1, i] = multi_task_vector[start + size - left + i]
-                _hold_lanes(_address(rest[0], 0), _address(rest[1], 0), lambdas, place)
+                _hold_rest(row, merged, left, rest, lambdas, place)
             for bit in range(beginnings.shape[1]):
                 plane = carray(lanes.bytes_at(beginnings[task, bit] + np.uint64(start // 8)), (size + 7) // 8)
                 first = held[(1 << bit) - 1]
@@ -198,15 +204,10 @@ def pack_masks(addresses, multi_task_vector, factors, beginnings):
             _hold_lanes(row, merged, grid, place)
             row, merged, place = row + _LANE_BYTES, merged + _LANE_BYTES, place + _LANE_BITS
         if left:
-            values = carray(lanes.floats_at(row), left)
-            for i in range(left):
-                rest[0, i] = values[i]
-                rest[1, i] = multi_task_vector[multi_task_vector.size - left + i]
-            _hold_lanes(_address(rest[0], 0), _address(rest[1], 0), grid, _address(last, 0))
+            _hold_rest(row, merged, left, rest, grid, _address(last, 0))
             held = carray(lanes.bytes_at(place), (left + 7) // 8)
             for j in range(held.size):
                 held[j] = last[j]
-            rest[:] = 0
 
 
 @njit(nogil=True, cache=True)
