@@ -21,6 +21,8 @@ from typing import Any
 
 import yaml
 
+from bridge.jobs import ARRAYS, LATER
+
 ROOT = Path(__file__).parents[2]
 PARAMS = ROOT / "tests" / "params.yaml"
 CODE = (
@@ -222,7 +224,8 @@ def warm_python() -> Path:
         str(ROOT / "workflow" / "runner" / "warm.py"),
         str(folder),
         str(os.getpid()),
-        "torch torch._dynamo open_clip numpy numba safetensors",
+        " ".join(["torch", "torch._dynamo", "open_clip", *ARRAYS]),
+        " ".join(LATER),
     ]
     server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True)
     with server.stdout as said:  # type: ignore[union-attr]

@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import resource
 import runpy
 import shlex
 import signal
@@ -136,7 +137,8 @@ def main(step: Callable[[Job], None]) -> None:
     except TallmasksError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
-    print(f"done in {time.monotonic() - start:.1f} s", flush=True)
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # Snakemake does not see that of a fork
+    print(f"done in {time.monotonic() - start:.1f} s, with {memory:.0f} MB of memory", flush=True)
 
 
 def start(script: str, text: str) -> int:

@@ -154,7 +154,7 @@ def serve(where: Path, owner: int, modules: Sequence[str], later: Sequence[str] 
         for stream in (1, 2):
             os.dup2(log.fileno(), stream)
     for name in modules:
-        importlib.import_module(name)
+        _import(name)
     children: set[int] = set()
     waiting = list(later)
     while True:
@@ -164,8 +164,15 @@ def serve(where: Path, owner: int, modules: Sequence[str], later: Sequence[str] 
                 if _belongs(connection, owner):
                     children.add(os.fork() or _fork(connection, listener))
         elif waiting:
-            importlib.import_module(waiting.pop(0))
+            _import(waiting.pop(0))
         children -= {child for child in children if os.waitpid(child, os.WNOHANG)[0]}
+
+
+def _import(name: str) -> None:
+    """Import a module; of Numba also what it looks up before it compiles, as each job would for its first kernel."""
+    module = importlib.import_module(name)
+    if name == "numba":
+        module.njit(lambda: None).compile(())
 
 
 def _fork(connection: socket.socket, listener: socket.socket) -> int:

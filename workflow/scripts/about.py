@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import html
 import json
+import math
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,10 @@ import yaml
 from job import Job, main
 from tallmasks.results.typesetting import Cell, TableLayout, html_page
 from tallmasks.store.atomic_files import atomic_write_text
-from tallmasks.store.plain_files import plain, read_text
+from tallmasks.store.plain_files import plain, read_bytes, read_text
+
+MEMORY = re.compile(r"^done in .+, with (\d+) MB of memory$", re.M)
+"""What a job that succeeded says last (workflow/runner/job.py)."""
 
 
 def run(job: Job) -> None:
@@ -40,13 +45,18 @@ def parameters(model: str, params: Mapping[str, Any]) -> str:
 
 
 def run_times(model: str, logs: Path) -> TableLayout:
-    """Jobs by kind, from Snakemake's benchmark files; data are shared by all models of one catalogue."""
+    """Jobs by kind, from Snakemake's benchmark files; data are shared by all models of one catalogue.
+
+    Memory is what each job's log ends with: the job may be a fork of the warm Python, which Snakemake does not measure.
+    """
     rows = []
     for path in sorted(logs.glob("*/*/*.benchmark.tsv")):
         folder, kind = path.parts[-3:-1]
         if folder == model or kind == "examples":
             measured = pd.read_csv(plain(path), sep="\t", na_values="-")
-            rows.append((kind, measured["s"].sum(), measured["max_rss"].max()))
+            log = path.with_name(path.name.replace(".benchmark.tsv", ".log"))
+            said = MEMORY.findall(read_bytes(log).decode(errors="replace")) if log.is_file() else []
+            rows.append((kind, measured["s"].sum(), float(said[-1]) if said else math.nan))
     table = pd.DataFrame(rows, columns=["kind", "seconds", "megabytes"])
     found = table.groupby("kind", sort=False).agg(
         jobs=("seconds", "size"), total=("seconds", "sum"), longest=("seconds", "max"), memory=("megabytes", "max")
@@ -61,7 +71,7 @@ def run_times(model: str, logs: Path) -> TableLayout:
         [],
         ["", "jobs", "total (s)", "longest (s)", "memory (MB)"],
         [("", [*lines, [Cell("all"), *_numbers(every)]])],
-        "Of the last run of every job that this machine has a log of.",
+        "Of the last run of every job that this machine has a log of; memory with the libraries that jobs share.",
     )
 
 

@@ -85,6 +85,7 @@ def check(params: Params, root: Path = Path()) -> None:
 
 @functools.cache
 def _validator(schema: Path) -> Any:
+    import yaml
     from jsonschema import Draft202012Validator, validators
 
     def whole(checker: Any, value: Any) -> bool:
@@ -94,7 +95,9 @@ def _validator(schema: Path) -> Any:
         return whole(checker, value) or (isinstance(value, float) and math.isfinite(value))
 
     types = Draft202012Validator.TYPE_CHECKER.redefine_many({"integer": whole, "number": finite})
-    return validators.extend(Draft202012Validator, type_checker=types)(read(schema))
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    content = yaml.load(schema.read_text(), loader)  # a file of the project's own
+    return validators.extend(Draft202012Validator, type_checker=types)(content)
 
 
 def _refusal(error: Any) -> str:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-import matplotlib
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
@@ -33,6 +32,8 @@ BLACK: Colour = (15, 15, 15)
 @functools.cache
 def font(name: str, size: int) -> ImageFont.FreeTypeFont:
     """A TrueType font that matplotlib ships, at a size in pixels."""
+    import matplotlib  # 0.2 s, which a run that draws nothing need not wait for
+
     path = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / f"{name}.ttf"
     return ImageFont.truetype(str(path), size)
 
