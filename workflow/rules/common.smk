@@ -1,5 +1,9 @@
+import signal
 import sys
 from pathlib import Path
+
+if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C in the imports below is no traceback
 
 # This copy's code, also where the active environment was installed for another copy of the project.
 # Jobs find it by themselves (workflow/runner/own_code.py).

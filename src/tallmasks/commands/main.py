@@ -32,16 +32,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tallmasks", description=__doc__)
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", metavar="command", required=True)
-    for name, summary in COMMANDS.items():
-        command = commands.add_parser(name, help=summary)
-        if arguments[:1] == [name]:  # the others need not be imported
-            module = importlib.import_module(f"tallmasks.commands.{name}")
-            command.description = module.__doc__
-            command.formatter_class = argparse.RawDescriptionHelpFormatter
-            module.add_arguments(command)
-            command.set_defaults(run=module.run)
-    parsed = parser.parse_args(arguments)
     try:
+        for name, summary in COMMANDS.items():
+            command = commands.add_parser(name, help=summary)
+            if arguments[:1] == [name]:  # the others need not be imported
+                module = importlib.import_module(f"tallmasks.commands.{name}")
+                command.description = module.__doc__
+                command.formatter_class = argparse.RawDescriptionHelpFormatter
+                module.add_arguments(command)
+                command.set_defaults(run=module.run)
+        parsed = parser.parse_args(arguments)
         status = int(parsed.run(parsed))
         sys.stdout.flush()
         return status
@@ -49,6 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
+        print("\nInterrupted.", file=sys.stderr)
         return 128 + signal.SIGINT
     except BrokenPipeError:  # the reader, `head` for instance, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nor may Python's last flush complain
