@@ -21,6 +21,7 @@ from tallmasks.store.tensor_files import Layout
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.fitting import check_fit, unchanged
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
+from tallmasks.vectors.checkpoints.task_differences import TaskDifferences
 from tallmasks.vectors.differences import Piece
 
 BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "float32": 4, "bfloat16": 2, "float16": 2, "int8": 1}
@@ -86,9 +87,17 @@ class Models:
         def change(checkpoint: Checkpoint) -> Piece:
             return told(lambda name, start, stop: checkpoint.difference(self.base, name, start, stop))
 
+        differences = TaskDifferences(self.base, self.tasks.values())
+
+        def together(name: str, start: int, stop: int) -> tuple[NDArray[np.float32], int] | None:
+            found = differences(name, start, stop)
+            if found is not None:
+                progress.add(found[0].size)
+            return found
+
         changes = {name: change(checkpoint) for name, checkpoint in self.tasks.items()}
         frozen = self.base.layout.size - self.layout.size
-        return Stream(self.layout, self.base.piece, changes, frozen)
+        return Stream(self.layout, self.base.piece, changes, frozen, together)
 
     @property
     def base_from_anywhere(self) -> Checkpoint:

@@ -39,10 +39,20 @@ class Stream:
         pretrained: theta_0, by piece.
         changes: tau_t by piece, for every task by its name.
         frozen: how many values no task changed, which kept fractions are counted over too.
+        together: the changes of all tasks at once, float32 [T, n], and the number of the first task with NaN or
+            infinity, or T; None where each is asked for by itself.
     """
 
-    def __init__(self, layout: Layout, pretrained: Piece, changes: Mapping[str, Piece], frozen: int = 0) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        pretrained: Piece,
+        changes: Mapping[str, Piece],
+        frozen: int = 0,
+        together: Callable[[str, int, int], tuple[NDArray[np.float32], int] | None] | None = None,
+    ) -> None:
         self.layout, self.pretrained, self.changes, self.frozen = layout, pretrained, dict(changes), frozen
+        self._together = together
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -64,13 +74,19 @@ class Stream:
         chosen = {name: sizes[name] for name in names} if names is not None else sizes
         return pieces_of(chosen, max(chosen.values(), default=1) if whole_tensors else kernels.PIECE)
 
-    def rows(self, place: Place) -> list[Vector]:
-        """tau_t of every task there, float32 [n] each.
+    def rows(self, place: Place) -> Sequence[Vector]:
+        """tau_t of every task there, float32 [n] each, perhaps as one array [T, n].
 
         Raises:
             TallmasksError: a value is NaN, infinite, or too large to subtract in float32.
         """
-        return [self.row(task, place) for task in self.changes]
+        found = self._together(place.name, place.start, place.stop) if self._together else None
+        if found is None:
+            return [self.row(task, place) for task in self.changes]
+        rows, refused = found
+        if refused < len(rows):
+            self.row(self.tasks[refused], place)
+        return cast(Sequence[Vector], rows)
 
     def row(self, task: str, place: Place) -> Vector:
         """tau_t of one task there, float32 [n]. Raises as :meth:`rows`."""
@@ -160,7 +176,7 @@ class OnePiece:
         return len(self._stream.changes)
 
     @functools.cached_property
-    def rows(self) -> list[Vector]:
+    def rows(self) -> Sequence[Vector]:
         return self._stream.rows(self.place)
 
     @functools.cached_property

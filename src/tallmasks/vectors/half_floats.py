@@ -8,7 +8,9 @@ instructions of that, and processors are slow on denormals.  ``-int32(condition)
 """
 
 import numpy as np
-from numba import njit
+from numba import carray, njit
+
+from tallmasks.vectors import lanes
 
 FITS, NOT_FINITE, TOO_LARGE = 0, 1, 2
 """What narrowing answers: all is well; a value was NaN or infinite; a finite one became infinite."""
@@ -93,6 +95,59 @@ def subtract_float32(after, before, out):
     """float32 [n], [n] -> float32 [n]: after - before."""
     for i in range(out.size):
         out[i] = after[i] - before[i]
+
+
+@njit(forceinline=True)
+def _magnitude(value):
+    return np.int32(np.float32(value).view(np.int32) & _MAGNITUDE)
+
+
+@njit(nogil=True, cache=True)
+def differences_float32(addresses, out):
+    """uint64 [1 + T], of float32 [n] -> float32 [T, n]: each after the first less the first.
+
+    Returns the number of the first row that holds NaN or infinity, or T.
+    """
+    refused, size = out.shape
+    before = carray(lanes.floats_at(addresses[0]), size)
+    for task in range(out.shape[0] - 1, -1, -1):
+        after, row, largest = carray(lanes.floats_at(addresses[task + 1]), size), out[task], np.int32(0)
+        for i in range(size):
+            row[i] = after[i] - before[i]
+            largest = max(largest, _magnitude(row[i]))
+        if largest >= _INFINITY:
+            refused = task
+    return refused
+
+
+@njit(nogil=True, cache=True)
+def differences_bfloat16(addresses, out):
+    """The same of uint16 [n]."""
+    refused, size = out.shape
+    before = carray(lanes.halves_at(addresses[0]), size)
+    for task in range(out.shape[0] - 1, -1, -1):
+        after, row, largest = carray(lanes.halves_at(addresses[task + 1]), size), out[task], np.int32(0)
+        for i in range(size):
+            row[i] = _from_bfloat16(after[i]) - _from_bfloat16(before[i])
+            largest = max(largest, _magnitude(row[i]))
+        if largest >= _INFINITY:
+            refused = task
+    return refused
+
+
+@njit(nogil=True, cache=True)
+def differences_float16(addresses, out):
+    """The same of uint16 [n]."""
+    refused, size = out.shape
+    before = carray(lanes.halves_at(addresses[0]), size)
+    for task in range(out.shape[0] - 1, -1, -1):
+        after, row, largest = carray(lanes.halves_at(addresses[task + 1]), size), out[task], np.int32(0)
+        for i in range(size):
+            row[i] = _from_float16(after[i]) - _from_float16(before[i])
+            largest = max(largest, _magnitude(row[i]))
+        if largest >= _INFINITY:
+            refused = task
+    return refused
 
 
 @njit(nogil=True, cache=True)

@@ -63,7 +63,7 @@ def merge_ties(
 
     Raises Later, in a walk over pieces (:func:`in_pieces`), where the majority is needed and not known yet.
     """
-    rows = [_contiguous(row) for row in rows]
+    rows = _contiguous_rows(rows)
     addresses, limits = _addresses(rows), np.array(thresholds, np.float32)
     known = majority.known
     balance, asked = _compiled().merge_ties(addresses, limits, np.float32(0) if known is None else known, mean, out)
@@ -211,10 +211,10 @@ def pack_masks(rows: Sequence[Vector], merged: Vector, lambdas: Sequence[float])
 
     ``rows``: T float32 [n]; ``merged``: tau_MTL, float32 [n]; the rule is that of :func:`pack_levels`.
     """
-    rows = [_contiguous(row) for row in rows]
+    rows = _contiguous_rows(rows)
     packed = np.empty((len(rows), -(-merged.size // 8)), np.uint8)
     factors = np.array(lambdas, np.float32)
-    _compiled().pack_masks(_addresses(rows), _read_only(merged), factors, _addresses(list(packed)))
+    _compiled().pack_masks(_addresses(rows), _read_only(merged), factors, _addresses(packed))
     return packed
 
 
@@ -343,6 +343,13 @@ def _contiguous(row: Vector) -> Vector:
     return np.require(np.asarray(row), np.float32, ["C", "A"])
 
 
+def _contiguous_rows(rows: Sequence[Vector]) -> Sequence[Vector]:
+    """The same of every row; an array of rows, [T, n], stays one."""
+    if isinstance(rows, np.ndarray) and rows.dtype == np.float32 and rows.flags.c_contiguous and rows.flags.aligned:
+        return rows
+    return [_contiguous(row) for row in rows]
+
+
 def _beginnings(planes: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint64]:
     """Where the bit planes of each task begin, uint64 [T, B]; whoever has them must keep the planes."""
     every = range(planes[0].shape[0])
@@ -350,6 +357,8 @@ def _beginnings(planes: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint64]:
     return np.array(found, np.uint64)
 
 
-def _addresses(rows: Sequence[NDArray[Any]]) -> NDArray[np.uint64]:
-    """Where slices begin, uint64 [T]; whoever has them must keep the slices."""
+def _addresses(rows: Sequence[NDArray[Any]] | NDArray[Any]) -> NDArray[np.uint64]:
+    """Where slices begin, or the rows of an array, uint64 [T]; whoever has them must keep the slices."""
+    if isinstance(rows, np.ndarray):
+        return np.arange(len(rows), dtype=np.uint64) * np.uint64(rows.strides[0]) + np.uint64(rows.ctypes.data)
     return np.array([row.ctypes.data for row in rows], np.uint64)

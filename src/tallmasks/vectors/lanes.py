@@ -219,6 +219,12 @@ def floats_at(builder: Any, address: Any) -> Any:
     return builder.inttoptr(address, ir.FloatType().as_pointer())
 
 
+@_operation(types.CPointer(types.uint16), types.uint64)
+def halves_at(builder: Any, address: Any) -> Any:
+    """The same for values of 16 bits."""
+    return builder.inttoptr(address, ir.IntType(16).as_pointer())
+
+
 @_operation(types.CPointer(types.uint8), types.uint64)
 def bytes_at(builder: Any, address: Any) -> Any:
     """The same for bytes."""

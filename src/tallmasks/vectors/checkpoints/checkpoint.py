@@ -101,6 +101,11 @@ class Checkpoint(ABC):
         mine, theirs = self._float(name), base._float(name)
         return subtracted(self._values(name, start, stop), mine, base._values(name, start, stop), theirs)
 
+    def address(self, name: str) -> int | None:
+        """Where the values of a float tensor lie in memory as long as this is open, one behind the other and aligned;
+        None where they have to be asked for."""
+        return None
+
     def same(self, base: Checkpoint, name: str) -> bool:
         """Whether a tensor has the dtype, the shape and all the bytes that it has in ``base``."""
         info = self.info(name)
@@ -149,6 +154,11 @@ class MappedCheckpoint(Checkpoint):
             return run
         bits = run.size * 8 // max(info.size, 1)
         return run[start * bits // 8 : stop * bits // 8]
+
+    def address(self, name: str) -> int | None:
+        run = self.runs.get(self.aliases.get(name, name))
+        place = None if run is None else int(run.ctypes.data)
+        return None if place is None or place % WIDTHS[self._float(name)] else place
 
     def _values(self, name: str, start: int, stop: int) -> NDArray:
         whole = self._typed.get(name)

@@ -58,6 +58,18 @@ def subtracted(after: NDArray, after_dtype: str, before: NDArray, before_dtype: 
     return out
 
 
+def differences(places: NDArray[np.uint64], dtype: str, size: int) -> tuple[NDArray[np.float32], int]:
+    """What lies at the addresses places[1:] less what lies at the first, float32 [T, size], and the number of the first
+    row that holds NaN or infinity, or T; of F32, BF16 or F16, ``size`` values each, aligned."""
+    out = np.empty((len(places) - 1, size), np.float32)
+    loops = _compiled()
+    if dtype == "F32":
+        return out, int(loops.differences_float32(places, out))
+    if dtype == "BF16":
+        return out, int(loops.differences_bfloat16(places, out))
+    return out, int(loops.differences_float16(places, out))
+
+
 def narrowed(values: NDArray[np.float32], dtype: str, what: str) -> NDArray[np.uint8]:
     """The bytes of float32 values [n] as a float dtype, rounded to nearest, ties to even.
 

@@ -1,0 +1,45 @@
+"""What every task changed, many tasks at once: of models that lie in memory as values of one dtype, as most do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
+from tallmasks.vectors.checkpoints.float_bytes import WIDTHS, differences
+
+
+class TaskDifferences:
+    """theta_t - theta_0 of T models of one base, which it keeps open.
+
+    A call of Python's for each model would hold up all threads for about as long as its values take.
+
+    Args:
+        base: theta_0.
+        tasks: every theta_t.
+    """
+
+    def __init__(self, base: Checkpoint, tasks: Iterable[Checkpoint]) -> None:
+        self._base, self._tasks = base, tuple(tasks)
+        self._known: dict[str, tuple[str, NDArray[np.uint64]] | None] = {}
+
+    def __call__(self, name: str, start: int, stop: int) -> tuple[NDArray[np.float32], int] | None:
+        """Values start..stop of a flattened tensor, float32 [T, stop - start], and the number of the first model with
+        NaN or infinity there, or T; None where each has to be asked for by itself (`Checkpoint.difference`)."""
+        if name not in self._known:
+            self._known[name] = self._beginnings(name)
+        known = self._known[name]
+        if known is None:
+            return None
+        dtype, beginnings = known
+        return differences(beginnings + np.uint64(start * WIDTHS[dtype]), dtype, stop - start)
+
+    def _beginnings(self, name: str) -> tuple[str, NDArray[np.uint64]] | None:
+        models = (self._base, *self._tasks)
+        dtypes = {model.info(name).dtype for model in models}
+        found = [model.address(name) for model in models]
+        if len(dtypes) > 1 or "F64" in dtypes or None in found:
+            return None
+        return dtypes.pop(), np.array(found, np.uint64)
