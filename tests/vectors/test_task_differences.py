@@ -8,8 +8,11 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from small_checkpoints import file_of, state
+from tallmasks.vectors import kernels
+from tallmasks.vectors.checkpoints.float_bytes import gathered
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from tallmasks.vectors.checkpoints.task_differences import TaskDifferences
+from tallmasks.vectors.differences import Difference
 
 TOGETHER = ("a.half", "b.weight", "c.brain")
 
@@ -64,3 +67,51 @@ def test_what_does_not_lie_there_as_one_dtype_is_asked_for_one_by_one(tmp_path):
     assert TaskDifferences(base, [*tasks, other])("b.weight", 0, 35) is None
     turned = open_checkpoint(str(file_of(tmp_path / "turned", {"b.weight": torch.randn(5, 7).T}, "model.pt")))
     assert TaskDifferences(base, [turned])("b.weight", 0, 35) is None
+
+
+SHAPES = {"a": (300, 517), "b": (0, 3), "c": (), "d": (9001,), "e": (411, 500)}
+
+
+@pytest.fixture(scope="module", params=[torch.float32, torch.bfloat16, torch.float16], ids=str)
+def apart(request, tmp_path_factory):
+    """A task vector that is asked for in pieces, the same with where its models lie, and what was told."""
+    draw, models = torch.Generator().manual_seed(0), []
+    for number in range(2):
+        tensors = {name: torch.randn(shape, generator=draw).to(request.param) for name, shape in SHAPES.items()}
+        models.append(open_checkpoint(str(file_of(tmp_path_factory.mktemp("models") / str(number), tensors))))
+    base, task = models
+    told = []
+    (lying,) = TaskDifferences(base, [task]).lying(base.layout, told.append)
+    assert lying is not None
+    known = base.layout, lambda name, start, stop: task.difference(base, name, start, stop)
+    return Difference(*known), Difference(*known, lying), told
+
+
+@given(data=st.data())
+@settings(max_examples=50, deadline=None)
+def test_runs_are_the_slices(apart, data):
+    """Values at the seam of two tensors would be lost, or taken twice."""
+    pieces, lying, told = apart
+    ends = st.integers(0, pieces.size)
+    parts = data.draw(st.lists(st.tuples(ends, ends).map(lambda pair: slice(*sorted(pair))), min_size=1, max_size=4))
+    del told[:]
+    found = gathered(lying.runs(parts))
+    np.testing.assert_array_equal(found, np.concatenate([pieces[part] for part in parts]))
+    assert sum(told) == found.size
+
+
+@pytest.mark.parametrize("long", [1 << 24, 100_000])
+def test_thresholds_need_no_pieces(apart, long, monkeypatch):
+    """Another weight would be the last that is kept than if the task vector were there."""
+    monkeypatch.setattr(kernels, "LONG", long)
+    pieces, lying, _ = apart
+    magnitudes = np.sort(np.abs(pieces[:]))
+    assert len(magnitudes) > kernels.PARTITIONED
+    for n in (1, 77_777, len(magnitudes) * 4 // 5, len(magnitudes) - 3, len(magnitudes)):
+        assert kernels.nth_magnitude(lying, n) == magnitudes[n - 1] == kernels.nth_magnitude(pieces, n)
+
+
+def test_one_who_cannot_say_where_is_asked_in_pieces(tmp_path):
+    """A LoRA's or a turned tensor's values lie nowhere."""
+    base, task = saved(tmp_path, range(2))
+    assert TaskDifferences(base, [task]).lying(base.layout, print) == [None]

@@ -97,7 +97,8 @@ class Models:
 
         changes = {name: change(checkpoint) for name, checkpoint in self.tasks.items()}
         frozen = self.base.layout.size - self.layout.size
-        return Stream(self.layout, self.base.piece, changes, frozen, together)
+        lying = differences.lying(self.layout, progress.add)
+        return Stream(self.layout, self.base.piece, changes, frozen, together, lying)
 
     @property
     def base_from_anywhere(self) -> Checkpoint:

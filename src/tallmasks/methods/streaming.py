@@ -17,7 +17,7 @@ from tallmasks.methods.contract import Merge, Method, Place, Vector
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import Layout
 from tallmasks.vectors import kernels
-from tallmasks.vectors.differences import Difference, Piece
+from tallmasks.vectors.differences import Difference, Lying, Piece
 from tallmasks.vectors.task_vectors import TaskVector
 from tallmasks.vectors.walks import walk
 
@@ -41,6 +41,7 @@ class Stream:
         frozen: how many values no task changed, which kept fractions are counted over too.
         together: the changes of all tasks at once, float32 [T, n], and the number of the first task with NaN or
             infinity, or T; None where each is asked for by itself.
+        lying: where each task's weights and the base's lie in memory, if they do.
     """
 
     def __init__(
@@ -50,9 +51,10 @@ class Stream:
         changes: Mapping[str, Piece],
         frozen: int = 0,
         together: Callable[[str, int, int], tuple[NDArray[np.float32], int] | None] | None = None,
+        lying: Sequence[Lying | None] | None = None,
     ) -> None:
         self.layout, self.pretrained, self.changes, self.frozen = layout, pretrained, dict(changes), frozen
-        self._together = together
+        self._together, self._lying = together, lying or [None] * len(changes)
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -64,8 +66,8 @@ class Stream:
         """The task vectors, whole, of which no more is in memory than what is asked for; with their thresholds, each
         computed once."""
         return [
-            _Remembering(cast(Any, Difference(self.layout, piece)), self.layout, {}, self.frozen)
-            for piece in self.changes.values()
+            _Remembering(cast(Any, Difference(self.layout, piece, lying)), self.layout, {}, self.frozen)
+            for piece, lying in zip(self.changes.values(), self._lying, strict=True)
         ]
 
     def places(self, whole_tensors: bool, names: Sequence[str] | None = None) -> Iterator[Place]:

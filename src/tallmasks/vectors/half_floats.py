@@ -10,7 +10,7 @@ instructions of that, and processors are slow on denormals.  ``-int32(condition)
 import numpy as np
 from numba import carray, njit
 
-from tallmasks.vectors import lanes
+from tallmasks.vectors import lanes, loops
 
 FITS, NOT_FINITE, TOO_LARGE = 0, 1, 2
 """What narrowing answers: all is well; a value was NaN or infinite; a finite one became infinite."""
@@ -21,6 +21,10 @@ _SIXTEEN = np.int32(16)
 _MAGNITUDE = np.int32(0x7FFFFFFF)
 _INFINITY = np.int32(0x7F800000)
 _QUIET = np.int32(0x400000)
+FLOAT32, BFLOAT16, FLOAT16 = 0, 1, 2
+"""What runs are of."""
+
+_RUN = 8192
 _HALF_SIGN = np.int32(0x8000)
 _HALF_MAGNITUDE = np.int32(0x7FFF)
 _HALF_INFINITY = np.int32(0x7C00)
@@ -148,6 +152,60 @@ def differences_float16(addresses, out):
         if largest >= _INFINITY:
             refused = task
     return refused
+
+
+@njit(nogil=True, cache=True)
+def gather_float32(after, before, counts, out):
+    """uint64 [R], [R], int64 [R] -> float32 [n]: the differences of runs, one after the other."""
+    at = 0
+    for run in range(counts.size):
+        a, b = carray(lanes.floats_at(after[run]), counts[run]), carray(lanes.floats_at(before[run]), counts[run])
+        for i in range(counts[run]):
+            out[at + i] = a[i] - b[i]
+        at += counts[run]
+
+
+@njit(nogil=True, cache=True)
+def gather_bfloat16(after, before, counts, out):
+    """The same of uint16."""
+    at = 0
+    for run in range(counts.size):
+        a, b = carray(lanes.halves_at(after[run]), counts[run]), carray(lanes.halves_at(before[run]), counts[run])
+        for i in range(counts[run]):
+            out[at + i] = _from_bfloat16(a[i]) - _from_bfloat16(b[i])
+        at += counts[run]
+
+
+@njit(nogil=True, cache=True)
+def gather_float16(after, before, counts, out):
+    """The same of uint16."""
+    at = 0
+    for run in range(counts.size):
+        a, b = carray(lanes.halves_at(after[run]), counts[run]), carray(lanes.halves_at(before[run]), counts[run])
+        for i in range(counts[run]):
+            out[at + i] = _from_float16(a[i]) - _from_float16(b[i])
+        at += counts[run]
+
+
+@njit(nogil=True, cache=True)
+def collect_between(dtype, after, before, counts, low, width, found):
+    """`loops.collect_between` of the differences of runs of a dtype, a few at a time, which stay in the L1 cache."""
+    below, within = np.int64(0), np.int64(0)
+    some, one = np.empty(_RUN, np.float32), np.empty(1, np.int64)
+    for run in range(counts.size):
+        for start in range(0, counts[run], _RUN):
+            one[0], at = min(_RUN, counts[run] - start), np.uint64((4 if dtype == FLOAT32 else 2) * start)
+            a, b = after[run : run + 1] + at, before[run : run + 1] + at
+            if dtype == FLOAT32:
+                gather_float32(a, b, one, some)
+            elif dtype == BFLOAT16:
+                gather_bfloat16(a, b, one, some)
+            else:
+                gather_float16(a, b, one, some)
+            bits = some[: one[0]].view(np.uint32)
+            less, more = loops.collect_between(low, width, bits, found[min(within, found.size) :])
+            below, within = below + less, within + more
+    return below, within
 
 
 @njit(nogil=True, cache=True)

@@ -16,6 +16,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tallmasks.vectors.checkpoints import float_bytes
+from tallmasks.vectors.differences import Difference, Runs
 from tallmasks.vectors.walks import Majority, walk
 
 PIECE = 1 << 16
@@ -30,6 +32,9 @@ errors a share of it may be off, as they follow from how much each block differs
 
 COLLECTED = 16, 1 << 23
 """One of so many values, at most, is collected, and no more than so many on a thread."""
+
+LONG = 1 << 24
+"""Values that a loop looks through before it says how far it is."""
 
 Vector = NDArray[np.float32]
 Result = TypeVar("Result")
@@ -93,14 +98,13 @@ def nth_magnitude(vector: Vector, n: int) -> np.float32:
 
 def _nth_near(vector: Vector, n: int, low: int, high: int) -> np.float32 | None:
     """The same, if it is one of the patterns low..high and they are of few values."""
-    loops = _compiled()
     first, width = np.uint32(low), np.uint32(high - low + 1)
 
     def work(share: slice) -> tuple[int, int, NDArray[np.uint32]]:
         found = np.empty(min(vector.size // COLLECTED[0], COLLECTED[1]), np.uint32)
         below = within = 0
-        for part in _patterns(vector, share):
-            less, more = loops.collect_between(first, width, part, found[within:])
+        for collect in _collecting(vector, share):
+            less, more = collect(first, width, found[within:])
             below, within = below + less, within + more
         return below, within, found[:within]
 
@@ -147,6 +151,32 @@ def _patterns(vector: Vector, share: slice) -> Iterator[NDArray[np.uint32]]:
         yield _read_only(_contiguous(vector[start : min(start + PIECE, share.stop)])).view(np.uint32)
 
 
+def _collecting(vector: Vector, share: slice) -> Iterator[Callable[..., tuple[int, int]]]:
+    """`loops.collect_between` of one part of a share after the other."""
+    for start in range(share.start, share.stop, LONG):
+        part = slice(start, min(start + LONG, share.stop))
+        if (runs := _runs(vector, [part])) is not None:
+            yield float_bytes.collecting(runs)
+            continue
+        for patterns in _patterns(vector, part):
+            yield partial(_between, patterns)
+
+
+def _between(patterns: NDArray[np.uint32], low: Any, width: Any, found: NDArray[np.uint32]) -> tuple[int, int]:
+    return _compiled().collect_between(low, width, patterns, found)
+
+
+def _blocks(vector: Vector, parts: Sequence[slice]) -> Vector:
+    """Slices of one length, float32 [B, n]."""
+    if (runs := _runs(vector, parts)) is not None:
+        return float_bytes.gathered(runs).reshape(len(parts), -1)
+    return np.stack([vector[part] for part in parts])
+
+
+def _runs(vector: Any, parts: Sequence[slice]) -> Runs | None:
+    return vector.runs(parts) if isinstance(vector, Difference) else None
+
+
 def _magnitudes(values: Vector) -> NDArray[np.uint32]:
     return np.ascontiguousarray(values).view(np.uint32) & np.uint32(0x7FFFFFFF)
 
@@ -161,7 +191,7 @@ def sampled(size: int) -> list[slice]:
 def _likely_patterns(vector: Vector, n: int) -> tuple[int, int] | None:
     """The patterns, without the sign, between which the n-th smallest magnitude lies if a sample is like the rest; None
     where too many values would be."""
-    blocks = _magnitudes(np.stack([vector[part] for part in sampled(vector.size)]))
+    blocks = _magnitudes(_blocks(vector, sampled(vector.size)))
     sample, middle = blocks.reshape(-1), n / vector.size
     rank = int(middle * (sample.size - 1))
     shares = np.count_nonzero(blocks <= np.partition(sample, rank)[rank], axis=1) / blocks.shape[1]

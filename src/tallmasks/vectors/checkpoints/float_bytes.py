@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from types import ModuleType
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +15,19 @@ from tallmasks.store.errors import TallmasksError
 WIDTHS = {"F16": 2, "BF16": 2, "F32": 4, "F64": 8}
 """Bytes of a value, by the dtypes that weights are stored in, as safetensors names them."""
 _STORED = {"F16": np.uint16, "BF16": np.uint16, "F32": np.float32, "F64": np.float64}
+
+
+class Runs(NamedTuple):
+    """Where values lie in memory whose difference is asked for, R runs of them, one after the other."""
+
+    dtype: str
+    """F32, BF16 or F16."""
+    after: NDArray[np.uint64]
+    """[R], addresses of theta_t's values."""
+    before: NDArray[np.uint64]
+    """[R], of theta_0's."""
+    counts: NDArray[np.int64]
+    """[R], how many values."""
 
 
 def typed(stored: NDArray[np.uint8], dtype: str) -> NDArray:
@@ -68,6 +83,21 @@ def differences(places: NDArray[np.uint64], dtype: str, size: int) -> tuple[NDAr
     if dtype == "BF16":
         return out, int(loops.differences_bfloat16(places, out))
     return out, int(loops.differences_float16(places, out))
+
+
+def gathered(runs: Runs) -> NDArray[np.float32]:
+    """The differences of runs, one after the other."""
+    loops, out = _compiled(), np.empty(int(runs.counts.sum()), np.float32)
+    gather = {"F32": loops.gather_float32, "BF16": loops.gather_bfloat16, "F16": loops.gather_float16}[runs.dtype]
+    gather(*runs[1:], out)
+    return out
+
+
+def collecting(runs: Runs) -> Callable[..., tuple[int, int]]:
+    """`tallmasks.vectors.loops.collect_between` of the differences of runs, which are not kept."""
+    loops = _compiled()
+    dtype = {"F32": loops.FLOAT32, "BF16": loops.BFLOAT16, "F16": loops.FLOAT16}[runs.dtype]
+    return partial(loops.collect_between, dtype, *runs[1:])
 
 
 def narrowed(values: NDArray[np.float32], dtype: str, what: str) -> NDArray[np.uint8]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tallmasks.store.tensor_files import Layout
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.float_bytes import WIDTHS, differences
+from tallmasks.vectors.differences import Lying
 
 
 class TaskDifferences:
@@ -35,6 +37,20 @@ class TaskDifferences:
             return None
         dtype, beginnings = known
         return differences(beginnings + np.uint64(start * WIDTHS[dtype]), dtype, stop - start)
+
+    def lying(self, layout: Layout, told: Callable[[int], None]) -> list[Lying | None]:
+        """Where each model's tensors of a layout lie beside the base's; None for one that has to be asked.
+
+        ``told``: how many values are read.
+        """
+        return [self._lying(task, layout, told) for task in self._tasks]
+
+    def _lying(self, task: Checkpoint, layout: Layout, told: Callable[[int], None]) -> Lying | None:
+        dtypes = {model.info(name).dtype for model in (self._base, task) for name in layout.names}
+        after, before = ([model.address(name) for name in layout.names] for model in (task, self._base))
+        if len(dtypes) > 1 or "F64" in dtypes or None in after or None in before:
+            return None
+        return Lying(dtypes.pop(), np.array(after, np.uint64), np.array(before, np.uint64), told)
 
     def _beginnings(self, name: str) -> tuple[str, NDArray[np.uint64]] | None:
         models = (self._base, *self._tasks)
