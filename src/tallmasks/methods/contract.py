@@ -55,7 +55,8 @@ class Merge:
         name: With what is set of its options behind it.
         paper: Where it is from.
         apply: Over weights ``(rows, out, **options)``, which fills out, float32 [n], from T slices of one place,
-            float32 [n] each; over places ``(rows, out, place, **options)``, where the slices are of one named tensor;
+            float32 [n] each, in a list or one array [T, n]; over places ``(rows, out, place, **options)``, where the
+            slices are of one named tensor;
             over tensors ``(stacked, **options) -> merged``, float32 [T, ...] -> [...], for one named tensor at a time.
         file: The file that registers it.
         over: What ``apply`` looks at: single weights, weights and where they are, or one tensor of all tasks.
