@@ -101,9 +101,13 @@ def subtract_float32(after, before, out):
         out[i] = after[i] - before[i]
 
 
-@njit(forceinline=True)
-def _magnitude(value):
-    return np.int32(np.float32(value).view(np.int32) & _MAGNITUDE)
+@njit(nogil=True, cache=True)
+def check_float32(patterns):
+    """int32 [n], the bits of float32: FITS or NOT_FINITE."""
+    largest = np.int32(0)
+    for i in range(patterns.size):
+        largest = max(largest, np.int32(patterns[i] & _MAGNITUDE))
+    return _judged(largest, _INFINITY)
 
 
 @njit(nogil=True, cache=True)
@@ -118,7 +122,7 @@ def differences_float32(addresses, out):
         after, row, largest = carray(lanes.floats_at(addresses[task + 1]), size), out[task], np.int32(0)
         for i in range(size):
             row[i] = after[i] - before[i]
-            largest = max(largest, _magnitude(row[i]))
+            largest = max(largest, np.int32(np.float32(row[i]).view(np.int32) & _MAGNITUDE))
         if largest >= _INFINITY:
             refused = task
     return refused
@@ -127,31 +131,30 @@ def differences_float32(addresses, out):
 @njit(nogil=True, cache=True)
 def differences_bfloat16(addresses, out):
     """The same of uint16 [n]."""
-    refused, size = out.shape
+    tasks, size = out.shape
     before = carray(lanes.halves_at(addresses[0]), size)
-    for task in range(out.shape[0] - 1, -1, -1):
-        after, row, largest = carray(lanes.halves_at(addresses[task + 1]), size), out[task], np.int32(0)
-        for i in range(size):
-            row[i] = _from_bfloat16(after[i]) - _from_bfloat16(before[i])
-            largest = max(largest, _magnitude(row[i]))
-        if largest >= _INFINITY:
-            refused = task
-    return refused
+    for task in range(tasks):
+        subtract_bfloat16(carray(lanes.halves_at(addresses[task + 1]), size), before, out[task])
+    return _first_refused(out)
 
 
 @njit(nogil=True, cache=True)
 def differences_float16(addresses, out):
     """The same of uint16 [n]."""
-    refused, size = out.shape
+    tasks, size = out.shape
     before = carray(lanes.halves_at(addresses[0]), size)
-    for task in range(out.shape[0] - 1, -1, -1):
-        after, row, largest = carray(lanes.halves_at(addresses[task + 1]), size), out[task], np.int32(0)
-        for i in range(size):
-            row[i] = _from_float16(after[i]) - _from_float16(before[i])
-            largest = max(largest, _magnitude(row[i]))
-        if largest >= _INFINITY:
-            refused = task
-    return refused
+    for task in range(tasks):
+        subtract_float16(carray(lanes.halves_at(addresses[task + 1]), size), before, out[task])
+    return _first_refused(out)
+
+
+@njit
+def _first_refused(rows):
+    """A loop of its own: with the conversion of half floats in it compilers make no vector instructions."""
+    for task in range(rows.shape[0]):
+        if check_float32(rows[task].view(np.int32)) != FITS:
+            return task
+    return rows.shape[0]
 
 
 @njit(nogil=True, cache=True)
@@ -247,15 +250,6 @@ def narrow_float16(patterns, out):
         out[i] = np.uint16(np.int32(found | sign))
         largest = max(largest, magnitude)
     return _judged(largest, _LARGEST_FLOAT16)
-
-
-@njit(nogil=True, cache=True)
-def check_float32(patterns):
-    """int32 [n], the bits of float32: FITS or NOT_FINITE."""
-    largest = np.int32(0)
-    for i in range(patterns.size):
-        largest = max(largest, np.int32(patterns[i] & _MAGNITUDE))
-    return _judged(largest, _INFINITY)
 
 
 @njit(nogil=True, cache=True)
