@@ -6,6 +6,23 @@ the rows of a float32 array [T, P'].
 
 import numpy as np
 
+PAPER_ROWS = (
+    "zeroshot",
+    "weight_averaging",
+    "task_arithmetic",
+    "ties",
+    "consensus_task_arithmetic",
+    "consensus_task_arithmetic_k1",
+    "consensus_ties",
+    "consensus_ties_k1",
+    "fine_tuned",
+    "magnitude_pruning",
+    "magnitude_masking",
+    "tall_mask_task_arithmetic",
+    "tall_mask_ties",
+)
+"""The rows of the paper's tables, and those beside them, that ship."""
+
 
 def sum_vectors(vectors):
     """tau_MTL of task arithmetic: the sum, task by task in float32."""

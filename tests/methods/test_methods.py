@@ -19,21 +19,6 @@ from tallmasks.store.tensor_files import Layout
 from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
 from tallmasks.vectors.task_vectors import TaskVector
 
-PAPER_ROWS = (
-    "zeroshot",
-    "weight_averaging",
-    "task_arithmetic",
-    "ties",
-    "consensus_task_arithmetic",
-    "consensus_task_arithmetic_k1",
-    "consensus_ties",
-    "consensus_ties_k1",
-    "fine_tuned",
-    "magnitude_pruning",
-    "magnitude_masking",
-    "tall_mask_task_arithmetic",
-    "tall_mask_ties",
-)
 TAU = np.array([3, -2, 1, -0.5, 0, 4], np.float32)
 MERGED = np.array([5, 1, -1, 2, 7, 0], np.float32)
 INPUTS = {
@@ -109,7 +94,7 @@ def update(name, part=slice(None)):
 
 def test_the_papers_rows_are_there_in_order():
     """A row of the paper's tables would be missing or out of place."""
-    assert tuple(name for name in methods.names() if name in PAPER_ROWS) == PAPER_ROWS
+    assert tuple(name for name in methods.names() if name in reference.PAPER_ROWS) == reference.PAPER_ROWS
 
 
 @pytest.mark.parametrize("name", methods.names())
@@ -168,9 +153,9 @@ def test_coefficients_and_fractions_are_the_methods():
     assert methods.get("weight_averaging").coefficient(8) == 1 / 8
     assert methods.get("magnitude_masking").keep(8) == 0.1
     assert methods.get("magnitude_pruning").keep(8) == 40 / 256
-    merges = {name: methods.get(name).merge for name in PAPER_ROWS}
+    merges = {name: methods.get(name).merge for name in reference.PAPER_ROWS}
     assert merges["ties"] == "ties_mean"
-    assert {merges[name] for name in PAPER_ROWS if name.endswith("ties") and name != "ties"} == {"ties_sum"}
+    assert {merges[name] for name in reference.PAPER_ROWS if name.endswith("ties") and name != "ties"} == {"ties_sum"}
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ class Lying:
     dtype: str
     after: NDArray[np.uint64]
     before: NDArray[np.uint64]
-    told: Callable[[int], None] = lambda count: None
+    told: Callable[[int], None]
 
 
 @dataclass(frozen=True)

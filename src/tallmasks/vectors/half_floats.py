@@ -22,7 +22,7 @@ _MAGNITUDE = np.int32(0x7FFFFFFF)
 _INFINITY = np.int32(0x7F800000)
 _QUIET = np.int32(0x400000)
 FLOAT32, BFLOAT16, FLOAT16 = 0, 1, 2
-"""What runs are of."""
+"""What lies at an address."""
 
 _RUN = 8192
 _HALF_SIGN = np.int32(0x8000)
@@ -110,103 +110,61 @@ def check_float32(patterns):
     return _judged(largest, _INFINITY)
 
 
-@njit(nogil=True, cache=True)
-def differences_float32(addresses, out):
-    """uint64 [1 + T], of float32 [n] -> float32 [T, n]: each after the first less the first.
+@njit
+def _subtract_at(dtype, after, before, out):
+    """Addresses of n values of a dtype -> float32 [n]: after - before."""
+    size = out.size
+    if dtype == FLOAT32:
+        subtract_float32(carray(lanes.floats_at(after), size), carray(lanes.floats_at(before), size), out)
+    elif dtype == BFLOAT16:
+        subtract_bfloat16(carray(lanes.halves_at(after), size), carray(lanes.halves_at(before), size), out)
+    else:
+        subtract_float16(carray(lanes.halves_at(after), size), carray(lanes.halves_at(before), size), out)
 
-    Returns the number of the first row that holds NaN or infinity, or T.
+
+@njit
+def _bytes(dtype, count):
+    """What so many values take."""
+    return np.uint64((4 if dtype == FLOAT32 else 2) * count)
+
+
+@njit(nogil=True, cache=True)
+def differences(dtype, addresses, out):
+    """uint64 [1 + T], of n values -> float32 [T, n]: each after the first less the first.
+
+    Returns the number of the first row that holds NaN or infinity, or T.  They are looked for in a loop of its own, on
+    values that lie in the L1 cache: beside the conversion of half floats compilers make no vector instructions of it.
     """
-    refused, size = out.shape
-    before = carray(lanes.floats_at(addresses[0]), size)
-    for task in range(out.shape[0] - 1, -1, -1):
-        after, row, largest = carray(lanes.floats_at(addresses[task + 1]), size), out[task], np.int32(0)
-        for i in range(size):
-            row[i] = after[i] - before[i]
-            largest = max(largest, np.int32(np.float32(row[i]).view(np.int32) & _MAGNITUDE))
-        if largest >= _INFINITY:
-            refused = task
+    tasks, size = out.shape
+    refused = tasks
+    for task in range(tasks - 1, -1, -1):
+        for start in range(0, size, _RUN):
+            some, at = out[task, start : min(start + _RUN, size)], _bytes(dtype, start)
+            _subtract_at(dtype, addresses[task + 1] + at, addresses[0] + at, some)
+            if check_float32(some.view(np.int32)) != FITS:
+                refused = task
     return refused
 
 
 @njit(nogil=True, cache=True)
-def differences_bfloat16(addresses, out):
-    """The same of uint16 [n]."""
-    tasks, size = out.shape
-    before = carray(lanes.halves_at(addresses[0]), size)
-    for task in range(tasks):
-        subtract_bfloat16(carray(lanes.halves_at(addresses[task + 1]), size), before, out[task])
-    return _first_refused(out)
-
-
-@njit(nogil=True, cache=True)
-def differences_float16(addresses, out):
-    """The same of uint16 [n]."""
-    tasks, size = out.shape
-    before = carray(lanes.halves_at(addresses[0]), size)
-    for task in range(tasks):
-        subtract_float16(carray(lanes.halves_at(addresses[task + 1]), size), before, out[task])
-    return _first_refused(out)
-
-
-@njit
-def _first_refused(rows):
-    """A loop of its own: with the conversion of half floats in it compilers make no vector instructions."""
-    for task in range(rows.shape[0]):
-        if check_float32(rows[task].view(np.int32)) != FITS:
-            return task
-    return rows.shape[0]
-
-
-@njit(nogil=True, cache=True)
-def gather_float32(after, before, counts, out):
+def gather(dtype, after, before, counts, out):
     """uint64 [R], [R], int64 [R] -> float32 [n]: the differences of runs, one after the other."""
     at = 0
     for run in range(counts.size):
-        a, b = carray(lanes.floats_at(after[run]), counts[run]), carray(lanes.floats_at(before[run]), counts[run])
-        for i in range(counts[run]):
-            out[at + i] = a[i] - b[i]
-        at += counts[run]
-
-
-@njit(nogil=True, cache=True)
-def gather_bfloat16(after, before, counts, out):
-    """The same of uint16."""
-    at = 0
-    for run in range(counts.size):
-        a, b = carray(lanes.halves_at(after[run]), counts[run]), carray(lanes.halves_at(before[run]), counts[run])
-        for i in range(counts[run]):
-            out[at + i] = _from_bfloat16(a[i]) - _from_bfloat16(b[i])
-        at += counts[run]
-
-
-@njit(nogil=True, cache=True)
-def gather_float16(after, before, counts, out):
-    """The same of uint16."""
-    at = 0
-    for run in range(counts.size):
-        a, b = carray(lanes.halves_at(after[run]), counts[run]), carray(lanes.halves_at(before[run]), counts[run])
-        for i in range(counts[run]):
-            out[at + i] = _from_float16(a[i]) - _from_float16(b[i])
+        _subtract_at(dtype, after[run], before[run], out[at : at + counts[run]])
         at += counts[run]
 
 
 @njit(nogil=True, cache=True)
 def collect_between(dtype, after, before, counts, low, width, found):
     """`loops.collect_between` of the differences of runs of a dtype, a few at a time, which stay in the L1 cache."""
-    below, within = np.int64(0), np.int64(0)
-    some, one = np.empty(_RUN, np.float32), np.empty(1, np.int64)
+    below, within, room = np.int64(0), np.int64(0), np.empty(_RUN, np.float32)
     for run in range(counts.size):
         for start in range(0, counts[run], _RUN):
-            one[0], at = min(_RUN, counts[run] - start), np.uint64((4 if dtype == FLOAT32 else 2) * start)
-            a, b = after[run : run + 1] + at, before[run : run + 1] + at
-            if dtype == FLOAT32:
-                gather_float32(a, b, one, some)
-            elif dtype == BFLOAT16:
-                gather_bfloat16(a, b, one, some)
-            else:
-                gather_float16(a, b, one, some)
-            bits = some[: one[0]].view(np.uint32)
-            less, more = loops.collect_between(low, width, bits, found[min(within, found.size) :])
+            some, at = room[: min(_RUN, counts[run] - start)], _bytes(dtype, start)
+            _subtract_at(dtype, after[run] + at, before[run] + at, some)
+            rest = found[min(within, found.size) :]
+            less, more = loops.collect_between(low, width, some.view(np.uint32), rest)
             below, within = below + less, within + more
     return below, within
 

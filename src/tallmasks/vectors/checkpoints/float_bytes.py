@@ -77,27 +77,24 @@ def differences(places: NDArray[np.uint64], dtype: str, size: int) -> tuple[NDAr
     """What lies at the addresses places[1:] less what lies at the first, float32 [T, size], and the number of the first
     row that holds NaN or infinity, or T; of F32, BF16 or F16, ``size`` values each, aligned."""
     out = np.empty((len(places) - 1, size), np.float32)
-    loops = _compiled()
-    if dtype == "F32":
-        return out, int(loops.differences_float32(places, out))
-    if dtype == "BF16":
-        return out, int(loops.differences_bfloat16(places, out))
-    return out, int(loops.differences_float16(places, out))
+    return out, int(_compiled().differences(_code(dtype), places, out))
 
 
 def gathered(runs: Runs) -> NDArray[np.float32]:
     """The differences of runs, one after the other."""
-    loops, out = _compiled(), np.empty(int(runs.counts.sum()), np.float32)
-    gather = {"F32": loops.gather_float32, "BF16": loops.gather_bfloat16, "F16": loops.gather_float16}[runs.dtype]
-    gather(*runs[1:], out)
+    out = np.empty(int(runs.counts.sum()), np.float32)
+    _compiled().gather(_code(runs.dtype), *runs[1:], out)
     return out
 
 
 def collecting(runs: Runs) -> Callable[..., tuple[int, int]]:
     """`tallmasks.vectors.loops.collect_between` of the differences of runs, which are not kept."""
+    return partial(_compiled().collect_between, _code(runs.dtype), *runs[1:])
+
+
+def _code(dtype: str) -> int:
     loops = _compiled()
-    dtype = {"F32": loops.FLOAT32, "BF16": loops.BFLOAT16, "F16": loops.FLOAT16}[runs.dtype]
-    return partial(loops.collect_between, dtype, *runs[1:])
+    return int({"F32": loops.FLOAT32, "BF16": loops.BFLOAT16, "F16": loops.FLOAT16}[dtype])
 
 
 def narrowed(values: NDArray[np.float32], dtype: str, what: str) -> NDArray[np.uint8]:
