@@ -1,4 +1,4 @@
-"""How far the later merges are from their authors' code, on random checkpoints.
+"""How far later merges and compressions are from their authors' code, on random checkpoints.
 
     git clone https://github.com/AntoAndGar/task_singular_vectors OFFICIAL/task_singular_vectors   # and so on
     python benchmarks/fidelity.py OFFICIAL [--tasks 6]
@@ -6,8 +6,9 @@
 OFFICIAL is a folder of checkouts named as their repositories are.  The functions that merge are taken out of the
 authors' files and run as they stand, in float32 on the CPU; what they ask of a GPU, a data set or a progress bar is
 given to them here.  DARE's random bits are ours on both sides, and both are given the same random Grams and Fishers:
-it is the merging that is compared, not how statistics are gathered.  Prints, for each merge, the largest difference of
-any weight, that as a share of the largest weight, and how many weights differ by more than a thousandth of that.
+it is the merging that is compared, not how statistics are gathered.  Of what compresses, the task vectors that come
+back are compared, all tasks' together.  Prints, for each, the largest difference of any weight, that as a share of the
+largest weight, and how many weights differ by more than a thousandth of that.
 """
 
 from __future__ import annotations
@@ -100,10 +101,27 @@ def tensors_of(vector: TaskVector) -> Tensors:
 
 
 def ours(spec: str, vectors: list[TaskVector]) -> dict[str, np.ndarray]:
+    if spec in COMPRESSIONS:
+        return _by_task([vectors[0].layout.split(flat) for flat in _compressed(spec, vectors)])
     out = np.empty_like(vectors[0].flat)
     merge = methods.get_merge(spec)
     merge(vectors, out, STATISTICS[merge.statistics](vectors) if merge.statistics else [])
     return vectors[0].layout.split(out)
+
+
+def _compressed(spec: str, vectors: list[TaskVector]) -> list[np.ndarray]:
+    """What each task gets of a method that compresses."""
+    method = methods.get(spec)
+    given: dict[str, Any] = {"layout": vectors[0].layout, "tasks": len(vectors)}
+    if method.merge:
+        given["multi_task_vector"] = np.empty_like(vectors[0].flat)
+        methods.get_merge(method.merge)(vectors, given["multi_task_vector"])
+    every = [{**given, "task_vector": vector.flat} for vector in vectors]
+    return [method(**{name: one[name] for name in method.needs}) for one in every]
+
+
+def _by_task(every: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {f"{task}/{name}": tensor for task, tensors in enumerate(every) for name, tensor in tensors.items()}
 
 
 def grams(vectors: list[TaskVector]) -> list[dict[str, np.ndarray]]:
@@ -300,6 +318,54 @@ def pcb(folder: Path, vectors: list[TaskVector]) -> Tensors:
     return {name: torch.from_numpy(part) for name, part in vectors[0].layout.split(merged[0].numpy()).items()}
 
 
+# -- the authors' compressions --------------------------------------------------------------------------------
+
+
+def emr(folder: Path, vectors: list[TaskVector]) -> Tensors:
+    code = Official(folder, "EMR_Merging/merge_vit/src/main_emr_merging.py", ["emr_merge"])
+    unified, masks, scales = code.emr_merge([SimpleNamespace(vector=tensors_of(vector)) for vector in vectors])
+    tasks = range(len(vectors))
+    return _by_task([{name: unified[name] * masks[name][task] * scales[task] for name in unified} for task in tasks])
+
+
+def bitdelta(folder: Path, vectors: list[TaskVector]) -> Tensors:
+    """Packed in sixteens: the width of these matrices is no multiple of the kernel's 32."""
+    bits = Official(folder, "BitDelta/bitdelta/binary_gemm_kernel.py", ["pack", "unpack"])
+    code = Official(folder, "BitDelta/bitdelta/diff.py", ["BinaryDiff"], pack=lambda mask: bits.pack(mask, n_bits=16))
+
+    def back(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.ndim != 2:
+            return tensor
+        diff = code.BinaryDiff(base=torch.zeros_like(tensor), finetune=tensor)
+        return ((bits.unpack(diff.mask, n_bits=16) * 2 - 1) * diff.coeff).T.detach()  # as `load_diff` there adds it
+
+    return _by_task([{name: back(tensor) for name, tensor in tensors_of(vector).items()} for vector in vectors])
+
+
+def tsv_c(folder: Path, vectors: list[TaskVector]) -> Tensors:
+    path, names = "task_singular_vectors/src/utils/TSVC_utils.py", ["compute_svd_and_compress", "compress_tv"]
+    code = Official(folder, path, names)
+    given = {task: SimpleNamespace(vector=tensors_of(vector)) for task, vector in enumerate(vectors)}
+    found = code.compress_tv(given, 1 / len(vectors))
+
+    def back(parts: Tensors) -> torch.Tensor:
+        return parts["dim1"] if "dim1" in parts else parts["u"] @ torch.diag(parts["s"]) @ parts["v"]
+
+    return _by_task([{name: back(parts) for name, parts in found[task].items()} for task in given])
+
+
+def t_switch(folder: Path, vectors: list[TaskVector]) -> Tensors:
+    names = ["process_matrix", "drop_elements_separately", "binarize_matrix"]
+    code = Official(folder, "Binary-Task-Switch/merge_vit/merge_vit.py", names)
+    zero = _module({name: torch.zeros_like(tensor) for name, tensor in tensors_of(vectors[0]).items()})
+    found = []
+    for vector in vectors:
+        left = code.drop_elements_separately(zero, _module(tensors_of(vector)), 60)
+        found.append({name.replace("/", "."): tensor for name, tensor in code.binarize_matrix(left)[0].items()})
+    return _by_task(found)
+
+
+COMPRESSIONS = {"emr": emr, "bitdelta": bitdelta, "tsv_c": tsv_c, "t_switch": t_switch}
 OFFICIAL: dict[str, Callable[[Path, list[TaskVector]], Tensors]] = {
     "iso_c": iso_c,
     "tsv_m": tsv_m,
@@ -313,6 +379,7 @@ OFFICIAL: dict[str, Callable[[Path, list[TaskVector]], Tensors]] = {
     "pcb": pcb,
     "regmean": regmean,
     "fisher": fisher,
+    **COMPRESSIONS,
 }
 
 
@@ -324,14 +391,14 @@ def differences(mine: Mapping[str, np.ndarray], theirs: Mapping[str, Any]) -> tu
 
 
 def main() -> None:
-    """Print a line for each merge."""
+    """Print a line for each method."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("official", type=Path, help="a folder of checkouts")
     parser.add_argument("--tasks", type=int, default=6)
     arguments = parser.parse_args()
     vectors = checkpoints(arguments.tasks)
     print(f"{arguments.tasks} tasks, {vectors[0].layout.size} weights")
-    print("merge,largest_difference,share_of_the_largest_weight,weights_that_differ")
+    print("method,largest_difference,share_of_the_largest_weight,weights_that_differ")
     for name, official in OFFICIAL.items():
         try:
             with contextlib.redirect_stdout(io.StringIO()):
