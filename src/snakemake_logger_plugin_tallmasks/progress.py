@@ -17,6 +17,9 @@ from typing import Any
 TIMES = Path(".tallmasks") / "times.json"
 """Mean seconds of a job by rule and model, from the last run that had any."""
 
+START_UP = 60.0
+"""Seconds: of a shorter job that began before any had ended, most may have been the start of what all jobs share."""
+
 
 @dataclass(frozen=True)
 class Running:
@@ -27,6 +30,8 @@ class Running:
     title: str
     outputs: tuple[str, ...]
     since: float
+    first: bool
+    """Whether it began before any job had ended."""
 
 
 class Progress:
@@ -48,6 +53,7 @@ class Progress:
         self._failed: Counter[str] = Counter()
         self._running: dict[int, Running] = {}
         self._seconds: dict[tuple[str, str], list[float]] = defaultdict(list)
+        self._worked = 0.0
         self._first: float | None = None
         self._last_rule = ""
         self.total = 0
@@ -67,14 +73,17 @@ class Progress:
         model = str(job["wildcards"].get("model", ""))
         self._models.add(model)
         title = job["rule_msg"] or job["rule_name"]
-        self._running[job["jobid"]] = Running(job["rule_name"], model, title, tuple(job["output"]), now)
+        self._running[job["jobid"]] = Running(job["rule_name"], model, title, tuple(job["output"]), now, not self.done)
 
     def finish(self, number: int) -> bool:
         """A job has ended well; True where it was the last of its rule."""
         job = self._running.pop(number, None)
         if job is None:
             return False
-        self._seconds[job.rule, job.model].append(self._clock() - job.since)
+        took = self._clock() - job.since
+        self._worked += took
+        if not (job.first and took < START_UP):
+            self._seconds[job.rule, job.model].append(took)
         self._done[job.rule] += 1
         self._last_rule = job.rule
         self.written += [path for path in job.outputs if path.startswith("results/")]
@@ -169,7 +178,7 @@ class Progress:
         if self._first is None or self._clock() - self._first < 1:
             return 1.0
         now = self._clock()
-        worked = sum(map(sum, self._seconds.values())) + sum(now - job.since for job in self._running.values())
+        worked = self._worked + sum(now - job.since for job in self._running.values())
         return max(0.1, worked / (now - self._first))
 
 

@@ -238,6 +238,25 @@ def test_time_left_is_said_as_well_as_it_is_known(folder: Path) -> None:
     assert [lasting(seconds) for seconds in (5, 90, 3600, 9000)] == ["5 s", "2 min", "60 min", "2.5 h"]
 
 
+def test_the_start_of_a_run_is_not_taken_for_what_jobs_take(folder: Path) -> None:
+    """The first short jobs wait for torch: a run of eight minutes would begin with more than an hour."""
+    clock = Clock()
+    progress = Progress(clock, ["results/tiny/two/table.csv"])
+    progress.begin({"examples": 400, "total": 400})
+    for number in (1, 2):
+        progress.start(job(number, "examples"))
+    clock.now = 13.0
+    for number in (1, 2):
+        progress.finish(number)
+    assert "left" not in progress.last()
+    for number in (3, 4):
+        progress.start(job(number, "examples"))
+    clock.now = 14.0
+    for number in (3, 4):
+        progress.finish(number)
+    assert progress.last().endswith("about 3 min left"), "396 of a second, two at once"
+
+
 def test_a_terminals_last_line_is_written_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lines that stay would be mixed with what was to be written over."""
 
