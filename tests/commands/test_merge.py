@@ -71,7 +71,7 @@ LATER = [
 ]
 
 
-@pytest.mark.parametrize("method", LATER)
+@pytest.mark.parametrize("method", [*LATER, "lines_iso_c", "lines_pcb"])
 def test_later_methods_on_folders_are_the_merge_in_memory(here: Path, tmp_path: Path, method: str) -> None:
     """A method of the tables could not be had for one's own checkpoints, or would be another one there."""
     options = ["--option", "steps=20"] if method == "wudi" else []

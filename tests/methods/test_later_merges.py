@@ -155,6 +155,42 @@ def test_lines_is_the_plain_statement() -> None:
         np.testing.assert_allclose(values, expected[name], rtol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("name", "inner"),
+    [
+        ("lines_pcb", "pcb"),
+        ("lines_tsv_m", "tsv_m"),
+        ("lines_iso_cts:beta=0.3,common=0.6", "iso_cts:common=0.6"),
+        ("lines_breadcrumbs:middle=0.2", "breadcrumbs:middle=0.2"),
+        ("lines_dare:beta=0.3,drop=0.8", "dare:drop=0.8"),
+        ("lines_ties:keep=0.1", "ties_mean:keep=0.1"),
+        ("lines_task_arithmetic", "sum"),
+    ],
+)
+def test_lines_goes_on_from_any_merge(name: str, inner: str) -> None:
+    """A user's own combination would have no row, or be scaled by the length of another vector."""
+    given = vectors()
+    before = LAYOUT.join(merged(inner, given))
+    alpha = abs(flats(given).sum(0, dtype=np.float64)).sum() / (3 * abs(before.astype(np.float64)).sum())
+    expected = later_reference.lines(LAYOUT.split(before), BLOCKS, alpha, 0.3 if "beta" in name else 0.5)
+    for tensor, values in merged(methods.get(name).merge, given).items():
+        np.testing.assert_allclose(values, expected[tensor], rtol=1e-5, atol=1e-9)
+
+
+def test_a_row_after_another_is_asked_for_and_in_no_list() -> None:
+    """The long table would have every merge twice; or an edited merge keep what LiNeS made of the old one."""
+    row = methods.get("lines_iso_c")
+    assert row.title == "Iso-C + LiNeS" and row.tuned == "beta" and row.name not in methods.names()
+    assert methods.spec_of({"lines_iso_cts": {"common": 0.5, "beta": 0.2}}) == "lines_iso_cts:beta=0.2,common=0.5"
+    assert methods.get("lines_iso_cts:beta=0.2,common=0.5").coefficients == (1.0,)
+    assert methods.tuned_merge(row, 1.2) == "lines_iso_c:beta=1.2"
+    assert methods.get_merge("lines_iso_c").code.endswith(f"-after-{methods.get_merge('iso_c').code}")
+    assert methods.statistics_behind(methods.get("lines_regmean")) == "grams"
+    for name in ("lines_consensus_task_arithmetic", "lines_emr", "lines_lines", "lines_zeroshot", "lines_tsvm"):
+        with pytest.raises(TallmasksError, match=f"no method '{name}'"):
+            methods.get(name)
+
+
 def test_names_say_where_a_tensor_is() -> None:
     """LiNeS and WUDI would treat a model of another layout as if it had no layers."""
     names = [

@@ -29,6 +29,7 @@ from tallmasks.methods.options import Between, Share
 from tallmasks.methods.own_tensors import by_tensor
 from tallmasks.methods.registry import (
     GROUPS,
+    after_every_merge,
     at_threshold,
     code,
     consensus,
@@ -64,6 +65,7 @@ __all__ = [
     "Source",
     "Statistics",
     "Vector",
+    "after_every_merge",
     "at_threshold",
     "by_tensor",
     "code",

@@ -67,6 +67,11 @@ class Merge:
             one, else ``apply``, gets their tensors by name, a mapping a task, as its last positional argument.
         version: Raised when a change outside the file changes what it makes.
         masked_as: The merge that masks are over, where it is another one.
+        after: The name of the merge that it goes on from: ``apply(merged, name, **options) -> merged``, float32 of the
+            shape that came, for some or all values of one named tensor.  Its ``look`` takes ``(task_vectors, total,
+            **options)``, where ``total(measure)`` is the sum over the whole of ``measure(rows, merged)``, an array; see
+            :meth:`total`.  Its options are the other's too.
+        inner: That merge, with its options; `registry.get_merge` finds it.
         chosen: The options that are not at their defaults.
     """
 
@@ -80,6 +85,8 @@ class Merge:
     statistics: str | None = None
     version: int = 1
     masked_as: str | None = None
+    after: str | None = None
+    inner: Merge | None = None
     chosen: Mapping[str, Value] = field(default_factory=dict)
 
     def prepared(self, task_vectors: Sequence[TaskVector], statistics: Sequence[Statistics] = ()) -> Callable[..., Any]:
@@ -96,12 +103,54 @@ class Merge:
                 " data, which checkpoints alone do not give; ask for its row of results/<model>/<benchmark>/field.csv"
             )
         options = given(self.apply, self.chosen)
+        if self.inner is not None:
+            return self._after(self.inner, self.inner.prepared(task_vectors, statistics), task_vectors)
         known = (statistics,) if self.statistics else ()
         if self.look is not None:
             whole = self.look(task_vectors, *known, **given(self.look, self.chosen))
             return lambda *which: self.apply(*which, whole, **options)
         named = self.named or self.over != "tensors"
         return lambda *which: self.apply(*(which if named else which[:1]), *known, **options)
+
+    def _after(
+        self, inner: Merge, merged: Callable[..., Any], task_vectors: Sequence[TaskVector]
+    ) -> Callable[..., Any]:
+        options, known = given(self.apply, self.chosen), []
+        if self.look is not None:
+            total = functools.partial(inner.total, task_vectors, merged)
+            known.append(self.look(task_vectors, total, **given(self.look, self.chosen)))
+        if self.over == "tensors":
+            return lambda stacked, name: self.apply(merged(stacked, name), name, *known, **options)
+
+        def apply(rows: Sequence[Vector], out: Vector, place: Place) -> None:
+            merged(rows, out, *([place] if inner.over == "places" else []))
+            out[:] = self.apply(out, place.name, *known, **options)
+
+        return apply
+
+    def total(
+        self,
+        task_vectors: Sequence[TaskVector],
+        prepared: Callable[..., Any],
+        measure: Callable[[Sequence[Vector], Vector], NDArray[np.float64]],
+    ) -> NDArray[np.float64]:
+        """The sum over the whole of ``measure(rows, merged)``, of T slices and what ``prepared`` makes of them; they are
+        pieces of tensors, or tensors where it looks at those."""
+        found: list[NDArray[np.float64]] = []
+        layout = task_vectors[0].layout
+        for name, shape, offset in zip(layout.names, layout.shapes, layout.offsets, strict=True):
+
+            def work(part: slice, name: str = name, shape: tuple[int, ...] = shape, offset: int = offset) -> Any:
+                rows = [vector.flat[offset + part.start : offset + part.stop] for vector in task_vectors]
+                if self.over == "tensors":
+                    return measure(rows, prepared(np.stack(rows).reshape(-1, *shape), name))
+                out = np.empty(part.stop - part.start, np.float32)
+                prepared(rows, out, *([Place(name, part.start, part.stop)] if self.over == "places" else []))
+                return measure(rows, out)
+
+            size = math.prod(shape)
+            found += kernels.in_pieces(size, work, max(size, 1) if self.over == "tensors" else kernels.PIECE)
+        return np.sum(found, axis=0)
 
     def __call__(self, task_vectors: Sequence[TaskVector], out: Vector, statistics: Sequence[Statistics] = ()) -> None:
         """Fill ``out``, float32 [P'].
@@ -129,15 +178,16 @@ class Merge:
     @property
     def code(self) -> str:
         """What stands for its code in the recipes of what it merges."""
-        return f"{self.version}-{fingerprint_with_parts(self.file, PARTS)}"
+        own = f"{self.version}-{fingerprint_with_parts(self.file, PARTS)}"
+        return f"{own}-after-{self.inner.code}" if self.inner else own
 
     @functools.cached_property
     def options(self) -> dict[str, Option]:
         """Its options by name."""
-        return options_of(self.apply, self.look)
+        return options_of(self.apply, self.look) | (self.inner.options if self.inner else {})
 
     def __post_init__(self) -> None:
-        if self.over == "tensors" and self.look is not None:
+        if self.over == "tensors" and self.look is not None and self.after is None:
             raise ValueError(f"merge {self.name}: look is for merges over weights or places")
         if self.named and self.over != "tensors":
             raise ValueError(f"merge {self.name}: named is for merges over tensors; over places it gets the place")

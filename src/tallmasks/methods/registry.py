@@ -23,6 +23,9 @@ GROUPS: dict[str, Group] = {"all": "paper", "paper": "paper", "later": "later"}
 
 _methods: dict[str, Method] = {}
 _merges: dict[str, Merge] = {}
+_followed: dict[str, Callable[[Method], tuple[Method, Merge]]] = {}
+"""Rows that every row of a merge has behind it, by how their names begin; no list names them, but they can be asked
+for."""
 
 
 def method(**fields: Any) -> Callable[[Callable[..., Vector]], Callable[..., Vector]]:
@@ -40,6 +43,30 @@ def merge(name: str, *, paper: str, **fields: Any) -> Callable[[Callable[..., An
 
     def register(apply: Callable[..., Any]) -> Callable[..., Any]:
         _add(_merges, Merge(name, paper, apply, _registering_file(), **fields))
+        return apply
+
+    return register
+
+
+def after_every_merge(
+    prefix: str, *, title: str, update: Callable[..., Vector], look: Callable[..., Any] | None = None, **fields: Any
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator: register a function as what goes on (``after``) from the merge of every row that is a merge alone.
+
+    The row `<prefix>_<name>`, with these fields and the other's ``title`` in its own, is there for whoever names it; no
+    group of rows has it.
+    """
+    file = _registering_file()
+
+    def register(apply: Callable[..., Any]) -> Callable[..., Any]:
+        def make(row: Method) -> tuple[Method, Merge]:
+            name, of = f"{prefix}_{row.name}", title.format(row.title)
+            return (
+                Method(name=name, row=row.row, title=of, update=update, merge=name, file=file, **fields),
+                Merge(name, fields["paper"], apply, file, look=look, after=row.merge),
+            )
+
+        _followed[prefix] = make
         return apply
 
     return register
@@ -88,7 +115,7 @@ def get(spec: str) -> Method:
         TallmasksError: there is no such method or option (with the nearest valid name), or the value is not allowed.
     """
     name, texts = options.read(spec)
-    found = _look_up("method", name, _methods)
+    found = _method(name)
     if not texts:
         return found
     merged = get_merge(found.merge).options if found.merge else {}
@@ -110,9 +137,45 @@ def get(spec: str) -> Method:
 def get_merge(spec: str) -> Merge:
     """A merge by name, with options behind it or not.  Raises as `get`."""
     name, texts = options.read(spec)
-    found = _look_up("merge", name, _merges)
+    found = _merge_after(_merge(name), {})
     chosen = options.chosen_from(texts, found.options, f"merge {name}")
-    return replace(found, name=options.written(name, chosen), chosen=chosen) if chosen else found
+    return _merge_after(replace(found, name=options.written(name, chosen), chosen=chosen), chosen) if chosen else found
+
+
+def _merge_after(found: Merge, chosen: Mapping[str, Value]) -> Merge:
+    """A merge with the one that it goes on from, if it does, and the options of that."""
+    if found.after is None:
+        return found
+    inner = get_merge(found.after)
+    inner = get_merge(options.written(found.after, {key: chosen[key] for key in chosen if key in inner.options}))
+    over: Any = "tensors" if inner.over == "tensors" else "places"
+    return replace(found, inner=inner, over=over, statistics=inner.statistics)
+
+
+def _method(name: str) -> Method:
+    if name not in _methods and (made := _following(name)):
+        return made[0]
+    return _look_up("method", name, _methods)
+
+
+def _merge(name: str) -> Merge:
+    if name not in _merges and (made := _following(name)):
+        return made[1]
+    return _look_up("merge", name, _merges)
+
+
+def _following(name: str) -> tuple[Method, Merge] | None:
+    """The row of a name, and its merge, if it is one that follows another row."""
+    for prefix, make in _followed.items():
+        method = _methods.get(name.removeprefix(f"{prefix}_"))
+        if method and name.startswith(f"{prefix}_") and _merged_alone(method):
+            return make(method)
+    return None
+
+
+def _merged_alone(method: Method) -> bool:
+    """Whether a row is a merge and nothing more, so that another can go on from it."""
+    return method.section == "merging" and method.needs == {"multi_task_vector"} and method.tuned is None
 
 
 def with_options(name: str, chosen: Mapping[str, Value]) -> str:
@@ -130,7 +193,7 @@ def spec_of(entry: str | Mapping[str, Mapping[str, Value]]) -> str:
     if isinstance(entry, str):
         return get(entry).name
     ((name, chosen),) = entry.items()
-    found = _look_up("method", name, _methods)
+    found = _method(name)
     merged = get_merge(found.merge).options if found.merge else {}
     return options.written(name, options.chosen_from(chosen, merged | found.options, f"params.yaml: methods: {name}"))
 
