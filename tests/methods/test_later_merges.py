@@ -186,6 +186,7 @@ def test_a_row_after_another_is_asked_for_and_in_no_list() -> None:
     assert methods.tuned_merge(row, 1.2) == "lines_iso_c:beta=1.2"
     assert methods.get_merge("lines_iso_c").code.endswith(f"-after-{methods.get_merge('iso_c').code}")
     assert methods.statistics_behind(methods.get("lines_regmean")) == "grams"
+    assert methods.followed("lines_iso_c") == "iso_c" and methods.followed("lines_ties") is None
     for name in ("lines_consensus_task_arithmetic", "lines_emr", "lines_lines", "lines_zeroshot", "lines_tsvm"):
         with pytest.raises(TallmasksError, match=f"no method '{name}'"):
             methods.get(name)

@@ -134,8 +134,10 @@ class Merge:
         prepared: Callable[..., Any],
         measure: Callable[[Sequence[Vector], Vector], NDArray[np.float64]],
     ) -> NDArray[np.float64]:
-        """The sum over the whole of ``measure(rows, merged)``, of T slices and what ``prepared`` makes of them; they are
-        pieces of tensors, or tensors where it looks at those."""
+        """The sum over the whole of ``measure(rows, merged)``, of T slices and what ``prepared`` makes of them.
+
+        Slices are pieces of tensors, or whole ones where it looks at those.
+        """
         found: list[NDArray[np.float64]] = []
         layout = task_vectors[0].layout
         for name, shape, offset in zip(layout.names, layout.shapes, layout.offsets, strict=True):

@@ -153,24 +153,30 @@ def _merge_after(found: Merge, chosen: Mapping[str, Value]) -> Merge:
 
 
 def _method(name: str) -> Method:
-    if name not in _methods and (made := _following(name)):
+    if made := _following(name):
         return made[0]
     return _look_up("method", name, _methods)
 
 
 def _merge(name: str) -> Merge:
-    if name not in _merges and (made := _following(name)):
+    if made := _following(name):
         return made[1]
     return _look_up("merge", name, _merges)
 
 
-def _following(name: str) -> tuple[Method, Merge] | None:
-    """The row of a name, and its merge, if it is one that follows another row."""
-    for prefix, make in _followed.items():
-        method = _methods.get(name.removeprefix(f"{prefix}_"))
-        if method and name.startswith(f"{prefix}_") and _merged_alone(method):
-            return make(method)
+def followed(name: str) -> str | None:
+    """The row that the row of a name goes on from, if it is of those `after_every_merge`."""
+    for prefix in _followed:
+        before, _, rest = name.partition(f"{prefix}_")
+        if not before and name not in _methods and rest in _methods and _merged_alone(_methods[rest]):
+            return rest
     return None
+
+
+def _following(name: str) -> tuple[Method, Merge] | None:
+    """The row of a name, and its merge, if it goes on from another row."""
+    row = followed(name)
+    return _followed[name.removesuffix(f"_{row}")](_methods[row]) if row else None
 
 
 def _merged_alone(method: Method) -> bool:

@@ -230,8 +230,9 @@ def check_names(params: Params) -> None:
     """
     asked = [params["methods"]] if isinstance(params["methods"], str) else params["methods"]
     listed = [entry if isinstance(entry, str) else next(iter(entry)) for entry in asked]
-    known = (*methods.GROUPS, *methods.names())
-    _check_names("methods", [name.partition(":")[0] for name in listed], known)
+    rows = [name.partition(":")[0] for name in listed]
+    known = (*methods.GROUPS, *methods.names(), *filter(methods.followed, rows))
+    _check_names("methods", rows, known)
     benchmarks = {f"benchmarks.{name}": list(tasks) for name, tasks in params["benchmarks"].items()}
     for key, names in {"methods": list(method_names(params)), **benchmarks}.items():
         repeated = sorted({name for name in names if names.count(name) > 1})

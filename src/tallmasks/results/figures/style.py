@@ -114,9 +114,11 @@ SERIES = (
 
 
 def look(method: str) -> Look:
-    """The look of a method; one that users added gets a spare one, one with options its own colour and another marker,
-    the same in every figure."""
+    """The look of a method; one that users added gets a spare one, one with options, or that goes on from another, the
+    other's colour and another marker, the same in every figure."""
     name, _, chosen = method.partition(":")
+    if not chosen and (row := methods.followed(name)):
+        name, chosen = row, method
     if chosen:
         return Look(look(name).color, _MARKERS[zlib.crc32(chosen.encode()) % len(_MARKERS)], (0, (2, 1)))
     if method in LOOKS:
