@@ -140,7 +140,7 @@ def passes(merge: str | None, fit: bool = False) -> int:
     """How often every task vector is read, in all likelihood: for what a merge has to know of the whole, for lambdas,
     and for what is written."""
     found = None if merge is None else get_merge(merge)
-    looks = fit
+    looks = int(fit)
     while found is not None:
         looks += 0 if found.look is None else 1 + (found.over == "places" and found.inner is None)
         found = found.inner

@@ -114,11 +114,11 @@ SERIES = (
 
 
 def look(method: str) -> Look:
-    """The look of a method; one that users added gets a spare one, one with options, or that goes on from another, the
-    other's colour and another marker, the same in every figure."""
+    """The look of a method, the same in every figure; one that users added gets a spare one, one with options its own
+    colour and another marker, and one that goes on from another row has that one's and dashes of its own."""
     name, _, chosen = method.partition(":")
     if not chosen and (row := methods.followed(name)):
-        name, chosen = row, method
+        return Look(look(row).color, look(row).marker, (0, (5, 1, 1, 1, 1, 1)))
     if chosen:
         return Look(look(name).color, _MARKERS[zlib.crc32(chosen.encode()) % len(_MARKERS)], (0, (2, 1)))
     if method in LOOKS:
