@@ -17,6 +17,7 @@ from safetensors.torch import load_file, save_file
 from tallmasks.masks.task_bundle import BundleFacts, load_bundle, new_bundle, verify_bundle
 from tallmasks.masks.task_bundle.manifest import digest_of
 from tallmasks.masks.task_bundle.part_names import MASKS, is_safe, task_files
+from tallmasks.store import tensor_files
 from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from task_bundles import TASKS, all_same, expected, make, same_bits
@@ -186,6 +187,23 @@ def test_what_is_there_stays_and_a_full_disk_is_told_before_anything_is_written(
     with pytest.raises(TallmasksError, match="no space for the"), new_bundle(tmp_path / "out", facts):
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
+
+
+@pytest.mark.parametrize("which", range(len(TASKS) + 1))
+def test_a_disk_that_fills_up_at_the_end_leaves_nothing(tmp_path, base, monkeypatch, which):
+    """Files are brought to the disk side by side: one that fails would leave the others, or a bundle without it."""
+    calls = iter(range(100))
+
+    def full(specs, new):
+        if next(calls) == which:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        seal(specs, new)
+
+    seal = tensor_files._seal
+    monkeypatch.setattr(tensor_files, "_seal", full)
+    with pytest.raises(TallmasksError, match="no space"):
+        make(tmp_path / "made")
+    assert [path.name for path in (tmp_path / "made").iterdir()] == ["base.safetensors"]
 
 
 def test_what_a_killed_process_left_goes_with_the_next_bundle(tmp_path):

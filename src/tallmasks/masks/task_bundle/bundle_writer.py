@@ -5,11 +5,11 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,8 @@ from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.store.tensor_files import NewTensors, bytes_of_file, name_some, new_tensors, open_tensors
 from tallmasks.vectors.checkpoints.checkpoint import sha256_of
 from tallmasks.vectors.checkpoints.new_place import new_place
+
+Opened = TypeVar("Opened")
 
 _HEADERS = 1 << 14
 """Room for a file's header beside 200 bytes for each tensor."""
@@ -172,7 +174,7 @@ def new_own_bundle(out: Path | str, facts: BundleFacts) -> Iterator[NewOwnBundle
     """As :func:`new_bundle`, of facts with codings."""
     draft = _draft(facts)
     with new_place(Path(out), _needed(facts, draft), is_folder=True) as folder:
-        with ExitStack() as files:
+        with _Files() as files:
             new = NewOwnBundle(draft, _task_files(files, folder, draft))
             yield new
             new.check_whole()
@@ -190,8 +192,8 @@ def new_bundle(out: Path | str, facts: BundleFacts) -> Iterator[NewBundle]:
     """
     draft = _draft(facts)
     with new_place(Path(out), _needed(facts, draft), is_folder=True) as folder:
-        with ExitStack() as files:
-            encoder = files.enter_context(new_merged(folder, facts.dtype, draft.stored, said_of(draft)))
+        with _Files() as files:
+            encoder = files.open(new_merged(folder, facts.dtype, draft.stored, said_of(draft)))
             opened = _task_files(files, folder, draft)
             new = NewBundle(draft, dict(draft.mask_lambda), dict(draft.scale), encoder, opened)
             yield new
@@ -216,11 +218,33 @@ def bytes_of_bundle(facts: BundleFacts) -> dict[str, int]:
     return {**sizes, MANIFEST: len(described.to_bytes())}
 
 
-def _task_files(files: ExitStack, folder: Path, draft: Manifest) -> dict[str, NewTensors]:
+class _Files:
+    """Files in the making, which are sealed and brought to the disk side by side."""
+
+    def __init__(self) -> None:
+        self._each: list[ExitStack] = []
+
+    def open(self, file: AbstractContextManager[Opened]) -> Opened:
+        self._each.append(ExitStack())
+        return self._each[-1].enter_context(file)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        with ExitStack() as left:  # after an error; what is closed has nothing left to do
+            for file in self._each:
+                left.push(file)
+            if error[1] is not None:
+                raise error[1]
+            in_parallel(ExitStack.close, self._each)
+
+
+def _task_files(files: _Files, folder: Path, draft: Manifest) -> dict[str, NewTensors]:
     """The file of every task, opened for writing."""
     specs = task_specs(draft)
     return {
-        task: files.enter_context(new_tensors(folder / file, specs, said_of(draft, task)))
+        task: files.open(new_tensors(folder / file, specs, said_of(draft, task)))
         for task, file in draft.task_files.items()
     }
 
@@ -313,16 +337,20 @@ def _describe(folder: Path, facts: BundleFacts, draft: Manifest, densities: Mapp
     if facts.entropy_coding:
         draft = replace(draft, uncoded=_code(folder, draft))
     parts: dict[str, PartFile] = {}
+    sha256: dict[str, str] = {}
 
-    def take(name: str) -> None:
+    def take(name: str | None) -> None:
+        if name is None:
+            sha256.update(facts.base.sha256s())
+            return
         path = folder / name
         if name in included:
             path.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(included[name], path)
         parts[name] = PartFile(sha256_of(path), path.stat().st_size)
 
-    in_parallel(take, [*file_specs(draft), *included])
-    sha256 = {n.removeprefix(BASE): parts[n].sha256 for n in included} or dict(facts.base.sha256s())
+    in_parallel(take, [*file_specs(draft), *(included or [None])])
+    sha256 |= {name.removeprefix(BASE): parts[name].sha256 for name in included}
     manifest = replace(draft, base=draft.base._replace(sha256=sha256), files=dict(sorted(parts.items())))
     try:
         content = manifest.to_bytes()
