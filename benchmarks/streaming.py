@@ -286,6 +286,7 @@ def on_grid(parameters: int, tasks: int, folder: Path, repeats: int) -> Iterator
     base, paths = write_checkpoints(folder, blocks(parameters), "F32", tasks, "")
     (folder / "warm").mkdir()
     write_checkpoints(folder / "warm", blocks(10_000), "F32", tasks, "")
+    os.sync()  # else the first commands bring these files to the disk too
     files = Files("grid", parameters, "F32", base, paths, repeats)
     cost = cost_of([sys.executable, __file__, "--worker-grid", folder, str(repeats)])
     for name, (wall, cpu) in json.loads(cost.output.splitlines()[-1]).items():
@@ -295,10 +296,13 @@ def on_grid(parameters: int, tasks: int, folder: Path, repeats: int) -> Iterator
 # -- a run ----------------------------------------------------------------------------------------------------
 
 
-def room(place: Path, most: float) -> int:
+def room(arguments: argparse.Namespace) -> int:
     """Bytes for checkpoints: no more than asked for, than the disk has, or than the page cache can hold."""
+    free = shutil.disk_usage(arguments.place).free
+    if arguments.cold:
+        return int(min(arguments.room, 0.95 * free))
     available = int(Path("/proc/meminfo").read_text().split("MemAvailable:")[1].split()[0]) << 10
-    return int(min(most, 0.8 * shutil.disk_usage(place).free, 0.7 * available))
+    return int(min(arguments.room, 0.8 * free, 0.7 * available))
 
 
 def needed(parameters: int, width: int, tasks: int) -> float:
@@ -328,7 +332,7 @@ def rows(arguments: argparse.Namespace) -> Iterator[Row]:
     """All that is measured, one after the other."""
     peer = arguments.peer.resolve() if arguments.peer else None
     for model, tasks, wanted, with_peer in chosen(arguments):
-        layers = layers_of(model, tasks, wanted, room(arguments.place, arguments.room))
+        layers = layers_of(model, tasks, wanted, room(arguments))
         if layers < model.layers:
             why = "the disk or the page cache has no room for more" if layers < wanted else "as was asked for"
             say(f"{model.title}, {tasks} tasks: {layers} of {model.layers} layers, {why}")
@@ -343,7 +347,7 @@ def rows(arguments: argparse.Namespace) -> Iterator[Row]:
     for place in arguments.grid:
         millions, tasks = map(int, place.split(":"))
         parameters = max(1000, int(millions * 1_000_000 * arguments.scale))
-        if needed(parameters, 4, tasks) - 4 * parameters > room(arguments.place, arguments.room):
+        if needed(parameters, 4, tasks) - 4 * parameters > room(arguments):
             say(f"grid: {parameters:,} parameters of {tasks} tasks left out: no room for the files")
             continue
         with tempfile.TemporaryDirectory(dir=arguments.place) as folder:
@@ -388,6 +392,9 @@ def main() -> None:
     parser.add_argument("--array-parameters", type=int, default=20_000_000, help="of the work in memory")
     parser.add_argument("--array-tasks", type=int, nargs="*", default=[8, 20])
     parser.add_argument("--room", type=float, default=20e9, help="bytes of files at a time, at most")
+    parser.add_argument(
+        "--cold", action="store_true", help="also what the page cache cannot hold: the disk is measured"
+    )
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--place", type=Path, default=Path(tempfile.gettempdir()), help="where the files are made")
     parser.add_argument("--out", type=Path, default=Path("docs/benchmarks"))
@@ -411,7 +418,8 @@ def main() -> None:
                 table.writerow(astuple(row))
                 file.flush()
                 say(
-                    f"{row.shape:24} {row.tasks:3} {row.what:36} {row.cpu_s:9.2f} s {row.ns_per_parameter_task:9.2f} ns"
+                    f"{row.shape:24} {row.tasks:3} {row.what:36} {row.wall_s:9.2f} s {row.wall_ns:9.2f} ns,"
+                    f" of processor {row.ns_per_parameter_task:.2f} ns"
                 )
         except Failed as error:
             sys.exit(str(error))

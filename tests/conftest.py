@@ -1,10 +1,14 @@
 """What several test files share."""
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # before anybody imports torch or NumPy: two test processes of as many threads
+    os.environ["OMP_NUM_THREADS"] = "1"  # as there are cores wait for each other most of the time
 
 ROOT = Path(__file__).parent.parent
 PARAMS = Path(__file__).parent / "params.yaml"

@@ -136,7 +136,7 @@ class Project:
 
     def _environment(self) -> dict[str, str]:
         """The tests' own, without what steers the engines from outside, and with the tests' Python first."""
-        drop = ("SNAKEMAKE_", "DVC_", "GIT_", "TALLMASKS_")
+        drop = ("SNAKEMAKE_", "DVC_", "GIT_", "TALLMASKS_", "OMP_")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(drop)}
         identity = {
             f"GIT_{who}_{what}": "nobody@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
@@ -227,7 +227,10 @@ def warm_python() -> Path:
         " ".join(["torch", "torch._dynamo", "open_clip", *ARRAYS]),
         " ".join(LATER),
     ]
-    server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("OMP_")}
+    server = subprocess.Popen(
+        command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True
+    )
     with server.stdout as said:  # type: ignore[union-attr]
         assert said.readline() == b"listening\n"
     return folder

@@ -10,7 +10,7 @@ import pytest
 
 from integration.project import Project
 
-LONGEST_SECONDS = 12.0
+LONGEST_SECONDS = 8.0
 
 
 def forget_some(project: Project, draw: random.Random) -> None:
