@@ -301,7 +301,7 @@ def test_a_matrix_of_many_tasks_needs_little_more_memory_than_they_do() -> None:
         apply(*words, **given)
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-        assert peak < 1.2 * tensors.nbytes, name
+        assert peak < 1.5 * tensors.nbytes, name  # NumPy 2.5 counts what LAPACK works on, earlier ones do not
 
 
 @pytest.mark.parametrize(
