@@ -1,6 +1,7 @@
 """What several test files share."""
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,13 @@ def shipped_params() -> dict[str, Any]:
 def params() -> dict[str, Any]:
     """The parameters that the project ships, safe to change."""
     return shipped_params()
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    """What an earlier test has set does not stay, where there are several test processes."""
+    if "PYTEST_XDIST_WORKER" in os.environ and "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
 
 
 @pytest.fixture
