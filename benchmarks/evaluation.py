@@ -44,7 +44,7 @@ def main() -> int:
     network = clip.build(arguments.architecture).to(device)
     size = network.visual.image_size[0]
     model = clip.ClipModel(
-        network, lambda prompts: torch.empty(0), clip.Preprocess(size, MEAN, STD), arguments.precision
+        network, lambda: lambda prompts: torch.empty(0), clip.Preprocess(size, MEAN, STD), arguments.precision
     )
     coefficients = [k / arguments.coefficients for k in range(arguments.coefficients)]
     draw, count = np.random.default_rng(0), arguments.batch_size * arguments.batches

@@ -13,6 +13,7 @@ from PIL import Image
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch.nn import functional
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from small_clip import SPEC, save_random
 from tallmasks.models import cuda
@@ -103,6 +104,21 @@ def test_half_precision_file_loads_as_float32(tmp_path: Path) -> None:
     assert model.flat.dtype == torch.float32
     name = model.trainable[0]
     np.testing.assert_array_equal(model.named_arrays()[name], tensors[name].float().numpy())
+
+
+def test_loading_draws_no_weights_and_builds_no_tokenizer(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every job of a model would take seconds to make what it never uses."""
+    monkeypatch.setattr(clip, "_tokenizer", lambda *_: pytest.fail("a tokenizer is built, and nobody has asked"))
+    done = []
+
+    class Seen(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            done.append(func.overloadpacket.__name__)
+            return func(*args, **(kwargs or {}))
+
+    with Seen():
+        load(SPEC, weights)
+    assert "copy_" in done and not {"uniform_", "normal_"} & set(done)
 
 
 def test_unknown_words_are_named(weights: Path) -> None:

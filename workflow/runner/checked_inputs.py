@@ -10,7 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from job import Job
-from tallmasks.plan.recipes import version_of
+from tallmasks.plan import chain  # noqa: F401  (declares the stages)
+from tallmasks.plan.node import STAGES
 from tallmasks.store.artifacts import ARTIFACT, Damaged, check, identity
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.folders import CHECKED, DAMAGED, PROVENANCE, STORE, provenance_of, set_aside
@@ -55,8 +56,8 @@ def _check_code(job: Job) -> None:
     """Refuse to make, under a name that says one thing, what other code makes: of another branch, say."""
     recipe = job.recipe
     changed = []
-    if "version" in recipe and version_of(recipe["kind"]) != recipe["version"]:
-        changed.append(f"stage {recipe['kind']} has number {version_of(recipe['kind'])} here, not {recipe['version']}")
+    if "version" in recipe and (number := _number_of(recipe["kind"])) != recipe["version"]:
+        changed.append(f"stage {recipe['kind']} has number {number} here, not {recipe['version']}")
     code = recipe.get("params", {}).get("code", {})
     for what, known in code.items() if isinstance(code, dict) else ():  # of a drawn task it is one digest
         from tallmasks import methods
@@ -70,6 +71,15 @@ def _check_code(job: Job) -> None:
             f"the code has changed since this run was planned ({'; '.join(changed)}), as after `git checkout` of "
             f"another branch: {AGAIN}, and it is planned with the code that is there"
         )
+
+
+def _number_of(kind: str) -> int | None:
+    """The number of a stage in this code; what is drawn and how is only imported where that is the stage."""
+    if kind in STAGES:
+        return STAGES[kind].version
+    from tallmasks.plan.recipes import version_of
+
+    return version_of(kind)
 
 
 def _expected(job: Job, role: str, count: int) -> list[str | None]:

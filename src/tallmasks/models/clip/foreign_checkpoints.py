@@ -77,6 +77,8 @@ def convert(
     """
     import torch
 
+    from tallmasks.models.pretrained_files import is_finite
+
     for name, tensor in state.items():
         if odd := oddness(tensor):
             raise TallmasksError(
@@ -85,13 +87,13 @@ def convert(
     found = matched(state, pretrained, trainable, path)
     converted = {name: tensor.detach().resolve_neg().float().contiguous() for name, tensor in found.items()}
     for name, tensor in converted.items():
-        if not torch.isfinite(tensor).all():
+        if not is_finite(tensor):
             raise TallmasksError(
                 f"{path}: tensor {name!r} holds NaN, infinity, or values beyond float32; expected finite numbers: the "
                 "training diverged, or the file is damaged"
             )
         if name.startswith(trainable):
-            if not torch.isfinite(tensor - pretrained[name].float()).all():
+            if not is_finite(tensor - pretrained[name].float()):
                 raise TallmasksError(
                     f"{path}: tensor {name!r} holds values too large to subtract the pretrained ones in float32; "
                     "expected a fine-tuned checkpoint: the training diverged, or the file is damaged"

@@ -134,7 +134,7 @@ class ClipModel(FlatWeights):
 
     Args:
         network: The network, with its weights loaded, on the device where it is to stay.
-        tokenize: Turns prompts into its tokens.
+        tokenizer: Makes what turns prompts into its tokens, for the first head: it takes longer than a small network.
         preprocess: Turns images into its input.
         precision: Of the image tower's products.
     """
@@ -142,12 +142,12 @@ class ClipModel(FlatWeights):
     def __init__(
         self,
         network: CLIP | CustomTextCLIP,
-        tokenize: Tokenize,
+        tokenizer: Callable[[], Tokenize],
         preprocess: Callable[[torch.Tensor], torch.Tensor] = prepare,
         precision: Precision = "float32",
     ) -> None:
         self._network = network.eval().requires_grad_(False)
-        self._tokenize, self._preprocess = tokenize, preprocess
+        self._tokenizer, self._preprocess = tokenizer, preprocess
         self._mixed = precision == "bfloat16"
         if network.logit_scale.device.type == "cpu":
             use_onednn(self._network.visual)
@@ -160,6 +160,10 @@ class ClipModel(FlatWeights):
     def parameter_counts(self) -> tuple[int, int]:
         """P' and F of the paper's storage formula. The text transformer is in neither, as in the paper."""
         return _counts(self._network)
+
+    @functools.cached_property
+    def _tokenize(self) -> Tokenize:
+        return self._tokenizer()
 
     @torch.no_grad()
     def head(self, task: Task) -> torch.Tensor:
@@ -275,15 +279,18 @@ def load(
     with Uninitialised():
         network = build(architecture, None if vocabulary is None else len(vocabulary))
     tensors = {name.removeprefix(BUFFER_PREFIX): tensor for name, tensor in tensors.items()}
-    check_tensors(weights, {name: tuple(t.shape) for name, t in network.state_dict().items()}, tensors)
-    network.load_state_dict(tensors)  # copies into float32
+    expected = network.state_dict()
+    check_tensors(weights, {name: tuple(tensor.shape) for name, tensor in expected.items()}, tensors)
+    # `FlatWeights` copies what is trainable out of the file; in the network itself it would be one copy more
+    there = {name: tensors.pop(name) for name in expected if name.startswith(tensor_names.TRAINABLE)}
+    network.load_state_dict({k: v.to(expected[k].dtype) for k, v in there.items()}, strict=False, assign=True)
+    network.load_state_dict(tensors, strict=False)  # copies into float32
     if place.type == "cuda":
         cuda.make_repeatable()
     settings = spec.get("preprocess")
     preprocess = prepare if settings is None else Preprocess(settings["size"], settings["mean"], settings["std"])
-    model = ClipModel(
-        network.to(place), _tokenizer(architecture, network.context_length, vocabulary), preprocess, precision
-    )
+    tokenizer = functools.partial(_tokenizer, architecture, network.context_length, vocabulary)
+    model = ClipModel(network.to(place), tokenizer, preprocess, precision)
     if isinstance(preprocess, Preprocess) and preprocess.size != model.image_size:
         raise TallmasksError(
             f"params.yaml: preprocess.size is {preprocess.size}, and {architecture} takes {model.image_size} pixels"
