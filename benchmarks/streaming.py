@@ -26,6 +26,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, dataclass, fields, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -59,6 +60,8 @@ for path in sys.argv[1:]:
 GRID = (*(f"{size}:{tasks}" for size in (1, 10, 100) for tasks in (2, 8, 20)), "300:4")
 """Millions of parameters and tasks."""
 GRID_COMMANDS = ("merge task_arithmetic", "merge ties", "compress task_arithmetic")
+BARE = "read and write alone"
+"""What no merge can leave out: all files read once, and one of the base's size written and brought to the disk."""
 THRESHOLDS = "trim thresholds"
 """What the workflow has stored beside each task vector before it merges."""
 APART, WALK = "all but thresholds", "the same in one walk over pieces"
@@ -273,12 +276,35 @@ def worker_grid(folder: Path, repeats: int) -> None:
             raise Failed(name)
         return wall, cpu
 
-    found = {}
+    found = {BARE: np.min([read_and_write(folder) for _ in range(1 + repeats)], axis=0).tolist()}
     for name in GRID_COMMANDS:
         once(folder / "warm", name)
         once(folder, name)
         found[name] = np.min([once(folder, name) for _ in range(repeats)], axis=0).tolist()
     print(json.dumps(found))
+
+
+def read_and_write(folder: Path) -> tuple[float, float]:
+    """Wall and processor seconds of the files alone, with as many threads as there are cores."""
+    out, chunk = folder / "out.safetensors", 1 << 20
+    data = bytes(chunk)
+
+    def read(path: Path) -> None:
+        buffer = bytearray(chunk)
+        with path.open("rb", buffering=0) as file:
+            while file.readinto(buffer):
+                pass
+
+    wall, cpu = time.perf_counter(), time.process_time()
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(read, sorted(folder.glob("*.safetensors"))))
+    with out.open("wb", buffering=0) as file:
+        for _ in range((folder / "base.safetensors").stat().st_size // chunk + 1):
+            file.write(data)
+        os.fsync(file.fileno())
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    remove(out)
+    return wall, cpu
 
 
 def on_grid(parameters: int, tasks: int, folder: Path, repeats: int) -> Iterator[Row]:

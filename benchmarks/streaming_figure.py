@@ -33,7 +33,7 @@ def draw(table: Path, out: Path) -> None:
         panel.set_yscale("log")
     axes[0].set(title="Processor time on files", ylabel="ns per parameter and task")
     axes[1].set(title="Anonymous memory (dotted: 0.5 GiB)", ylabel="MiB")
-    grid = rows[rows["shape"] == "grid"]
+    grid = rows[(rows["shape"] == "grid") & rows["what"].str.startswith(("merge", "compress"))]
     for index, (name, part) in enumerate(
         style.groups(grid.assign(series=grid["what"] + ", " + grid["tasks"].astype(str) + " tasks"), "series")
     ):

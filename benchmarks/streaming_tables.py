@@ -3,7 +3,7 @@
     python benchmarks/streaming_tables.py
 
 What stands between the marks of docs/benchmarks/streaming.md is replaced by tables of docs/benchmarks/streaming.csv,
-by what the goals come to, and by a table of streaming_cold.csv.
+by what the goals come to, and by tables of streaming_bare.csv and streaming_cold.csv.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ COMMANDS = {
     "merge ties": "TIES",
     "compress task_arithmetic": "compressing",
 }
+BARE = "read and write alone"
 WALK = "the same in one walk over pieces"
 ALL = f"thresholds and {WALK}"
 FEWEST, SMALLEST = 8, 10_000_000
@@ -88,6 +89,16 @@ def by_size(measured: pd.DataFrame) -> str:
     grid = measured[measured["shape"] == "grid"].pivot_table("wall_ns", ["parameters", "tasks"], "what")
     rows = [[f"{p / 1e6:.0f} M, {t}", *(f"{row[what]:.2f}" for what in COMMANDS)] for (p, t), row in grid.iterrows()]
     return table(["parameters, tasks", *COMMANDS], rows)
+
+
+def beside_bare(measured: pd.DataFrame) -> str:
+    """What the files alone take, and how many times as long each command."""
+    grid = measured.pivot_table("wall_ns", ["parameters", "tasks"], "what")
+    rows = [
+        [f"{p / 1e6:.0f} M, {t}", f"{row[BARE]:.2f}", *(f"{row[what] / row[BARE]:.1f}" for what in COMMANDS)]
+        for (p, t), row in grid.iterrows()
+    ]
+    return table(["parameters, tasks", f"{BARE}, ns", *(f"{what}, times that" for what in COMMANDS)], rows)
 
 
 def goals(measured: pd.DataFrame) -> str:
@@ -174,6 +185,7 @@ def main() -> None:
         "models": by_model(whole),
         "arrays": in_memory(measured),
         "grid": by_size(measured),
+        "bare": beside_bare(pd.read_csv(DOCS / "streaming_bare.csv")),
         "goals": goals(measured),
         "cold": by_model(pd.read_csv(DOCS / "streaming_cold.csv")),
     }.items():

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tallmasks.store.atomic_files import begin_to_write
 from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.float_bytes import WIDTHS
@@ -174,9 +175,11 @@ class TorchSink:
 
 
 def _write_at(descriptor: int, offset: int, data: memoryview) -> None:
+    start, size = offset, len(data)
     while data:
         count = os.pwrite(descriptor, data, offset)
         data, offset = data[count:], offset + count
+    begin_to_write(descriptor, start, size)
 
 
 def _bytes_of(base: Checkpoint, name: str, code: str) -> int:
