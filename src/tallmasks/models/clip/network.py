@@ -282,8 +282,9 @@ def load(
     expected = network.state_dict()
     check_tensors(weights, {name: tuple(tensor.shape) for name, tensor in expected.items()}, tensors)
     # `FlatWeights` copies what is trainable out of the file; in the network itself it would be one copy more
-    there = {name: tensors.pop(name) for name in expected if name.startswith(tensor_names.TRAINABLE)}
-    network.load_state_dict({k: v.to(expected[k].dtype) for k, v in there.items()}, strict=False, assign=True)
+    names = [name for name, _ in network.named_parameters() if name.startswith(tensor_names.TRAINABLE)]
+    there = {name: tensors.pop(name).to(expected[name].dtype) for name in names}
+    network.load_state_dict(there, strict=False, assign=True)
     network.load_state_dict(tensors, strict=False)  # copies into float32
     if place.type == "cuda":
         cuda.make_repeatable()
