@@ -163,7 +163,7 @@ def serve(where: Path, owner: int, modules: Sequence[str], later: Sequence[str] 
             connection, _ = listener.accept()
             with connection:
                 if _belongs(connection, owner):
-                    gc.freeze()  # a fork that looked for garbage in all that was imported would copy it, for 0.4 s
+                    gc.freeze()  # a fork that looked for garbage in all that was imported would copy it
                     children.add(os.fork() or _fork(connection, listener))
         elif waiting:
             _import(waiting.pop(0))

@@ -53,8 +53,8 @@ def check_tensors(weights: Path, expected: Mapping[str, tuple[int, ...]], found:
 
 
 def is_finite(tensor: torch.Tensor) -> bool:
-    """Whether a tensor, of any shape and dtype, holds no NaN and no infinity: in one walk, 20 times faster on a core
-    than ``torch.isfinite(tensor).all()``."""
+    """Whether a tensor, of any shape and dtype, holds no NaN and no infinity: in one walk, where
+    ``torch.isfinite(tensor).all()`` takes several and memory for each."""
     if not tensor.numel() or not tensor.is_floating_point():
         return bool(torch.isfinite(tensor).all())
     return bool(torch.isfinite(torch.stack(torch.aminmax(tensor))).all())  # NaN is both the least and the largest
