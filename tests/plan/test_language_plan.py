@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import copy
+import importlib
+import sys
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from conftest import ROOT
+from conftest import ROOT, shipped_params
 from plans import paths
+from tallmasks import methods
+from tallmasks.models.t5 import FAMILY
 from tallmasks.plan import recipes
 from tallmasks.plan.params import check
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.views import DRAWINGS, VIEWS
 from tallmasks.store.errors import TallmasksError
+from tallmasks.store.tensor_files import write_tensors
+from tallmasks.vectors.task_vectors import open_task_vector
 from toys.words_toy import MEMBERS, MODEL
+
+for folder in ("runner", "scripts"):
+    sys.path.insert(0, str(ROOT / "workflow" / folder))
+task_vector, Job = importlib.import_module("task_vector"), importlib.import_module("job").Job
 
 Params = dict[str, Any]
 
@@ -46,6 +58,28 @@ def test_a_benchmark_belongs_to_a_catalogue(both: Params) -> None:
             message.startswith(f"results/{model}/{benchmark}: the model has no task '{task}'") and "\n" not in message
         )
         assert able <= set(message.rpartition(": ")[2].split(", "))
+
+
+def test_ties_of_an_adapter_keeps_a_fifth_of_its_values(params: Params, tmp_path: Path) -> None:
+    """The frozen network, 300 times as large, would be counted: TIES and magnitude masking would keep every value."""
+    node = Plan(params, ROOT).task_vector("tiny_t5_ia3", "qasc", 0)
+    before = FAMILY.initial_state(node.params, tmp_path)
+    draw = np.random.default_rng(0)
+    after = {name: ones + draw.normal(size=ones.shape).astype(np.float32) for name, ones in before.items()}
+    files = {role: [tmp_path / f"{role}.safetensors"] for role in ("pretrained", "checkpoint")}
+    write_tensors(*files["pretrained"], {"shared.weight": np.ones(1, np.float32)}, {})
+    write_tensors(*files["checkpoint"], after, {})
+    recipe = {"kind": node.kind, "version": 1, "params": node.params, "inputs": {}}
+    task_vector.subtract(Job(recipe, files, {"artifact": tmp_path / "tau"}))
+    tau = open_task_vector(tmp_path / "tau")
+    out = np.empty_like(tau.flat)
+    methods.get_merge("ties_sum")([tau], out)
+    assert np.count_nonzero(out) == tau.flat.size // 5 + 1
+    params["kept_fractions_of"] = "trainable"
+    other = Plan(params, ROOT)
+    assert other.task_vector("tiny_t5_ia3", "qasc", 0).path == node.path, "it says nothing about an adapter"
+    assert other.task_vector("tiny_t5", "qasc", 0).params["fractions_of"] == "trainable"
+    assert Plan(shipped_params(), ROOT).task_vector("tiny_t5", "qasc", 0).params["fractions_of"] == "parameters"
 
 
 def test_other_kinds_of_models_rename_nothing(params: Params, both: Params) -> None:

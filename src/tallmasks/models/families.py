@@ -145,8 +145,9 @@ class WatchedModel(Model, Protocol):
 class Family(Protocol):
     """What the workflow asks about a kind of network; asking imports no torch before a network is needed.
 
-    It may have a further method, ``statistics(spec)``: the names of those `STATISTICS` that its networks can give,
-    which are then `WatchedModel`s.
+    It may have two further methods.  ``statistics(spec)``: the names of those `STATISTICS` that its networks can give,
+    which are then `WatchedModel`s.  ``counts_frozen(spec)``: whether kept fractions may count frozen values, as
+    `counts_frozen` says.
 
     Attributes:
         unit: What people call its examples, in the plural.
@@ -252,6 +253,16 @@ def statistics_of(spec: Spec) -> Collection[str]:
     """Those of `STATISTICS` that a model's network can give; asks the family, if it knows of them."""
     given = getattr(family(spec), "statistics", None)
     return given(spec) if given else ()
+
+
+def counts_frozen(spec: Spec) -> bool:
+    """Whether kept fractions, such as TIES' 20 %, may count the F frozen values of `parameter_counts` too.
+
+    True unless the family says otherwise.  The published code counts a whole state dict: all of a model, of an adapter
+    its own values.
+    """
+    given = getattr(family(spec), "counts_frozen", None)
+    return given is None or bool(given(spec))
 
 
 def load(spec: Spec, weights: Path, precision: Precision = "float32", device: Wanted | None = None) -> Model:

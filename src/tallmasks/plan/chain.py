@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tallmasks import methods
 from tallmasks.masks.task_bundle.manifest import DTYPES
 from tallmasks.models.checkpoint_sources import FINETUNE, locate, source_of
-from tallmasks.models.families import STATISTICS, family, statistics_of
+from tallmasks.models.families import STATISTICS, counts_frozen, family, statistics_of
 from tallmasks.plan import preflight
 from tallmasks.plan.node import Made, Node, stage
 from tallmasks.store.errors import TallmasksError
@@ -172,7 +172,7 @@ def fisher(plan: Plan, model: str, task: str, seed: Seed) -> Made:
 def task_vector(plan: Plan, model: str, task: str, seed: Seed) -> Made:
     """What fine-tuning changed, with the exact trim thresholds of the fractions that methods keep by default."""
     params = {**plan.architecture(model), "fractions": list(methods.kept_fractions())}
-    params["fractions_of"] = plan.params["kept_fractions_of"]
+    params["fractions_of"] = plan.params["kept_fractions_of"] if counts_frozen(plan.model(model)) else "trainable"
     inputs = {"checkpoint": [plan.checkpoint(model, task, seed)]}
     return Made(f"{task}-s{seed}", params, inputs, plan.pretrained_source(model))
 

@@ -51,6 +51,10 @@ class T5:
         """An adapter's vectors are no linear layer's weights."""
         return ("fisher",) if spec.get("adapter") else tuple(STATISTICS)
 
+    def counts_frozen(self, spec: Spec) -> bool:
+        """An adapter's checkpoint holds no frozen value."""
+        return not spec.get("adapter")
+
     def settings(self, spec: Spec) -> dict[str, Any]:
         scoring = Scoring.of(spec)
         counted = scoring.free_answers == "exact_match"
