@@ -17,13 +17,15 @@ from tallmasks.models import cuda
 
 WITHOUT_CUDA = pytest.mark.skipif(torch.cuda.is_available(), reason="asks what happens where CUDA gives nothing")
 RUNNER = ROOT / "workflow" / "runner"
-LEASE = "import gpu, os, sys; gpu.lease(int(sys.argv[1])); print(os.environ['CUDA_VISIBLE_DEVICES'], flush=True); "
+LEASE = (
+    "import gpu, os, sys; gpu.lease(*map(int, sys.argv[1:])); print(os.environ['CUDA_VISIBLE_DEVICES'], flush=True); "
+)
 
 
 @pytest.fixture
 def machine(tmp_path: Path) -> dict[str, str]:
     """The environment of jobs on a machine with four fake devices, and with leases of its own."""
-    kept = {name: value for name, value in os.environ.items() if name not in {"CUDA_VISIBLE_DEVICES", "SLURM_JOB_ID"}}
+    kept = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
     path = path_with(fake_smi(tmp_path / "tools"), os.environ["PATH"])
     return kept | {"TALLMASKS_WARM": "0", "PATH": path, "TMPDIR": str(tmp_path), "PYTHONPATH": str(RUNNER)}
 
@@ -39,8 +41,10 @@ def said(process: subprocess.Popen[str]) -> set[str]:
     return set(process.stdout.readline().strip().split(","))
 
 
-def test_jobs_at_once_have_different_devices(machine: dict[str, str]) -> None:
+@pytest.mark.parametrize("allocation", [{}, {"SLURM_JOB_ID": "7"}], ids=["a machine", "salloc"])
+def test_jobs_at_once_have_different_devices(machine: dict[str, str], allocation: dict[str, str]) -> None:
     """Two fine-tunings would share device 0 and its memory, with three devices idle."""
+    machine |= allocation
     jobs = [job(machine, count, "exec sleep 600") for count in (1, 2, 1)]
     devices = [said(process) for process in jobs]
     assert [len(names) for names in devices] == [1, 2, 1]
@@ -74,11 +78,15 @@ def test_a_number_and_its_uuid_are_one_lease(machine: dict[str, str]) -> None:
     assert said(second) == {LISTED["1"]} and second.wait() == 0
 
 
-def test_under_slurm_the_scheduler_decides(machine: dict[str, str]) -> None:
-    """A job would move from the device that slurm gave it to one that slurm gave to another."""
-    given = machine | {"SLURM_JOB_ID": "7", "CUDA_VISIBLE_DEVICES": "2"}
-    done = subprocess.run([sys.executable, "-c", LEASE, "1"], env=given, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "2"
+@pytest.mark.parametrize(("assigned", "taken"), [("2", {"2"}), ("2,3", {LISTED["2"], LISTED["3"]})])
+def test_of_a_submitted_job_the_scheduler_decides(machine: dict[str, str], assigned: str, taken: set[str]) -> None:
+    """A job would move from the device that slurm gave it to one that slurm gave to another; or two steps of one
+    submission with two devices would share the first."""
+    given = machine | {"CUDA_VISIBLE_DEVICES": assigned}
+    done = subprocess.run(
+        [sys.executable, "-c", LEASE, "1", "1"], env=given, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() in taken
 
 
 def run_job(machine: dict[str, str], folder: Path, code: str, step: str = "finetune", gpus: int = 1) -> list[str]:
@@ -102,7 +110,6 @@ main(lambda job: print(cuda.choose("cuda" if job.gpus else "cpu")))
         ("finetune", 5, {}, "5 GPUs wanted for one job, 4 found (GPU-0"),
         ("finetune", 1, {"TALLMASKS_GPUS": "7"}, "TALLMASKS_GPUS: '7' names no GPU of this machine; there is 0 (GPU-0"),
         pytest.param("finetune", 1, {}, "to compute on a GPU, and cannot: ", marks=WITHOUT_CUDA),
-        pytest.param("finetune", 1, {"SLURM_JOB_ID": "7"}, "to compute on a GPU, and cannot: ", marks=WITHOUT_CUDA),
     ],
 )
 def test_a_job_without_its_gpu_says_so(

@@ -57,8 +57,12 @@ PARENT = "import os, sys; print(os.getppid()); print('torch' in sys.modules)"
 
 
 @pytest.mark.parametrize("warm", [False, True])
-def test_a_job_has_its_threads_streams_folder_and_status(tmp_path: Path, warm: bool) -> None:
-    """A job would take all cores from the others, lose its log, or fail unseen."""
+def test_a_job_has_its_threads_streams_folder_and_status(
+    tmp_path: Path, warm: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job would take all cores from the others, lose its log, or fail unseen; or import for ten seconds because it
+    runs in an allocation of slurm's."""
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
     code = """
 import os, sys
 forked = "torch" in sys.modules

@@ -2,17 +2,23 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from bridge.gpu_jobs import GpuJobs
+from bridge.jobs import Jobs
+from bridge.run import Run
 from conftest import ROOT
 from gpus import fake_smi, path_with
 from small_clip import SPEC, save_random
+from tallmasks.plan.project import open_plan
 from tallmasks.store.tensor_files import open_tensors
 from tallmasks.tasks.drawn import TASKS
 
@@ -58,12 +64,12 @@ class Folder:
         paths = os.pathsep.join([str(RUNNER), str(ROOT / "src")])
         self.environment = kept | {"TMPDIR": str(root), "TALLMASKS_WARM": "0", "PATH": path, "PYTHONPATH": paths}
 
-    def run(self, place: int, **environment: str) -> subprocess.CompletedProcess[str]:
-        text = json.dumps(self.jobs[place] | {"gpus": 1, "ahead": ".tallmasks/ahead/m-head.json"})
+    def run(self, place: int, ahead: str | None = ".tallmasks/ahead/m-head.json") -> subprocess.CompletedProcess[str]:
+        text = json.dumps(self.jobs[place] | {"gpus": 1, "ahead": ahead})
         return subprocess.run(
             [sys.executable, str(RUNNER / "job.py"), "head.py", text],
             cwd=self.root,
-            env=self.environment | environment,
+            env=self.environment,
             capture_output=True,
             text=True,
             check=False,
@@ -108,7 +114,7 @@ def test_what_cannot_be_made_fails_alone(tmp_path: Path) -> None:
 def test_what_is_there_is_not_made_again(tmp_path: Path) -> None:
     """A whole artifact would be computed once more and lie about for ever."""
     folder = Folder(tmp_path, [told(1), told(2)])
-    assert folder.run(1, SLURM_JOB_ID="7").returncode == 0
+    assert folder.run(1, ahead=None).returncode == 0
     first = folder.run(0)
     assert first.returncode == 0 and "ahead of its job" not in first.stdout
 
@@ -125,11 +131,17 @@ def test_what_was_damaged_beside_the_store_is_made_again(tmp_path: Path) -> None
     assert (tmp_path / "store/m/heads/2.safetensors").read_bytes() == content
 
 
-def test_on_a_cluster_every_job_makes_its_own(tmp_path: Path) -> None:
-    """The first of several bundles would do the work of all, within one job's time limit."""
-    folder = Folder(tmp_path, [told(1), told(2)])
-    assert folder.run(0, SLURM_JOB_ID="7").returncode == 0
-    assert not (tmp_path / ".tallmasks/ahead/2.safetensors").exists()
+@pytest.mark.parametrize("submitted", [False, True])
+def test_on_a_cluster_every_job_makes_its_own(submitted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first of several bundles would do the work of all, within one job's time limit; or in an allocation of the
+    user's own, where nobody else assigns devices, all jobs would share the first GPU."""
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    workflow = SimpleNamespace(is_main_process=not submitted, executor_plugin="local", local_exec=True, dryrun=False)
+    run = Run(workflow)
+    ahead = GpuJobs(run, open_plan(ROOT)).ahead_of("head", "tiny", 1)
+    words = Jobs(run).words("head", {}, {}, {}, 1, "tiny", 1, ahead)
+    told = json.loads(shlex.split(words)[-1])
+    assert ("submitted" in told, "ahead" in told) == (submitted, not submitted)
 
 
 def test_a_head_made_ahead_is_the_same_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

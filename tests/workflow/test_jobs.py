@@ -104,6 +104,31 @@ def test_a_job_with_another_copys_code_is_refused(folder: Path, another: Path, t
     assert not (folder / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("during", "changed", "works"),
+    [
+        ("workflow/runner/checked_inputs.py", "vectors/task_vectors.py", False),
+        ("workflow/scripts/task_vector.py", "plan/index.py", False),
+        ("workflow/scripts/task_vector.py", "tasks/vision/class_names/mnist.txt", False),
+        ("workflow/scripts/task_vector.py", "vectors/task_vectors.py", True),
+    ],
+    ids=["while inputs are checked", "before an import", "data", "after the import"],
+)
+def test_a_checkout_while_a_job_runs(folder: Path, another: Path, during: str, changed: str, works: bool) -> None:
+    """Another branch's bytes would get this branch's name; or an edit that reaches no job would cost its work."""
+    file, line = another / during, "    _check_code(job)\n" if "runner" in during else "    kin = family(params)\n"
+    edit = f"    with open({str(another / 'src/tallmasks' / changed)!r}, 'a') as source:\n        source.write('#')\n"
+    code = file.read_text()
+    assert line in code
+    file.write_text(code.replace(line, f"{line}{edit}    import tallmasks.plan.index\n"))
+    done = run_task_vector(folder, root=another)
+    if works:
+        assert done.returncode == 0, done.stderr
+    else:
+        assert refused(done).startswith(f"error: src/tallmasks/{changed} changed while this job ran")
+    assert works == any((folder / "out").glob("*"))
+
+
 def spoil(folder: Path, tensors: dict[str, np.ndarray]) -> None:
     path = folder / "checkpoint.safetensors"
     path.unlink()

@@ -56,6 +56,8 @@ class Jobs:
         starting the warm Python for, and others use it where it runs.
         """
         told = told_of(recipe, inputs, outputs, model) | {"threads": threads, "gpus": gpus}
+        if gpus and self._run.submitted:
+            told["submitted"] = True
         if ahead:
             told["ahead"] = str(ahead)
         if warm:

@@ -169,6 +169,11 @@ class Run:
         flow = self.workflow
         return bool(flow.is_main_process and not self.looking and flow.local_exec and not flow.dryrun)
 
+    @property
+    def submitted(self) -> bool:
+        """Whether this process is itself a job on a cluster, started by the Snakemake that the user called."""
+        return not self.workflow.is_main_process
+
 
 def stale_marker(what: Path, digest: str, files: list[Path]) -> list[str]:
     """A file that is newer than `files`, which are stale, with content of its own: Snakemake passes over a newer

@@ -6,8 +6,8 @@ there, and lays each beside the store, under its own name.  The job that is aske
 into place, without a GPU.  So each artifact stays one job with one output and one recipe: none is made twice, and one
 that cannot be made fails alone.
 
-What others are to make stands in a file that the bridge writes before the first job (`Glue.write_ahead`).  A kernel
-lock per artifact keeps two jobs from making the same one.  On a cluster, which bundles such jobs, none is made ahead.
+What others are to make stands in a file that the bridge writes before the first job (`GpuJobs.write_ahead`).  A kernel
+lock per artifact keeps two jobs from making the same one.  On a cluster, which bundles such jobs, there is none.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def each(job: Job, make: Callable[[Job], None]) -> None:
     make(job)
     import checked_inputs
 
-    if job.ahead is None or not job.ahead.is_file() or "SLURM_JOB_ID" in os.environ:
+    if job.ahead is None or not job.ahead.is_file():
         return
     for told in json.loads(job.ahead.read_text()):
         other = Job.parse(json.dumps(told))

@@ -2,7 +2,8 @@
 
 Snakemake's `resources: gpu=1` only counts: two jobs at once would both take device 0.  A lease is a kernel lock on a
 file per device, held by the job's process and gone with it, kill -9 included, so that two Snakemakes of one user
-share a machine's GPUs without knowing of each other.  On a cluster the scheduler assigns devices: nothing is done here.
+share a machine's GPUs without knowing of each other.  A job that was submitted to a cluster uses the devices that the
+scheduler assigned to it; where these are more than it asks for, the steps bundled in it lease them too.
 
 The devices are those of `tallmasks.models.cuda.usable`.  A lease is of a UUID, since numbers change from one container,
 and from one CUDA_VISIBLE_DEVICES, to the next.
@@ -22,21 +23,24 @@ from tallmasks.models import cuda
 from tallmasks.store.errors import TallmasksError
 
 POLL_SECONDS = 0.2
-SCHEDULERS = ("SLURM_JOB_ID",)
 
 
-def lease(count: int) -> list[int]:
+def lease(count: int, submitted: bool = False) -> list[int]:
     """Wait until `count` GPUs are free, take them for the life of this process, and set CUDA_VISIBLE_DEVICES.
 
     The locks pass on to the program that this process becomes, and to what that forks.
 
+    Args:
+        count: How many.
+        submitted: Whether a cluster's scheduler started this job and assigned its devices.
+
     Returns:
-        The locks' file descriptors.  None on a cluster.
+        The locks' file descriptors.  None where the scheduler assigned no more devices than `count`.
 
     Raises:
         TallmasksError: If the machine has fewer than `count`; the message says why where it has none.
     """
-    if any(variable in os.environ for variable in SCHEDULERS):
+    if submitted and len(cuda.usable()) <= count:
         return []
     known = [device.uuid for device in cuda.enough(count)]
     folder = _folder()

@@ -58,6 +58,8 @@ class Job:
     """The model that it is for, or the catalogue where it makes examples."""
     threads: int = 1
     gpus: int = 0
+    submitted: bool = False
+    """Whether a cluster's scheduler started it, and assigned its GPUs."""
     ahead: Path | None = None
     made_from: Mapping[str, list[str]] = field(default_factory=dict)
     """The identities of the input artifacts by role, once they have been checked."""
@@ -72,6 +74,7 @@ class Job:
             model=told.get("model", ""),
             threads=told.get("threads", 1),
             gpus=told.get("gpus", 0),
+            submitted=told.get("submitted", False),
             ahead=Path(told["ahead"]) if told.get("ahead") else None,
         )
 
@@ -113,6 +116,7 @@ class Job:
 
 def main(step: Callable[[Job], None]) -> None:
     """Run a step on the job that the command line holds; a user's error is one line, not a traceback."""
+    from tallmasks.store import atomic_files
     from tallmasks.store.errors import TallmasksError
 
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback
@@ -131,9 +135,12 @@ def main(step: Callable[[Job], None]) -> None:
     start = time.monotonic()
     try:
         own_code.check()
+        atomic_files.BEFORE_RENAME.append(own_code.check_unchanged)
         import checked_inputs
 
-        step(replace(job, made_from=checked_inputs.checked(job)))
+        made_from = checked_inputs.checked(job)
+        own_code.check_unchanged()
+        step(replace(job, made_from=made_from))
     except TallmasksError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
@@ -161,7 +168,7 @@ def start(script: str, text: str) -> int:
         import gpu
         from tallmasks.store.errors import TallmasksError
 
-        if job.ahead and "SLURM_JOB_ID" not in os.environ:
+        if job.ahead:
             import ahead
 
             done, lock = ahead.taken(job.output)
@@ -170,7 +177,7 @@ def start(script: str, text: str) -> int:
                 return 0
             held.append(lock)
         try:
-            held += gpu.lease(job.gpus)
+            held += gpu.lease(job.gpus, job.submitted)
         except TallmasksError as error:
             print(f"error: {error}", file=sys.stderr)
             return 1

@@ -9,8 +9,10 @@ So what is run imports this module first, which finds the package, the steps and
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 WORKFLOW = Path(__file__).resolve().parents[1]
@@ -20,6 +22,44 @@ for folder in (WORKFLOW / "scripts", WORKFLOW / "runner", SOURCES):
     if str(folder) in sys.path:
         sys.path.remove(str(folder))
     sys.path.insert(0, str(folder))
+
+
+def _sources(folder: str) -> Iterator[tuple[str, tuple[int, int, int]]]:
+    """The source files under a folder, each with its inode, size and time of modification."""
+    for entry in os.scandir(folder):
+        if entry.is_dir():
+            if entry.name != "__pycache__":
+                yield from _sources(entry.path)
+        else:
+            found = entry.stat()
+            yield entry.path, (found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+FOLDERS = (SOURCES / "tallmasks", WORKFLOW / "scripts", WORKFLOW / "runner")
+AT_START = {path: identity for folder in FOLDERS for path, identity in _sources(str(folder))}
+"""Taken before anything else of the project is imported."""
+
+
+_SETTLED: set[str] = set()
+"""What was imported when it was last compared: a later edit does not reach it."""
+
+
+def check_unchanged() -> None:
+    """Raise TallmasksError where a file that this process imported, or its data, changed since it started: some of the
+    code may be from before, and some from after a `git checkout`."""
+    now = {path: identity for folder in FOLDERS for path, identity in _sources(str(folder))}
+    changed = {path for path, identity in AT_START.items() if now.get(path) != identity} - _SETTLED
+    files = {vars(module).get("__file__") for module in list(sys.modules.values())}
+    imported = AT_START.keys() & {str(Path(sys.argv[0]).resolve()), *files}
+    if found := sorted(path for path in changed if path in imported or not path.endswith(".py")):
+        from tallmasks.store.errors import TallmasksError
+
+        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        raise TallmasksError(
+            f"{Path(found[0]).relative_to(WORKFLOW.parent)}{more} changed while this job ran, as after `git checkout` "
+            "of another branch; nothing was written: call the same command again, and it runs with the new code"
+        )
+    _SETTLED.update(imported)
 
 
 def check() -> None:

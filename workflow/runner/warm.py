@@ -96,7 +96,7 @@ def run(script: str, arguments: list[str], keep: Sequence[int] = ()) -> int | No
     Returns the script's exit status; None, with nothing run, where there is no server to be had.
     """
     wanted = os.environ.get("TALLMASKS_WARM", "1")
-    if sys.platform != "linux" or wanted == "0" or "SLURM_JOB_ID" in os.environ:
+    if sys.platform != "linux" or wanted == "0":
         return None
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         if not _connected(connection, Path(wanted) if "/" in wanted else FOLDER):
@@ -214,6 +214,7 @@ def _job(connection: socket.socket) -> int:
     search_path = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     script = Path(job["script"]).resolve()  # of the project that the job is of, which may be another than the server's
     sys.path[:0] = [str(script.parent), str(script.parents[1] / "runner"), *search_path]
+    importlib.import_module("own_code")  # which notes the source files as they are, before any is imported
     runpy.run_path(job["script"], run_name="__main__")
     return 0
 

@@ -6,7 +6,7 @@ import ctypes
 import errno
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -17,6 +17,8 @@ _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _SYNC_FILE_RANGE = getattr(ctypes.CDLL(None), "sync_file_range", None)
 """Linux's; elsewhere an fsync has all to do."""
 _SYNC_FILE_RANGE_WRITE = 2  # linux/fs.h
+BEFORE_RENAME: list[Callable[[], None]] = []
+"""Called before a file gets its name; where one raises, there is no file."""
 
 
 def atomic_write_bytes(path: Path | str, content: bytes, *, read_only: bool = True) -> None:
@@ -48,6 +50,8 @@ def atomic_file(path: Path, size: int, read_only: bool = True) -> Iterator[Binar
             if read_only:
                 os.fchmod(file.fileno(), os.fstat(file.fileno()).st_mode & 0o444)
             os.fsync(file.fileno())
+        for check in BEFORE_RENAME:
+            check()
         temporary.replace(path)
         _fsync_folder(path.parent)
     except OSError as error:
