@@ -243,6 +243,16 @@ def test_one_new_file_is_one_new_row(tmp_path):
     assert run.stdout.split() == [*sorted(rows, key=lambda name: (rows[name], name)), "double"], run.stderr
 
 
+def test_a_row_is_one_methods():
+    """Two rows of the table would stand in an order that nobody chose."""
+    register = methods.method(
+        name="doubled", row=30, title="Doubled", section="merging", paper="none", protocol="scaled", storage="single"
+    )
+    with pytest.raises(ValueError, match="doubled: row 30 is task_arithmetic's; expected a number that no method has"):
+        register(lambda pretrained: pretrained)
+    assert "doubled" not in methods.names()
+
+
 def test_the_array_modules_do_not_import_torch():
     """Every job that only handles arrays would pay seconds for an import."""
     modules = "tallmasks.masks.consensus, tallmasks.vectors.multi_task_vectors, tallmasks.methods"

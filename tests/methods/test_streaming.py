@@ -76,6 +76,18 @@ def test_a_merge_in_a_stream_is_the_merge(name: str) -> None:
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.parametrize("fraction", [0.2, 0.3])
+def test_thresholds_in_a_stream_are_those_of_the_vectors(fraction: float) -> None:
+    """Magnitude pruning would keep a share of the frozen values too, or the threshold of another count."""
+    vectors = flats()
+    stream = stream_of(vectors, np.zeros(LAYOUT.size, np.float32))
+    whole = TaskVector(vectors[0], LAYOUT, {}, FROZEN)
+    for of_trainable in (False, True, False):
+        found = stream.vectors[0].threshold(fraction, of_trainable=of_trainable)
+        assert found == whole.threshold(fraction, of_trainable=of_trainable)
+    assert whole.threshold(fraction) < whole.threshold(fraction, of_trainable=True)
+
+
 @pytest.mark.parametrize("merge", ["sum", "ties_sum"])
 def test_consensus_and_masks_in_a_stream_are_the_plain_statement(merge: str) -> None:
     """The merged model, or a task's model in a bundle, would be other weights than the paper's."""

@@ -161,6 +161,8 @@ def _method(name: str) -> Method:
 def _merge(name: str) -> Merge:
     if made := _following(name):
         return made[1]
+    if name not in _merges and name in _methods and (own := _methods[name].merge):
+        raise TallmasksError(f"There is no merge {name!r}; the method {name} takes {own!r}")
     return _look_up("merge", name, _merges)
 
 
@@ -324,6 +326,8 @@ def _add(registry: dict[str, Any], entry: Method | Merge) -> None:
         raise ValueError(f"{entry.name} is a word for several methods; expected another name")
     if entry.name in registry:
         raise ValueError(f"{entry.name} is registered twice")
+    if isinstance(entry, Method) and (same := [other for other, method in _methods.items() if method.row == entry.row]):
+        raise ValueError(f"{entry.name}: row {entry.row} is {same[0]}'s; expected a number that no method has")
     registry[entry.name] = entry
 
 

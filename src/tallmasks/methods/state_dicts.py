@@ -2,14 +2,15 @@
 
 Everything is computed in float32, as in the workflow, and comes back as what went in: torch tensors on their device, or
 NumPy arrays.  torch is imported only where tensors are given.  Tensors that are not of floats (counters, say) are no
-part of a task vector.
+part of a task vector.  A tensor under several names, such as a tied embedding, counts once, as in a file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from os import PathLike
+from typing import Any, SupportsFloat, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +38,7 @@ def task_vector(base: StateDict, finetuned: StateDict) -> Tensors:
     Raises:
         TallmasksError: names or shapes differ, or a value is NaN, infinite or too large to subtract in float32.
     """
-    before, after = _Flat.of(base, "base"), _Flat.of(finetuned, "finetuned")
+    before, after = _flats({"base": base, "finetuned": finetuned})
     if difference := before.layout.describe_difference(after.layout):
         raise TallmasksError(f"the fine-tuned model does not fit the base model: {difference}")
     with np.errstate(invalid="ignore", over="ignore"):
@@ -55,7 +56,7 @@ def merge(task_vectors: Sequence[StateDict] | Mapping[str, StateDict], name: str
     Raises:
         TallmasksError: there is no such merge or option, no task vector, or they differ in names or shapes.
     """
-    flats = _all(task_vectors)
+    flats = _all(task_vectors, "task vectors")
     chosen = registry.get_merge(registry.with_options(name, options))
     out = np.empty_like(flats[0].values)
     chosen([TaskVector(flat.values, flat.layout, {}) for flat in flats], out)
@@ -68,26 +69,34 @@ def merges() -> tuple[str, ...]:
 
 
 @overload
-def tall_mask(task_vector: StateDict, multi_task_vector: StateDict, mask_lambda: float) -> Tensors: ...
+def tall_mask(task_vector: StateDict, multi_task_vector: StateDict, mask_lambda: SupportsFloat) -> Tensors: ...
 @overload
 def tall_mask(
     task_vector: StateDict, multi_task_vector: StateDict, mask_lambda: Sequence[float]
 ) -> dict[float, Tensors]: ...
 def tall_mask(task_vector: StateDict, multi_task_vector: StateDict, mask_lambda: Any) -> Any:
-    """m_t = 1{|tau_t| >= lambda |tau_MTL - tau_t|}, bool (Wang et al. 2024, Eq. 4 and 5).
+    """m_t = 1{|tau_t| > lambda |tau_MTL - tau_t|}, bool (Wang et al. 2024, Eq. 4 and 5).
+
+    The paper writes >=, its published code >, as here: a weight with equal sides is left out.  So a weight that no task
+    moved, with 0 on both sides, is in no mask.
 
     Args:
         task_vector: of one task.
         multi_task_vector: what `merge` gave.
-        mask_lambda: the lambda; or several, ascending, for a mask for each of them, by lambda.
+        mask_lambda: the lambda, a number of Python, NumPy or torch; or several, ascending, for a mask for each of them,
+            by lambda.
 
     Raises:
         TallmasksError: the vectors differ in names or shapes, or lambdas are not ascending from 0.
     """
-    grid = [float(mask_lambda)] if isinstance(mask_lambda, int | float) else [float(value) for value in mask_lambda]
+    alone = isinstance(mask_lambda, int | float) or getattr(mask_lambda, "ndim", None) == 0
+    try:
+        grid = [float(value) for value in ([mask_lambda] if alone else mask_lambda)]
+    except (TypeError, ValueError):
+        grid = []
     if not grid or grid != sorted(set(grid)) or grid[0] < 0 or len(grid) > 255 or not np.isfinite(grid).all():
         raise TallmasksError(f"mask_lambda is {mask_lambda}; expected 1 to 255 different numbers from 0 up, ascending")
-    own, merged = _all([task_vector, multi_task_vector])
+    own, merged = _fitting({"task_vector": task_vector, "multi_task_vector": multi_task_vector})
     planes = np.empty((len(grid).bit_length(), -(-own.values.size // 8)), np.uint8)
     kernels.pack_levels([own.values], merged.values, grid, [planes])
     found = {
@@ -96,7 +105,7 @@ def tall_mask(task_vector: StateDict, multi_task_vector: StateDict, mask_lambda:
         )
         for place, value in enumerate(grid)
     }
-    return found[grid[0]] if isinstance(mask_lambda, int | float) else found
+    return found[grid[0]] if alone else found
 
 
 def agreement(masks: Sequence[StateDict] | Mapping[str, StateDict]) -> Tensors:
@@ -105,7 +114,7 @@ def agreement(masks: Sequence[StateDict] | Mapping[str, StateDict]) -> Tensors:
     Raises:
         TallmasksError: there is no mask, or more than 255, or they differ in names or shapes.
     """
-    flats = _all(masks, np.dtype(np.bool_))
+    flats = _all(masks, "masks", np.dtype(np.bool_))
     if len(flats) > 255:
         raise TallmasksError(f"{len(flats)} masks; 255 can be counted")
     total = np.zeros(flats[0].values.size, np.uint8)
@@ -121,18 +130,24 @@ def consensus(multi_task_vector: StateDict, agreement: StateDict, k: int = 2) ->
         multi_task_vector: what `merge` gave.
         agreement: what `agreement` gave, of the masks at each task's lambda.
         k: the threshold; 0 keeps everything.
+
+    Raises:
+        TallmasksError: k is no whole number from 0 up, or larger than every n, which would keep nothing.
     """
-    (merged,) = _all([multi_task_vector])
-    (count,) = _all([agreement], np.dtype(np.uint8))
-    _check_layouts([merged, count])
+    merged, count = _fitting(
+        {"multi_task_vector": multi_task_vector, "agreement": agreement}, {"agreement": np.dtype(np.uint8)}
+    )
+    most = int(count.values.max(initial=0))
+    if not isinstance(k, int | np.integer) or not 0 <= k <= most:
+        raise TallmasksError(
+            f"k is {k!r}; expected a whole number from 0 to {most}, since no weight is in more than {most} masks"
+        )
     return merged.back(keep_agreed(merged.values, count.values, k))
 
 
 def apply_mask(multi_task_vector: StateDict, mask: StateDict) -> Tensors:
     """m_t * tau_MTL, float32: what one task takes of the merged vector."""
-    (merged,) = _all([multi_task_vector])
-    (kept,) = _all([mask], np.dtype(np.bool_))
-    _check_layouts([merged, kept])
+    merged, kept = _fitting({"multi_task_vector": multi_task_vector, "mask": mask}, {"mask": np.dtype(np.bool_)})
     return merged.back(apply_mask_to_flat(merged.values, kept.values))
 
 
@@ -140,13 +155,14 @@ def apply(base: StateDict, update: StateDict, scaling_coefficient: float = 1.0) 
     """theta_0 + alpha * update: a whole state dict in the types of ``base``, whose other tensors stay as they are.
 
     Raises:
-        TallmasksError: the update has a name or a shape that the base model has not.
+        TallmasksError: the update has a name or a shape that the base model has not, or a sum is too large for the
+            base's type.
     """
-    before, change = _Flat.of(base, "base"), _Flat.of(update, "update")
+    before, change = _flats({"base": base, "update": update})
     if difference := change.layout.describe_difference(before.layout):
         raise TallmasksError(f"the update does not fit the base model: {difference}")
-    new = before.back(before.values + np.float32(scaling_coefficient) * change.values, "base + update")
-    return {name: _as(new[name], tensor) if name in new else tensor for name, tensor in base.items()}
+    summed = before.values + np.float32(scaling_coefficient) * change.values
+    return {**base, **before.back(summed, "base + update", in_its_types=True)}
 
 
 # -- flat vectors ---------------------------------------------------------------------------------------------
@@ -159,44 +175,113 @@ class _Flat:
     values: NDArray[Any]
     layout: Layout
     like: StateDict
+    tied: Mapping[str, str]
+    """Names of tensors that have another name too, which counts; by name."""
 
     @classmethod
-    def of(cls, tensors: StateDict, what: str, dtype: np.dtype[Any] | None = None) -> _Flat:
+    def of(cls, tensors: StateDict, what: str, tied: Mapping[str, str], dtype: np.dtype[Any] | None) -> _Flat:
         """The tensors of floats of a state dict, as float32; or those of another type."""
-        arrays = {name: found for name, tensor in tensors.items() if (found := _array(tensor, dtype)) is not None}
+        own = {name: tensor for name, tensor in tensors.items() if name not in tied}
+        arrays = {name: found for name, tensor in own.items() if (found := _array(tensor, dtype)) is not None}
         if not arrays:
             raise TallmasksError(f"{what}: found no tensors of {dtype or 'floats'}; expected a state dict")
         names = tuple(sorted(arrays))
         layout = Layout(names, tuple(arrays[name].shape for name in names))
-        return cls(np.concatenate([arrays[name].reshape(-1) for name in names]), layout, tensors)
+        return cls(np.concatenate([arrays[name].reshape(-1) for name in names]), layout, tensors, tied)
 
-    def back(self, values: NDArray[Any], what: str = "") -> Tensors:
-        """A vector as tensors of the kind that this came from, in their order."""
-        if values.dtype == np.float32 and not np.isfinite(values).all():
-            bad = [name for name, part in self.layout.split(values).items() if not np.isfinite(part).all()]
-            raise TallmasksError(f"{what} holds NaN or infinity in {name_some(bad)}")
+    def back(self, values: NDArray[Any], what: str = "", *, in_its_types: bool = False) -> Tensors:
+        """A vector as tensors of the kind that this came from, in their order; tied ones as one tensor."""
         parts = self.layout.split(values)
-        return {name: _kind(parts[name], tensor) for name, tensor in self.like.items() if name in parts}
+        if values.dtype == np.float32 and not np.isfinite(values).all():
+            bad = [name for name, part in parts.items() if not np.isfinite(part).all()]
+            raise TallmasksError(f"{what} holds NaN or infinity in {name_some(bad)}")
+        new = {name: _kind(part, self.like[name]) for name, part in parts.items()}
+        if in_its_types:
+            new = {name: _as(tensor, self.like[name], f"{what}: tensor {name}") for name, tensor in new.items()}
+        return {name: new[own] for name in self.like if (own := self.tied.get(name, name)) in new}
 
 
-def _all(given: Sequence[StateDict] | Mapping[str, StateDict], dtype: np.dtype[Any] | None = None) -> list[_Flat]:
-    named = given.items() if isinstance(given, Mapping) else enumerate(given, 1)
-    flats = [_Flat.of(tensors, str(name), dtype) for name, tensors in named]
-    if not flats:
-        raise TallmasksError("nothing was given; expected one state dict at least")
-    _check_layouts(flats)
+def _flats(given: Mapping[str, StateDict], dtypes: Mapping[str, np.dtype[Any]] | None = None) -> list[_Flat]:
+    """State dicts as vectors, with the types of what is no vector.  Names are tied if they are in every one."""
+    every = [_tied(tensors, what) for what, tensors in given.items()]
+    tied = {name: own for name, own in every[0].items() if all(other.get(name) == own for other in every)}
+    return [_Flat.of(tensors, what, tied, (dtypes or {}).get(what)) for what, tensors in given.items()]
+
+
+def _fitting(given: Mapping[str, StateDict], dtypes: Mapping[str, np.dtype[Any]] | None = None) -> list[_Flat]:
+    """The same, of one model."""
+    flats = _flats(given, dtypes)
+    for other in flats[1:]:
+        if difference := flats[0].layout.describe_difference(other.layout):
+            raise TallmasksError(f"these are of different models: {difference}")
     return flats
 
 
-def _check_layouts(flats: Iterable[_Flat]) -> None:
-    first, *others = flats
-    for other in others:
-        if difference := first.layout.describe_difference(other.layout):
-            raise TallmasksError(f"these are of different models: {difference}")
+def _all(
+    given: Sequence[StateDict] | Mapping[str, StateDict], what: str, dtype: np.dtype[Any] | None = None
+) -> list[_Flat]:
+    """Vectors, or masks, as a function's caller gives them."""
+    expected = f"a list of {what}, or {what} by task"
+    if isinstance(given, Mapping):
+        if any(_is_torch(value) or isinstance(value, np.ndarray) for value in given.values()):
+            raise TallmasksError(f"found one state dict; expected {expected}")
+        named = {str(name): tensors for name, tensors in given.items()}
+    elif isinstance(given, Iterable) and not (isinstance(given, str) or _is_module(given)):
+        named = {str(number): tensors for number, tensors in enumerate(given, 1)}
+    else:
+        raise _refusal(given, expected)
+    if not named:
+        raise TallmasksError("nothing was given; expected one state dict at least")
+    return _fitting(named, dict.fromkeys(named, dtype) if dtype else None)
+
+
+def _tied(tensors: StateDict, what: str) -> dict[str, str]:
+    """The names whose tensor has an earlier name too, in sorted order, with that name.
+
+    Raises:
+        TallmasksError: this is no state dict, or a tensor has no plain values.
+    """
+    if not isinstance(tensors, Mapping):
+        raise _refusal(tensors, "a state dict, tensors by name", f"{what}: ")
+    first: dict[Any, str] = {}
+    tied = {}
+    for name in sorted(tensors):
+        if (place := _place(tensors[name], f"{what}: tensor {name}")) and first.setdefault(place, name) != name:
+            tied[name] = first[place]
+    return tied
+
+
+def _place(tensor: Any, what: str) -> Any:
+    """Where a tensor's or an array's values are, and how they are read; None where it has none."""
+    if isinstance(tensor, np.ndarray):
+        return (tensor.ctypes.data, tensor.shape, tensor.strides, tensor.dtype) if tensor.size else None
+    if not _is_torch(tensor):
+        return None
+    if tensor.is_meta:
+        raise TallmasksError(f"{what} is on the device meta, without values; expected a loaded model")
+    if tensor.is_nested or tensor.is_quantized or str(tensor.layout) != "torch.strided":
+        kind = "nested" if tensor.is_nested else "quantised" if tensor.is_quantized else str(tensor.layout)
+        raise TallmasksError(f"{what} is {kind}; expected plain values: pass its dense copy in float32")
+    return (tensor.device, tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype) if tensor.numel() else None
+
+
+def _refusal(given: Any, expected: str, what: str = "") -> TallmasksError:
+    """The error for something of another kind; it says what to pass."""
+    if isinstance(given, str | PathLike):
+        found, advice = f"the path {given}", "; load the file first, as with safetensors.torch.load_file"
+    elif _is_module(given):
+        found, advice = f"a module ({type(given).__name__})", "; pass its state_dict()"
+    else:
+        found, advice = f"a {type(given).__name__}", ""
+    return TallmasksError(f"{what}found {found}; expected {expected}{advice}")
+
+
+def _is_module(given: Any) -> bool:
+    return hasattr(given, "state_dict")
 
 
 def _is_torch(tensor: Any) -> bool:
-    return type(tensor).__module__.partition(".")[0] == "torch"
+    return hasattr(tensor, "is_meta") and type(tensor).__module__.partition(".")[0] == "torch"
 
 
 def _array(tensor: Any, dtype: np.dtype[Any] | None) -> NDArray[Any] | None:
@@ -222,6 +307,23 @@ def _kind(part: NDArray[Any], like: Any) -> Any:
     return torch.from_numpy(part).to(like.device)
 
 
-def _as(tensor: Any, like: Any) -> Any:
-    """A tensor or an array in the type of another."""
-    return tensor.to(like.dtype) if _is_torch(like) else tensor.astype(np.asarray(like).dtype)
+def _as(tensor: Any, like: Any, what: str) -> Any:
+    """A finite tensor or array in the type of another.
+
+    Raises:
+        TallmasksError: a value is too large for it.
+    """
+    if _is_torch(like):
+        new = tensor.to(like.dtype)
+        fits = bool(new.isfinite().all())
+    else:
+        with np.errstate(over="ignore"):
+            new = tensor.astype(np.asarray(like).dtype)
+        fits = bool(np.isfinite(new).all())
+    if not fits:
+        kind = str(new.dtype).removeprefix("torch.")
+        raise TallmasksError(
+            f"{what} became too large for {kind}; expected numbers that it can hold. Take a base in float32 or "
+            "bfloat16, or a smaller scaling coefficient"
+        )
+    return new

@@ -105,10 +105,14 @@ class Stream:
 
 
 class _Remembering(TaskVector):
+    @functools.cached_property
+    def _computed(self) -> dict[tuple[float, bool], np.float32]:
+        return {}
+
     def threshold(self, fraction: float, *, of_trainable: bool = False) -> np.float32:
-        if fraction not in self.thresholds:
-            self.thresholds[fraction] = super().threshold(fraction)
-        return self.thresholds[fraction]
+        if (fraction, of_trainable) not in self._computed:
+            self._computed[fraction, of_trainable] = super().threshold(fraction, of_trainable=of_trainable)
+        return self._computed[fraction, of_trainable]
 
 
 class Merging:
