@@ -178,7 +178,11 @@ def test_values_that_do_not_lie_in_order_are_written(made, path):
         (lambda m: setattr(m.twin, "bias", torch.nn.Parameter(torch.ones(13))), "has twin.bias, which the bundle lack"),
         (
             lambda m: setattr(m, "wide", torch.nn.Parameter(m.wide.to("meta"))),
-            "expected float32, bfloat16, float16 or float64 values in memory",
+            "wide is on the meta device, without values. Load or create the model with its values",
+        ),
+        (
+            lambda m: setattr(m, "_hf_hook", setattr(m, "wide", torch.nn.Parameter(m.wide.to("meta")))),
+            "wide is on the meta device, without values. accelerate has offloaded it",
         ),
     ],
 )
@@ -250,6 +254,107 @@ def test_gradients_of_overwritten_weights_are_refused(made):
         loss.backward()
 
 
+def bundle_over(model, folder):
+    """A bundle of two tasks over a model of transformers', which is saved as `base`."""
+    model.save_pretrained(folder / "base")
+    base = open_checkpoint(folder / "base")
+    rng = np.random.default_rng(1)
+    facts = BundleFacts("sum", base, ["a", "b"], dtype="bfloat16", include_base=True)
+    with new_bundle(folder / "bundle", facts) as new:
+        for name, form in base.tensors.items():
+            size = int(np.prod(form.shape))
+            masks = {task: rng.integers(0, 256, -(-size // 8), np.uint8) for task in "ab"}
+            new.write(name, 0, rng.standard_normal(size).astype(np.float32) / 50, masks)
+    return load_bundle(folder / "bundle")
+
+
+def model_of_transformers(kind):
+    """One whose tensors have other names than in its files."""
+    import transformers
+
+    size = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 12}
+    images = {"image_size": 8, "patch_size": 4, "mlp_ratio": 2}
+    config, name = {
+        "vit": (transformers.ViTConfig(**size, **images), "ViTForImageClassification"),
+        "dinov2": (transformers.Dinov2Config(**size, **images), "Dinov2Model"),
+        "gpt_neox": (transformers.GPTNeoXConfig(**size, vocab_size=11), "GPTNeoXForCausalLM"),
+        "mixtral": (
+            transformers.MixtralConfig(**size, vocab_size=11, num_local_experts=2, num_key_value_heads=2),
+            "MixtralForCausalLM",
+        ),
+    }[kind]
+    torch.manual_seed(0)
+    return getattr(transformers, name)(config)
+
+
+def within(name):
+    """A wrapper whose names are those of DDP ("module") or torch.compile ("_orig_mod")."""
+    return lambda model: torch.nn.ModuleDict({name: model})
+
+
+def compiled_part(model):
+    """A model of which one module was compiled."""
+    model.lm_head = within("_orig_mod")(model.lm_head)
+    return model
+
+
+WRAPPED = [
+    ("vit", lambda model: model),
+    ("dinov2", lambda model: model),
+    ("gpt_neox", lambda model: model),
+    ("vit", within("module")),
+    ("vit", within("_orig_mod")),
+    ("gpt_neox", compiled_part),
+]
+
+
+@pytest.mark.parametrize(("kind", "wrap"), WRAPPED)
+def test_a_module_is_known_under_transformers_names_and_in_wrappers(tmp_path, kind, wrap):
+    """The paper's own class of model, and whatever is compiled or trained on many GPUs, would be refused."""
+    model = model_of_transformers(kind)
+    bundle = bundle_over(model, tmp_path)
+    before = copy.deepcopy(model.state_dict())
+    own = dict(model.named_parameters())
+    live = wrap(model)
+    assert load_file(tmp_path / "base/model.safetensors").keys() != live.state_dict().keys()
+    for task in "ab":
+        bundle.apply_(live, task)
+        save_file(bundle.state_dict(task), tmp_path / "base/model.safetensors")
+        wanted = type(model).from_pretrained(tmp_path / "base").state_dict()
+        assert all_same({name: tensor.detach() for name, tensor in own.items()}, wanted)
+        live.load_state_dict(bundle.state_dict(task, like=live))
+        assert all_same({name: tensor.detach() for name, tensor in own.items()}, wanted)
+    bundle.restore_(live)
+    assert all_same({name: tensor.detach() for name, tensor in own.items()}, before)
+
+
+def test_a_part_of_the_model_is_known_without_its_prefix(made, tmp_path):
+    """Who holds only the encoder that the files name would have to rename every tensor."""
+    state = {f"model.encoder.{name}": tensor for name, tensor in made.base.items()}
+    save_file(state, tmp_path / "base.safetensors")
+    base = open_checkpoint(tmp_path / "base.safetensors")
+    unchanged = [name for name in base.layout.names if not name.endswith("scalar")]
+    with new_bundle(tmp_path / "bundle", BundleFacts("sum", base, ["x"], unchanged=unchanged)) as new:
+        new.write("model.encoder.scalar", 0, np.ones(1, np.float32), {"x": np.ones(1, np.uint8)})
+    for module in (Everything(made.base), torch.nn.ModuleDict({"encoder": Everything(made.base)})):
+        load_bundle(tmp_path / "bundle").apply_(module, "x")
+        assert next(t for n, t in module.named_buffers() if n.endswith("scalar")) == made.base["scalar"] + 1
+
+
+def test_tensors_that_transformers_joins_are_refused_with_the_way_out(tmp_path):
+    """The user of a mixture of experts would look for a wrong model; the way that the message names must work."""
+    model = model_of_transformers("mixtral")
+    bundle = bundle_over(model, tmp_path)
+    with pytest.raises(
+        TallmasksError, match=r"converts model\.layers\.\d\.block_sparse_moe.* to another tensor"
+    ) as error:
+        bundle.apply_(model, "a")
+    assert "MixtralForCausalLM.from_pretrained(None, config=model.config, state_dict=" in str(error.value)
+    found = type(model).from_pretrained(None, config=model.config, state_dict=bundle.state_dict("a"))
+    save_file(bundle.state_dict("a"), tmp_path / "base/model.safetensors")
+    assert all_same(found.state_dict(), type(model).from_pretrained(tmp_path / "base").state_dict())
+
+
 def test_a_small_llama_answers_as_each_task_does(tmp_path):
     """The one call that people use, on a model of transformers with tied embeddings, would give another model."""
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -258,16 +363,7 @@ def test_a_small_llama_answers_as_each_task_does(tmp_path):
     config = LlamaConfig(**shape, num_attention_heads=2, max_position_embeddings=32, tie_word_embeddings=True)
     torch.manual_seed(0)
     model = LlamaForCausalLM(config).to(torch.bfloat16).eval()
-    model.save_pretrained(tmp_path / "base")
-    base = open_checkpoint(tmp_path / "base")
-    rng = np.random.default_rng(1)
-    facts = BundleFacts("sum", base, ["a", "b"], dtype="bfloat16", include_base=True)
-    with new_bundle(tmp_path / "bundle", facts) as new:
-        for name, form in base.tensors.items():
-            size = int(np.prod(form.shape))
-            masks = {task: rng.integers(0, 256, -(-size // 8), np.uint8) for task in "ab"}
-            new.write(name, 0, rng.standard_normal(size).astype(np.float32) / 50, masks)
-    bundle = load_bundle(tmp_path / "bundle")
+    bundle = bundle_over(model, tmp_path)
     tokens = torch.arange(12).reshape(1, -1)
     with torch.no_grad():
         before = model(tokens).logits
@@ -277,7 +373,7 @@ def test_a_small_llama_answers_as_each_task_does(tmp_path):
             assert model.lm_head.weight is model.model.embed_tokens.weight
             answers.setdefault(task, []).append(model(tokens).logits)
         other = LlamaForCausalLM(config).to(torch.bfloat16).eval()
-        other.load_state_dict(bundle.state_dict("b"), strict=False)
+        other.load_state_dict(bundle.state_dict("b", like=other))
         assert torch.equal(other(tokens).logits, answers["b"][0]) and torch.equal(*answers["a"])
         assert not torch.equal(answers["a"][0], answers["b"][0])
         bundle.restore_(model)

@@ -14,7 +14,7 @@ from tallmasks.masks.task_bundle.base_model import Theta0, check_content, check_
 from tallmasks.masks.task_bundle.bundle_parts import BundleParts, manifest_of, open_place
 from tallmasks.masks.task_bundle.device_updates import DeviceUpdates
 from tallmasks.masks.task_bundle.manifest import Manifest
-from tallmasks.masks.task_bundle.module_copy import ModuleCopy, placed_tensors, torch_dtypes
+from tallmasks.masks.task_bundle.module_copy import ModuleCopy, placed_tensors, state_for, torch_dtypes
 from tallmasks.masks.task_bundle.module_weights import overwrite
 from tallmasks.masks.task_bundle.task_weights import TaskWeights
 from tallmasks.store.errors import TallmasksError, nearest
@@ -80,10 +80,13 @@ class Bundle:
             return np.zeros(max(stop - start, 0), np.float32)
         return self._parts.update(task, name, start, stop)
 
-    def state_dict(self, task: str) -> dict[str, torch.Tensor]:
-        """A task's model, ready for ``load_state_dict``: every tensor in the base's dtype, tied names as one tensor.
+    def state_dict(self, task: str, like: torch.nn.Module | None = None) -> dict[str, torch.Tensor]:
+        """A task's model: every tensor in the base's dtype, under the names of the base's files.
 
-        Raises TallmasksError where a file is not the bundle's, or the base is not to be had.
+        like: a module, on the meta device too, for whose ``load_state_dict`` the names are, all of them: a tied tensor
+        has one name in most files, and two in the module.
+
+        Raises TallmasksError where a file is not the bundle's, the base is not to be had, or `like` does not fit.
         """
         import torch
 
@@ -93,7 +96,8 @@ class Bundle:
             # of an empty array torch sees no row to take apart
             flat = torch.from_numpy(raw) if raw.size else torch.empty(0, dtype=torch.uint8)
             found[name] = flat.view(torch_dtypes()[form.dtype]).reshape(tuple(form.shape))
-        return self._with_aliases(found)
+        found = self._with_aliases(found)
+        return found if like is None else state_for(like, self.manifest, found)
 
     def arrays(self, task: str) -> dict[str, NDArray]:
         """As :meth:`state_dict`, as NumPy arrays. Raises TallmasksError where the base has a dtype that NumPy lacks."""

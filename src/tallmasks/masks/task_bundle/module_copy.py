@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.masks.task_bundle.manifest import FLOATS, Manifest
+from tallmasks.masks.task_bundle.module_names import bundle_names
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import name_some
 
@@ -55,8 +56,46 @@ def placed_tensors(module: torch.nn.Module, manifest: Manifest) -> list[PlacedTe
     """The parameters and persistent buffers of a module that a bundle has values of; tied ones once.
 
     Raises TallmasksError, one line, where names, shapes or ties of the module's tensors of floats are not the
-    bundle's: tensors that the bundle lacks are refused unless they are tied to one that it has.
+    bundle's, or they have no values: tensors that the bundle lacks are refused unless they are tied to one that it has.
     """
+    for name, tensor in _named_tensors(module):
+        if tensor.is_meta and tensor.is_floating_point():
+            raise TallmasksError(
+                f"The module's tensor {name} is on the meta device, without values. {_why_meta(module)}"
+            )
+    matched = _matched(module, manifest)
+    for one in matched:
+        _check_values(one.name, one.tensor)
+    return [
+        PlacedTensor(one.name, one.tensor, float_codes()[one.tensor.dtype])
+        for one in sorted(matched, key=lambda one: one.name)
+    ]
+
+
+def state_for(
+    module: torch.nn.Module, manifest: Manifest, found: Mapping[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:
+    """A state dict under the names of a bundle as one under those of a module, every tied name in it.
+
+    Tensors that are no floats, and that the bundle's base lacks, are the module's own.
+    Raises TallmasksError as :func:`placed_tensors`; the module's tensors need no values.
+    """
+    matched = _matched(module, manifest)
+    own = module.state_dict()
+    names = bundle_names(module, own, manifest)
+    state = {name: found.get(names[name], tensor) for name, tensor in own.items()}
+    return state | {name: found[one.name] for one in matched for name in one.names}
+
+
+class _Matched(NamedTuple):
+    """A tensor of a module, its names there, and the bundle's name of it."""
+
+    name: str
+    names: list[str]
+    tensor: torch.Tensor
+
+
+def _matched(module: torch.nn.Module, manifest: Manifest) -> list[_Matched]:
     names_of: dict[tuple, list[str]] = {}
     tensors: dict[tuple, torch.Tensor] = {}
     for name, tensor in _named_tensors(module):
@@ -65,10 +104,11 @@ def placed_tensors(module: torch.nn.Module, manifest: Manifest) -> list[PlacedTe
         key = _identity(tensor)
         names_of.setdefault(key, []).append(name)
         tensors[key] = tensor
-    placed: dict[str, list[torch.Tensor]] = {}
+    theirs = bundle_names(module, [name for names in names_of.values() for name in names], manifest)
+    matched: list[_Matched] = []
     strange: list[str] = []
     for key, names in names_of.items():
-        known = {manifest.aliases.get(name, name) for name in names} & manifest.tensors.keys()
+        known = {manifest.aliases.get(theirs[name], theirs[name]) for name in names} & manifest.tensors.keys()
         if not known:
             strange.append(names[0])
         elif len(known) > 1:
@@ -76,9 +116,8 @@ def placed_tensors(module: torch.nn.Module, manifest: Manifest) -> list[PlacedTe
                 f"The module ties {name_some(sorted(known))}, which are different tensors in the bundle; expected the"
                 " model that the bundle was made of."
             )
-        for name in known:
-            placed.setdefault(name, []).append(tensors[key])
-    if missing := manifest.tensors.keys() - placed.keys():
+        matched += [_Matched(name, names, tensors[key]) for name in known]
+    if missing := manifest.tensors.keys() - {one.name for one in matched}:
         raise TallmasksError(
             f"The module lacks {name_some(sorted(missing))} of the bundle, as tensors of floats, and has"
             f" {name_some(strange) or 'no other'}; expected the model that the bundle was made of."
@@ -87,12 +126,13 @@ def placed_tensors(module: torch.nn.Module, manifest: Manifest) -> list[PlacedTe
         raise TallmasksError(
             f"The module has {name_some(strange)}, which the bundle lacks; expected the model that it was made of."
         )
-    for name, found in placed.items():
-        for tensor in found:
-            _check(name, tensor, manifest.tensors[name].shape)
-    return [
-        PlacedTensor(name, tensor, float_codes()[tensor.dtype]) for name in sorted(placed) for tensor in placed[name]
-    ]
+    for name, _, tensor in matched:
+        if tuple(tensor.shape) != (shape := manifest.tensors[name].shape):
+            raise TallmasksError(
+                f"The module's tensor {name} has the shape {list(tensor.shape)}; the bundle expects {list(shape)}. Give"
+                " the model that the bundle was made of."
+            )
+    return matched
 
 
 def _named_tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
@@ -110,17 +150,18 @@ def _identity(tensor: torch.Tensor) -> tuple:
     return tensor.device, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride()
 
 
-def _check(name: str, tensor: torch.Tensor, shape: tuple[int, ...]) -> None:
-    if tuple(tensor.shape) != shape:
-        raise TallmasksError(
-            f"The module's tensor {name} has the shape {list(tensor.shape)}; the bundle expects {list(shape)}. Give"
-            " the model that the bundle was made of."
-        )
-    if tensor.dtype not in float_codes() or str(tensor.layout) != "torch.strided" or tensor.device.type == "meta":
+def _check_values(name: str, tensor: torch.Tensor) -> None:
+    if tensor.dtype not in float_codes() or str(tensor.layout) != "torch.strided":
         raise TallmasksError(
             f"The module's tensor {name} is {tensor.dtype}, {tensor.layout}, on {tensor.device}; expected float32,"
             " bfloat16, float16 or float64 values in memory. Load the model without quantisation."
         )
+
+
+def _why_meta(module: torch.nn.Module) -> str:
+    if any(hasattr(part, "_hf_hook") for part in module.modules()):
+        return "accelerate has offloaded it: load the model whole into memory, without device_map and offloading."
+    return "Load or create the model with its values, in memory, before a task is applied."
 
 
 @dataclass(frozen=True)
