@@ -289,6 +289,14 @@ def test_what_was_fetched_is_found_by_the_beginning_of_its_commit(
     assert hub.cached("org/a", "model.pt", "0e3d0de") is None and listing.asked == 0
 
 
+@pytest.mark.parametrize("home", ["/data/hub", "/data/snapshots/of/hub"])
+def test_the_commit_of_a_cached_file_is_its_snapshot(home: str) -> None:
+    """A cache below a folder called snapshots would give a word for the commit, and recipes that name it."""
+    snapshot = Path(home, "models--org--a", "snapshots")
+    assert hub.commit_of(snapshot / COMMITS[0] / "snapshots" / "a" / "model.pt") == COMMITS[0]
+    assert hub.commit_of(snapshot / COMMITS[0]) is None and hub.commit_of(Path(home, "model.pt")) is None
+
+
 def test_what_others_fine_tuned_on_is_said_where_it_decides() -> None:
     """An alpha that looks best on images a checkpoint was trained on would be taken for a choice on held-out data."""
     theirs = {"mnist": {"checkpoint": {"source": "published"}}, "svhn": {"checkpoint": {"source": "folder"}}}

@@ -14,9 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tallmasks
+from loopback_hub import COMMIT, REPOSITORY, loopback_hub
 from small_checkpoints import file_of, llama, refusal, saved_llama, state, whole
 from strategies import no_deadline
+from tallmasks.masks.task_bundle import load_bundle
 from tallmasks.vectors.checkpoints import open_checkpoint
+from tallmasks.vectors.checkpoints.hub_models import wanted
 
 FILES = ["model.safetensors", "model.pt", "model.pth", "model.ckpt", "model.bin"]
 
@@ -183,7 +186,9 @@ def test_nothing_in_a_file_is_run_and_what_is_no_checkpoint_is_refused(tmp_path)
 HUB = """
 import sys
 from tallmasks.store.errors import TallmasksError
+from tallmasks.masks.task_bundle import load_bundle
 from tallmasks.vectors.checkpoints import open_checkpoint
+from tallmasks.vectors.checkpoints.hub_models import wanted
 
 try:
     found = open_checkpoint(sys.argv[1])
@@ -223,13 +228,52 @@ def test_a_repository_is_read_from_the_cache_without_a_network(tmp_path):
     assert "hf download org/name" in said("org/name")
 
 
-def test_of_a_repository_the_weights_come_once():
-    """A download would take twice its time and room, with formats that nobody reads."""
-    from tallmasks.vectors.checkpoints.hub_models import wanted
+def test_a_download_that_breaks_off_is_one_line_and_goes_on(tmp_path):
+    """A cut connection would be a traceback; a model pinned to a commit would lack its last shards for ever."""
+    folder = saved_llama(tmp_path / "model", shards="20KB")
+    shards = sorted(path.name for path in folder.glob("model-*"))
+    with loopback_hub(folder, tmp_path / "cache") as server:
+        server.cut = frozenset(shards[1:2])
+        broken = refusal(lambda: open_checkpoint(f"{REPOSITORY}@{COMMIT}"))
+        assert f"org/name at {COMMIT}" in broken and "Run the command again" in broken
+        server.cut = frozenset()
+        server.downloads.clear()
+        found = open_checkpoint(f"{REPOSITORY}@{COMMIT}")
+        assert server.downloads == shards[1:2] and found.tensors == open_checkpoint(folder).tensors
+        server.requests.clear()
+        open_checkpoint(f"{REPOSITORY}@{COMMIT}")
+        assert not server.requests  # what is whole needs no network
 
-    names = ["config.json", "model.safetensors", "pytorch_model.bin", "onnx/model.onnx", "tokenizer.model", "tf.h5"]
-    assert wanted(names) == ["config.json", "model.safetensors", "tokenizer.model"]
-    assert wanted(["a.bin", "x/model.safetensors", "config.json"]) == ["a.bin", "config.json"]
+
+def test_what_the_hub_does_not_give_is_said(tmp_path):
+    """Who has no access yet would look for a spelling mistake, or read seven lines of a library."""
+    folder = saved_llama(tmp_path / "model")
+    (folder / "bundle.json").write_text("{}")
+    with loopback_hub(folder, tmp_path / "cache") as server:
+        for opened in (open_checkpoint, load_bundle):
+            assert "no such repository, or it is private" in refusal(lambda opened=opened: opened("org/other"))
+            assert "org/na--me" in refusal(lambda opened=opened: opened("org/na--me"))
+        server.gated = True
+        for opened in (open_checkpoint, load_bundle):
+            assert "is gated. Accept its terms" in refusal(lambda opened=opened: opened(REPOSITORY))
+
+
+REPOSITORIES = {
+    "transformers": ("config.json model.safetensors pytorch_model.bin onnx/model.onnx tokenizer.model tf.h5", 0, 1, 4),
+    "torch": ("a.bin x/model.safetensors config.json optimizer.bin", 0, 2),
+    "shards": ("model-00001-of-00002.safetensors model-00002-of-00002.safetensors consolidated.safetensors", 0, 1),
+    "half": ("model.fp16.safetensors model.safetensors optimizer.bin", 1),
+    "open_clip": ("open_clip_pytorch_model.bin open_clip_model.safetensors open_clip_config.json", 1, 2),
+    "LoRA": ("adapter_config.json adapter_model.safetensors optimizer.pt adapter_model.bin", 0, 1),
+    "own name": ("mine.safetensors mine.pt", 0),
+}
+
+
+@pytest.mark.parametrize("case", REPOSITORIES)
+def test_of_a_repository_the_weights_come_once(case):
+    """A download would take twice its time and room, with formats that nobody reads."""
+    names, *expected = REPOSITORIES[case]
+    assert wanted(names.split()) == [names.split()[place] for place in expected]
 
 
 def test_opening_needs_no_torch_for_safetensors(tmp_path):

@@ -61,14 +61,13 @@ def full_commit(repo: str, revision: str, kind: Kind = "model") -> str:
         TallmasksError: no commit on the repository's main branch begins so, or more than one.
     """
     from huggingface_hub import HfApi
-    from huggingface_hub.errors import HfHubHTTPError
 
     if not _is_short(revision):
         return revision
     try:
         known = [found.commit_id for found in HfApi().list_repo_commits(repo, repo_type=kind)]
-    except (HfHubHTTPError, OSError, ValueError) as error:
-        raise TallmasksError(f"huggingface.co/{repo}: its commits cannot be listed: {error}") from None
+    except Exception as error:  # see `trouble`
+        raise TallmasksError(f"huggingface.co/{repo}: its commits cannot be listed: {trouble(error)}") from None
     matching = [commit for commit in known if commit.startswith(revision)]
     if len(matching) != 1:
         raise TallmasksError(
@@ -104,12 +103,13 @@ def download(repo: str, file: str, revision: str, kind: Kind = "model") -> Path:
         return found
     if not reachable():
         raise TallmasksError(absent(repo, file, revision, kind))
+    commit = full_commit(repo, revision, kind)
     try:
-        return Path(hf_hub_download(repo, file, revision=full_commit(repo, revision, kind), repo_type=kind))
+        return Path(hf_hub_download(repo, file, revision=commit, repo_type=kind))
     except RemoteEntryNotFoundError:
         raise NoSuchFile(f"{address(repo, file, revision, kind)}: the repository has no such file") from None
-    except (OSError, ValueError) as error:  # all of the hub's own errors are one of the two
-        raise TallmasksError(f"{address(repo, file, revision, kind)}: the download failed: {error}") from None
+    except Exception as error:  # see `trouble`
+        raise TallmasksError(f"{address(repo, file, revision, kind)}: {trouble(error)}") from None
 
 
 def download_first(repo: str, files: Sequence[str], revision: str) -> Path:
@@ -120,6 +120,24 @@ def download_first(repo: str, files: Sequence[str], revision: str) -> Path:
         except NoSuchFile:
             continue
     return download(repo, files[-1], revision)
+
+
+def trouble(error: Exception) -> str:
+    """What an error of the hub's libraries means and what to do, in one line.
+
+    Their errors have no base of their own: httpx, hf_xet and the hub raise a dozen types.
+    """
+    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
+
+    log_in = "log in with `hf auth login`, or set HF_TOKEN"
+    if isinstance(error, GatedRepoError):
+        return f"the repository is gated. Accept its terms on its page, and {log_in}"
+    if isinstance(error, RepositoryNotFoundError):
+        return f"the hub has no such repository, or it is private. Check the spelling, or {log_in}"
+    if isinstance(error, RevisionNotFoundError):
+        return "the repository has no such revision. Check the spelling"
+    said = " ".join(str(error).split())[:300] or type(error).__name__
+    return f"the download failed: {said}. Run the command again; what is there already is not downloaded twice"
 
 
 def absent(repo: str, file: str, revision: str, kind: Kind = "model") -> str:
@@ -138,9 +156,12 @@ def address(repo: str, file: str, revision: str, kind: Kind = "model") -> str:
 
 
 def commit_of(path: Path) -> str | None:
-    """The commit that a file of the hub cache belongs to (.../snapshots/<commit>/...); None for any other file."""
+    """The commit that a file of the hub cache (<kind>--<repo>/snapshots/<commit>/...) belongs to; None for others."""
     parts = path.parts
-    return parts[parts.index("snapshots") + 1] if "snapshots" in parts[:-2] else None
+    for repository, folder, commit in zip(parts, parts[1:], parts[2:-1], strict=False):
+        if folder == "snapshots" and "--" in repository:
+            return commit
+    return None
 
 
 def check_sha256(path: Path, expected: str, what: str) -> None:

@@ -168,7 +168,7 @@ def _listing(task: str, source: HubFiles, instead: str) -> list[str]:
         found = HfApi().dataset_info(source.hub, revision=commit, timeout=30)
     except Exception as error:  # not there, moved, gated, or the connection broke: each has its own type
         raise TallmasksError(
-            f"{task}: huggingface.co/datasets/{source.hub} at {revision} cannot be read: {error} {instead}"
+            f"{task}: huggingface.co/datasets/{source.hub} at {revision}: {hub.trouble(error)}. {instead}"
         ) from None
     return [sibling.rfilename for sibling in found.siblings or ()]
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,11 +18,26 @@ _OF_A_FILE = (".safetensors", ".pt", ".pth", ".bin", ".ckpt")
 _TELLING = ("config.json", "adapter_config.json", "open_clip_config.json", "model.safetensors", "pytorch_model.bin")
 """Files of which one at least is in every model's repository."""
 _WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.ckpt")
+_ADAPTERS = ("adapter_model.safetensors", "adapter_model.bin")
+_MODELS = (
+    "model.safetensors", "model-*-of-*.safetensors", "open_clip_model.safetensors",
+    "pytorch_model.bin", "pytorch_model-*-of-*.bin", "open_clip_pytorch_model.bin",
+)  # fmt: skip
+"""What transformers, PEFT and open_clip call their weights; other weights beside them are the same again."""
+OF_TRAINING = ("training_args.", "optimizer.", "scheduler.", "scaler.", "rng_state")
+"""How files begin that a training goes on from."""
+_SHARD = re.compile(r"(.+)-\d{5}-of-(\d{5})(\.safetensors|\.bin)")
 
 
 def repository_of(spec: str) -> tuple[str, str] | None:
     """The repository and the revision that `org/name` or `org/name@revision` names, or None where it is none."""
     if (match := _REPOSITORY.fullmatch(spec)) is None or spec.endswith(_OF_A_FILE):
+        return None
+    from huggingface_hub.utils import HFValidationError, validate_repo_id
+
+    try:
+        validate_repo_id(match[1])
+    except HFValidationError:  # too long, or with -- in it
         return None
     return match[1], match[2] or "main"
 
@@ -28,23 +45,23 @@ def repository_of(spec: str) -> tuple[str, str] | None:
 def fetched(repository: str, revision: str) -> tuple[Path, dict[str, str]]:
     """The folder of a repository at a revision, and its origin: ``{"repository", "revision": <full commit>}``.
 
-    Without a network it is what the cache has.  Of its weights only safetensors are downloaded where there are some.
+    Without a network it is what the cache has; of a full commit too, unless a download of its shards was interrupted.
 
     Raises:
         TallmasksError: the hub does not answer and the cache has nothing of it; or the hub has no such repository or
             revision, or does not give it.
     """
-    folder = None
-    if re.fullmatch(r"[0-9a-f]{40}", revision) or not hub.reachable():
-        folder = _cached(repository, revision)
-    if folder is None and not hub.reachable():
+    folder = _cached(repository, revision)
+    pinned = re.fullmatch(r"[0-9a-f]{40}", revision) is not None
+    if not (folder and pinned and _is_whole(folder)) and hub.reachable():
+        folder = _downloaded(repository, revision)
+    if folder is None:
         at = "" if revision == "main" else f" --revision {revision}"
         raise TallmasksError(
             f"huggingface.co/{repository} at {revision}: there is no such path, the model is not in this machine's hub"
             f" cache, and the hub does not answer. Run `hf download {repository}{at}` where there is a network and copy"
             " the cache here (HF_HOME says where it lies), or name a local folder"
         )
-    folder = folder or _downloaded(repository, revision)
     return folder, {"repository": repository, "revision": folder.name}
 
 
@@ -57,26 +74,37 @@ def _cached(repository: str, revision: str) -> Path | None:
     return None
 
 
+def _is_whole(folder: Path) -> bool:
+    """Whether a snapshot has all shards, which a download that was interrupted has not."""
+    names = [path.name for path in folder.iterdir()]
+    shards = [match for name in names if (match := _SHARD.fullmatch(name))]
+    counts = Counter(match.groups() for match in shards)
+    return all(
+        count == int(of) and f"{stem}{ending}.index.json" in names for (stem, of, ending), count in counts.items()
+    )
+
+
 def _downloaded(repository: str, revision: str) -> Path:
     from huggingface_hub import HfApi, snapshot_download
 
+    commit = hub.full_commit(repository, revision)
     try:
-        commit = hub.full_commit(repository, revision)
         known = HfApi().model_info(repository, revision=commit)
         names = [sibling.rfilename for sibling in known.siblings or []]
         return Path(snapshot_download(repository, revision=known.sha, allow_patterns=wanted(names)))
-    except (OSError, ValueError) as error:  # all of the hub's own errors are one of the two
-        said = " ".join(str(error).split())[:300]
-        raise TallmasksError(
-            f"huggingface.co/{repository} at {revision}: there is no such path, and the download failed: {said}. Check"
-            f" the spelling, or run `hf download {repository} --revision {revision}` to see more"
-        ) from None
+    except Exception as error:  # see `trouble`
+        said = hub.trouble(error)
+        raise TallmasksError(f"huggingface.co/{repository} at {revision} (no such path is here): {said}") from None
 
 
 def wanted(names: Sequence[str]) -> list[str]:
-    """The files of a repository to download: of weights safetensors if there are some; nothing of its folders."""
-    from fnmatch import fnmatchcase
-
+    """The files of a repository to download: its weights once, as safetensors if they are; nothing of its folders."""
     top = [name for name in names if "/" not in name]
-    kinds = next((kind for kind in _WEIGHTS if any(fnmatchcase(name, kind) for name in top)), "*.bin")
-    return [name for name in top if any(fnmatchcase(name, pattern) for pattern in (*_PATTERNS, kinds))]
+
+    def first(patterns: Sequence[str]) -> list[str]:
+        """The files that match the first pattern which any file matches."""
+        return next((found for pattern in patterns if (found := fnmatch.filter(top, pattern))), [])
+
+    weights = {*first(_ADAPTERS), *first(_MODELS)}
+    weights = weights or {name for name in first(_WEIGHTS) if not name.startswith(OF_TRAINING)}
+    return [name for name in top if name in weights or any(fnmatch.fnmatchcase(name, p) for p in _PATTERNS)]

@@ -13,7 +13,7 @@ from tallmasks.store.hub import OPEN_CLIP_FILES
 from tallmasks.store.plain_files import read_text
 from tallmasks.store.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.hub_models import fetched, repository_of
+from tallmasks.vectors.checkpoints.hub_models import OF_TRAINING, fetched, repository_of
 from tallmasks.vectors.checkpoints.lora import ADAPTER_CONFIG, ADAPTER_FILES, open_lora
 from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH, open_weight_files
 
@@ -22,7 +22,6 @@ _INDEX = "model.safetensors.index.json"
 _TORCH_SINGLE = "pytorch_model.bin"
 _TORCH_INDEX = "pytorch_model.bin.index.json"
 _WEIGHTS = (SAFETENSORS, *TORCH, ".h5", ".msgpack", ".onnx", ".gguf", ".npz", ".ot", ".pkl", ".index.json")
-_OF_TRAINING = ("training_args.", "optimizer.", "scheduler.", "scaler.", "rng_state")
 _LARGEST_COMPANION = 1 << 26
 
 
@@ -95,7 +94,7 @@ def _only_weights(names: set[str], title: str) -> str:
     for name in OPEN_CLIP_FILES:
         if name in names:
             return name
-    some = sorted(n for n in names if n.endswith((SAFETENSORS, *TORCH)) and not n.startswith((*_OF_TRAINING, ".")))
+    some = sorted(n for n in names if n.endswith((SAFETENSORS, *TORCH)) and not n.startswith((*OF_TRAINING, ".")))
     if len(best := [name for name in some if name.endswith(SAFETENSORS)] or some) != 1:
         found = f"{len(best)} files of weights ({name_some(best)})" if best else "no file of weights"
         raise TallmasksError(
@@ -125,7 +124,7 @@ def _companions(folder: Path, names: set[str]) -> dict[str, Path]:
     chosen = {}
     for name in sorted(names):
         path = folder / name
-        if name.startswith((".", "README", *_OF_TRAINING)) or name.endswith(_WEIGHTS) or name == ADAPTER_CONFIG:
+        if name.startswith((".", "README", *OF_TRAINING)) or name.endswith(_WEIGHTS) or name == ADAPTER_CONFIG:
             continue
         if path.is_file() and path.stat().st_size <= _LARGEST_COMPANION:
             chosen[name] = path
