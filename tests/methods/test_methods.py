@@ -188,6 +188,8 @@ def test_an_unknown_name_gets_the_nearest(what, look_up):
         ({"protocol": "fixed"}, "coefficient must be given"),
         ({"keep": lambda tasks: 0.5}, "keep must be given"),
         ({"update": lambda tau: tau}, "asks for \\['tau'\\]"),
+        ({"update": lambda task_vector: task_vector, "merge": None}, "task_vector differs by task"),
+        ({"protocol": "per_task", "update": lambda mask: mask}, "mask differs by mask_lambda"),
     ],
 )
 def test_a_contradictory_method_is_refused_when_it_registers(fields, complaint):
@@ -197,6 +199,13 @@ def test_a_contradictory_method_is_refused_when_it_registers(fields, complaint):
     }
     with pytest.raises(ValueError, match=complaint):
         methods.Method(**{**stated, **fields})
+
+
+def test_a_place_in_the_table_that_is_taken_is_refused_with_both_files():
+    """Two rows would change places with their names, and nobody would know whose number to change."""
+    fields = {"title": "Mine", "section": "merging", "paper": "none", "protocol": "scaled", "storage": "single"}
+    with pytest.raises(ValueError, match=r"row=30 of method mine in .*test_methods.py is that of .*task_arithmetic.py"):
+        methods.method(name="mine", row=30, merge="sum", **fields)(lambda multi_task_vector: multi_task_vector)
 
 
 def test_every_method_is_a_file_of_under_60_lines():

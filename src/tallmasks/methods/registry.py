@@ -325,9 +325,14 @@ def _add(registry: dict[str, Any], entry: Method | Merge) -> None:
     if entry.name in GROUPS:
         raise ValueError(f"{entry.name} is a word for several methods; expected another name")
     if entry.name in registry:
-        raise ValueError(f"{entry.name} is registered twice")
-    if isinstance(entry, Method) and (same := [other for other, method in _methods.items() if method.row == entry.row]):
-        raise ValueError(f"{entry.name}: row {entry.row} is {same[0]}'s; expected a number that no method has")
+        raise ValueError(f"{entry.name} is registered twice: by {registry[entry.name].file} and {entry.file}")
+    if isinstance(entry, Method):
+        for other in _methods.values():
+            if other.row == entry.row:
+                raise ValueError(
+                    f"row={entry.row} of method {entry.name} in {entry.file} is that of {other.name} in {other.file}; "
+                    "give it another number"
+                )
     registry[entry.name] = entry
 
 
