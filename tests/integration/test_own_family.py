@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,10 @@ MODEL: dict[str, Any] = {
 def test_a_family_and_a_catalogue_of_ones_own_give_a_table(tmp_path: Path) -> None:
     """Whoever brings another kind of model would have to change the package in a dozen places."""
     laid_out = lay_out(tmp_path / "project")
-    paths = f"{laid_out.path('src')}:{ROOT / 'tests' / 'toys'}"
-    project = Project(laid_out.root, {"PYTHONPATH": paths})
+    toy = laid_out.path("toys", "numbers_toy.py")
+    toy.parent.mkdir()
+    shutil.copy(ROOT / "tests" / "toys" / "numbers_toy.py", toy)
+    project = Project(laid_out.root, {"PYTHONPATH": f"{laid_out.path('src')}:{toy.parent}"})
     draw = np.random.default_rng(0)
     weights = {"bias": np.zeros(4, np.float32), "weight": draw.normal(0, 0.1, (4, 8)).astype(np.float32)}
     write_tensors(project.path("models", "linear.safetensors"), weights, {})
@@ -47,12 +50,19 @@ def test_a_family_and_a_catalogue_of_ones_own_give_a_table(tmp_path: Path) -> No
     table = pd.read_csv(project.path("results/linear/ways/table.csv")).set_index("method")["accuracy"]
     assert table["fine_tuned"] > 85 > 60 > table["zeroshot"]
     assert table["tall_mask_task_arithmetic"] > table["task_arithmetic"]
+    project.replace("toys/numbers_toy.py", "# -- the family", "# -- the family, in which nothing changed")
     assert project.dry_run("results/linear/ways/table.csv").planned == {}
+    project.replace("toys/numbers_toy.py", "draw.normal(size=", "2 * draw.normal(size=")
+    planned = project.dry_run("results/linear/ways/table.csv").planned
+    assert (planned["finetune"], planned["examples"]) == (3, 9), "of a changed generator"
 
 
 def test_a_family_that_is_not_there_is_named(tmp_path: Path) -> None:
-    """A typing error would end in an ImportError's traceback."""
+    """A typing error would end in an ImportError's traceback, and so would one in a method's file."""
     project = lay_out(tmp_path / "project")
     project.change(lambda params: params["models"]["tiny"].update(family="klip"))
     output = project.dry_run("results/tiny/two/table.csv", fails=True).output
     assert "no model family 'klip'; did you mean 'clip'" in output and "Traceback" not in output
+    project.path("src/tallmasks/methods/slip.py").write_text("def slip(:\n")
+    output = project.dry_run("results/tiny/two/table.csv", fails=True).output
+    assert "methods/slip.py, line 1: SyntaxError: " in output and "Traceback" not in output

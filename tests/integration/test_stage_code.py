@@ -88,6 +88,28 @@ def test_changed_code_needs_a_new_number(copy: Project) -> None:
     assert check(copy.root).returncode == 0
 
 
+NEW_STAGE = """
+
+@stage(script="counted", version=1, folder="store/{model}/derived/counted", uses="arrays")
+def counted(plan: Plan, model: str, task: str, seed: Seed) -> Made:
+    return Made(task, {}, {"checkpoint": [plan.checkpoint(model, task, seed)]})
+"""
+
+
+def test_what_is_new_must_be_recorded(copy: Project) -> None:
+    """A stage of one's own could change, and what it made before would pass for fresh."""
+    with copy.path("src/tallmasks/plan/chain.py").open("a") as chain:
+        chain.write(NEW_STAGE)
+    script = copy.path("workflow/scripts/counted.py")
+    script.write_text("def count(job):\n    job.write_json({})\n")
+    refused = check(copy.root)
+    assert refused.returncode == 1
+    assert "not recorded, so that nobody would see a change of it: counted.count, counted.script\n" in refused.stderr
+    assert check(copy.root, "--record").returncode == 0
+    script.write_text("def count(job):\n    job.write_json({'a': 1})\n")
+    assert "stage counted: counted.count changed; raise its number" in check(copy.root).stderr
+
+
 def test_a_new_method_concerns_no_stage(copy: Project) -> None:
     """Whoever adds a merge method would have to rebuild everybody else's evaluations."""
     readme = (ROOT / "README.md").read_text()
@@ -109,6 +131,7 @@ def test_what_else_decides_the_bytes_needs_a_new_number_too(copy: Project) -> No
     )
     lock = copy.path("requirements.lock").read_text()
     copy.path("requirements.lock").write_text(re.sub(r"^torch==[^ ]+", "torch==1.0", lock, flags=re.M))
+    first_function_of(copy, "src/tallmasks/methods/own_tensors.py", "print('changed')")
     with copy.path("src/tallmasks/store/errors.py").open("a") as module:  # of which few stages use anything
         module.write("import numpy\n\nnumpy.sign = numpy.abs\n")
     refused = check(copy.root)
@@ -121,6 +144,7 @@ def test_what_else_decides_the_bytes_needs_a_new_number_too(copy: Project) -> No
     everywhere = {"bridge.told_of", "requirements.torch", "tallmasks.store.errors"}
     assert all(everywhere <= set(names) for names in changed.values()) and "examples" in changed
     assert "multi_task_vector.script" in changed["multi_task_vector"]
+    assert "tallmasks.methods.own_tensors.by_tensor" in changed["evaluation"], "BitDelta, T-Switch and TSV-C"
     assert "tallmasks.results.reference/table2.csv" in changed["paper_table"]
     assert "tallmasks.results.reference/table2.csv" not in changed["checkpoint"]
     assert check(copy.root, "--record", "--same").returncode == 0

@@ -252,14 +252,22 @@ def test_one_new_file_is_one_new_row(tmp_path):
     assert run.stdout.split() == [*sorted(rows, key=lambda name: (rows[name], name)), "double"], run.stderr
 
 
-def test_a_row_is_one_methods():
-    """Two rows of the table would stand in an order that nobody chose."""
-    register = methods.method(
-        name="doubled", row=30, title="Doubled", section="merging", paper="none", protocol="scaled", storage="single"
+def test_a_method_file_that_is_wrong_is_named_in_one_line(tmp_path):
+    """Its author would look for the file and the line in a page of traceback."""
+    shutil.copytree(
+        Path(methods.__path__[0]).parent, tmp_path / "tallmasks", ignore=shutil.ignore_patterns("__pycache__")
     )
-    with pytest.raises(ValueError, match="doubled: row 30 is task_arithmetic's; expected a number that no method has"):
-        register(lambda pretrained: pretrained)
-    assert "doubled" not in methods.names()
+    command = [sys.executable, "-m", "tallmasks.commands.main", "merge", "--base", "x"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    wrong = {
+        "line 8: ValueError: method doubled: protocol is 'scale'; expected fixed": ('"scaled"', '"scale"'),
+        "line 5: SyntaxError: expected ':'": ("out):", "out)"),
+    }
+    for said, (right, slip) in wrong.items():
+        (tmp_path / "tallmasks" / "methods" / "doubled.py").write_text(NEW_METHOD.replace(right, slip))
+        run = subprocess.run(command, capture_output=True, text=True, env=environment)
+        assert run.returncode == 1 and f"methods/doubled.py, {said}" in run.stderr, run.stderr
+        assert run.stderr.count("\n") == 1
 
 
 def test_the_array_modules_do_not_import_torch():

@@ -133,6 +133,28 @@ def test_what_is_wrong_in_params_is_named(params: Params, change: Any, message: 
         Plan(params, ROOT).index.closure("tiny")
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("\nx = int('many')\n", r"kin.py, line 2: ValueError: invalid literal .*; put it right there$"),
+        ("x = None.y\n", r"kin.py, line 1: AttributeError: "),
+        ("import nowhere_at_all\n", r"kin.py, line 1: ModuleNotFoundError: "),
+        ("x = (\n", r"kin.py, line 1: SyntaxError: "),
+        ("x = 1\n", r"no model family 'broken_kin': .*kin.py has no object FAMILY"),
+    ],
+)
+def test_an_error_in_a_family_of_ones_own_is_said_with_its_line(
+    params: Params, text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its author would be told that there is no such family, of a file that is there."""
+    (tmp_path / "broken_kin.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "broken_kin", raising=False)
+    params["models"]["tiny"]["family"] = "broken_kin"
+    with pytest.raises(TallmasksError, match=said):
+        Plan(params, ROOT)
+
+
 @pytest.fixture
 def dots(params: Params, monkeypatch: pytest.MonkeyPatch) -> Params:
     """A drawn task that no vision model has, and a benchmark with it."""

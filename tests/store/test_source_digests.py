@@ -141,3 +141,34 @@ def test_the_digest_of_a_method_is_that_of_its_file_and_of_the_parts_it_imports(
     assert {name for name in before if digests(name) != before[name]} == {"with", "module"}
     fingerprints.fingerprint_of_file.cache_clear()
     fingerprints.fingerprint_with_parts.cache_clear()
+
+
+def test_the_digest_of_a_module_from_outside_is_that_of_what_it_imports_from_beside_it(tmp_path, monkeypatch):
+    """Examples and networks of other code would pass for fresh."""
+    texts = {
+        "kin_toy/__init__": "",
+        "kin_toy/family": "import numpy\nfrom .network import net\n",
+        "kin_toy/network": "import beside_toy\nnet = 1\n",
+        "kin_toy/other": "net = 1\n",
+        "beside_toy": "x = 1\n",
+    }
+    for name, text in texts.items():
+        path = tmp_path / f"{name}.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def digest():
+        fingerprints.fingerprint_of_file.cache_clear()
+        fingerprints.fingerprint_of_module.cache_clear()
+        return fingerprints.fingerprint_of_module("kin_toy.family")
+
+    before, changed = digest(), set()
+    for name, text in texts.items():
+        (tmp_path / f"{name}.py").write_text(f"{text}  # a comment\n")
+        assert digest() == before
+        (tmp_path / f"{name}.py").write_text(f"{text}more = 2\n")
+        changed |= {name} if digest() != before else set()
+        (tmp_path / f"{name}.py").write_text(text)
+    assert changed == texts.keys() - {"kin_toy/other"}
+    assert digest() == before

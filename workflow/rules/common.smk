@@ -9,7 +9,12 @@ if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
 # Jobs find it by themselves (workflow/runner/own_code.py).
 sys.path[:0] = [str(Path(workflow.basedir) / folder) for folder in ("workflow", "src")]
 
-from bridge import begin
+from tallmasks.store.errors import TallmasksError
+
+try:
+    from bridge import begin
+except TallmasksError as error:  # of a method's file, say
+    sys.exit(f"error: {error}")
 
 config, BRIDGE = begin(workflow)
 

@@ -14,6 +14,7 @@ from tallmasks.plan import chain  # noqa: F401  (declares the stages)
 from tallmasks.plan.node import STAGES
 from tallmasks.store.artifacts import ARTIFACT, Damaged, check, identity
 from tallmasks.store.errors import TallmasksError
+from tallmasks.store.fingerprints import fingerprint_of_module
 from tallmasks.store.folders import CHECKED, DAMAGED, PROVENANCE, STORE, provenance_of, set_aside
 from tallmasks.store.seals import CONTENT
 
@@ -58,7 +59,11 @@ def _check_code(job: Job) -> None:
     changed = []
     if "version" in recipe and (number := _number_of(recipe["kind"])) != recipe["version"]:
         changed.append(f"stage {recipe['kind']} has number {number} here, not {recipe['version']}")
-    code = recipe.get("params", {}).get("code", {})
+    params = recipe.get("params", {})
+    for name, known in ((params.get("family"), "family_code"), (job.model, "catalogue_code")):
+        if known in params and fingerprint_of_module(name) != params[known]:
+            changed.append(f"the module {name} is another one here")
+    code = params.get("code", {})
     for what, known in code.items() if isinstance(code, dict) else ():  # of a drawn task it is one digest
         from tallmasks import methods
 

@@ -10,10 +10,10 @@ and the code that they stand for, definition by definition, comments and docstri
 
 What a stage runs is found by following names from its script through the scripts and the package; what a module does
 when it is imported counts too, and so do the data files beside it, the bridge's functions that hand a job its inputs,
-and the pinned versions of the libraries that decide bits.  Rules say nothing of their own (check_rules.py).  A
-definition that is new concerns no stage before something that is recorded uses it.  The files of `tallmasks.methods`
-are left out: the recipes of what is made with a method or a merge hold the digest of its file, and of those of
-`tallmasks.methods.parts` that it imports.
+and the pinned versions of the libraries that decide bits.  Rules say nothing of their own (check_rules.py).  What is
+new, a stage, a figure, a function that they use, needs no other number: it is to be recorded, so that its next change
+is seen.  The files of methods and merges are left out: the recipes of what is made with one hold the digest of its
+file, and of those of `tallmasks.methods.parts` that it imports.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def main() -> int:
     from tallmasks.plan.recipes import versions
 
     recorded, numbers = json.loads(RECORD.read_text())["versions"] if RECORD.exists() else {}, versions()
-    changed, now = changes()
+    changed, unrecorded, now = changes()
     problems = [
         f"stage {stage}: {', '.join(names)} changed; raise its number where it is declared, in src/tallmasks/plan/"
         for stage, names in changed.items()
@@ -68,6 +68,8 @@ def main() -> int:
         RECORD.write_text(json.dumps(now, indent=1) + "\n")
     elif not problems and changed:
         problems.append(f"stage {', '.join(changed)}: another number than the one recorded")
+    if unrecorded and not arguments.record:
+        problems.append(f"not recorded, so that nobody would see a change of it: {', '.join(unrecorded)}")
     if problems:
         advice = "python workflow/runner/stage_code.py --record (with --same where every output byte stays the same)"
         print(*problems, f"then accept it: {advice}", sep="\n", file=sys.stderr)

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tallmasks import methods
+from tallmasks.methods import Merge, Method
+from tallmasks.methods.contract import PARTS
 from tallmasks.plan.node import STAGES
 from tallmasks.plan.recipes import versions
 from tallmasks.plan.views import DRAWINGS, VIEWS
@@ -22,8 +25,6 @@ ROOT = Path(__file__).parents[2]
 RECORD = ROOT / "workflow" / "stage_code.json"
 BRIDGE = {"told_of", "files_of", "words", "command", "_recipe", "shown"}
 """The functions that hand a job its inputs, in workflow/bridge/."""
-CONTRACT = {"contract", "inputs", "options", "registry", "bits", "state_dicts", "streaming", "mask_lambdas"}
-"""The modules of `tallmasks.methods` that are no method's own file."""
 LIBRARIES = (*DECIDING, "torchvision", "llvmlite", "scikit-learn")
 NO_BYTES = {"checked_inputs", "warm", "gpu"}
 """What every job checks before it computes, and where it is run, decide no byte that comes out."""
@@ -191,24 +192,31 @@ def fingerprint(symbol: Symbol) -> str:
     return fingerprint_of(source.definitions[symbol[1]])
 
 
-def _is_in_recipes(name: str) -> bool:
-    """Whether a module's code enters the recipes of what is made with it: a method's or a merge's."""
-    return name.startswith("tallmasks.methods.") and name.rsplit(".")[-1] not in CONTRACT
+@functools.cache
+def in_recipes() -> set[str]:
+    """The modules whose code enters the recipes of what is made with them: methods' and merges' own, and their
+    parts."""
+    own: list[Method | Merge] = [*map(methods.get, methods.names()), *map(methods.get_merge, methods.merge_names())]
+    parts = (ROOT / "src" / PARTS.replace(".", "/")).glob("*.py")
+    return {f"{methods.__name__}.{entry.file.stem}" for entry in own} | {f"{PARTS}.{part.stem}" for part in parts}
 
 
-def changes() -> tuple[dict[str, list[str]], dict[str, object]]:
-    """The changed definitions by stage, and what there is to record."""
+def changes() -> tuple[dict[str, list[str]], list[str], dict[str, object]]:
+    """The changed definitions by stage, those that are not recorded, and what there is to record."""
     recorded = json.loads(RECORD.read_text()) if RECORD.exists() else {"versions": {}, "definitions": {}}
     changed: dict[str, list[str]] = {}
     found: dict[str, str] = {}
-    numbers = versions()
+    numbers, known = versions(), recorded["definitions"]
     for stage, script in sorted(scripts().items()):
-        symbols = sorted({symbol for symbol in reached(script) if not _is_in_recipes(symbol[0])})
+        symbols = sorted({symbol for symbol in reached(script) if symbol[0] not in in_recipes()})
         code = {".".join(filter(None, symbol)): fingerprint(symbol) for symbol in symbols}
         code |= around(stage, symbols)
         found |= code
-        known = recorded["definitions"]
         news = [name for name, digest in code.items() if name in known and known[name] != digest]
         if news or recorded["versions"].get(stage) != numbers[stage]:
             changed[stage] = news
-    return changed, {"versions": numbers, "definitions": dict(sorted(found.items()))}
+    return (
+        changed,
+        sorted(found.keys() - known.keys()),
+        {"versions": numbers, "definitions": dict(sorted(found.items()))},
+    )

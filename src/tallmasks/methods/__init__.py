@@ -51,6 +51,7 @@ from tallmasks.methods.registry import (
     statistics_behind,
     tuned_merge,
 )
+from tallmasks.store.errors import TallmasksError, at_import
 
 __all__ = [
     "GRIDS",
@@ -92,4 +93,9 @@ __all__ = [
 ]
 
 for _module in pkgutil.iter_modules(__path__):
-    importlib.import_module(f"{__name__}.{_module.name}")
+    try:
+        importlib.import_module(f"{__name__}.{_module.name}")
+    except TallmasksError:
+        raise
+    except Exception as error:
+        raise at_import(error) from error

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tallmasks.masks.task_codings import Coding
 from tallmasks.methods import bits
 from tallmasks.methods.bits import Shapes, Storage, Storing
-from tallmasks.methods.inputs import INPUTS, Input
+from tallmasks.methods.inputs import INPUTS, Input, misfit
 from tallmasks.methods.options import Option, Value, given, options_of
 from tallmasks.methods.own_tensors import OwnTensors
 from tallmasks.store.errors import TallmasksError
@@ -367,7 +367,8 @@ class Method:
             object.__setattr__(self, "storage", bits.KNOWN[self.storage])
         if unknown := self.needs - INPUTS.keys():
             raise ValueError(f"method {self.name} asks for {sorted(unknown)}; there is {sorted(INPUTS)}")
-        self._check_what_inputs_differ_by()
+        if problem := misfit(self.protocol, self.needs, self.all_inputs):
+            raise ValueError(f"method {self.name}: {problem}")
         merged = any(needed.stage and not needed.each for needed in self.all_inputs.values())
         stated = {
             "merge": (self.merge is not None, merged),
@@ -393,21 +394,3 @@ class Method:
         ):
             if getattr(self, key) not in allowed:
                 raise ValueError(f"method {self.name}: {key} is {getattr(self, key)!r}; expected {', '.join(allowed)}")
-
-    def _check_what_inputs_differ_by(self) -> None:
-        """One model for all tasks has no input of a single task, and where no lambda is chosen there is none."""
-        if self.protocol in ("fixed", "scaled"):
-            wrong = [name for name in sorted(self.needs) if INPUTS[name].per != "benchmark"]
-            known = [name for name, there in INPUTS.items() if there.per == "benchmark"]
-            if wrong:
-                raise ValueError(
-                    f"method {self.name}: {', '.join(wrong)} differs by task, and the protocol {self.protocol} gives one "
-                    f"model for all tasks; expected {', '.join(known)}, or an input of your own with per=\"benchmark\""
-                )
-        if self.protocol != "masked":
-            wrong = [name for name, there in sorted(self.all_inputs.items()) if there.per == "mask_lambda"]
-            if wrong:
-                raise ValueError(
-                    f"method {self.name}: {', '.join(wrong)} differs by mask_lambda, which only the protocol masked "
-                    f"chooses; found protocol {self.protocol}"
-                )

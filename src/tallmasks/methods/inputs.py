@@ -11,7 +11,7 @@ declare its own:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
@@ -122,6 +122,24 @@ def input(name: str, meaning: str, *, per: Per, **said: Any) -> Callable[[Find],
         return find
 
     return register
+
+
+def misfit(protocol: str, needs: Collection[str], every: Collection[str]) -> str | None:
+    """What is wrong with the inputs that a method of a protocol ``needs``, or with ``every`` input that these follow
+    from, if anything: one model for all tasks has no input of one task, and a lambda is chosen for masks alone."""
+    of_one = [name for name in sorted(needs) if INPUTS[name].per != "benchmark"]
+    if protocol in ("fixed", "scaled") and of_one:
+        shared = ", ".join(name for name, there in INPUTS.items() if there.per == "benchmark")
+        return (
+            f"{', '.join(of_one)} differs by task, and the protocol {protocol} gives one model for all tasks; expected "
+            f'{shared}, or an input of your own with per="benchmark"'
+        )
+    of_lambda = [name for name in sorted(every) if INPUTS[name].per == "mask_lambda"]
+    if protocol != "masked" and of_lambda:
+        return (
+            f"{', '.join(of_lambda)} differs by mask_lambda, which the protocol masked alone chooses; found {protocol}"
+        )
+    return None
 
 
 _VECTORS = {"stage": "task_vector", "role": "task_vectors", "each": True}

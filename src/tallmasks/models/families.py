@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from tallmasks.models.checkpoint_sources import Publisher
-from tallmasks.tasks.catalogues import registered
+from tallmasks.tasks.catalogues import outside_code, registered
 from tallmasks.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -247,6 +247,13 @@ def family(spec: Spec) -> Family:
         TallmasksError: There is none of that name.
     """
     return registered("model family", str(spec.get("family")), FAMILIES, "FAMILY")
+
+
+def network_of(spec: Spec) -> dict[str, Any]:
+    """What recipes hold of a model's network: its keys of params.yaml, and the code of a family from outside."""
+    code = outside_code(spec["family"], FAMILIES)
+    found = {key: spec[key] for key in ("family", "architecture", "adapter") if key in spec}
+    return found | ({"family_code": code} if code else {})
 
 
 def statistics_of(spec: Spec) -> Collection[str]:

@@ -17,7 +17,7 @@ from tallmasks.models.families import STATISTICS, counts_frozen, family, statist
 from tallmasks.plan import preflight
 from tallmasks.plan.node import Made, Node, stage
 from tallmasks.store.errors import TallmasksError
-from tallmasks.tasks.catalogues import catalogue
+from tallmasks.tasks.catalogues import CATALOGUES, catalogue, outside_code
 from tallmasks.training.controlled import Controlled
 
 if TYPE_CHECKING:
@@ -50,7 +50,9 @@ def examples(plan: Plan, model: str, task: str, split: str) -> Made:
     """One split of one task; shared by all models that take the same examples of one catalogue."""
     spec = plan.model(model)
     made = catalogue(spec["tasks"]).recipe(plan.params, spec, task, split, plan.root)
-    return Made(f"{task}-{split}", made.params, sources=made.sources, owner=spec["tasks"])
+    code = outside_code(spec["tasks"], CATALOGUES)
+    params = {**made.params, **({"catalogue_code": code} if code else {})}
+    return Made(f"{task}-{split}", params, sources=made.sources, owner=spec["tasks"])
 
 
 @stage(

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tallmasks.evaluation.subsets import ORDERS, Subset, subsets
-from tallmasks.models.families import family
+from tallmasks.models.families import family, network_of
 from tallmasks.plan.chain import Seed
 from tallmasks.plan.index import Index
 from tallmasks.plan.node import STAGES, Node
@@ -156,8 +156,7 @@ class Plan:
     # -- what recipes hold of a model ---------------------------------------------------------------------
 
     def architecture(self, model: str) -> dict[str, Any]:
-        spec = self.model(model)
-        return {key: spec[key] for key in ("family", "architecture", "adapter") if key in spec}
+        return network_of(self.model(model))
 
     def training(self, model: str, task: str) -> dict[str, Any]:
         """What a job must know that fine-tunes the network on a task."""

@@ -1,6 +1,7 @@
 """Errors that a user can act on."""
 
 import difflib
+import traceback
 from collections.abc import Iterable
 
 
@@ -19,3 +20,15 @@ def nearest(name: str, known: Iterable[str]) -> str:
         name.lower(), [other for other in names if other.lower() == name.lower()] or names, n=1
     )
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def at_import(error: Exception) -> TallmasksError:
+    """What went wrong in a module that somebody added, at its import: in one line, with the file and the line there."""
+    if isinstance(error, SyntaxError):
+        file, line, said = error.filename, error.lineno, error.msg
+    else:
+        ran = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.name == "<module>"]
+        file, line = (ran[-1].filename, ran[-1].lineno) if ran else (None, None)
+        said = str(error)
+    where = f"{file}, line {line}: " if file else ""
+    return TallmasksError(f"{where}{type(error).__name__}: {' '.join(said.split())}; put it right there")

@@ -6,11 +6,13 @@ import ast
 import functools
 import hashlib
 import importlib
+import importlib.util
 import json
 from collections.abc import Iterable
 from pathlib import Path
 
 LENGTH = 12
+_OWN = __name__.partition(".")[0]
 
 
 def fingerprint(statements: Iterable[ast.stmt]) -> str:
@@ -52,6 +54,46 @@ def fingerprint_with_parts(path: Path, package: str) -> str:
     return hashlib.sha256(json.dumps([own, sorted(parts.items())]).encode()).hexdigest()[:LENGTH]
 
 
+@functools.cache
+def fingerprint_of_module(name: str) -> str:
+    """The digest of a module from outside and of what it imports from where it lies: from its own package, or, in a
+    folder of the user's, from the modules beside it.
+
+    Args:
+        name: its dotted name; it can be imported.
+    """
+    spec = importlib.util.find_spec(name)
+    file = Path(str(spec.origin if spec else None))
+    root = file.parents[name.count(".") + (file.name == "__init__.py")]
+    installed, package = root.name in ("site-packages", "dist-packages"), name.partition(".")[0]
+    digests: dict[str, str] = {}
+    waiting = {name}
+    while waiting:
+        module = waiting.pop()
+        top, path = module.partition(".")[0], root.joinpath(*module.split("."))
+        files = [file] if module == name else [path / "__init__.py", path.with_suffix(".py")]
+        there = next(filter(Path.is_file, files), None)
+        if there is None or module in digests or top == _OWN or (installed and top != package):
+            continue
+        digests[module] = fingerprint_of_file(there)
+        waiting |= _imported_by(there, module if there.name == "__init__.py" else module.rpartition(".")[0])
+        waiting |= {module.rsplit(".", depth)[0] for depth in range(module.count(".") + 1)}  # what it lies in
+    return hashlib.sha256(json.dumps(sorted(digests.items())).encode()).hexdigest()[:LENGTH]
+
+
+def _imported_by(path: Path, package: str) -> set[str]:
+    """The modules that a file of a package may import, by their full names; among them names that are no modules."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            above = package.rsplit(".", node.level - 1)[0] if node.level > 1 else package
+            module = ".".join(filter(None, [above if node.level else "", node.module]))
+            found |= {module, *(f"{module}.{alias.name}" for alias in node.names)}
+    return found
+
+
 def _imported_of(path: Path, package: str) -> set[str]:
     """The modules of a package that a file imports, by their last name."""
     found = set()
@@ -73,8 +115,7 @@ def _plain(value: object) -> object:
 
 
 def _is_own_import(statement: ast.stmt) -> bool:
-    package = __name__.partition(".")[0]
-    return isinstance(statement, ast.ImportFrom) and (statement.module or "").partition(".")[0] == package
+    return isinstance(statement, ast.ImportFrom) and (statement.module or "").partition(".")[0] == _OWN
 
 
 def _is_text(statement: object) -> bool:

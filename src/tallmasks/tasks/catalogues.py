@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from tallmasks.store.errors import TallmasksError, nearest
+from tallmasks.store.errors import TallmasksError, at_import, nearest
+from tallmasks.store.fingerprints import fingerprint_of_module
 from tallmasks.tasks.task import Task
 
 CATALOGUES = {
@@ -69,7 +70,8 @@ class Catalogue(Protocol):
     def recipe(self, params: Params, model: Params, task: str, split: str, root: Path) -> ExamplesRecipe:
         """What decides the examples of one split of a task for a model, from its entry in params.yaml.
 
-        Paths in params.yaml are relative to `root`.
+        Paths in params.yaml are relative to `root`.  The recipe of a catalogue from outside has its code beside these
+        params, as ``catalogue_code``.
         """
 
     def write(self, recipe: Params, sources: Mapping[str, Path], out: ExamplesFile) -> None:
@@ -96,17 +98,29 @@ def registered(what: str, name: str, known: Mapping[str, str], attribute: str) -
     """An object of a package that is known by a name of its own, or named as a module.
 
     Raises:
-        TallmasksError: There is no such package, or it has no object of that name.
+        TallmasksError: There is no such package, it has no object of that name, or its import ends in an error.
     """
-    module = known.get(name, name)
+    module, problem = known.get(name, name), ""
     try:
-        return getattr(importlib.import_module(module), attribute)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise
-    except (AttributeError, ValueError, TypeError):
-        pass
+        if all(module.split(".")):  # importlib has errors of other kinds for "", ".x" and "x."
+            found = importlib.import_module(module)
+            if hasattr(found, attribute):
+                return getattr(found, attribute)
+            problem = f": {found.__file__} has no object {attribute}"
+    except TallmasksError:
+        raise
+    except Exception as error:
+        if not (isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")):
+            raise TallmasksError(f"{what} {name!r}: {at_import(error)}") from error
     raise TallmasksError(
-        f"no {what} {name!r}{nearest(name, known)}; there are: {', '.join(known)}, and every importable module "
-        f"with an object {attribute}"
+        f"no {what} {name!r}{problem}{nearest(name, known)}; there are: {', '.join(known)}, and every importable "
+        f"module with an object {attribute}"
     )
+
+
+def outside_code(name: str, known: Mapping[str, str]) -> str | None:
+    """What stands in recipes for the code of a module from outside; None of the package's own, for which the numbers of
+    the stages stand."""
+    if known.get(name, name).partition(".")[0] == __name__.partition(".")[0]:
+        return None
+    return fingerprint_of_module(name)
