@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter, OrderedDict
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +55,68 @@ def test_files_of_older_torch_and_nested_state_dicts_are_read(tmp_path):
     torch.save({"state_dict": state(), "epoch": 3}, tmp_path / "nested.ckpt")
     for name in ("old.pt", "nested.ckpt"):
         check_state(open_checkpoint(tmp_path / name), state())
+
+
+class Call:
+    """Is a call of something when it is unpickled."""
+
+    def __init__(self, called, *arguments):
+        self.call = called, arguments
+
+    def __reduce__(self):
+        return self.call
+
+
+def nested(depth):
+    """A tuple that a few bytes of pickle stand for, and that takes 2^depth steps to hash."""
+    inner = ("a",)
+    for _ in range(depth):
+        inner = (inner, inner)
+    return inner
+
+
+STORAGE = torch.storage.TypedStorage(wrap_storage=torch.ones(3).untyped_storage(), dtype=torch.float32, _internal=True)
+TRAPS = {
+    "a key that takes for ever": {nested(17): torch.ones(3)},
+    "bytes": {"w": Call(bytearray, 1 << 20)},
+    "memory": {"w": Call(torch.FloatTensor, 1 << 20)},
+    "a set": {"w": Call(set, [nested(17)])},
+    "counted keys": {"w": Call(Counter, [nested(17)])},
+    "pairs": {"w": Call(OrderedDict, [[nested(17), 1]])},
+    "a call in a call": {"w": Call(torch._tensor._rebuild_from_type_v2, bytearray, bytearray, (1 << 20,), {})},
+    "a large tuple": {"w": nested(17)},
+    "beyond its storage": {"w": Call(torch._utils._rebuild_tensor_v2, STORAGE, 0, (1 << 20,), (1,), 0, {})},
+}
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+@pytest.mark.parametrize("trap", TRAPS)
+def test_a_small_file_does_not_hang_or_fill_the_machine(trap, zipped, tmp_path):
+    """432 bytes would keep the command busy for ever, and 35 bytes fill the memory."""
+    torch.save(TRAPS[trap], tmp_path / "trap.bin", _use_new_zipfile_serialization=zipped)
+    said = "of a storage of 3" if trap == "beyond its storage" else "code in files is not run"
+    assert said in refusal(lambda: open_checkpoint(tmp_path / "trap.bin"))
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_what_people_save_beside_tensors_is_read(zipped, tmp_path):
+    """Checkpoints of trainings, of modules and of older Pythons would be taken for traps."""
+    module = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
+    state = module.state_dict()
+    weights = dict(module.named_parameters())
+    betas = (0.9, 0.99)
+    training = {"state": {0: {"step": torch.ones(1)}}, "param_groups": [{"betas": betas}, {"betas": betas}]}
+    beside = {"optimizer": training, "shape": torch.Size([3]), "on": torch.device("cpu"), "raw": b"x", 1: 1j}
+    old = Call(OrderedDict, [[name, tensor] for name, tensor in state.items()])
+    for saved, expected in (
+        (state, state),
+        (old, state),
+        (weights, weights),
+        ({"state_dict": state, **beside}, state),
+        ({"state_dict": OrderedDict(state), "hyper": {"betas": ((0.9, 0.9), [(1, 2)])}}, state),
+    ):
+        torch.save(saved, tmp_path / "saved.ckpt", _use_new_zipfile_serialization=zipped)
+        check_state(open_checkpoint(tmp_path / "saved.ckpt"), {n: t.detach() for n, t in expected.items()})
 
 
 def test_tied_tensors_count_once_and_views_are_read_as_they_are_counted(tmp_path):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tallmasks.store.errors import TallmasksError
+from tallmasks.vectors.pickle_walk import check_pickles
 
 if TYPE_CHECKING:
     import torch
@@ -32,6 +33,7 @@ def read_state(path: Path, *, mapped: bool = False) -> dict[str, torch.Tensor]:
         if path.suffix == ".safetensors":
             state: Any = load_file(path)
         else:
+            check_pickles(path)
             lazily = mapped and zipfile.is_zipfile(path)
             state = torch.load(path, map_location="cpu", weights_only=True, mmap=lazily)
     except pickle.UnpicklingError:
