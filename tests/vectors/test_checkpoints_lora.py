@@ -1,6 +1,7 @@
 """LoRA folders as PEFT writes them, by hand: their deltas, and one line for what cannot be read."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import torch
 
 from small_checkpoints import file_of, lora, refusal
 from tallmasks.vectors.checkpoints import new_checkpoint, open_checkpoint
+from tallmasks.vectors.checkpoints.module_patterns import ModulePatterns
 
 NAMES = {"layers.0.q.weight": (6, 5), "layers.1.q.weight": (6, 5), "embed.weight": (9, 5), "layers.0.q.bias": (6,)}
 
@@ -69,6 +71,47 @@ def test_every_option_of_the_scale_counts(tmp_path):
         check_delta(checkpoint, base, "layers.1.q.weight", scales[1] * two)
 
 
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "q", "0.q", "layers.0.q", "layers", "ers.0.q", "^layers.0.q", "^q", "q$", r"layers\.\d+\.q", r"layers.\d+.q",
+        r"layers.[0-9]+.(q|k)", "layers.[0-9].k|q", "k|layers.1.q", r".*\.0\.q", ".*", "l.*q", r"\d.q", r"\d+1.q",
+        r".+\d", r"1\d*.q", r"layers.11\d+.q", "", "^", "self_attn-x", r"\d\d.q", r".*\d+.*\d+.*q", "0|1", ".q", "a..q",
+    ],
+)  # fmt: skip
+def test_patterns_fit_the_modules_that_they_fit_in_peft(pattern):
+    """A layer would be merged at another layer's strength."""
+    try:
+        found = ModulePatterns({pattern: 1})
+    except ValueError:
+        assert "(" in pattern
+        return
+    modules = [
+        "layers.0.q",
+        "layers.1.q",
+        "layers.11.q",
+        "layers.111.q",
+        "q",
+        "x.layers.0.q",
+        "layersx0.q",
+        "layers.0.k",
+        "0",
+    ]
+    for module in modules:
+        assert bool(found.value(module, 0)) == bool(re.match(rf"(.*\.)?({pattern})$", module)), module
+
+
+def test_patterns_take_no_more_than_their_length(tmp_path):
+    """A configuration of 121 characters would keep the command busy for ever."""
+    module = "layers." + "1" * 300 + ".q"
+    assert ModulePatterns({r"\d+" * 30 + "x": 1, ".*" * 50 + "x": 1}).value(module, 0) == 0
+    with pytest.raises(ValueError, match="60 patterns, 60 of them"):
+        ModulePatterns({rf"{place}\d+": 1 for place in range(60)})
+    names = {f"model.layers.{place}.self_attn.q_proj": place for place in range(700)}
+    patterns = ModulePatterns(names)
+    assert [patterns.value(name, None) for name in names] == list(range(700))
+
+
 def test_transposed_layers_embeddings_and_whole_tensors_are_read(tmp_path):
     """GPT-2's layers, new embeddings and trained heads would be refused, or transposed."""
     base = base_of(tmp_path / "base")
@@ -109,7 +152,11 @@ CONFIGS = {
     "no rank": ({"r": "4"}, "has rank [4]"),
     "alpha": ({"lora_alpha": None}, "lora_alpha of layers.0.q is None"),
     "trap": ({"rank_pattern": {"(a+)+$": 3}}, "rank_pattern"),
-    "list": ({"alpha_pattern": [3]}, "alpha_pattern"),
+    "slow": ({"rank_pattern": {"[A-z.0-9]?" * 12: 3}}, "rank_pattern has the pattern"),
+    "back-reference": ({"rank_pattern": {r"(q|k)\1": 3}}, "rank_pattern has the pattern"),
+    "group that is not there": ({"alpha_pattern": {r"q\1": 3}}, "alpha_pattern has the pattern"),
+    "half a pattern": ({"alpha_pattern": {"q(": 3}}, "alpha_pattern has the pattern"),
+    "list": ({"alpha_pattern": [3]}, "alpha_pattern has [3]"),
 }
 TENSORS = {
     "half": ({"layers.0.q.lora_B.weight": None}, "one of lora_A and lora_B"),

@@ -82,7 +82,11 @@ def _one_line(error: Exception) -> str:
 
 
 def short(value: object) -> str:
-    text = repr(value)
+    """How an error calls a value of somebody's file."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # an integer of thousands of digits, or nested deeply
+        return f"a {type(value).__name__}"
     return text if len(text) <= 100 else f"{text[:100]}..."
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,9 @@ from tallmasks.store.plain_files import read_text
 from tallmasks.store.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, sorted_tensors
 from tallmasks.vectors.checkpoints.float_bytes import narrowed, read_only
+from tallmasks.vectors.checkpoints.module_patterns import ModulePatterns
 from tallmasks.vectors.checkpoints.weight_files import open_weight_files
+from tallmasks.vectors.state_files import short
 
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_FILES = ("adapter_model.safetensors", "adapter_model.bin")
@@ -169,21 +171,15 @@ def _read_config(path: Path, title: str) -> dict[str, Any]:
         raise TallmasksError(f"{title}: a LoRA begun with {start!r}, which changes the base's weights too. {_MERGE}")
     for option in ("rank_pattern", "alpha_pattern"):
         patterns = config.get(option) or {}
-        if not isinstance(patterns, dict) or not all(_is_simple(pattern) for pattern in patterns):
+        try:
+            config[option] = ModulePatterns(patterns)
+        except (ValueError, AttributeError) as error:
+            found = error if isinstance(patterns, dict) else short(patterns)
             raise TallmasksError(
-                f"{path}: {option} is {patterns!r:.200}; expected numbers by names of modules. {_MERGE}"
-            )
-        config[option] = patterns
+                f"{path}: {option} has {found}; expected numbers by names of modules, with . .* \\d+ [0-9]+ and | at"
+                f" most. {_MERGE}"
+            ) from None
     return config
-
-
-def _is_simple(pattern: str) -> bool:
-    """Whether a regular expression is short, correct, and no trap for the one who evaluates it."""
-    try:
-        re.compile(pattern)
-    except (re.error, RecursionError, OverflowError):
-        return False
-    return len(pattern) <= 200 and len(re.findall(r"[*+{]", pattern)) <= 3 and not re.search(r"\)[*+?{]", pattern)
 
 
 def _sorted_out(adapter: Checkpoint, title: str) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
@@ -245,8 +241,8 @@ def _fitted(targets: Sequence[str], base: Checkpoint, title: str) -> dict[str, s
 
 def _scale(config: Mapping[str, Any], module: str, pair: Mapping[str, str], adapter: Checkpoint, title: str) -> float:
     """alpha / r, or alpha / sqrt(r) with rank-stabilised scaling; the patterns as peft reads them."""
-    rank = _of_pattern(config["rank_pattern"], module, config.get("r"))
-    alpha = _of_pattern(config["alpha_pattern"], module, config.get("lora_alpha"))
+    rank = config["rank_pattern"].value(module, config.get("r"))
+    alpha = config["alpha_pattern"].value(module, config.get("lora_alpha"))
     found = adapter.tensors[pair["A"]].shape[:1]
     if isinstance(rank, bool) or not isinstance(rank, int) or found != (rank,) or rank < 1:
         raise TallmasksError(
@@ -256,11 +252,6 @@ def _scale(config: Mapping[str, Any], module: str, pair: Mapping[str, str], adap
     if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not math.isfinite(alpha):
         raise TallmasksError(f"{title}: lora_alpha of {module} is {alpha!r}; expected a number in {ADAPTER_CONFIG}")
     return alpha / (math.sqrt(rank) if config.get("use_rslora") else rank)
-
-
-def _of_pattern(patterns: Mapping[str, Any], module: str, default: Any) -> Any:
-    keys: Iterable[str] = (key for key in patterns if re.match(rf"(.*\.)?({key})$", module))
-    return patterns.get(next(iter(keys), module), default)
 
 
 def _product(
