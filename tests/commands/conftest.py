@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from commands.models_made import make_llamas
+from commands.models_made import make_llamas, make_small
 
 
 @pytest.fixture(scope="module")
@@ -18,3 +18,11 @@ def llamas(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def here(llamas: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(llamas)
     return llamas
+
+
+@pytest.fixture
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Models of a few numbers, in the current folder."""
+    make_small(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

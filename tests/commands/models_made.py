@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tallmasks.commands.main import main
@@ -38,6 +39,20 @@ def make_llamas(folder: Path) -> None:
                 if "embed" not in name:
                     parameter.add_(0.05 * torch.randn(parameter.shape))
         fine_tuned.save_pretrained(folder / task, max_shard_size="20KB")
+
+
+SMALL = ("cars", "dtd", "x-v0.1", "x-v0.2")
+"""The fine-tuned models of `make_small`."""
+
+
+def make_small(folder: Path) -> None:
+    """A base and models of it, each a folder with one file: a counter, and a matrix to which the tasks add 1, 2, ..."""
+    from safetensors.numpy import save_file
+
+    for number, name in enumerate(("base", *SMALL)):
+        (folder / name).mkdir(parents=True)
+        weight = np.arange(64, dtype=np.float32).reshape(8, 8) + number
+        save_file({"w.weight": weight, "steps": np.arange(3)}, folder / name / "model.safetensors")
 
 
 def run(*words: object) -> int:

@@ -186,3 +186,51 @@ def test_emr_has_a_scale_for_every_task(here: Path, tmp_path: Path, capsys: pyte
         for name, update in updates.items():
             found = bundle.update(task, name)
             np.testing.assert_allclose(found, update.ravel() * own / held, rtol=1e-5, atol=1e-9)
+
+
+BASE = ["--base", "base", "--task", "cars=cars"]
+
+
+@pytest.mark.parametrize("method", ["magnitude_masking", "weight_averaging", "consensus_ties", "fine_tuned", "pcb"])
+def test_a_method_without_masks_of_its_own_is_refused(
+    small: Path, capsys: pytest.CaptureFixture[str], method: str
+) -> None:
+    """The bundle would hold TALL-masks over the sum under the name of another method."""
+    said = refusal(capsys, "compress", *BASE, "--method", method, "-o", "bundle")
+    assert said.startswith(f"{method} has no masks") and "expected task_arithmetic, " in said and "bitdelta" in said
+    assert run("compress", *BASE, "--method", "ties", "--dry-run", "-o", "bundle") == 0
+
+
+@pytest.mark.parametrize("coding", [[], ["--entropy-coding"]])
+def test_a_bundle_is_no_model(small: Path, capsys: pytest.CaptureFixture[str], coding: list[str]) -> None:
+    """Its merged vector would be merged as if it were weights, or measured from."""
+    assert run("compress", *BASE, *coding, "-o", "bundle") == 0
+    for place in ("bundle", "bundle/merged.safetensors", "bundle/masks/cars.safetensors"):
+        for words in (["--base", "base", "--task", f"x={place}"], ["--base", place, "--task", "x=cars"]):
+            said = refusal(capsys, "merge", *words, "--method", "ties", "-o", "out")
+            assert "a part of a bundle (format tallmasks/bundle/" in said and "tallmasks export" in said
+    assert "a part of a bundle" in refusal(capsys, "info", "bundle/merged.safetensors")
+    assert run("compress", *BASE, "--method", "bitdelta", "-o", "own") == 0
+    assert "own" in refusal(capsys, "merge", "--base", "base", "--task", "x=own", "--method", "ties", "-o", "out")
+
+
+def test_info_knows_a_bundle_of_the_hub(
+    small: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be called a checkpoint, and its merged vector downloaded for it."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(small))
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    assert run("compress", *BASE, "-o", f"models--org--name/snapshots/{commit}") == 0
+    Path("models--org--name/refs").mkdir()
+    Path("models--org--name/refs/main").write_text(commit)
+    assert run("info", "org/name") == 0
+    assert "bundle of 1 tasks by tall_mask_task_arithmetic" in capsys.readouterr().out
+
+
+def test_a_wrong_task_is_said_before_a_base_is_looked_for(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Who mistypes a task would first have to find the base."""
+    assert run("compress", *BASE, "-o", "bundle") == 0
+    Path("base").rename("moved")
+    for words in ([], ["--base", "nowhere"]):
+        said = refusal(capsys, "export", "bundle", "--task", "z", *words, "-o", "out")
+        assert said.startswith("The bundle has no task 'z'")

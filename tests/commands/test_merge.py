@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from transformers import LlamaForCausalLM
 import reference
 from commands.models_made import NAMED, TASKS, refusal, run
 from tallmasks import methods
+from tallmasks.commands.given_checkpoints import KEYS, MERGEKIT
 from tallmasks.store.tensor_files import Layout
 from tallmasks.vectors.task_vectors import TaskVector
 
@@ -168,12 +170,14 @@ def test_what_does_not_fit_is_refused_before_a_byte_is_written(
     save_file(base, tmp_path / "base.safetensors")
     name = next(name for name, tensor in base.items() if tensor.ndim == 2)
     cases = {
+        "int8": {**base, name: base[name].to(torch.int8)},
         "shape": {**base, name: base[name][:-1].clone()},
         "names": {key: tensor for key, tensor in base.items() if key != name},
         "nan": {**base, name: torch.full_like(base[name], float("nan"))},
         "same": base,
     }
     said = {
+        "int8": f"is quantised: {name} is I8",
         "shape": name,
         "names": f"lacks {name}",
         "nan": f"{name} holds NaN or infinity",
@@ -198,3 +202,142 @@ def test_a_missing_shard_is_named(here: Path, tmp_path: Path, capsys: pytest.Cap
     (copy / shard).unlink()
     words = ["--base", "base", "--task", f"dtd={copy}", "--method", "ties"]
     assert shard in refusal(capsys, "merge", *words, "-o", tmp_path / "out")
+
+
+# -- what the words mean, on models of a few numbers ----------------------------------------------------------
+
+CALL = ["merge", "--base", "base", "--task", "cars=cars", "--task", "dtd=dtd"]
+
+
+def moved(folder: str | Path) -> np.ndarray:
+    """By how much a merged model differs from the base, in every weight."""
+    found = load_file(Path(folder, "model.safetensors"))["w.weight"] - load_file("base/model.safetensors")["w.weight"]
+    return found.numpy()
+
+
+def test_zero_is_a_value(small: Path) -> None:
+    """Who asks for alpha = 0, or for no agreement, would get 0.3 and two tasks in silence."""
+    assert run(*CALL, "--method", "task_arithmetic", "--scaling-coefficient", 0, "-o", "zero") == 0
+    assert (moved("zero") == 0).all()
+    for name, words in {"k0": ["--k", 0], "k2": []}.items():
+        one = ["merge", "--base", "base", "--task", "cars=cars", "--method", "consensus_task_arithmetic"]
+        assert run(*one, *words, "--scaling-coefficient", 1, "-o", name) == 0
+    assert (moved("k0") == 1).all() and (moved("k2") == 0).all()
+
+
+def test_in_mergekits_files_the_base_is_no_task(small: Path) -> None:
+    """The base would be averaged as a model, and of two versions of a model one would be lost."""
+    entries = [{"model": "./base"}, {"model": "x-v0.1"}, {"model": "./x-v0.2/", "parameters": {}}]
+    said = {"base_model": "base", "models": entries, "merge_method": "linear", "out": "merged"}
+    Path("merge.yaml").write_text(json.dumps(said))
+    assert run("merge", "merge.yaml") == 0
+    assert (moved("merged") == 3.5).all()
+    card = Path("merged/README.md").read_text()
+    assert "| x-v0.1 |" in card and "| x-v0.2 |" in card
+    Path("merge.yaml").write_text(json.dumps(said | {"base_model": "cars"}))
+    assert run("merge", "merge.yaml", "--base", "./base", "-o", "again") == 0  # the option's base counts
+    assert (moved("again") == 3.5).all()
+
+
+def test_options_win_over_a_file(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A checkpoint could not be exchanged without another file."""
+    said = {"base": "base", "tasks": {"a": "cars", "b": "dtd"}, "method": "weight_averaging", "output": "x"}
+    Path("merge.yaml").write_text(json.dumps(said))
+    assert run("merge", "merge.yaml", "--task", "a=x-v0.1", "--task", "c=x-v0.2", "-o", "y") == 0
+    assert moved("y") == pytest.approx((3 + 2 + 4) / 3)
+    assert "named twice" in refusal(capsys, "merge", "merge.yaml", "--task", "c=cars", "--task", "c=dtd")
+
+
+def test_a_dry_run_accepts_what_the_run_accepts(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It would end in a traceback, or print the size of a model that cannot be written."""
+    assert run(*CALL, "--method", "ties", "--dry-run", "-o", "out") == 0
+    assert run(*CALL, "--method", "ties", "-o", "out") == 0
+    size = Path("out/model.safetensors").stat().st_size
+    assert f"about {size} bytes" in capsys.readouterr().out
+    words = [*CALL, "--method", "ties", "--dtype", "int8", "-o", "int8"]
+    assert refusal(capsys, *words, "--dry-run") == refusal(capsys, *words)
+
+
+def test_the_help_names_every_method(capsys: pytest.CaptureFixture[str]) -> None:
+    """One would have to know the names from elsewhere."""
+    for command, there, absent in (("merge", "consensus_ties", "emr"), ("compress", "emr", "consensus_ties")):
+        with pytest.raises(SystemExit):
+            run(command, "--help")
+        said = re.split(r"[\s,]+", capsys.readouterr().out)
+        assert there in said and "task_arithmetic" in said and absent not in said
+
+
+WRONG = (5, [1], {"a": 1}, None, [[1]], True, "\0", "\ud800", 10**350)
+NESTED = {
+    "tasks": [lambda v: {"a": v}, lambda v: {"a": {"checkpoint": v}}, lambda v: {"a": {"checkpoint": "b", "c": v}},
+              lambda v: {"cars": {"checkpoint": "cars", "mask_lambda": v}}, lambda v: {str(v): v}],
+    "models": [lambda v: [v], lambda v: [{"model": v}], lambda v: [{"model": "cars", "name": v}],
+               lambda v: [{"model": "cars", "parameters": v}]],
+    "options": [lambda v: {"keep": v}],
+    "parameters": [lambda v: {"keep": v}, lambda v: {"k": v}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("key", sorted({*KEYS, *MERGEKIT, *NESTED, "nothing"}))
+def test_a_wrong_value_in_a_file_is_one_line(small: Path, capsys: pytest.CaptureFixture[str], key: str) -> None:
+    """A slip in a file of twenty tasks would end in a traceback that names neither file nor key."""
+    right = {"base": "base", "tasks": {"cars": "cars"}, "method": "ties", "output": "out"}
+    for shape in [lambda v: v, *NESTED.get(key, [])]:
+        for value in WRONG:
+            other = {ours: v for ours, v in right.items() if ours != MERGEKIT.get(key)}
+            Path("merge.yaml").write_text(json.dumps({**other, key: shape(value)}).replace("[[1]]", "[[1]]"))
+            status = run("merge", "merge.yaml", "--dry-run")
+            said = capsys.readouterr().err.splitlines()
+            assert status == (1 if said else 0) and len(said) <= 1, (key, value, said)
+            if isinstance(value, list) and key != "nothing":
+                assert status == 1, (key, value)
+
+
+@pytest.mark.parametrize("out", ["x" * 300, "a\0b", "cars/model.safetensors/x", "~nobody-has-this-name/x"])
+def test_a_place_that_cannot_be_is_one_line(small: Path, capsys: pytest.CaptureFixture[str], out: str) -> None:
+    """A slip in a path would end in a traceback."""
+    assert "expected" in refusal(capsys, *CALL, "--method", "ties", "-o", out)
+
+
+def test_a_tilde_is_the_home_folder(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No shell expands `--task cars=~/cars`, nor a path in a file; a folder called `~` would be made."""
+    monkeypatch.setenv("HOME", str(small))
+    words = ["--base", "~/base", "--task", "cars=~/cars", "--method", "task_arithmetic"]
+    assert run("merge", *words, "-o", "~/first") == 0
+    said = {"base": "~/base", "tasks": {"cars": "~/cars"}, "method": "task_arithmetic", "output": "~/second"}
+    Path("merge.yaml").write_text(json.dumps(said))
+    assert run("merge", "merge.yaml") == 0
+    assert run("compress", *words[:4], "-o", "~/bundle") == 0
+    assert run("export", "~/bundle", "--base", "~/base", "--task", "cars", "-o", "~/third") == 0
+    assert run("info", "~/bundle") == 0
+    assert {"first", "second", "third"} <= {path.name for path in small.iterdir()} and not Path("~").exists()
+
+
+def test_names_do_nothing_to_a_terminal(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A name in a file from the net would clear the screen, or write another error over this one."""
+    escape = "\x1b[31m\x9b1A\u202e"
+    odd = {"w.weight": torch.ones(8, 8), f"{escape}w": torch.ones(2)}
+    torch.save({**odd, f"z{escape}": odd[f"{escape}w"]}, "odd.pt")
+    assert "\\x1b[31m" in refusal(
+        capsys, "merge", "--base", "base", "--task", "a=odd.pt", "--method", "ties", "-o", "x"
+    )
+    assert run("info", "odd.pt") == 0
+    assert run("compress", "--base", "base", "--task", f"{escape}=cars", "-o", "bundle") == 0
+    assert run("info", "bundle") == 0
+    printed = "".join(capsys.readouterr())
+    assert "\\x1b[31m\\x9b1A\\u202e" in printed and not set("\x1b\x9b\u202e") & set(printed)
+    said = refusal(capsys, *CALL, "--task", "\udcff=cars", "--method", "ties", "-o", "x")
+    assert "no UTF-8" in said and "\\udcff" in said
+
+
+def test_warnings_of_libraries_do_not_stand_before_an_error(
+    small: Path, capsys: pytest.CaptureFixture[str], recwarn: pytest.WarningsRecorder
+) -> None:
+    """The one line that says what to do would be lost among lines that nobody can do anything about."""
+    torch.save({"w.weight": torch.eye(8).to_sparse_csr()}, "sparse.pt")
+    recwarn.clear()
+    refusal(capsys, "merge", "--base", "base", "--task", "a=sparse.pt", "--method", "ties", "-o", "x")
+    save_file({**load_file("cars/model.safetensors"), "steps": torch.arange(4)}, "steps.safetensors")
+    assert run("merge", "--base", "base", "--task", "a=steps.safetensors", "--method", "ties", "-o", "x") == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("warning: a: steps.safetensors differs from base in steps") and not recwarn.list

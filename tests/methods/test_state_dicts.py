@@ -103,6 +103,12 @@ def test_what_cannot_be_meant_is_refused(base: dict[str, np.ndarray]) -> None:
         tallmasks.merge([base], "ties_mean", kep=0.1)
     with pytest.raises(TallmasksError, match="holds NaN or infinity in a"):
         tallmasks.task_vector(base, {**base, "a": np.full(5, np.nan, np.float32)})
+    half = {name: torch.from_numpy(value) for name, value in base.items() if value.dtype.kind == "f"}
+    for name, kind in (("b.weight", torch.float8_e4m3fn), ("b.weight", torch.int8)):
+        with pytest.raises(TallmasksError, match=f"finetuned is quantised: {name} is {str(kind)[6:]}"):
+            tallmasks.task_vector(half, {**half, name: half[name].to(kind)})
+    with pytest.raises(TallmasksError, match=r"quantised: b.weight_scale_inv"):
+        tallmasks.task_vector({**half, "b.weight_scale_inv": torch.ones(1)}, half)
     with pytest.raises(TallmasksError, match="ascending"):
         tallmasks.tall_mask(base, base, [0.4, 0.2])
     with pytest.raises(TallmasksError, match="nothing was given"):

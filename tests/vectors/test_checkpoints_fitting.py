@@ -1,5 +1,6 @@
 """Checkpoints against their base: what does not fit is named, line by line, before anything is merged."""
 
+import json
 import warnings
 
 import pytest
@@ -45,7 +46,8 @@ def test_every_problem_has_its_line(tmp_path):
         "position": ({"position_embedding.weight": torch.ones(7, 5)}, "other shapes: position_embedding.weight"),
         "tokens": ({"model.embed_tokens.weight": torch.ones(10, 4)}, "resize_token_embeddings"),
         "classes": ({"b.weight": torch.ones(8, 5)}, "vocabulary (or outputs) of another size: b.weight"),
-        "quantised": ({"b.weight": torch.ones(7, 5, dtype=torch.int8)}, "b.weight (found I8, expected F32)"),
+        "integers": ({"b.weight": torch.ones(7, 5, dtype=torch.int32)}, "b.weight (found I32, expected F32)"),
+        "quantised": ({"b.weight": torch.ones(7, 5, dtype=torch.int8)}, "is quantised: b.weight is I8 [7, 5]"),
         "counter": ({"steps": torch.ones(3)}, "has besides steps"),
     }
     tasks = {name: opened(tmp_path / name, model(1, **change)) for name, (change, _) in changes.items()}
@@ -76,6 +78,55 @@ def test_other_counters_are_warned_of(change, tmp_path):
     base = opened(tmp_path / "base", model())
     with pytest.warns(UserWarning, match=f"mnist: .* differs from .* in {next(iter(change))}, .*base are kept"):
         check_fit(base, {"mnist": opened(tmp_path / "task", model(1, **change))})
+
+
+EIGHT = torch.ones(4, 4, dtype=torch.int8)
+PACKED = torch.ones(4, 4, dtype=torch.int32)
+QUANTISED = {
+    "fp8": ({"q.weight": torch.ones(4, 4).to(torch.float8_e4m3fn)}, "q.weight is F8_E4M3 [4, 4]"),
+    "scaled": ({"q.weight_scale_inv": torch.ones(1, 1)}, "q.weight_scale_inv"),
+    "int8": ({"q.weight": EIGHT, "z.SCB": torch.ones(4)}, "q.weight is I8 [4, 4]"),
+    "SCB": ({"q.SCB": torch.ones(4)}, "q.SCB"),
+    "gptq": ({"q.qweight": PACKED, "q.qzeros": -PACKED, "q.scales": torch.ones(4).half()}, "q.qweight"),
+    "g_idx": ({"q.g_idx": PACKED[0], "q.scales": torch.ones(4).half()}, "q.g_idx"),
+    "nf4": ({"q.weight": torch.ones(8, 1, dtype=torch.uint8)}, "q.weight is U8 [8, 1]"),
+    "absmax": ({"q.weight.absmax": torch.ones(4), "q.weight.quant_map": torch.ones(16)}, "q.weight.absmax"),
+}
+
+
+@pytest.mark.parametrize("kind", QUANTISED)
+def test_quantised_models_are_refused(kind, tmp_path):
+    """The merged model would have the base's integers and the merged scales: weights of nobody."""
+    tensors, said = QUANTISED[kind]
+    plain, packed = opened(tmp_path / "plain", model()), opened(tmp_path / "packed", model(**tensors))
+    (line,) = problems(packed)
+    assert f"is quantised: {said}" in line and "Dequantise it" in line
+    (line,) = problems(plain, mnist=packed)
+    assert line.startswith("mnist: ") and f"is quantised: {said}" in line
+
+
+@pytest.mark.parametrize("config", [{"quantization_config": {}}, {"text_config": {"quantization_config": {"bits": 4}}}])
+def test_a_configuration_tells_that_a_model_is_quantised(config, tmp_path):
+    """A way of quantising with names of its own would be merged."""
+    file_of(tmp_path, model())
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    checkpoint = open_checkpoint(tmp_path)
+    if config == {"quantization_config": {}}:  # nothing is said
+        check_fit(checkpoint, {})
+    else:
+        assert "config.json has quantization_config" in problems(checkpoint)[0]
+
+
+def test_small_integers_are_no_quantised_weights(tmp_path):
+    """Models with position ids, a few flags, or GPT-NeoX's causal mask could not be merged."""
+    integers = {
+        "position_ids": torch.arange(8).reshape(1, 8),
+        "flags": torch.ones(6, dtype=torch.uint8),
+        "steps8": torch.ones(3, dtype=torch.int8),
+        "layers.0.attention.bias": torch.ones(1, 1, 8, 8, dtype=torch.uint8),
+    }
+    base, task = opened(tmp_path / "base", model(**integers)), opened(tmp_path / "task", model(1, **integers))
+    check_fit(base, {"task": task})
 
 
 def test_unchanged_tensors_are_those_of_every_task(tmp_path):

@@ -37,7 +37,7 @@ MASK_LAMBDA = 0.4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    given_checkpoints.add_arguments(parser, METHOD)
+    given_checkpoints.add_arguments(parser, METHOD, registry.names_with_masks())
     parser.add_argument("--fit", action="store_true", help="choose each task's lambda without data, see above")
     parser.add_argument(
         "--entropy-coding", action="store_true", help="fewer bytes, which are decoded into memory when it is loaded"

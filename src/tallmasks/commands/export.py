@@ -11,8 +11,8 @@ theta_0 and what is stored of the task's own tensors.
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
+from tallmasks.commands.given_checkpoints import expanded, new_path
 from tallmasks.commands.progress import WorkProgress
 from tallmasks.masks.task_bundle import load_bundle
 from tallmasks.methods.streaming import Place, pieces_of
@@ -22,20 +22,26 @@ from tallmasks.vectors.checkpoints.writing import new_checkpoint
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("bundle", metavar="BUNDLE", help="a folder, or a repository ORG/NAME[@REVISION]")
+    parser.add_argument("bundle", type=expanded, metavar="BUNDLE", help="a folder, or a repository ORG/NAME[@REVISION]")
     parser.add_argument("--task", required=True, help="whose model")
-    parser.add_argument("--base", help="the pretrained model: a file, a folder, or a repository; else the bundle's own")
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="OUT", help="a new file or folder")
+    parser.add_argument(
+        "--base", type=expanded, help="the pretrained model: a file, a folder, or a repository; else the bundle's own"
+    )
+    parser.add_argument("-o", "--output", required=True, metavar="OUT", help="a new file or folder")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the model, and print where it is."""
-    bundle = load_bundle(arguments.bundle, base=arguments.base)
+    output = new_path(arguments.output)
+    bundle = load_bundle(arguments.bundle)
+    bundle.manifest.check_task(arguments.task)  # before a base is looked for
+    if arguments.base:
+        bundle = load_bundle(arguments.bundle, base=arguments.base)
     stored = bundle.manifest.stored
     card = f"# {arguments.task}\n\nThe model of {arguments.task} out of `{arguments.bundle}`, by `tallmasks export`.\n"
     with (
         WorkProgress("exporting", sum(tensor.size for tensor in stored.values())) as progress,
-        new_checkpoint(arguments.output, bundle.base, card) as new,
+        new_checkpoint(output, bundle.base, card) as new,
     ):
 
         def work(place: Place) -> None:
@@ -44,5 +50,5 @@ def run(arguments: argparse.Namespace) -> int:
             progress.add(place.stop - place.start)
 
         run_through(pieces_of({name: tensor.size for name, tensor in stored.items()}, kernels.PIECE), work)
-    print(f"{arguments.output}: the model of {arguments.task}")
+    print(f"{output}: the model of {arguments.task}")
     return 0

@@ -12,25 +12,27 @@
 and of `tallmasks compress` alone, true or false: `fit`, `entropy_coding`, `include_base`.
 
 The words of mergekit's files are understood too: `base_model`, `models` (a list of {model, name, parameters}),
-`merge_method`, `parameters`, and `dtype`.
+`merge_method`, `parameters`, and `dtype`.  The base is no task where `models` lists it.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tallmasks.plan.strict_yaml import read_yaml
 from tallmasks.store.errors import TallmasksError, nearest
+from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH
 
 EXAMPLE_TASK = "cars=./cars"
 MERGEKIT = {"base_model": "base", "merge_method": "method", "models": "tasks", "out": "output"}
 """What mergekit calls what here has another name."""
 MERGEKIT_METHODS = {"linear": "weight_averaging"}
 OF_MERGE, OF_COMPRESS = ("scaling_coefficient", "k"), ("fit", "entropy_coding", "include_base")
+DTYPES = ("float32", "bfloat16", "float16", "int8")
 KEYS = ("base", "tasks", "method", "options", "mask_lambda", "dtype", "output", *OF_MERGE, *OF_COMPRESS)
 
 
@@ -65,7 +67,7 @@ class Given:
     def lacks(self, names: tuple[str, ...], command: str) -> None:
         """Refuse what only another command takes. Raises TallmasksError, which names the command."""
         for name in names:
-            if getattr(self, name) not in (None, False):
+            if _is_given(getattr(self, name)):
                 raise TallmasksError(f"{name} means nothing here: it is of `tallmasks {command}`; leave it out")
 
     def lambdas(self, default: float) -> list[float]:
@@ -84,21 +86,50 @@ class Given:
         return found
 
 
-def add_arguments(parser: argparse.ArgumentParser, default_method: str | None) -> None:
-    """The options that both commands have."""
+def add_arguments(parser: argparse.ArgumentParser, default_method: str | None, methods: Iterable[str]) -> None:
+    """The options that both commands have; ``methods`` are those that ``--method`` takes."""
     parser.add_argument("file", nargs="?", type=Path, metavar="FILE.yaml", help="the same from a file; options win")
     parser.add_argument("--base", help="the pretrained model: a file, a folder, or a repository ORG/NAME[@REVISION]")
     parser.add_argument(
         "--task", action="append", default=[], metavar="NAME=CHECKPOINT", help="a fine-tuned model of it, and its name"
     )
-    parser.add_argument("--method", help=f"by its name in params.yaml; {default_method or 'required'}")
+    parser.add_argument("--method", help=f"{default_method or 'required'}; one of {', '.join(methods)}")
     parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="of the method: keep=0.1")
     parser.add_argument(
         "--mask-lambda", action="append", default=[], metavar="[NAME=]VALUE", help="of every task, or of one; 0.4"
     )
-    parser.add_argument("--dtype", choices=["float32", "bfloat16", "float16", "int8"], help="what is stored")
+    parser.add_argument("--dtype", choices=DTYPES, help="what is stored")
     parser.add_argument("--dry-run", action="store_true", help="say what would be read and written, and how large")
-    parser.add_argument("-o", "--output", type=Path, metavar="OUT", help="a new file or folder")
+    parser.add_argument("-o", "--output", metavar="OUT", help="a new file or folder")
+
+
+def expanded(text: str) -> str:
+    """A path that begins with `~` from the home folder on; anything else as it is.
+
+    Raises:
+        TallmasksError: there is no such home.
+    """
+    try:
+        return str(Path(text).expanduser()) if text.startswith("~") else text
+    except RuntimeError:
+        raise TallmasksError(f"{text}: there is no such home folder; expected a path. Write ./{text} for it") from None
+
+
+def new_path(text: str) -> Path:
+    """The path of something new, `~` expanded.
+
+    Raises:
+        TallmasksError: nothing can have such a name.
+    """
+    path = Path(expanded(text))
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise TallmasksError(f"-o {text:.100}: {reason}; expected the path of a new file or folder") from None
+    return path
 
 
 def given(arguments: argparse.Namespace, default_method: str | None) -> Given:
@@ -107,17 +138,18 @@ def given(arguments: argparse.Namespace, default_method: str | None) -> Given:
     Raises:
         TallmasksError: something is missing, said twice, unknown or not of its kind.
     """
-    said = _from_file(arguments.file) if arguments.file else {}
+    said = _from_file(arguments.file, arguments.base) if arguments.file else {}
     if arguments.base is not None:
         said["base"] = arguments.base
+    tasks: dict[str, str] = {}
     for text in arguments.task:
         name, equals, checkpoint = text.partition("=")
         if not (name and equals and checkpoint):
             raise TallmasksError(f"--task {text}: expected NAME=CHECKPOINT, {EXAMPLE_TASK} for instance")
-        tasks = said.setdefault("tasks", {})
         if name in tasks:
             raise TallmasksError(f"--task {name}=...: the task {name} is named twice; every task has one checkpoint")
         tasks[name] = checkpoint
+    said["tasks"] = {**said.get("tasks", {}), **tasks}
     for text in arguments.option:
         name, equals, value = text.partition("=")
         if not (name and equals):
@@ -130,7 +162,7 @@ def given(arguments: argparse.Namespace, default_method: str | None) -> Given:
         else:
             said["mask_lambda"] = _number(value, f"--mask-lambda {text}")
     for name in ("method", "dtype", "output", *OF_MERGE, *OF_COMPRESS):
-        if getattr(arguments, name, None) not in (None, False):
+        if _is_given(getattr(arguments, name, None)):
             said[name] = getattr(arguments, name)
     said.setdefault("method", default_method)
     for name, option in (("base", "--base BASE"), ("tasks", "--task NAME=CHECKPOINT"), ("method", "--method METHOD")):
@@ -138,10 +170,17 @@ def given(arguments: argparse.Namespace, default_method: str | None) -> Given:
             raise TallmasksError(f"{option} is missing")
     if not said.get("output"):
         raise TallmasksError("-o OUT is missing: where the result goes")
-    return Given(**{**said, "output": Path(said["output"])})
+    said["tasks"] = {name: expanded(checkpoint) for name, checkpoint in said["tasks"].items()}
+    return Given(**{**said, "base": expanded(said["base"]), "output": new_path(said["output"])})
 
 
-def _from_file(path: Path) -> dict[str, Any]:
+def _is_given(value: Any) -> bool:
+    """Whether an option was given; 0 is a value."""
+    return value is not None and value is not False
+
+
+def _from_file(path: Path, base: str | None) -> dict[str, Any]:
+    """What a file says; ``base`` is the one that counts in the place of its own."""
     try:
         read = read_yaml(path)
     except FileNotFoundError:
@@ -151,43 +190,40 @@ def _from_file(path: Path) -> dict[str, Any]:
     parameters = read.pop("parameters", None) or {}
     if not isinstance(parameters, dict):
         raise TallmasksError(f"{path}: parameters: expected names and values")
-    said: dict[str, Any] = {MERGEKIT.get(str(key), str(key)): value for key, value in read.items()}
+    said: dict[str, Any] = {MERGEKIT.get(str(key), str(key)): value for key, value in read.items() if value is not None}
+    if not isinstance(said.setdefault("options", {}), dict):
+        raise TallmasksError(f"{path}: options: expected names and values")
     for key, value in parameters.items():
         if key in ("scaling_coefficient", "k", "mask_lambda"):
             said.setdefault(key, value)
         else:
-            said.setdefault("options", {})[key] = value
+            said["options"][key] = value
     for key in said:
         if key not in KEYS:
             raise TallmasksError(f"{path}: there is no key {key!r}{nearest(key, KEYS)}; expected {', '.join(KEYS)}")
-    said["tasks"], said["mask_lambdas"] = _tasks(said.get("tasks") or {}, path)
-    said["method"] = MERGEKIT_METHODS.get(str(said.get("method")), said.get("method"))
+    for key in ("base", "method", "dtype", "output"):
+        if key in said:
+            said[key] = _text(said[key], f"{path}: {key}")
+    if said.get("dtype", DTYPES[0]) not in DTYPES:
+        raise TallmasksError(f"{path}: dtype: found {said['dtype']}, expected one of {', '.join(DTYPES)}")
+    said["tasks"], said["mask_lambdas"] = _tasks(said.get("tasks", {}), path, base or said.get("base"))
+    if "method" in said:
+        said["method"] = MERGEKIT_METHODS.get(said["method"], said["method"])
     for key in ("scaling_coefficient", "mask_lambda"):
         if key in said:
             said[key] = _number(said[key], f"{path}: {key}")
-    if not isinstance(said.get("options", {}), dict):
-        raise TallmasksError(f"{path}: options: expected names and values")
     if "k" in said and (not isinstance(said["k"], int) or isinstance(said["k"], bool)):
         raise TallmasksError(f"{path}: k: found {said['k']!r}, expected a whole number")
     for key in OF_COMPRESS:
         if not isinstance(said.get(key, False), bool):
             raise TallmasksError(f"{path}: {key}: found {said[key]!r}, expected true or false")
-    return {key: value for key, value in said.items() if value is not None}
+    return said
 
 
-def _tasks(found: Any, path: Path) -> tuple[dict[str, str], dict[str, float]]:
+def _tasks(found: Any, path: Path, base: str | None) -> tuple[dict[str, str], dict[str, float]]:
     """Checkpoints and mask lambdas by task."""
-    if isinstance(found, list):  # mergekit's
-        named = {}
-        for entry in found:
-            entry = {"model": entry} if isinstance(entry, str) else dict(entry) if isinstance(entry, dict) else {}
-            if not isinstance(entry.get("model"), str):
-                raise TallmasksError(f"{path}: models: expected entries with `model`, a path or a repository")
-            name = str(entry.get("name", Path(entry["model"].partition("@")[0]).stem))
-            if name in named:
-                raise TallmasksError(f"{path}: models: two are called {name}; give each a `name`")
-            named[name] = {"checkpoint": entry["model"], **(entry.get("parameters") or {})}
-        found = named
+    if isinstance(found, list):
+        found = _mergekit_tasks(found, path, base)
     if not isinstance(found, dict):
         raise TallmasksError(f"{path}: tasks: expected checkpoints by task")
     checkpoints, lambdas = {}, {}
@@ -197,10 +233,42 @@ def _tasks(found: Any, path: Path) -> tuple[dict[str, str], dict[str, float]]:
             raise TallmasksError(f"{path}: tasks: {name}: expected a path or a repository, or `checkpoint` with one")
         for key in entry.keys() - {"checkpoint", "mask_lambda"}:
             raise TallmasksError(f"{path}: tasks: {name}: {key!r} means nothing here; there is mask_lambda")
-        checkpoints[str(name)] = entry["checkpoint"]
+        name = _text(name, f"{path}: tasks")
+        checkpoints[name] = _text(entry["checkpoint"], f"{path}: tasks: {name}")
         if "mask_lambda" in entry:
-            lambdas[str(name)] = _number(entry["mask_lambda"], f"{path}: tasks: {name}: mask_lambda")
+            lambdas[name] = _number(entry["mask_lambda"], f"{path}: tasks: {name}: mask_lambda")
     return checkpoints, lambdas
+
+
+def _mergekit_tasks(found: list[Any], path: Path, base: str | None) -> dict[str, dict[str, Any]]:
+    """`models` of mergekit as `tasks`; without the base, which mergekit's files may list too."""
+    of_base = None if base is None else Path(expanded(base)).absolute()
+    named: dict[str, dict[str, Any]] = {}
+    for entry in found:
+        entry = {"model": entry} if isinstance(entry, str) else entry
+        parameters = entry.get("parameters") or {} if isinstance(entry, dict) else None
+        if not isinstance(parameters, dict) or not isinstance(entry.get("model"), str):
+            raise TallmasksError(f"{path}: models: expected entries with `model`, a path or a repository")
+        model = entry["model"]
+        if Path(expanded(model)).absolute() == of_base:
+            continue
+        last = Path(model.partition("@")[0])
+        own = last.stem if last.suffix in (SAFETENSORS, *TORCH) else last.name  # a folder's may have dots
+        name = _text(entry.get("name", own), f"{path}: models: name")
+        if name in named:
+            raise TallmasksError(f"{path}: models: two are called {name}; give each a `name`")
+        named[name] = {"checkpoint": model, **parameters}
+    return named
+
+
+def _text(value: Any, where: str) -> str:
+    try:
+        if not isinstance(value, str):
+            raise ValueError
+        value.encode()
+    except ValueError:
+        raise TallmasksError(f"{where}: found {value!a:.100}, expected a text") from None
+    return value
 
 
 def _number(value: Any, where: str) -> float:
@@ -208,5 +276,5 @@ def _number(value: Any, where: str) -> float:
         if isinstance(value, bool):
             raise ValueError
         return float(value)
-    except (TypeError, ValueError):
-        raise TallmasksError(f"{where}: found {value!r}, expected a number") from None
+    except (TypeError, ValueError, OverflowError):
+        raise TallmasksError(f"{where}: found {value!r:.100}, expected a number") from None

@@ -11,13 +11,19 @@ Reads names, shapes and sizes, and of a bundle how many weights each mask holds;
 from __future__ import annotations
 
 import argparse
+import os
 from collections import Counter
 from pathlib import Path
 
 from rich.filesize import decimal
 
+from tallmasks.commands.given_checkpoints import expanded
 from tallmasks.masks.task_bundle import Bundle, load_bundle
+from tallmasks.masks.task_bundle.part_names import MANIFEST
+from tallmasks.store import hub
+from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
+from tallmasks.vectors.checkpoints.hub_models import repository_of
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
@@ -25,19 +31,33 @@ BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "what", metavar="BUNDLE|CHECKPOINT", help="a file, a folder, or a repository ORG/NAME[@REVISION]"
+        "what",
+        type=expanded,
+        metavar="BUNDLE|CHECKPOINT",
+        help="a file, a folder, or a repository ORG/NAME[@REVISION]",
     )
-    parser.add_argument("--base", help="of a LoRA: the model that it was trained on")
+    parser.add_argument("--base", type=expanded, help="of a LoRA: the model that it was trained on")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print it."""
-    if Path(arguments.what, "bundle.json").is_file():
+    if _is_bundle(arguments.what):
         of_bundle(load_bundle(arguments.what))
     else:
         base = open_checkpoint(arguments.base) if arguments.base else None
         of_checkpoint(open_checkpoint(arguments.what, base))
     return 0
+
+
+def _is_bundle(what: str) -> bool:
+    """Whether a folder, or a repository of the hub, has what every bundle has."""
+    if os.path.lexists(what) or (named := repository_of(what)) is None:
+        return Path(what, MANIFEST).is_file()
+    repository, revision = named
+    try:
+        return hub.download(repository, MANIFEST, revision).is_file()
+    except TallmasksError:
+        return False
 
 
 def of_checkpoint(checkpoint: Checkpoint) -> None:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from tallmasks import __version__
+from tallmasks.commands.plain_lines import harmless, in_plain_lines
 from tallmasks.store.errors import TallmasksError
 
 COMMANDS = {
@@ -29,10 +30,17 @@ COMMANDS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status; an error that a user can put right is one line, no traceback."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
+    with in_plain_lines():
+        return _main(arguments)
+
+
+def _main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="tallmasks", description=__doc__)
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", metavar="command", required=True)
     try:
+        if odd := next((word for word in arguments if not _is_utf8(word)), None):
+            raise TallmasksError(f"{odd}: this argument is no UTF-8; expected text. Rename what it stands for")
         for name, summary in COMMANDS.items():
             command = commands.add_parser(name, help=summary)
             if arguments[:1] == [name]:  # the others need not be imported
@@ -46,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except TallmasksError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {harmless(str(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("\nInterrupted.", file=sys.stderr)
@@ -54,6 +62,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader, `head` for instance, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nor may Python's last flush complain
         return 128 + signal.SIGPIPE
+
+
+def _is_utf8(word: str) -> bool:
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 if __name__ == "__main__":

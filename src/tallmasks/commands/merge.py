@@ -26,14 +26,19 @@ from tallmasks.methods import Method, registry
 from tallmasks.methods.streaming import Merging, OnePiece, Place, in_stream, update
 from tallmasks.methods.streaming import run as stream_through
 from tallmasks.store.errors import TallmasksError
-from tallmasks.vectors.checkpoints.writing import new_checkpoint
+from tallmasks.vectors.checkpoints.writing import bytes_of_new, new_checkpoint
 
 MASK_LAMBDA = 0.4
 """The middle of the paper's grid, where a consensus needs masks and none is given."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    given_checkpoints.add_arguments(parser, None)
+    into_one = [
+        name
+        for name in registry.names()
+        if _is_a_merge(registry.get(name)) and not registry.statistics_behind(registry.get(name))
+    ]
+    given_checkpoints.add_arguments(parser, None, into_one)
     parser.add_argument("--scaling-coefficient", type=float, help="alpha; else what the method's paper recommends")
     parser.add_argument("--k", type=int, help="of a consensus: how many tasks' masks must hold a weight; 2")
 
@@ -46,7 +51,9 @@ def run(arguments: argparse.Namespace) -> int:
     lambdas = given.lambdas(MASK_LAMBDA)
     models = opened(given)
     if arguments.dry_run:
-        models.describe(f"merge by {method.title}, alpha = {alpha:g}", models.bytes_of_model(given.dtype))
+        models.describe(
+            f"merge by {method.title}, alpha = {alpha:g}", bytes_of_new(given.output, models.base, given.dtype)
+        )
         return 0
     with models.progress("merging", passes(method.merge)) as progress:
         stream = models.stream(progress)
@@ -70,7 +77,7 @@ def merging_method(given: Given) -> tuple[Method, float]:
         TallmasksError: there is no such method or option, it does not merge into one model, or a setting is not its.
     """
     method = registry.get(registry.spec_of({given.method: dict(given.options)} if given.options else given.method))
-    if method.section != "merging" or method.merge is None:
+    if not _is_a_merge(method):
         hint = "it keeps a model per task: `tallmasks compress`" if method.section == "compression" else "nothing to do"
         raise TallmasksError(f"--method {given.method} does not merge models into one: {hint}")
     in_stream(method)
@@ -89,3 +96,8 @@ def merging_method(given: Given) -> tuple[Method, float]:
     if not np.isfinite(np.float32(alpha)):
         raise TallmasksError(f"--scaling-coefficient {alpha}: expected a finite number")
     return method, alpha
+
+
+def _is_a_merge(method: Method) -> bool:
+    """Whether a method gives one model."""
+    return method.section == "merging" and method.merge is not None

@@ -24,7 +24,7 @@ from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from tallmasks.vectors.checkpoints.task_differences import TaskDifferences
 from tallmasks.vectors.differences import Piece
 
-BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "float32": 4, "bfloat16": 2, "float16": 2, "int8": 1}
+BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "int8": 1}
 
 
 def opened(given: Given) -> Models:
@@ -38,6 +38,7 @@ def opened(given: Given) -> Models:
             f"{given.output} is there already; expected a new place: remove it, or give another -o OUT"
         )
     base = open_checkpoint(given.base)
+    check_fit(base, {})  # a LoRA is opened on the base
     tasks = {name: open_checkpoint(spec, base) for name, spec in given.tasks.items()}
     check_fit(base, tasks)
     return Models(given, base, tasks)
@@ -112,11 +113,6 @@ class Models:
         print(f"{self.given.output}: {len(self.given.tasks)} models in {decimal(size)}, by {title}")
 
     # -- what a dry run says ----------------------------------------------------------------------------------
-
-    def bytes_of_model(self, dtype: str | None) -> int:
-        """What the merged model takes."""
-        sizes = {name: prod(info.shape) for name, info in self.base.tensors.items()}
-        return sum(size * BYTES[dtype or self.base.tensors[name].dtype] for name, size in sizes.items() if size)
 
     def bytes_of_bundle(self, dtype: str | None, include_base: bool) -> int:
         """What a bundle takes, but for headers."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -50,10 +51,11 @@ class Option:
         wanted = type(self.default)
         right = isinstance(value, wanted) and not (isinstance(value, bool) and wanted is not bool)
         if wanted is float and isinstance(value, int) and not isinstance(value, bool):
-            value, right = float(value), True
+            with suppress(OverflowError):
+                value, right = float(value), True
         low, high = (self.bounds.low, self.bounds.high) if self.bounds else (-math.inf, math.inf)
         number = isinstance(value, int | float)
-        if not right or (number and not (math.isfinite(value) and low <= value <= high)):
+        if not right or (number and not (abs(value) < math.inf and low <= value <= high)):
             kind = {float: "a number", int: "a whole number", str: "a text", bool: "true or false"}[wanted]
             expected = f"{kind} from {low:g} to {high:g}" if self.bounds else kind
             raise TallmasksError(f"{whose}: option {self.name}: found {value!r}, expected {expected}")

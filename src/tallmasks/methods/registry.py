@@ -273,26 +273,32 @@ def masking(merge: str) -> Method:
 
 def masks_over(spec: str) -> Method:
     """The method whose masks, or own tensors, a bundle holds for a row of the table: itself, or the TALL-mask method on
-    its merge (TIES: on the disjoint sum).
+    the merge that the row is (TIES: on the disjoint sum).
 
     Raises:
         TallmasksError: there is none.
     """
-    method = get(spec)
-    if _bundled(method):
+    if (found := _masks_over(get(spec))) is None:
+        raise TallmasksError(
+            f"{spec} has no masks, nor are there any over it; expected {', '.join(names_with_masks())}"
+        )
+    return found
+
+
+def names_with_masks() -> tuple[str, ...]:
+    """The methods that `masks_over` takes, in the order of the table."""
+    return tuple(name for name in names() if _masks_over(get(name)))
+
+
+def _masks_over(method: Method) -> Method | None:
+    if method.protocol == "masked" or method.scaled_mask is not None or method.own_tensors is not None:
         return method
-    merged = get_merge(method.merge) if method.merge else None
-    if merged:
-        name, texts = options.read(merged.name)
-        on = options.written(merged.masked_as or name, options.chosen_from(texts, merged.options, name))
-        if found := _on(on, lambda method: method.protocol == "masked"):
-            return found[0]
-    known = ", ".join(name for name in names() if _bundled(get(name)))
-    raise TallmasksError(f"there are no masks over {spec}; expected {known}, or what these are over")
-
-
-def _bundled(method: Method) -> bool:
-    return method.protocol == "masked" or method.scaled_mask is not None or method.own_tensors is not None
+    if method.merge is None or not _merged_alone(method) or method.coefficient is not None:
+        return None  # masks of a merge's own are not those of a mean, of a consensus or of another mask over it
+    merged = get_merge(method.merge)
+    name, texts = options.read(merged.name)
+    on = options.written(merged.masked_as or name, options.chosen_from(texts, merged.options, name))
+    return next(iter(_on(on, lambda method: method.protocol == "masked")), None)
 
 
 def consensus(merge: str) -> Method:

@@ -21,6 +21,7 @@ from tallmasks.methods import registry
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import Layout, name_some
 from tallmasks.vectors import kernels
+from tallmasks.vectors.checkpoints.quantised import quantised_tensor
 from tallmasks.vectors.task_vectors import TaskVector
 
 StateDict = Mapping[str, Any]
@@ -36,7 +37,8 @@ def task_vector(base: StateDict, finetuned: StateDict) -> Tensors:
         finetuned: the fine-tuned one's, with the same names and shapes.
 
     Raises:
-        TallmasksError: names or shapes differ, or a value is NaN, infinite or too large to subtract in float32.
+        TallmasksError: names or shapes differ, a model is quantised, or a value is NaN, infinite or too large to
+            subtract in float32.
     """
     before, after = _flats({"base": base, "finetuned": finetuned})
     if difference := before.layout.describe_difference(after.layout):
@@ -182,6 +184,8 @@ class _Flat:
     def of(cls, tensors: StateDict, what: str, tied: Mapping[str, str], dtype: np.dtype[Any] | None) -> _Flat:
         """The tensors of floats of a state dict, as float32; or those of another type."""
         own = {name: tensor for name, tensor in tensors.items() if name not in tied}
+        if dtype is None:
+            _refuse_quantised(own, what)
         arrays = {name: found for name, tensor in own.items() if (found := _array(tensor, dtype)) is not None}
         if not arrays:
             raise TallmasksError(f"{what}: found no tensors of {dtype or 'floats'}; expected a state dict")
@@ -274,6 +278,13 @@ def _refusal(given: Any, expected: str, what: str = "") -> TallmasksError:
     else:
         found, advice = f"a {type(given).__name__}", ""
     return TallmasksError(f"{what}found {found}; expected {expected}{advice}")
+
+
+def _refuse_quantised(tensors: StateDict, what: str) -> None:
+    for name, tensor in tensors.items():
+        dtype = str(getattr(tensor, "dtype", "")).removeprefix("torch.")
+        if found := quantised_tensor(name, dtype, tuple(getattr(tensor, "shape", ()))):
+            raise TallmasksError(f"{what} is quantised: {found}; expected 16 bits or more. Dequantise it")
 
 
 def _is_module(given: Any) -> bool:

@@ -13,6 +13,10 @@ class TallmasksError(Exception):
     """
 
 
+class TallmasksWarning(UserWarning):
+    """Something a user should know of a result. The command line prints it in one line."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """'; did you mean ...?' with the valid name nearest to a wrong one, or nothing if none is near."""
     names = list(known)

@@ -6,9 +6,10 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from tallmasks.store.errors import TallmasksError
+from tallmasks.store.errors import TallmasksError, TallmasksWarning
 from tallmasks.store.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
+from tallmasks.vectors.checkpoints.quantised import quantised
 
 _OF_VOCABULARY = ("embed", "shared", "wte", "lm_head")
 _AT_ONCE = 4
@@ -25,11 +26,12 @@ def check_fit(base: Checkpoint, task_checkpoints: Mapping[str, Checkpoint]) -> N
         task_checkpoints: theta_t by task.
 
     Raises:
-        TallmasksError: a line for every problem: the base or a checkpoint has no floats, there are names that only one
-            of the two has, another shape, another vocabulary, tied tensors that the other has apart, or other dtypes
-            than floats where the other has floats.
+        TallmasksError: a line for every problem: the base or a checkpoint has no floats or is quantised, there are
+            names that only one of the two has, another shape, another vocabulary, tied tensors that the other has
+            apart, or other dtypes than floats where the other has floats.
     """
     problems = [f"{base.title}: it has no tensor of floats; expected the weights of a model"] * (not base.layout.size)
+    problems += list(_quantised(base))
     for task, checkpoint in task_checkpoints.items():
         problems += [f"{task}: {problem}" for problem in _problems(base, checkpoint)]
     if problems:
@@ -39,6 +41,7 @@ def check_fit(base: Checkpoint, task_checkpoints: Mapping[str, Checkpoint]) -> N
             warnings.warn(
                 f"{task}: {checkpoint.title} differs from {base.title} in {name_some(odd)}, which are no floats: those"
                 " of the base are kept",
+                TallmasksWarning,
                 stacklevel=2,
             )
 
@@ -59,6 +62,9 @@ def unchanged(base: Checkpoint, tasks: Sequence[Checkpoint] | Mapping[str, Check
 
 def _problems(base: Checkpoint, task: Checkpoint) -> Iterator[str]:
     """What keeps a checkpoint from fitting, a line each."""
+    if problems := list(_quantised(task)):
+        yield from problems
+        return
     all_mine, all_theirs = base.tensors.keys() | base.aliases.keys(), task.tensors.keys() | task.aliases.keys()
     missing = {name for name in base.layout.names if name not in all_theirs}
     extra = {name for name in task.layout.names if name not in all_mine}
@@ -97,7 +103,15 @@ def _problems(base: Checkpoint, task: Checkpoint) -> Iterator[str]:
     if dtypes:
         yield (
             f"{task.title} has other dtypes: {name_some(dtypes)}; expected floats where {base.title} has floats, and"
-            " only there. Where it is quantised, dequantise it and save it again"
+            " only there. Give a checkpoint that was saved by the same library"
+        )
+
+
+def _quantised(checkpoint: Checkpoint) -> Iterator[str]:
+    if found := quantised(checkpoint):
+        yield (
+            f"{checkpoint.title} is quantised: {found}; expected weights of 16 bits or more. Dequantise it and save it"
+            " again, or give the model that it was made of"
         )
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 SAFETENSORS = ".safetensors"
 TORCH = (".pt", ".pth", ".bin", ".ckpt")
 """How files of torch.save end."""
+_OF_PRETRAINED = "tallmasks/pretrained/"
+"""What the one file of this package says of itself that is a model."""
 TORCH_CODES = {
     "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32",
     "I16": "int16", "I8": "int8", "U64": "uint64", "U32": "uint32", "U16": "uint16", "U8": "uint8", "BOOL": "bool",
@@ -110,6 +112,13 @@ def _check_shard(shards: Mapping[str, str], file: str, path: Path, names: set[st
 
 def _add_safetensors(found: _Found, file: str, path: Path) -> None:
     opened = open_tensors(path)
+    said = opened.metadata.get("format", "")
+    if said.startswith("tallmasks/") and not said.startswith(_OF_PRETRAINED):
+        what = "a part of a bundle" if said.startswith("tallmasks/bundle/") else "no model"
+        raise TallmasksError(
+            f"{path}: it says that it is {what} (format {said}); expected the weights of a model. `tallmasks export`"
+            " writes a task's model from a bundle; give that"
+        )
     found.metadata[file] = opened.metadata
     for name, dtype, shape in opened.described:
         _refuse_twice(found, name, file, path)

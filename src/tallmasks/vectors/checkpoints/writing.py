@@ -16,7 +16,7 @@ from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.float_bytes import WIDTHS, narrowed
 from tallmasks.vectors.checkpoints.lora import LoraCheckpoint
-from tallmasks.vectors.checkpoints.new_files import SafetensorsSink, Sink, TorchSink, planned, small_files
+from tallmasks.vectors.checkpoints.new_files import PlannedFile, SafetensorsSink, Sink, TorchSink, planned, small_files
 from tallmasks.vectors.checkpoints.new_place import new_place, refuse_existing
 from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH
 
@@ -115,11 +115,8 @@ def new_checkpoint(
         TallmasksError: there is something at ``out``, no room on the disk (before anything is written), or a value that
             is not finite in its dtype.
     """
-    out = Path(out)
-    code = _NAMES.get(dtype, dtype) if dtype else None
-    _check(out, base, code)
-    dtypes = {name: code if code and info.is_float else info.dtype for name, info in base.tensors.items()}
-    files = planned(base, dtypes, None if base.is_folder else out.name)
+    out, code = Path(out), _code(dtype)
+    dtypes, files = _plan(out, base, code)
     texts = small_files(base, files, card, code) if base.is_folder else {}
     needed = sum(file.size for file in files) + sum(map(_size, texts.values()))
     with new_place(out, needed, is_folder=base.is_folder) as place, ExitStack() as stack:
@@ -132,6 +129,23 @@ def new_checkpoint(
         new = NewCheckpoint(out, base, dtypes, sink)
         yield new
         new.finish()
+
+
+def bytes_of_new(out: Path, base: Checkpoint, dtype: str | None = None) -> int:
+    """How many bytes the weight files of a `new_checkpoint` have. Raises as that does."""
+    return sum(file.size for file in _plan(out, base, _code(dtype))[1])
+
+
+def _code(dtype: str | None) -> str | None:
+    """safetensors' name of a dtype."""
+    return _NAMES.get(dtype, dtype) if dtype else None
+
+
+def _plan(out: Path, base: Checkpoint, code: str | None) -> tuple[dict[str, str], list[PlannedFile]]:
+    """The dtype of every tensor, and the files."""
+    _check(out, base, code)
+    dtypes = {name: code if code and info.is_float else info.dtype for name, info in base.tensors.items()}
+    return dtypes, planned(base, dtypes, None if base.is_folder else out.name)
 
 
 def _check(out: Path, base: Checkpoint, code: str | None) -> None:
