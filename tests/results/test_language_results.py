@@ -66,7 +66,7 @@ def test_the_papers_tables_are_those_of_the_model(name: str, model: str, note: s
         table = pd.concat([paper_table(number) for number in (2, 6)]).query("benchmark == @benchmark")
         found[benchmark] = table.drop_duplicates("method").drop(columns=["source", "model", "benchmark"])
         assert len(tasks) == int("".join(filter(str.isdigit, benchmark)))
-    layout = laid_out(name, model, side_by_side(name, model, found, TASKS), TASKS)
+    layout = laid_out(name, model, side_by_side(name, model, found, TASKS), TASKS, model)
     assert [title for title, _ in layout.groups] == ["7 NLP tasks", "8 QA tasks", "11 NLP tasks"]
     if model == "vit_b32":
         assert "paper" not in layout.columns

@@ -31,7 +31,7 @@ def written(results: ResultFiles, name: str, model: str) -> tuple[pd.DataFrame, 
     benchmarks = {"8tasks": results.benchmarks["8tasks"]} if name == "controlled" else results.benchmarks
     ours = {benchmark: pd.read_csv(results.path(benchmark, file)) for benchmark in benchmarks}
     data = side_by_side(name, model, ours, benchmarks)
-    return data, laid_out(name, model, data, benchmarks)
+    return data, laid_out(name, model, data, benchmarks, model)
 
 
 @pytest.mark.parametrize(("model", "number"), [("vit_b32", 3), ("vit_l14", 3), ("vit_b16", 7)])

@@ -3,7 +3,12 @@
 import pandas as pd
 import pytest
 
+from conftest import ROOT
 from tallmasks import methods
+from tallmasks.plan import recipes
+from tallmasks.plan.planner import Plan
+from tallmasks.plan.views import PAPER_TABLE
+from tallmasks.results.paper import published_name
 from tallmasks.results.reference import (
     PAPER_TASKS,
     TABLES,
@@ -85,6 +90,39 @@ def test_a_set_of_tasks_finds_its_numbers_whatever_its_name() -> None:
     assert by_method.loc["task_arithmetic", "source"] == "Wang et al. 2024, table 3"
     assert paper_rows("vit_b32", PAPER_TASKS[:9]) is None
     assert paper_rows("tiny", PAPER_TASKS[:8]) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "network", "expected"),
+    [
+        ("vit_b32", {}, "vit_b32"),
+        ("vit_b32", {"architecture": "ViT-B-32"}, "vit_b32"),
+        ("vit_b32", {"architecture": "ViT-B-16-quickgelu"}, "vit_b16"),
+        ("vit_b32", {"architecture": {"embed_dim": 96, "vision_cfg": {}, "text_cfg": {}}}, ""),
+        ("vit_b32", {"architecture": "RN50"}, ""),
+        ("tiny", {}, ""),
+        ("t5_large", {"architecture": {"name": "google/t5-large-lm-adapt", "frozen_table": "lm_head"}}, "t5_large"),
+        ("t5_large", {"architecture": {"name": "t5-large-lm-adapt", "num_layers": 2}}, ""),
+        ("t5_large", {"architecture": "t5-v1_1-large"}, ""),
+        ("t5_large", {"adapter": "ia3"}, "t5_large_ia3"),
+        ("t5_large_ia3", {}, "t5_large_ia3"),
+        ("tiny_t5_ia3", {}, ""),
+    ],
+)
+def test_a_model_finds_its_numbers_whatever_its_name(name, network, expected, params):
+    """A network under the paper's name for another one would be compared with that one's numbers."""
+    assert published_name({**params["models"][name], **network}) == expected
+
+
+def test_a_table_of_the_paper_knows_whose_numbers_it_shows(params):
+    """Results of another network named vit_b32 would stand beside the paper's, and those of its own under no name."""
+    models = params["models"]
+    models["mine"] = models["vit_b32"]
+    models["vit_b16"] = models["vit_b32"] | {"architecture": "RN50"}
+    drawn = {name: recipes.of_drawing(Plan(params, ROOT), PAPER_TABLE, name, "methods")["params"] for name in models}
+    said = {name: shown["published"] for name, shown in drawn.items() if "published" in shown}
+    assert said == {"mine": "vit_b32", "vit_b16": ""}
+    assert paper_rows("", PAPER_TASKS[:8]) is None and dtd_excess("", PAPER_TASKS[:8]) == 0
 
 
 def test_ours_stands_beside_the_papers() -> None:

@@ -99,8 +99,7 @@ def test_from_zero_shot_to_the_table(project: Project, tmp_path: Path) -> None:
     found = pd.read_csv(project.path(ZEROSHOT)).set_index("task")
     assert found.index.tolist() == documented()["benchmarks"]["mine"]
     assert found.loc[own, "total"] == 5 * len(documented()["vision_tasks"][own]["classes"])
-    assert found.loc["mnist", "accuracy_published"] == 48.26 and found.loc["mnist", "generation"] == "second"
-    assert pd.isna(found.loc[own, "accuracy_published"])
+    assert found["accuracy_published"].isna().all(), "nothing was published of this network, whatever it is called"
     provenance = json.loads(project.path("results/vit_b32/mine/zeroshot.provenance.json").read_text())
     assert list(provenance["sha256"]) == ["zeroshot.csv"] and provenance["origins"][own]["test"]["images"] == 15
 
@@ -113,11 +112,7 @@ def test_from_zero_shot_to_the_table(project: Project, tmp_path: Path) -> None:
     assert jobs["finetune"] == 2 and jobs["head"] == 0 and jobs["zeroshot"] == 0
     assert "would not be rebuilt" in why(project), "the table leaves it alone"
     assert set(pd.read_csv(project.path("results/vit_b32/mine/per_task.csv"))["task"]) == {own, "mnist"}
-    beside = pd.read_csv(project.path("results/vit_b32/mine/vs_paper_per_task.csv"))
-    assert beside["task"].unique().tolist() == ["mnist"]
-    assert beside["method"].tolist() == ["zeroshot", "fine_tuned", "fine_tuned"]
-    assert beside["generation"].tolist() == ["second", "first", "second"]
-    assert beside["accuracy_published"].tolist() == [48.26, 99.69, 99.69]
+    assert not project.path("results/vit_b32/mine/vs_paper_per_task.csv").exists()
 
     imported = tmp_path / "imported"
     imported.mkdir()

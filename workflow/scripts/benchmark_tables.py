@@ -10,6 +10,7 @@ from results_io import evaluations_of, origins_of, publish
 from tallmasks.masks.consensus import agreement_profile, open_agreement
 from tallmasks.models.checkpoint_sources import seen_validation
 from tallmasks.models.families import family
+from tallmasks.results.paper import published_name
 from tallmasks.results.reference import beside_paper, beside_published, paper_rows
 from tallmasks.results.stored_files import stored_gigabits
 from tallmasks.results.tables import (
@@ -58,7 +59,7 @@ def run(job: Job) -> None:
 
 def comparisons(job: Job, summary: pd.DataFrame, per_task: pd.DataFrame) -> dict[str, pd.DataFrame | None]:
     """Ours beside what was published, by file name; None where nothing was."""
-    model, tasks = job.params["model"], job.params["tasks"]
+    model, tasks = published_name(job.params), job.params["tasks"]
     paper = paper_rows(model, tasks)
     alone = per_task.query("split == 'test'")[["task", "method", "accuracy"]]
     published = beside_published(alone, model).dropna(subset="source")

@@ -5,6 +5,7 @@ from bundle_io import starting_point
 from job import Job, main
 from results_io import evaluations_of, origins_of, publish
 from tallmasks.results.field_tables import field_table, laid_out_field
+from tallmasks.results.paper import published_name
 from tallmasks.results.reference.checkpoint_families import beside_families, family_of
 from tallmasks.results.stored_files import stored_gigabits
 from tallmasks.results.typesetting import latex, markdown
@@ -23,7 +24,7 @@ def run(job: Job) -> None:
     layout = laid_out_field(table, f"Every method, {model} on {benchmark} ({len(tasks)} tasks)")
     origins = origins_of(job, seed)
     checkpoints = family_of(origins.get(task, {}).get("checkpoint", {}).get("source") for task in tasks)
-    compared = beside_families(table, model, tasks, checkpoints)
+    compared = beside_families(table, published_name(job.params), tasks, checkpoints)
     files = {
         "field.csv": table.to_csv(index=False),
         "field.md": markdown(layout),

@@ -15,8 +15,9 @@ def run(job: Job) -> None:
     tasks = dict(job.params["benchmarks"])
     file = FILES.get(name, "table.csv")
     ours = {benchmark: pd.read_csv(folder.parent / benchmark / file) for benchmark in tasks}
-    data = side_by_side(name, model, ours, tasks)
-    layout = laid_out(name, model, data, tasks)
+    published = job.params.get("published", model)
+    data = side_by_side(name, published, ours, tasks)
+    layout = laid_out(name, model, data, tasks, published)
     files = {
         f"{name}.csv": data.to_csv(index=False),
         f"{name}.md": markdown(layout),

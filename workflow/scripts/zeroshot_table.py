@@ -3,6 +3,7 @@
 from job import Job, main
 from results_io import publish, task_origins
 from tallmasks.evaluation.records import read_evaluation
+from tallmasks.results.paper import published_name
 from tallmasks.results.reference import beside_published
 from tallmasks.results.tables import interval_table
 
@@ -12,7 +13,7 @@ def run(job: Job) -> None:
     ours = (
         interval_table([by_task[task] for task in job.params["tasks"]]).query("split == 'test'").drop(columns="split")
     )
-    table = beside_published(ours, job.params["model"])
+    table = beside_published(ours, published_name(job.params))
     origins = task_origins(job.inputs["task_evaluations"])
     facts = {"origins": origins} if origins else {}
     publish(job, {"zeroshot.csv": table.to_csv(index=False)}, facts, "zeroshot.provenance.json")

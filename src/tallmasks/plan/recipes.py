@@ -10,6 +10,7 @@ from tallmasks.plan import views
 from tallmasks.plan.node import STAGES, Node, sha256_of_source
 from tallmasks.plan.views import VIEWS, Drawing, View
 from tallmasks.results import figures
+from tallmasks.results.paper import PUBLISHED, published_name
 from tallmasks.store.artifacts import digest_of
 from tallmasks.store.errors import TallmasksError
 
@@ -81,6 +82,7 @@ def of_drawing(plan: Plan, drawing: Drawing, model: str, name: str) -> dict[str,
             "model": model,
             "name": name,
             "benchmarks": [[benchmark, list(tasks)] for benchmark, tasks in shown.items()],
+            **_published_as(plan, model),
         },
         "inputs": {
             f"{benchmark}/{view}": [of_view(plan, VIEWS[view], model, benchmark)["digest"]]
@@ -89,6 +91,12 @@ def of_drawing(plan: Plan, drawing: Drawing, model: str, name: str) -> dict[str,
         },
     }
     return {**recipe, "digest": digest_of(recipe)}
+
+
+def _published_as(plan: Plan, model: str) -> dict[str, str]:
+    """Whose published numbers stand beside a model's, where its name does not say that."""
+    published = published_name(plan.model(model))
+    return {"published": published} if published != model and (published or model in PUBLISHED.values()) else {}
 
 
 def shown_views(recipe: Mapping[str, Any]) -> Iterable[tuple[str, View]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -43,3 +45,25 @@ TABLES = {
     ),
 }
 """The tables of results/<model>/tables/, by file name."""
+
+PUBLISHED: Mapping[Any, str] = {
+    ("clip", "ViT-B-32", None): "vit_b32",
+    ("clip", "ViT-B-16", None): "vit_b16",
+    ("clip", "ViT-L-14", None): "vit_l14",
+    ("t5", "t5-large-lm-adapt", None): "t5_large",
+    ("t5", "t5-large-lm-adapt", "ia3"): "t5_large_ia3",
+}
+"""The names that `tallmasks.results.reference` has for models, by family, architecture and adapter."""
+
+
+def published_name(spec: Mapping[str, Any]) -> str:
+    """The name that published numbers have for a model, whatever params.yaml calls it; "" where there are none.
+
+    Args:
+        spec: the model's entry in params.yaml, or what a recipe has of it.
+    """
+    architecture = spec.get("architecture")
+    if isinstance(architecture, Mapping) and architecture.keys() <= {"name", "frozen_table"}:
+        architecture = architecture.get("name")  # the paper does not say which table it froze
+    name = str(architecture).removeprefix("google/").removesuffix("-quickgelu")
+    return PUBLISHED.get((spec.get("family"), name, spec.get("adapter")), "")

@@ -21,7 +21,7 @@ def side_by_side(
 
     Args:
         name: a key of ``TABLES``.
-        model: a model of params.yaml.
+        model: a `tallmasks.results.paper.published_name`.
         ours: the results file of each benchmark: table.csv, or controlled.csv for "controlled".
         tasks: of each benchmark.
     """
@@ -44,13 +44,15 @@ def side_by_side(
     return pd.concat(parts, ignore_index=True)
 
 
-def laid_out(name: str, model: str, data: pd.DataFrame, tasks: Mapping[str, Sequence[str]]) -> TableLayout:
+def laid_out(
+    name: str, model: str, data: pd.DataFrame, tasks: Mapping[str, Sequence[str]], published: str
+) -> TableLayout:
     """The table of `side_by_side` as people read it: one decimal, normalised accuracy in parentheses, as in the paper.
 
     The best of a section is bold, apart from the fine-tuned models, which the others are measured by.
     """
     table, compared = TABLES[name], bool(data["accuracy_paper"].notna().any())
-    known = [number for number in table.numbers if model in set(paper_table(number)["model"])]
+    known = [number for number in table.numbers if published in set(paper_table(number)["model"])]
     numbers = [(key, suffix) for key in _HEADS if key in data for suffix in ("", "_paper")[: 1 + compared]]
     rows: dict[tuple[str, str], list[Cell]] = {}
     benchmarks = list(dict.fromkeys(data["benchmark"]))
@@ -70,9 +72,9 @@ def laid_out(name: str, model: str, data: pd.DataFrame, tasks: Mapping[str, Sequ
         list(sections.items()),
         "Test accuracy averaged over the tasks, in parentheses relative to the fine-tuned models. "
         + (
-            f"Beside it the paper's numbers (Wang et al. 2024, {_table_names(known)})." + _leak(model, tasks)
+            f"Beside it the paper's numbers (Wang et al. 2024, {_table_names(known)})." + _leak(published, tasks)
             if compared
-            else f"The paper has {'none of these numbers for' if in_paper(model) else 'no'} {model}: these numbers "
+            else f"The paper has {'none of these numbers for' if in_paper(published) else 'no'} {model}: these numbers "
             "have nothing of the paper's to be compared with."
         ),
     )

@@ -50,6 +50,7 @@ def paper_rows(
     """What the paper reports of ``model`` on exactly the set ``tasks``, one row per method; None if nothing.
 
     Args:
+        model: a `tallmasks.results.paper.published_name`, here and below.
         numbers: the tables to look in; of two that give the same number the first counts.
     """
     benchmark = BENCHMARKS.get(frozenset(tasks))
@@ -61,7 +62,7 @@ def paper_rows(
 
 
 def in_paper(model: str) -> bool:
-    """Whether one of the paper's tables has a model of params.yaml."""
+    """Whether one of the paper's tables has a model."""
     return any(model in set(paper_table(number)["model"]) for number in TABLES)
 
 
@@ -104,7 +105,7 @@ def beside_paper(summary: pd.DataFrame, paper: pd.DataFrame, model: str, tasks: 
     Args:
         summary: `tallmasks.results.tables.summary_table`.
         paper: `paper_rows` of this model and these tasks.
-        model: a model of params.yaml.
+        model: a `tallmasks.results.paper.published_name`.
         tasks: the benchmark's.
     """
     numbers = ["accuracy", "normalized_accuracy", "storage_gb"]
@@ -132,7 +133,7 @@ def beside_published(ours: pd.DataFrame, model: str) -> pd.DataFrame:
 
     Args:
         ours: `task`, `method` and `accuracy` in percent, and other columns as they come.
-        model: a model of params.yaml.
+        model: a `tallmasks.results.paper.published_name`.
     """
     known = single_task().query("model == @model and split == 'test'").drop(columns=["model", "split"])
     joined = ours.merge(known.rename(columns={"accuracy": "accuracy_published"}), on=["task", "method"], how="left")

@@ -71,7 +71,7 @@ def beside_families(ours: pd.DataFrame, model: str, tasks: Sequence[str], family
 
     Args:
         ours: ``method``, ``accuracy`` and ``normalized_accuracy`` in percent.
-        model: a model of params.yaml.
+        model: a `tallmasks.results.paper.published_name`.
         tasks: the benchmark's.
         family: of our checkpoints; of "own" ones the accuracies stay empty, and what has no normalised accuracy, or
             nothing but 100, is left out.
