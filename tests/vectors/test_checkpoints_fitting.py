@@ -118,12 +118,12 @@ def test_a_configuration_tells_that_a_model_is_quantised(config, tmp_path):
 
 
 def test_small_integers_are_no_quantised_weights(tmp_path):
-    """Models with position ids, a few flags, or GPT-NeoX's causal mask could not be merged."""
+    """Models with position ids, a few flags, or the causal mask of GPT-NeoX and CodeGen could not be merged."""
     integers = {
         "position_ids": torch.arange(8).reshape(1, 8),
         "flags": torch.ones(6, dtype=torch.uint8),
         "steps8": torch.ones(3, dtype=torch.int8),
-        "layers.0.attention.bias": torch.ones(1, 1, 8, 8, dtype=torch.uint8),
+        "layers.0.causal_mask": torch.ones(1, 1, 8, 8, dtype=torch.uint8),
     }
     base, task = opened(tmp_path / "base", model(**integers)), opened(tmp_path / "task", model(1, **integers))
     check_fit(base, {"task": task})

@@ -49,9 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Write the bundle, and print where it is and how large."""
     given = given_checkpoints.given(arguments, METHOD)
     given.lacks(given_checkpoints.OF_MERGE, "merge")
-    method = registry.masks_over(
-        registry.spec_of({given.method: dict(given.options)} if given.options else given.method)
-    )
+    method = registry.masks_over(given.spec)
     if method.own_tensors is None:
         in_stream(method)
     if given.fit and (given.mask_lambda is not None or given.mask_lambdas):

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tallmasks.methods import registry
 from tallmasks.plan.strict_yaml import read_yaml
 from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH
@@ -63,6 +64,11 @@ class Given:
     entropy_coding: bool = False
     include_base: bool = False
     dtype: str | None = None
+
+    @property
+    def spec(self) -> str:
+        """The method with its options. Raises TallmasksError where there is no such method or option."""
+        return registry.spec_of({self.method: dict(self.options)} if self.options else self.method, "--method")
 
     def lacks(self, names: tuple[str, ...], command: str) -> None:
         """Refuse what only another command takes. Raises TallmasksError, which names the command."""

@@ -76,7 +76,7 @@ def merging_method(given: Given) -> tuple[Method, float]:
     Raises:
         TallmasksError: there is no such method or option, it does not merge into one model, or a setting is not its.
     """
-    method = registry.get(registry.spec_of({given.method: dict(given.options)} if given.options else given.method))
+    method = registry.get(given.spec)
     if not _is_a_merge(method):
         hint = "it keeps a model per task: `tallmasks compress`" if method.section == "compression" else "nothing to do"
         raise TallmasksError(f"--method {given.method} does not merge models into one: {hint}")

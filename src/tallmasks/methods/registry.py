@@ -192,8 +192,10 @@ def with_options(name: str, chosen: Mapping[str, Value]) -> str:
     return options.written(name, options.chosen_from(chosen, found.options, f"merge {name}"))
 
 
-def spec_of(entry: str | Mapping[str, Mapping[str, Value]]) -> str:
+def spec_of(entry: str | Mapping[str, Mapping[str, Value]], where: str = "params.yaml: methods:") -> str:
     """A row of `methods` in params.yaml by its name: a name, or a name with options, ``{ties: {keep: 0.1}}``.
+
+    ``where`` is what an error begins with.
 
     Raises:
         TallmasksError: as `get`.
@@ -203,7 +205,7 @@ def spec_of(entry: str | Mapping[str, Mapping[str, Value]]) -> str:
     ((name, chosen),) = entry.items()
     found = _method(name)
     merged = get_merge(found.merge).options if found.merge else {}
-    return options.written(name, options.chosen_from(chosen, merged | found.options, f"params.yaml: methods: {name}"))
+    return options.written(name, options.chosen_from(chosen, merged | found.options, f"{where} {name}"))
 
 
 def slug(spec: str) -> str:

@@ -13,8 +13,6 @@ _KEY = "quantization_config"
 _PARTS = ("_scale_inv", ".SCB", ".qweight", ".qzeros", ".g_idx", ".absmax", ".quant_map", ".weight_packed", ".W_q")
 """How scales and packed weights are called at the end: by fp8, LLM.int8(), GPTQ and AWQ, bitsandbytes' 4 bits,
 compressed-tensors, HQQ."""
-_CAUSAL_MASK = "bias"
-"""How GPT-NeoX and GPT-Neo call their causal masks at the end, which are matrices of uint8."""
 
 
 def quantised(checkpoint: Checkpoint) -> str | None:
@@ -28,10 +26,11 @@ def quantised(checkpoint: Checkpoint) -> str | None:
 def quantised_tensor(name: str, dtype: str, shape: tuple[int, ...]) -> str | None:
     """What shows that a tensor is of a quantised model, in words, or None: a scale's name, a float of 8 bits or less,
     or a matrix of 8-bit integers.  ``dtype`` is safetensors' or torch's name."""
+    is_causal_mask = len(shape) == 4 and shape[:2] == (1, 1)  # of GPT-NeoX, GPT-Neo, CodeGen: uint8 [1, 1, n, n]
     if name.endswith(_PARTS):
         return f"{name} is a part of a quantised weight"
     small_float = dtype.startswith(("F8_", "F6_", "F4", "float8_", "float4_"))
-    integers = dtype in ("I8", "U8", "int8", "uint8") and len(shape) > 1 and not name.endswith(_CAUSAL_MASK)
+    integers = dtype in ("I8", "U8", "int8", "uint8") and len(shape) > 1 and not is_causal_mask
     return f"{name} is {dtype} {list(shape)}" if small_float or integers else None
 
 
