@@ -75,6 +75,10 @@ def test_ties_of_an_adapter_keeps_a_fifth_of_its_values(params: Params, tmp_path
     out = np.empty_like(tau.flat)
     methods.get_merge("ties_sum")([tau], out)
     assert np.count_nonzero(out) == tau.flat.size // 5 + 1
+    masked = abs(tau.flat) >= methods.get("magnitude_masking").threshold(tau, 8)
+    assert np.count_nonzero(masked) == tau.flat.size // 10 + 1
+    methods.get_merge("pcb")([tau, tau], out)
+    assert np.linalg.norm(out) > 0.1 * np.linalg.norm(tau.flat), "a clamp of rank below 0 leaves nothing"
     params["kept_fractions_of"] = "trainable"
     other = Plan(params, ROOT)
     assert other.task_vector("tiny_t5_ia3", "qasc", 0).path == node.path, "it says nothing about an adapter"
