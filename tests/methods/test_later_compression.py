@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from numpy.typing import NDArray
 
@@ -112,3 +116,13 @@ def test_golden_values(name: str) -> None:
     """A change of the code, or of a library under it, would change a published row unseen."""
     flat = np.random.default_rng(7).normal(size=LAYOUT.size).astype(np.float32)
     np.testing.assert_allclose(found(name, flat, tasks=3)["a.weight"][0, :4], GOLDEN[name], rtol=1e-5)
+
+
+@pytest.mark.parametrize("number", [-1.5, 0.0])
+@pytest.mark.parametrize("kind", [np.array, torch.tensor])
+def test_t_switch_takes_a_single_number(kind: Callable[..., Any], number: float) -> None:
+    """CLIP has one, `logit_scale`: compressing any of its models would end in a traceback."""
+    layout = Layout(("logit_scale", "weight"), ((), (2,)))
+    vector = kind([number, 2.0, -4.0], dtype=(np if kind is np.array else torch).float32)
+    update = methods.get("t_switch:drop=0.0")(task_vector=vector, layout=layout)
+    np.testing.assert_allclose(np.asarray(update), [number, 10**0.5, -(10**0.5)], rtol=1e-6)

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -171,6 +172,34 @@ def test_merges_equal_the_reference_on_files(merge, expected, tmp_path):
     vectors = build(tmp_path).vectors
     limits = [reference.trim_threshold(vector, 0.2) for vector in vectors]
     np.testing.assert_array_equal(open_multi_task_vector(tmp_path / merge), expected(vectors, limits))
+
+
+@pytest.mark.parametrize("look_up", [methods.masking, methods.consensus])
+def test_a_merge_without_masks_says_how_it_gets_them(look_up):
+    """A consensus over one's own merge would end in an IndexError."""
+    with pytest.raises(TallmasksError, match=r"merge fisher: there is no .* row on it; .*_row\('fisher', row="):
+        look_up("fisher")
+
+
+def of_norm(multi_task_vector, *, norm: Literal["l1", "l2"] = "l2"):
+    return multi_task_vector
+
+
+def of_any_norm(multi_task_vector, *, norm: str = "l2"):
+    return multi_task_vector
+
+
+def test_an_option_that_is_a_word_is_one_of_its_vocabulary(monkeypatch):
+    """A mistyped word of params.yaml would end in a traceback after hours of fine-tuning, or be another's result."""
+    fields = {"title": "Mine", "section": "merging", "paper": "none", "protocol": "scaled", "storage": "single"}
+    with pytest.raises(ValueError, match=r"option norm: 'l2' is none of the words .* `norm: Literal\['l2', ...\]"):
+        methods.Method(name="normed", row=1, merge="sum", update=of_any_norm, **fields)
+    normed = methods.Method(name="normed", row=1, merge="sum", update=of_norm, **fields)
+    monkeypatch.setitem(methods.registry._methods, "normed", normed)
+    assert methods.spec_of({"normed": {"norm": "l1"}}) == "normed:norm=l1"
+    wrong = r"params.yaml: methods: normed: option norm: found 'l3', expected l1 or l2$"
+    with pytest.raises(TallmasksError, match=wrong):
+        methods.specs_of([{"normed": {"norm": "l3"}}])
 
 
 @pytest.mark.parametrize(("what", "look_up"), [("method", methods.get), ("merge", methods.get_merge)])

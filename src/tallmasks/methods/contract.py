@@ -189,6 +189,7 @@ class Merge:
         return options_of(self.apply, self.look) | (self.inner.options if self.inner else {})
 
     def __post_init__(self) -> None:
+        options_of(self.apply, self.look)  # it refuses a word without its vocabulary
         if self.over == "tensors" and self.look is not None and self.after is None:
             raise ValueError(f"merge {self.name}: look is for merges over weights or places")
         if self.named and self.over != "tensors":
@@ -357,6 +358,7 @@ class Method:
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name.partition(":")[0]):
             raise ValueError(f"method {self.name!r}: expected a name of small letters, digits and _")
+        options_of(self.update, self.keep)  # as for a merge
         for parameter in inspect.signature(self.update).parameters.values():
             has_default = parameter.default is not parameter.empty and parameter.kind is not parameter.KEYWORD_ONLY
             if has_default and parameter.name not in getattr(self.update, "keywords", {}):

@@ -1,8 +1,8 @@
 """Options of merges and methods: constants that decide a result and that params.yaml may set.
 
 An option is a keyword-only parameter with a default of the function that is registered.  Its type says what is
-allowed, `Share` for a fraction.  What is set stands behind the name, as in ``ties:keep=0.1``; so it is in every recipe
-and table, and one method may be in a table with several settings.
+allowed: `Share` for a fraction, ``Literal["l1", "l2"]`` for a word.  What is set stands behind the name, as in
+``ties:keep=0.1``; so it is in every recipe and table, and one method may be in a table with several settings.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from tallmasks.store.errors import TallmasksError, nearest
 
@@ -40,11 +40,20 @@ class Option:
         name: The parameter.
         default: What holds where nothing is set; a value must be of its type.
         bounds: Of a number.
+        words: All that a word may be.
     """
 
     name: str
     default: Value
     bounds: Between | None = None
+    words: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.default, str) and self.default not in self.words:
+            raise ValueError(
+                f"option {self.name}: {self.default!r} is none of the words that its type allows; expected all of them "
+                f"in the signature: `{self.name}: Literal[{self.default!r}, ...] = {self.default!r}`"
+            )
 
     def checked(self, value: Any, whose: str) -> Value:
         """A value as it is used. Raises TallmasksError where it is not allowed."""
@@ -55,8 +64,13 @@ class Option:
                 value, right = float(value), True
         low, high = (self.bounds.low, self.bounds.high) if self.bounds else (-math.inf, math.inf)
         number = isinstance(value, int | float)
+        if self.words and value not in self.words:
+            near = nearest(str(value), self.words)
+            raise TallmasksError(
+                f"{whose}: option {self.name}: found {value!r}, expected {' or '.join(self.words)}{near}"
+            )
         if not right or (number and not (abs(value) < math.inf and low <= value <= high)):
-            kind = {float: "a number", int: "a whole number", str: "a text", bool: "true or false"}[wanted]
+            kind = {float: "a number", int: "a whole number", bool: "true or false"}[wanted]
             expected = f"{kind} from {low:g} to {high:g}" if self.bounds else kind
             raise TallmasksError(f"{whose}: option {self.name}: found {value!r}, expected {expected}")
         return value
@@ -76,7 +90,8 @@ def options_of(*functions: Callable[..., Any] | None) -> dict[str, Option]:
                 hint = hints.get(name)
                 extras = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
                 bounds = next((extra for extra in extras if isinstance(extra, Between)), None)
-                found[name] = Option(name, parameter.default, bounds)
+                words = get_args(hint) if get_origin(hint) is Literal else ()
+                found[name] = Option(name, parameter.default, bounds, words)
     return found
 
 

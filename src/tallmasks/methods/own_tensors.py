@@ -39,8 +39,13 @@ class OwnTensors:
         return {name: self.coding(tuple(shape), **more) for name, shape in named}
 
     def content(self, tensor: Any, coding: Coding, **options: Any) -> Any:
-        """What the coding takes, from one tensor [shape] of tau_t, an array or a GPU's."""
-        return tensor if type(coding) is Whole else self.find(tensor, coding, **options)
+        """What the coding takes, from one tensor [shape] of tau_t, an array or a GPU's.
+
+        The function gets a single number as [1]: NumPy would make plain floats of what it computes from [].
+        """
+        if type(coding) is Whole:
+            return tensor
+        return self.find(tensor if tensor.ndim else tensor.reshape(1), coding, **options)
 
     def update(self, task_vector: Any, layout: Layout, tasks: int | None, **options: Any) -> Any:
         """The update of a whole task vector, float32 [P']."""

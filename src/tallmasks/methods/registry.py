@@ -269,8 +269,12 @@ def needing(statistic: str) -> tuple[str, ...]:
 
 
 def masking(merge: str) -> Method:
-    """The TALL-mask method on a merge: the masks that it selects are those that a consensus counts."""
-    return _on(merge, lambda method: method.protocol == "masked")[0]
+    """The TALL-mask method on a merge: the masks that it selects are those that a consensus counts.
+
+    Raises:
+        TallmasksError: there is none.
+    """
+    return _first_on(merge, lambda method: method.protocol == "masked", "masking_row")
 
 
 def masks_over(spec: str) -> Method:
@@ -304,13 +308,23 @@ def _masks_over(method: Method) -> Method | None:
 
 
 def consensus(merge: str) -> Method:
-    """The consensus method on a merge; the first row of the table where there are several."""
-    return _on(merge, lambda method: "agreement" in method.needs)[0]
+    """The consensus method on a merge; the first row of the table where there are several.  Raises as `masking`."""
+    return _first_on(merge, lambda method: "agreement" in method.needs, "consensus_row")
 
 
 def at_threshold(merge: str, k: int) -> Method | None:
     """The row of the table that is consensus merging at threshold k; None if there is none."""
     return next(iter(_on(merge, lambda method: method.k == k)), None)
+
+
+def _first_on(merge: str, wanted: Callable[[Method], bool], registering: str) -> Method:
+    if found := _on(merge, wanted):
+        return found[0]
+    name, _ = options.read(merge)
+    raise TallmasksError(
+        f"merge {name}: there is no {registering.removesuffix('_row')} row on it; add one by "
+        f"{registering}({name!r}, row=..., title=...) in {Path(__file__).with_name('later_masks.py')}"
+    )
 
 
 def _on(merge: str, wanted: Callable[[Method], bool]) -> Sequence[Method]:
