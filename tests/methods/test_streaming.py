@@ -150,7 +150,7 @@ def test_masks_go_with_a_merge() -> None:
     assert registry.masks_over("ties:keep=0.1").merge == "ties_sum:keep=0.1"
     assert registry.masks_over("tall_mask_ties").name == "tall_mask_ties"
     assert registry.masks_over("iso_c").name == "tall_mask_iso_c"
-    with pytest.raises(TallmasksError, match="there are no masks over wudi; expected tall_mask_task_arithmetic"):
+    with pytest.raises(TallmasksError, match="wudi has no masks, nor are there any over it; expected task_arithmetic"):
         registry.masks_over("wudi")
 
 
