@@ -102,7 +102,7 @@ def test_a_file_may_say_all_that_options_do(here: Path, tmp_path: Path, capsys: 
     assert (tmp_path / "bundle/bundle.json").read_bytes() == (tmp_path / "other/bundle.json").read_bytes()
     file.write_text(json.dumps(said | {"entropy_coding": "yes"}))
     assert "entropy_coding: found 'yes', expected true or false" in refusal(capsys, "compress", file)
-    file.write_text(json.dumps(said | {"k": 2}))
+    file.write_text(json.dumps(said | {"k": 0}))
     assert "k means nothing here: it is of `tallmasks merge`" in refusal(capsys, "compress", file)
     file.write_text(json.dumps(said | {"method": "ties", "fit": True}))
     assert "fit means nothing here: it is of `tallmasks compress`" in refusal(capsys, "merge", file)
