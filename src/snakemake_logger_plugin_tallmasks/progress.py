@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 TIMES = Path(".tallmasks") / "times.json"
-"""Mean seconds of a job by rule and model, from the last run that had any."""
+"""Mean seconds of a job by rule and model, from the last run that had any; of a rule's first jobs apart."""
 
 START_UP = 60.0
-"""Seconds: of a shorter job that began before any had ended, most may have been the start of what all jobs share."""
+"""Seconds: of a shorter job that began before any of its rule had ended, most may have been imports and compilation,
+which later ones find done."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Running:
     outputs: tuple[str, ...]
     since: float
     first: bool
-    """Whether it began before any job had ended."""
+    """Whether it began before any job of its rule had ended."""
 
 
 class Progress:
@@ -73,7 +74,8 @@ class Progress:
         model = str(job["wildcards"].get("model", ""))
         self._models.add(model)
         title = job["rule_msg"] or job["rule_name"]
-        self._running[job["jobid"]] = Running(job["rule_name"], model, title, tuple(job["output"]), now, not self.done)
+        rule = job["rule_name"]
+        self._running[job["jobid"]] = Running(rule, model, title, tuple(job["output"]), now, not self._done[rule])
 
     def finish(self, number: int) -> bool:
         """A job has ended well; True where it was the last of its rule."""
@@ -82,8 +84,8 @@ class Progress:
             return False
         took = self._clock() - job.since
         self._worked += took
-        if not (job.first and took < START_UP):
-            self._seconds[job.rule, job.model].append(took)
+        rule = _first(job.rule) if job.first and took < START_UP else job.rule
+        self._seconds[rule, job.model].append(took)
         self._done[job.rule] += 1
         self._last_rule = job.rule
         self.written += [path for path in job.outputs if path.startswith("results/")]
@@ -158,6 +160,8 @@ class Progress:
             if count <= 0:
                 continue
             seconds = self._expected(rule)
+            if seconds is None and count == 1:
+                seconds = self._expected(_first(rule))
             if seconds is None:
                 known = False
                 continue
@@ -191,6 +195,11 @@ def lasting(seconds: float) -> str:
 
 def _stage(rule: str) -> str:
     return rule.replace("_", " ")
+
+
+def _first(rule: str) -> str:
+    """What the times of a rule's first jobs are kept under."""
+    return f"first {rule}"
 
 
 def _earlier() -> dict[str, dict[str, float]]:

@@ -4,7 +4,9 @@ import os
 import re
 import shlex
 import signal
+import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,14 +22,15 @@ def logs_of_jobs(project: Project) -> list[Path]:
     return [path for path in project.root.glob("logs/**/*cars*.log") if path.stat().st_size]
 
 
-def interrupt_at_work(project: Project) -> Run:
-    """Start a run, and interrupt its process group, as a terminal's Ctrl-C does, when the first job is at work."""
+def interrupt_at_work(project: Project, interrupt: Callable[[subprocess.Popen[str]], None]) -> Run:
+    """Start a run, and interrupt it when the first job is at work."""
+    for log in logs_of_jobs(project):
+        log.unlink()
     process = project.start(*COMMAND)
-    before = len(logs_of_jobs(project))
-    while process.poll() is None and len(logs_of_jobs(project)) == before:
+    while process.poll() is None and not logs_of_jobs(project):
         time.sleep(0.05)
-    os.killpg(process.pid, signal.SIGINT)
-    output, _ = process.communicate()
+    interrupt(process)
+    output, _ = process.communicate(timeout=120)
     return Run(process.returncode, output)
 
 
@@ -41,9 +44,11 @@ def test_a_failure_an_interruption_and_the_end_are_said_in_few_words(project: Pr
     assert text.count(begin) == 1
 
     script.write_text(text.replace(begin, f"{begin}    import time\n\n    time.sleep(600)\n"))
-    output = interrupt_at_work(short).output
-    assert output.count("Interrupted.") == 1 and "the same command goes on" in output
-    assert "Traceback" not in output and "KeyboardInterrupt" not in output
+    ways = [lambda process: os.killpg(process.pid, signal.SIGINT), subprocess.Popen.terminate]
+    for interrupt in ways:  # as a terminal's Ctrl-C does, or as a machine that shuts down
+        output = interrupt_at_work(short, interrupt).output
+        assert output.count("Interrupted.") == 1 and "the same command goes on" in output
+        assert "Traceback" not in output and "KeyboardInterrupt" not in output
 
     mistake = "    from tallmasks.store.errors import TallmasksError\n    raise TallmasksError('no room; make some')\n"
     script.write_text(text.replace(begin, f"{begin}{mistake}"))

@@ -238,6 +238,26 @@ def test_time_left_is_said_as_well_as_it_is_known(folder: Path) -> None:
     assert [lasting(seconds) for seconds in (5, 90, 3600, 9000)] == ["5 s", "2 min", "60 min", "2.5 h"]
 
 
+def test_compilation_is_not_taken_for_what_jobs_take(folder: Path) -> None:
+    """The first short jobs of a stage compile what the others find compiled: a run of three minutes would begin with
+    twenty, and so would the next one that has many jobs of a stage that this one had one of."""
+    clock = Clock()
+    progress = Progress(clock, ["results/tiny/two/table.csv"])
+    progress.begin({"examples": 1, "mask": 1, "evaluate": 100, "total": 102})
+    for number, (rule, seconds) in enumerate([("examples", 2), ("mask", 20), ("evaluate", 25), ("evaluate", 1)]):
+        progress.start(job(number, rule))
+        clock.now += seconds
+        progress.finish(number)
+        assert "left" not in progress.last() or number == 3
+    assert progress.last().endswith("about 2 min left"), "98 of a second"
+    progress.remember()
+    again = Progress(clock, ["results/tiny/two/table.csv"])
+    again.begin({"mask": 1, "evaluate": 100, "total": 101})
+    assert again.plan().endswith(", about 2 min left"), "20 s of compilation and masks, and 100 of a second"
+    again.begin({"mask": 60, "evaluate": 100, "total": 160})
+    assert again.plan().endswith(", more than 2 min left"), "nothing is known of sixty masks"
+
+
 def test_the_start_of_a_run_is_not_taken_for_what_jobs_take(folder: Path) -> None:
     """The first short jobs wait for torch: a run of eight minutes would begin with more than an hour."""
     clock = Clock()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,5 +69,5 @@ def begin(workflow: Any) -> tuple[dict[str, Any], Bridge]:
             bridge.store.plan.model(model)
     except (TallmasksError, WorkflowError) as error:
         sys.exit(f"error: {error}")
-    bridge.store.run.end_quietly_on_ctrl_c()
+    bridge.store.run.end_quietly_on(signal.SIGINT)
     return params, bridge

@@ -99,9 +99,10 @@ class ViewJobs:
         if not self.run.forcing:
             return False
         made = self.results.artifacts(VIEWS[view], model, benchmark)
-        folder = VIEWS[view].folder(model, benchmark)
+        which = VIEWS[view]
         forced = any(self.artifacts.made_anew(node) for nodes in made.values() for node in nodes)
-        return forced or self.run.is_forced(folder / PROVENANCE, "")
+        path, begins = which.folder(model, benchmark) / which.provenance, which.provenance.removesuffix(PROVENANCE)
+        return forced or self.run.is_forced(path, begins)
 
     def not_made(self) -> str:
         """A pattern of the paths below results/ that no rule declared so far makes."""
@@ -225,7 +226,7 @@ class ReportJobs:
 def shown(recipe: Mapping[str, Any]) -> list[str]:
     """A file of each view that a figure or table shows; its rule writes the others with it."""
     model = recipe["params"]["model"]
-    return [str(view.folder(model, benchmark) / PROVENANCE) for benchmark, view in recipes.shown_views(recipe)]
+    return [str(view.folder(model, benchmark) / view.provenance) for benchmark, view in recipes.shown_views(recipe)]
 
 
 def marker_of(folder: Path, recipe: Mapping[str, Any]) -> list[str]:

@@ -48,24 +48,24 @@ class Run:
         self.workflow = workflow
         self._lock: IO[str] | None = None
 
-    def end_quietly_on_ctrl_c(self) -> None:
-        """One line instead of the tracebacks of whatever was at work.
+    def end_quietly_on(self, number: signal.Signals) -> None:
+        """One line instead of the tracebacks of whatever was at work, and no waiting for the jobs that run.
 
         On this machine this process just dies and its jobs with it, which leaves nothing half-written; jobs that were
         submitted to a cluster are cancelled by Snakemake.
         """
-        if not self.workflow.is_main_process or signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        if not self.workflow.is_main_process or signal.getsignal(number) is signal.SIG_IGN:
             return  # a job, or in the background of a shell script
 
         def end(number: int, frame: Any) -> None:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            signal.signal(number, signal.SIG_DFL)
             said = "Interrupted. What is done is kept: the same command goes on with what is missing."
             os.write(sys.stderr.fileno(), f"\n{said}\n".encode())
             if not self.workflow.local_exec and self.workflow.scheduler:
                 raise KeyboardInterrupt
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), number)
 
-        signal.signal(signal.SIGINT, end)
+        signal.signal(number, end)
 
     @functools.cached_property
     def pruned(self) -> bool:
@@ -98,9 +98,9 @@ class Run:
         settings, execution = self.workflow.dag_settings, self.workflow.execution_settings
         triggers = {str(trigger) for trigger in settings.rerun_triggers}
         if self.workflow.is_main_process and (triggers != {"mtime"} or not execution.ignore_incomplete):
-            raise WorkflowError(
-                "profiles/default is not in force, and the workflow is only right under it: run snakemake in the "
-                "project's folder, without --workflow-profile and without other --rerun-triggers"
+            sys.exit(  # the short view, which makes one line of Snakemake's errors, is not in force either
+                "error: profiles/default is not in force, and the workflow is only right under it: run snakemake in "
+                "the project's folder, without --workflow-profile and without other --rerun-triggers"
             )
 
     def _leave_files_alone(self) -> None:

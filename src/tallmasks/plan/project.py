@@ -150,7 +150,7 @@ class Results:
         for role, (benchmark, view) in zip(recipe["inputs"], recipes.shown_views(recipe), strict=True):
             folder = view.folder(model, benchmark)
             with suppress(Damaged):  # which is written anew, and then there is something to compare with
-                shown = provenance_of(self.plan.root / folder)
+                shown = provenance_of(self.plan.root / folder, view.provenance)
                 if provenance["made_from"].get(role, [""])[0].split("/")[0] != shown[CONTENT]:
                     return f"it shows what {folder} no longer says"
                 if (reason := self.view_staleness(view, model, benchmark)) is not None:
