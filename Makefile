@@ -1,6 +1,7 @@
 # Everything from a fresh clone: `make results/tiny/8tasks/table.csv`, `make test`.  `make` alone says what there is.
 PYTHON ?= python3
 SCALE ?= 1
+OUT ?= benchmarks/out
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 BIN := .venv/bin
 INSTALLED := .venv/installed
@@ -92,9 +93,9 @@ docs: $(INSTALLED) FORCE  ## build the tiny tables with their spread over seeds 
 	  $(foreach figure,mask_agreement threshold,results/tiny_t5_ia3/figures/$(figure).pdf)
 	$(BIN)/python docs/update.py
 
-bench: $(INSTALLED) $(if $(PEER),.venv/$(PEER)/installed)  ## measure merge and compress on disk (SCALE=0.1 smaller, PEER=mergekit beside it), and every merge
-	$(BIN)/python benchmarks/streaming.py --scale $(SCALE) $(if $(PEER),--peer .venv/$(PEER))
-	$(BIN)/python benchmarks/merges.py
+bench: $(INSTALLED) $(if $(PEER),.venv/$(PEER)/installed)  ## measure merge and compress on disk (SCALE=0.1 smaller, PEER=mergekit beside it), and every merge; into OUT=benchmarks/out
+	$(BIN)/python benchmarks/streaming.py --scale $(SCALE) $(if $(PEER),--peer .venv/$(PEER)) --out $(OUT)
+	$(BIN)/python benchmarks/merges.py --out $(OUT)
 
 # Beside the project's own torch and transformers, so that both are measured on the same ones.
 .venv/mergekit/installed: $(INSTALLED) benchmarks/mergekit.txt

@@ -1,4 +1,4 @@
-"""The example of CONTRIBUTING.md: a method with an option and an input of a new kind, in one file."""
+"""The example of CONTRIBUTING.md, a method with an option and an input of a new kind in one file; and all links."""
 
 import os
 import re
@@ -52,3 +52,24 @@ def test_every_place_that_the_page_names_is_there() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text() + (ROOT / "docs" / "architecture.md").read_text()
     named = {name for name in re.findall(r"`((?:src|workflow|tests|docs)/[\w./]+)`", text) if "<" not in name}
     assert named and not [name for name in named if not (ROOT / name).exists()]
+
+
+def headings(document: Path) -> set[str]:
+    """The anchors of a document's headings, as they are made from their text."""
+    lines = re.findall(r"^#+ (.+)$", document.read_text(), re.M)
+    return {re.sub(r"[^\w\- ]", "", line.lower()).replace(" ", "-") for line in lines}
+
+
+def test_every_link_leads_somewhere() -> None:
+    """A reader would be sent to a page that is not there, since a file was moved or a heading has other words."""
+    folders = ("docs", "benchmarks", "experiments", "models", "results", "tests", "workflow")
+    documents = [*ROOT.glob("*.md"), *(path for folder in folders for path in (ROOT / folder).rglob("*.md"))]
+    lost = []
+    for document in documents:
+        for link in re.findall(r"\]\(([^)\s]+)\)", document.read_text()):
+            path, _, anchor = link.partition("#")
+            target = document.parent / path if path else document
+            if "://" in link or (target.exists() and (not anchor or anchor in headings(target))):
+                continue
+            lost.append(f"{document.relative_to(ROOT)}: {link}")
+    assert len(documents) > 10 and not lost

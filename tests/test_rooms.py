@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
+import sys
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -65,7 +69,7 @@ def imported(path: Path) -> Iterator[str]:
 def test_the_rooms_are_those_that_are_named() -> None:
     """A folder or file beside them would belong nowhere."""
     entries = {path.name for path in PACKAGE.iterdir() if path.name != "__pycache__"}
-    assert entries == {*ROOMS, "__init__.py"} and len(entries) <= 12
+    assert entries == {*ROOMS, "__init__.py", "py.typed"} and len(entries) <= 13
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -80,6 +84,22 @@ def test_a_room_imports_only_what_lies_below_it(room: str) -> None:
         if target.split(".")[0] not in {*allowed, *([""] if room == "commands" else [])}  # its version
     }
     assert not wrong
+
+
+def test_what_is_imported_is_declared() -> None:
+    """An installation would work by luck: as long as some other library brings along what the package needs."""
+    text = (PACKAGE.parents[1] / "pyproject.toml").read_text()
+    declared = {re.split("[<>=]", line)[0].lower() for line in tomllib.loads(text)["project"]["dependencies"]}
+    names = {
+        name.split(".")[0]
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in ([alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""])
+    }
+    providers = packages_distributions()
+    others = names - sys.stdlib_module_names - {"tallmasks"}
+    assert not {name for name in others if not declared & {one.lower() for one in providers[name]}}
 
 
 def test_no_modules_import_each_other() -> None:

@@ -154,6 +154,6 @@ def _in_folder(folder: Path, written: str, task: str, publishers: Mapping[str, P
         return folder / task
     hint = "" if folder.is_dir() else nearest(written, (FINETUNE, *publishers))
     raise TallmasksError(
-        f"params.yaml: checkpoints: neither {files[0]} nor {files[1].name} is there{hint}; expected {FINETUNE}, "
-        f"{', '.join(publishers)}, or a folder with one file or folder per task"
+        f"params.yaml: checkpoints: neither {files[0]} nor {files[1].name} is there{hint}; expected "
+        f"{', '.join((FINETUNE, *publishers))}, or a folder with one file or folder per task"
     )
