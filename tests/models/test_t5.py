@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from transformers import T5Config, T5ForConditionalGeneration
+from transformers.models.t5 import modeling_t5
 
 from small_t5 import ARCHITECTURE, SPEC, plain_network, save_small, sentences, small_examples
 from tallmasks import methods
 from tallmasks.methods import bits
 from tallmasks.models.families import family, load
-from tallmasks.models.t5 import FAMILY
+from tallmasks.models.t5 import FAMILY, t5_network
 from tallmasks.models.t5.ia3 import Ia3Model
 from tallmasks.models.t5.t5_architectures import IA3_SUFFIX, PEFT_PREFIX, Architecture
 from tallmasks.models.t5.t5_network import TextModel
@@ -94,8 +97,6 @@ def test_the_papers_storage_follows_from_the_name() -> None:
 @pytest.mark.parametrize("projection", ["gated-gelu", "relu"])
 def test_the_tensors_are_those_of_the_network(projection: str) -> None:
     """Files would be refused that are whole, or P' be counted of another network."""
-    from transformers import T5Config, T5ForConditionalGeneration
-
     architecture = Architecture.of({**ARCHITECTURE, "num_decoder_layers": 3, "feed_forward_proj": projection})
     with torch.device("meta"):
         network = T5ForConditionalGeneration(T5Config(**architecture.config))
@@ -468,3 +469,14 @@ def test_a_tokenizer_with_more_words_than_the_table_has_rows(folder: Path, tmp_p
     write_tensors(tmp_path / "w.safetensors", state, {})
     with pytest.raises(TallmasksError, match="tokens and the tables of `architecture` 20 rows"):
         load({**SPEC, "architecture": small}, tmp_path / "w.safetensors", device="cpu")
+
+
+def test_another_cross_attention_than_the_one_that_is_replaced_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under another transformers choices would share no inputs, or be scored by another attention, in silence."""
+    network = T5ForConditionalGeneration(T5Config(**Architecture.of(ARCHITECTURE).config))
+    network.decoder.block[0].layer[1].EncDecAttention = torch.nn.Linear(2, 2)
+    with pytest.raises(TallmasksError, match=r"^transformers 5.* has no T5LayerCrossAttention .* expected .* 5\.23"):
+        t5_network._share_inputs(network)
+    monkeypatch.delattr(modeling_t5, "T5LayerCrossAttention")
+    with pytest.raises(TallmasksError, match=r"expected transformers 5\.23"):
+        runpy.run_path(t5_network.__file__)

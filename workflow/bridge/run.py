@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
+from snakemake import __version__
 from snakemake.exceptions import WorkflowError
 from snakemake.jobs import Job
 
@@ -22,6 +23,8 @@ from tallmasks.store.errors import TallmasksError
 from tallmasks.store.folders import SCRATCH, refuse_links_out
 
 InputFunction = Callable[..., Any]
+EXPECTED = "Snakemake 9.27"
+"""The version whose parts are replaced below."""
 
 
 def for_users(function: InputFunction) -> InputFunction:
@@ -35,6 +38,22 @@ def for_users(function: InputFunction) -> InputFunction:
             raise WorkflowError(str(error)) from None
 
     return wrapper
+
+
+def replace(owner: Any, **parts: Any) -> None:
+    """Put something else in the place of parts of Snakemake.
+
+    Raises:
+        WorkflowError: this Snakemake has no part of a name, so that it does under another one what it must not do.
+    """
+    for name, value in parts.items():
+        if not hasattr(owner, name):
+            whose = getattr(owner, "__name__", type(owner).__name__)
+            raise WorkflowError(
+                f"Snakemake {__version__} has no {whose}.{name}, which this workflow replaces; expected {EXPECTED}: "
+                "`make install` installs it into .venv/"
+            )
+        setattr(owner, name, value)
 
 
 class Run:
@@ -112,17 +131,16 @@ class Run:
         async def nothing(*_: Any) -> None:
             pass
 
-        dag, persistence = self.workflow.dag, self.workflow.persistence
-        dag.check_output_mtime = nothing
-        Job.check_protected_output = nothing
-        persistence.backup_output = persistence.cleanup_backup = lambda path: None
-        persistence.restore_output = Path.exists
+        replace(self.workflow.dag, check_output_mtime=nothing)
+        replace(Job, check_protected_output=nothing)
+        unsaved = {"backup_output": lambda path: None, "cleanup_backup": lambda path: None}
+        replace(self.workflow.persistence, restore_output=Path.exists, **unsaved)
 
     def _start_jobs_at_once(self) -> None:
         """No limit of jobs per second where they run on this machine: with one, which is Snakemake's default, every job
         that ends adds a timer that wakes the scheduler once a second for the rest of the run."""
         if self.workflow.local_exec:
-            self.workflow.scheduling_settings.max_jobs_per_timespan = None
+            replace(self.workflow.scheduling_settings, max_jobs_per_timespan=None)
 
     def _check_machine(self) -> None:
         """Refuse what could only wait for ever: no core to run a job on, or a cluster that is not there."""

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch.nn import functional
-from transformers import T5ForConditionalGeneration
-from transformers.models.t5.modeling_t5 import T5Attention, T5LayerCrossAttention
+from transformers import T5ForConditionalGeneration, __version__
 
 from tallmasks.models.families import Precision
 from tallmasks.models.flat_weights import FlatWeights
@@ -20,6 +19,16 @@ from tallmasks.models.t5.text_scoring import MARKS, Scoring
 from tallmasks.models.t5.text_tokenizer import TextTokenizer
 from tallmasks.store.errors import TallmasksError
 from tallmasks.tasks.texts import FREE, Texts
+
+OTHER = (
+    f"transformers {__version__} has no T5LayerCrossAttention with an EncDecAttention that is a T5Attention, which is "
+    "replaced here; expected transformers 5.23: `make install` installs it into .venv/"
+)
+
+try:
+    from transformers.models.t5.modeling_t5 import T5Attention, T5LayerCrossAttention
+except ImportError:
+    raise TallmasksError(OTHER) from None
 
 
 class TextModel(FlatWeights):
@@ -208,6 +217,14 @@ class _SharedInputs(T5Attention):
 
 
 def _share_inputs(network: T5ForConditionalGeneration) -> None:
-    for module in network.modules():
-        if isinstance(module, T5LayerCrossAttention):
-            module.EncDecAttention.__class__ = _SharedInputs
+    """Replace the cross-attention of a network.
+
+    Raises:
+        TallmasksError: it has none of the class that is replaced.
+    """
+    layers = [module for module in network.modules() if isinstance(module, T5LayerCrossAttention)]
+    attention = [getattr(layer, "EncDecAttention", None) for layer in layers]
+    if not attention or {type(one) for one in attention} - {T5Attention, _SharedInputs}:
+        raise TallmasksError(OTHER)
+    for one in attention:
+        one.__class__ = _SharedInputs
