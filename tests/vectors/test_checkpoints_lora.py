@@ -210,3 +210,50 @@ def test_a_delta_on_a_tied_tensor_is_refused(tmp_path):
     base = open_checkpoint(file_of(tmp_path / "base", {"a.weight": weight, "b.weight": weight}, "base.pt"))
     tensors, _ = factors("b", 6, 5)
     assert "tied to another tensor" in refusal(lambda: open_checkpoint(lora(tmp_path / "lora", tensors), base))
+
+
+EMBEDDING = "model.embed_tokens"
+
+
+def language_model(folder, **more):
+    """A folder with an embedding, which is the head too unless there is more."""
+    path = file_of(folder, {f"{EMBEDDING}.weight": drawn(9, 5), "model.norm.weight": drawn(5), **more})
+    (folder / "config.json").write_text(json.dumps({"architectures": ["LlamaForCausalLM"]}))
+    return open_checkpoint(path.parent)
+
+
+def test_an_embedding_that_was_trained_whole_does_not_move_the_head(tmp_path):
+    """PEFT leaves the head that is tied to it alone: the merged model's logits would be another model's."""
+    tied = language_model(tmp_path / "tied")
+    apart = language_model(tmp_path / "apart", **{"lm_head.weight": drawn(9, 5)})
+    trained = {f"{EMBEDDING}.weight": drawn(9, 5, seed=1)}
+    copied = lora(tmp_path / "copied", trained, modules_to_save=["embed_tokens"])
+    assert "ties that to another tensor, which peft leaves" in refusal(lambda: open_checkpoint(copied, tied))
+    checkpoint = open_checkpoint(copied, apart)
+    assert (
+        delta(checkpoint, apart, f"{EMBEDDING}.weight").all() and not delta(checkpoint, apart, "lm_head.weight").any()
+    )
+    for number, config in enumerate(({"modules_to_save": ["embed_tokens"], "ensure_weight_tying": True}, {})):
+        both = open_checkpoint(lora(tmp_path / f"both{number}", trained, **config), tied)  # peft changes both
+        assert delta(both, tied, f"{EMBEDDING}.weight").all()
+
+
+def test_a_delta_on_a_tied_embedding_is_merged_and_said(tmp_path, recwarn):
+    """The user would compare the merged model with PEFT's live one, where the head stays, and find another."""
+    factors = {"lora_embedding_A": drawn(4, 9), "lora_embedding_B": drawn(5, 4, seed=1)}
+    folder = lora(tmp_path / "lora", {f"{EMBEDDING}.{name}": tensor for name, tensor in factors.items()})
+    tied = language_model(tmp_path / "tied")
+    with pytest.warns(UserWarning, match="embed_tokens.weight is tied to another tensor .* and both change"):
+        checkpoint = open_checkpoint(folder, tied)
+    expected = 2 * (factors["lora_embedding_B"].double() @ factors["lora_embedding_A"].double()).T.numpy()
+    check_delta(checkpoint, tied, f"{EMBEDDING}.weight", expected)
+    recwarn.clear()
+    open_checkpoint(folder, language_model(tmp_path / "apart", **{"lm_head.weight": drawn(9, 5)}))
+    encoder = open_checkpoint(file_of(tmp_path / "encoder", {"embeddings.word_embeddings.weight": drawn(9, 5)}))
+    tensors = {f"embeddings.word_embeddings.{name}": tensor for name, tensor in factors.items()}
+    open_checkpoint(lora(tmp_path / "encoder_lora", tensors, task_type="SEQ_CLS"), encoder)
+    assert not recwarn.list
+    weight = drawn(6, 5)
+    base = open_checkpoint(file_of(tmp_path / "both", {"a.weight": weight, "b.weight": weight}, "base.pt"))
+    with pytest.warns(UserWarning, match="a.weight is tied"):
+        open_checkpoint(lora(tmp_path / "pair", {"a.lora_A.weight": drawn(4, 5), "a.lora_B.weight": drawn(6, 4)}), base)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import math
 import re
+import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,6 +39,9 @@ _OTHER_KINDS = (
 """Options under which a model is more, or something else, than its weights and B A."""
 _HARMLESS_STARTS = (True, False, None, "gaussian", "eva", "orthogonal")
 """Ways to begin that leave the base's weights as they are."""
+_EMBEDDINGS = ("embed_tokens", "wte", "shared", "word_embeddings", "tok_embeddings")
+"""What transformers calls the table of words that a head may be tied to."""
+_WITH_HEAD = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "ForMaskedLM", "ForPreTraining")
 _MERGE = "Merge it with peft's merge_and_unload, save the model, and give that folder"
 
 
@@ -116,7 +121,7 @@ def open_lora(folder: Path, adapters: Sequence[str], base: Checkpoint | None, sa
 
     Raises:
         TallmasksError: there is no base, or the adapter does not fit it; it is of another kind than LoRA on matrices; a
-            file is missing or damaged.
+            file is missing or damaged; it has one of two tied tensors whole.
     """
     title = str(said["title"])
     config = _read_config(folder / ADAPTER_CONFIG, title)
@@ -136,9 +141,22 @@ def open_lora(folder: Path, adapters: Sequence[str], base: Checkpoint | None, sa
     whole = {renamed[name]: stored for name, stored in others.items()}
     for name, stored in whole.items():
         _check_whole(name, stored, adapter, base, title)
+    tied = set() if config.get("ensure_weight_tying") else _tied(base, config)
+    if apart := sorted(name for name in tied & whole.keys() if _is_copy(whole[name], config)):
+        raise TallmasksError(
+            f"{title}: modules_to_save trained a copy of {name_some(apart)}; {base.title} ties that to another tensor,"
+            " which peft leaves as it was. Save the base with a head of its own (tie_word_embeddings: false), and give"
+            " that as the base"
+        )
     products = {}
     for module, pair in factors.items():
         name = renamed[f"{module}.weight"]
+        if name in tied:
+            warnings.warn(
+                f"{title}: {name} is tied to another tensor of {base.title}, and both change, as by peft's"
+                " merge_and_unload; the adapter on the live model changes one",
+                stacklevel=2,
+            )
         products[name] = _product(pair, _scale(config, module, pair, adapter, title), name, base, adapter, config)
     tensors = {**base.tensors, **{name: adapter.tensors[stored] for name, stored in whole.items()}}
     return LoraCheckpoint(
@@ -180,6 +198,29 @@ def _read_config(path: Path, title: str) -> dict[str, Any]:
                 f" most. {_MERGE}"
             ) from None
     return config
+
+
+def _tied(base: Checkpoint, config: Mapping[str, Any]) -> set[str]:
+    """The base's tensors that are two of the model: tied in its files, or an embedding without a head beside it."""
+    try:
+        known = json.loads(read_text(base.companions["config.json"]))["architectures"]
+        with_head = any(str(architecture).endswith(_WITH_HEAD) for architecture in known)
+    except (KeyError, OSError, ValueError, TypeError, RecursionError):  # without a configuration the adapter's says it
+        with_head = config.get("task_type") in (None, "CAUSAL_LM", "SEQ_2_SEQ_LM")
+    shapes = Counter(info.shape for info in base.tensors.values())
+    embeddings = {
+        name
+        for name, info in base.tensors.items()
+        if with_head and name.removesuffix(".weight").split(".")[-1] in _EMBEDDINGS and shapes[info.shape] == 1
+    }
+    return embeddings | set(base.aliases.values())
+
+
+def _is_copy(stored: str, config: Mapping[str, Any]) -> bool:
+    """Whether a tensor is of a module that peft has copied and trained, and not of the base model's own."""
+    module = f".{stored.rpartition('.')[0]}"
+    copied = config.get("modules_to_save") or ()
+    return ".modules_to_save." in stored or any(module.endswith(f".{name}") for name in copied)
 
 
 def _sorted_out(adapter: Checkpoint, title: str) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
