@@ -1,6 +1,7 @@
 """Damaged files: found, restored or made again, and never committed as the new truth."""
 
 import hashlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -57,6 +58,25 @@ def test_a_damaged_file_that_dvc_does_not_know_yet_is_made_again(project: Projec
     project.damage(new, new.read_bytes()[: new.stat().st_size // 2])
     assert project.dvc("repro").jobs == {"merge": 1}
     assert project.sha256("store", "results") == before
+
+
+def test_what_is_lost_is_named_and_one_file_is_restored(project: Project) -> None:
+    """`verify` would pass a store that lost a file, and `--restore` of one file move it away and bring nothing back."""
+    lost, damaged = (project.one(f"store/tiny/derived/task_vectors/{task}-s0-*") for task in ("dtd", "svhn"))
+    before, names = project.sha256("store"), [str(path.relative_to(project.root)) for path in (lost, damaged)]
+    project.damage(lost, None)
+    project.damage(damaged, damaged.read_bytes()[:-1])
+    assert f"{names[0]} is not there, and dvc.lock has it" in project.tallmasks("verify", fails=True).output
+    assert f"{names[1]}: restored" in project.tallmasks("verify", "--restore", names[1]).output
+    assert "1 problems" in project.tallmasks("verify", fails=True).output
+    os.mkfifo(lost)  # for which DVC would wait for ever
+    lost.with_name("link").symlink_to("nowhere")  # at which it would fail
+    project.tallmasks("verify", "--restore", "store/tiny/derived")
+    assert project.sha256("store") == before and "0 problems" in project.tallmasks("verify").output
+    assert "no such file or folder" in project.tallmasks("verify", "--restore", "store/tinny", fails=True).output
+    project.damage(lost, None)
+    project.change(lambda params: params["benchmarks"].pop("three"))  # and nobody asks for it any more
+    assert "0 problems" in project.tallmasks("verify").output
 
 
 def test_a_tampered_results_file_is_written_again(project: Project) -> None:

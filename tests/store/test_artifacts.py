@@ -1,6 +1,9 @@
 """What an artifact says of itself, and what becomes of one that was damaged: it is refused, or nothing was lost."""
 
 import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +13,15 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
 from strategies import no_deadline
+from tallmasks.commands.main import main
 from tallmasks.evaluation.records import read_evaluation, read_orders, read_subset, read_thresholds
 from tallmasks.evaluation.subsets import orders
 from tallmasks.plan.node import STAGES, Node
 from tallmasks.plan.project import Store
 from tallmasks.store import artifacts
 from tallmasks.store.artifacts import Damaged, as_metadata, check, digest_of, facts_of, read_label, same, write_json
+from tallmasks.store.errors import TallmasksError, in_words
+from tallmasks.store.folders import refuse_links_out, set_aside
 from tallmasks.store.seals import SEAL, seal_of
 from tallmasks.store.tensor_files import load_state, open_tensors, write_tensors
 
@@ -63,6 +69,13 @@ def content(path):
     return {name: array.tolist() for name, array in load_state(path).items()} | open_tensors(path).metadata
 
 
+PLACED = {
+    "folder": Path.mkdir,
+    "pipe": os.mkfifo,
+    "lost": lambda path: path.symlink_to("nowhere"),
+    "loop": lambda path: path.symlink_to(path.name),
+}
+"""What may lie in a file's place."""
 MUTATIONS = {
     "bit": lambda data, at, byte: data[:at] + bytes([data[at] ^ (1 << byte % 8)]) + data[at + 1 :],
     "byte": lambda data, at, byte: data[:at] + bytes([byte]) + data[at + 1 :],
@@ -120,17 +133,110 @@ def test_another_artifact_under_this_name_is_refused(tmp_path):
         read_label(path)
 
 
-@pytest.mark.parametrize("thing", ["folder", "nested", "list", "text", "empty"])
+@pytest.mark.parametrize("thing", ["folder", "pipe", "lost", "loop", "nested", "list", "text", "empty"])
 @pytest.mark.parametrize("suffix", [".json", ".safetensors"])
 def test_what_is_no_artifact_at_all_is_refused_by_name(thing, suffix, tmp_path):
     """A folder in an artifact's place, or endless brackets, would end planning in a traceback."""
     path = tmp_path / f"thing-{'0' * 12}{suffix}"
-    if thing == "folder":
-        path.mkdir()
+    if thing in PLACED:
+        PLACED[thing](path)
     else:
         path.write_bytes({"nested": b"[" * 200_000, "list": b"[1]", "text": b"hello", "empty": b""}[thing])
     with pytest.raises(Damaged, match=path.name):
         check(path)
+    assert main(["verify", str(path)]) == 1
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"made_from": {"heads": 5}},
+        {"made_from": {"heads": ["no identity"]}},
+        {"made_from": {"heads": [["0" * 32 + "/12345678"]]}},
+        {"made_from": [1, 2]},
+        {"machine": 5},
+        {"recipe": recipe() | {"inputs": {"heads": 5}}},
+        {"recipe": recipe() | {"inputs": ["heads"]}},
+    ],
+)
+def test_an_artifact_that_says_odd_things_of_its_making_is_refused(odd, tmp_path):
+    """A file that another program sealed would end `verify` and every plan in a traceback."""
+    made = odd.get("recipe", recipe())
+    (tmp_path / "input").mkdir()
+    path = tmp_path / f"thing-{digest_of(made)}.json"
+    write_json(path, {"values": [1]}, facts_of(made, {}, 1) | odd)
+    with pytest.raises(Damaged, match="says nothing of how it was made"):
+        read_label(path)
+    assert main(["verify", str(tmp_path)]) == 1
+
+
+@pytest.mark.parametrize("thing", ["link out", "pipe", "loop", "folder with a link out"])
+def test_what_is_set_aside_does_not_lock_the_project(thing, tmp_path, monkeypatch):
+    """A link out of the project would be moved into .tallmasks/, for whose sake every later run refuses to start."""
+    outside, path = tmp_path / "outside.safetensors", Path("store/tiny/thing.safetensors")
+    outside.touch()
+    monkeypatch.chdir((tmp_path / "project").mkdir() or tmp_path / "project")
+    path.parent.mkdir(parents=True)
+    if thing == "folder with a link out":
+        path.mkdir()
+        (path / "link").symlink_to(outside)
+    else:
+        {**PLACED, "link out": lambda path: path.symlink_to(outside)}[thing](path)
+    said = set_aside(path)
+    if thing == "link out":
+        assert said == f"removed, a link to {outside}"
+    assert not path.exists() and not path.is_symlink() and outside.exists()
+    assert set_aside(path) is None
+    refuse_links_out()
+
+
+@contextmanager
+def as_nobody() -> Iterator[None]:
+    """Without root's right to read and write everything."""
+    before = os.geteuid()
+    if before == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(before)
+
+
+def test_what_may_not_be_read_or_written_is_said_in_one_line(tmp_path, monkeypatch, capsys):
+    """A store of somebody else's, or a disk that is mounted read-only, would end in a traceback."""
+    monkeypatch.chdir(tmp_path)
+    tmp_path.chmod(0o755)
+    (tmp_path / "store" / "closed").mkdir(parents=True)
+    unreadable = tensors_at(tmp_path / "store")
+    (tmp_path / "store" / "closed").chmod(0)
+    unreadable.chmod(0)
+    with as_nobody():
+        with pytest.raises(Damaged, match="cannot be read"):
+            read_label(Path("store", unreadable.name))
+        with (
+            pytest.raises(TallmasksError, match=r"store/.* cannot be read or written by user \w+") as error,
+            in_words(),
+        ):
+            write_json(Path("store/new.json"), {}, {})
+        assert "give this user the right" in str(error.value)
+        assert main(["verify", "store"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("error: store/closed cannot be read or written") and said.count("\n") == 1
+
+
+@pytest.mark.parametrize("place", ["empty", "a bundle without its bundle.json", "a pipe that DVC waits for"])
+def test_verify_does_not_pass_what_it_did_not_look_at(place, tmp_path, capsys):
+    """A misspelled folder, or half a copied bundle, would count as checked."""
+    folder = tmp_path / "place"
+    folder.mkdir()
+    if "bundle" in place:
+        (folder / "merged.safetensors").write_bytes(tensors_at(tmp_path).read_bytes())
+    if "pipe" in place:
+        tensors_at(folder)
+        os.mkfifo(folder / "pipe")
+    assert main(["verify", str(folder)]) == 1
+    said = capsys.readouterr().out
+    assert ("nothing to check there" in said) != ("DVC cannot read it" in said) and "1 problems" in said
 
 
 WRONG = {
@@ -177,7 +283,8 @@ def test_sweeps_and_orders_are_checked_too(tmp_path):
     zeroshot = {"mnist": 0.5, "svhn": 0.25}
     ordered = {"zeroshot": zeroshot, "orders": orders(zeroshot)}
     assert read_orders(evaluation_at(tmp_path, ordered, tasks=["mnist", "svhn"]))[1] == zeroshot
-    for spoiled in ({"zeroshot": {"mnist": 0.5}}, {"zeroshot": {"mnist": 7, "svhn": 1}}, {"orders": {}}):
+    text = {"zeroshot": {"mnist": "0.5", "svhn": "1"}}
+    for spoiled in ({"zeroshot": {"mnist": 0.5}}, {"zeroshot": {"mnist": 7, "svhn": 1}}, {"orders": {}}, text):
         with pytest.raises(Damaged, match="orders"):
             read_orders(evaluation_at(tmp_path, ordered | spoiled, tasks=["mnist", "svhn"]))
 
@@ -246,6 +353,9 @@ def test_an_artifact_that_is_made_again_concerns_nobody(tmp_path):
     path.write_bytes(path.read_bytes()[:-1])
     store = Store(tmp_path)
     assert "whole" in str(store.wrong(nodes["a"])) and store.wrong(nodes["b"]) is None
+    path.unlink()
+    path.symlink_to(path.name)
+    assert "is a link to" in str(store.wrong(nodes["a"])) and store.wrong(nodes["b"]) is None
     path.unlink()
     assert [node.slug for node in Store(tmp_path).missing(nodes.values())] == ["a"]
     write(tmp_path, nodes["a"], seed=4)

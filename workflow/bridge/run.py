@@ -19,7 +19,7 @@ from snakemake.exceptions import WorkflowError
 from snakemake.jobs import Job
 
 from tallmasks.store.artifacts import digest_of
-from tallmasks.store.errors import TallmasksError
+from tallmasks.store.errors import TallmasksError, in_words
 from tallmasks.store.folders import SCRATCH, refuse_links_out
 
 InputFunction = Callable[..., Any]
@@ -33,7 +33,8 @@ def for_users(function: InputFunction) -> InputFunction:
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         try:
-            return function(*args, **kwargs)
+            with in_words():
+                return function(*args, **kwargs)
         except TallmasksError as error:
             raise WorkflowError(str(error)) from None
 

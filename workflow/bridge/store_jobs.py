@@ -118,8 +118,8 @@ class StoreJobs:
         """Make room for an artifact that is there and has to be made anew; in a dry run, an input that says so."""
         if not self.run.writing:
             return {"stale": stale_marker(Path(node.path), node.digest, [Path(node.path)])}
-        if target := set_aside(Path(node.path)):
-            print(f"{wrong}: moved to {target}, and made again", file=sys.stderr)
+        if done := set_aside(Path(node.path)):
+            print(f"{wrong}: {done}, and made again", file=sys.stderr)
         return {}
 
     def command(self, kind: str, **logs: str) -> InputFunction:

@@ -6,7 +6,9 @@ A damaged artifact is moved to .tallmasks/damaged/, so that the next run makes i
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 from job import Job
@@ -119,5 +121,20 @@ def _artifact(path: Path, expected: str | None) -> str:
     except FileNotFoundError:
         raise TallmasksError(f"{path} is not there any more") from None
     except Damaged as damaged:
-        set_aside(path)
-        raise TallmasksError(f"{damaged}, and was moved to {DAMAGED}/") from None
+        raise TallmasksError(_put_away(damaged)) from None
+
+
+@contextmanager
+def damage_put_away() -> Iterator[None]:
+    """Likewise where a step itself finds out that an artifact, whole and sealed, is not what its recipe makes."""
+    try:
+        yield
+    except Damaged as damaged:
+        if damaged.path.parts[0] != STORE.name:
+            raise
+        raise TallmasksError(f"{_put_away(damaged)}. {AGAIN.capitalize()}, and it is made again") from None
+
+
+def _put_away(damaged: Damaged) -> str:
+    """Move a damaged artifact out of the way of the next run; what every job that finds it says of it."""
+    return f"{damaged}: {set_aside(damaged.path) or f'moved to {DAMAGED / damaged.path}'}"

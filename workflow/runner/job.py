@@ -117,7 +117,7 @@ class Job:
 def main(step: Callable[[Job], None]) -> None:
     """Run a step on the job that the command line holds; a user's error is one line, not a traceback."""
     from tallmasks.store import atomic_files
-    from tallmasks.store.errors import TallmasksError
+    from tallmasks.store.errors import TallmasksError, in_words
 
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback
     job = Job.parse(sys.argv[1])
@@ -138,9 +138,10 @@ def main(step: Callable[[Job], None]) -> None:
         atomic_files.BEFORE_RENAME.append(own_code.check_unchanged)
         import checked_inputs
 
-        made_from = checked_inputs.checked(job)
-        own_code.check_unchanged()
-        step(replace(job, made_from=made_from))
+        with in_words(), checked_inputs.damage_put_away():
+            made_from = checked_inputs.checked(job)
+            own_code.check_unchanged()
+            step(replace(job, made_from=made_from))
     except TallmasksError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)

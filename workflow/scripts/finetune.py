@@ -19,7 +19,7 @@ def run(job: Job) -> None:
     model = load_model(job, config.precision)
     state = TrainingState(UNFINISHED / artifact.name, job.metadata)
     if (unfit := state.unfit()) is not None:
-        print(f"{unfit}: moved to {set_aside(state.path)}; the training begins anew", flush=True)
+        print(f"{unfit}: {set_aside(state.path)}; the training begins anew", flush=True)
     result = finetune(
         model,
         params["task"],

@@ -25,11 +25,22 @@ from dvc.api import DVCFileSystem
 from dvc.exceptions import DvcException, NotDvcRepoError
 from dvc_data.index import DataIndexDirError
 
+from tallmasks.plan.node import Node
 from tallmasks.plan.project import open_plan
 from tallmasks.store.artifacts import ARTIFACT, Damaged, check
 from tallmasks.store.atomic_files import atomic_file, atomic_write_text
 from tallmasks.store.errors import TallmasksError
-from tallmasks.store.folders import CHECKED, SCRATCH, STORE, entries_under, refuse_links_out, set_aside
+from tallmasks.store.folders import (
+    CHECKED,
+    RESULTS,
+    SCRATCH,
+    STORE,
+    entries_at,
+    leads_nowhere,
+    refuse_links_out,
+    set_aside,
+)
+from tallmasks.store.plain_files import read_text
 
 KNOWN = SCRATCH / "md5.json"
 
@@ -42,16 +53,21 @@ class Checksums:
 
     def __init__(self) -> None:
         try:
-            self._known: dict[str, list] = json.loads(KNOWN.read_text())
-        except (OSError, ValueError):
+            self._known: dict[str, list] = json.loads(read_text(KNOWN))
+        except (OSError, TallmasksError, ValueError):
             self._known = {}
 
     def __call__(self, path: Path) -> str | None:
-        """The md5 of a file; nothing of what is no file; None where there is none."""
+        """The md5 of a file; nothing of what is no file that can be read; None where there is none."""
         try:
-            found = path.stat()
+            return self._of_file(path)
         except FileNotFoundError:
             return None
+        except OSError:
+            return ""
+
+    def _of_file(self, path: Path) -> str:
+        found = path.stat()
         if not stat.S_ISREG(found.st_mode):
             return ""
         identity = [found.st_ino, found.st_size, found.st_ctime_ns]
@@ -75,10 +91,24 @@ def restore(folders: Sequence[Path]) -> None:
         raise TallmasksError("nothing to restore from: this folder is not under DVC (`dvc init`)") from None
     checksum = Checksums()
     _drop_damaged_lists(dvc, folders)
-    expected = _expected(dvc, folders)
-    plan = open_plan()
-    declared = plan.index.declared([model for model in plan.models if _is_under(STORE / model, folders)])
+    expected, unknown = _expected(dvc, folders)
+    if unknown:
+        _say(
+            f"what dvc.lock versions in {', '.join(unknown)} is neither in DVC's cache nor to be had from its remote "
+            f"({next(iter(unknown.values()))}); what is not there is made again"
+        )
+    declared = _declared(folders)
+    for folder in folders:
+        if not folder.exists() and not any(
+            _is_under(Path(name), [folder]) for name in (*expected, *unknown, *declared)
+        ):
+            raise TallmasksError(
+                f"{folder}: no such file or folder, and neither dvc.lock nor params.yaml has one there"
+            )
     refuse_links_out([*expected, *declared])
+    for path in (path for folder in (*folders, RESULTS) for path in entries_at(folder)):
+        if leads_nowhere(path):
+            _set_aside(str(path), "is nothing that DVC can read")
     lost: dict[str, str] = {}
     for name, md5 in expected.items():
         found = checksum(Path(name))
@@ -88,24 +118,56 @@ def restore(folders: Sequence[Path]) -> None:
             lost[name] = md5
     _restore(dvc, lost)
     for folder in folders:
-        for path in entries_under(folder):
+        for path in entries_at(folder):
             if ARTIFACT.fullmatch(path.name) and not _whole(path):
                 _set_aside(str(path), "is not what was written there")
     checksum.save()
 
 
+def lacking(places: Sequence[Path]) -> list[str]:
+    """What is not there under some files and folders of the project, though dvc.lock has it and a recipe declared in
+    params.yaml still names it; a line each."""
+    try:
+        dvc = DVCFileSystem(".")
+    except NotDvcRepoError:
+        return []
+    expected, unknown = _expected(dvc, places)
+    lines = [
+        f"{out}: dvc.lock has it, and neither DVC's cache nor its remote says which files ({why})"
+        for out, why in unknown.items()
+    ]
+    absent = [name for name in expected if not Path(name).exists() and not Path(name).is_symlink()]
+    declared = _declared([Path(name) for name in absent]) if absent else {}
+    return lines + [
+        f"{name} is not there, and dvc.lock has it: `tallmasks verify --restore` brings it back"
+        for name in absent
+        if name in declared
+    ]
+
+
+def _declared(places: Sequence[Path]) -> Mapping[str, Node]:
+    """What the recipes declared in params.yaml name, of the models whose folders these places are, hold or lie in."""
+    plan = open_plan()
+    return plan.index.declared([model for model in plan.models if _meet(STORE / model, places)])
+
+
 def _outs(dvc: DVCFileSystem, folders: Iterable[Path]) -> dict[str, str]:
-    """What dvc.lock has of every out under `folders`, by path: the md5 of a file, or of a folder's list of files."""
+    """What dvc.lock has of every out that is, holds or lies in one of `folders`, by path: the md5 of a file, or of a
+    folder's list of files."""
     root = Path(dvc.repo.root_dir)
     return {
         str(Path(out.fs_path).relative_to(root)): out.hash_info.value
         for out in dvc.repo.index.outs
-        if out.hash_info and _is_under(Path(out.fs_path), [root / folder for folder in folders])
+        if out.hash_info and _meet(Path(out.fs_path), [root / folder for folder in folders])
     }
 
 
 def _is_under(path: Path, folders: Iterable[Path]) -> bool:
     return any(path.is_relative_to(folder) for folder in folders)
+
+
+def _meet(path: Path, folders: Iterable[Path]) -> bool:
+    return any(path.is_relative_to(folder) or folder.is_relative_to(path) for folder in folders)
 
 
 def _drop_damaged_lists(dvc: DVCFileSystem, folders: Iterable[Path]) -> None:
@@ -114,8 +176,9 @@ def _drop_damaged_lists(dvc: DVCFileSystem, folders: Iterable[Path]) -> None:
         _intact(dvc, md5)
 
 
-def _expected(dvc: DVCFileSystem, folders: Iterable[Path]) -> dict[str, str]:
-    """md5 by path of every file that dvc.lock has under `folders`, as far as the cache or the remote can tell."""
+def _expected(dvc: DVCFileSystem, folders: Sequence[Path]) -> tuple[dict[str, str], dict[str, str]]:
+    """md5 by path of every file that dvc.lock has under `folders`; and the outs of which neither the cache nor the
+    remote can tell, with the reason."""
     expected: dict[str, str] = {}
     unknown: dict[str, str] = {}
     for out in _outs(dvc, folders):
@@ -125,12 +188,8 @@ def _expected(dvc: DVCFileSystem, folders: Iterable[Path]) -> dict[str, str]:
             unknown[out] = str(error.__cause__ or error)
             continue
         expected |= {name: entry["md5"] for name, entry in found.items() if "md5" in entry}
-    if unknown:
-        _say(
-            f"what dvc.lock versions in {', '.join(unknown)} is neither in DVC's cache nor to be had from its remote "
-            f"({next(iter(unknown.values()))}); what is not there is made again"
-        )
-    return {name: md5 for name, md5 in expected.items() if not md5.endswith(".dir")}
+    files = {name: md5 for name, md5 in expected.items() if not md5.endswith(".dir") and _is_under(Path(name), folders)}
+    return files, unknown
 
 
 def _whole(path: Path) -> bool:
@@ -143,8 +202,8 @@ def _whole(path: Path) -> bool:
 
 
 def _set_aside(name: str, why: str) -> None:
-    if target := set_aside(Path(name)):
-        _say(f"{name} {why}: moved to {target}")
+    if done := set_aside(Path(name)):
+        _say(f"{name} {why}: {done}")
 
 
 def _restore(dvc: DVCFileSystem, lost: Mapping[str, str]) -> None:
@@ -170,7 +229,7 @@ def _object(dvc: DVCFileSystem, md5: str) -> Path:
 def _intact(dvc: DVCFileSystem, md5: str) -> bool:
     """Whether the cache has an object with the content that its name says.  One with another content is removed."""
     path = _object(dvc, md5)
-    if not path.exists():
+    if not path.is_file():
         return False
     with path.open("rb") as file:
         if hashlib.file_digest(file, "md5").hexdigest() == md5.removesuffix(".dir"):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from tallmasks import __version__
 from tallmasks.commands.plain_lines import harmless, in_plain_lines
-from tallmasks.store.errors import TallmasksError
+from tallmasks.store.errors import TallmasksError, in_words
 
 COMMANDS = {
     "merge": "merge fine-tuned models of one base into one model",
@@ -50,7 +50,8 @@ def _main(arguments: list[str]) -> int:
                 module.add_arguments(command)
                 command.set_defaults(run=module.run)
         parsed = parser.parse_args(arguments)
-        status = int(parsed.run(parsed))
+        with in_words():
+            status = int(parsed.run(parsed))
         sys.stdout.flush()
         return status
     except TallmasksError as error:

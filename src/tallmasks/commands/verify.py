@@ -8,10 +8,13 @@
 
 An artifact must have the values that were written, say of its making what was written, and carry the recipe that its
 name says; what it was made from, where that is there, must still have the content that it records.  Results files must
-be those that their provenance vouches for.  The exit status is 1 where anything is not as it should be.
+be those that their provenance vouches for.  What dvc.lock has and params.yaml still asks for must be there; an artifact
+that was never made, or that only others were made from, need not.  The exit status is 1 where anything is not as it
+should be, and where a place has nothing to check.
 
 Nothing is changed but with --restore: what is damaged is moved to .tallmasks/damaged/, and what dvc.lock has of it, or
-of a lost file, comes back from DVC's cache or remote; the rest is for Snakemake to make again.
+of a lost file, comes back from DVC's cache or remote.  The rest is for Snakemake to make again, and the exit status is
+0 all the same.  Links that lead nowhere and named pipes are removed, since DVC cannot read them.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from pathlib import Path
 
 from tallmasks.store.artifacts import ARTIFACT, Damaged, Label, check, same
 from tallmasks.store.errors import TallmasksError
-from tallmasks.store.folders import PROVENANCE, RESULTS, STORE, entries_under, provenance_of
+from tallmasks.store.folders import PROVENANCE, RESULTS, STORE, entries_at, leads_nowhere, provenance_of
 from tallmasks.store.plain_files import inside
 
 
@@ -50,13 +53,30 @@ def run(arguments: argparse.Namespace) -> int:
     bundles = [folder for folder in wanted if (folder / "bundle.json").is_file()]
     wanted = [path for path in wanted if path not in bundles]
     damaged_bundles = sum(_verify_bundle(folder) for folder in bundles)
-    found = [path for start in wanted for path in ([start] if not start.is_dir() else entries_under(start))]
+    under = {start: entries_at(start) for start in wanted}
+    found = [path for entries in under.values() for path in entries]
     artifacts = [path for path in found if ARTIFACT.fullmatch(path.name)] + [
         path for path in arguments.paths if path in found and not ARTIFACT.fullmatch(path.name) and not _vouches(path)
     ]
     provenances = [path for path in found if _vouches(path)]
-    problems, labels = 0, {}
+    checkable, labels = {*artifacts, *provenances}, {}
+    lines = _lacking(wanted)
+    lines += [
+        f"{path} is neither a file nor a folder, and DVC cannot read it; remove it"
+        for path in found
+        if path not in checkable and leads_nowhere(path)
+    ]
+    if not lines:
+        places = under.items() if arguments.paths else [(" and ".join(map(str, wanted)), found)]
+        lines = [
+            f"{place}: nothing to check there, neither an artifact nor a {PROVENANCE} nor a bundle.json"
+            for place, entries in places
+            if not checkable.intersection(entries)
+        ]
+    problems = 0
     with _Progress(sum(path.lstat().st_size for path in (*artifacts, *provenances))) as progress:
+        for line in lines:
+            problems += progress.problem(line)
         for path in artifacts:
             try:
                 labels[path] = check(path)
@@ -75,6 +95,16 @@ def run(arguments: argparse.Namespace) -> int:
         checked = f"{len(artifacts)} artifacts and {len(provenances)} folders or sets of results"
         print(f"{checked} checked: {problems} problems")
     return int(problems + damaged_bundles > 0)
+
+
+def _lacking(places: list[Path]) -> list[str]:
+    """What dvc.lock has there and the store has not, where this folder is under DVC."""
+    here = [path for path in (Path(os.path.relpath(place)) for place in places) if ".." not in path.parts]
+    if not here or not Path(".dvc").is_dir():
+        return []
+    from tallmasks.commands import dvc_lock
+
+    return dvc_lock.lacking(here)
 
 
 def _verify_bundle(folder: Path) -> int:

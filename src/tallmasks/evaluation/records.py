@@ -191,8 +191,12 @@ def read_orders(path: Path) -> tuple[dict[str, tuple[str, ...]], dict[str, float
     value = read_json(path)
     tasks = value["recipe"]["params"]["tasks"]
     zeroshot, orders = _objects(path, value, "zeroshot"), _objects(path, value, "orders")
-    wrong = set(orders) != set(ORDERS) or any(sorted(order) != sorted(tasks) for order in orders.values())
-    if wrong or set(zeroshot) != set(tasks) or not all(0 <= accuracy <= 1 for accuracy in zeroshot.values()):
+    try:
+        wrong = set(orders) != set(ORDERS) or any(sorted(order) != sorted(tasks) for order in orders.values())
+        wrong |= set(zeroshot) != set(tasks) or not all(0 <= accuracy <= 1 for accuracy in zeroshot.values())
+    except TypeError:
+        wrong = True
+    if wrong:
         raise Damaged(path, f"does not hold the {len(ORDERS)} orders of its {len(tasks)} tasks and their accuracies")
     return {name: tuple(order) for name, order in orders.items()}, dict(zeroshot)
 

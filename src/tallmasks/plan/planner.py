@@ -16,13 +16,14 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from tallmasks.evaluation.records import read_orders
 from tallmasks.evaluation.subsets import ORDERS, Subset, subsets
 from tallmasks.models.families import family, network_of
 from tallmasks.plan.chain import Seed
 from tallmasks.plan.index import Index
 from tallmasks.plan.node import STAGES, Node
 from tallmasks.plan.params import Params, bundled_row, check_names, known_tasks, method_names
-from tallmasks.store.artifacts import Damaged, read_json
+from tallmasks.store.artifacts import Damaged
 from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.store.source_digests import named_path
 from tallmasks.tasks.task import Task
@@ -204,7 +205,7 @@ class Plan:
         """Figure 5's subsets of a benchmark, each once; None as long as the zero-shot accuracies are not known."""
         path = self.root / self.task_orders(model, self.members(self.tasks(benchmark))).path
         try:
-            ordered = read_json(path)["orders"]
+            ordered, _ = read_orders(path)
         except (FileNotFoundError, Damaged):
             return None
         found = subsets({order: ordered[order] for order in self.subset_orders})

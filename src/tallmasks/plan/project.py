@@ -36,7 +36,7 @@ class Store:
 
     def __init__(self, root: Path = Path()) -> None:
         self.root = root
-        self._labels: dict[str, tuple[tuple[int, int, int], Label | Damaged]] = {}
+        self._labels: dict[str, tuple[tuple[int, int, int] | None, Label | Damaged]] = {}
         self._right: set[str] = set()
         self._stale: dict[str, str] = {}  # what this process has found to be made from damage, also once it is moved
 
@@ -44,11 +44,11 @@ class Store:
         """What the artifact at a path says of itself; what is wrong with it; None where nothing is."""
         try:
             found = (self.root / path).stat()
-        except FileNotFoundError:
-            return None if not (self.root / path).is_symlink() else Damaged(Path(path), "is a link to nothing")
-        now = (found.st_ino, found.st_size, found.st_ctime_ns)
+            now = (found.st_ino, found.st_size, found.st_ctime_ns)
+        except OSError:  # a link to nothing or to itself, say
+            now = None
         known = self._labels.get(path)
-        if known is None or known[0] != now:
+        if known is None or known[0] != now or now is None:
             try:
                 known = (now, read_label(self.root / path))
             except Damaged as damaged:

@@ -22,11 +22,14 @@ from typing import Any
 from tallmasks.store.atomic_files import atomic_write_text
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.machine import machine
+from tallmasks.store.plain_files import read_bytes, read_text
 from tallmasks.store.seals import CONTENT, SEAL, canonical, content_of_json, content_of_tensors, seal_of
 from tallmasks.store.tensor_files import open_tensors, read_metadata
 
 DIGEST_LENGTH = 12
 ARTIFACT = re.compile(rf"(?P<slug>.+)-(?P<digest>[0-9a-f]{{{DIGEST_LENGTH}}})\.(?:safetensors|json)", re.DOTALL)
+RECIPE_DIGEST = re.compile(rf"[0-9a-f]{{{DIGEST_LENGTH}}}")
+IDENTITY = re.compile(r"[0-9a-f]{32}/[0-9a-f]{8}")
 LARGEST_JSON = 1 << 28  # bytes
 CHANGED = "has other values than were written there"
 CLOCK_NS = 1_000_000_000  # a file that changed within this time may change once more under the same time of change
@@ -77,6 +80,18 @@ def identity(content: str, machine: str) -> str:
     return f"{content}/{hashlib.sha256(machine.encode()).hexdigest()[:8]}"
 
 
+def by_role(value: Any, form: re.Pattern[str]) -> dict[str, list[str]]:
+    """Texts by role, as a file has them.
+
+    Raises:
+        ValueError, TypeError, AttributeError: they are not that, or one of them has not this form.
+    """
+    found = {role: list(texts) for role, texts in value.items()}
+    if not all(form.fullmatch(text) for texts in found.values() for text in texts):
+        raise ValueError(f"expected texts of the form {form.pattern}")
+    return found
+
+
 def same(recorded: str, found: str) -> bool:
     """Whether an input is still the one that somebody recorded: two identities.
 
@@ -96,17 +111,34 @@ def read_label(path: Path) -> Label:
 
     Raises:
         FileNotFoundError: there is nothing at that path.
-        Damaged: it is no regular file, not whole, not sealed, or its recipe is not the one that its name carries.
+        NotADirectoryError: there is a file in the place of one of its folders.
+        Damaged: it is no regular file, cannot be read, is not whole, not sealed, or its recipe is not the one that its
+            name carries.
     """
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise Damaged(path, "is not a file")
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise Damaged(path, "is not a file")
+        return _read_label(path)
+    except NotADirectoryError:
+        raise
+    except OSError as error:
+        if path.is_symlink():
+            raise Damaged(path, f"is a link to {path.readlink()}, which cannot be read ({error.strerror})") from None
+        if isinstance(error, FileNotFoundError):
+            raise
+        raise Damaged(path, f"cannot be read ({error.strerror})") from None
+
+
+def _read_label(path: Path) -> Label:
     facts = _metadata(path) if path.suffix == ".safetensors" else load_json(path)
     named = ARTIFACT.fullmatch(path.name)
     try:
         if facts[SEAL] != seal_of(facts):
             raise Damaged(path, "says of itself what was not written there: its seal is broken")
-        recipe, made_from = (_parsed(facts[key]) for key in ("recipe", "made_from"))
-        label = Label(recipe, facts[CONTENT], facts["machine"], made_from)
+        recipe = _parsed(facts["recipe"])
+        by_role(recipe.get("inputs", {}), RECIPE_DIGEST)
+        label = Label(recipe, facts[CONTENT], facts["machine"], by_role(_parsed(facts["made_from"]), IDENTITY))
+        by_role({"itself": [label.identity]}, IDENTITY)
         changed = path.suffix == ".json" and content_of_json(facts) != label.content
         known = named is None or digest_of(recipe) == named["digest"]
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
@@ -154,8 +186,8 @@ def check(path: Path, remembered: Path | None = None) -> Label:
 
 def _read_or_nothing(path: Path) -> str:
     try:
-        return path.read_text()
-    except (OSError, ValueError):
+        return read_text(path)
+    except (OSError, TallmasksError, ValueError):
         return ""
 
 
@@ -178,7 +210,7 @@ def _metadata(path: Path) -> dict[str, str]:
     try:
         return read_metadata(path)
     except TallmasksError as error:
-        raise Damaged(path, f"is not a whole safetensors file: {error}") from None
+        raise Damaged(path, str(error).removeprefix(f"{path} ")) from None
 
 
 def load_json(path: Path) -> dict[str, Any]:
@@ -191,10 +223,10 @@ def load_json(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > LARGEST_JSON:
             raise Damaged(path, f"has more than {LARGEST_JSON} bytes, and no JSON artifact is that large")
-        found = json.loads(path.read_bytes())
-    except FileNotFoundError:
+        found = json.loads(read_bytes(path))
+    except (FileNotFoundError, Damaged):
         raise
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, TallmasksError, ValueError, RecursionError) as error:
         raise Damaged(path, f"cannot be read as JSON ({type(error).__name__})") from None
     if not isinstance(found, dict):
         raise Damaged(path, f"holds a JSON {type(found).__name__}, expected an object")

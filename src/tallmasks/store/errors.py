@@ -1,8 +1,16 @@
 """Errors that a user can act on."""
 
 import difflib
+import errno
+import os
+import pwd
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_NO_RIGHT = (errno.EACCES, errno.EPERM, errno.EROFS)
+_ANOTHER_KIND = (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ELOOP)
 
 
 class TallmasksError(Exception):
@@ -15,6 +23,35 @@ class TallmasksError(Exception):
 
 class TallmasksWarning(UserWarning):
     """Something a user should know of a result. The command line prints it in one line."""
+
+
+@contextmanager
+def in_words() -> Iterator[None]:
+    """Raise a TallmasksError for an OSError that a user can put right: a right that is missing, a file in the place of
+    a folder."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None or error.errno not in (*_NO_RIGHT, *_ANOTHER_KIND):
+            raise
+        path, why = os.fsdecode(error.filename), os.strerror(error.errno)
+        if error.errno in _NO_RIGHT:
+            raise TallmasksError(
+                f"{path} cannot be read or written by {_user()} ({why}); give this user the right to the file and to "
+                "its folder, or make the disk writable, and run again"
+            ) from None
+        no_folder = next((parent for parent in Path(path).parents if parent.exists() and not parent.is_dir()), None)
+        raise TallmasksError(
+            f"{no_folder or path}: expected {'a folder' if no_folder else 'a file or folder of its own'} there ({why}); "
+            "move away what is there and run again"
+        ) from None
+
+
+def _user() -> str:
+    try:
+        return f"user {pwd.getpwuid(os.geteuid()).pw_name}"
+    except KeyError:
+        return f"user {os.geteuid()}"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

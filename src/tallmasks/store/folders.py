@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tallmasks.store.artifacts import ARTIFACT, Damaged, identity, load_json, read_label
+from tallmasks.store.artifacts import ARTIFACT, IDENTITY, Damaged, by_role, identity, load_json, read_label
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.plain_files import all_inside, inside
 from tallmasks.store.seals import CONTENT, SEAL, content_of_json, seal_of
@@ -61,6 +61,17 @@ def files_under(folder: Path) -> Iterator[Path]:
     return (path for path in entries_under(folder) if path.is_file() and not path.is_symlink())
 
 
+def entries_at(start: Path) -> list[Path]:
+    """A file itself, or the `entries_under` a folder."""
+    return list(entries_under(start)) if start.is_dir() else [start]
+
+
+def leads_nowhere(path: Path) -> bool:
+    """Whether this is neither a file nor a folder: a named pipe, say, for which DVC waits for ever, or a link to
+    nothing, at which it fails."""
+    return not path.is_file() and not path.is_dir()
+
+
 def is_artifact(path: Path) -> bool:
     """Whether the workflow made this file, as far as its header says: its recipe is the one that its name carries."""
     try:
@@ -69,19 +80,41 @@ def is_artifact(path: Path) -> bool:
         return False
 
 
-def set_aside(path: Path, root: Path = Path()) -> Path | None:
-    """Move what is damaged or made from damage to .tallmasks/damaged/, where nothing looks for it; where it is then.
+def set_aside(path: Path, root: Path = Path()) -> str | None:
+    """Move what is damaged or made from damage to .tallmasks/damaged/, where nothing looks for it; say so in words.
 
+    What holds nothing, a link or a named pipe, is removed instead: a link out of the project would be refused there.
     None where somebody else has done so already.
     """
+    try:
+        if removed := _removed(root / path):
+            return removed
+        return f"moved to {_moved(path, root).relative_to(root)}"
+    except FileNotFoundError:
+        return None
+
+
+def _removed(path: Path) -> str | None:
+    """Remove what is neither a file nor a folder, and say so; nothing of others."""
+    if path.is_symlink():
+        said = f"removed, a link to {path.readlink()}"
+    elif not leads_nowhere(path):
+        return None
+    else:
+        said = "removed, neither a file nor a folder"
+    path.unlink()
+    return said
+
+
+def _moved(path: Path, root: Path) -> Path:
     target = inside(root / DAMAGED, root) / path
     target.parent.mkdir(parents=True, exist_ok=True)
     while target.exists() or target.is_symlink():
         target = target.with_name(f"{target.name}.{secrets.token_hex(2)}")
-    try:
-        (root / path).rename(target)
-    except FileNotFoundError:
-        return None
+    (root / path).rename(target)
+    for folder, folders, files in os.walk(target):  # where it is a folder
+        for name in (*folders, *files):
+            _removed(Path(folder, name))
     return target
 
 
@@ -108,9 +141,9 @@ def provenance_of(folder: Path, name: str = PROVENANCE) -> dict[str, Any]:
             if digest != expected:
                 raise Damaged(found, f"is not what was written there: its sha256 is not the one in {name}")
         identity(provenance[CONTENT], provenance["machine"])
-        dict(provenance["made_from"])
+        by_role(provenance["made_from"], IDENTITY)
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OSError):
-        raise Damaged(path, "cannot be read") from None
+        raise Damaged(path, "cannot be read, or does not say what it vouches for and what that was made from") from None
     return provenance
 
 

@@ -23,7 +23,7 @@ from safetensors import SafetensorError, safe_open
 
 from tallmasks.store.atomic_files import atomic_file
 from tallmasks.store.errors import TallmasksError
-from tallmasks.store.plain_files import open_plain, plain
+from tallmasks.store.plain_files import open_plain
 from tallmasks.store.seals import CONTENT, SEAL, content_of_tensors, seal_of
 
 _DTYPES = {
@@ -333,12 +333,16 @@ def new_flat(
 def _read_header(path: Path) -> tuple[dict[str, dict], dict[str, str]]:
     """Entries by name and metadata of a safetensors file that the safetensors library accepts as whole."""
     try:
-        with safe_open(plain(path), framework="np"):
-            pass
-        with open_plain(path) as file:
+        with open_plain(path) as file:  # first: the library says of what it may not read that it is not there
+            with safe_open(path, framework="np"):
+                pass
             header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
     except FileNotFoundError:
         raise TallmasksError(f"{path} does not exist; expected a safetensors file there. Make it first.") from None
+    except PermissionError as error:
+        raise TallmasksError(
+            f"{path} cannot be read ({error.strerror}). Give this user the right to read it."
+        ) from None
     except (SafetensorError, OSError, ValueError) as error:
         raise TallmasksError(
             f"{path} is not a whole safetensors file: {error}. Expected a header and all of its tensors; the file is"
