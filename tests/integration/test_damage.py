@@ -68,7 +68,6 @@ def test_what_is_lost_is_named_and_one_file_is_restored(project: Project) -> Non
     project.damage(damaged, damaged.read_bytes()[:-1])
     assert f"{names[0]} is not there, and dvc.lock has it" in project.tallmasks("verify", fails=True).output
     assert f"{names[1]}: restored" in project.tallmasks("verify", "--restore", names[1]).output
-    assert "1 problems" in project.tallmasks("verify", fails=True).output
     os.mkfifo(lost)  # for which DVC would wait for ever
     lost.with_name("link").symlink_to("nowhere")  # at which it would fail
     project.tallmasks("verify", "--restore", "store/tiny/derived")

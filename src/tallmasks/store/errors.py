@@ -41,9 +41,9 @@ def in_words() -> Iterator[None]:
                 "its folder, or make the disk writable, and run again"
             ) from None
         no_folder = next((parent for parent in Path(path).parents if parent.exists() and not parent.is_dir()), None)
+        expected = "a folder" if no_folder else "a file or folder of its own"
         raise TallmasksError(
-            f"{no_folder or path}: expected {'a folder' if no_folder else 'a file or folder of its own'} there ({why}); "
-            "move away what is there and run again"
+            f"{no_folder or path}: expected {expected} there ({why}); move away what is there and run again"
         ) from None
 
 
