@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -108,12 +109,27 @@ def test_a_file_may_say_all_that_options_do(here: Path, tmp_path: Path, capsys: 
     assert "fit means nothing here: it is of `tallmasks compress`" in refusal(capsys, "merge", file)
 
 
-def test_a_bundle_with_its_base_needs_nothing_else(here: Path, tmp_path: Path) -> None:
-    """A bundle could not be used where the base is not to be had."""
-    out = tmp_path / "bundle"
-    assert run("compress", "--base", "base", *NAMED, "--include-base", "-o", out) == 0
-    assert (out / "base" / "config.json").is_file()
+def test_a_bundle_with_its_base_needs_nothing_else(
+    here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A bundle could not be used where the base is not to be had; or would publish what a link of the base leads to."""
+    out, base = tmp_path / "bundle", tmp_path / "base"
+    shutil.copytree("base", base)
+    (tmp_path / "id_rsa").write_text("secret")
+    (base / "tokenizer.json").symlink_to("../id_rsa")
+    (base / "modeling_own.py").touch()
+    said = (
+        f"  copied from {base}: config.json, generation_config.json; left out: modeling_own.py, tokenizer.json (a link"
+    )
+    assert run("compress", "--base", base, *NAMED, "--include-base", "-o", out) == 0
+    assert said in capsys.readouterr().out
+    assert run("merge", "--base", base, *NAMED, "--method", "task_arithmetic", "-o", tmp_path / "merged") == 0
+    assert said in capsys.readouterr().out
     assert run("export", out, "--task", "cars", "-o", tmp_path / "cars") == 0
+    assert f"  copied from {out / 'base'}: config.json, generation_config.json\n" in capsys.readouterr().out
+    for folder in (out / "base", tmp_path / "merged", tmp_path / "cars"):
+        names = {path.name for path in folder.iterdir()}
+        assert "config.json" in names and not {"tokenizer.json", "modeling_own.py"} & names
     np.testing.assert_array_equal(loaded(tmp_path / "cars"), expected(here, "sum", "cars", 0.4))
 
 

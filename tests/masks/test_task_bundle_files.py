@@ -294,7 +294,7 @@ def test_links_out_of_the_folder_are_refused(tmp_path):
     merged = made.folder / "merged.safetensors"
     merged.rename(tmp_path / "elsewhere")
     merged.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(TallmasksError, match=r"merged\.safetensors leads out of the bundle"):
+    with pytest.raises(TallmasksError, match=r"merged\.safetensors leads out of its folder"):
         load_bundle(made.folder).update("mnist", "wide")
     merged.unlink()
     os.mkfifo(merged)

@@ -146,7 +146,7 @@ def test_small_deltas_of_half_models_are_not_rounded_away(tmp_path):
 
 CONFIGS = {
     "use_dora": ({"use_dora": True}, "merge_and_unload"),
-    "another kind": ({"peft_type": "IA3"}, "of the kind IA3"),
+    "another kind": ({"peft_type": "IA3"}, "of the kind 'IA3'"),
     "pissa": ({"init_lora_weights": "pissa"}, "begun with 'pissa'"),
     "rank": ({"r": 5}, "has rank [4]"),
     "no rank": ({"r": "4"}, "has rank [4]"),

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import tallmasks
 from loopback_hub import COMMIT, REPOSITORY, loopback_hub
-from small_checkpoints import file_of, llama, refusal, saved_llama, state, whole
+from small_checkpoints import file_of, llama, lora, refusal, saved_llama, state, whole
 from strategies import no_deadline
 from tallmasks.masks.task_bundle import load_bundle
 from tallmasks.vectors.checkpoints import open_checkpoint
@@ -208,6 +208,79 @@ def test_folders_that_are_not_whole_are_refused(tmp_path):
     for text in ("", "[]", "{", '{"weight_map": {}}', '{"weight_map": []}'):
         index.write_text(text)
         assert "not an index" in refusal(lambda: open_checkpoint(folder))
+
+
+SECRET = "-----BEGIN OPENSSH PRIVATE KEY-----"
+
+
+def test_only_known_files_of_the_folder_itself_are_companions(tmp_path):
+    """A link to a private key in somebody's model would be published with the merged one, or code with it."""
+    (tmp_path / "id_rsa").write_text(SECRET)
+    folder = saved_llama(tmp_path / "base")
+    for name in (
+        "modeling_own.py",
+        "notes.txt",
+        ".token",
+        "training_args.bin",
+        "vocab.json",
+        "spiece.model",
+        "LICENSE",
+    ):
+        (folder / name).write_text("{}")
+    (folder / "tokenizer.json").rename(folder / "own.json")
+    (folder / "merges.txt").symlink_to("own.json")
+    (folder / "tokenizer.json").symlink_to("../id_rsa")
+    os.mkfifo(folder / "vocab.txt")
+    found = open_checkpoint(folder)
+    expected = ["LICENSE", "config.json", "generation_config.json", "merges.txt", "spiece.model", "vocab.json"]
+    assert list(found.companions) == expected
+    assert found.left_out == (
+        "modeling_own.py", "notes.txt", "own.json",
+        "tokenizer.json (a link out of the folder)", "training_args.bin", "vocab.txt (no plain file)",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("file", ["model-00002-of", "model.safetensors.index.json", "model.safetensors", "adapter_"])
+def test_weights_that_are_links_out_of_the_folder_are_refused(file, tmp_path):
+    """Another model of this machine, or a file that is none, would be merged and published."""
+    folder = saved_llama(tmp_path / "base", "5GB" if file == "model.safetensors" else "20KB")
+    if file == "adapter_":
+        folder = tmp_path / "lora"
+        tensors = {"q.lora_A.weight": torch.ones(4, 5), "q.lora_B.weight": torch.ones(6, 4)}
+        lora(folder, tensors)
+    (path,) = [path for path in folder.iterdir() if path.name.startswith(file) and "config" not in path.name]
+    path.rename(tmp_path / "elsewhere")
+    path.symlink_to("../elsewhere")
+    assert f"{path} leads out of its folder" in refusal(lambda: open_checkpoint(folder))
+
+
+def test_a_folder_of_links_into_the_hubs_cache_is_read(tmp_path):
+    """No model of the hub could be merged: its snapshots are links."""
+    repository = tmp_path / "models--org--name"
+    folder = saved_llama(repository / "snapshots" / "c0ffee", "20KB")
+    (repository / "blobs").mkdir()
+    for number, path in enumerate(sorted(folder.iterdir())):
+        path.rename(repository / "blobs" / str(number))
+        path.symlink_to(f"../../blobs/{number}")
+    (tmp_path / "named").symlink_to(folder)
+    for place in (folder, tmp_path / "named"):
+        found = open_checkpoint(place)
+        assert {"config.json", "generation_config.json", "tokenizer.json"} == set(found.companions)
+        check_state(found, llama().state_dict())
+
+
+@pytest.mark.parametrize("name", ["model.safetensors.index.json", "adapter_config.json"])
+def test_a_json_file_of_many_megabytes_is_refused_before_it_is_parsed(name, tmp_path, monkeypatch):
+    """60 megabytes of brackets would take two gigabytes of memory."""
+    folder = saved_llama(tmp_path / "base", "20KB")
+    if name == "adapter_config.json":
+        folder = lora(tmp_path / "lora", {"q.lora_A.weight": torch.ones(4, 5)})
+    text = (folder / name).read_text()
+    monkeypatch.setattr("tallmasks.store.plain_files.LARGEST_JSON", len(text) + 10)
+    (folder / name).write_text(text + " " * 11)
+    assert "expected a" in refusal(lambda: open_checkpoint(folder))
+    (folder / name).write_text("[" * 100_000)
+    assert "expected a" in refusal(lambda: open_checkpoint(folder))
 
 
 class Trap:

@@ -96,6 +96,30 @@ def test_a_model_in_another_dtype_is_loaded_in_it(tmp_path):
         np.testing.assert_array_equal(whole(written, name), whole(base, name))
 
 
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ('{"a": ' * 700 + "1" + "}" * 700, "it is nested too deeply"),
+        ("[" * 100_000, "it is nested too deeply"),
+        (r'{"dtype": "\ud800"}', "surrogates not allowed"),
+        ("{", "Expecting property name"),
+    ],
+    ids=["deep", "deeper", "no text", "cut"],
+)
+def test_a_configuration_that_cannot_be_written_again_is_refused(config, said, tmp_path):
+    """The command would end in a traceback, or leave a configuration that says another dtype than the weights have."""
+    folder = saved_llama(tmp_path / "base")
+    (folder / "config.json").write_text(config)
+    base = open_checkpoint(folder)
+    found = refusal(lambda: new_checkpoint(tmp_path / "out", base, None, "bfloat16").__enter__())
+    assert f"{folder / 'config.json'}: not a JSON file" in found and said in found
+    (folder / "config.json").write_text('{"dtype": ["float32"], "text": {"torch_dtype": "float32"}}')
+    with new_checkpoint(tmp_path / "out", base, None, "bfloat16"):
+        pass
+    told = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert told == {"dtype": ["float32"], "text": {"torch_dtype": "bfloat16"}}
+
+
 @pytest.mark.parametrize("source", ["model.safetensors", "model.pt"])
 @pytest.mark.parametrize("out", ["new.safetensors", "new.pt", "new.bin"])
 def test_a_file_becomes_the_file_that_its_name_says(source, out, tmp_path):

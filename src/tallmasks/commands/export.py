@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 
 from tallmasks.commands.given_checkpoints import expanded, new_path
+from tallmasks.commands.opened_models import say_copied
 from tallmasks.commands.progress import WorkProgress
 from tallmasks.masks.task_bundle import load_bundle
 from tallmasks.methods.streaming import Place, pieces_of
@@ -51,4 +52,5 @@ def run(arguments: argparse.Namespace) -> int:
 
         run_through(pieces_of({name: tensor.size for name, tensor in stored.items()}, kernels.PIECE), work)
     print(f"{output}: the model of {arguments.task}")
+    say_copied(bundle.base)
     return 0

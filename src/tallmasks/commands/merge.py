@@ -7,7 +7,8 @@
 
 A checkpoint is a safetensors file, a folder of a transformers model, a state dict of torch.save, a PEFT LoRA folder, or
 a repository of the hub.  The merged model comes in the layout of the base, with its tokenizer and configuration and a
-model card, whole or not at all.  Memory does not grow with the models: they are read a piece at a time.
+model card, whole or not at all; code is not copied, nor what links lead to outside of the folder.  Memory does not grow
+with the models: they are read a piece at a time.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import numpy as np
 from tallmasks.commands import given_checkpoints
 from tallmasks.commands.given_checkpoints import Given
 from tallmasks.commands.model_cards import card_of_merged
-from tallmasks.commands.opened_models import opened, passes
+from tallmasks.commands.opened_models import opened, passes, say_copied
 from tallmasks.methods import Method, registry
 from tallmasks.methods.streaming import Merging, OnePiece, Place, in_stream, update
 from tallmasks.methods.streaming import run as stream_through
@@ -67,6 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
 
             stream_through(stream.places(merging.over_tensors), work, at_once=merging.at_once)
     print(f"{given.output}: {len(given.tasks)} models merged by {method.title}, alpha = {alpha:g}")
+    say_copied(models.base)
     return 0
 
 

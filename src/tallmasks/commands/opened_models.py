@@ -17,7 +17,7 @@ from tallmasks.commands.progress import WorkProgress
 from tallmasks.methods.registry import get_merge
 from tallmasks.methods.streaming import Stream
 from tallmasks.store.errors import TallmasksError
-from tallmasks.store.tensor_files import Layout
+from tallmasks.store.tensor_files import Layout, name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.fitting import check_fit, unchanged
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
@@ -111,6 +111,8 @@ class Models:
         """Print where a bundle is, and how large."""
         size = sum(path.stat().st_size for path in self.given.output.rglob("*") if path.is_file())
         print(f"{self.given.output}: {len(self.given.tasks)} models in {decimal(size)}, by {title}")
+        if self.given.include_base:
+            say_copied(self.base)
 
     # -- what a dry run says ----------------------------------------------------------------------------------
 
@@ -130,6 +132,14 @@ class Models:
         print(f"       {all_of:,} parameters, {changed:,} of them in tensors that some task changed")
         print(f"{what}")
         print(f"write  {self.given.output}: about {decimal(nbytes)}")
+
+
+def say_copied(base: Checkpoint) -> None:
+    """Print which files of a base's folder were copied beside its weights, and which were left out."""
+    if base.is_folder:
+        copied = ", ".join(base.companions) or "nothing"
+        left_out = name_some(name if name.isprintable() else ascii(name) for name in base.left_out)
+        print(f"  copied from {base.title}: {copied}{f'; left out: {left_out}' if left_out else ''}")
 
 
 def passes(merge: str | None, fit: bool = False) -> int:

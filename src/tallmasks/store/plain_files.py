@@ -7,13 +7,17 @@ refused by name, here for all who read and write.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import stat
 from io import BufferedReader
 from pathlib import Path
+from typing import Any
 
 from tallmasks.store.errors import TallmasksError
 
+LARGEST_JSON = 1 << 24
+"""Bytes of somebody's JSON file at most: parsed, it takes up to thirty times as many."""
 _KINDS = {
     stat.S_IFIFO: "a named pipe (FIFO)",
     stat.S_IFSOCK: "a socket",
@@ -63,6 +67,39 @@ def read_bytes(path: Path | str) -> bytes:
 def read_text(path: Path | str) -> str:
     """As :func:`read_bytes`, as UTF-8; UnicodeDecodeError, a ValueError, where it is none."""
     return read_bytes(path).decode()
+
+
+def read_json(path: Path | str) -> Any:
+    """What a JSON file says; see :func:`plain` for errors.
+
+    Raises ValueError where it is no JSON, nested too deeply, or larger than `LARGEST_JSON`.
+    """
+    with open_plain(path) as file:
+        content = file.read(LARGEST_JSON + 1)
+    if len(content) > LARGEST_JSON:
+        raise ValueError(f"it is larger than {LARGEST_JSON} bytes")
+    try:
+        return json.loads(content.decode())
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def within(root: Path, name: str) -> Path:
+    """The file of a folder from somebody, links followed.
+
+    Raises:
+        TallmasksError: a link leads out of the folder (and out of the hub's cache, where the folder lies in it).
+        OSError, RuntimeError: it cannot be looked at, or is a link that leads to itself.
+    """
+    folder, target = root.resolve(), (root / name).resolve()
+    # in the hub's cache the files of models--*/snapshots/<commit>/ are links to models--*/blobs/
+    cache = [place.parents[1] / "blobs" for place in (folder, *folder.parents) if place.parent.name == "snapshots"]
+    if not any(target.is_relative_to(place) for place in (folder, *cache)):
+        raise TallmasksError(
+            f"{root / name} leads out of its folder, to {target}; expected a file of the folder's own. Put the file in"
+            " the place of the link where you trust it"
+        )
+    return target
 
 
 def inside(path: Path, root: Path | None = None) -> Path:

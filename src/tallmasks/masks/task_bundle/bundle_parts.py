@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from tallmasks.masks.task_bundle.entropy_coding import STREAM, ByMagnitude, Order, Planes, Views, decode
 from tallmasks.masks.task_bundle.manifest import DTYPES, LARGEST, Manifest, read_manifest
 from tallmasks.masks.task_bundle.part_forms import SCALE, Specs, merged_specs, task_specs
-from tallmasks.masks.task_bundle.part_names import BASE, MANIFEST, MERGED, within
+from tallmasks.masks.task_bundle.part_names import BASE, MANIFEST, MERGED
 from tallmasks.masks.task_bundle.update_kernels import PackedTau, update_piece
 from tallmasks.store import hub
 from tallmasks.store.errors import TallmasksError
-from tallmasks.store.plain_files import open_plain
+from tallmasks.store.plain_files import open_plain, within
 from tallmasks.store.tensor_files import name_some, open_tensors
 from tallmasks.vectors.checkpoints.checkpoint import sha256_of
 from tallmasks.vectors.checkpoints.hub_models import repository_of

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection
-from pathlib import Path
 from urllib.parse import quote
 
 from tallmasks.store.errors import TallmasksError
@@ -44,21 +43,3 @@ def is_safe(name: str) -> bool:
     parts = name.split("/")
     printable = name.isprintable() and not set('\\:*?"<>|') & set(name)
     return printable and all(part and part.strip() == part and part not in (".", "..") for part in parts)
-
-
-def within(root: Path, name: str) -> Path:
-    """The file of a bundle's folder, links followed.
-
-    Raises:
-        TallmasksError: a link leads out of the folder (and out of the hub's cache, where the folder lies in it).
-        OSError: it cannot be looked at.
-    """
-    folder, target = root.resolve(), (root / name).resolve()
-    # in the hub's cache the files of models--*/snapshots/<commit>/ are links to models--*/blobs/
-    cache = [folder.parents[1] / "blobs"] if folder.parent.name == "snapshots" else []
-    if not any(target.is_relative_to(place) for place in (folder, *cache)):
-        raise TallmasksError(
-            f"{root / name} leads out of the bundle, to {target}; expected a file of the bundle's own. Remove the link"
-            " and get the bundle again."
-        )
-    return target

@@ -7,7 +7,6 @@ it, and for (IA)^3 a folder as PEFT saves it.  A prefix before every name (``tra
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 from tallmasks.models.t5.t5_architectures import FROZEN, IA3_SUFFIX, PEFT_PREFIX, TABLES, Architecture, Shapes
 from tallmasks.models.t5.text_tokenizer import TENSOR, tokenizer_beside
 from tallmasks.store.errors import TallmasksError
-from tallmasks.store.plain_files import read_text
+from tallmasks.store.plain_files import read_json
 from tallmasks.store.tensor_files import open_tensors
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.lora import ADAPTER_CONFIG, ADAPTER_FILES
@@ -205,8 +204,8 @@ def _peft_name(name: str) -> str:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(read_text(path))
-    except (ValueError, RecursionError):
+        found = read_json(path)
+    except ValueError:
         found = None
     if not isinstance(found, dict):
         raise TallmasksError(f"{path}: not a JSON object; expected a configuration as it was saved. Copy it again")

@@ -55,6 +55,7 @@ class Checkpoint(ABC):
         aliases: the other names, each with the one that counts.
         files: the files that decide the values, by their names in the folder.
         companions: the small other files of a folder (configuration, tokenizer), by name; README.md is none.
+        left_out: the folder's files that are neither read nor companions, each with a reason where it needs one.
         origin: where it is from: ``{"repository": ..., "revision": <full commit>}`` or ``{"path": ...}``.
         places: the weight file of every tensor, by tensor, in the order of their bytes.
         is_folder: whether it is a folder, or one file.
@@ -69,6 +70,7 @@ class Checkpoint(ABC):
     origin: Mapping[str, str]
     places: Mapping[str, str]
     companions: Mapping[str, Path] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
     is_folder: bool = False
     metadata: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     index: Path | None = None

@@ -12,8 +12,16 @@ from tallmasks.store import hub
 from tallmasks.store.errors import TallmasksError
 
 _REPOSITORY = re.compile(r"([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(?:@([\w./-]+))?")
-_PATTERNS = ("*.json", "*.txt", "*.model", "*.jinja", "*.tiktoken", "*.py", "LICENSE*", "NOTICE*", "*.jsonl")
-"""Of a model's folder, what else than weights belongs to it: configuration, tokenizer, terms."""
+COMPANIONS = (
+    "config.json", "generation_config.json", "open_clip_config.json", "*processor_config.json", "chat_template.json",
+    "chat_template.jinja", "tokenizer.json", "tokenizer_config.json", "*.tokenizer", "special_tokens_map.json",
+    "added_tokens.json", "*vocab*.json", "vocab.txt", "vocab.bpe", "dict.txt", "merges.txt", "bpe.codes", "*.model",
+    "*.spm", "*.tiktoken", "tekken.json", "normalizer.json", "emoji.json", "byte_maps.json", "word_shape.json",
+    "word_pronunciation.json", "LICENSE*", "NOTICE*", "USE_POLICY*",
+)  # fmt: skip
+"""Of a model's folder, what is copied with its weights: configuration, tokenizer, terms."""
+_PATTERNS = (*COMPANIONS, "*.index.json", "adapter_config.json")
+"""What is downloaded beside its weights."""
 _OF_A_FILE = (".safetensors", ".pt", ".pth", ".bin", ".ckpt")
 _TELLING = ("config.json", "adapter_config.json", "open_clip_config.json", "model.safetensors", "pytorch_model.bin")
 """Files of which one at least is in every model's repository."""

@@ -6,7 +6,6 @@ times the sum over r of B A, in float32 and in the order of r: it is not theta_t
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import warnings
@@ -20,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.store.errors import TallmasksError
-from tallmasks.store.plain_files import read_text
+from tallmasks.store.plain_files import read_json
 from tallmasks.store.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, sorted_tensors
 from tallmasks.vectors.checkpoints.float_bytes import narrowed, read_only
@@ -173,20 +172,22 @@ def open_lora(folder: Path, adapters: Sequence[str], base: Checkpoint | None, sa
 
 def _read_config(path: Path, title: str) -> dict[str, Any]:
     try:
-        config = json.loads(read_text(path))
+        config = read_json(path)
     except FileNotFoundError:
         raise TallmasksError(f"{title}: {ADAPTER_CONFIG} is missing beside the adapter; copy it there") from None
-    except (OSError, ValueError, RecursionError):
+    except (OSError, ValueError):
         config = None
     if not isinstance(config, dict):
         raise TallmasksError(f"{path}: not a JSON object; expected a configuration as peft writes it. Copy it again")
     kind = config.get("peft_type")
     if kind != "LORA":
-        raise TallmasksError(f"{title}: an adapter of the kind {kind}; only LORA can be read. {_MERGE}")
+        raise TallmasksError(f"{title}: an adapter of the kind {short(kind)}; only LORA can be read. {_MERGE}")
     if odd := next((option for option in _OTHER_KINDS if config.get(option)), None):
         raise TallmasksError(f"{title}: a LoRA with {odd}, whose weights are more than theta_0 + B A. {_MERGE}")
     if (start := config.get("init_lora_weights")) not in _HARMLESS_STARTS:
-        raise TallmasksError(f"{title}: a LoRA begun with {start!r}, which changes the base's weights too. {_MERGE}")
+        raise TallmasksError(
+            f"{title}: a LoRA begun with {short(start)}, which changes the base's weights too. {_MERGE}"
+        )
     for option in ("rank_pattern", "alpha_pattern"):
         patterns = config.get(option) or {}
         try:

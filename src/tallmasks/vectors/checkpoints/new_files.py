@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 
 from tallmasks.store.atomic_files import begin_to_write
 from tallmasks.store.errors import TallmasksError
+from tallmasks.store.plain_files import read_json
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.float_bytes import WIDTHS
 from tallmasks.vectors.checkpoints.new_place import no_room
 from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH_CODES
+from tallmasks.vectors.state_files import short
 
 _INDEX = "model.safetensors.index.json"
 _CARD = "README.md"
@@ -94,16 +96,19 @@ def small_files(
     """
     found: dict[str, bytes | Path] = dict(base.companions)
     if code is not None and "config.json" in found:
-        found["config.json"] = _with_dtype(base.companions["config.json"], code)
+        dtype = TORCH_CODES[code]
+        found["config.json"] = _edited(base.companions["config.json"], lambda config: _told(config, dtype))
     if base.index is not None:
         found[_INDEX] = base.index
         if base.index.name != _INDEX or code is not None:
-            index = json.loads(base.index.read_bytes())
             total = sum(end - start for file in files for start, end in file.spans.values())
-            facts = index["metadata"] if isinstance(index.get("metadata"), dict) else {}
-            index["metadata"] = {**facts, "total_size": total}
-            index["weight_map"] = dict(sorted((name, file.name) for file in files for name in file.spans))
-            found[_INDEX] = (json.dumps(index, indent=2) + "\n").encode()
+            weight_map = dict(sorted((name, file.name) for file in files for name in file.spans))
+
+            def written(index: Any) -> Any:
+                facts = index["metadata"] if isinstance(index.get("metadata"), dict) else {}
+                return {**index, "metadata": {**facts, "total_size": total}, "weight_map": weight_map}
+
+            found[_INDEX] = _edited(base.index, written)
     if card is not None:
         found[_CARD] = card.encode()
     return found
@@ -192,17 +197,21 @@ def _renamed(file: str) -> str:
     return file if file.endswith(SAFETENSORS) else f"{Path(file).stem.replace('pytorch_model', 'model')}{SAFETENSORS}"
 
 
-def _with_dtype(path: Path, code: str) -> bytes:
+def _edited(path: Path, edit: Callable[[Any], Any]) -> bytes:
+    """A JSON file with a change.  Raises TallmasksError where it cannot be read, or written again."""
     try:
-        config = json.loads(path.read_bytes())
-    except ValueError:
-        return path.read_bytes()
-    return (json.dumps(_told(config, TORCH_CODES[code]), indent=2, ensure_ascii=False) + "\n").encode()
+        return (json.dumps(edit(read_json(path)), indent=2, ensure_ascii=False) + "\n").encode()
+    except (ValueError, RecursionError) as error:
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else short(str(error))
+        raise TallmasksError(
+            f"{path}: not a JSON file that can be written again ({why}); expected one as transformers writes it."
+            " Download it again"
+        ) from None
 
 
 def _told(value: Any, dtype: str) -> Any:
     if isinstance(value, dict):
-        floats = {TORCH_CODES[code] for code in WIDTHS}
+        floats = [TORCH_CODES[code] for code in WIDTHS]
         return {
             key: dtype if key in ("dtype", "torch_dtype") and inner in floats else _told(inner, dtype)
             for key, inner in value.items()

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.hub import OPEN_CLIP_FILES
-from tallmasks.store.plain_files import read_text
+from tallmasks.store.plain_files import read_json, within
 from tallmasks.store.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.hub_models import OF_TRAINING, fetched, repository_of
+from tallmasks.vectors.checkpoints.hub_models import COMPANIONS, OF_TRAINING, fetched, repository_of
 from tallmasks.vectors.checkpoints.lora import ADAPTER_CONFIG, ADAPTER_FILES, open_lora
 from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH, open_weight_files
 
@@ -21,7 +21,6 @@ _SINGLE = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
 _TORCH_SINGLE = "pytorch_model.bin"
 _TORCH_INDEX = "pytorch_model.bin.index.json"
-_WEIGHTS = (SAFETENSORS, *TORCH, ".h5", ".msgpack", ".onnx", ".gguf", ".npz", ".ot", ".pkl", ".index.json")
 _LARGEST_COMPANION = 1 << 26
 
 
@@ -64,7 +63,7 @@ def _open_folder(folder: Path, title: str, origin: Mapping[str, str], base: Chec
         names = {entry.name for entry in os.scandir(folder) if not entry.is_dir()}
     except OSError as error:
         raise TallmasksError(f"{title}: {error.strerror}; expected a folder that can be read") from None
-    companions = _companions(folder, names)
+    companions, left_out = _companions(folder, names)
     said: dict[str, Any] = {"title": title, "origin": origin, "companions": companions, "is_folder": True}
     whole = [name for name in (_SINGLE, _INDEX, _TORCH_SINGLE, _TORCH_INDEX) if name in names]
     adapters = [name for name in ADAPTER_FILES if name in names]
@@ -74,9 +73,12 @@ def _open_folder(folder: Path, title: str, origin: Mapping[str, str], base: Chec
                 f"{title}: found both a model ({whole[0]}) and a LoRA ({ADAPTER_CONFIG}); expected one of them. Give"
                 f" {folder / whole[0]} itself, or move the LoRA to a folder of its own"
             )
+        for name in (ADAPTER_CONFIG, *adapters[:1]):
+            within(folder, name)
         return open_lora(folder, adapters, base, said)
     for index in (_INDEX, _TORCH_INDEX):
         if whole and whole[0] == index:
+            within(folder, index)
             shards = _read_index(folder / index)
             files = {name: folder / name for name in sorted(set(shards.values()))}
             if absent := [name for name in files if name not in names]:
@@ -84,9 +86,13 @@ def _open_folder(folder: Path, title: str, origin: Mapping[str, str], base: Chec
                     f"{title}: {name_some(absent)} missing, {len(absent)} of the {len(files)} shards that {index}"
                     " names; expected all of them. Download the folder again"
                 )
+            for name in files:
+                within(folder, name)
+            said["left_out"] = _described(left_out, {index, *files})
             return open_weight_files(files, shards, **said, index=folder / index)
     name = whole[0] if whole else _only_weights(names, title)
-    return open_weight_files({name: folder / name}, **said)
+    within(folder, name)
+    return open_weight_files({name: folder / name}, **said, left_out=_described(left_out, {name}))
 
 
 def _only_weights(names: set[str], title: str) -> str:
@@ -107,9 +113,9 @@ def _only_weights(names: set[str], title: str) -> str:
 def _read_index(path: Path) -> dict[str, str]:
     """The file of each tensor.  Only files beside the index are believed."""
     try:
-        shards = json.loads(read_text(path))["weight_map"]
+        shards = read_json(path)["weight_map"]
         well = bool(shards) and all(isinstance(file, str) and Path(file).name == file for file in shards.values())
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         well = False
     if not well or not all(file.endswith((SAFETENSORS, *TORCH)) for file in shards.values()):
         raise TallmasksError(
@@ -119,13 +125,33 @@ def _read_index(path: Path) -> dict[str, str]:
     return shards
 
 
-def _companions(folder: Path, names: set[str]) -> dict[str, Path]:
-    """What is copied with a model; nothing of another format, of an adapter, hidden, large, or no plain file."""
-    chosen = {}
+def _companions(folder: Path, names: set[str]) -> tuple[dict[str, Path], dict[str, str]]:
+    """What is copied with a model, and what is not, with the reason where the name is that of a companion."""
+    chosen, left_out = {}, {}
     for name in sorted(names):
         path = folder / name
-        if name.startswith((".", "README", *OF_TRAINING)) or name.endswith(_WEIGHTS) or name == ADAPTER_CONFIG:
+        if name.startswith((".", "README")):
             continue
-        if path.is_file() and path.stat().st_size <= _LARGEST_COMPANION:
+        if not any(fnmatchcase(name, pattern) for pattern in COMPANIONS):
+            left_out[name] = ""
+        elif why := _unfit(folder, name):
+            left_out[name] = why
+        else:
             chosen[name] = path
-    return chosen
+    return chosen, left_out
+
+
+def _unfit(folder: Path, name: str) -> str:
+    """Why a companion cannot be copied: what is outside of the folder may be a secret."""
+    try:
+        path = within(folder, name)
+    except TallmasksError:
+        return "a link out of the folder"
+    if not path.is_file():
+        return "no plain file"
+    return f"larger than {_LARGEST_COMPANION >> 20} MiB" if path.stat().st_size > _LARGEST_COMPANION else ""
+
+
+def _described(left_out: Mapping[str, str], read: set[str]) -> tuple[str, ...]:
+    rest = ((name, why) for name, why in left_out.items() if name not in read)
+    return tuple(f"{name} ({why})" if why else name for name, why in rest)
