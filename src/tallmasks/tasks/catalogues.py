@@ -106,7 +106,7 @@ def registered(what: str, name: str, known: Mapping[str, str], attribute: str) -
             found = importlib.import_module(module)
             if hasattr(found, attribute):
                 return getattr(found, attribute)
-            problem = f": {found.__file__} has no object {attribute}"
+            problem = f": {getattr(found, '__file__', None) or found} has no object {attribute}"
     except TallmasksError:
         raise
     except Exception as error:
