@@ -14,6 +14,7 @@ from transformers import LlamaForCausalLM
 
 import reference
 from commands.models_made import NAMED, TASKS, refusal, run
+from small_checkpoints import file_of, lora
 from tallmasks import methods
 from tallmasks.commands.given_checkpoints import KEYS, MERGEKIT
 from tallmasks.store.tensor_files import Layout
@@ -92,6 +93,30 @@ def test_later_methods_on_folders_are_the_merge_in_memory(here: Path, tmp_path: 
     for name, values in layout.split(update).items():
         np.testing.assert_allclose(found[name], base[name] + scale * values, rtol=1e-6, atol=1e-7, err_msg=name)
     assert (update != 0).mean() > 0.01
+
+
+@pytest.mark.parametrize("method", ["tsv_m", "iso_c", "iso_cts"])
+@pytest.mark.parametrize(("dtype", "apart"), [(torch.float32, 1e-4), (torch.bfloat16, 0.05)])
+def test_merged_loras_are_merged_as_their_folders_are(
+    tmp_path: Path, method: str, dtype: torch.dtype, apart: float
+) -> None:
+    """What rounding adds to a checkpoint has many directions, and each would weigh as much as those of the LoRA."""
+    draw, name = torch.Generator().manual_seed(0), "layers.0.q.weight"
+    theta = (0.02 * torch.randn(96, 96, generator=draw)).to(dtype)
+    file_of(tmp_path / "base", {name: theta})
+    for task in TASKS:
+        a, b = torch.randn(4, 96, generator=draw), 1e-3 * torch.randn(96, 4, generator=draw)
+        lora(
+            tmp_path / "lora" / task, {"layers.0.q.lora_A.weight": a, "layers.0.q.lora_B.weight": b}, r=4, lora_alpha=4
+        )
+        file_of(tmp_path / "whole" / task, {name: (theta.double() + b.double() @ a.double()).to(dtype)})
+    updates = []
+    for kind in ("lora", "whole"):
+        named = [word for task in TASKS for word in ("--task", f"{task}={tmp_path / kind / task}")]
+        words = ["--base", tmp_path / "base", *named, "--method", method, "--dtype", "float32"]
+        assert run("merge", *words, "-o", tmp_path / "merged" / kind) == 0
+        updates.append(load_file(tmp_path / "merged" / kind / "model.safetensors")[name] - theta.float())
+    assert (updates[0] - updates[1]).norm() < apart * updates[0].norm()
 
 
 @pytest.mark.parametrize("method", ["regmean", "fisher"])

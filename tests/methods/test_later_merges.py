@@ -94,10 +94,55 @@ def test_iso_cts_is_the_plain_statement(common: float) -> None:
 
 
 def test_more_tasks_than_singular_values_are_merged() -> None:
-    """A small layer of a large benchmark would end the merge."""
+    """A small layer of a large benchmark would end the merge, or stay as the pretrained model has it."""
     given = vectors(tasks=20)
     for name in ("tsv_m", "iso_cts"):
-        assert all(np.isfinite(values).all() for values in merged(name, given).values())
+        assert all(np.isfinite(values).all() and values.any() for values in merged(name, given).values())
+    np.testing.assert_array_equal(merged("tsv_m", given)[MATRIX], stacked(given, MATRIX).mean(0))
+
+
+@pytest.mark.parametrize("name", ["tsv_m", "iso_c", "iso_cts"])
+@pytest.mark.parametrize("shape", [(40, 1), (1, 40)])
+def test_an_axis_of_length_1_makes_no_matrix(name: str, shape: tuple[int, int]) -> None:
+    """The vectors of (IA)^3, whose shape is [n, 1], would be merged into exactly the pretrained model."""
+    layout = Layout(("k.multiplier",), (shape,))
+    rows = np.random.default_rng(0).normal(size=(3, 40)).astype(np.float32)
+    found = merged(name, [TaskVector(row, layout, {}) for row in rows])["k.multiplier"]
+    np.testing.assert_allclose(found.reshape(-1), rows.mean(0), rtol=1e-6)
+
+
+def low_rank(draw: np.random.Generator, tasks: int) -> np.ndarray:
+    """Matrices [T, 96, 96] of rank 4."""
+    return (draw.normal(size=(tasks, 96, 4)) @ draw.normal(size=(tasks, 4, 96))).astype(np.float32)
+
+
+def noisy_cases() -> dict[str, np.ndarray]:
+    """Task matrices whose merge is of fewer directions than they have axes, and full ones."""
+    draw = np.random.default_rng(0)
+    one, more = draw.normal(size=(2, 96, 96)).astype(np.float32)
+    return {
+        "low rank": low_rank(draw, 8),
+        "low rank, equal": np.repeat(low_rank(draw, 1), 2, axis=0),
+        "equal": np.stack([one, one]),
+        "nearly equal": np.stack([one, one + np.float32(1e-6) * more]),
+        "full": draw.normal(size=(8, 96, 96)).astype(np.float32),
+    }
+
+
+@pytest.mark.parametrize("name", ["tsv_m", "iso_c", "iso_cts"])
+@pytest.mark.parametrize("case", noisy_cases())
+def test_a_merge_by_singular_vectors_is_not_of_noise(name: str, case: str) -> None:
+    """LoRAs, and checkpoints that hardly differ, would be merged into directions that rounding alone has drawn."""
+    matrices = noisy_cases()[case]
+    noise = np.random.default_rng(1).normal(size=matrices.shape) * 1e-6 * matrices.std()
+    layout = Layout(("m",), (matrices.shape[1:],))
+    one, other = (
+        merged(name, [TaskVector(matrix.reshape(-1), layout, {}) for matrix in given])["m"]
+        for given in (matrices, (matrices + noise).astype(np.float32))
+    )
+    # of nearly equal tasks a direction may be above the noise on one side alone
+    share = 0.05 if case == "nearly equal" else 1e-4
+    assert 0 < np.linalg.norm(one - other) < share * np.linalg.norm(one)
 
 
 @pytest.mark.parametrize(("middle", "outliers"), [(0.15, 0.006), (0.5, 0.1), (1.0, 0.0)])
@@ -294,11 +339,11 @@ def test_a_matrix_of_many_tasks_needs_little_more_memory_than_they_do() -> None:
     """ViT-L/14 with 20 tasks would not fit where its task vectors do."""
     tensors = np.random.default_rng(0).normal(size=(12, 256, 64)).astype(np.float32)
     for name in ("tsv_m", "iso_cts", "breadcrumbs", "wudi"):
-        apply = methods.get_merge(name).apply
+        merge = methods.get_merge(name)
         given = {"steps": 3} if name == "wudi" else {}
-        words = (tensors, MATRIX) if methods.get_merge(name).named else (tensors,)
+        words = (tensors, *([MATRIX] if merge.named else []), *([0.0] if merge.noisy else []))
         tracemalloc.start()
-        apply(*words, **given)
+        merge.apply(*words, **given)
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert peak < 1.5 * tensors.nbytes, name  # NumPy 2.5 counts what LAPACK works on, earlier ones do not

@@ -99,7 +99,8 @@ class Models:
         changes = {name: change(checkpoint) for name, checkpoint in self.tasks.items()}
         frozen = self.base.layout.size - self.layout.size
         lying = differences.lying(self.layout, progress.add)
-        return Stream(self.layout, self.base.piece, changes, frozen, together, lying)
+        roundoff = [checkpoint.roundoff for checkpoint in self.tasks.values()]
+        return Stream(self.layout, self.base.piece, changes, frozen, together, lying, roundoff)
 
     @property
     def base_from_anywhere(self) -> Checkpoint:

@@ -11,6 +11,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tallmasks.methods.parts.singular_vectors import is_matrix
+
 FLOAT_BITS = 32
 
 
@@ -58,10 +60,11 @@ def masked_and_scaled(tasks: int, trainable: int, frozen: int) -> Storage:
 
 def low_rank(tasks: int, trainable: int, frozen: int, *, shapes: Shapes = ()) -> Storage:
     """TSV-C: of every task and matrix [m, n] floor(min(m, n) / T) singular values with their vectors of m + n floats;
-    other tensors whole; and the pretrained model."""
+    other tensors, and matrices without any, whole; and the pretrained model."""
 
     def floats(shape: tuple[int, ...]) -> int:
-        return min(shape) // tasks * (sum(shape) + 1) if len(shape) == 2 else math.prod(shape)
+        rank = min(shape) // tasks if is_matrix(shape) else 0
+        return rank * (sum(shape) + 1) if rank else math.prod(shape)
 
     own = sum(FLOAT_BITS * floats(shape) for shape in shapes or _one_matrix(trainable))
     return Storage(FLOAT_BITS * (trainable + frozen) + tasks * own)

@@ -61,6 +61,8 @@ class Merge:
         file: The file that registers it.
         over: What ``apply`` looks at: single weights, weights and where they are, or one tensor of all tasks.
         named: Over tensors: whether ``apply`` gets the tensor's name as its second argument.
+        noisy: Over tensors: whether ``apply`` gets, after these, how large what rounding added to a matrix is, a
+            spectral norm; 0 where nobody knows how the checkpoints were rounded.
         look: What a slice has to know of the whole, ``(task_vectors, **options) -> anything``, thresholds for
             instance; ``apply`` gets it as its last positional argument.  Not over tensors.
         statistics: The stage whose artifacts, one a task, it needs beside the checkpoints.  ``look``, where there is
@@ -81,6 +83,7 @@ class Merge:
     file: Path
     over: Literal["weights", "places", "tensors"] = "weights"
     named: bool = False
+    noisy: bool = False
     look: Callable[..., Any] | None = None
     statistics: str | None = None
     version: int = 1
@@ -109,8 +112,15 @@ class Merge:
         if self.look is not None:
             whole = self.look(task_vectors, *known, **given(self.look, self.chosen))
             return lambda *which: self.apply(*which, whole, **options)
-        named = self.named or self.over != "tensors"
-        return lambda *which: self.apply(*(which if named else which[:1]), *known, **options)
+        if self.over != "tensors":
+            return lambda *which: self.apply(*which, *known, **options)
+
+        def apply(stacked: Vector, name: str) -> Vector:
+            named = [name] if self.named else []
+            noise = [max((vector.noise(name) for vector in task_vectors), default=0.0)] if self.noisy else []
+            return self.apply(stacked, *named, *noise, *known, **options)
+
+        return apply
 
     def _after(
         self, inner: Merge, merged: Callable[..., Any], task_vectors: Sequence[TaskVector]
@@ -192,8 +202,10 @@ class Merge:
         options_of(self.apply, self.look)  # it refuses a word without its vocabulary
         if self.over == "tensors" and self.look is not None and self.after is None:
             raise ValueError(f"merge {self.name}: look is for merges over weights or places")
-        if self.named and self.over != "tensors":
-            raise ValueError(f"merge {self.name}: named is for merges over tensors; over places it gets the place")
+        if (self.named or self.noisy) and self.over != "tensors":
+            raise ValueError(
+                f"merge {self.name}: named and noisy are for merges over tensors; over places it gets the place"
+            )
 
 
 def _in_places(apply: Callable[..., Any], name: str, rows: Sequence[Vector], out: Vector) -> None:

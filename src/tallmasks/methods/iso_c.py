@@ -1,23 +1,23 @@
 """Iso-C: the sum of the task matrices with all its singular values made equal to their mean."""
 
-import numpy as np
-
 from tallmasks.methods import Vector, merge, method
+from tallmasks.methods.parts.singular_vectors import is_matrix, top_triplets
 
 
-@merge("iso_c", paper="Marczak et al. 2025, Iso-C", over="tensors")
-def iso_c_merge(tensors: Vector) -> Vector:
+@merge("iso_c", paper="Marczak et al. 2025, Iso-C", over="tensors", noisy=True)
+def iso_c_merge(tensors: Vector, noise: float) -> Vector:
     """float32 [T, m, n] -> [m, n]: U (mean of S) V^T of the sum; of any other tensor the mean over the tasks.
 
     The official code (danielm1405/iso-merging) leaves matrices named `text_projection` to the mean too; the models
-    here do not train one.
+    here do not train one.  There S is of the full rank.  Here it is of the numerical one: vectors of singular values
+    below the noise have no meaning, and get none of the mean.
     """
     merged = tensors.sum(axis=0)
-    if merged.ndim != 2:
+    if not is_matrix(merged.shape):
         return merged / len(tensors)
-    if not merged.any():  # no task moved it, or the tasks cancel each other
-        return merged
-    left, singular, right = np.linalg.svd(merged, full_matrices=False)
+    left, singular, right, _ = top_triplets(merged, min(merged.shape), noise * len(tensors) ** 0.5)
+    if not singular.size:  # no task moved it, or the tasks cancel each other
+        return merged / len(tensors)
     return (left * singular.mean()) @ right
 
 

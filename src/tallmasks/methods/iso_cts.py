@@ -3,31 +3,34 @@
 import numpy as np
 
 from tallmasks.methods import Share, Vector, merge, method
-from tallmasks.methods.parts.singular_vectors import orthogonal, top_triplets
+from tallmasks.methods.parts.singular_vectors import is_matrix, orthogonalised, top_triplets
 
 
-@merge("iso_cts", paper="Marczak et al. 2025, Iso-CTS", over="tensors", named=True)
-def iso_cts_merge(tensors: Vector, name: str, *, common: Share = 0.8) -> Vector:
+@merge("iso_cts", paper="Marczak et al. 2025, Iso-CTS", over="tensors", named=True, noisy=True)
+def iso_cts_merge(tensors: Vector, name: str, noise: float, *, common: Share = 0.8) -> Vector:
     """float32 [T, m, n] -> [m, n]: the top directions of the sum, a share `common` of them, and for each task the top
     ones of what it has outside of these; U and V made orthogonal, every singular value at their mean.
 
     As the official code (danielm1405/iso-merging): what is left to the tasks is rounded to a multiple of T, and tensors
-    that are not matrices, and `text_projection`, are averaged.  Two things it leaves undefined: a task that left a
-    matrix alone adds no directions here (there arbitrary ones), and the tasks together get no more than there are.
+    that are not matrices, and `text_projection`, are averaged.  What it leaves undefined is left out here: directions
+    below the noise, of the sum, of a task's rest and of U and V, and more directions of tasks than there are.  Where
+    nothing stands above the noise, the mean is taken.
     """
-    if tensors.ndim != 3 or "text_projection" in name:
+    tasks, shape = len(tensors), tensors.shape[1:]
+    if not is_matrix(shape) or "text_projection" in name:
         return tensors.mean(axis=0)
-    total = tensors.sum(axis=0)
-    if not tensors.any():
-        return total
-    tasks, rank = len(tensors), min(total.shape)
+    rank, noise = min(shape), noise * tasks**0.5
     own = min(round((rank - int(rank * common)) / tasks), rank // tasks)
-    shared = top_triplets(total, rank - own * tasks)
+    shared = top_triplets(tensors.sum(axis=0), rank - own * tasks, noise)
     base = shared[0]
-    rest = [top_triplets(matrix - base @ (base.T @ matrix), own) for matrix in tensors if matrix.any()]
-    left, singular, right = zip(*rest, shared, strict=True)
-    mean = np.concatenate(singular).mean()
-    return orthogonal(np.hstack(left)) * mean @ orthogonal(np.vstack(right))
+    rest = [
+        top_triplets(matrix - base @ (base.T @ matrix), own, noise, of=float(np.linalg.norm(matrix)))
+        for matrix in tensors
+    ]
+    found = orthogonalised([*rest, shared])
+    if not found.singular.size:
+        return tensors.mean(axis=0)
+    return found.left * found.singular.mean() @ found.right
 
 
 @method(

@@ -42,6 +42,8 @@ class Stream:
         together: the changes of all tasks at once, float32 [T, n], and the number of the first task with NaN or
             infinity, or T; None where each is asked for by itself.
         lying: where each task's weights and the base's lie in memory, if they do.
+        roundoff: for each task, the largest relative error with which a tensor's values were rounded, by its name; None
+            where nobody knows.
     """
 
     def __init__(
@@ -52,9 +54,12 @@ class Stream:
         frozen: int = 0,
         together: Callable[[str, int, int], tuple[NDArray[np.float32], int] | None] | None = None,
         lying: Sequence[Lying | None] | None = None,
+        roundoff: Sequence[Callable[[str], float]] | None = None,
     ) -> None:
         self.layout, self.pretrained, self.changes, self.frozen = layout, pretrained, dict(changes), frozen
         self._together, self._lying = together, lying or [None] * len(changes)
+        self._roundoff = roundoff or [lambda name: 0.0] * len(changes)
+        self._lengths: dict[str, float] = {}
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -66,9 +71,28 @@ class Stream:
         """The task vectors, whole, of which no more is in memory than what is asked for; with their thresholds, each
         computed once."""
         return [
-            _Remembering(cast(Any, Difference(self.layout, piece, lying)), self.layout, {}, self.frozen)
-            for piece, lying in zip(self.changes.values(), self._lying, strict=True)
+            _Remembering(
+                cast(Any, Difference(self.layout, piece, lying)), self.layout, {}, self.frozen, self._noise(roundoff)
+            )
+            for piece, lying, roundoff in zip(self.changes.values(), self._lying, self._roundoff, strict=True)
         ]
+
+    def _noise(self, roundoff: Callable[[str], float]) -> Callable[[str], float]:
+        """How large what rounding added to a task's matrix is, by name.
+
+        The spectral norm of independent errors is about the length of their longest row and column together.  Errors
+        are spread evenly between the largest of both signs, so that their root mean square is 3^-1/2 of that.
+        """
+
+        def noise(name: str) -> float:
+            if name not in self._lengths:
+                shape = self.shape(name)
+                theta = self.pretrained(name, 0, prod(shape)).reshape(shape)
+                squares = [np.einsum(f"ij,ij->{axis}", theta, theta) for axis in "ij"] if len(shape) == 2 else []
+                self._lengths[name] = sum(float(np.sqrt(one.max())) for one in squares)
+            return 3**-0.5 * roundoff(name) * self._lengths[name]
+
+        return noise
 
     def places(self, whole_tensors: bool, names: Sequence[str] | None = None) -> Iterator[Place]:
         """The pieces of all tensors, or of those named: of `kernels.PIECE` values, or tensor by tensor."""

@@ -5,6 +5,7 @@ from typing import Any
 from tallmasks.masks.task_codings import Coding, LowRank, Whole
 from tallmasks.methods import Source, Vector, by_tensor, input, method
 from tallmasks.methods.parts.arrays_and_tensors import eigenvectors, exact
+from tallmasks.methods.parts.singular_vectors import is_matrix
 
 
 @input("tasks", "T, how many tasks there are, int", per="benchmark")
@@ -14,8 +15,9 @@ def tasks_of(source: Source, task: int, level: int) -> int:
 
 
 def coding(shape: tuple[int, ...], tasks: int) -> Coding:
-    """A T-th of a matrix' rank."""
-    return LowRank(shape, min(shape) // tasks) if len(shape) == 2 else Whole(shape)
+    """A T-th of a matrix' rank; whole where that is none."""
+    rank = min(shape) // tasks if is_matrix(shape) else 0
+    return LowRank(shape, rank) if rank else Whole(shape)
 
 
 @method(
@@ -31,7 +33,8 @@ def coding(shape: tuple[int, ...], tasks: int) -> Coding:
 )
 @by_tensor(coding)
 def tsv_c(matrix: Vector, coding: LowRank) -> tuple[Any, Any]:
-    """Of every matrix of tau_t the best approximation of rank floor(r / T), r its smaller dimension; the rest as it is.
+    """Of every matrix of tau_t the best approximation of rank floor(r / T), r its smaller dimension; the rest, and what
+    r < T leaves no rank to, as it is.
 
     The official code (AntoAndGar/task_singular_vectors) takes every 2-D tensor, embeddings too, as here, and a singular
     value decomposition in float32.  Here it is the projection on the leading eigenvectors of the smaller Gram matrix,

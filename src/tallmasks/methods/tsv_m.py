@@ -3,26 +3,27 @@
 import numpy as np
 
 from tallmasks.methods import Vector, merge, method
-from tallmasks.methods.parts.singular_vectors import orthogonal, top_triplets
+from tallmasks.methods.parts.singular_vectors import is_matrix, orthogonalised, top_triplets
 
 
-@merge("tsv_m", paper="Gargiulo et al. 2025, TSV-Merge", over="tensors", named=True)
-def tsv_m_merge(tensors: Vector, name: str) -> Vector:
+@merge("tsv_m", paper="Gargiulo et al. 2025, TSV-Merge", over="tensors", named=True, noisy=True)
+def tsv_m_merge(tensors: Vector, name: str, noise: float) -> Vector:
     """float32 [T, m, n] -> [m, n]: U S V of the top floor(r / T) singular triplets of all tasks side by side, r the
-    smaller of m and n, with U and V each replaced by the nearest orthogonal matrix; of any other tensor the mean.
+    smaller of m and n, with U and V each replaced by the nearest orthogonal matrix; where r < T, and of any other
+    tensor, the mean.
 
     As the official code (AntoAndGar/task_singular_vectors, compute_and_sum_svd_mem_reduction): r * (1 / T) is rounded
     down as a float, and `text_projection` is averaged.  There a task that left a matrix alone adds arbitrary directions
-    of weight 0, which turn the others; here it adds none.
+    of weight 0, which turn the others.  Here triplets below the noise are left out, and so are directions of U and V
+    that two tasks share up to it; where nothing stands above the noise, the mean is taken.
     """
-    if tensors.ndim != 3 or "text_projection" in name:
+    shape, rank = tensors.shape[1:], int(min(tensors.shape[1:], default=0) * (1 / len(tensors)))
+    if not is_matrix(shape) or "text_projection" in name or not rank:
         return tensors.mean(axis=0)
-    rank = int(min(tensors.shape[1:]) * (1 / len(tensors)))
-    moved = [matrix for matrix in tensors if matrix.any()]
-    if not moved or not rank:
-        return np.zeros_like(tensors[0])
-    left, singular, right = zip(*(top_triplets(matrix, rank) for matrix in moved), strict=True)
-    return (orthogonal(np.hstack(left)) * np.concatenate(singular)) @ orthogonal(np.vstack(right))
+    found = orthogonalised([top_triplets(matrix, rank, noise) for matrix in tensors])
+    if not found.singular.size:
+        return tensors.mean(axis=0)
+    return np.multiply(found.left, found.singular) @ found.right
 
 
 @method(

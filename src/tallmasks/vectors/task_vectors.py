@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +29,8 @@ class TaskVector:
     """Smallest kept magnitude by kept fraction."""
     frozen: int = 0
     """How many frozen values, which never move, a kept fraction is counted over beside the P' of ``flat``."""
+    noise: Callable[[str], float] = lambda name: 0.0
+    """How large what rounding added to a matrix, by its name, is: a spectral norm; 0 where nobody knows."""
 
     def threshold(self, fraction: float, *, of_trainable: bool = False) -> np.float32:
         """The magnitude from which on a weight is among the top ``fraction``: stored, or else computed (exact).

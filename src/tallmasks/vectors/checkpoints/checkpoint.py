@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.plain_files import open_plain
 from tallmasks.store.tensor_files import Layout, name_some
-from tallmasks.vectors.checkpoints.float_bytes import WIDTHS, subtracted, typed, widened
+from tallmasks.vectors.checkpoints.float_bytes import ROUNDOFF, WIDTHS, subtracted, typed, widened
 
 COMPARED = 1 << 20
 """How many values are compared at once."""
@@ -102,6 +102,10 @@ class Checkpoint(ABC):
         """
         mine, theirs = self._float(name), base._float(name)
         return subtracted(self._values(name, start, stop), mine, base._values(name, start, stop), theirs)
+
+    def roundoff(self, name: str) -> float:
+        """The largest relative error with which the values of a float tensor were rounded when they were saved."""
+        return ROUNDOFF[self._float(name)]
 
     def address(self, name: str) -> int | None:
         """Where the values of a float tensor lie in memory as long as this is open, one behind the other and aligned;

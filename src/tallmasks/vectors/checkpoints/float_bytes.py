@@ -14,6 +14,8 @@ from tallmasks.store.errors import TallmasksError
 
 WIDTHS = {"F16": 2, "BF16": 2, "F32": 4, "F64": 8}
 """Bytes of a value, by the dtypes that weights are stored in, as safetensors names them."""
+ROUNDOFF = {"F16": 2**-11, "BF16": 2**-8, "F32": 2**-24, "F64": 2**-24}
+"""The largest relative error of rounding to a dtype; F64 is read as float32."""
 _STORED = {"F16": np.uint16, "BF16": np.uint16, "F32": np.float32, "F64": np.float64}
 
 

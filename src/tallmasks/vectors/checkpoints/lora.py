@@ -98,6 +98,11 @@ class LoraCheckpoint(Checkpoint):
             delta += self.adapter.piece(self.whole[name], start, stop) - base.piece(name, start, stop)
         return delta
 
+    def roundoff(self, name: str) -> float:
+        """The sum of theta_0 and a delta is never rounded."""
+        name = self.aliases.get(name, name)
+        return 0.0 if name in self.products else super().roundoff(name)
+
     def same(self, base: Checkpoint, name: str) -> bool:
         """Of its own base, whether the adapter leaves a tensor alone."""
         name = self.aliases.get(name, name)
