@@ -81,6 +81,7 @@ def another(tmp_path: Path) -> Path:
         shutil.copytree(ROOT / part, root / part)
     with (root / "src" / "tallmasks" / "__init__.py").open("a") as file:
         file.write("print('the code of another copy')\n")
+    (root / "src" / "tallmasks" / ".#merge.py").symlink_to("somebody@here.1")  # as Emacs leaves beside an edited file
     return root
 
 

@@ -24,19 +24,24 @@ for folder in (WORKFLOW / "scripts", WORKFLOW / "runner", SOURCES):
     sys.path.insert(0, str(folder))
 
 
-def _sources(folder: str) -> Iterator[tuple[str, tuple[int, int, int]]]:
-    """The source files under a folder, each with its inode, size and time of modification."""
-    for entry in os.scandir(folder):
-        if entry.is_dir():
-            if entry.name != "__pycache__":
-                yield from _sources(entry.path)
-        else:
-            found = entry.stat()
-            yield entry.path, (found.st_ino, found.st_size, found.st_mtime_ns)
+def _sources(folder: Path) -> Iterator[str]:
+    """The source files under a folder; what editors leave beside them is none."""
+    for place, folders, files in os.walk(folder):
+        folders[:] = set(folders) - {"__pycache__"}
+        yield from (f"{place}/{name}" for name in files if name[0] not in ".#" and name[-1] != "~")
+
+
+def _identity(path: str) -> tuple[int, int, int] | None:
+    """A file's inode, size and time of modification; None where there is none."""
+    try:
+        found = os.stat(path)  # noqa: PTH116  (three times as fast as Path.stat)
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 FOLDERS = (SOURCES / "tallmasks", WORKFLOW / "scripts", WORKFLOW / "runner")
-AT_START = {path: identity for folder in FOLDERS for path, identity in _sources(str(folder))}
+AT_START = {path: _identity(path) for folder in FOLDERS for path in _sources(folder)}
 """Taken before anything else of the project is imported."""
 
 
@@ -47,8 +52,7 @@ _SETTLED: set[str] = set()
 def check_unchanged() -> None:
     """Raise TallmasksError where a file that this process imported, or its data, changed since it started: some of the
     code may be from before, and some from after a `git checkout`."""
-    now = {path: identity for folder in FOLDERS for path, identity in _sources(str(folder))}
-    changed = {path for path, identity in AT_START.items() if now.get(path) != identity} - _SETTLED
+    changed = {path for path, identity in AT_START.items() if _identity(path) != identity} - _SETTLED
     files = {vars(module).get("__file__") for module in list(sys.modules.values())}
     imported = AT_START.keys() & {str(Path(sys.argv[0]).resolve()), *files}
     if found := sorted(path for path in changed if path in imported or not path.endswith(".py")):
