@@ -265,12 +265,13 @@ def test_a_job_refuses_another_task_s_file(tmp_path: Path) -> None:
     assert "another recipe" in refused(run_merge(tmp_path, told))
 
 
-@pytest.mark.parametrize("what", ["stage", "method"])
+@pytest.mark.parametrize("what", ["stage", "method", "family"])
 def test_a_job_refuses_what_other_code_was_to_make(what: str, tmp_path: Path) -> None:
     """After `git checkout` of another branch, this branch's names would get that one's bytes."""
     changes = {
         "stage": {"version": versions()["multi_task_vector"] + 1},
         "method": {"params": {"merge": "sum", "code": {"merges": {"sum": "0" * 12}}}},
+        "family": {"params": {"merge": "sum", "family": "json", "family_code": "0" * 12}},
     }
     _, told = merge_job(tmp_path, **changes[what])
     assert "the code has changed since this run was planned" in refused(run_merge(tmp_path, told))
