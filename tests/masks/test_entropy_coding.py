@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import tracemalloc
 import zlib
 
 import numpy as np
@@ -40,6 +41,7 @@ def test_every_task_comes_back(tmp_path, dtype):
     plain = make(tmp_path / "plain", dtype)
     sizes = {name: part.size for name, part in load_bundle(plain.folder).manifest.files.items()}
     assert bundle.manifest.uncoded == sizes, "what the files took before"
+    assert [bundle.density(task) for task in TASKS] == [load_bundle(plain.folder).density(task) for task in TASKS]
 
 
 def test_own_tensors_come_back(tmp_path):
@@ -89,6 +91,70 @@ def test_pieces_of_any_size_come_back(tmp_path_factory, forms, seed):
     for name in specs:
         np.testing.assert_array_equal(found.view(name), arrays[name])
         np.testing.assert_array_equal(back.view(name), masks[name])
+
+
+def forge(folder, shapes, **streams):
+    """Another bundle.json for a bundle, with tensors of other shapes, and files that are the streams of some bytes."""
+    facts = json.loads((folder / "bundle.json").read_text())
+    for name, shape in shapes.items():
+        facts["tensors"][name] = {"shape": shape, "dtype": "F32", "stored": True}
+    for stem, content in streams.items():
+        (name,) = [name for name in facts["files"] if f"{stem}.safetensors" in name]
+        coder = zlib.compressobj(9, zlib.DEFLATED, -15)
+        stream = coder.compress(content) + coder.flush()
+        (folder / name).unlink()
+        write_tensors(folder / name, {"deflated": np.frombuffer(stream, np.uint8)}, {})
+        digest = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+        facts["files"][name] = {"sha256": digest, "bytes": (folder / name).stat().st_size}
+    facts["digest"] = digest_of(facts)
+    (folder / "bundle.json").unlink()
+    (folder / "bundle.json").write_text(json.dumps(facts))
+
+
+ONE = {"forms": {"wide": (torch.float32, (9, 8))}, "tasks": ("x",), "entropy_coding": True}
+
+
+def test_a_small_bundle_does_not_fill_the_memory(tmp_path):
+    """A bundle of three megabytes would be decoded to three gigabytes, by `verify` and `info` too."""
+    made, size = make(tmp_path, **ONE, scale={}), 1 << 24
+    forge(made.folder, {"wide": [size]}, merged=bytes(4 * size), x=b"\xff" * (size // 8))
+    tracemalloc.start()
+    try:
+        assert verify_bundle(made.folder) == [], "it is a bundle of a large model"
+        assert load_bundle(made.folder).density("x") == 1
+        with pytest.raises(TallmasksError, match="bundle expects F32"):
+            load_bundle(made.folder).update("x", "wide", 0, 8)
+        made.base_file.unlink()
+        with pytest.raises(TallmasksError, match="its base is not here"):
+            load_bundle(made.folder).update("x", "wide", 0, 8)
+        assert tracemalloc.get_traced_memory()[1] < 40 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_file_cannot_stand_for_more_than_the_base_has(tmp_path):
+    """Tensors of no values would have billions of scales."""
+    made = make(tmp_path, "int8", **ONE, scale={})
+    forge(made.folder, {"none": [1 << 20, 0]})
+    (problem,) = verify_bundle(made.folder)
+    assert "merged.safetensors stands for 4194412 bytes of tensors, and the base has 288" in problem
+
+
+def test_what_no_coding_writes_is_found_without_decoding_a_file_whole(tmp_path, monkeypatch):
+    """`verify` would say that a forged bundle is whole, and loading it fail."""
+    monkeypatch.setattr(entropy_coding, "CHUNK", 16)
+    forms = {"a": (torch.float32, (13,)), "b": (torch.float32, (72,)), "c": (torch.float32, (0,))}
+    codings = {"a": Ternary((13,)), "b": Signs((72,)), "c": Ternary((0,))}
+    made = make_own(tmp_path, codings, forms=forms, tasks=("x",), entropy_coding=True)
+    assert verify_bundle(made.folder) == []
+    scales, digits, signs = bytes(12), bytes([121, 121, 121]), bytes(9)
+    for content, said in (
+        (scales + bytes([121, 243, 121]) + signs, "'a' has a byte of 243"),
+        (scales + bytes([121, 121, 242]) + signs, "'a' has digits behind its last value"),
+        (scales + digits + signs, None),
+    ):
+        forge(made.folder, {}, x=b"".join(content[i:12:4] for i in range(4)) + content[12:])
+        assert [said in problem for problem in verify_bundle(made.folder)] == ([True] if said else [])
 
 
 @pytest.mark.parametrize("forged", [False, True])

@@ -238,6 +238,14 @@ def test_any_bundle_json_is_refused_in_a_line(tmp_path, text):
     assert verify_bundle(tmp_path) == [str(error.value)]
 
 
+def test_a_large_bundle_json_is_refused_before_it_is_parsed(tmp_path):
+    """60 megabytes would take two gigabytes of memory to refuse."""
+    with (tmp_path / "bundle.json").open("wb") as file:
+        file.truncate((1 << 24) + 1)
+    with pytest.raises(TallmasksError, match=r"bundle\.json is larger than 16777216 bytes"):
+        load_bundle(tmp_path)
+
+
 def test_bits_behind_the_last_value_are_refused(tmp_path):
     """Two files that differ would be the same mask, and something could be hidden there."""
     from safetensors.numpy import load_file, save_file

@@ -12,19 +12,31 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.masks.task_bundle.entropy_coding import STREAM, ByMagnitude, Order, Planes, Views, decode
-from tallmasks.masks.task_bundle.manifest import DTYPES, LARGEST, Manifest, read_manifest
+from tallmasks.masks.task_bundle.entropy_coding import (
+    STREAM,
+    ByMagnitude,
+    Order,
+    Planes,
+    Views,
+    blocks,
+    decode,
+    largest_and_last,
+    ones,
+)
+from tallmasks.masks.task_bundle.manifest import DTYPES, FLOATS, Manifest, read_manifest
 from tallmasks.masks.task_bundle.part_forms import SCALE, Specs, merged_specs, task_specs
 from tallmasks.masks.task_bundle.part_names import BASE, MANIFEST, MERGED
 from tallmasks.masks.task_bundle.update_kernels import PackedTau, update_piece
 from tallmasks.store import hub
 from tallmasks.store.errors import TallmasksError
-from tallmasks.store.plain_files import open_plain, within
-from tallmasks.store.tensor_files import name_some, open_tensors
+from tallmasks.store.plain_files import LARGEST_JSON, open_plain, within
+from tallmasks.store.tensor_files import TensorFile, name_some, open_tensors
 from tallmasks.vectors.checkpoints.checkpoint import sha256_of
 from tallmasks.vectors.checkpoints.hub_models import repository_of
 
 Described = tuple[str, tuple[int, ...]]
+_MOST_DECODED = 8
+"""How many times the base's bytes a coded file may stand for; float32 beside bfloat16, or two factors, need four."""
 
 
 @dataclass(frozen=True)
@@ -80,11 +92,9 @@ def manifest_of(place: BundlePlace) -> Manifest:
     path = place.file(MANIFEST)
     try:
         with open_plain(path) as file:
-            content = file.read(LARGEST + 1)
+            content = file.read(LARGEST_JSON + 1)
     except OSError as error:
         raise TallmasksError(f"{path} cannot be read: {error.strerror}. Get the bundle again.") from None
-    if len(content) > LARGEST:
-        raise TallmasksError(f"{path} is larger than {LARGEST} bytes; expected a bundle's description.")
     return read_manifest(content, str(place.root / MANIFEST))
 
 
@@ -161,6 +171,34 @@ class BundleParts:
                 self._of_tasks[task] = opened
             return self._of_tasks[task]
 
+    def held(self, task: str) -> int:
+        """How many weights a task's mask holds, in memory that does not grow with it.  Raises as :meth:`tau`."""
+        if not self.manifest.uncoded:
+            masks = self.of_task(task)
+            return sum(int(np.bitwise_count(masks.view(name)).sum(dtype=np.int64)) for name in self.manifest.stored)
+        name, specs = self.manifest.task_files[task], task_specs(self.manifest)
+        order = order_of(self.manifest, name, lambda: self.merged)
+        assert isinstance(order, ByMagnitude)
+        return ones(self._open(name, specs).view(STREAM), specs, order, f"{self.place.title}: {name}")
+
+    def verify(self, task: str | None) -> None:
+        """Check all of a task's file, or of that of tau_MTL, in memory that does not grow with what it decodes to.
+
+        Raises as :meth:`tau`.
+        """
+        manifest = self.manifest
+        name = MERGED if task is None else manifest.task_files[task]
+        specs = merged_specs(manifest.dtype, manifest.stored) if task is None else task_specs(manifest)
+        title, opened = f"{self.place.title}: {name}", self._open(name, specs)
+        if not manifest.uncoded:
+            if task is not None:
+                self._check_values(opened, title)
+        elif manifest.codings:
+            self._check_values(largest_and_last(opened.view(STREAM), specs, title), title)
+        else:
+            for _ in blocks(opened.view(STREAM), specs, order_of(manifest, name, lambda: self.merged), title):
+                pass
+
     def included_base(self) -> Path:
         """The folder of the included base, all of its files there and checked. Raises TallmasksError."""
         for name in self.manifest.files:
@@ -195,11 +233,27 @@ class BundleParts:
             return self._checked[name]
 
     def _opened(self, name: str, specs: Specs) -> Views:
+        opened = self._open(name, specs)
+        if not self.manifest.uncoded:
+            return opened
+        order = order_of(self.manifest, name, lambda: self.merged)
+        return decode(opened.view(STREAM), specs, order, f"{self.place.title}: {name}")
+
+    def _open(self, name: str, specs: Specs) -> TensorFile:
+        """A file that holds these tensors, or a stream of them that is not decoded yet."""
         expected: dict[str, Described] = {key: (spec.code, spec.shape) for key, spec in specs.items()}
         opened = open_tensors(self.checked(name))
         if self.manifest.uncoded:
             (length,) = opened.shape(STREAM) if opened.names == (STREAM,) and len(opened.shape(STREAM)) == 1 else (0,)
             expected = {STREAM: ("U8", (length,))}
+            claimed = sum(spec.nbytes for spec in specs.values())
+            base = sum(tensor.size * FLOATS[tensor.dtype] for tensor in self.manifest.tensors.values())
+            if claimed > _MOST_DECODED * base:
+                raise TallmasksError(
+                    f"{self.place.title}: {name} stands for {claimed} bytes of tensors, and the base has {base};"
+                    f" expected at most {_MOST_DECODED} times as many. It was not made by this package: get the bundle"
+                    " again."
+                )
         found: dict[str, Described] = {n: (opened.dtype(n), opened.shape(n)) for n in opened.names}
         wrong = sorted(key for key in found.keys() | expected.keys() if found.get(key) != expected.get(key))
         if wrong:
@@ -209,10 +263,7 @@ class BundleParts:
                 f" {_say(found.get(key))}, expected {_say(expected.get(key))} ({name_some(map(ascii, wrong), 3)}). It"
                 " was not made by this package: get the bundle again."
             )
-        if not self.manifest.uncoded:
-            return opened
-        order = order_of(self.manifest, name, lambda: self.merged)
-        return decode(opened.view(STREAM), specs, order, f"{self.place.title}: {name}")
+        return opened
 
     def _own(self, opened: Views, name: str) -> dict[str, NDArray]:
         return {ending: opened.view(name + ending) for ending in self.manifest.codings[name].specs}

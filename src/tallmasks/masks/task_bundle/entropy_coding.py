@@ -159,6 +159,16 @@ def decode(stream: Bytes, specs: Specs, order: Order, title: str) -> Decoded:
     if sum(spec.nbytes for spec in specs.values()) > _MOST_RATIO * stream.size + _MOST_RATIO:
         raise _no_stream(title, "it is too short for them")
     found = Decoded({name: np.empty(spec.shape, spec.dtype) for name, spec in specs.items()})
+    for pieces, block in blocks(stream, specs, order, title):
+        order.put_back(pieces, block, found)
+    return found
+
+
+def blocks(stream: Bytes, specs: Specs, order: Order, title: str) -> Iterator[tuple[list[Piece], Bytes]]:
+    """The same in pieces, with their bytes as ``order`` has them: memory does not grow with what is decoded.
+
+    Raises TallmasksError as :func:`decode`, on the way or at the end.
+    """
     decoder, at = zlib.decompressobj(-15), 0
     try:
         for pieces in _chunks(order.sizes(specs)):
@@ -173,13 +183,35 @@ def decode(stream: Bytes, specs: Specs, order: Order, title: str) -> Decoded:
                     raise _no_stream(title, "it ends early")
                 parts.append(part)
                 missing -= len(part)
-            order.put_back(pieces, np.frombuffer(b"".join(parts), np.uint8), found)
+            yield pieces, np.frombuffer(b"".join(parts), np.uint8)
         rest = decoder.decompress(decoder.unconsumed_tail + stream[at:].tobytes(), 1)
     except zlib.error as error:
         raise _no_stream(title, str(error)) from None
     if rest or not decoder.eof or decoder.unused_data:
         raise _no_stream(title, "there is more behind them")
-    return found
+
+
+def ones(stream: Bytes, specs: Specs, order: ByMagnitude, title: str) -> int:
+    """How many bits are 1 in a coded file of masks.  Raises TallmasksError as :func:`blocks`."""
+    counted = blocks(stream, specs, order, title)
+    return sum(int(_bits(block, sum(stop - start for _, start, stop in pieces)).sum()) for pieces, block in counted)
+
+
+def largest_and_last(stream: Bytes, specs: Specs, title: str) -> Decoded:
+    """Of each tensor of bytes in a coded file that is no mask, its largest value and its last.
+
+    Raises TallmasksError as :func:`blocks`.
+    """
+    found = {name: np.empty(0, spec.dtype) for name, spec in specs.items()}
+    order = Planes()
+    for pieces, block in blocks(stream, specs, order, title):
+        sizes = {name: (stop - start) // specs[name].dtype.itemsize for name, start, stop in pieces}
+        some = Decoded({name: np.empty(size, specs[name].dtype) for name, size in sizes.items()})
+        order.put_back([(name, 0, stop - start) for name, start, stop in pieces], block, some)
+        for name, values in some.arrays.items():
+            if values.dtype == np.uint8:
+                found[name] = np.array([np.append(found[name][:1], values).max(), values[-1]])
+    return Decoded(found)
 
 
 def _no_stream(title: str, why: str) -> TallmasksError:

@@ -61,14 +61,14 @@ class Bundle:
         """The fraction of the stored values that a task's mask holds. Raises as :meth:`update`."""
         if self.manifest.codings:
             raise TallmasksError(f"A bundle of {self.manifest.method} has no masks, and so no density of one.")
-        masks = self._parts.of_task(task)
-        held = sum(int(np.bitwise_count(masks.view(name)).sum(dtype=np.int64)) for name in self.manifest.stored)
-        return held / max(sum(tensor.size for tensor in self.manifest.stored.values()), 1)
+        self.manifest.check_task(task)
+        return self._parts.held(task) / max(sum(tensor.size for tensor in self.manifest.stored.values()), 1)
 
     def update(self, task: str, name: str, start: int = 0, stop: int | None = None) -> NDArray[np.float32]:
         """Values start..stop of a flattened tensor's update, float32; zeros where none is stored.
 
-        Raises TallmasksError for a task or tensor that is not in the bundle, and where a file is not the bundle's.
+        Raises TallmasksError for a task or tensor that is not in the bundle, where a file is not the bundle's, and
+        where the bundle is entropy-coded and its base is not to be had.
         """
         self.manifest.check_task(task)
         name = self.manifest.aliases.get(name, name)
@@ -78,6 +78,8 @@ class Bundle:
         start, stop, _ = slice(start, stop).indices(tensor.size)
         if not tensor.stored or stop <= start:
             return np.zeros(max(stop - start, 0), np.float32)
+        if self.manifest.uncoded and "module" not in self._found:
+            self._base()  # what is decoded is no more than a base that is here
         return self._parts.update(task, name, start, stop)
 
     def state_dict(self, task: str, like: torch.nn.Module | None = None) -> dict[str, torch.Tensor]:

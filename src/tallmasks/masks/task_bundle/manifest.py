@@ -20,6 +20,7 @@ import numpy as np
 from tallmasks.masks.task_bundle.part_names import BASE, MANIFEST, MASKS, MERGED, UPDATES, is_safe
 from tallmasks.masks.task_codings import CODINGS, Coding, coding_of
 from tallmasks.store.errors import TallmasksError, nearest
+from tallmasks.store.plain_files import LARGEST_JSON
 from tallmasks.store.seals import canonical
 
 FORMAT = "tallmasks/bundle/1"
@@ -32,8 +33,6 @@ DTYPES = {"float32": "F32", "bfloat16": "BF16", "float16": "F16", "int8": "I8"}
 """What the merged vector may be stored as, and how safetensors calls it."""
 FLOATS = {"F16": 2, "BF16": 2, "F32": 4, "F64": 8}
 """The dtypes that weights have, with their bytes."""
-LARGEST = 1 << 26
-"""Bytes of bundle.json at most."""
 _MOST_VALUES = 1 << 60
 _MOST_AXES = 64
 _LARGEST_SINGLE = float(np.finfo(np.float32).max)
@@ -162,6 +161,8 @@ def read_manifest(content: bytes, place: str) -> Manifest:
 
     Raises TallmasksError, with the place, the key, what was found and what was expected.
     """
+    if len(content) > LARGEST_JSON:
+        raise TallmasksError(f"{place} is larger than {LARGEST_JSON} bytes; expected a bundle's description.")
     try:
         value = json.loads(content.decode(), object_pairs_hook=_once, parse_constant=_no_constant)
         digest = digest_of(value) if isinstance(value, dict) else None

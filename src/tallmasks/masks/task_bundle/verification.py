@@ -41,9 +41,9 @@ def verify_bundle(path: str | Path) -> list[str]:
     for name in manifest.files:
         check(lambda name=name: parts.checked(name))
     if not manifest.codings:
-        check(lambda: parts.merged)
+        check(lambda: parts.verify(None))
     for task in manifest.tasks:
-        check(lambda task=task: parts.of_task(task))
+        check(lambda task=task: parts.verify(task))
     if manifest.base.included:
         check(check_base)
     if place.repository is None:

@@ -43,7 +43,10 @@ class Whole:
         return np.array(parts[""].reshape(-1)[start:stop])
 
     def problem(self, parts: Mapping[str, NDArray]) -> str | None:
-        """What the parts hold, all of their right dtypes and shapes, that :meth:`pack` never makes; None if nothing."""
+        """What the parts hold, all of their right dtypes, that :meth:`pack` never makes; None if nothing.
+
+        Of a part of bytes the largest value and the last are enough; other parts are not looked at.
+        """
         return None
 
 
