@@ -137,7 +137,12 @@ def lacking(places: Sequence[Path]) -> list[str]:
         for out, why in unknown.items()
     ]
     absent = [name for name in expected if not Path(name).exists() and not Path(name).is_symlink()]
-    declared = _declared([Path(name) for name in absent]) if absent else {}
+    declared: Iterable[str] = ()
+    if absent:
+        try:
+            declared = _declared([Path(name) for name in absent])
+        except TallmasksError as error:  # then nobody can say what is still asked for
+            declared, lines = absent, [*lines, str(error)]
     return lines + [
         f"{name} is not there, and dvc.lock has it: `tallmasks verify --restore` brings it back"
         for name in absent
@@ -230,6 +235,8 @@ def _intact(dvc: DVCFileSystem, md5: str) -> bool:
     """Whether the cache has an object with the content that its name says.  One with another content is removed."""
     path = _object(dvc, md5)
     if not path.is_file():
+        if leads_nowhere(path) and (path.is_symlink() or path.exists()):
+            path.unlink()  # a named pipe, say, for which DVC would wait for ever
         return False
     with path.open("rb") as file:
         if hashlib.file_digest(file, "md5").hexdigest() == md5.removesuffix(".dir"):
