@@ -36,9 +36,10 @@ def in_words() -> Iterator[None]:
             raise
         path, why = os.fsdecode(error.filename), os.strerror(error.errno)
         if error.errno in _NO_RIGHT:
+            denied = path if os.path.lexists(path) else Path(path).parent  # of a new file it is the folder
             raise TallmasksError(
-                f"{path} cannot be read or written by {_user()} ({why}); give this user the right to the file and to "
-                "its folder, or make the disk writable, and run again"
+                f"{denied} cannot be read or written by {_user()} ({why}); give this user the right to it and to the "
+                "folder that it lies in, or make the disk writable, and run again"
             ) from None
         no_folder = next((parent for parent in Path(path).parents if parent.exists() and not parent.is_dir()), None)
         expected = "a folder" if no_folder else "a file or folder of its own"
