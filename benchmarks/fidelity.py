@@ -29,6 +29,7 @@ import torch
 from torch import nn
 
 from tallmasks import methods
+from tallmasks.methods.parts.layers_in_blocks import is_layer_in_block
 from tallmasks.methods.parts.seeded_draws import draws, task_keys
 from tallmasks.store.tensor_files import Layout
 from tallmasks.vectors.task_vectors import TaskVector
@@ -329,17 +330,18 @@ def emr(folder: Path, vectors: list[TaskVector]) -> Tensors:
 
 
 def bitdelta(folder: Path, vectors: list[TaskVector]) -> Tensors:
-    """Packed in sixteens: the width of these matrices is no multiple of the kernel's 32."""
+    """Packed in sixteens: the width of these matrices is no multiple of the kernel's 32.  Of linear layers in blocks
+    alone, as `compress_diff` there finds them."""
     bits = Official(folder, "BitDelta/bitdelta/binary_gemm_kernel.py", ["pack", "unpack"])
     code = Official(folder, "BitDelta/bitdelta/diff.py", ["BinaryDiff"], pack=lambda mask: bits.pack(mask, n_bits=16))
 
-    def back(tensor: torch.Tensor) -> torch.Tensor:
-        if tensor.ndim != 2:
+    def back(name: str, tensor: torch.Tensor) -> torch.Tensor:
+        if not is_layer_in_block(name, tuple(tensor.shape)):
             return tensor
         diff = code.BinaryDiff(base=torch.zeros_like(tensor), finetune=tensor)
         return ((bits.unpack(diff.mask, n_bits=16) * 2 - 1) * diff.coeff).T.detach()  # as `load_diff` there adds it
 
-    return _by_task([{name: back(tensor) for name, tensor in tensors_of(vector).items()} for vector in vectors])
+    return _by_task([{name: back(name, tensor) for name, tensor in tensors_of(vector).items()} for vector in vectors])
 
 
 def tsv_c(folder: Path, vectors: list[TaskVector]) -> Tensors:

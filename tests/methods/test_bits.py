@@ -44,7 +44,12 @@ def test_storage_is_the_papers(model, tasks, single, finetuned, masked):
         assert cost.lower_bound == (kind == "pruned")
 
 
-SHAPES = ((768, 3072), (768, 768), (768, 3, 32, 32), (768,))
+SHAPES = {
+    "blocks.0.fc.weight": (768, 3072),
+    "positions_embedding": (768, 768),
+    "conv1.weight": (768, 3, 32, 32),
+    "bias": (768,),
+}
 TRAINABLE = 768 * (3072 + 768 + 3 * 32 * 32 + 1)
 
 
@@ -53,7 +58,7 @@ TRAINABLE = 768 * (3072 + 768 + 3 * 32 * 32 + 1)
     [
         # 768 // 8 = 96 triplets of each matrix
         ("tsv_c", 32 * (96 * (768 + 3072 + 1) + 96 * (768 + 768 + 1) + 768 * (3 * 32 * 32 + 1))),
-        ("bitdelta", 768 * (3072 + 768) + 2 * 32 + 32 * 768 * (3 * 32 * 32 + 1)),
+        ("bitdelta", 768 * 3072 + 32 + 32 * 768 * (768 + 3 * 32 * 32 + 1)),
         ("t_switch", TRAINABLE + sum(int(0.4 * n) for n in (768 * 3072, 768 * 768, 768 * 3072, 768)) + 4 * 32),
         ("t_switch:drop=0.9", TRAINABLE + sum(int(n * 0.1) for n in (768 * 3072, 768 * 768, 768 * 3072, 768)) + 4 * 32),
     ],

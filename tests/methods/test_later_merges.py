@@ -177,6 +177,16 @@ def test_pcb_is_the_plain_statement(frozen: int) -> None:
     assert 0.02 < (found != 0).mean() < 0.5
 
 
+@pytest.mark.parametrize(("moved", "frozen"), [(0.005, 0), (1, 99 * LAYOUT.size)])
+def test_pcb_refuses_what_it_would_clamp_to_0(moved: float, frozen: int) -> None:
+    """The merge of models in which few weights moved would be the base model, without a word."""
+    given = vectors(frozen=frozen)
+    for vector in given:
+        vector.flat[int(moved * vector.flat.size) :] = 0
+    with pytest.raises(TallmasksError, match=r"pcb: task vector 1 of 3: fewer than 1 % of .* weights moved"):
+        merged("pcb", given)
+
+
 @pytest.mark.parametrize("ranks", [[1, 500], [250, 499, 500], [17]])
 def test_the_n_th_value_of_rows_is_that_of_sorting(ranks: list[int]) -> None:
     """A quantile would be that of some pieces."""

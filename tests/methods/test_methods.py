@@ -29,7 +29,7 @@ INPUTS = {
     "agreement": np.array([0, 1, 2, 3, 1, 3], np.uint8),
     "mask": np.array([1, 0, 1, 1, 0, 1], bool),
     "threshold": np.float32(2),
-    "layout": Layout(("a", "b"), ((2, 2), (2,))),
+    "layout": Layout(("0.a", "b"), ((2, 2), (2,))),
 }
 
 
@@ -78,8 +78,8 @@ UPDATES = {
     "iso_c": MERGED,
     # agreeing signs at the first weight alone; tau's tensors have mean magnitudes 6.5 / 4 and 2, the kept one 5 / 4
     "emr": [2.9 * 5, 0, 0, 0, 0, 0],
-    # the matrix has mean magnitude 6.5 / 4, and rank floor(2 / 3) = 0; of two weights of a sign both stay
-    "tsv_c": [0, 0, 0, 0, 0, 4],
+    # the matrix has mean magnitude 6.5 / 4, and rank floor(2 / 3) = 0: it is whole; of two weights of a sign both stay
+    "tsv_c": TAU,
     "bitdelta": [1.625, -1.625, 1.625, -1.625, 0, 4],
     "t_switch": [*(np.sqrt(14.25 / 4) * np.array([1, -1, 1, -1])), 0, 4],
 }
@@ -135,7 +135,7 @@ def test_a_gpus_tensors_give_what_arrays_give(name):
         "agreement": draw.integers(0, 9, 5000, np.uint8),
         "mask": draw.random(5000) < 0.4,
         "threshold": np.float32(0.5),
-        "layout": Layout(("a", "b"), ((40, 100), (1000,))),
+        "layout": Layout(("0.a", "b"), ((40, 100), (1000,))),
     }
     method = methods.get(name)
     inputs = needed(method, given)

@@ -15,7 +15,7 @@ from tallmasks.results.reference.checkpoint_families import beside_families, fam
 from tallmasks.results.tables import ParameterCounts, summary_table
 from tallmasks.results.typesetting import latex, markdown
 
-COUNTS = ParameterCounts(1_000_000, 500_000, ((1000, 990), (10_000,)))
+COUNTS = ParameterCounts(1_000_000, 500_000, {"blocks.0.weight": (1000, 990), "bias": (10_000,)})
 
 
 def evaluation(method: str, test: list[int], **chosen: object) -> Evaluation:

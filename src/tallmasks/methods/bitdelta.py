@@ -5,11 +5,12 @@ from typing import Any
 from tallmasks.masks.task_codings import Coding, Signs, Whole
 from tallmasks.methods import Vector, by_tensor, method
 from tallmasks.methods.parts.arrays_and_tensors import exact
+from tallmasks.methods.parts.layers_in_blocks import is_layer_in_block
 
 
-def coding(shape: tuple[int, ...]) -> Coding:
-    """Signs of a matrix."""
-    return Signs(shape) if len(shape) == 2 else Whole(shape)
+def coding(shape: tuple[int, ...], name: str) -> Coding:
+    """Signs of a layer's matrix."""
+    return Signs(shape) if is_layer_in_block(name, shape) else Whole(shape)
 
 
 @method(
@@ -25,10 +26,11 @@ def coding(shape: tuple[int, ...]) -> Coding:
 )
 @by_tensor(coding)
 def bitdelta(matrix: Vector, coding: Coding) -> tuple[Any, float]:
-    """sign(D) * mean |D| of every matrix D of tau_t; the rest as it is.
+    """sign(D) * mean |D| of every matrix D of tau_t that is a linear layer of a numbered block; the rest as it is.
 
     A bit has no zero: as in the official code (FasterDecoding/BitDelta) a weight that did not move counts as positive.
-    That code compresses the linear layers of attention and MLP, and the paper distils the magnitudes from the
-    fine-tuned model afterwards; here every 2-D tensor is compressed, and nothing is trained.
+    So tables, of which most rows do not move, are stored whole, and heads too.  That code compresses the linear layers
+    of attention and MLP alone as well.  The paper distils the magnitudes from the fine-tuned model afterwards; here
+    nothing is trained.
     """
     return matrix < 0, float(abs(exact(matrix)).mean())

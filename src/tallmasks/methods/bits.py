@@ -1,16 +1,18 @@
 """Storage in bits, by the formulae of appendix C of Wang et al. 2024 and in their manner (one float is 32 bits).
 
 Each function is what a method may give as its ``storage``: from T tasks, P' trainable and F frozen parameters.  One
-that treats matrices apart from other tensors also takes the ``shapes`` of the trainable tensors; without them it gives
-its leading term, as if these were one square matrix.  Options that a formula depends on have the method's names.
+that treats matrices apart from other tensors also takes the ``shapes`` of the trainable tensors, by name.  Without them
+it gives its leading term, as if these were one square matrix of a block.  Options that a formula depends on have the
+method's names.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from tallmasks.methods.parts.layers_in_blocks import is_layer_in_block
 from tallmasks.methods.parts.singular_vectors import is_matrix
 
 FLOAT_BITS = 32
@@ -30,7 +32,8 @@ class Storage:
 
 
 Storing = Callable[..., Storage]
-Shapes = Sequence[tuple[int, ...]]
+Shapes = Mapping[str, tuple[int, ...]]
+NO_SHAPES: Shapes = {}
 
 
 def single(tasks: int, trainable: int, frozen: int) -> Storage:
@@ -58,7 +61,7 @@ def masked_and_scaled(tasks: int, trainable: int, frozen: int) -> Storage:
     return Storage(masked(tasks, trainable, frozen).bits + FLOAT_BITS * tasks)
 
 
-def low_rank(tasks: int, trainable: int, frozen: int, *, shapes: Shapes = ()) -> Storage:
+def low_rank(tasks: int, trainable: int, frozen: int, *, shapes: Shapes = NO_SHAPES) -> Storage:
     """TSV-C: of every task and matrix [m, n] floor(min(m, n) / T) singular values with their vectors of m + n floats;
     other tensors, and matrices without any, whole; and the pretrained model."""
 
@@ -66,32 +69,33 @@ def low_rank(tasks: int, trainable: int, frozen: int, *, shapes: Shapes = ()) ->
         rank = min(shape) // tasks if is_matrix(shape) else 0
         return rank * (sum(shape) + 1) if rank else math.prod(shape)
 
-    own = sum(FLOAT_BITS * floats(shape) for shape in shapes or _one_matrix(trainable))
+    own = sum(FLOAT_BITS * floats(shape) for shape in (shapes or _one_matrix(trainable)).values())
     return Storage(FLOAT_BITS * (trainable + frozen) + tasks * own)
 
 
-def signs(tasks: int, trainable: int, frozen: int, *, shapes: Shapes = ()) -> Storage:
-    """BitDelta: of every task and matrix a bit a weight and one float; other tensors whole; and the pretrained
-    model."""
+def signs(tasks: int, trainable: int, frozen: int, *, shapes: Shapes = NO_SHAPES) -> Storage:
+    """BitDelta: of every task and linear layer of a block a bit a weight and one float; other tensors whole; and the
+    pretrained model."""
 
-    def bits_of(shape: tuple[int, ...]) -> int:
-        return math.prod(shape) + FLOAT_BITS if len(shape) == 2 else FLOAT_BITS * math.prod(shape)
+    def bits_of(name: str, shape: tuple[int, ...]) -> int:
+        values = math.prod(shape)
+        return values + FLOAT_BITS if is_layer_in_block(name, shape) else FLOAT_BITS * values
 
-    own = sum(bits_of(shape) for shape in shapes or _one_matrix(trainable))
+    own = sum(bits_of(name, shape) for name, shape in (shapes or _one_matrix(trainable)).items())
     return Storage(FLOAT_BITS * (trainable + frozen) + tasks * own)
 
 
-def switches(tasks: int, trainable: int, frozen: int, *, shapes: Shapes = (), drop: float = 0.6) -> Storage:
+def switches(tasks: int, trainable: int, frozen: int, *, shapes: Shapes = NO_SHAPES, drop: float = 0.6) -> Storage:
     """T-Switch: of every task a bit a weight that says whether it is kept, a sign for each that is, and one float a
     tensor; and the pretrained model.  (An entropy code would need 1.37 bits a weight in place of 1.4 at ``drop`` 0.6.)
     """
-    tensors = shapes or _one_matrix(trainable)
+    tensors = (shapes or _one_matrix(trainable)).values()
     own = sum(size + int(size * (1 - drop)) + FLOAT_BITS for size in map(math.prod, tensors))
     return Storage(FLOAT_BITS * (trainable + frozen) + tasks * own)
 
 
 def _one_matrix(trainable: int) -> Shapes:
-    return ((math.isqrt(trainable), math.isqrt(trainable)),)
+    return {"blocks.0.weight": (math.isqrt(trainable), math.isqrt(trainable))}
 
 
 _RULES: tuple[Storing, ...] = (single, finetuned, masked, pruned, masked_and_scaled, low_rank, signs, switches)

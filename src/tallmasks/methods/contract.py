@@ -351,8 +351,8 @@ class Method:
             return self.coefficients
         return tuple(grids[GRIDS[self.protocol]]) if self.protocol in GRIDS else ()
 
-    def stored(self, tasks: int, trainable: int, frozen: int, shapes: Shapes = ()) -> Storage:
-        """What it stores for T tasks, P' and F; exactly with the shapes of the trainable tensors (see `bits`)."""
+    def stored(self, tasks: int, trainable: int, frozen: int, shapes: Shapes = bits.NO_SHAPES) -> Storage:
+        """What it stores for T tasks, P' and F; exactly with the trainable tensors' shapes by name (see `bits`)."""
         by_shape = {"shapes": shapes} if "shapes" in options_of(self.storage) else {}
         return self.storage(tasks, trainable, frozen, **by_shape, **given(self.storage, self.chosen))
 

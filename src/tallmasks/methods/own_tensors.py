@@ -20,7 +20,8 @@ class OwnTensors:
     """What :func:`by_tensor` makes of a function.
 
     Attributes:
-        coding: how a tensor is stored, ``(shape) -> coding`` or ``(shape, tasks) -> coding``.
+        coding: how a tensor is stored, ``(shape) -> coding``; it gets ``name`` and ``tasks`` too if it has such
+            parameters.
         find: the function, ``(tensor, coding, **options) -> content``.
     """
 
@@ -35,8 +36,11 @@ class OwnTensors:
     def codings(self, layout: Layout, tasks: int | None) -> dict[str, Coding]:
         """How every tensor is stored; ``tasks`` is T, where that matters."""
         more = {_TASKS: tasks} if self.takes_tasks else {}
-        named = zip(layout.names, layout.shapes, strict=True)
-        return {name: self.coding(tuple(shape), **more) for name, shape in named}
+        by_name = "name" in inspect.signature(self.coding).parameters
+        return {
+            name: self.coding(tuple(shape), **more, **({"name": name} if by_name else {}))
+            for name, shape in zip(layout.names, layout.shapes, strict=True)
+        }
 
     def content(self, tensor: Any, coding: Coding, **options: Any) -> Any:
         """What the coding takes, from one tensor [shape] of tau_t, an array or a GPU's.
@@ -60,8 +64,8 @@ def by_tensor(coding: Callable[..., Coding]) -> Callable[[Callable[..., Any]], C
     """Decorator, under `method(over="model", ...)`: the update of a method whose function finds, from one tensor of
     tau_t, what a coding stores of it; tensors that are stored whole it does not see.
 
-    ``coding`` gets a tensor's shape and, where it has a parameter ``tasks``, T.  The method's options are those of the
-    function.
+    ``coding`` gets a tensor's shape and, where it has parameters ``name`` and ``tasks``, its name and T.  The method's
+    options are those of the function.
     """
 
     def decorate(find: Callable[..., Any]) -> Callable[..., Any]:

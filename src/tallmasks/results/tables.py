@@ -6,7 +6,7 @@ Everything here is a function from `Evaluation`s to tables; percent are rounded 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from tallmasks import methods
 from tallmasks.evaluation.choice import accuracies, normalized, wilson_interval
 from tallmasks.evaluation.records import SPLITS, Evaluation
 from tallmasks.methods import Method
+from tallmasks.methods.bits import Shapes
 from tallmasks.models.families import Family, Spec
 from tallmasks.store.tensor_files import open_tensors
 
@@ -27,14 +28,14 @@ class ParameterCounts:
 
     trainable: int
     frozen: int
-    shapes: tuple[tuple[int, ...], ...] = ()
+    shapes: Shapes = field(default_factory=dict)
 
     @classmethod
     def of(cls, kin: Family, spec: Spec, pretrained: Path) -> ParameterCounts:
         """From a pretrained file of a family's model."""
         initial = kin.initial_state(spec, pretrained)
         counts = kin.parameter_counts(spec, open_tensors(pretrained).shapes)
-        return cls(*counts, tuple(values.shape for values in initial.values()))
+        return cls(*counts, {name: values.shape for name, values in initial.items()})
 
     def stored(self, method: Method, tasks: int) -> float:
         """What a method stores for T tasks, in 1e9 bits, rounded to 4 decimals."""

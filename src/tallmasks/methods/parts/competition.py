@@ -9,6 +9,7 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
+from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors import kernels
 from tallmasks.vectors.kernels import Vector
 from tallmasks.vectors.task_vectors import TaskVector
@@ -45,11 +46,24 @@ def from_0_to_1(values: Vector, low: Vector, high: Vector) -> Vector:
 
 
 def balance_of(task_vectors: Sequence[TaskVector], ratio: float) -> Balance:
-    """Clamps from each task's values, then floor and top of its scores; shares of all parameters, frozen ones too."""
+    """Clamps from each task's values, then floor and top of its scores; shares of all parameters, frozen ones too.
+
+    Raises:
+        TallmasksError: a task moved so few weights that it would be clamped to 0.
+    """
     flats, frozen = [vector.flat for vector in task_vectors], task_vectors[0].frozen
     size = flats[0].size
-    first, last, least = (int((size + frozen) * share) - frozen for share in (CLAMPED, 1 - CLAMPED, 1 - ratio))
-    low, high = (np.array([[_nth(flat, rank)] for flat in flats]) for rank in (first + 1, max(last, 1)))
+    whole = size + frozen
+    first, last, least = (int(whole * share) - frozen for share in (CLAMPED, 1 - CLAMPED, 1 - ratio))
+    low, high = (
+        np.array([[_nth(flat, rank)] for flat in flats]) for rank in (first + 1, last if frozen else max(last, 1))
+    )
+    for task, (flat, largest) in enumerate(zip(flats, high, strict=True), 1):
+        if not largest and kernels.nth_magnitude(flat, size):
+            raise TallmasksError(
+                f"pcb: task vector {task} of {len(flats)}: fewer than 1 % of {whole:,} weights moved, so that PCB "
+                "clamps all of them to 0 (at the 99 % quantile); use another method, ties for instance"
+            )
     known = Balance(low, high, low, high)
 
     def scores(part: slice) -> Vector:
