@@ -23,7 +23,7 @@ compresses each tensor by itself is written under `by_tensor`, and can be stored
 import importlib
 import pkgutil
 
-from tallmasks.methods.contract import GRIDS, Merge, Method, Place, ScaledMask, Statistics, Vector
+from tallmasks.methods.contract import GRIDS, Merge, Method, Place, Statistics, Vector
 from tallmasks.methods.inputs import INPUTS, Input, Source, input
 from tallmasks.methods.options import Between, Share
 from tallmasks.methods.own_tensors import by_tensor
@@ -51,6 +51,7 @@ from tallmasks.methods.registry import (
     statistics_behind,
     tuned_merge,
 )
+from tallmasks.methods.scaled_masks import ScaledMask
 from tallmasks.store.errors import TallmasksError, at_import
 
 __all__ = [

@@ -20,6 +20,7 @@ from tallmasks.methods.bits import Shapes, Storage, Storing
 from tallmasks.methods.inputs import INPUTS, Input, misfit
 from tallmasks.methods.options import Option, Value, given, options_of
 from tallmasks.methods.own_tensors import OwnTensors
+from tallmasks.methods.scaled_masks import ScaledMask
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.fingerprints import fingerprint_with_parts
 from tallmasks.vectors import kernels
@@ -215,25 +216,6 @@ def _in_places(apply: Callable[..., Any], name: str, rows: Sequence[Vector], out
         apply([row[part] for row in rows], out[part], Place(name, part.start, part.stop))
 
     kernels.in_pieces(out.size, work)
-
-
-@dataclass(frozen=True)
-class ScaledMask:
-    """How a bundle stores a task's update as a mask over tau_MTL and one scale: that at which what the mask holds is as
-    long as tau_t.
-
-    Attributes:
-        mask: ``(task_vector, multi_task_vector) -> held``, float32 [n] each -> bool [n], of a slice.
-        length: ``(slice, size) -> length``: what a slice of a tensor of so many values adds to a vector's length.
-    """
-
-    mask: Callable[[Vector, Vector], NDArray[np.bool_]]
-    length: Callable[[Vector, int], float]
-
-    @staticmethod
-    def scale(own: float, held: float) -> float:
-        """The scale of a task whose tau_t, and what its mask holds, have these lengths."""
-        return own / held if held else 0.0
 
 
 @dataclass(frozen=True)
