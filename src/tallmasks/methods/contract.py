@@ -113,23 +113,19 @@ class Merge:
         if self.look is not None:
             whole = self.look(task_vectors, *known, **given(self.look, self.chosen))
             return lambda *which: self.apply(*which, whole, **options)
-        if self.over != "tensors":
-            return lambda *which: self.apply(*which, *known, **options)
+        named = self.named or self.over != "tensors"
 
-        def apply(stacked: Vector, name: str) -> Vector:
-            named = [name] if self.named else []
-            noise = [max((vector.noise(name) for vector in task_vectors), default=0.0)] if self.noisy else []
-            return self.apply(stacked, *named, *noise, *known, **options)
+        def apply(*which: Any) -> Any:
+            noise = [max((vector.noise(which[1]) for vector in task_vectors), default=0.0)] if self.noisy else []
+            return self.apply(*(which if named else which[:1]), *noise, *known, **options)
 
         return apply
 
-    def _after(
-        self, inner: Merge, merged: Callable[..., Any], task_vectors: Sequence[TaskVector]
-    ) -> Callable[..., Any]:
+    def _after(self, inner: Merge, merged: Callable[..., Any], vectors: Sequence[TaskVector]) -> Callable[..., Any]:
         options, known = given(self.apply, self.chosen), []
         if self.look is not None:
-            total = functools.partial(inner.total, task_vectors, merged)
-            known.append(self.look(task_vectors, total, **given(self.look, self.chosen)))
+            total = functools.partial(inner.total, vectors, merged)
+            known.append(self.look(vectors, total, **given(self.look, self.chosen)))
         if self.over == "tensors":
             return lambda stacked, name: self.apply(merged(stacked, name), name, *known, **options)
 
@@ -204,9 +200,7 @@ class Merge:
         if self.over == "tensors" and self.look is not None and self.after is None:
             raise ValueError(f"merge {self.name}: look is for merges over weights or places")
         if (self.named or self.noisy) and self.over != "tensors":
-            raise ValueError(
-                f"merge {self.name}: named and noisy are for merges over tensors; over places it gets the place"
-            )
+            raise ValueError(f"merge {self.name}: named and noisy are for merges over tensors")
 
 
 def _in_places(apply: Callable[..., Any], name: str, rows: Sequence[Vector], out: Vector) -> None:
@@ -383,10 +377,6 @@ class Method:
             raise ValueError(f"method {self.name}: tuned needs coefficients, and a function of multi_task_vector alone")
         if self.coefficients is not None and self.protocol != "scaled":
             raise ValueError(f"method {self.name}: coefficients are for the protocol scaled alone")
-        for key, allowed in (
-            ("protocol", get_args(Protocol)),
-            ("section", get_args(Section)),
-            ("group", get_args(Group)),
-        ):
-            if getattr(self, key) not in allowed:
+        for key, kind in {"protocol": Protocol, "section": Section, "group": Group}.items():
+            if getattr(self, key) not in (allowed := get_args(kind)):
                 raise ValueError(f"method {self.name}: {key} is {getattr(self, key)!r}; expected {', '.join(allowed)}")
