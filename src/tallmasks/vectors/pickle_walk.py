@@ -28,7 +28,7 @@ _REBUILDS = {
         "tensor", "tensor_v2", "tensor_v3", "parameter", "parameter_with_state", "sparse_tensor", "qtensor",
         "meta_tensor_no_storage", "nested_tensor",
     )),
-    "torch Size", "torch device", "torch.serialization _get_layout", "_codecs encode", "__builtin__ complex",
+    "torch Size", "torch device", "torch.serialization _get_layout", "__builtin__ complex",
 }  # fmt: skip
 """What may be called: nothing of it calls its arguments, or takes them for a size of memory that it fills."""
 _CONSTANTS = {
@@ -36,8 +36,11 @@ _CONSTANTS = {
     "BINFLOAT": 0.0, "BINUNICODE": "", "SHORT_BINSTRING": "",
 }  # fmt: skip
 _SMALL_TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+_LARGEST_KEY = 1 << 60
+"""Larger numbers may have one hash for all of them; then each key is compared with all others."""
+_DICT = object()
 _THING = object()
-"""Whatever else there is: a dict, a set, what a call gave."""
+"""Whatever else there is: a set, what a call gave."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +104,9 @@ def _walk(pickled: Any, file_size: int) -> None:
             stack = []
         elif name == "EMPTY_LIST":
             stack.append([])
-        elif name in ("EMPTY_DICT", "EMPTY_SET"):
+        elif name == "EMPTY_DICT":
+            stack.append(_DICT)
+        elif name == "EMPTY_SET":
             stack.append(_THING)
         elif name == "EMPTY_TUPLE":
             stack.append(_tuple([]))
@@ -125,7 +130,7 @@ def _walk(pickled: Any, file_size: int) -> None:
             _check_call(stack.pop(), arguments)
             stack.append(_THING)
         elif name == "BUILD":
-            if (state := stack.pop()) is not _THING:
+            if (state := stack.pop()) not in (_DICT, _THING):
                 _check_small(state)
         elif name not in ("PROTO", "STOP"):
             raise UnpicklingError(f"the opcode {name} is in it")
@@ -141,6 +146,8 @@ def _tuple(items: list[Any]) -> _Tuple:
 def _check_keys(keys: list[Any]) -> None:
     if not all(key is None or isinstance(key, str | int | float) for key in keys):
         raise UnpicklingError("a key is no word and no number")
+    if any(isinstance(key, int) and abs(key) >= _LARGEST_KEY for key in keys):
+        raise UnpicklingError("a key is a number of more than 60 bits")
 
 
 def _check_small(arguments: Any) -> None:
@@ -156,6 +163,14 @@ def _check_call(called: Any, arguments: Any) -> None:
         if not isinstance(pairs, list) or not all(isinstance(pair, list) for pair in pairs):
             raise UnpicklingError("an OrderedDict is made of something else than a list of pairs")
         _check_keys([pair[0] for pair in pairs])
+    elif name == "__builtin__ set" and len(arguments.items) == 1 and isinstance(arguments.items[0], list):
+        _check_keys(arguments.items[0])
+    elif name == "collections Counter":  # a scheduler's milestones
+        if not all(item is _DICT for item in arguments.items):
+            raise UnpicklingError("a Counter is made of something else than a dict")
+    elif name == "_codecs encode":  # bytes; punycode would take for ever
+        if arguments.items[1:] != ["latin1"]:
+            raise UnpicklingError("a text is to be encoded in another way than bytes are saved")
     elif name not in _REBUILDS:
         raise UnpicklingError(f"it calls {name}")
     elif name.startswith("torch._utils _rebuild_tensor") and isinstance(arguments.items[0], _Storage):
