@@ -164,6 +164,7 @@ def test_a_dry_run_writes_nothing_and_says_how_much_there_is(
         (["--method", "tise"], "did you mean 'ties'"),
         (["--method", "emr"], "keeps a model per task: `tallmasks compress`"),
         (["--method", "zeroshot"], "does not merge models into one"),
+        (["--method", "magnitude_masking"], "it keeps a model per task, and no command writes it"),
         (["--method", "ties", "--option", "kep=0.1"], "--method ties: there is no option 'kep'; did you mean 'keep'"),
         (["--method", "ties", "--option", "keep=2"], "option keep: found 2.0, expected a number from 0 to 1"),
         (["--method", "ties", "--k", "2"], "--k is for a consensus"),

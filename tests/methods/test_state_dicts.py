@@ -195,6 +195,8 @@ META = {"a": torch.ones(5, device="meta")}
         (lambda one: tallmasks.merge([one, torch.nn.Linear(1, 1)]), r"2: found a module .*; pass its state_dict\(\)"),
         (lambda one: tallmasks.merge([one["a"]]), "1: found a ndarray; expected a state dict, tensors by name"),
         (lambda one: tallmasks.merge(7), "found a int; expected a list of task vectors"),
+        (lambda one: tallmasks.task_vector({0: one["a"], **one}, one), "base: found the name 0; expected a text"),
+        (lambda one: tallmasks.apply(one, one, float("inf")), "scaling_coefficient is inf; expected a finite number"),
         (lambda one: tallmasks.task_vector(Path("x"), one), "base: found the path x; expected a state dict, .*load"),
         (lambda one: tallmasks.task_vector(one, torch.nn.Linear(1, 1)), "finetuned: found a module .*state_dict"),
         (lambda one: tallmasks.apply(one, [one]), "update: found a list; expected a state dict, tensors by name"),

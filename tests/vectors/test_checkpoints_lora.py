@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from small_checkpoints import file_of, lora, refusal
+from tallmasks.store.errors import TallmasksWarning
 from tallmasks.vectors.checkpoints import new_checkpoint, open_checkpoint
 from tallmasks.vectors.checkpoints.module_patterns import ModulePatterns
 
@@ -239,11 +240,14 @@ def test_an_embedding_that_was_trained_whole_does_not_move_the_head(tmp_path):
 
 
 def test_a_delta_on_a_tied_embedding_is_merged_and_said(tmp_path, recwarn):
-    """The user would compare the merged model with PEFT's live one, where the head stays, and find another."""
+    """The user would compare the merged model with PEFT's live one, where the head stays, and find another.
+
+    The command prints warnings of this class alone.
+    """
     factors = {"lora_embedding_A": drawn(4, 9), "lora_embedding_B": drawn(5, 4, seed=1)}
     folder = lora(tmp_path / "lora", {f"{EMBEDDING}.{name}": tensor for name, tensor in factors.items()})
     tied = language_model(tmp_path / "tied")
-    with pytest.warns(UserWarning, match="embed_tokens.weight is tied to another tensor .* and both change"):
+    with pytest.warns(TallmasksWarning, match="embed_tokens.weight is tied to another tensor .* and both change"):
         checkpoint = open_checkpoint(folder, tied)
     expected = 2 * (factors["lora_embedding_B"].double() @ factors["lora_embedding_A"].double()).T.numpy()
     check_delta(checkpoint, tied, f"{EMBEDDING}.weight", expected)
@@ -255,5 +259,5 @@ def test_a_delta_on_a_tied_embedding_is_merged_and_said(tmp_path, recwarn):
     assert not recwarn.list
     weight = drawn(6, 5)
     base = open_checkpoint(file_of(tmp_path / "both", {"a.weight": weight, "b.weight": weight}, "base.pt"))
-    with pytest.warns(UserWarning, match="a.weight is tied"):
+    with pytest.warns(TallmasksWarning, match="a.weight is tied"):
         open_checkpoint(lora(tmp_path / "pair", {"a.lora_A.weight": drawn(4, 5), "a.lora_B.weight": drawn(6, 4)}), base)

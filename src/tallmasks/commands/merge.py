@@ -80,7 +80,12 @@ def merging_method(given: Given) -> tuple[Method, float]:
     """
     method = registry.get(given.spec)
     if not _is_a_merge(method):
-        hint = "it keeps a model per task: `tallmasks compress`" if method.section == "compression" else "nothing to do"
+        if given.method in registry.names_with_masks():
+            hint = "it keeps a model per task: `tallmasks compress`"
+        elif method.section == "compression":
+            hint = "it keeps a model per task, and no command writes it"
+        else:
+            hint = "nothing to do"
         raise TallmasksError(f"--method {given.method} does not merge models into one: {hint}")
     in_stream(method)
     if given.k is not None:

@@ -158,12 +158,15 @@ def apply(base: StateDict, update: StateDict, scaling_coefficient: float = 1.0) 
 
     Raises:
         TallmasksError: the update has a name or a shape that the base model has not, or a sum is too large for the
-            base's type.
+            base's type; or the scaling coefficient is not finite.
     """
+    if not np.isfinite(float(scaling_coefficient)):
+        raise TallmasksError(f"scaling_coefficient is {scaling_coefficient}; expected a finite number")
     before, change = _flats({"base": base, "update": update})
     if difference := change.layout.describe_difference(before.layout):
         raise TallmasksError(f"the update does not fit the base model: {difference}")
-    summed = before.values + np.float32(scaling_coefficient) * change.values
+    with np.errstate(invalid="ignore", over="ignore"):
+        summed = before.values + np.float32(scaling_coefficient) * change.values
     return {**base, **before.back(summed, "base + update", in_its_types=True)}
 
 
@@ -247,6 +250,8 @@ def _tied(tensors: StateDict, what: str) -> dict[str, str]:
     """
     if not isinstance(tensors, Mapping):
         raise _refusal(tensors, "a state dict, tensors by name", f"{what}: ")
+    if odd := [name for name in tensors if not isinstance(name, str)]:
+        raise TallmasksError(f"{what}: found the name {odd[0]!r:.100}; expected a text for every tensor's name")
     first: dict[Any, str] = {}
     tied = {}
     for name in sorted(tensors):

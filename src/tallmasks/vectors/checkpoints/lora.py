@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.store.errors import TallmasksError
+from tallmasks.store.errors import TallmasksError, TallmasksWarning
 from tallmasks.store.plain_files import read_json
 from tallmasks.store.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, sorted_tensors
@@ -159,6 +159,7 @@ def open_lora(folder: Path, adapters: Sequence[str], base: Checkpoint | None, sa
             warnings.warn(
                 f"{title}: {name} is tied to another tensor of {base.title}, and both change, as by peft's"
                 " merge_and_unload; the adapter on the live model changes one",
+                TallmasksWarning,
                 stacklevel=2,
             )
         products[name] = _product(pair, _scale(config, module, pair, adapter, title), name, base, adapter, config)
