@@ -11,7 +11,7 @@
 - With --plan, the jobs of one table in time: each job's seconds from the same arithmetic and from the constants below,
   started as soon as its inputs, cores and GPU are there; the time of the whole, how busy the GPU is, and the chain of
   jobs that decides it.  Three ways: every job with 4 threads and imports of its own; forks of the warm Python; and
-  with the threads of params.yaml, and heads and single-task evaluations that share a loaded model.
+  with the threads of params.yaml.
 """
 
 import argparse
@@ -94,22 +94,19 @@ def flops_and_kept_bytes(architecture: str, size: int, precision: str) -> tuple[
 @dataclass(frozen=True)
 class Way:
     """How jobs are run: seconds before a job that needs torch begins, threads of every job (those of params.yaml if
-    None), and whether jobs of one stage that use a GPU share a loaded model."""
+    None)."""
 
     name: str
     start: float
     threads: int | None
-    together: bool
 
 
 WAYS = (
-    Way("4 threads a job, imports in each", IMPORTS, 4, False),
-    Way("forks of the warm Python", FORK, 4, False),
-    Way("and the threads of params.yaml", FORK, None, False),
-    Way("and models loaded once for several artifacts", FORK, None, True),
+    Way("4 threads a job, imports in each", IMPORTS, 4),
+    Way("forks of the warm Python", FORK, 4),
+    Way("and the threads of params.yaml", FORK, None),
 )
 STEPS = {"checkpoint": "finetuning", "head": "evaluation", "task_evaluation": "evaluation", "evaluation": "evaluation"}
-TOGETHER = {"head", "task_evaluation"}
 
 
 class Timing:
@@ -177,26 +174,17 @@ def run(
             threads, gpu = min(way.threads or given["threads"], cores), given["gpu"]
             if threads > free["cores"] or gpu > free["gpus"]:
                 continue
-            several = [path]
-            if way.together and gpu and node.kind in TOGETHER:
-                several += [
-                    other
-                    for other, same in waiting.items()
-                    if other != path and same.kind == node.kind and all(one.path in done for one in _needed(same))
-                ]
-            seconds = timing.loading(node, way)
-            for member in several:
-                seconds += timing.working(waiting.pop(member), threads)
+            seconds = timing.loading(node, way) + timing.working(waiting.pop(path), threads)
             after[path], lasted[path] = last, seconds
             free["cores"] -= threads
             free["gpus"] -= gpu
             busy += gpu * seconds
-            heapq.heappush(running, (now + seconds, "\n".join(several), threads, gpu))
+            heapq.heappush(running, (now + seconds, path, threads, gpu))
         now, ended, threads, gpu = heapq.heappop(running)
         free["cores"] += threads
         free["gpus"] += gpu
-        done |= set(ended.split("\n"))
-        last = ended.split("\n")[0]
+        done.add(ended)
+        last = ended
     chain = []
     while last:
         chain.append((last, lasted[last]))

@@ -93,7 +93,7 @@ def test_subsets_follow_the_zeroshot_accuracies(params: Params, tmp_path: Path) 
     assert sum(len(subset.places) for subset, _ in found) == 18
     assert len({node.path for _, node in found}) == len(found) < 18
     cold = Plan(params, tmp_path)  # a cluster job is told one name only
-    assert [cold.index.find(node.kind, "tiny", node.name).recipe for _, node in found] == [n.recipe for _, n in found]
+    assert [cold.index.find("tiny", node.name, node.kind).recipe for _, node in found] == [n.recipe for _, n in found]
     assert {node.path for _, node in found} <= Plan(params, tmp_path).index.declared().keys()
 
 

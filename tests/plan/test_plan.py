@@ -87,17 +87,17 @@ def test_a_new_task_adds_one_fine_tuning(params: Params) -> None:
 def test_a_lone_job_finds_its_recipe(params: Params) -> None:
     """A cluster job is told one file name only, and would not know what to make."""
     for node in Plan(params, ROOT).index.closure("tiny"):
-        assert Plan(params, ROOT).index.find(node.kind, node.model, node.name).recipe == node.recipe
+        assert Plan(params, ROOT).index.find(node.model, node.name, node.kind).recipe == node.recipe
         break
     plan = Plan(params, ROOT)
     for node in Plan(params, ROOT).index.closure("tiny"):
-        assert plan.index.find(node.kind, node.model, node.name).path == node.path
+        assert plan.index.find(node.model, node.name, node.kind).path == node.path
 
 
 def test_an_old_name_says_why_it_is_not_known(params: Params) -> None:
     """A user who asks for an artifact of old parameters would get a traceback."""
     with pytest.raises(TallmasksError, match="parameters have changed"):
-        Plan(params, ROOT).index.find("checkpoint", "tiny", "cars-s0-000000000000")
+        Plan(params, ROOT).index.find("tiny", "cars-s0-000000000000", "checkpoint")
 
 
 @pytest.mark.parametrize(

@@ -1,32 +1,29 @@
-"""Rules say nothing of their own: what a stage reads and runs is in its declaration."""
+"""A rule names one stage or view throughout, and every one has its rule."""
 
-import subprocess
-import sys
+import re
 
 from conftest import ROOT
+from tallmasks.plan import chain  # noqa: F401
+from tallmasks.plan.node import STAGES
+from tallmasks.plan.views import VIEWS
 
-sys.path.insert(0, str(ROOT / "workflow" / "runner"))
-import check_rules
-
-MERGE = (ROOT / "workflow" / "rules" / "merge.smk").read_text()
-
-
-def test_the_rules_have_their_form() -> None:
-    """Artifacts would be made from other inputs, or by another command, under the names of the old ones."""
-    command = [sys.executable, "workflow/runner/check_rules.py"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+RULE = re.compile(r"^(?:use rule \w+ as|rule|checkpoint) (\w+)(?: with)?:\n((?:(?: .*)?\n)+)", re.M)
+NAMED = re.compile(r'BRIDGE\.(store|views)\.inputs\("(\w+)"')
+LOGGED = re.compile(r'^        (?:stage="(\w+)",|"logs/{model}/(\w+)/)', re.M)
 
 
-def test_another_shell_line_is_found() -> None:
-    """A command that a rule adds of its own would be no part of what the stage's number stands for."""
-    problems, made = check_rules.out_of_form(MERGE.replace("{params.command}", "nice {params.command}"), "merge.smk")
-    assert made == ["multi_task_vector"]
-    assert len(problems) == 1 and problems[0].startswith("merge.smk: rule merge: expected the shell line")
-
-
-def test_another_stages_inputs_are_found() -> None:
-    """A rule would hand its job the files of another stage."""
-    text = MERGE.replace('inputs("multi_task_vector")', 'inputs("mask_bundle")')
-    problems, _ = check_rules.out_of_form(text, "merge.smk")
-    assert problems == ["merge.smk: rule merge: expected one stage throughout, found mask_bundle and multi_task_vector"]
+def test_every_rule_is_of_one_stage() -> None:
+    """A job would log under another stage's name, or nothing would make an artifact that is asked for."""
+    made = []
+    for file in sorted((ROOT / "workflow" / "rules").glob("*.smk")):
+        for rule, body in RULE.findall(file.read_text() + "\n"):
+            for kind, name in NAMED.findall(body):
+                made.append(name)
+                logged = {name for names in LOGGED.findall(body.replace("view=", "stage=")) for name in names if name}
+                assert logged == {name}, rule
+                if kind == "store":
+                    assert f'"{STAGES[name].pattern}"' in body, rule
+                else:
+                    folder = VIEWS[name].folder("{model}", "{benchmark}")
+                    assert f'"{folder / VIEWS[name].provenance}"' in body, rule
+    assert sorted(made) == sorted([*STAGES, *VIEWS])

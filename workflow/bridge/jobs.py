@@ -47,19 +47,15 @@ class Jobs:
         threads: int,
         model: str = "",
         gpus: int = 0,
-        ahead: Path | None = None,
         warm: bool = False,
     ) -> str:
         """The shell words that run `script` on a recipe.
 
-        `ahead` names a file of what else the job may make (workflow/runner/ahead.py); `warm` says that the job is worth
-        starting the warm Python for, and others use it where it runs.
+        `warm` says that the job is worth starting the warm Python for; others use it where it runs.
         """
         told = told_of(recipe, inputs, outputs, model) | {"threads": threads, "gpus": gpus}
         if gpus and self._run.submitted:
             told["submitted"] = True
-        if ahead:
-            told["ahead"] = str(ahead)
         if warm:
             self._warm_up()
         text = json.dumps(told, separators=(",", ":"), ensure_ascii=False)

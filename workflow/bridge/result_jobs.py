@@ -34,11 +34,6 @@ class ViewJobs:
         self.artifacts, self.results = artifacts, results
         self.run, self.plan = artifacts.run, artifacts.plan
 
-    @staticmethod
-    def log(view: str, ending: str = "log") -> str:
-        """A file of a job's in logs/."""
-        return f"logs/{{model}}/{view}/{{benchmark}}.{ending}"
-
     def tables(self, models: Iterable[str]) -> list[str]:
         """The table of every benchmark that `models` have the tasks of."""
         return [
@@ -72,17 +67,13 @@ class ViewJobs:
 
         return files_by_role
 
-    def command(self, view: str) -> InputFunction:
-        """Params function: the shell words that write a view."""
-
-        @for_users
-        def words(wildcards: Any, threads: int) -> str:
-            which, model, benchmark = VIEWS[view], wildcards.model, wildcards.benchmark
-            recipe, files = self._recipe(view, model, benchmark)
-            folder = {"folder": which.folder(model, benchmark)}
-            return self.artifacts.jobs.words(which.script, recipe, files, folder, threads, model)
-
-        return words
+    @for_users
+    def command(self, wildcards: Any, output: Any, threads: int) -> str:
+        """Params function: the shell words that write the view whose provenance is among a rule's outputs."""
+        model, benchmark, provenance = wildcards.model, wildcards.benchmark, Path(output.provenance)
+        (which,) = (view for view in VIEWS.values() if view.folder(model, benchmark) / view.provenance == provenance)
+        recipe, files = self._recipe(which.name, model, benchmark)
+        return self.artifacts.jobs.words(which.script, recipe, files, {"folder": provenance.parent}, threads, model)
 
     def _recipe(self, view: str, model: str, benchmark: str) -> tuple[dict[str, Any], dict[str, list[str]]]:
         """A view's recipe, and its input files by role (`<seed>/<role>`)."""
@@ -137,10 +128,6 @@ class DrawingJobs:
 
     def __init__(self, kind: str, views: ViewJobs) -> None:
         self._drawing, self._views = DRAWINGS[kind], views
-
-    def log(self, name: str, ending: str = "log") -> str:
-        """A file of a job's in logs/."""
-        return f"logs/{{model}}/{self._drawing.folder}/{name}.{ending}"
 
     def inputs(self, name: str) -> InputFunction:
         """Input function of a figure or a table: the results files that it shows, and a marker if it is not right."""

@@ -45,34 +45,18 @@ class StoreJobs:
         self._from_outside: dict[str, Node] = {}
 
     @staticmethod
-    def path(stage: str) -> str:
-        """Where the artifacts of a stage lie: a rule's output."""
-        return STAGES[stage].pattern
-
-    @staticmethod
     def names(stage: str) -> str:
         """A rule's constraint of `name`, where several stages share a folder."""
         return STAGES[stage].constraint or "[^/]+-[0-9a-f]{12}"
 
-    @staticmethod
-    def log(stage: str, ending: str = "log") -> str:
-        """A file of a job's in logs/: what it says, its benchmark (`benchmark.tsv`), and others."""
-        return f"logs/{{model}}/{stage}/{{name}}.{ending}"
-
-    def threads(self, stage: str) -> InputFunction:
-        """What params.yaml gives the jobs of a stage."""
-        return self.resource(stage, "threads")
-
-    def resource(self, stage: str, name: str) -> InputFunction:
-        """Likewise gpu, mem_mb or runtime; `stage` may also be what a step uses ("arrays")."""
-        uses = STAGES[stage].uses if stage in STAGES else stage
+    def resource(self, name: str) -> InputFunction:
+        """What params.yaml gives a job: its threads, gpu, mem_mb or runtime; what has no artifact works on arrays."""
 
         @for_users
         def value(wildcards: Any) -> int:
-            found = self.plan.resources(wildcards.model, uses)[name]
-            if name == "gpu":
-                self.gpus.will_use(wildcards.model, found)
-            return found
+            artifact = wildcards.get("name")
+            uses = self.plan.index.find(wildcards.model, artifact).stage.uses if artifact else "arrays"
+            return self.plan.resources(wildcards.model, uses)[name]
 
         return value
 
@@ -81,12 +65,12 @@ class StoreJobs:
 
         @for_users
         def files_by_role(wildcards: Any) -> dict[str, Any]:
-            node = self.plan.index.find(kind, wildcards.model, wildcards.name)
+            node = self.plan.index.find(wildcards.model, wildcards.name, kind)
             wrong = None if self.run.looking else self.store.wrong(node)
             if self.run.pruned and self.store.there(node) and not self.made_anew(node):
                 return {}
             inside(Path(node.path).parent)
-            self.gpus.will_make(node)
+            self.gpus.share(node.model)
             if node.model in self.plan.models:  # or it is a catalogue's
                 self.jobs.will_import(family(self.plan.models[node.model]).imports)
             if node.stage.missing:
@@ -122,33 +106,31 @@ class StoreJobs:
             print(f"{wrong}: {done}, and made again", file=sys.stderr)
         return {}
 
-    def command(self, kind: str, **logs: str) -> InputFunction:
-        """Params function: the shell words that run a stage's script on the node which a rule's
-        wildcards name.
+    def command(self, **logs: str) -> InputFunction:
+        """Params function: the shell words that run a stage's script on the node which a rule's wildcards name.
 
         `logs` are what else the job writes, outside the store: patterns of the rule's wildcards, by role.
         """
 
         @for_users
         def words(wildcards: Any, threads: int, resources: Any) -> str:
-            node = self.plan.index.find(kind, wildcards.model, wildcards.name)
+            node = self.plan.index.find(wildcards.model, wildcards.name)
             outputs = {"artifact": node.path} | {role: path.format(**wildcards) for role, path in logs.items()}
             warm = node.stage.uses != "arrays"
-            ahead = self.gpus.ahead_of(kind, wildcards.model, resources.gpu)
             return self.jobs.words(
-                node.stage.script, node.recipe, files_of(node), outputs, threads, node.model, resources.gpu, ahead, warm
+                node.stage.script, node.recipe, files_of(node), outputs, threads, node.model, resources.gpu, warm
             )
 
         return words
 
-    def pretraining(self, model: str, script: str) -> InputFunction:
+    def pretraining(self, model: str) -> InputFunction:
         """Params function: the shell words that pretrain `model` anew, in place of the weights that ship with it."""
 
         @for_users
         def words(wildcards: Any, threads: int) -> str:
             recipe, output = self.plan.pretraining(model)
             inside(output)
-            return self.jobs.words(script, recipe, {}, {"weights": output}, threads, model)
+            return self.jobs.words("pretrain", recipe, {}, {"weights": output}, threads, model)
 
         return words
 

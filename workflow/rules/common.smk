@@ -22,7 +22,6 @@ config, BRIDGE = begin(workflow)
 onstart:
     BRIDGE.store.gpus.check()
     BRIDGE.store.check_sources()
-    BRIDGE.store.gpus.write_ahead()
     BRIDGE.store.run.end_quietly_on(signal.SIGTERM)  # Snakemake, which has just taken it, waits for running jobs
 
 

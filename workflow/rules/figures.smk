@@ -31,8 +31,8 @@ for _figure, _spec in figures.FIGURES.items():
         threads: 1
         resources:
             gpu=0,
-            mem_mb=BRIDGE.store.resource("arrays", "mem_mb"),
-            runtime=BRIDGE.store.resource("arrays", "runtime"),
+            mem_mb=BRIDGE.store.resource("mem_mb"),
+            runtime=BRIDGE.store.resource("runtime"),
         params:
             command=BRIDGE.figures.command(_figure),
         message:
@@ -67,8 +67,8 @@ for _table, _spec in paper.TABLES.items():
         threads: 1
         resources:
             gpu=0,
-            mem_mb=BRIDGE.store.resource("arrays", "mem_mb"),
-            runtime=BRIDGE.store.resource("arrays", "runtime"),
+            mem_mb=BRIDGE.store.resource("mem_mb"),
+            runtime=BRIDGE.store.resource("runtime"),
         params:
             command=BRIDGE.tables.command(_table),
         message:

@@ -3,35 +3,29 @@
 
 rule pretrain_tiny:
     log:
-        "logs/tiny/pretraining.log",
+        "logs/<model>/pretraining.log",
     benchmark:
-        "logs/tiny/pretraining.benchmark.tsv"
+        "logs/<model>/pretraining.benchmark.tsv"
+    pathvars:
+        model="tiny",
     threads: 2
     resources:
         gpu=0,
         mem_mb=4000,
         runtime=240,
     params:
-        command=BRIDGE.store.pretraining("tiny", "pretrain_tiny"),
+        command=BRIDGE.store.pretraining("tiny"),
     message:
         "Pretrain the tiny model from nothing; progress is in {log}"
     shell:
         "{params.command} 2>&1 | tee {log}"
 
 
-rule pretrain_tiny_t5:
-    log:
-        "logs/tiny_t5/pretraining.log",
-    benchmark:
-        "logs/tiny_t5/pretraining.benchmark.tsv"
+use rule pretrain_tiny as pretrain_tiny_t5 with:
+    pathvars:
+        model="tiny_t5",
     threads: 1
-    resources:
-        gpu=0,
-        mem_mb=4000,
-        runtime=240,
     params:
-        command=BRIDGE.store.pretraining("tiny_t5", "pretrain_tiny_t5"),
+        command=BRIDGE.store.pretraining("tiny_t5"),
     message:
         "Pretrain the tiny T5 from nothing; progress is in {log}"
-    shell:
-        "{params.command} 2>&1 | tee {log}"

@@ -39,8 +39,8 @@ rule about:
     threads: 1
     resources:
         gpu=0,
-        mem_mb=BRIDGE.store.resource("arrays", "mem_mb"),
-        runtime=BRIDGE.store.resource("arrays", "runtime"),
+        mem_mb=BRIDGE.store.resource("mem_mb"),
+        runtime=BRIDGE.store.resource("runtime"),
     params:
         command=BRIDGE.report.about(),
     message:

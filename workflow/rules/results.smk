@@ -1,3 +1,6 @@
+# The other rules that write into results/<model>/<benchmark>/ `use` the first one and say what differs.
+
+
 # evaluations, agreements -> the tables of a benchmark
 rule results:
     input:
@@ -17,73 +20,53 @@ rule results:
         metrics=update("results/{model}/{benchmark}/metrics.json"),
         provenance=update("results/{model}/{benchmark}/provenance.json"),
     log:
-        BRIDGE.views.log("benchmark"),
+        "logs/{model}/<view>/{benchmark}.log",
     benchmark:
-        BRIDGE.views.log("benchmark", "benchmark.tsv")
+        "logs/{model}/<view>/{benchmark}.benchmark.tsv"
+    pathvars:
+        view="benchmark",
     threads: 1
     resources:
         gpu=0,
-        mem_mb=BRIDGE.store.resource("arrays", "mem_mb"),
-        runtime=BRIDGE.store.resource("arrays", "runtime"),
+        mem_mb=BRIDGE.store.resource("mem_mb"),
+        runtime=BRIDGE.store.resource("runtime"),
     params:
-        command=BRIDGE.views.command("benchmark"),
+        command=BRIDGE.views.command,
     message:
         "Write the tables of {wildcards.model} on {wildcards.benchmark}"
     shell:
-        "{params.command} > {log} 2>&1"
+        "{params.command} > {log[0]} 2>&1"
 
 
 # the evaluations of every seed -> means and spreads
-rule seeds:
+use rule results as seeds with:
     input:
         unpack(BRIDGE.views.inputs("seeds")),
     output:
         table=update("results/{model}/{benchmark}/seeds/table.csv"),
         table_for_people=update("results/{model}/{benchmark}/seeds/table.md"),
         provenance=update("results/{model}/{benchmark}/seeds/provenance.json"),
-    log:
-        BRIDGE.views.log("seeds"),
-    benchmark:
-        BRIDGE.views.log("seeds", "benchmark.tsv")
-    threads: 1
-    resources:
-        gpu=0,
-        mem_mb=BRIDGE.store.resource("arrays", "mem_mb"),
-        runtime=BRIDGE.store.resource("arrays", "runtime"),
-    params:
-        command=BRIDGE.views.command("seeds"),
+    pathvars:
+        view="seeds",
     message:
         "Write the spread over fine-tuning seeds of {wildcards.model} on {wildcards.benchmark}"
-    shell:
-        "{params.command} > {log} 2>&1"
 
 
 # zero-shot evaluations -> zeroshot.csv
-rule zeroshot:
+use rule results as zeroshot with:
     input:
         unpack(BRIDGE.views.inputs("zeroshot")),
     output:
         table="results/{model}/{benchmark}/zeroshot.csv",
         provenance="results/{model}/{benchmark}/zeroshot.provenance.json",
-    log:
-        BRIDGE.views.log("zeroshot"),
-    benchmark:
-        BRIDGE.views.log("zeroshot", "benchmark.tsv")
-    threads: 1
-    resources:
-        gpu=0,
-        mem_mb=BRIDGE.store.resource("arrays", "mem_mb"),
-        runtime=BRIDGE.store.resource("arrays", "runtime"),
-    params:
-        command=BRIDGE.views.command("zeroshot"),
+    pathvars:
+        view="zeroshot",
     message:
         "Write the zero-shot accuracies of {wildcards.model} on {wildcards.benchmark}"
-    shell:
-        "{params.command} > {log} 2>&1"
 
 
 # the evaluations of every method -> the long table
-rule field:
+use rule results as field with:
     input:
         unpack(BRIDGE.views.inputs("field")),
     output:
@@ -96,25 +79,14 @@ rule field:
         table_for_people=update("results/{model}/{benchmark}/field.md"),
         table_for_papers=update("results/{model}/{benchmark}/field.tex"),
         provenance=update("results/{model}/{benchmark}/field.provenance.json"),
-    log:
-        BRIDGE.views.log("field"),
-    benchmark:
-        BRIDGE.views.log("field", "benchmark.tsv")
-    threads: 1
-    resources:
-        gpu=0,
-        mem_mb=BRIDGE.store.resource("arrays", "mem_mb"),
-        runtime=BRIDGE.store.resource("arrays", "runtime"),
-    params:
-        command=BRIDGE.views.command("field"),
+    pathvars:
+        view="field",
     message:
         "Write the table of every method of {wildcards.model} on {wildcards.benchmark}"
-    shell:
-        "{params.command} > {log} 2>&1"
 
 
 # the evaluations of every method and seed -> means and spreads
-rule field_seeds:
+use rule results as field_seeds with:
     input:
         unpack(BRIDGE.views.inputs("field_seeds")),
     output:
@@ -122,18 +94,7 @@ rule field_seeds:
         table_for_people=update("results/{model}/{benchmark}/field_seeds/table.md"),
         per_seed=update("results/{model}/{benchmark}/field_seeds/per_seed.csv"),
         provenance=update("results/{model}/{benchmark}/field_seeds/provenance.json"),
-    log:
-        BRIDGE.views.log("field_seeds"),
-    benchmark:
-        BRIDGE.views.log("field_seeds", "benchmark.tsv")
-    threads: 1
-    resources:
-        gpu=0,
-        mem_mb=BRIDGE.store.resource("arrays", "mem_mb"),
-        runtime=BRIDGE.store.resource("arrays", "runtime"),
-    params:
-        command=BRIDGE.views.command("field_seeds"),
+    pathvars:
+        view="field_seeds",
     message:
         "Write the spread over fine-tuning seeds of every method of {wildcards.model} on {wildcards.benchmark}"
-    shell:
-        "{params.command} > {log} 2>&1"

@@ -1,25 +1,14 @@
 # Behind figures 5 and 6: many merged models in one job, made in memory.
 # as an evaluation of consensus merging -> one at every threshold k (figure 6)
-rule evaluate_thresholds:
+use rule examples as evaluate_thresholds with:
     input:
         unpack(BRIDGE.store.inputs("threshold_evaluation")),
     output:
-        BRIDGE.store.path("threshold_evaluation"),
-    log:
-        BRIDGE.store.log("threshold_evaluation"),
-    benchmark:
-        BRIDGE.store.log("threshold_evaluation", "benchmark.tsv")
-    threads: BRIDGE.store.threads("threshold_evaluation")
-    resources:
-        gpu=BRIDGE.store.resource("threshold_evaluation", "gpu"),
-        mem_mb=BRIDGE.store.resource("threshold_evaluation", "mem_mb"),
-        runtime=BRIDGE.store.resource("threshold_evaluation", "runtime"),
-    params:
-        command=BRIDGE.store.command("threshold_evaluation"),
+        "store/{model}/derived/threshold_evaluations/{name}.json",
+    pathvars:
+        stage="threshold_evaluation",
     message:
         "Evaluate consensus merging of {wildcards.model} for every threshold k: {wildcards.name}"
-    shell:
-        "{params.command} > {log} 2>&1"
 
 
 # A checkpoint, since which subsets there are follows from zero-shot accuracies.
@@ -28,18 +17,18 @@ checkpoint task_orders:
     input:
         unpack(BRIDGE.store.inputs("task_orders")),
     output:
-        BRIDGE.store.path("task_orders"),
+        "store/{model}/derived/task_orders/{name}.json",
     log:
-        BRIDGE.store.log("task_orders"),
+        "logs/{model}/task_orders/{name}.log",
     benchmark:
-        BRIDGE.store.log("task_orders", "benchmark.tsv")
+        "logs/{model}/task_orders/{name}.benchmark.tsv"
     threads: 1
     resources:
         gpu=0,
-        mem_mb=BRIDGE.store.resource("task_orders", "mem_mb"),
-        runtime=BRIDGE.store.resource("task_orders", "runtime"),
+        mem_mb=BRIDGE.store.resource("mem_mb"),
+        runtime=BRIDGE.store.resource("runtime"),
     params:
-        command=BRIDGE.store.command("task_orders"),
+        command=BRIDGE.store.command(),
     message:
         "Order the tasks of {wildcards.model} by zero-shot accuracy and by name: {wildcards.name}"
     shell:
@@ -47,23 +36,12 @@ checkpoint task_orders:
 
 
 # task vectors and examples of a subset -> evaluations of several methods (figure 5)
-rule evaluate_subset:
+use rule examples as evaluate_subset with:
     input:
         unpack(BRIDGE.store.inputs("subset_evaluation")),
     output:
-        BRIDGE.store.path("subset_evaluation"),
-    log:
-        BRIDGE.store.log("subset_evaluation"),
-    benchmark:
-        BRIDGE.store.log("subset_evaluation", "benchmark.tsv")
-    threads: BRIDGE.store.threads("subset_evaluation")
-    resources:
-        gpu=BRIDGE.store.resource("subset_evaluation", "gpu"),
-        mem_mb=BRIDGE.store.resource("subset_evaluation", "mem_mb"),
-        runtime=BRIDGE.store.resource("subset_evaluation", "runtime"),
-    params:
-        command=BRIDGE.store.command("subset_evaluation"),
+        "store/{model}/derived/subset_evaluations/{name}.json",
+    pathvars:
+        stage="subset_evaluation",
     message:
         "Evaluate a subset of the tasks of {wildcards.model}: {wildcards.name}"
-    shell:
-        "{params.command} > {log} 2>&1"

@@ -46,10 +46,7 @@ ALLOCATOR_VARIABLES = {
 
 @dataclass(frozen=True)
 class Job:
-    """One step's work: the recipe, the input files by role, the output file and the resources it may use.
-
-    `ahead` lists what other jobs of the stage are to make, where one job with a GPU may make several (ahead.py).
-    """
+    """One step's work: the recipe, the input files by role, the output file and the resources it may use."""
 
     recipe: Mapping[str, Any]
     inputs: Mapping[str, list[Path]]
@@ -60,7 +57,6 @@ class Job:
     gpus: int = 0
     submitted: bool = False
     """Whether a cluster's scheduler started it, and assigned its GPUs."""
-    ahead: Path | None = None
     made_from: Mapping[str, list[str]] = field(default_factory=dict)
     """The identities of the input artifacts by role, once they have been checked."""
 
@@ -75,7 +71,6 @@ class Job:
             threads=told.get("threads", 1),
             gpus=told.get("gpus", 0),
             submitted=told.get("submitted", False),
-            ahead=Path(told["ahead"]) if told.get("ahead") else None,
         )
 
     @property
@@ -169,16 +164,8 @@ def start(script: str, text: str) -> int:
         import gpu
         from tallmasks.store.errors import TallmasksError
 
-        if job.ahead:
-            import ahead
-
-            done, lock = ahead.taken(job.output)
-            if done:
-                print("made by an earlier job of this stage, whose log says more", flush=True)
-                return 0
-            held.append(lock)
         try:
-            held += gpu.lease(job.gpus, job.submitted)
+            held = gpu.lease(job.gpus, job.submitted)
         except TallmasksError as error:
             print(f"error: {error}", file=sys.stderr)
             return 1

@@ -3,22 +3,15 @@
 import numpy as np
 import torch
 
-import ahead
 from job import Job, main
 from model_io import load_model, load_task, new_evaluator, origins
 from tallmasks import methods
 from tallmasks.evaluation.records import SPLITS, Evaluation
-from tallmasks.models.families import Model
 from tallmasks.store.tensor_files import open_tensors
 
 
 def run(job: Job) -> None:
-    model = load_model(job)
-    ahead.each(job, lambda one: evaluate(one, model))
-
-
-def evaluate(job: Job, model: Model) -> None:
-    task, method = job.params["task"], methods.get(job.params["method"])
+    model, task, method = load_model(job), job.params["task"], methods.get(job.params["method"])
     evaluator = new_evaluator(job, model, [load_task(job)])
     if method.protocol == "finetuned":
         weights = torch.from_numpy(np.array(open_tensors(job.input("checkpoint")).flat()))

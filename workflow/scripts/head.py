@@ -2,7 +2,6 @@
 
 from typing import cast
 
-import ahead
 from job import Job, main
 from model_io import load_model
 from tallmasks.models.clip.network import ClipModel
@@ -11,14 +10,8 @@ from tallmasks.tasks.task import Task
 
 
 def run(job: Job) -> None:
-    model = cast(ClipModel, load_model(job))
-    ahead.each(job, lambda one: build(one, model))
-
-
-def build(job: Job, model: ClipModel) -> None:
-    params = job.params
-    task = Task(job.output.stem, tuple(params["classes"]), tuple(params["templates"]), "")
-    head = model.head(task).numpy()
+    task = Task(job.output.stem, tuple(job.params["classes"]), tuple(job.params["templates"]), "")
+    head = cast(ClipModel, load_model(job)).head(task).numpy()
     print(f"head of {len(task.classes)} classes x {len(task.templates)} templates: {head.shape}", flush=True)
     write_tensors(job.output, {"head": head}, job.metadata)
 

@@ -155,13 +155,13 @@ def of_training_data(plan: Plan, model: str, task: str, seed: Seed, statistic: s
     return Made(f"{task}-s{seed}", params, inputs, plan.pretrained_source(model))
 
 
-@stage(script="task_grams", version=1, folder="store/{model}/derived/grams", uses="evaluation")
+@stage(script="data_statistic", version=1, folder="store/{model}/derived/grams", uses="evaluation")
 def grams(plan: Plan, model: str, task: str, seed: Seed) -> Made:
     """The second moments of what enters each linear layer of the fine-tuned network, for RegMean."""
     return of_training_data(plan, model, task, seed, "grams")
 
 
-@stage(script="task_fisher", version=1, folder="store/{model}/derived/fisher", uses="evaluation")
+@stage(script="data_statistic", version=1, folder="store/{model}/derived/fisher", uses="evaluation")
 def fisher(plan: Plan, model: str, task: str, seed: Seed) -> Made:
     """The squared gradients of the fine-tuned network's log-probabilities, for Fisher merging."""
     return of_training_data(plan, model, task, seed, "fisher")

@@ -20,33 +20,34 @@ class Index:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._new: list[Node] = []
-        self._nodes: dict[tuple[str, str, str], Node] = {}
+        self._nodes: dict[tuple[str, str], Node] = {}
         self._complete: set[tuple[str, str]] = set()
 
     def add(self, node: Node) -> None:
         """Take notice of an artifact; it gets its name, which reads its sources, when names are asked for."""
         self._new.append(node)
 
-    def find(self, kind: str, model: str, name: str) -> Node:
+    def find(self, model: str, name: str, kind: str | None = None) -> Node:
         """The node of one file name, also in a process that was told nothing but that name.
 
         Raises:
-            TallmasksError: no declared recipe yields the name, since the parameters have changed or never did.
+            TallmasksError: no declared recipe (of the stage `kind`, if one is given) yields the name, since the
+                parameters have changed or never did.
         """
-        key = (kind, model, name)
+        key = (model, name)
         with contextlib.suppress(TallmasksError):  # of another model, whose files are not there, say
             self._take_in()
         if key not in self._nodes:
             for model_and_benchmark in self._runnable(self._plan.models):
                 with contextlib.suppress(TallmasksError):
                     self._declare(*model_and_benchmark)
-        try:
-            return self._nodes[key]
-        except KeyError:
+        node = self._nodes.get(key)
+        if node is None or kind not in (None, node.kind):
             raise TallmasksError(
                 f"{name}: no recipe declared in params.yaml yields this artifact; its parameters have changed since "
                 "it was named: ask for the results file instead"
-            ) from None
+            )
+        return node
 
     def declared(self, models: Iterable[str] | None = None) -> dict[str, Node]:
         """Every artifact that a declared recipe names, by path: those of all or some models, every benchmark and seed.
@@ -88,7 +89,7 @@ class Index:
         new, self._new, failed = self._new, [], None
         for node in new:
             try:
-                self._nodes[node.kind, node.model, node.name] = node
+                self._nodes[node.model, node.name] = node
             except TallmasksError as error:
                 failed = failed or error
                 self._new.append(node)

@@ -1,0 +1,30 @@
+"""Compute what a merge must know of one task's data: of its fine-tuned network, over some training examples."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from job import Job, main
+from model_io import load_examples, load_model, say
+from tallmasks.evaluation.data_statistics import layer_grams, squared_gradients
+from tallmasks.evaluation.sweeps import sample
+from tallmasks.models.families import family
+from tallmasks.store.tensor_files import open_tensors, write_tensors
+
+STATISTICS: dict[str, Callable[[Any, Any], Any]] = {"grams": layer_grams, "fisher": squared_gradients}
+
+
+def run(job: Job) -> None:
+    model = load_model(job, "float32")
+    weights = torch.from_numpy(np.array(open_tensors(job.input("checkpoint")).flat()))
+    model.use(weights.to(model.device))
+    examples = sample(load_examples(job, "examples"), job.params["count"])
+    tensors = STATISTICS[job.recipe["kind"]](model, examples)
+    write_tensors(job.output, tensors, job.metadata)
+    say(f"{job.params['task']}: {len(tensors)} tensors from {len(examples)} training {family(job.params).unit}")
+
+
+if __name__ == "__main__":
+    main(run)
