@@ -280,8 +280,16 @@ def test_a_dry_run_accepts_what_the_run_accepts(small: Path, capsys: pytest.Capt
     assert run(*CALL, "--method", "ties", "-o", "out") == 0
     size = Path("out/model.safetensors").stat().st_size
     assert f"about {size} bytes" in capsys.readouterr().out
-    words = [*CALL, "--method", "ties", "--dtype", "int8", "-o", "int8"]
-    assert refusal(capsys, *words, "--dry-run") == refusal(capsys, *words)
+
+
+def test_every_dtype_that_is_offered_works(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`merge --help` would offer one that merge refuses."""
+    for dtype in ("float16", "bfloat16", "float32", "float64"):
+        assert run(*CALL, "--method", "ties", "--dtype", dtype, "-o", dtype) == 0
+    Path("merge.yaml").write_text("dtype: int8\nmethod: ties")
+    assert "dtype: found int8, expected one of float16, bfloat16, float32, float64" in refusal(
+        capsys, "merge", "merge.yaml", *CALL[1:], "-o", "int8"
+    )
 
 
 def test_the_help_names_every_method(capsys: pytest.CaptureFixture[str]) -> None:

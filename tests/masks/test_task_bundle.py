@@ -12,8 +12,8 @@ from safetensors.torch import load_file, save_file
 
 import task_bundles
 from tallmasks.masks.task_bundle import BundleFacts, load_bundle, module_weights, new_bundle, update_loops
-from tallmasks.masks.task_bundle.module_copy import torch_dtypes
 from tallmasks.masks.task_bundle.update_kernels import CODES, PackedTau, PackedValues, add_update, update_piece
+from tallmasks.store.dtypes import torch_dtypes
 from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from task_bundles import TASKS, all_same, expected, make, same_bits

@@ -183,7 +183,7 @@ def test_what_is_there_is_never_overwritten(tmp_path):
             new_checkpoint(tmp_path / name, model, None).__enter__()
     with pytest.raises(tallmasks.TallmasksError, match=r"is a folder, and so is what is written"):
         new_checkpoint(tmp_path / "new.pt", folder, None).__enter__()
-    with pytest.raises(tallmasks.TallmasksError, match=r"dtype int8: expected one of F16"):
+    with pytest.raises(tallmasks.TallmasksError, match=r"dtype int8: expected one of float16"):
         new_checkpoint(tmp_path / "new", folder, None, "int8").__enter__()
 
 

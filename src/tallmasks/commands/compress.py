@@ -28,6 +28,7 @@ from tallmasks.methods import ScaledMask, Vector, registry
 from tallmasks.methods.mask_lambdas import FITTED, fitted_lambdas
 from tallmasks.methods.streaming import Merging, Place, in_stream
 from tallmasks.methods.streaming import run as stream_through
+from tallmasks.store.dtypes import OF_BUNDLES
 from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors import kernels
 
@@ -37,7 +38,7 @@ MASK_LAMBDA = 0.4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    given_checkpoints.add_arguments(parser, METHOD, registry.names_with_masks())
+    given_checkpoints.add_arguments(parser, METHOD, registry.names_with_masks(), list(OF_BUNDLES))
     parser.add_argument("--fit", action="store_true", help="choose each task's lambda without data, see above")
     parser.add_argument(
         "--entropy-coding", action="store_true", help="fewer bytes, which are decoded into memory when it is loaded"
@@ -47,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the bundle, and print where it is and how large."""
-    given = given_checkpoints.given(arguments, METHOD)
+    given = given_checkpoints.given(arguments, METHOD, list(OF_BUNDLES))
     given.lacks(given_checkpoints.OF_MERGE, "merge")
     method = registry.masks_over(given.spec)
     if method.own_tensors is None:

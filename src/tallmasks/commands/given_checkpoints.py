@@ -18,7 +18,7 @@ The words of mergekit's files are understood too: `base_model`, `models` (a list
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,6 @@ MERGEKIT = {"base_model": "base", "merge_method": "method", "models": "tasks", "
 """What mergekit calls what here has another name."""
 MERGEKIT_METHODS = {"linear": "weight_averaging"}
 OF_MERGE, OF_COMPRESS = ("scaling_coefficient", "k"), ("fit", "entropy_coding", "include_base")
-DTYPES = ("float32", "bfloat16", "float16", "int8")
 KEYS = ("base", "tasks", "method", "options", "mask_lambda", "dtype", "output", *OF_MERGE, *OF_COMPRESS)
 
 
@@ -92,8 +91,10 @@ class Given:
         return found
 
 
-def add_arguments(parser: argparse.ArgumentParser, default_method: str | None, methods: Iterable[str]) -> None:
-    """The options that both commands have; ``methods`` are those that ``--method`` takes."""
+def add_arguments(
+    parser: argparse.ArgumentParser, default_method: str | None, methods: Iterable[str], dtypes: Collection[str]
+) -> None:
+    """The options that both commands have; ``methods`` and ``dtypes`` are what ``--method`` and ``--dtype`` take."""
     parser.add_argument("file", nargs="?", type=Path, metavar="FILE.yaml", help="the same from a file; options win")
     parser.add_argument("--base", help="the pretrained model: a file, a folder, or a repository ORG/NAME[@REVISION]")
     parser.add_argument(
@@ -104,7 +105,7 @@ def add_arguments(parser: argparse.ArgumentParser, default_method: str | None, m
     parser.add_argument(
         "--mask-lambda", action="append", default=[], metavar="[NAME=]VALUE", help="of every task, or of one; 0.4"
     )
-    parser.add_argument("--dtype", choices=DTYPES, help="what is stored")
+    parser.add_argument("--dtype", choices=dtypes, help="what is stored")
     parser.add_argument("--dry-run", action="store_true", help="say what would be read and written, and how large")
     parser.add_argument("-o", "--output", metavar="OUT", help="a new file or folder")
 
@@ -138,13 +139,13 @@ def new_path(text: str) -> Path:
     return path
 
 
-def given(arguments: argparse.Namespace, default_method: str | None) -> Given:
+def given(arguments: argparse.Namespace, default_method: str | None, dtypes: Collection[str]) -> Given:
     """What the command line and the file say together.
 
     Raises:
         TallmasksError: something is missing, said twice, unknown or not of its kind.
     """
-    said = _from_file(arguments.file, arguments.base) if arguments.file else {}
+    said = _from_file(arguments.file, arguments.base, dtypes) if arguments.file else {}
     if arguments.base is not None:
         said["base"] = arguments.base
     tasks: dict[str, str] = {}
@@ -185,7 +186,7 @@ def _is_given(value: Any) -> bool:
     return value is not None and value is not False
 
 
-def _from_file(path: Path, base: str | None) -> dict[str, Any]:
+def _from_file(path: Path, base: str | None, dtypes: Collection[str]) -> dict[str, Any]:
     """What a file says; ``base`` is the one that counts in the place of its own."""
     try:
         read = read_yaml(path)
@@ -210,8 +211,8 @@ def _from_file(path: Path, base: str | None) -> dict[str, Any]:
     for key in ("base", "method", "dtype", "output"):
         if key in said:
             said[key] = _text(said[key], f"{path}: {key}")
-    if said.get("dtype", DTYPES[0]) not in DTYPES:
-        raise TallmasksError(f"{path}: dtype: found {said['dtype']}, expected one of {', '.join(DTYPES)}")
+    if "dtype" in said and said["dtype"] not in dtypes:
+        raise TallmasksError(f"{path}: dtype: found {said['dtype']}, expected one of {', '.join(dtypes)}")
     said["tasks"], said["mask_lambdas"] = _tasks(said.get("tasks", {}), path, base or said.get("base"))
     if "method" in said:
         said["method"] = MERGEKIT_METHODS.get(said["method"], said["method"])

@@ -21,12 +21,11 @@ from tallmasks.commands.given_checkpoints import expanded
 from tallmasks.masks.task_bundle import Bundle, load_bundle
 from tallmasks.masks.task_bundle.part_names import MANIFEST
 from tallmasks.store import hub
+from tallmasks.store.dtypes import FLOATS
 from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.hub_models import repository_of
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
-
-BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -83,7 +82,7 @@ def of_bundle(bundle: Bundle) -> None:
     stored = sum(tensor.size for tensor in manifest.stored.values())
     values = sum(tensor.size for tensor in manifest.tensors.values())
     size = sum(part.size for part in manifest.files.values())
-    alone = sum(tensor.size * BYTES[tensor.dtype] for tensor in manifest.tensors.values())
+    alone = sum(tensor.size * FLOATS[tensor.dtype] for tensor in manifest.tensors.values())
     base = manifest.base.repository or manifest.base.path or "unknown"
     where = "included" if manifest.base.included else "not included"
     print(f"bundle of {len(bundle.tasks)} tasks by {manifest.method}, {decimal(size)}")

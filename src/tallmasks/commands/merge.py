@@ -26,11 +26,13 @@ from tallmasks.commands.opened_models import opened, passes, say_copied
 from tallmasks.methods import Method, registry
 from tallmasks.methods.streaming import Merging, OnePiece, Place, in_stream, update
 from tallmasks.methods.streaming import run as stream_through
+from tallmasks.store.dtypes import DTYPES, FLOATS
 from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors.checkpoints.writing import bytes_of_new, new_checkpoint
 
 MASK_LAMBDA = 0.4
 """The middle of the paper's grid, where a consensus needs masks and none is given."""
+_DTYPES = [DTYPES[code].torch for code in FLOATS]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,14 +41,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         for name in registry.names()
         if _is_a_merge(registry.get(name)) and not registry.statistics_behind(registry.get(name))
     ]
-    given_checkpoints.add_arguments(parser, None, into_one)
+    given_checkpoints.add_arguments(parser, None, into_one, _DTYPES)
     parser.add_argument("--scaling-coefficient", type=float, help="alpha; else what the method's paper recommends")
     parser.add_argument("--k", type=int, help="of a consensus: how many tasks' masks must hold a weight; 2")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Merge, and print where the result is."""
-    given = given_checkpoints.given(arguments, None)
+    given = given_checkpoints.given(arguments, None, _DTYPES)
     given.lacks(given_checkpoints.OF_COMPRESS, "compress")
     method, alpha = merging_method(given)
     lambdas = given.lambdas(MASK_LAMBDA)

@@ -16,6 +16,7 @@ from tallmasks.commands.given_checkpoints import Given
 from tallmasks.commands.progress import WorkProgress
 from tallmasks.methods.registry import get_merge
 from tallmasks.methods.streaming import Stream
+from tallmasks.store.dtypes import DTYPES, OF_BUNDLES
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import Layout, name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
@@ -23,8 +24,6 @@ from tallmasks.vectors.checkpoints.fitting import check_fit, unchanged
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from tallmasks.vectors.checkpoints.task_differences import TaskDifferences
 from tallmasks.vectors.differences import Piece
-
-BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "int8": 1}
 
 
 def opened(given: Given) -> Models:
@@ -121,7 +120,7 @@ class Models:
         """What a bundle takes, but for headers."""
         masks = sum(-(-prod(shape) // 8) for shape in self.layout.shapes)
         base = sum(path.stat().st_size for path in self.base.files.values()) if include_base else 0
-        return self.layout.size * BYTES[dtype or "float32"] + len(self.tasks) * masks + base
+        return self.layout.size * DTYPES[OF_BUNDLES[dtype or "float32"]].width + len(self.tasks) * masks + base
 
     def describe(self, what: str, nbytes: int) -> None:
         """Print what would be read and written."""

@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from tallmasks import methods
-from tallmasks.masks.task_bundle.manifest import DTYPES
 from tallmasks.models.checkpoint_sources import FINETUNE, locate, source_of
 from tallmasks.models.families import STATISTICS, counts_frozen, family, statistics_of
 from tallmasks.plan import preflight
 from tallmasks.plan.node import Made, Node, stage
+from tallmasks.store.dtypes import OF_BUNDLES
 from tallmasks.store.errors import TallmasksError
 from tallmasks.tasks.catalogues import CATALOGUES, catalogue, outside_code
 from tallmasks.training.controlled import Controlled
@@ -308,7 +308,7 @@ def dtype_evaluation(plan: Plan, model: str, tasks: Tasks, method: str, seed: Se
     """The models of a masking row out of bundles in every dtype of tau_MTL, at the lambdas that were chosen."""
     archive = plan.bundle_archive(model, tasks, method, seed)
     inputs = {**looked_at(plan, model, tasks), **archive.inputs}
-    params = {**plan.evaluator(model), **archive.params, "dtypes": list(DTYPES)}
+    params = {**plan.evaluator(model), **archive.params, "dtypes": list(OF_BUNDLES)}
     return Made(slug(method, tasks, seed), params, inputs, plan.pretrained_source(model))
 
 

@@ -14,8 +14,8 @@ import numpy as np
 from tallmasks import methods
 from tallmasks.evaluation.records import Evaluation
 from tallmasks.masks.task_bundle import BundleFacts, Theta0, bytes_of_bundle
-from tallmasks.masks.task_bundle.manifest import FLOATS
 from tallmasks.methods import bits
+from tallmasks.store.dtypes import FLOATS
 from tallmasks.store.tensor_files import Layout, TensorSpec, bytes_of_file
 
 

@@ -22,18 +22,11 @@ from numpy.typing import DTypeLike, NDArray
 from safetensors import SafetensorError, safe_open
 
 from tallmasks.store.atomic_files import atomic_file
+from tallmasks.store.dtypes import DTYPES, code_of
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.plain_files import open_plain
 from tallmasks.store.seals import CONTENT, SEAL, content_of_tensors, seal_of
 
-_DTYPES = {
-    code: np.dtype(name)
-    for code, name in {
-        "F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1",
-        "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "u1", "BOOL": "?",
-    }.items()
-}  # fmt: skip
-_CODES = {dtype: code for code, dtype in _DTYPES.items()}
 _FLOATS = ("F32", "F16", "BF16")
 _ALIGNMENT = 64
 _LATE_METADATA = 1024
@@ -50,7 +43,7 @@ class TensorSpec(NamedTuple):
     @property
     def code(self) -> str:
         """How safetensors calls the dtype."""
-        return "BF16" if self.bfloat16 else _CODES[self.dtype]
+        return "BF16" if self.bfloat16 else code_of(self.dtype)
 
     @property
     def nbytes(self) -> int:
@@ -190,7 +183,7 @@ class TensorFile:
 
         Raises TallmasksError unless every tensor has ``dtype`` and they lie in sorted-name order.
         """
-        code = _CODES[np.dtype(dtype)]
+        code = code_of(np.dtype(dtype))
         end = 0
         for name in self.names:
             start, stop = self._entries[name]["data_offsets"]
@@ -200,7 +193,7 @@ class TensorFile:
                     f" as {code}, in sorted-name order. Write the file with this package or with safetensors."
                 )
             end = stop
-        return np.require(self.data[:end].view(_DTYPES[code]), requirements="A")
+        return np.require(self.data[:end].view(DTYPES[code].numpy), requirements="A")
 
     def stored(self, name: str) -> NDArray[np.uint8]:
         """The bytes of one tensor of any dtype as they are on disk, memory-mapped and read-only."""
@@ -220,9 +213,9 @@ class TensorFile:
 
     def _stored(self, name: str) -> NDArray:
         code = self.dtype(name)
-        if code != "BF16" and code not in _DTYPES:
+        if code not in DTYPES:
             raise TallmasksError(f"{self.path}: tensor {name} has the unknown dtype {code}. Store it as float32.")
-        return self.stored(name).view(np.uint16 if code == "BF16" else _DTYPES[code])
+        return self.stored(name).view(DTYPES[code].numpy)
 
     def _entry(self, name: str) -> dict:
         try:

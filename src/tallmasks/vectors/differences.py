@@ -10,8 +10,9 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from tallmasks.store.dtypes import FLOATS
 from tallmasks.store.tensor_files import Layout
-from tallmasks.vectors.checkpoints.float_bytes import WIDTHS, Runs
+from tallmasks.vectors.checkpoints.float_bytes import Runs
 
 Piece = Callable[[str, int, int], NDArray[np.float32]]
 """Values start..stop of a flattened tensor, float32, by the tensor's name."""
@@ -57,7 +58,7 @@ class Difference:
         if self.lying is None:
             return None
         place, start, stop = np.array([run for part in parts for run in self._parts(part)], np.int64).reshape(-1, 3).T
-        at = (start * WIDTHS[self.lying.dtype]).astype(np.uint64)
+        at = (start * FLOATS[self.lying.dtype]).astype(np.uint64)
         self.lying.told(int((stop - start).sum()))
         return Runs(self.lying.dtype, self.lying.after[place] + at, self.lying.before[place] + at, stop - start)
 

@@ -102,10 +102,3 @@ def oddness(tensor: torch.Tensor) -> str | None:
     if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
         return f"a view of {tensor.numel()} values on {tensor.untyped_storage().nbytes()} bytes"
     return None
-
-
-def float_types() -> tuple[torch.dtype, ...]:
-    """The types that weights are stored in."""
-    import torch
-
-    return torch.float16, torch.bfloat16, torch.float32, torch.float64

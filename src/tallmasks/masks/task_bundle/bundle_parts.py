@@ -23,11 +23,12 @@ from tallmasks.masks.task_bundle.entropy_coding import (
     largest_and_last,
     ones,
 )
-from tallmasks.masks.task_bundle.manifest import DTYPES, FLOATS, Manifest, read_manifest
+from tallmasks.masks.task_bundle.manifest import Manifest, read_manifest
 from tallmasks.masks.task_bundle.part_forms import SCALE, Specs, merged_specs, task_specs
 from tallmasks.masks.task_bundle.part_names import BASE, MANIFEST, MERGED
 from tallmasks.masks.task_bundle.update_kernels import PackedTau, update_piece
 from tallmasks.store import hub
+from tallmasks.store.dtypes import FLOATS, OF_BUNDLES
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.plain_files import LARGEST_JSON, open_plain, within
 from tallmasks.store.tensor_files import TensorFile, name_some, open_tensors
@@ -284,7 +285,7 @@ class BundleParts:
 
 def tau_of(manifest: Manifest, merged: Views, name: str) -> PackedTau:
     """One stored tensor of tau_MTL, out of its file."""
-    tensor, code = manifest.stored[name], DTYPES[manifest.dtype]
+    tensor, code = manifest.stored[name], OF_BUNDLES[manifest.dtype]
     raw = merged.view(name).reshape(-1).view(np.uint8)
     if code != "I8":
         return PackedTau(raw, code)

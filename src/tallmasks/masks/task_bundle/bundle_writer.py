@@ -20,8 +20,6 @@ from tallmasks.masks.task_bundle.encoding import Encoder, new_merged, scratch_by
 from tallmasks.masks.task_bundle.entropy_coding import Decoded, Views, encode
 from tallmasks.masks.task_bundle.manifest import (
     CODER,
-    DTYPES,
-    FLOATS,
     BaseOrigin,
     BundledTensor,
     Manifest,
@@ -34,6 +32,7 @@ from tallmasks.masks.task_bundle.part_names import BASE, CARD, MANIFEST, MASKS, 
 from tallmasks.masks.task_bundle.update_kernels import in_parallel
 from tallmasks.masks.task_codings import Coding
 from tallmasks.store.atomic_files import atomic_write_bytes
+from tallmasks.store.dtypes import FLOATS, OF_BUNDLES
 from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.store.tensor_files import NewTensors, bytes_of_file, name_some, new_tensors, open_tensors
 from tallmasks.vectors.checkpoints.checkpoint import sha256_of
@@ -251,9 +250,9 @@ def _task_files(files: _Files, folder: Path, draft: Manifest) -> dict[str, NewTe
 
 def _draft(facts: BundleFacts) -> Manifest:
     """The manifest as far as it is known at the beginning."""
-    if facts.dtype not in DTYPES:
+    if facts.dtype not in OF_BUNDLES:
         raise TallmasksError(
-            f"dtype is {facts.dtype!r}{nearest(str(facts.dtype), DTYPES)}; expected one of {', '.join(DTYPES)}."
+            f"dtype is {facts.dtype!r}{nearest(str(facts.dtype), OF_BUNDLES)}; expected one of {', '.join(OF_BUNDLES)}."
         )
     if not facts.tasks or len(set(facts.tasks)) != len(facts.tasks):
         raise TallmasksError(

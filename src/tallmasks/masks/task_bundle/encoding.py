@@ -12,10 +12,11 @@ from tempfile import TemporaryFile
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.masks.task_bundle.manifest import DTYPES, BundledTensor
+from tallmasks.masks.task_bundle.manifest import BundledTensor
 from tallmasks.masks.task_bundle.part_forms import SCALE, merged_specs
 from tallmasks.masks.task_bundle.part_names import MERGED
 from tallmasks.masks.task_bundle.update_kernels import CODES, PIECE, in_parallel
+from tallmasks.store.dtypes import OF_BUNDLES
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import Layout, NewTensors, new_tensors
 
@@ -60,7 +61,7 @@ class Encoder:
         if self.dtype == "int8":
             part[...] = values
         else:
-            update_loops.narrow(values, CODES[DTYPES[self.dtype]], part.view(np.uint8))
+            update_loops.narrow(values, CODES[OF_BUNDLES[self.dtype]], part.view(np.uint8))
 
     def finish(self) -> None:
         """Encode what had to wait for whole rows."""

@@ -14,9 +14,10 @@ from tallmasks.masks.task_bundle.base_model import Theta0, check_content, check_
 from tallmasks.masks.task_bundle.bundle_parts import BundleParts, manifest_of, open_place
 from tallmasks.masks.task_bundle.device_updates import DeviceUpdates
 from tallmasks.masks.task_bundle.manifest import Manifest
-from tallmasks.masks.task_bundle.module_copy import ModuleCopy, placed_tensors, state_for, torch_dtypes
+from tallmasks.masks.task_bundle.module_copy import ModuleCopy, placed_tensors, state_for
 from tallmasks.masks.task_bundle.module_weights import overwrite
 from tallmasks.masks.task_bundle.task_weights import TaskWeights
+from tallmasks.store.dtypes import torch_dtypes
 from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.opening import open_checkpoint

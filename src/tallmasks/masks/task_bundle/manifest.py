@@ -19,6 +19,7 @@ import numpy as np
 
 from tallmasks.masks.task_bundle.part_names import BASE, MANIFEST, MASKS, MERGED, UPDATES, is_safe
 from tallmasks.masks.task_codings import CODINGS, Coding, coding_of
+from tallmasks.store.dtypes import FLOATS, OF_BUNDLES
 from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.store.plain_files import LARGEST_JSON
 from tallmasks.store.seals import canonical
@@ -29,10 +30,6 @@ LATER_FORMAT = "tallmasks/bundle/2"
 are entropy-coded."""
 CODER = "deflate"
 """The one way of entropy coding that there is."""
-DTYPES = {"float32": "F32", "bfloat16": "BF16", "float16": "F16", "int8": "I8"}
-"""What the merged vector may be stored as, and how safetensors calls it."""
-FLOATS = {"F16": 2, "BF16": 2, "F32": 4, "F64": 8}
-"""The dtypes that weights have, with their bytes."""
 _MOST_VALUES = 1 << 60
 _MOST_AXES = 64
 _LARGEST_SINGLE = float(np.finfo(np.float32).max)
@@ -328,7 +325,7 @@ class _Reader:
         self.expect(are_names and len(set(tasks)) == len(tasks), "tasks", tasks, "a list of different names")
         tensors = self.each(value["tensors"], "tensors", self.tensor)
         dtype = "float32" if own else self.text(value["dtype"], "dtype")
-        self.expect(dtype in DTYPES, "dtype", dtype, f"one of {', '.join(DTYPES)}")
+        self.expect(dtype in OF_BUNDLES, "dtype", dtype, f"one of {', '.join(OF_BUNDLES)}")
         folder = UPDATES if own else MASKS
         task_files = self.task_files(value[folder.rstrip("/")], folder, set(tasks))
         files = self.each(value["files"], "files", self.part)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.masks.task_bundle.manifest import FLOATS, Manifest
+from tallmasks.masks.task_bundle.manifest import Manifest
 from tallmasks.masks.task_bundle.module_names import bundle_names
+from tallmasks.store.dtypes import float_codes
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import name_some
 
@@ -23,25 +24,6 @@ if TYPE_CHECKING:
 class _Kept(NamedTuple):
     dtype: str
     shape: tuple[int, ...]
-
-
-@cache
-def torch_dtypes() -> dict[str, torch.dtype]:
-    """torch's dtype of each of safetensors' codes."""
-    import torch
-
-    names = {
-        "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32",
-        "I16": "int16", "I8": "int8", "U64": "uint64", "U32": "uint32", "U16": "uint16", "U8": "uint8", "BOOL": "bool",
-        "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "C64": "complex64",
-    }  # fmt: skip
-    return {code: getattr(torch, name) for code, name in names.items()}
-
-
-@cache
-def float_codes() -> dict[torch.dtype, str]:
-    """safetensors' code of each dtype that weights have."""
-    return {torch_dtypes()[code]: code for code in FLOATS}
 
 
 class PlacedTensor(NamedTuple):

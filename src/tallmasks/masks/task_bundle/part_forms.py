@@ -6,19 +6,14 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tallmasks.masks.task_bundle.manifest import DTYPES, BundledTensor, Manifest
+from tallmasks.masks.task_bundle.manifest import BundledTensor, Manifest
 from tallmasks.masks.task_bundle.part_names import MERGED
+from tallmasks.store.dtypes import DTYPES, OF_BUNDLES
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import TensorSpec
 
 SCALE = ".scale"
 """What an int8 tensor's scales are called, behind its name."""
-_TYPES: dict[str, np.dtype] = {
-    "F32": np.dtype("<f4"),
-    "BF16": np.dtype("<u2"),
-    "F16": np.dtype("<f2"),
-    "I8": np.dtype("i1"),
-}
 Specs = dict[str, TensorSpec]
 
 
@@ -27,8 +22,8 @@ def merged_specs(dtype: str, stored: Mapping[str, BundledTensor]) -> Specs:
 
     Raises TallmasksError where a tensor is called like another one's scales.
     """
-    code = DTYPES[dtype]
-    specs = {name: TensorSpec(_TYPES[code], tensor.shape, code == "BF16") for name, tensor in stored.items()}
+    code = OF_BUNDLES[dtype]
+    specs = {name: TensorSpec(DTYPES[code].numpy, tensor.shape, code == "BF16") for name, tensor in stored.items()}
     if code == "I8":
         for name, tensor in stored.items():
             if name + SCALE in stored:

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from tallmasks.masks.task_bundle.base_model import Theta0
 from tallmasks.masks.task_bundle.bundle_parts import BundleParts
-from tallmasks.masks.task_bundle.manifest import FLOATS
 from tallmasks.masks.task_bundle.update_kernels import CODES, PackedValues, add_update, convert, in_parallel, pieces
+from tallmasks.store.dtypes import FLOATS
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,13 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tallmasks.store.dtypes import DTYPES
+
 PIECE = 1 << 21
 """Values that a thread takes at once; a multiple of 8."""
 CODES = {"F32": 0, "BF16": 1, "F16": 2, "I8": 3}
 """What the compiled loops call the dtypes."""
-SIZES = {"F32": 4, "BF16": 2, "F16": 2, "I8": 1}
+SIZES = {code: DTYPES[code].width for code in CODES}
 _NO_ROWS = np.ones(1, np.float32)
 
 Raw = NDArray[np.uint8]

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tallmasks.models.checkpoint_sources import Publisher
+from tallmasks.store.dtypes import float_codes
 from tallmasks.store.errors import TallmasksError
 from tallmasks.tasks.titles import TITLES
-from tallmasks.vectors.state_files import float_types, oddness, short
+from tallmasks.vectors.state_files import oddness, short
 
 if TYPE_CHECKING:
     import torch
@@ -130,7 +131,7 @@ def matched(
                 "model's own architecture, with open_clip's or transformers' names"
             )
     for name, tensor in found.items():
-        if tensor.shape != pretrained[name].shape or tensor.dtype not in float_types():
+        if tensor.shape != pretrained[name].shape or tensor.dtype not in float_codes():
             raise TallmasksError(
                 f"{path}: tensor {name!r} is {list(tensor.shape)} of {tensor.dtype}, expected "
                 f"{list(pretrained[name].shape)} of floats: a checkpoint of the model's own architecture"
@@ -186,6 +187,6 @@ def from_transformers(state: Mapping[str, torch.Tensor], prefix: str) -> dict[st
     for name, pieces in parts.items():
         if len(pieces) == 3:  # else it stays missing, and the caller says so
             some = [pieces[part] for part in "qkv"]
-            odd = [piece for piece in some if piece.shape != some[0].shape or piece.dtype not in float_types()]
+            odd = [piece for piece in some if piece.shape != some[0].shape or piece.dtype not in float_codes()]
             found[name] = odd[0] if odd else torch.cat(some)  # as for one whose shape the caller refuses
     return found

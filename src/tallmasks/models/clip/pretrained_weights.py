@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from tallmasks.models.clip.network import BUFFER_PREFIX, build
 from tallmasks.store import hub
+from tallmasks.store.dtypes import float_codes
 from tallmasks.store.errors import TallmasksError, nearest
-from tallmasks.vectors.state_files import float_types, oddness, read_state
+from tallmasks.vectors.state_files import oddness, read_state
 
 
 def download_pretrained(spec: Mapping[str, Any], pretrained: Mapping[str, Any]) -> tuple[Path, dict[str, str]]:
@@ -65,7 +66,7 @@ def convert_pretrained(spec: Mapping[str, Any], weights: Path) -> dict[str, NDAr
         for name, tensor in read_state(weights).items():
             is_weight = name.removeprefix("module.") in named  # beside them lie counters, in whole numbers
             if odd := oddness(tensor) or (
-                f"of {tensor.dtype}" if is_weight and tensor.dtype not in float_types() else ""
+                f"of {tensor.dtype}" if is_weight and tensor.dtype not in float_codes() else ""
             ):
                 raise TallmasksError(f"{weights}: tensor {name!r} is {odd}; expected plain weights in floats")
     try:

@@ -15,10 +15,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tallmasks.store.dtypes import FLOATS, ROUNDOFF
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.plain_files import open_plain
 from tallmasks.store.tensor_files import Layout, name_some
-from tallmasks.vectors.checkpoints.float_bytes import ROUNDOFF, WIDTHS, subtracted, typed, widened
+from tallmasks.vectors.checkpoints.float_bytes import subtracted, typed, widened
 
 COMPARED = 1 << 20
 """How many values are compared at once."""
@@ -40,7 +41,7 @@ class TensorInfo(NamedTuple):
     @property
     def is_float(self) -> bool:
         """Whether it is of weights: F16, BF16, F32 or F64."""
-        return self.dtype in WIDTHS
+        return self.dtype in FLOATS
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -140,7 +141,7 @@ class Checkpoint(ABC):
     def _float(self, name: str) -> str:
         info = self.info(name)
         if not info.is_float:
-            raise TallmasksError(f"{self.title}: tensor {name} is {info.dtype}; expected {', '.join(WIDTHS)}")
+            raise TallmasksError(f"{self.title}: tensor {name} is {info.dtype}; expected {', '.join(FLOATS)}")
         return info.dtype
 
 
@@ -164,13 +165,13 @@ class MappedCheckpoint(Checkpoint):
     def address(self, name: str) -> int | None:
         run = self.runs.get(self.aliases.get(name, name))
         place = None if run is None else int(run.ctypes.data)
-        return None if place is None or place % WIDTHS[self._float(name)] else place
+        return None if place is None or place % FLOATS[self._float(name)] else place
 
     def _values(self, name: str, start: int, stop: int) -> NDArray:
         whole = self._typed.get(name)
         if whole is None:
             run = self.runs.get(self.aliases.get(name, name))
-            if run is None or run.ctypes.data % WIDTHS[self._float(name)]:
+            if run is None or run.ctypes.data % FLOATS[self._float(name)]:
                 return super()._values(name, start, stop)
             whole = self._typed[name] = typed(run, self._float(name))
         return whole[start:stop]

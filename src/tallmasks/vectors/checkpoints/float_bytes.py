@@ -10,13 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tallmasks.store.dtypes import DTYPES
 from tallmasks.store.errors import TallmasksError
-
-WIDTHS = {"F16": 2, "BF16": 2, "F32": 4, "F64": 8}
-"""Bytes of a value, by the dtypes that weights are stored in, as safetensors names them."""
-ROUNDOFF = {"F16": 2**-11, "BF16": 2**-8, "F32": 2**-24, "F64": 2**-24}
-"""The largest relative error of rounding to a dtype; F64 is read as float32."""
-_STORED = {"F16": np.uint16, "BF16": np.uint16, "F32": np.float32, "F64": np.float64}
 
 
 class Runs(NamedTuple):
@@ -39,7 +34,9 @@ def typed(stored: NDArray[np.uint8], dtype: str) -> NDArray:
     """
     if stored.dtype != np.uint8:
         return stored
-    return read_only(np.require(np.asarray(stored).view(_STORED[dtype]), requirements="A"))
+    return read_only(
+        np.require(np.asarray(stored).view(np.uint16 if dtype == "F16" else DTYPES[dtype].numpy), requirements="A")
+    )
 
 
 def widened(stored: NDArray, dtype: str) -> NDArray[np.float32]:

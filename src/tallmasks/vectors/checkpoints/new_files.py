@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.store.atomic_files import begin_to_write
+from tallmasks.store.dtypes import DTYPES, FLOATS, torch_dtypes
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.plain_files import read_json
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.float_bytes import WIDTHS
 from tallmasks.vectors.checkpoints.new_place import no_room
-from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH_CODES
+from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS
 from tallmasks.vectors.state_files import short
 
 _INDEX = "model.safetensors.index.json"
@@ -96,7 +96,7 @@ def small_files(
     """
     found: dict[str, bytes | Path] = dict(base.companions)
     if code is not None and "config.json" in found:
-        dtype = TORCH_CODES[code]
+        dtype = DTYPES[code].torch
         found["config.json"] = _edited(base.companions["config.json"], lambda config: _told(config, dtype))
     if base.index is not None:
         found[_INDEX] = base.index
@@ -167,9 +167,9 @@ class TorchSink:
 
         own = {}
         for name, run in self._tensors.items():
-            if (code := self._file.dtypes[name]) not in TORCH_CODES:
+            if (code := self._file.dtypes[name]) not in torch_dtypes():
                 raise TallmasksError(f"{self._file.name}: tensor {name} is {code}, which torch.save cannot hold")
-            values = run.view(getattr(torch, TORCH_CODES[code]))
+            values = run.view(torch_dtypes()[code])
             own[name] = values.reshape(self._base.info(name).shape)
         state = {name: own[self._base.aliases.get(name, name)] for name in self._base.places}
         try:
@@ -189,7 +189,7 @@ def _write_at(descriptor: int, offset: int, data: memoryview) -> None:
 
 def _bytes_of(base: Checkpoint, name: str, code: str) -> int:
     info = base.info(name)
-    return info.size * WIDTHS[code] if code in WIDTHS else base.stored(name, 0, info.size).size
+    return info.size * FLOATS[code] if code in FLOATS else base.stored(name, 0, info.size).size
 
 
 def _renamed(file: str) -> str:
@@ -211,7 +211,7 @@ def _edited(path: Path, edit: Callable[[Any], Any]) -> bytes:
 
 def _told(value: Any, dtype: str) -> Any:
     if isinstance(value, dict):
-        floats = [TORCH_CODES[code] for code in WIDTHS]
+        floats = [DTYPES[code].torch for code in FLOATS]
         return {
             key: dtype if key in ("dtype", "torch_dtype") and inner in floats else _told(inner, dtype)
             for key, inner in value.items()

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from numpy.typing import NDArray
 
+from tallmasks.store.dtypes import FLOATS
 from tallmasks.store.tensor_files import Layout
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.float_bytes import WIDTHS, differences
+from tallmasks.vectors.checkpoints.float_bytes import differences
 from tallmasks.vectors.differences import Lying
 
 
@@ -36,7 +37,7 @@ class TaskDifferences:
         if known is None:
             return None
         dtype, beginnings = known
-        return differences(beginnings + np.uint64(start * WIDTHS[dtype]), dtype, stop - start)
+        return differences(beginnings + np.uint64(start * FLOATS[dtype]), dtype, stop - start)
 
     def lying(self, layout: Layout, told: Callable[[int], None]) -> list[Lying | None]:
         """Where each model's tensors of a layout lie beside the base's; None for one that has to be asked.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tallmasks.store.dtypes import torch_dtypes
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import name_some, open_tensors
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, MappedCheckpoint, TensorInfo, sorted_tensors
@@ -23,13 +24,6 @@ TORCH = (".pt", ".pth", ".bin", ".ckpt")
 """How files of torch.save end."""
 _OF_PRETRAINED = "tallmasks/pretrained/"
 """What the one file of this package says of itself that is a model."""
-TORCH_CODES = {
-    "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32",
-    "I16": "int16", "I8": "int8", "U64": "uint64", "U32": "uint32", "U16": "uint16", "U8": "uint8", "BOOL": "bool",
-    "C64": "complex64", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "F8_E4M3FNUZ": "float8_e4m3fnuz",
-    "F8_E5M2FNUZ": "float8_e5m2fnuz",
-}  # fmt: skip
-"""torch's names of dtypes, by those of safetensors."""
 
 
 @dataclass
@@ -128,9 +122,7 @@ def _add_safetensors(found: _Found, file: str, path: Path) -> None:
 
 
 def _add_torch(found: _Found, file: str, path: Path) -> None:
-    import torch
-
-    codes = {getattr(torch, name): code for code, name in TORCH_CODES.items() if hasattr(torch, name)}
+    codes = {dtype: code for code, dtype in torch_dtypes().items()}
     known: dict[tuple, str] = {}
     for name, tensor in sorted(read_state(path, mapped=True).items()):
         _refuse_twice(found, name, file, path)

@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tallmasks.store.dtypes import DTYPES, FLOATS, code_of
 from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.float_bytes import WIDTHS, narrowed
+from tallmasks.vectors.checkpoints.float_bytes import narrowed
 from tallmasks.vectors.checkpoints.lora import LoraCheckpoint
 from tallmasks.vectors.checkpoints.new_files import PlannedFile, SafetensorsSink, Sink, TorchSink, planned, small_files
 from tallmasks.vectors.checkpoints.new_place import new_place, refuse_existing
@@ -23,7 +24,6 @@ from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH
 _COPIED = 1 << 21
 """How many values are copied at once."""
 _AT_ONCE = 4
-_NAMES = {"float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64"}
 
 
 class NewCheckpoint:
@@ -85,13 +85,13 @@ class NewCheckpoint:
         if self._dtypes[name] != info.dtype:
             self._put(name, start, self._base.piece(name, start, stop))
             return
-        before = self._base.stored(name, 0, start).size if not info.is_float else start * WIDTHS[info.dtype]
+        before = self._base.stored(name, 0, start).size if not info.is_float else start * FLOATS[info.dtype]
         self._sink.put(name, before, self._base.stored(name, start, stop))
 
     def _put(self, name: str, start: int, values: NDArray[np.float32]) -> None:
         dtype = self._dtypes[name]
         data = narrowed(values, dtype, f"{self._out}: tensor {name}")
-        self._sink.put(name, start * WIDTHS[dtype], data)
+        self._sink.put(name, start * FLOATS[dtype], data)
 
 
 @contextmanager
@@ -137,23 +137,26 @@ def bytes_of_new(out: Path, base: Checkpoint, dtype: str | None = None) -> int:
 
 
 def _code(dtype: str | None) -> str | None:
-    """safetensors' name of a dtype."""
-    return _NAMES.get(dtype, dtype) if dtype else None
+    """safetensors' name of a dtype of floats."""
+    if dtype is None:
+        return None
+    if (code := code_of(dtype)) in FLOATS:
+        return code
+    names = ", ".join(DTYPES[code].torch for code in FLOATS)
+    raise TallmasksError(f"dtype {dtype}: expected one of {names}")
 
 
 def _plan(out: Path, base: Checkpoint, code: str | None) -> tuple[dict[str, str], list[PlannedFile]]:
     """The dtype of every tensor, and the files."""
-    _check(out, base, code)
+    _check(out, base)
     dtypes = {name: code if code and info.is_float else info.dtype for name, info in base.tensors.items()}
     return dtypes, planned(base, dtypes, None if base.is_folder else out.name)
 
 
-def _check(out: Path, base: Checkpoint, code: str | None) -> None:
+def _check(out: Path, base: Checkpoint) -> None:
     refuse_existing(out, base.is_folder)
     if isinstance(base, LoraCheckpoint):
         raise TallmasksError(f"{base.title}: a LoRA; expected a whole model to write one like it. Give its base")
-    if code is not None and code not in WIDTHS:
-        raise TallmasksError(f"dtype {code}: expected one of {', '.join(WIDTHS)} or {', '.join(_NAMES)}")
     if base.is_folder and out.suffix in (SAFETENSORS, *TORCH):
         raise TallmasksError(
             f"{out}: {base.title} is a folder, and so is what is written like it; expected the name of a folder. Leave"
