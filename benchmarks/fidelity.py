@@ -29,8 +29,8 @@ import torch
 from torch import nn
 
 from tallmasks import methods
-from tallmasks.methods.parts.layers_in_blocks import is_layer_in_block
-from tallmasks.methods.parts.seeded_draws import draws, task_keys
+from tallmasks.methods.rows.parts.layers_in_blocks import is_layer_in_block
+from tallmasks.methods.rows.parts.seeded_draws import draws, task_keys
 from tallmasks.store.tensor_files import Layout
 from tallmasks.vectors.task_vectors import TaskVector
 

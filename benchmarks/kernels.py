@@ -19,7 +19,7 @@ import torch
 
 from tallmasks.masks.consensus import keep_agreed
 from tallmasks.methods import get_merge
-from tallmasks.methods.task_arithmetic import sum_merge
+from tallmasks.methods.rows.task_arithmetic import sum_merge
 from tallmasks.store.tensor_files import Layout
 from tallmasks.vectors import kernels
 from tallmasks.vectors.task_vectors import TaskVector, trim_threshold

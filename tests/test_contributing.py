@@ -35,7 +35,7 @@ def test_one_file_is_a_method_with_an_option_and_an_input_of_its_own(tmp_path: P
     (source,) = re.findall(r"^```python\n(.*?)^```$", (ROOT / "CONTRIBUTING.md").read_text(), re.M | re.S)
     package = Path(tallmasks.__file__).parent
     shutil.copytree(package, tmp_path / "tallmasks", ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / "tallmasks" / "methods" / "unit_length.py").write_text(source)
+    (tmp_path / "tallmasks" / "methods" / "rows" / "unit_length.py").write_text(source)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     run = subprocess.run([sys.executable, "-c", USED], capture_output=True, text=True, env=environment, check=False)
     assert run.returncode == 0, run.stderr

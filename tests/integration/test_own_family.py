@@ -63,6 +63,6 @@ def test_a_family_that_is_not_there_is_named(tmp_path: Path) -> None:
     project.change(lambda params: params["models"]["tiny"].update(family="klip"))
     output = project.dry_run("results/tiny/two/table.csv", fails=True).output
     assert "no model family 'klip'; did you mean 'clip'" in output and "Traceback" not in output
-    project.path("src/tallmasks/methods/slip.py").write_text("def slip(:\n")
+    project.path("src/tallmasks/methods/rows/slip.py").write_text("def slip(:\n")
     output = project.dry_run("results/tiny/two/table.csv", fails=True).output
-    assert "methods/slip.py, line 1: SyntaxError: " in output and "Traceback" not in output
+    assert "methods/rows/slip.py, line 1: SyntaxError: " in output and "Traceback" not in output

@@ -114,9 +114,9 @@ def test_a_new_method_concerns_no_stage(copy: Project) -> None:
     """Whoever adds a merge method would have to rebuild everybody else's evaluations."""
     readme = (ROOT / "README.md").read_text()
     (source,) = (block.partition("```")[0] for block in readme.split("```python\n") if "def half_sum(" in block)
-    copy.path("src/tallmasks/methods/half_sum.py").write_text(source)
+    copy.path("src/tallmasks/methods/rows/half_sum.py").write_text(source)
     assert check(copy.root).returncode == 0
-    method = copy.path("src/tallmasks/methods/ties.py")
+    method = copy.path("src/tallmasks/methods/rows/ties.py")
     method.write_text(method.read_text().replace("return ", "return 2 * ", 1))
     assert check(copy.root).returncode == 0, "the digest of its code is in the recipes of what is made with it"
 

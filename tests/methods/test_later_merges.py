@@ -10,9 +10,9 @@ import pytest
 import later_reference
 import reference
 from tallmasks import methods
-from tallmasks.methods.parts.block_numbers import block_of, depths, is_linear_layer
-from tallmasks.methods.parts.competition import nth_of_rows
-from tallmasks.methods.parts.seeded_draws import draws, dropped, task_keys
+from tallmasks.methods.rows.parts.block_numbers import block_of, depths, is_linear_layer
+from tallmasks.methods.rows.parts.competition import nth_of_rows
+from tallmasks.methods.rows.parts.seeded_draws import draws, dropped, task_keys
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import Layout
 from tallmasks.vectors.task_vectors import TaskVector

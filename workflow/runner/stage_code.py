@@ -13,7 +13,7 @@ when it is imported counts too, and so do the data files beside it, the bridge's
 and the pinned versions of the libraries that decide bits.  Rules say nothing of their own (check_rules.py).  What is
 new, a stage, a figure, a function that they use, needs no other number: it is to be recorded, so that its next change
 is seen.  The files of methods and merges are left out: the recipes of what is made with one hold the digest of its
-file, and of those of `tallmasks.methods.parts` that it imports.
+file, and of those of `tallmasks.methods.rows.parts` that it imports.
 """
 
 from __future__ import annotations

@@ -170,7 +170,8 @@ def _used(source: Module, statements: list[ast.stmt]) -> Iterator[Symbol]:
                     yield (f"{target}.{node.attr}", "*") if module(f"{target}.{node.attr}") else (target, node.attr)
                     if target == "importlib":  # a registry: the package's own modules are loaded by name
                         folder = ROOT / "src" / source.name.replace(".", "/")
-                        yield from ((f"{source.name}.{file.stem}", "*") for file in sorted(folder.glob("[a-z]*.py")))
+                        files = [file.relative_to(folder).with_suffix("") for file in folder.rglob("[a-z]*.py")]
+                        yield from ((".".join([source.name, *file.parts]), "*") for file in sorted(files))
         for node in ast.walk(statement):
             if isinstance(node, ast.Constant) and _is_named_by_a_registry(source, node):
                 yield str(node.value), "*"
@@ -198,7 +199,7 @@ def in_recipes() -> set[str]:
     parts."""
     own: list[Method | Merge] = [*map(methods.get, methods.names()), *map(methods.get_merge, methods.merge_names())]
     parts = (ROOT / "src" / PARTS.replace(".", "/")).glob("*.py")
-    return {f"{methods.__name__}.{entry.file.stem}" for entry in own} | {f"{PARTS}.{part.stem}" for part in parts}
+    return {f"{methods.__name__}.rows.{entry.file.stem}" for entry in own} | {f"{PARTS}.{part.stem}" for part in parts}
 
 
 def changes() -> tuple[dict[str, list[str]], list[str], dict[str, object]]:

@@ -1,4 +1,4 @@
-"""Merges and methods: each file of this folder registers its own, and nothing else changes.
+"""Merges and methods: each file of the folder ``rows`` registers its own, and nothing else changes.
 
 A *merge* turns the task vectors of a benchmark into one multi-task vector. A *method* is a row of the results
 table. Its function names, as parameters, what it is computed from (see ``inputs``), and returns an update:
@@ -23,6 +23,7 @@ compresses each tensor by itself is written under `by_tensor`, and can be stored
 import importlib
 import pkgutil
 
+from tallmasks.methods import rows
 from tallmasks.methods.contract import GRIDS, Merge, Method, Place, Statistics, Vector
 from tallmasks.methods.inputs import INPUTS, Input, Source, input
 from tallmasks.methods.options import Between, Share
@@ -93,9 +94,9 @@ __all__ = [
     "tuned_merge",
 ]
 
-for _module in pkgutil.iter_modules(__path__):
+for _module in pkgutil.iter_modules(rows.__path__):
     try:
-        importlib.import_module(f"{__name__}.{_module.name}")
+        importlib.import_module(f"{rows.__name__}.{_module.name}")
     except TallmasksError:
         raise
     except Exception as error:

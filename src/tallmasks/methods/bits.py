@@ -12,8 +12,8 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tallmasks.methods.parts.layers_in_blocks import is_layer_in_block
-from tallmasks.methods.parts.singular_vectors import is_matrix
+from tallmasks.methods.rows.parts.layers_in_blocks import is_layer_in_block
+from tallmasks.methods.rows.parts.singular_vectors import is_matrix
 
 FLOAT_BITS = 32
 

@@ -33,7 +33,7 @@ Section = Literal["merging", "compression"]
 Protocol = Literal["fixed", "scaled", "per_task", "masked", "finetuned"]
 Counted = Literal["parameters", "trainable"]
 Group = Literal["paper", "later"]
-PARTS = "tallmasks.methods.parts"
+PARTS = "tallmasks.methods.rows.parts"
 """What several methods have in common; the code of one is that of its file and of the parts that it imports."""
 GRIDS = {"scaled": "scaling_coefficient", "masked": "mask_lambda"}
 """What a protocol chooses on validation data: a key of `grids` in params.yaml."""

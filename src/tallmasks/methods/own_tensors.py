@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tallmasks.masks.task_codings import Coding, Whole
-from tallmasks.methods.parts.arrays_and_tensors import copied
+from tallmasks.methods.rows.parts.arrays_and_tensors import copied
 from tallmasks.store.tensor_files import Layout
 
 _TASKS = "tasks"

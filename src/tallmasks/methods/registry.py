@@ -323,7 +323,7 @@ def _first_on(merge: str, wanted: Callable[[Method], bool], registering: str) ->
     name, _ = options.read(merge)
     raise TallmasksError(
         f"merge {name}: there is no {registering.removesuffix('_row')} row on it; add one by "
-        f"{registering}({name!r}, row=..., title=...) in {Path(__file__).with_name('later_masks.py')}"
+        f"{registering}({name!r}, row=..., title=...) in {Path(__file__).parent / 'rows' / 'later_masks.py'}"
     )
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 from tallmasks.masks.task_codings import Coding, Signs, Whole
 from tallmasks.methods import Vector, by_tensor, method
-from tallmasks.methods.parts.arrays_and_tensors import exact
-from tallmasks.methods.parts.layers_in_blocks import is_layer_in_block
+from tallmasks.methods.rows.parts.arrays_and_tensors import exact
+from tallmasks.methods.rows.parts.layers_in_blocks import is_layer_in_block
 
 
 def coding(shape: tuple[int, ...], name: str) -> Coding:

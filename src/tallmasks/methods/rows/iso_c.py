@@ -1,7 +1,7 @@
 """Iso-C: the sum of the task matrices with all its singular values made equal to their mean."""
 
 from tallmasks.methods import Vector, merge, method
-from tallmasks.methods.parts.singular_vectors import is_matrix, top_triplets
+from tallmasks.methods.rows.parts.singular_vectors import is_matrix, top_triplets
 
 
 @merge("iso_c", paper="Marczak et al. 2025, Iso-C", over="tensors", noisy=True)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from tallmasks.methods import Vector, merge, method
-from tallmasks.methods.parts.singular_vectors import is_matrix, orthogonalised, top_triplets
+from tallmasks.methods.rows.parts.singular_vectors import is_matrix, orthogonalised, top_triplets
 
 
 @merge("tsv_m", paper="Gargiulo et al. 2025, TSV-Merge", over="tensors", named=True, noisy=True)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.methods import Between, Vector, after_every_merge, merge, method
-from tallmasks.methods.parts.block_numbers import depths
+from tallmasks.methods.rows.parts.block_numbers import depths
 from tallmasks.vectors.task_vectors import TaskVector
 
 Slope = Annotated[float, Between(0, 10)]

@@ -6,7 +6,7 @@ from typing import Annotated
 import numpy as np
 
 from tallmasks.methods import Between, Place, Share, Vector, merge, method
-from tallmasks.methods.parts.seeded_draws import dropped, dropped_vector, task_keys
+from tallmasks.methods.rows.parts.seeded_draws import dropped, dropped_vector, task_keys
 from tallmasks.vectors import kernels
 from tallmasks.vectors.task_vectors import TaskVector
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from tallmasks.methods import Share, Vector, merge, method
-from tallmasks.methods.parts.singular_vectors import is_matrix, orthogonalised, top_triplets
+from tallmasks.methods.rows.parts.singular_vectors import is_matrix, orthogonalised, top_triplets
 
 
 @merge("iso_cts", paper="Marczak et al. 2025, Iso-CTS", over="tensors", named=True, noisy=True)

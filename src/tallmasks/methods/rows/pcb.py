@@ -6,7 +6,7 @@ from typing import Annotated
 import numpy as np
 
 from tallmasks.methods import Between, Vector, merge, method
-from tallmasks.methods.parts.competition import Balance, balance_of
+from tallmasks.methods.rows.parts.competition import Balance, balance_of
 from tallmasks.vectors.task_vectors import TaskVector
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from tallmasks.masks.task_codings import Ternary
 from tallmasks.methods import Share, Vector, by_tensor, method
-from tallmasks.methods.parts.arrays_and_tensors import exact, smallest
+from tallmasks.methods.rows.parts.arrays_and_tensors import exact, smallest
 
 
 @method(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tallmasks.methods.parts.block_numbers import block_of, is_linear_layer
-from tallmasks.methods.parts.singular_vectors import is_matrix
+from tallmasks.methods.rows.parts.block_numbers import block_of, is_linear_layer
+from tallmasks.methods.rows.parts.singular_vectors import is_matrix
 
 
 def is_layer_in_block(name: str, shape: tuple[int, ...]) -> bool:

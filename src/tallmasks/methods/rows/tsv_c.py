@@ -4,8 +4,8 @@ from typing import Any
 
 from tallmasks.masks.task_codings import Coding, LowRank, Whole
 from tallmasks.methods import Source, Vector, by_tensor, input, method
-from tallmasks.methods.parts.arrays_and_tensors import eigenvectors, exact
-from tallmasks.methods.parts.singular_vectors import is_matrix
+from tallmasks.methods.rows.parts.arrays_and_tensors import eigenvectors, exact
+from tallmasks.methods.rows.parts.singular_vectors import is_matrix
 
 
 @input("tasks", "T, how many tasks there are, int", per="benchmark")

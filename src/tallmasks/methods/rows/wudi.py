@@ -5,7 +5,7 @@ from typing import Annotated
 import numpy as np
 
 from tallmasks.methods import Between, Share, Vector, merge, method
-from tallmasks.methods.parts.block_numbers import is_linear_layer
+from tallmasks.methods.rows.parts.block_numbers import is_linear_layer
 
 FIRST, SECOND, EPSILON = 0.9, 0.999, 1e-8  # Adam's, as everywhere
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import numpy as np
 
 from tallmasks.methods import Between, Place, Vector, merge, method
-from tallmasks.methods.parts.block_numbers import depths
+from tallmasks.methods.rows.parts.block_numbers import depths
 from tallmasks.vectors.task_vectors import TaskVector
 
 Slope = Annotated[float, Between(0, 10)]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from tallmasks.methods import Between, Place, Vector, merge, method
-from tallmasks.methods.parts.seeded_draws import dropped, task_keys
+from tallmasks.methods.rows.parts.seeded_draws import dropped, task_keys
 from tallmasks.vectors.task_vectors import TaskVector
 
 Rate = Annotated[float, Between(0, 0.999)]
