@@ -1,12 +1,20 @@
 """What several test files share."""
 
+from __future__ import annotations
+
+import fcntl
+import itertools
 import os
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+
+if TYPE_CHECKING:
+    from project import Project, Run
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # before anybody imports torch or NumPy: two test processes of as many threads
     os.environ["OMP_NUM_THREADS"] = "1"  # as there are cores wait for each other most of the time
@@ -26,6 +34,16 @@ def params() -> dict[str, Any]:
     return shipped_params()
 
 
+LONG = Path(__file__).parent / "long"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What lies in `long` is left out by `make test`, but for what is marked `short`."""
+    for item in items:
+        if LONG in item.path.parents and not item.get_closest_marker("short"):
+            item.add_marker("long")
+
+
 @pytest.fixture(autouse=True)
 def one_thread() -> None:
     """What an earlier test has set does not stay, where there are several test processes."""
@@ -43,3 +61,38 @@ def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(hub, "reachable", lambda: False)
     return tmp_path / "cache"
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, Run]:
+    """One small project after its first `dvc repro`, built once for all test processes, committed and pushed to the
+    remote; and what that run said."""
+    from project import Project, Run, lay_out
+
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    root, said = folder / "built" / "project", folder / "built" / "first-run.txt"
+    root.parent.mkdir(exist_ok=True)
+    with (root.parent / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not said.exists():
+            project = lay_out(root)
+            run = project.dvc("repro")
+            project.commit("first results")
+            project.dvc("push", "-q")
+            said.write_text(run.output)
+    return Project(root), Run(0, said.read_text())
+
+
+@pytest.fixture
+def copies(built: tuple[Project, Run], tmp_path: Path) -> Iterator[Callable[[], Project]]:
+    """Makes copies of the built project."""
+    numbers = itertools.count(1)
+    yield lambda: built[0].copy(tmp_path / f"copy{next(numbers)}")
+
+
+@pytest.fixture
+def project(copies: Callable[[], Project]) -> Project:
+    """A copy of the built project."""
+    return copies()

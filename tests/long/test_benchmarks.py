@@ -1,0 +1,117 @@
+"""The benchmarks of record run, at a size of seconds, and what they say of memory holds; no time is looked at."""
+
+from __future__ import annotations
+
+import csv
+import os
+import shutil
+import subprocess
+import sys
+from math import prod
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from conftest import ROOT
+
+KINDS = (("base", "", "base"), ("task", "a=", "a"), ("task", "b=", "b"))
+
+
+@pytest.mark.short
+def test_the_benchmark_of_merging_on_disk_runs(tmp_path: Path) -> None:
+    """The published numbers could not be measured again, and nobody would see it before the next release."""
+    out, place = tmp_path / "out", tmp_path / "files"
+    command = [sys.executable, "benchmarks/streaming.py", "--scale", "0.0001", "--repeats", "1", "--out", str(out)]
+    command += ["--place", str(place), "--only", "vit_b32:2", "--grid", "1:2", "--array-parameters", "20000000"]
+    command += ["--commands", "merge consensus_ties"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run([*command, "--array-tasks", "2"], cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "1 of 12 layers" in done.stderr  # what is left out is said
+    with (out / "streaming.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    on_files = [row for row in rows if row["shape"].startswith("vit_b32")]
+    assert {"start-up", "merge consensus_ties", "export"} <= {row["what"] for row in on_files}
+    assert all(float(row["read_gb"]) > 0 for row in on_files)
+    assert {row["shape"] for row in rows} >= {"arrays", "grid"}
+    assert (out / "streaming.svg").stat().st_size > 1000
+    assert not list(place.iterdir())
+
+
+@pytest.mark.short
+def test_a_benchmark_overwrites_no_document_unasked() -> None:
+    """Whoever tries `make bench` on a laptop would replace the published numbers, and commit that."""
+    planned = subprocess.run(["make", "-n", "bench"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert planned.count("--out benchmarks/out") == 2 and "docs" not in planned
+    ignored = (ROOT / ".gitignore").read_text().splitlines()
+    assert "/benchmarks/out/" in ignored
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        pytest.param(("seals.py", "--parameters", "20000", "--tasks", "2"), "on top", marks=pytest.mark.short),
+        (("switching.py", "--layers", "1", "--rounds", "1"), "restored within 0\n"),
+        (("kernels.py", "--tasks", "2", "--parameters", "20000"), "ns"),
+    ],
+)
+def test_benchmarks_of_one_thing_run(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    """A change of a signature would be met by whoever wants to check a number of the docs."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, str(ROOT / "benchmarks" / words[0]), *words[1:]]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0 and said in done.stdout, done.stderr + done.stdout
+
+
+def write_sparse(path: Path, shapes: dict[str, tuple[int, ...]], header: bytes, seed: int) -> None:
+    """A model in bfloat16 of which only the beginning of each tensor takes room on the disk: the rest is 0."""
+    noise = np.random.default_rng(seed).standard_normal(1 << 16, np.float32).view(np.uint16)[1::2].tobytes()
+    place = len(header)
+    with path.open("wb") as file:
+        file.write(header)
+        for name in sorted(shapes):
+            size = 2 * prod(shapes[name])
+            file.seek(place)
+            file.write(noise[:size])
+            place += size
+        file.truncate(place)
+
+
+@pytest.mark.parametrize("words", [("merge", "--method", "ties"), ("compress", "--dtype", "bfloat16")])
+def test_memory_does_not_grow_with_depth(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model would fit on a laptop as long as it has few layers: here a layer of a 7 B model is 0.4 GB."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    from measured import cost_of
+    from model_shapes import header_of, llama
+
+    peaks = []
+    for layers in (1, 2):
+        folder = tmp_path / str(layers)
+        folder.mkdir()
+        shapes = llama(layers)
+        for seed, name in enumerate(("base", "a", "b")):
+            write_sparse(folder / f"{name}.safetensors", shapes, header_of(shapes, "BF16"), seed)
+        given = [f"--{kind}={value}{folder / name}.safetensors" for kind, value, name in KINDS]
+        out = folder / "out.safetensors"
+        command = [sys.executable, "-m", "tallmasks.commands.main", *words, *given, f"--output={out}"]
+        peaks.append(cost_of(command, {"PYTHONPATH": str(ROOT / "src")}).anon_mib)
+        shutil.rmtree(folder)
+    assert min(peaks) > 20 and max(peaks) < 512
+    assert abs(peaks[1] - peaks[0]) < 24
+
+
+@pytest.mark.short
+def test_the_benchmark_of_merges_runs(tmp_path: Path) -> None:
+    """Time and memory of the merges could not be measured again; those that look at data would be left out."""
+    command = [sys.executable, "benchmarks/merges.py", "--scale", "0.08", "--tasks", "2", "--matrix-tasks", "0"]
+    command += ["--only", "regmean", "--out", str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    with (tmp_path / "merges.csv").open() as file:
+        rows = {row["merge"]: row for row in csv.DictReader(file)}
+    assert rows.keys() == {"regmean"} and float(rows["regmean"]["cpu_s"]) > 0
+    assert float(rows["regmean"]["given_mib"]) > 5

@@ -1,0 +1,86 @@
+"""A clone elsewhere: nothing is to be done after a pull, whatever the file times say."""
+
+import os
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from project import Project, Run
+
+pytestmark = pytest.mark.short
+
+
+@pytest.fixture
+def clone(built: tuple[Project, Run], tmp_path: Path) -> Project:
+    """A git clone of the built project that knows its remote, with nothing pulled yet."""
+    origin = built[0]
+    clone = Project(tmp_path / "clone")
+    origin.run("git", "clone", "-q", str(origin.root), str(clone.root))
+    clone.dvc("remote", "modify", "--local", "trial", "url", str(origin.path(".dvc-remote")))
+    return clone
+
+
+def scatter_times(project: Project, seed: int) -> None:
+    """Set the time of every file of a working copy at random, in no order."""
+    draw = random.Random(seed)
+    for folder in ("store", "results", "src", "models", "workflow", "."):
+        for path in project.path(folder).glob("**/*" if folder != "." else "*"):
+            if path.is_file():
+                time = 1_600_000_000 + draw.random() * 1e8
+                os.utime(path, (time, time))
+
+
+def test_after_a_pull_nothing_is_to_be_done(clone: Project) -> None:
+    """A colleague would fine-tune everything again because of file times."""
+    clone.dvc("pull", "-q")
+    scatter_times(clone, seed=1)
+    assert "Nothing to be done" in clone.dry_run().output
+    assert "up to date" in clone.dvc("status").output
+    assert not clone.git("status", "--porcelain").output
+    # a parameter edited before anything ran here: no metadata of Snakemake, only the recipes
+    clone.change(lambda params: params["grids"].update(scaling_coefficient=[0.0, 1.0]))
+    assert clone.snakemake("all").jobs == {"evaluate": 4, "results": 2}
+
+
+def test_with_only_the_checkpoints_a_new_subset_fine_tunes_nothing(clone: Project) -> None:
+    """Whoever wants one more table would have to fetch, or make, everything that was ever made."""
+    clone.dvc("pull", "-q", "store/tiny/checkpoints")
+    scatter_times(clone, seed=2)
+    assert "Nothing to be done" in clone.dry_run().output, "the tables in git are what params.yaml asks for"
+    clone.benchmark("new", ["mnist", "dtd"])
+    jobs = clone.snakemake("results/tiny/new/table.csv").jobs
+    assert jobs == {
+        "examples": 4,  # to validate and test on
+        "head": 2,
+        "task_vector": 2,
+        "evaluate_task": 4,
+        "merge": 1,
+        "mask": 1,
+        "consensus": 1,
+        "evaluate": 3,
+        "results": 1,
+    }
+    before = clone.path("dvc.lock").read_text()
+    assert clone.dvc("repro").jobs == {}, "what was not pulled comes from the remote"
+    assert "nfiles" in before and clone.path("dvc.lock").read_text() != before
+
+
+def test_two_machines_get_the_same_bytes(built: tuple[Project, Run], clone: Project) -> None:
+    """The same lock file and seeds would give other accuracies elsewhere."""
+    shutil.rmtree(clone.path("results/tiny"))
+    clone.snakemake("results/tiny/two/table.csv")
+    ours, theirs = (project.sha256("store", "results/tiny/two") for project in (clone, built[0]))
+    assert ours and ours == {path: theirs[path] for path in ours}
+
+
+def test_without_the_remote_everything_is_made_again(clone: Project) -> None:
+    """A colleague without access to the remote could not run the project at all."""
+    before = clone.path("dvc.lock").read_text()
+    clone.dvc("remote", "modify", "--local", "trial", "url", str(clone.root.parent / "gone"))
+    run = clone.dvc("repro", "checkpoints")
+    said = [line for line in run.output.splitlines() if line.startswith("verify: ")]
+    assert len(said) == 1 and "store/tiny/checkpoints" in said[0] and "what is not there is made again" in said[0]
+    assert run.jobs["finetune"] == 3 and "Traceback" not in run.output
+    assert clone.path("dvc.lock").read_text() == before, "the same bytes"

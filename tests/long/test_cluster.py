@@ -1,0 +1,66 @@
+"""The chain on a real slurm cluster of one machine, with a job killed by scancel on the way."""
+
+import os
+import re
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from project import Project
+from slurm import cluster, lacking
+
+pytestmark = pytest.mark.short
+
+TARGET = "results/tiny/two/table.csv"
+# seconds instead of minutes between looks at the queue, no accounting, and no more CPUs than this cluster has
+OPTIONS = (
+    "--profile", "profiles/slurm", "--cores", "2", "--quiet", "host", "reason", "--verbose",
+    "--slurm-no-account", "--slurm-status-command", "squeue",
+    "--slurm-init-seconds-before-status-checks", "2", "--seconds-between-status-checks", "2",
+)  # fmt: skip
+
+
+@pytest.mark.skipif(bool(lacking()), reason=lacking())
+def test_a_table_comes_out_of_slurm_although_a_job_was_cancelled(project: Project, tmp_path: Path) -> None:
+    """On a cluster, a preempted job would end the run, or thousands of tiny jobs would queue for days."""
+    before = project.sha256("store", "results")
+    for path in project.path("store/tiny").rglob("*"):
+        if re.search(r"checkpoints/svhn|task_vectors/svhn|fine_tuned-svhn|-2tasks-s0", str(path)):
+            path.unlink()
+    project.path(TARGET).unlink()
+    with cluster(tmp_path / "cluster") as environment:
+        on_cluster = Project(project.root, environment)
+        assert "profiles/default" not in on_cluster.run("sinfo").output
+        process = on_cluster.start("snakemake", *OPTIONS, "--", TARGET)
+        cancelled = cancel_the_first(environment, process)
+        output, _ = process.communicate()
+    assert process.returncode == 0, output
+    submitted = re.findall(r"sbatch call: sbatch .* --comment (\S+)", output)
+    jobs = {
+        "finetune": 1,
+        "task_vector": 1,
+        "evaluate_task": 1,
+        "merge": 1,
+        "mask": 1,
+        "consensus": 1,
+        "evaluate": 3,
+        "results": 1,
+    }
+    assert cancelled and len(submitted) == 7, "six bundles of 10 steps, and the cancelled one again"
+    assert len(submitted) - 1 < sum(jobs.values())
+    assert project.sha256("store", "results") == before
+
+
+def cancel_the_first(environment: dict[str, str], process: subprocess.Popen[str]) -> str | None:
+    """scancel the first job that runs; its number, or None where `process` ends before there is one."""
+    while process.poll() is None:
+        listed = ["squeue", "-h", "-t", "RUNNING", "-o", "%A"]
+        running = subprocess.run(listed, env={**os.environ, **environment}, capture_output=True, text=True, check=True)
+        if number := running.stdout.partition("\n")[0]:
+            time.sleep(3)  # it has begun to work
+            subprocess.run(["scancel", number], env={**os.environ, **environment}, check=True)
+            return number
+        time.sleep(0.2)
+    return None

@@ -1,0 +1,79 @@
+"""Several runs at once, and a disk that fills up: nothing twice, nothing corrupt, a clear error."""
+
+import hashlib
+import json
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from project import Project, Run
+
+pytestmark = pytest.mark.short
+
+
+def test_two_snakemakes_in_one_copy_share_the_work(project: Project) -> None:
+    """The second would fail on a lock, or fine-tune what the first is fine-tuning."""
+    project.change(lambda params: params["grids"].update(mask_lambda=[0.3, 0.4]))
+    command = ("snakemake", "-j2", "--quiet", "host", "reason", "--", "all")
+    both = [project.start(*command) for _ in range(2)]
+    runs = [Run(process.wait(), output) for process in both for output in [process.communicate()[0]]]
+    assert [run.status for run in runs] == [0, 0], "\n".join(run.output for run in runs)
+    assert runs[0].jobs + runs[1].jobs == Counter({"mask": 2, "consensus": 2, "evaluate": 4, "results": 2})
+    assert sum("waiting for it to end" in run.output for run in runs) == 1
+
+
+def test_two_clones_on_one_cache_at_once(copies: Callable[[], Project], tmp_path: Path) -> None:
+    """A group's shared cache would be damaged by two members at work."""
+    clones = [copies(), copies()]
+    for clone in clones:
+        clone.dvc("cache", "dir", "--local", str(tmp_path / "shared-cache"))
+        clone.benchmark("new", ["mnist", "dtd"])
+    both = [clone.start("dvc", "repro") for clone in clones]
+    runs = [Run(process.wait(), output) for process in both for output in [process.communicate()[0]]]
+    assert [run.status for run in runs] == [0, 0], "\n".join(run.output for run in runs)
+    assert clones[0].path("dvc.lock").read_bytes() == clones[1].path("dvc.lock").read_bytes()
+    objects = [path for path in (tmp_path / "shared-cache" / "files" / "md5").rglob("*") if path.is_file()]
+    for path in objects:
+        assert hashlib.md5(path.read_bytes()).hexdigest() == (path.parent.name + path.name).removesuffix(".dir")
+    manifests = [json.loads(path.read_text()) for path in objects if path.suffix == ".dir"]
+    stored = {hashlib.md5(path.read_bytes()).hexdigest() for path in clones[0].path("store").rglob("*.*")}
+    assert stored == {entry["md5"] for manifest in manifests for entry in manifest}
+    assert "up to date" in clones[0].dvc("status").output
+
+
+FULL_DISK = """
+mount -t tmpfs -o size=600k tmpfs store/tiny/derived/mask_bundles
+snakemake -j2 --quiet host reason -- all; echo "first: $?"
+ls -A store/tiny/derived/mask_bundles | sed 's/^/left: /'
+mount -o remount,size=100m store/tiny/derived/mask_bundles
+snakemake -j2 --quiet host reason -- all; echo "second: $?"
+sha256sum store/tiny/derived/mask_bundles/*
+"""
+
+
+def can_mount() -> bool:
+    """Whether this user may mount a small disk in a namespace of its own."""
+    command = ["unshare", "-rm", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
+    return bool(shutil.which("unshare")) and subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.skipif(not can_mount(), reason="this user may not mount a small disk to be filled")
+def test_a_full_disk_is_a_clear_error_and_leaves_nothing_half(project: Project) -> None:
+    """A full disk would leave a truncated artifact that the next run takes for whole."""
+    bundles = project.path("store/tiny/derived/mask_bundles")
+    before = project.sha256("store/tiny/derived/mask_bundles")
+    for path in bundles.iterdir():
+        path.unlink()
+    for path in project.path("store/tiny/derived/evaluations").glob("tall_mask*"):
+        path.unlink()
+    for path in project.path("results/tiny").glob("*/table.csv"):
+        path.unlink()
+    run = project.run("unshare", "-rm", "sh", "-c", FULL_DISK)
+    assert "first: 1" in run.output and "second: 0" in run.output
+    assert "no space for the" in run.output and "free some space and run again" in run.output
+    assert ".tmp" not in run.output
+    assert all(content in run.output for content in before.values())

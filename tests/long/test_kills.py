@@ -1,0 +1,65 @@
+"""kill -9 at random moments: a plain rerun always finishes, with the same bytes as a run that nobody disturbed."""
+
+import os
+import random
+import signal
+import subprocess
+import time
+
+import pytest
+
+from project import Project
+
+LONGEST_SECONDS = 8.0
+
+
+def forget_some(project: Project, draw: random.Random) -> None:
+    """Delete about half of what can be made again, and one of the tables."""
+    for path in sorted(project.path("store").rglob("*-s0-*")):
+        if draw.random() < 0.5:
+            path.unlink()
+    project.path("results/tiny", draw.choice(["two", "three"]), "table.csv").unlink(missing_ok=True)
+
+
+def kill_group(process: subprocess.Popen[str]) -> None:
+    """Everything that the user started: as the kernel does when a session's memory limit is reached."""
+    os.killpg(process.pid, signal.SIGKILL)
+
+
+def kill_alone(process: subprocess.Popen[str]) -> None:
+    """Only the process that the user started: its jobs must not go on beside those of the next run."""
+    process.kill()
+
+
+WAYS = {
+    "the process group": (("snakemake", "-j2", "--quiet", "host", "reason", "--", "all"), kill_group),
+    "snakemake alone": (("snakemake", "-j2", "--quiet", "host", "reason", "--", "all"), kill_alone),
+    "dvc repro": (("dvc", "repro"), kill_alone),
+    "dvc repro and all below it": (("dvc", "repro"), kill_group),
+}
+
+
+@pytest.mark.parametrize("kills", [pytest.param(5, marks=pytest.mark.short), 24])
+def test_a_plain_rerun_recovers_from_any_kill(project: Project, kills: int) -> None:
+    """A night's run would be lost to a crash, or worse, go on from half a file."""
+    draw, killed = random.Random(kills), 0
+    before = project.sha256("store", "results")
+    while killed < kills:
+        forget_some(project, draw)
+        way = list(WAYS)[killed % len(WAYS)]
+        command, kill = WAYS[way]
+        process = project.start(*command, stdout=subprocess.DEVNULL)
+        time.sleep(draw.uniform(0.5, LONGEST_SECONDS))
+        if process.poll() is None:
+            kill(process)
+            killed += 1
+        process.wait()
+        if kills - killed in {0, kills // 2} or kills > 10:
+            run = project.dvc("repro") if command[0] == "dvc" else project.snakemake("all")
+            assert "--unlock" not in run.output and "IncompleteFiles" not in run.output
+    assert project.dvc("repro").status == 0
+    after = project.sha256("store", "results")
+    assert {path: content for path, content in after.items() if not path.endswith(".tmp")} == before
+    assert project.dvc("status").output.strip().endswith("up to date.")
+    project.tallmasks("gc", "--yes")
+    assert project.sha256("store", "results") == before

@@ -1,0 +1,37 @@
+"""Every kind of file of the store and of the results, mutated: nothing is believed, and nothing stays wrong."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from mutations import assert_nothing_is_wrong, mutate_all, repaired
+from project import Project
+
+ROUNDS = [pytest.param(0, marks=pytest.mark.short), *range(1, 6)]
+
+
+@pytest.mark.parametrize("seed", ROUNDS)
+def test_mutated_files_are_found_by_snakemake(project: Project, seed: int) -> None:
+    """Somebody would publish a number that a bad disk, a hand or a wrong copy made."""
+    project.benchmark("new", ["mnist", "dtd"])
+    project.snakemake("all")
+    before = project.sha256("store", "results")
+    assert mutate_all(project, seed) == len(before) > 60
+    repaired(project, "all")
+    assert_nothing_is_wrong(project, before)
+
+
+@pytest.mark.parametrize("seed", ROUNDS)
+def test_mutated_files_are_found_by_dvc_repro(project: Project, seed: int) -> None:
+    """The damage would be committed as the new truth, and pushed to everybody."""
+    project.benchmark("new", ["mnist", "dtd"])
+    project.snakemake("all")  # which DVC does not know yet
+    before = project.sha256("store", "results")
+    mutate_all(project, 100 + seed)
+    output = project.dvc("repro").output
+    assert "restored" in output and "Traceback (most recent call last)" not in output
+    assert project.sha256("store", "results") == before
+    assert "0 problems" in project.run("tallmasks", "verify").output
+    assert json.loads(project.path("results/tiny/new/metrics.json").read_text())

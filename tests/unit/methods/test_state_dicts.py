@@ -1,0 +1,235 @@
+"""The public face: the paper's steps on state dicts in memory."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+import reference
+import tallmasks
+from tallmasks import TallmasksError
+
+README = Path(__file__).parents[3] / "README.md"
+SHAPES = {"b.weight": (3, 4), "a": (5,)}
+
+
+def draws(seed: int) -> dict[str, np.ndarray]:
+    draw = np.random.default_rng(seed)
+    return {name: draw.normal(size=shape).astype(np.float32) for name, shape in SHAPES.items()}
+
+
+def flat(tensors: dict[str, np.ndarray]) -> np.ndarray:
+    return np.concatenate([np.asarray(tensors[name]).ravel() for name in sorted(tensors)])
+
+
+@pytest.fixture
+def base() -> dict[str, np.ndarray]:
+    return draws(0)
+
+
+@pytest.fixture
+def vectors(base: dict[str, np.ndarray]) -> dict[str, dict[str, np.ndarray]]:
+    return {f"task {seed}": tallmasks.task_vector(base, draws(seed)) for seed in (1, 2, 3)}
+
+
+def test_the_names_are_documented_and_few() -> None:
+    """A notebook's author would have to read the package to find what there is."""
+    assert set(dir(tallmasks)) == set(tallmasks.__all__) and len(tallmasks.__all__) <= 12
+    assert all(getattr(tallmasks, name).__doc__ for name in tallmasks.__all__)
+
+
+@pytest.mark.parametrize("call", ["import tallmasks", "import tallmasks; tallmasks.merges()"])
+def test_torch_is_not_imported_unless_tensors_are_given(call: str) -> None:
+    """A script on arrays would wait for seconds."""
+    code = f"import sys; {call}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_every_step_is_the_plain_statement(
+    base: dict[str, np.ndarray], vectors: dict[str, dict[str, np.ndarray]]
+) -> None:
+    """A notebook would show other numbers than the workflow."""
+    flats = [flat(vector) for vector in vectors.values()]
+    np.testing.assert_array_equal(flats[0], flat(draws(1)) - flat(base))
+    merged = tallmasks.merge(vectors)
+    np.testing.assert_array_equal(flat(merged), reference.sum_vectors(np.stack(flats)))
+    limits = [reference.trim_threshold(one, 0.5) for one in flats]
+    ties = tallmasks.merge(list(vectors.values()), "ties_mean", keep=0.5)
+    np.testing.assert_array_equal(flat(ties), reference.ties(np.stack(flats), limits, mean=True))
+    masks = {name: tallmasks.tall_mask(vector, merged, 0.4) for name, vector in vectors.items()}
+    expected = [reference.mask(one, flat(merged), 0.4) for one in flats]
+    np.testing.assert_array_equal([flat(mask) for mask in masks.values()], expected)
+    grid = tallmasks.tall_mask(vectors["task 1"], merged, [0.2, 0.4])
+    np.testing.assert_array_equal(flat(grid[0.4]), expected[0])
+    count = tallmasks.agreement(masks)
+    np.testing.assert_array_equal(flat(count), np.sum(expected, axis=0))
+    shared = tallmasks.consensus(merged, count, k=2)
+    np.testing.assert_array_equal(flat(shared), flat(merged) * (np.sum(expected, axis=0) >= 2))
+    own = tallmasks.apply(base, tallmasks.apply_mask(merged, masks["task 2"]))
+    np.testing.assert_array_equal(flat(own), flat(base) + flat(merged) * expected[1])
+    assert list(own) == list(base)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
+def test_tensors_come_back_as_tensors(dtype: torch.dtype) -> None:
+    """A model would not load its new state dict."""
+    base = {name: torch.from_numpy(value).to(dtype) for name, value in draws(0).items()} | {"steps": torch.tensor(7)}
+    tuned = {name: torch.from_numpy(value).to(dtype) for name, value in draws(1).items()} | {"steps": torch.tensor(9)}
+    vector = tallmasks.task_vector(base, tuned)
+    assert set(vector) == set(SHAPES) and all(tensor.dtype == torch.float32 for tensor in vector.values())
+    mask = tallmasks.tall_mask(vector, tallmasks.merge([vector, vector]), 1.0)
+    assert all(tensor.dtype == torch.bool for tensor in mask.values())
+    again = tallmasks.apply(base, vector)
+    assert all(torch.allclose(again[name], tuned[name]) and again[name].dtype == dtype for name in SHAPES)
+    assert again["steps"] == 7
+
+
+def test_what_cannot_be_meant_is_refused(base: dict[str, np.ndarray]) -> None:
+    """A user would merge models that do not belong together."""
+    other = {**base, "b.weight": np.zeros((4, 3), np.float32)}
+    with pytest.raises(TallmasksError, match=r"does not fit the base model: wrongly shaped: b.weight"):
+        tallmasks.task_vector(base, other)
+    with pytest.raises(TallmasksError, match="did you mean 'ties_mean'"):
+        tallmasks.merge([base], "ties_men")
+    with pytest.raises(TallmasksError, match="no option 'kep'; did you mean 'keep'"):
+        tallmasks.merge([base], "ties_mean", kep=0.1)
+    with pytest.raises(TallmasksError, match="holds NaN or infinity in a"):
+        tallmasks.task_vector(base, {**base, "a": np.full(5, np.nan, np.float32)})
+    half = {name: torch.from_numpy(value) for name, value in base.items() if value.dtype.kind == "f"}
+    for name, kind in (("b.weight", torch.float8_e4m3fn), ("b.weight", torch.int8)):
+        with pytest.raises(TallmasksError, match=f"finetuned is quantised: {name} is {str(kind)[6:]}"):
+            tallmasks.task_vector(half, {**half, name: half[name].to(kind)})
+    with pytest.raises(TallmasksError, match=r"quantised: b.weight_scale_inv"):
+        tallmasks.task_vector({**half, "b.weight_scale_inv": torch.ones(1)}, half)
+    with pytest.raises(TallmasksError, match="ascending"):
+        tallmasks.tall_mask(base, base, [0.4, 0.2])
+    with pytest.raises(TallmasksError, match="nothing was given"):
+        tallmasks.merge([])
+    with pytest.raises(TallmasksError, match="no tensors of floats"):
+        tallmasks.merge([{"steps": np.array(3)}])
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, np.float16])
+def test_a_sum_too_large_for_the_type_of_the_base_is_refused(dtype: Any) -> None:
+    """A half-precision model would get infinite weights without a word."""
+    base = {"a": np.full(2, 6e4, np.float32), "b": np.zeros(1, np.float32)}
+    update = {name: np.full_like(value, 6e4) for name, value in base.items()}
+    if dtype is torch.float16:
+        halves: dict[str, Any] = {name: torch.from_numpy(value).to(dtype) for name, value in base.items()}
+    else:
+        halves = {name: value.astype(dtype) for name, value in base.items()}
+    with pytest.raises(TallmasksError, match=r"tensor a became too large for float16; .*smaller scaling coefficient"):
+        tallmasks.apply(halves, update)
+    assert float(tallmasks.apply(halves, update, 0.05)["a"][0]) == pytest.approx(63000, rel=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["torch", "numpy"])
+def test_a_tied_embedding_counts_once(kind: str) -> None:
+    """TIES of `model.state_dict()` would keep other weights than `tallmasks merge` does of the model's files."""
+    draw = np.random.default_rng(0)
+    alone = [{"a": draw.normal(size=(50, 4)), "b": draw.normal(size=(30,))} for _ in range(3)]
+    states: list[dict[str, Any]] = [{n: v.astype(np.float32) for n, v in state.items()} for state in alone]
+    if kind == "torch":
+        states = [{n: torch.from_numpy(v) for n, v in state.items()} for state in states]
+    tied = [{**state, "head": state["a"]} for state in states]
+    base, *tuned = states
+    expected = tallmasks.merge([tallmasks.task_vector(base, state) for state in tuned], "ties_mean", keep=0.3)
+    vectors = [tallmasks.task_vector(tied[0], state) for state in tied[1:]]
+    found = tallmasks.merge(vectors, "ties_mean", keep=0.3)
+    mask = tallmasks.tall_mask(vectors[0], found, 0.4)
+    new = tallmasks.apply(tied[0], tallmasks.apply_mask(found, mask))
+    for tensors in (vectors[0], found, mask, new):
+        assert list(tensors) == ["a", "b", "head"]
+        np.testing.assert_array_equal(tensors["head"], tensors["a"])
+    np.testing.assert_array_equal(found["a"], expected["a"])
+    np.testing.assert_array_equal(found["b"], expected["b"])
+    apart = {**states[1], "head": states[1]["a"] + 1}
+    assert float(tallmasks.task_vector(tied[0], apart)["head"][0, 0] - vectors[0]["a"][0, 0]) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("k", [-1, 4, 9, 1.5, "2"])
+def test_a_threshold_that_no_weight_reaches_is_refused(k: Any, vectors: dict[str, dict[str, np.ndarray]]) -> None:
+    """The pretrained model would come out as the consensus of three tasks."""
+    merged = tallmasks.merge(vectors)
+    count = {name: np.full(value.shape, 3, np.uint8) for name, value in merged.items()}
+    with pytest.raises(TallmasksError, match=f"k is {k!r}; expected a whole number from 0 to 3"):
+        tallmasks.consensus(merged, count, k=k)
+    np.testing.assert_array_equal(flat(tallmasks.consensus(merged, count, k=3)), flat(merged))
+
+
+@pytest.mark.parametrize("value", [np.float32(0.4), np.float64(0.4), np.array(0.4), torch.tensor(0.4)])
+def test_lambda_may_be_any_number(value: Any, vectors: dict[str, dict[str, np.ndarray]]) -> None:
+    """A value out of an array or a tensor would end in a traceback."""
+    merged = tallmasks.merge(vectors)
+    found = tallmasks.tall_mask(vectors["task 1"], merged, value)
+    np.testing.assert_array_equal(flat(found), flat(tallmasks.tall_mask(vectors["task 1"], merged, 0.4)))
+    assert flat(found).dtype == np.bool_
+    still = {name: np.zeros_like(one) for name, one in merged.items()}
+    assert not flat(tallmasks.tall_mask(still, still, value)).any(), "equal sides leave a weight out"
+    with pytest.raises(TallmasksError, match="mask_lambda is None"):
+        tallmasks.tall_mask(merged, merged, None)  # type: ignore[call-overload]
+
+
+SPARSE = {"a": torch.eye(5).to_sparse(), "b.weight": torch.ones(3, 4)}
+META = {"a": torch.ones(5, device="meta")}
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda one: tallmasks.merge(one), "found one state dict; expected a list of task vectors, or task vectors by"),
+        (lambda one: tallmasks.agreement(one), "found one state dict; expected a list of masks, or masks by task"),
+        (lambda one: tallmasks.merge("a/b"), "found the path a/b; expected a list of .*; load the file first"),
+        (
+            lambda one: tallmasks.merge(torch.nn.Linear(1, 1)),
+            r"found a module \(Linear\); expected a list .*state_dict",
+        ),
+        (lambda one: tallmasks.merge([one, torch.nn.Linear(1, 1)]), r"2: found a module .*; pass its state_dict\(\)"),
+        (lambda one: tallmasks.merge([one["a"]]), "1: found a ndarray; expected a state dict, tensors by name"),
+        (lambda one: tallmasks.merge(7), "found a int; expected a list of task vectors"),
+        (lambda one: tallmasks.task_vector({0: one["a"], **one}, one), "base: found the name 0; expected a text"),
+        (lambda one: tallmasks.apply(one, one, float("inf")), "scaling_coefficient is inf; expected a finite number"),
+        (lambda one: tallmasks.task_vector(Path("x"), one), "base: found the path x; expected a state dict, .*load"),
+        (lambda one: tallmasks.task_vector(one, torch.nn.Linear(1, 1)), "finetuned: found a module .*state_dict"),
+        (lambda one: tallmasks.apply(one, [one]), "update: found a list; expected a state dict, tensors by name"),
+        (lambda one: tallmasks.task_vector(META, META), "base: tensor a is on the device meta, without values"),
+        (lambda one: tallmasks.merge({"x": SPARSE}), "x: tensor a is torch.sparse_coo; expected plain values: .*dense"),
+    ],
+)
+def test_what_is_no_state_dict_says_what_to_pass(call: Any, said: str, base: dict[str, np.ndarray]) -> None:
+    """A notebook's author would get a traceback out of the package, or an error about something else."""
+    with pytest.raises(TallmasksError, match=said) as refused:
+        call(base)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_row_of_the_tables_names_its_merge(base: dict[str, np.ndarray]) -> None:
+    """Whoever takes the command's `ties` to a notebook would be sent to the sum, where that is the mean."""
+    with pytest.raises(TallmasksError, match="no merge 'ties'; the method ties takes 'ties_mean'"):
+        tallmasks.merge([base], "ties")
+
+
+def test_the_lines_of_the_readme_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first thing that a reader copies into a notebook would fail."""
+    (lines,) = re.findall(r"^```python\n(import tallmasks\nfrom safe.*?)^```$", README.read_text(), re.M | re.S)
+    assert lines.count("\n") <= 11
+    states = {name: draws(seed) for seed, name in enumerate(("base", "cars", "mnist"))}
+    for name, tensors in states.items():
+        save_file({key: torch.from_numpy(value) for key, value in tensors.items()}, tmp_path / f"{name}.safetensors")
+    monkeypatch.chdir(tmp_path)
+    found: dict[str, dict[str, torch.Tensor]] = {}
+    exec(lines, found)
+    vectors = [flat(states[name]) - flat(states["base"]) for name in ("cars", "mnist")]
+    merged = reference.sum_vectors(np.stack(vectors))
+    masks = [reference.mask(vector, merged, 0.4) for vector in vectors]
+    np.testing.assert_array_equal(flat(found["cars"]), flat(states["base"]) + merged * masks[0])
+    consensus = merged * (np.sum(masks, axis=0) >= 2)
+    np.testing.assert_array_equal(flat(found["both"]), flat(states["base"]) + np.float32(0.3) * consensus)

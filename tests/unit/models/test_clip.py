@@ -1,0 +1,395 @@
+"""The model-family boundary: what merging and evaluation rely on."""
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from open_clip import image_transform
+from PIL import Image
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from torch.nn import functional
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from small_clip import SPEC, save_random
+from tallmasks.models import cuda
+from tallmasks.models.clip import FAMILY, tokenizer
+from tallmasks.models.clip import network as clip
+from tallmasks.models.clip import tensor_names as naming
+from tallmasks.models.clip.onednn import use_onednn
+from tallmasks.models.families import load
+from tallmasks.store.errors import TallmasksError
+from tallmasks.tasks.drawn import NAMES, TASKS, examples
+
+
+@pytest.fixture
+def weights(tmp_path: Path) -> Path:
+    path = tmp_path / "small.safetensors"
+    save_random(path)
+    return path
+
+
+def test_flat_buffer_holds_the_file_in_name_order(weights: Path) -> None:
+    """Without it a task vector would be added to the wrong weights."""
+    model, tensors = load(SPEC, weights), load_file(weights)
+    names = sorted(name for name in tensors if name.startswith("visual."))
+    assert model.trainable == tuple(names)
+    expected = torch.cat([tensors[name].reshape(-1) for name in names])
+    assert torch.equal(model.flat, expected) and torch.equal(model.initial(), expected)
+    assert {name: tuple(tensors[name].shape) for name in names} == dict(model.shapes)
+
+
+def test_writing_the_flat_buffer_changes_the_network(weights: Path) -> None:
+    """Without it every merged model would be scored as the pretrained one."""
+    model = load(SPEC, weights)
+    images = model.pixels(examples("cars", "test", 4, seed=0)[0])
+    head = model.head(TASKS["cars"])
+    with torch.no_grad():
+        before = model.logits(images, head)
+        model.flat.add_(0.05 * torch.randn(model.flat.shape, generator=torch.Generator().manual_seed(1)))
+        changed = model.logits(images, head)
+        model.flat.copy_(model.initial())
+        restored = model.logits(images, head)
+    assert not torch.allclose(before, changed, atol=1e-3)
+    assert torch.equal(before, restored)
+
+
+def test_head_is_the_plain_statement(weights: Path) -> None:
+    """Without it zero-shot accuracy, and all that is trained against the head, would be of another head."""
+    model, task = load(SPEC, weights), TASKS["cars"]
+    tensors = load_file(weights)
+    vocabulary = tensors.pop(clip.VOCABULARY).tolist()
+    network = clip.build(SPEC["architecture"], len(vocabulary)).eval()
+    network.load_state_dict(tensors)
+    tokenize = tokenizer.Tokenizer(vocabulary, 16)
+    rows = []
+    for name in task.classes:
+        embedded = network.encode_text(tokenize([template.format(name) for template in task.templates]))
+        mean = functional.normalize(embedded, dim=-1).mean(0)
+        rows.append(mean / mean.norm() * network.logit_scale.exp())
+    torch.testing.assert_close(model.head(task), torch.stack(rows).detach())
+
+
+def test_logits_are_scaled_cosines(weights: Path) -> None:
+    """Without it fine-tuning trains badly: the image features must be normalised before the head."""
+    model = load(SPEC, weights)
+    head = model.head(TASKS["cars"])
+    with torch.no_grad():
+        logits = model.logits(model.pixels(examples("cars", "test", 6, seed=0)[0]), head)
+    assert logits.shape == (6, 8)
+    assert (logits.abs() <= head.norm(dim=1) * (1 + 1e-5)).all()
+
+
+def test_only_the_visual_tower_is_trainable(weights: Path) -> None:
+    """Without it the storage formula would count the wrong parameters, and heads would drift."""
+    model, tensors = load(SPEC, weights), load_file(weights)
+    trainable, frozen = model.parameter_counts()
+    assert trainable == model.flat.numel()
+    assert frozen == sum(
+        tensor.numel()
+        for name, tensor in tensors.items()
+        if not name.startswith(("visual.", "transformer.")) and name != clip.VOCABULARY
+    )
+    assert model.head(TASKS["cars"]).requires_grad is False
+
+
+def test_half_precision_file_loads_as_float32(tmp_path: Path) -> None:
+    """Without it a model shipped in float16 would fine-tune in float16."""
+    tensors = save_random(tmp_path / "half.safetensors", torch.float16)
+    model = load(SPEC, tmp_path / "half.safetensors")
+    assert model.flat.dtype == torch.float32
+    name = model.trainable[0]
+    np.testing.assert_array_equal(model.named_arrays()[name], tensors[name].float().numpy())
+
+
+def test_loading_draws_no_weights_and_builds_no_tokenizer(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every job of a model would take seconds to make what it never uses."""
+    monkeypatch.setattr(clip, "_tokenizer", lambda *_: pytest.fail("a tokenizer is built, and nobody has asked"))
+    done = []
+
+    class Seen(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            done.append(func.overloadpacket.__name__)
+            return func(*args, **(kwargs or {}))
+
+    with Seen():
+        load(SPEC, weights)
+    assert "copy_" in done and not {"uniform_", "normal_"} & set(done)
+
+
+def test_unknown_words_are_named(weights: Path) -> None:
+    """Without it a prompt with a word that pretraining never saw would get a random head."""
+    with pytest.raises(TallmasksError, match="flower"):
+        load(SPEC, weights).head(TASKS["flowers102"])
+
+
+def test_damaged_files_are_refused(tmp_path: Path, weights: Path) -> None:
+    """Without it a wrong or broken file would be found out by its results only."""
+    good = load_file(weights)
+
+    def refused(tensors: dict[str, torch.Tensor], message: str) -> None:
+        path = tmp_path / "bad.safetensors"
+        save_file(tensors, path)
+        with pytest.raises(TallmasksError, match=message):
+            load(SPEC, path)
+
+    refused({k: v for k, v in good.items() if k != "visual.proj"}, "'visual.proj'.*missing")
+    refused({**good, "extra": torch.zeros(2)}, "'extra'.*not expected")
+    refused({**good, "visual.proj": torch.zeros(3, 3)}, r"'visual.proj' has shape \[3, 3\]")
+    refused({**good, "visual.proj": good["visual.proj"] * float("nan")}, "'visual.proj' holds NaN")
+    with pytest.raises(TallmasksError, match="no such file"):
+        load(SPEC, tmp_path / "absent.safetensors")
+    (tmp_path / "cut.safetensors").write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(TallmasksError, match="not a whole safetensors file"):
+        load(SPEC, tmp_path / "cut.safetensors")
+    with pytest.raises(TallmasksError, match="'t6'"):
+        load({"family": "t6"}, weights)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "trainable", "every"),
+    [
+        ("ViT-B-32-quickgelu", 87_849_216, 113_448_705),
+        ("ViT-B-16-quickgelu", 86_192_640, 111_792_129),
+        ("ViT-L-14-quickgelu", 303_966_208, 342_562_049),
+    ],
+)
+def test_the_papers_models_have_the_papers_sizes(architecture: str, trainable: int, every: int) -> None:
+    """Without it every storage figure would be off, and nobody would know before the weights are downloaded."""
+    found, frozen = FAMILY.architecture_counts({"family": "clip", "architecture": architecture})
+    assert (found, found + frozen) == (trainable, every)
+
+
+def test_a_wrong_architecture_gets_the_nearest() -> None:
+    """Without it a typing error in params.yaml would end in a KeyError, after the download."""
+    with pytest.raises(TallmasksError, match="'ViT-B-33'; did you mean 'ViT-B-32'"):
+        FAMILY.architecture_counts({"family": "clip", "architecture": "ViT-B-33"})
+
+
+PREPROCESS = {"size": 32, "mean": [0.48145466, 0.4578275, 0.40821073], "std": [0.26862954, 0.26130258, 0.27577711]}
+
+
+@pytest.mark.parametrize("form", ["pt", "wrapped", "half"])
+def test_any_file_of_open_clips_becomes_the_same_model(form: str, tmp_path: Path) -> None:
+    """Without it weights that open_clip loads would be another model here."""
+    torch.manual_seed(1)
+    network = clip.build(SPEC["architecture"]).eval()
+    if form == "half":
+        network = network.half().float()
+    state = network.state_dict()
+    if form == "half":
+        save_file({name: tensor.half() for name, tensor in state.items()}, tmp_path / "weights.safetensors")
+    else:
+        torch.save({"state_dict": state} if form == "wrapped" else state, tmp_path / "weights.pt")
+    (path,) = tmp_path.iterdir()
+    tensors = FAMILY.convert_pretrained(SPEC, path)
+    assert {tensor.dtype for tensor in tensors.values()} == {np.dtype(np.float32)}
+    save_file({name: torch.from_numpy(tensor) for name, tensor in tensors.items()}, tmp_path / "ours.safetensors")
+    model = load({**SPEC, "preprocess": PREPROCESS}, tmp_path / "ours.safetensors")
+    images = examples("cars", "test", 4, seed=0)[0]
+    transform = image_transform(32, is_train=False)
+    theirs = torch.stack([transform(Image.fromarray(image)) for image in images])
+    with torch.no_grad():
+        expected = network.encode_image(theirs, normalize=True)
+        found = model.logits(model.pixels(images), torch.eye(16))
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+
+
+def test_pickled_code_is_not_run(tmp_path: Path) -> None:
+    """Without it a downloaded file could do anything on the user's machine."""
+    torch.save(clip.build(SPEC["architecture"]), tmp_path / "model.pt")
+    with pytest.raises(TallmasksError, match=r"model\.pt.*code in files is not run"):
+        FAMILY.convert_pretrained(SPEC, tmp_path / "model.pt")
+
+
+def test_weights_of_another_architecture_are_refused(tmp_path: Path) -> None:
+    """Without it half of a network could stay random."""
+    state = clip.build(SPEC["architecture"]).state_dict()
+    del state["visual.proj"]
+    torch.save(state, tmp_path / "model.pt")
+    with pytest.raises(TallmasksError, match=r"model\.pt.*visual\.proj"):
+        FAMILY.convert_pretrained(SPEC, tmp_path / "model.pt")
+
+
+def test_images_are_resized_as_by_open_clip(tmp_path: Path) -> None:
+    """Without it small images would reach the network otherwise than in the paper."""
+    preprocess = clip.Preprocess(224, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
+    transform = image_transform(224, is_train=False, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
+    for side in (28, 64, 96, 224):
+        image = np.random.default_rng(side).integers(0, 256, (side, side, 3), np.uint8)
+        ours, theirs = preprocess(torch.from_numpy(image[None]))[0], transform(Image.fromarray(image))
+        assert (ours - theirs).abs().mean() < 1 / 255, side
+
+
+def test_batch_statistics_are_no_weights(tmp_path: Path) -> None:
+    """Without it a ResNet's running means would be merged as if they had been trained."""
+    tensors = convert_pretrained_resnet(tmp_path)
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    names = naming.trainable_names(shapes)
+    assert not [name for name in names if "running" in name or "num_batches" in name]
+    assert naming.parameter_counts(shapes) == FAMILY.architecture_counts(RESNET)
+
+
+RESNET: dict[str, Any] = {
+    "family": "clip",
+    "architecture": {
+        "embed_dim": 16,
+        "vision_cfg": {"image_size": 32, "layers": [1, 1, 1, 1], "width": 4},
+        "text_cfg": {"context_length": 16, "width": 16, "heads": 2, "layers": 1},
+    },
+}
+
+
+def convert_pretrained_resnet(folder: Path) -> dict[str, np.ndarray]:
+    """A small ResNet's weights through a file; loading them back works too."""
+    torch.save(clip.build(RESNET["architecture"]).state_dict(), folder / "resnet.pt")
+    tensors = FAMILY.convert_pretrained(RESNET, folder / "resnet.pt")
+    save_file({name: torch.from_numpy(tensor) for name, tensor in tensors.items()}, folder / "resnet.safetensors")
+    assert load(RESNET, folder / "resnet.safetensors").trainable == naming.trainable_names(tensors)
+    return tensors
+
+
+def test_another_buffer_takes_the_networks_place(weights: Path) -> None:
+    """Without it weight sets that lie side by side would all be scored as the first one."""
+    model = load(SPEC, weights)
+    images, head = model.pixels(examples("cars", "test", 4, seed=0)[0]), model.head(TASKS["cars"])
+    other = model.flat + 0.05 * torch.randn(model.flat.shape, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        first = model.logits(images, head)
+        model.use(other)
+        second = model.logits(images, head)
+        model.use(model.initial())
+        assert torch.equal(model.logits(images, head), first)
+        model.flat.copy_(other)
+        assert torch.equal(model.logits(images, head), second)
+    assert not torch.allclose(first, second, atol=1e-3)
+
+
+def test_mixed_precision_stays_near(weights: Path) -> None:
+    """Without it bfloat16 would change the weights, or not be used at all."""
+    strict, mixed = load(SPEC, weights), load(SPEC, weights, "bfloat16")
+    images, head = strict.pixels(examples("cars", "test", 8, seed=0)[0]), strict.head(TASKS["cars"])
+    with torch.no_grad():
+        exact, found = strict.logits(images, head), mixed.logits(images, head)
+    assert mixed.flat.dtype == found.dtype == torch.float32 and torch.equal(mixed.head(TASKS["cars"]), head)
+    assert 0 < (found - exact).abs().max() < 0.05 * exact.abs().max()
+
+
+def test_shipped_model_knows_every_task() -> None:
+    """Without it the first command would fail on a prompt, or the file would not say how it was made."""
+    path = Path(__file__).parents[3] / "models" / "tiny.safetensors"
+    with safe_open(path, "pt") as file:
+        recipe = json.loads(file.metadata()["recipe"])
+    assert path.stat().st_size <= 25_000_000
+    model = load(recipe, path)
+    for name in NAMES:
+        head = model.head(TASKS[name])
+        assert head.shape[0] == len(TASKS[name].classes) and torch.isfinite(head).all()
+
+
+@pytest.mark.parametrize("count", [1, 3, 20])
+def test_convolutions_compute_what_linear_layers_do(count: int) -> None:
+    """A model would answer, or learn, something else on a CPU than on a GPU."""
+    torch.manual_seed(0)
+    own = clip.build(SPEC["architecture"]).visual
+    ours = copy.deepcopy(own)
+    use_onednn(ours)
+    changed = {type(module).__name__ for module in ours.modules()} - {type(module).__name__ for module in own.modules()}
+    assert changed == {"_Linear", "_SelfAttention"}
+    assert [name for name, _ in own.named_parameters()] == [name for name, _ in ours.named_parameters()]
+    images = torch.randn(count, 3, 32, 32)
+    features, expected = ours(images), own(images)
+    torch.testing.assert_close(features, expected)
+    features.square().sum().backward()
+    expected.square().sum().backward()
+    for found, wanted in zip(ours.parameters(), own.parameters(), strict=True):
+        torch.testing.assert_close(found.grad, wanted.grad, atol=1e-4, rtol=1e-4)
+
+
+def test_other_attention_is_left_to_torch() -> None:
+    """A mask, or keys of another sequence, would be ignored."""
+    torch.manual_seed(0)
+    own = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+    ours = copy.deepcopy(own)
+    use_onednn(ours)
+    tokens, others = torch.randn(2, 4, 8), torch.randn(2, 5, 8)
+    mask = torch.triu(torch.ones(4, 4, dtype=torch.bool), 1)
+    for arguments, more in (((tokens,) * 3, {"attn_mask": mask}), ((tokens, others, others), {}), ((tokens,) * 3, {})):
+        for found, wanted in zip(ours(*arguments, **more), own(*arguments, **more), strict=True):
+            torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("mode", ["inference", "no gradients", "training"])
+def test_each_weight_set_has_its_own_scores_under_autocast(weights: Path, mode: str) -> None:
+    """Autocast keeps a weight's bfloat16 cast as long as its outermost context lasts: with it around a loop, every
+    weight set would get the scores of the first."""
+    model = load(SPEC, weights, "bfloat16")
+    head = model.head(TASKS["cars"])
+    images = model.pixels(examples("cars", "test", 4, seed=0)[0])
+    draw = torch.Generator().manual_seed(1)
+    start = model.initial()
+    sets = [start + 0.05 * torch.randn(start.shape, generator=draw) for _ in range(2)]
+
+    def alone(flat: torch.Tensor) -> torch.Tensor:
+        fresh = load(SPEC, weights, "bfloat16")
+        fresh.use(flat)
+        with torch.no_grad():
+            return fresh.logits(images, head)
+
+    expected = [alone(flat) for flat in sets]
+    assert not torch.equal(*expected)
+    context = {"inference": torch.inference_mode, "no gradients": torch.no_grad, "training": torch.enable_grad}[mode]
+    with context(), torch.autocast("cpu", torch.bfloat16):  # as if somebody had moved the context outward
+        for place in (0, 1, 0):
+            model.use(sets[place])
+            assert torch.equal(model.logits(images, head).detach(), expected[place])
+        model.flat.copy_(sets[1])  # and in place, as an optimizer does it
+        assert torch.equal(model.logits(images, head).detach(), expected[1])
+
+
+def test_an_evaluation_has_one_copy_of_the_pretrained_weights(weights: Path) -> None:
+    """On a GPU, each further copy would take the room of a weight set that shares a pass over the images."""
+    model = load(SPEC, weights)
+    former = model.use(torch.zeros_like(model.initial()))
+    assert former.data_ptr() == model.initial().data_ptr(), "nothing was written to: no copy yet"
+    model.use(former)
+    before = former.clone()
+    model.flat.add_(1)  # a copy now
+    assert torch.equal(model.initial(), before)
+    fresh = load(SPEC, weights)
+    with torch.no_grad():
+        fresh.parameters()[0].add_(1)
+    assert torch.equal(fresh.initial(), before) and not torch.equal(fresh.flat, before)
+
+
+def test_means_are_brought_to_the_device_once() -> None:
+    """A GPU would wait for a copy of three numbers with every batch."""
+    clip._row.cache_clear()
+    preprocess = clip.Preprocess(4, (0.5, 0.5, 0.5), (0.1, 0.2, 0.3))
+    images = torch.zeros(2, 4, 4, 3, dtype=torch.uint8)
+    with torch.inference_mode():
+        first = preprocess(images)
+    assert torch.equal(preprocess(images), first) and clip._row.cache_info().misses == 2
+    assert not clip._row(preprocess.mean, images.device).is_inference(), "training may use it as well"
+
+
+def test_deterministic_algorithms_fill_no_memory() -> None:
+    """Every buffer on a GPU would be written twice."""
+    before = torch.are_deterministic_algorithms_enabled(), torch.utils.deterministic.fill_uninitialized_memory
+    try:
+        cuda.make_repeatable()
+        assert torch.are_deterministic_algorithms_enabled() and not torch.utils.deterministic.fill_uninitialized_memory
+    finally:
+        torch.use_deterministic_algorithms(before[0])
+        torch.utils.deterministic.fill_uninitialized_memory = before[1]
+
+
+@pytest.mark.parametrize("key", ["adapter", "scoring"])
+def test_what_is_another_familys_is_refused(key: str) -> None:
+    """An adapter would be asked for, and the whole tower be trained."""
+    with pytest.raises(TallmasksError, match=f"models.m.{key}: means nothing to CLIP"):
+        FAMILY.check("m", {**SPEC, key: "ia3"})

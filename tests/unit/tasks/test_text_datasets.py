@@ -1,0 +1,399 @@
+"""The 11 text datasets: from their files, each in its own schema, to files of examples."""
+
+import copy
+import json
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from huggingface_hub import HfApi
+
+from tallmasks.commands import main as cli
+from tallmasks.plan import params as plan_params
+from tallmasks.plan.node import Node
+from tallmasks.plan.planner import Plan
+from tallmasks.plan.preflight import unavailable
+from tallmasks.store import hub
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.tensor_files import open_tensors
+from tallmasks.tasks.catalogues import ExamplesFile, catalogue
+from tallmasks.tasks.text import SPLITS, TASKS
+from tallmasks.tasks.text.prompt_files import prompts_of
+from tallmasks.tasks.text.text_catalogue import example
+from tallmasks.tasks.texts import FREE, Text, open_texts
+from text_data import SCHEMAS, cached_repository, made_up, table, write_csv, write_repository
+
+Params = dict[str, Any]
+COUNTS = {"train": 11, "test": 7}
+HELD_OUT = 4
+ON_HUB = [name for name, task in TASKS.items() if not task.ask]
+
+
+def written(
+    out: Path, task: str, split: str, folder: Path | None, model: Params | None = None, held_out: int = HELD_OUT
+) -> list[Text]:
+    """The examples of a split, with fewer rows for validation than the dataset's."""
+    made = catalogue("text").recipe({}, model or {}, task, split, Path())
+    recipe = json.loads(json.dumps(made.params))
+    recipe["data"]["held_out"] = held_out
+    catalogue("text").write(recipe, {"data": folder} if folder else {}, ExamplesFile(out, {"recipe": "r"}))
+    return list(open_texts(out))
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_dataset_is_read_as_it_is_published(task: str, tmp_path: Path, capsys: Any) -> None:
+    """A task would train on its validation or test rows, or answer the questions of others."""
+    write_repository(tmp_path / "data", task, COUNTS)
+    prompts = prompts_of(task).prompts
+    for split in SPLITS:
+        found = written(tmp_path / split, task, split, tmp_path / "data")
+        part = "test" if split == "test" else "train"
+        rows = {"train": range(7), "validation": range(7, 11), "test": range(7)}[split]
+        expected = []
+        for place, index in enumerate(rows):
+            row = made_up(task, index, part)
+            for prompt in prompts if split == "train" else [prompts[place % len(prompts)]]:
+                expected.append(example(TASKS[task], prompt, row))
+                assert f"{part} {index}" in expected[-1].input
+        assert found == expected
+        assert all((text.answer == FREE) == (task == "ropes") for text in found)
+        metadata = open_tensors(tmp_path / split).metadata
+        facts = json.loads(metadata["origin"])
+        assert metadata["recipe"] == "r" and facts["source"] == "a local folder" and facts["rows"] == len(rows)
+        assert facts["prompts"] == [prompt.name for prompt in prompts]
+        name = TASKS[task].published[part]
+        assert facts["warnings"] == [f"{COUNTS[part]} {name} rows, expected {TASKS[task].counts[part]}"]
+        assert f"{task} {split}: {len(rows)} rows, {len(prompts)} prompts, {len(found)} ex" in capsys.readouterr().out
+    assert len({text.answer for text in found}) == (1 if task == "ropes" else min(7, len(found[0].answers)))
+
+
+def test_the_splits_of_qasc_share_no_row(tmp_path: Path) -> None:
+    """Coefficients would be chosen on the test data, as where both splits are the same rows."""
+    write_repository(tmp_path / "data", "qasc", COUNTS)
+    questions = []
+    for split in SPLITS:
+        texts = written(tmp_path / split, "qasc", split, tmp_path / "data", {"templates": [2]})
+        questions.append({text.input.split('"')[1] for text in texts})
+    assert [len(found) for found in questions] == [7, 4, 7]
+    assert len(set.union(*questions)) == 18
+
+
+def test_fewer_rows_and_prompts(tmp_path: Path) -> None:
+    """A trial on a small machine would have to take everything."""
+    write_repository(tmp_path / "data", "paws", COUNTS)
+    model = {"templates": [9, 0], "examples": {"train": 3, "validation": 2}}
+    train = written(tmp_path / "a", "paws", "train", tmp_path / "data", model)
+    prompts = [prompts_of("paws").prompts[index] for index in (9, 0)]
+    rows = [made_up("paws", index) for index in range(3)]
+    assert train == [example(TASKS["paws"], prompt, row) for row in rows for prompt in prompts]
+    assert len(written(tmp_path / "b", "paws", "validation", tmp_path / "data", model)) == 2
+    assert len(written(tmp_path / "c", "paws", "test", tmp_path / "data", model)) == COUNTS["test"]
+
+
+@pytest.mark.parametrize(
+    "files", [("train.parquet", "validation.parquet"), ("deep/train/0000.parquet", "deep/validation/0000.parquet")]
+)
+def test_a_local_folder_under_other_names(files: tuple[str, str], tmp_path: Path) -> None:
+    """Somebody with the data under slightly other names would have to rename them."""
+    for name, count in zip(files, (6, 3), strict=True):
+        path = tmp_path / "data" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table("wsc", [made_up("wsc", index, path.stem) for index in range(count)]), path)
+    assert len(written(tmp_path / "out", "wsc", "test", tmp_path / "data")) == 3
+    assert len(written(tmp_path / "out2", "wsc", "validation", tmp_path / "data")) == HELD_OUT
+
+
+def test_story_cloze_as_parquet_and_as_it_is_given_out(tmp_path: Path) -> None:
+    """A story with a comma or a quotation mark would be taken apart."""
+    rows = [made_up("story_cloze", index) for index in range(6)]
+    rows[0]["input_sentence_2"] = 'She said, "flour,\nwater".'
+    write_csv(tmp_path / "csv" / "cloze_test_val__spring2016 - cloze_test_ALL_val.csv", rows)
+    (tmp_path / "parquet").mkdir()
+    pq.write_table(table("story_cloze", rows), tmp_path / "parquet" / "validation-00000-of-00001.parquet")
+    read = [written(tmp_path / f"{kind}.out", "story_cloze", "train", tmp_path / kind) for kind in ("csv", "parquet")]
+    assert read[0] == read[1] and 'flour,\nwater"' in read[0][0].input
+
+
+def test_a_label_may_be_a_number_or_a_text(tmp_path: Path) -> None:
+    """A copy of a dataset that stores its labels otherwise would be refused, or fill a prompt with nothing."""
+    rows = [made_up("social_iqa", index) for index in range(6)]
+    whole = table("social_iqa", rows)
+    place = whole.schema.get_field_index("label")
+    numbers = whole.set_column(place, "label", whole["label"].cast(pa.int32()))
+    read = []
+    for name, content in {"texts": whole, "numbers": numbers}.items():
+        (tmp_path / name).mkdir()
+        pq.write_table(content, tmp_path / name / "train.parquet")
+        read.append(written(tmp_path / f"{name}.out", "social_iqa", "train", tmp_path / name))
+    assert read[0] == read[1]
+
+
+# -- what cannot be had ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("task", ON_HUB)
+def test_without_network_the_missing_source_is_named_at_once(
+    task: str, offline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run would retry for minutes, or end in a traceback that says nothing of what to do."""
+    monkeypatch.setattr(HfApi, "dataset_info", lambda *_, **__: pytest.fail("asked the hub"))
+    recipe = catalogue("text").recipe({}, {}, task, "train", Path()).params
+    said = catalogue("text").missing(recipe)
+    source = TASKS[task].source
+    for word in (source.hub, f"at {source.revision}", f"data.{task}.path", "hf download", "does not answer"):
+        assert said and word in said and "\n" not in said
+    short = len(str(source.revision)) < 40  # the hub takes all digits only
+    assert f"--revision {'<the commit that begins with ' if short else ''}{source.revision}" in said
+    with pytest.raises(TallmasksError) as error:
+        written(tmp_path / "out", task, "train", None)
+    assert str(error.value) == said
+
+
+@pytest.mark.parametrize("task", ["qasc", "quail"])
+def test_what_is_cached_needs_no_network(task: str, offline: Path, tmp_path: Path) -> None:
+    """A compute node would refuse data that it has, under a commit of which seven digits are known."""
+    known = str(TASKS[task].source.revision)
+    commit = known.ljust(40, "0")
+    write_repository(cached_repository(offline, task, "1" * 40), task, {"train": 5, "test": 5})
+    assert "does not answer" in str(
+        catalogue("text").missing(catalogue("text").recipe({}, {}, task, "test", Path()).params)
+    )
+    write_repository(cached_repository(offline, task, commit), task, COUNTS)
+    assert catalogue("text").missing(catalogue("text").recipe({}, {}, task, "test", Path()).params) is None
+    assert len(written(tmp_path / "out", task, "test", None)) == COUNTS["test"]
+    facts = json.loads(open_tensors(tmp_path / "out").metadata["origin"])
+    assert facts["revision"] == commit and facts["source"] == f"huggingface.co/datasets/{TASKS[task].source.hub}"
+
+
+def test_a_commit_of_seven_digits_is_found_on_the_hub(
+    offline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three datasets could not be downloaded: the hub takes nothing but whole commits.  (The hub is played here.)"""
+    source = TASKS["quail"].source
+    commit = str(source.revision).ljust(40, "0")
+    kept = cached_repository(offline, "quail", commit)
+    write_repository(tmp_path / "hub", "quail", COUNTS)
+    names = [path.relative_to(tmp_path / "hub").as_posix() for path in (tmp_path / "hub").rglob("*.parquet")]
+
+    def info(api: HfApi, repository: str, *, revision: str, timeout: float) -> SimpleNamespace:
+        assert (repository, revision) == (source.hub, commit)
+        return SimpleNamespace(siblings=[SimpleNamespace(rfilename=name) for name in ["README.md", *names]])
+
+    def download(repository: str, name: str, *, revision: str, repo_type: str) -> str:
+        assert (repository, revision, repo_type) == (source.hub, commit, "dataset")
+        (kept / name).parent.mkdir(parents=True, exist_ok=True)
+        return str(shutil.copy(tmp_path / "hub" / name, kept / name))
+
+    monkeypatch.setattr(hub, "reachable", lambda: True)
+    commits = [SimpleNamespace(commit_id=digits) for digits in ("f" * 40, commit)]
+    monkeypatch.setattr(HfApi, "list_repo_commits", lambda *_, **__: commits)
+    monkeypatch.setattr(HfApi, "dataset_info", info)
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", download)
+    hub.full_commit.cache_clear()
+    assert len(written(tmp_path / "out", "quail", "test", None)) == COUNTS["test"]
+    assert json.loads(open_tensors(tmp_path / "out").metadata["origin"])["revision"] == commit
+    assert sorted(path.name for path in kept.rglob("*.parquet")) == ["validation-00000-of-00001.parquet"]
+    hub.full_commit.cache_clear()
+
+
+def test_half_a_download_does_not_pass_for_a_dataset(offline: Path, tmp_path: Path) -> None:
+    """An interrupted download would be taken for the whole training set."""
+    folder = cached_repository(offline, "ropes", str(TASKS["ropes"].source.revision))
+    write_repository(folder, "ropes", COUNTS)
+    next(folder.glob("plain_text/train-00001*")).unlink()
+    with pytest.raises(TallmasksError, match="does not answer"):
+        written(tmp_path / "out", "ropes", "train", None)
+    with pytest.raises(TallmasksError, match=r"ropes: 1 of 2 shards are there; missing: 1"):
+        written(tmp_path / "out", "ropes", "train", folder)
+
+
+def test_story_cloze_says_where_to_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its data are on no hub: without a word on that, people would look for a setting."""
+    monkeypatch.setattr(hub, "reachable", lambda: True)  # a network does not help
+    recipe = catalogue("text").recipe({}, {}, "story_cloze", "test", Path()).params
+    said = str(catalogue("text").missing(recipe))
+    for word in ("cs.rochester.edu/nlp/rocstories", "cloze_test_val__spring2016*.csv", "data.story_cloze.path"):
+        assert word in said and "\n" not in said
+    with pytest.raises(TallmasksError) as error:
+        written(tmp_path / "out", "story_cloze", "test", None)
+    assert str(error.value) == said
+
+
+def write_changed(folder: Path, task: str, change: Any, count: int = 8) -> None:
+    """Training data with something about their table changed."""
+    folder.mkdir()
+    pq.write_table(change(table(task, [made_up(task, index) for index in range(count)])), folder / "train.parquet")
+
+
+def with_null(content: pa.Table) -> pa.Table:
+    values = content["para"].to_pylist()
+    return content.set_column(
+        content.schema.get_field_index("para"), "para", pa.array([*values[:-6], None, *values[-5:]])
+    )
+
+
+@pytest.mark.parametrize(
+    ("task", "change", "said"),
+    [
+        ("wiki_qa", lambda t: t.drop_columns(["answer"]), "wiki_qa: no column answer; found question_id, question"),
+        ("wiki_qa", lambda t: table("paws", [made_up("paws", 0)] * 9), "no column question, document_title, answer"),
+        (
+            "paws",
+            lambda t: t.set_column(1, "sentence1", pa.array(range(8))),
+            "column sentence1 holds int64, expected a t",
+        ),
+        ("qasc", lambda t: t.set_column(2, "choices", t["question"]), "choices holds string, expected a struct"),
+        ("ropes", lambda t: t.set_column(4, "answers", t["question"]), "answers holds string, expected a struct"),
+        (
+            "quail",
+            lambda t: t.set_column(8, "answers", t["question"]),
+            "answers holds string, expected a list of texts",
+        ),
+        ("wsc", lambda t: t.set_column(6, "label", t["text"]), "label holds string, expected a whole number"),
+        ("quartz", with_null, "quartz: row 2 has nothing in the column para"),
+        ("wsc", lambda t: t.slice(0, 4), "4 train rows, expected 554; more than 4 are needed, the last ones for valid"),
+        ("wsc", lambda t: t.set_column(6, "label", pa.array([0, 1, -1] * 2 + [0, 1])), "row 2 of train: .*none of 2"),
+    ],
+)
+def test_what_is_not_this_tasks_data_is_refused(task: str, change: Any, said: str, tmp_path: Path) -> None:
+    """Hours of fine-tuning on other texts or wrong labels would end in a table."""
+    write_changed(tmp_path / "data", task, change)
+    with pytest.raises(TallmasksError, match=said) as error:
+        written(tmp_path / "out", task, "train", tmp_path / "data")
+    assert "\n" not in str(error.value) and not (tmp_path / "out").exists()
+
+
+def test_damaged_and_absent_files_are_named(tmp_path: Path) -> None:
+    """A truncated download or a mistyped path would end in Arrow's traceback."""
+    write_changed(tmp_path / "data", "paws", lambda content: content)
+    path = tmp_path / "data" / "train.parquet"
+    path.write_bytes(path.read_bytes()[:-40])
+    for folder, split, said in (
+        ("data", "train", "paws: a data file is damaged or of another layout"),
+        ("data", "test", r"no validation data of paws \(found: train.parquet\); data.paws.path in params.yaml"),
+        ("none", "test", r"found: no such folder.*Expected labeled_final/validation-\*.parquet as on the hub"),
+    ):
+        with pytest.raises(TallmasksError, match=said) as error:
+            written(tmp_path / "out", "paws", split, tmp_path / folder)
+        assert "\n" not in str(error.value)
+    for number in (1, 2):
+        write_csv(tmp_path / "csv" / f"cloze_test_val__spring2016 ({number}).csv", [made_up("story_cloze", 0)])
+    with pytest.raises(TallmasksError, match=r"found: several: cloze_test_val__spring2016 \(1\).csv, cloze"):
+        written(tmp_path / "out", "story_cloze", "train", tmp_path / "csv")
+
+
+# -- recipes ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def params(params: Params) -> Params:
+    """A model with text tasks beside the project's own."""
+    model = copy.deepcopy(params["models"]["tiny"])
+    params["models"]["reader"] = {**model, "tasks": "text"}
+    del params["models"]["reader"]["examples"]
+    return params
+
+
+def examples(params: Params, task: str = "paws", split: str = "train") -> Node:
+    return Plan(params).examples("reader", task, split)
+
+
+def test_what_decides_the_examples_names_them(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Examples under other wordings, or of another commit, would be taken for those asked for."""
+    plan_params.check(params, Path(__file__).parents[3])
+    node = examples(params)
+    assert node.path.startswith("store/data/text/examples/paws-train-") and not node.sources
+    digests = {node.digest}
+    reader = params["models"]["reader"]
+    for change in ({"templates": [0]}, {"templates": [1]}, {"templates": [1, 0]}, {"examples": {"train": 9}}):
+        params["models"]["reader"] = {**reader, **change}
+        plan_params.check(params, Path(__file__).parents[3])
+        digests.add(examples(params).digest)
+    params["models"]["reader"] = {**reader, "templates": list(range(11)), "examples": {"test": 9}}
+    assert examples(params).digest == node.digest
+    params["models"]["reader"] = reader
+    params["data"] = {"paws": {"revision": "a" * 40}}
+    digests.add(examples(params).digest)
+    assert len(digests) == 6
+    monkeypatch.setattr("tallmasks.tasks.text.text_catalogue.digest", lambda prompts: "other wordings")
+    params["data"] = {}
+    assert examples(params).digest not in digests
+
+
+def test_a_local_copy_counts_by_its_content(params: Params, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Data copied to another disk would be read again, or changed data would not."""
+    monkeypatch.chdir(tmp_path)
+    digests = []
+    for folder, count in (("a", 9), ("b", 9), ("c", 8)):
+        write_repository(tmp_path / folder, "paws", {"train": count, "test": 3})
+        params["data"] = {"paws": {"path": str(tmp_path / folder)}}
+        digests.append(examples(params).digest)
+        assert examples(params, "qasc").digest == examples({**params, "data": {}}, "qasc").digest
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_what_cannot_be_meant_is_refused(params: Params) -> None:
+    """A typo would leave the download, or every prompt, in force."""
+    for data, said in (
+        ({"pawz": {"path": "x"}}, "data: no 'pawz'; did you mean 'paws'"),
+        ({"story_cloze": {"revision": "a" * 40}}, "data.story_cloze: found revision, expected path"),
+    ):
+        with pytest.raises(TallmasksError, match=said):
+            Plan({**params, "data": data})
+    params["models"]["reader"]["templates"] = [0, 4]
+    assert examples(params).digest
+    with pytest.raises(TallmasksError, match=r"found 4, but social_iqa has 4 prompts, 0 to 3; `tallmasks prompts soc"):
+        _ = examples(params, "social_iqa").digest
+
+
+def test_a_build_says_at_once_what_it_cannot_download(params: Params, offline: Path, tmp_path: Path) -> None:
+    """Thirty jobs would fail one after the other, with one message each."""
+    params["data"] = {"wsc": {"path": str(tmp_path)}}
+    plan = Plan(params)
+    nodes = [plan.examples("reader", task, split) for task in ("paws", "story_cloze", "wsc") for split in SPLITS]
+    said = unavailable(nodes)
+    assert len(said) == 2
+    assert "google-research-datasets/paws" in said[0] and "cs.rochester.edu" in said[1]
+
+
+# -- the command -----------------------------------------------------------------------------------------------------
+
+
+def test_the_command_lists_data_and_prompts(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody could say which prompts a number of the table stands for."""
+    assert cli.main(["prompts"]) == 0
+    printed = capsys.readouterr().out
+    for name, task in TASKS.items():
+        assert (
+            f"{name} ({task.title})" in printed
+            and (task.ask or f"{task.source.hub} at {task.source.revision}") in printed
+        )
+        assert all(f" {prompt.name}\n" in f"{printed}\n" for prompt in prompts_of(name).prompts)
+        assert (
+            f"train {task.rows('train'):,}, validation {task.rows('validation'):,}, test {task.rows('test'):,}"
+            in printed
+        )
+    assert cli.main(["prompts", "qasc"]) == 0
+    printed = capsys.readouterr().out
+    assert "train 7,634, validation 500, test 926" in printed and "5 of 8" in printed and "    > heat" in printed
+    assert cli.main(["prompts", "quacs"]) == 1
+    assert "no text task 'quacs'; did you mean 'qasc'?" in capsys.readouterr().err
+
+
+def test_the_page_says_what_is_declared() -> None:
+    """A reader would plan with numbers of rows and prompts that are not the code's."""
+    page = (Path(__file__).parents[3] / "docs" / "language.md").read_text()
+    for name, task in TASKS.items():
+        found, rows = prompts_of(name), " | ".join(f"{task.rows(split):,}" for split in SPLITS)
+        (line,) = (line for line in page.splitlines() if line.startswith(f"| `{name}` "))
+        assert line.endswith(f"| {rows} | {len(found.prompts)} of {found.published} |") and task.source.hub in line
+
+
+def test_the_rows_made_up_are_in_the_datasets_schemas() -> None:
+    """The tests would be of files that no dataset has."""
+    for name, task in TASKS.items():
+        assert set(task.columns) <= set(SCHEMAS[name]) and set(task.columns) == set(task.row)

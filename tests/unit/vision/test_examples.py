@@ -1,0 +1,185 @@
+"""Decoding once: which images a split has, what is stored of them, what becomes of those that cannot be decoded."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from open_clip.transform import image_transform
+from PIL import Image
+
+from conftest import ROOT
+from image_files import RNG, encoded, picture, write_idx, write_parquet, write_repository
+from tallmasks.models.clip.augmentation import crop_and_resize
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.tensor_files import open_tensors
+from tallmasks.tasks.vision import TASKS
+from tallmasks.tasks.vision import decoding as module
+from tallmasks.tasks.vision.decoding import split_indices, squashed, write_examples
+
+
+def test_the_validation_split_is_the_papers() -> None:
+    """Scaling coefficients and mask lambdas would be chosen on other images than the paper's."""
+    train, validation = split_indices(60_000, "train"), split_indices(60_000, "validation")
+    assert train[0] == 36044  # a number in the paper's code
+    assert (len(train), len(validation)) == (55_000, 5_000)
+    assert sorted([*train, *validation]) == list(range(60_000))
+    assert [len(split_indices(count, "validation")) for count in (1020, 50_000, 3680)] == [102, 5000, 368]
+
+
+def test_fine_tuning_never_sees_a_validation_image(tmp_path: Path) -> None:
+    """The choice of alpha and lambda would be made on images that the model was trained on."""
+    content, _ = write_repository(tmp_path / "data", "mnist", {"train": 40, "test": 4})["train"]
+    seen = {}
+    for split in ("train", "validation"):
+        write_examples(TASKS["mnist"], split, 224, tmp_path / split, {}, tmp_path / "data")
+        seen[split] = {image.tobytes() for image in open_tensors(tmp_path / split).view("images")}
+    assert len(seen["train"]) == 36 and len(seen["validation"]) == 4
+    assert not seen["train"] & seen["validation"]
+    assert seen["train"] | seen["validation"] == {np.asarray(image.convert("RGB")).tobytes() for image in content}
+
+
+def broken(tmp_path: Path, broken_rows: tuple[int, ...], count: int = 12) -> tuple[Path, list[Image.Image]]:
+    """A folder of test images, some of which are no images."""
+    images = [picture(RNG, 28, 28) for _ in range(count)]
+    stored = [encoded(image, "PNG") for image in images]
+    for row, damaged in zip(broken_rows, (b"<html>", stored[0][:90], b"", None), strict=False):
+        stored[row] = damaged  # type: ignore[call-overload]
+    write_parquet(tmp_path / "test.parquet", stored, [row % 10 for row in range(count)], image_type=pa.binary())
+    return tmp_path, images
+
+
+def test_undecodable_images_are_named_and_refused(tmp_path: Path) -> None:
+    """A damaged download would lower an accuracy, and nobody would know why."""
+    folder, _ = broken(tmp_path, (2, 5, 7, 9))
+    said: list[str] = []
+    with pytest.raises(TallmasksError, match=r"4 of 12 images cannot be decoded.*example 2"):
+        write_examples(TASKS["mnist"], "test", 224, tmp_path / "out", {}, folder, say=said.append)
+    assert sum("left out" in line for line in said) == 4
+    assert not (tmp_path / "out").exists() and not list(tmp_path.glob(".*"))
+
+
+def test_a_few_undecodable_images_are_left_out_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One bad image in 20,000 would stop the whole run, or shift all labels after it."""
+    monkeypatch.setattr(module, "LARGEST_UNDECODABLE", 0.2)
+    folder, images = broken(tmp_path, (2, 5))
+    write_examples(TASKS["mnist"], "test", 224, tmp_path / "out", {}, folder, threads=2)
+    stored = open_tensors(tmp_path / "out")
+    kept = [row for row in range(12) if row not in (2, 5)]
+    assert stored.view("labels").tolist() == [row % 10 for row in kept]
+    np.testing.assert_array_equal(stored.view("images"), [np.asarray(images[row]) for row in kept])
+    facts = json.loads(stored.metadata["origin"])
+    assert facts["images"] == 10
+    assert [name.split(":")[0] for name in facts["undecodable"]] == ["example 2", "example 5"]
+
+
+def test_one_odd_image_does_not_spoil_small_ones(tmp_path: Path) -> None:
+    """Images of several sizes would be forced into the size of the first."""
+    sizes = [(28, 28)] * 5 + [(40, 28)]
+    stored = [encoded(picture(RNG, *size), "PNG") for size in sizes]
+    write_parquet(tmp_path / "test.parquet", stored, [0] * 6, image_type=pa.binary())
+    write_examples(TASKS["mnist"], "test", 64, tmp_path / "out", {}, tmp_path)
+    assert open_tensors(tmp_path / "out").shape("images") == (6, 64, 64, 3)
+
+
+@pytest.mark.parametrize("side", [28, 32, 48, 64, 96])
+def test_a_small_image_resized_on_the_device_is_the_reference(side: int) -> None:
+    """Accuracies would not be those of open_clip's own preprocessing."""
+    reference = image_transform(224, is_train=False, mean=(0, 0, 0), std=(1, 1, 1))
+    whole = torch.tensor([[0.0, 0.0, 1.0, 1.0]])
+    for image in (picture(RNG, side, side), Image.fromarray(RNG.integers(0, 256, (side, side, 3), dtype=np.uint8))):
+        expected = reference(image).permute(1, 2, 0) * 255
+        resized = crop_and_resize(torch.from_numpy(np.array(image))[None], whole, 224)[0]
+        assert (resized.float() - expected).abs().mean() < 0.05  # of 255
+
+
+def test_a_stored_training_image_gives_the_reference_crops(tmp_path: Path) -> None:
+    """Fine-tuning would see other images than open_clip's training transform makes of the originals."""
+    from torchvision.transforms import InterpolationMode, RandomResizedCrop, functional
+
+    torch.manual_seed(0)
+    for width, height in ((500, 375), (640, 480), (300, 400), (333, 500), (900, 300)):
+        image = picture(RNG, width, height)
+        stored, (stored_height, stored_width) = squashed(image, 256)
+        top, left, tall, wide = RandomResizedCrop.get_params(image, (0.9, 1.0), (3 / 4, 4 / 3))
+        expected = functional.resized_crop(image, top, left, tall, wide, [224, 224], InterpolationMode.BICUBIC)
+        cut_top, cut_left = (height - stored_height) // 2, (width - stored_width) // 2
+        box = torch.tensor(
+            [
+                [
+                    (top - cut_top) / stored_height,
+                    (left - cut_left) / stored_width,
+                    tall / stored_height,
+                    wide / stored_width,
+                ]
+            ]
+        )
+        crop = crop_and_resize(torch.from_numpy(stored.copy())[None], box, 224)[0].numpy()
+        assert np.abs(crop.astype(float) - np.asarray(expected)).mean() < 1.5  # of 255: it was resized twice
+
+
+def test_the_step_decodes_a_local_folder(tmp_path: Path) -> None:
+    """The workflow's job would pass the loader something else than the plan says."""
+    write_repository(tmp_path / "data", "svhn", {"train": 20, "test": 4})
+    told = {
+        "recipe": {
+            "kind": "examples",
+            "params": {"task": "svhn", "split": "train", "side": 224, "data": TASKS["svhn"].data_recipe},
+        },
+        "inputs": {"data": [str(tmp_path / "data")]},
+        "model": "vision",
+        "outputs": {"artifact": str(tmp_path / "out.safetensors")},
+        "threads": 2,
+    }
+    scripts = ROOT / "workflow" / "scripts"
+    command = [
+        sys.executable,
+        str(scripts.parent / "runner" / "job.py"),
+        str(scripts / "examples.py"),
+        json.dumps(told),
+    ]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    stored = open_tensors(tmp_path / "out.safetensors")
+    assert stored.shape("images") == (18, 32, 32, 3)
+    assert json.loads(stored.metadata["recipe"]) == told["recipe"]
+    assert "warning: svhn: 20 train images, expected 73257" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("train", "labels", "said"),
+    [
+        (20, [row % 10 for row in range(20)], None),
+        (30, [row % 10 for row in range(30)], r"30 train images, expected 20"),
+        (20, [*range(10), *range(9), 0], r"1 train images of class '9', expected 2 as of any other"),
+    ],
+)
+def test_data_without_a_pinned_commit_are_held_to_their_counts(
+    train: int, labels: list[int], said: str | None, tmp_path: Path, offline: Path
+) -> None:
+    """Whatever the owner of EMNIST's repository puts there next would be decoded as EMNIST's digits."""
+    task = replace(TASKS["emnist"], counts={"train": 20, "test": 10})
+    assert task.source.revision is None and task.balanced
+    cache = offline / f"datasets--{task.source.hub.replace('/', '--')}"
+    (cache / "refs").mkdir(parents=True)
+    (cache / "refs" / "main").write_text("a" * 40)
+    images = np.zeros((train, 28, 28), np.uint8)
+    for folder in (cache / "snapshots" / ("a" * 40), tmp_path / "local"):
+        write_idx(folder, task.source.files["train"], images, labels)
+    if said is None:
+        write_examples(task, "train", 224, tmp_path / "out", {})
+        assert json.loads(open_tensors(tmp_path / "out").metadata["origin"])["revision"] == "a" * 40
+        return
+    with pytest.raises(TallmasksError, match=rf"{'a' * 40}: emnist: {said}.*data\.emnist\.revision"):
+        write_examples(task, "train", 224, tmp_path / "out", {})
+    noted: list[str] = []
+    for given, folder in ((replace(task, source=replace(task.source, revision="a" * 40)), None), (task, "local")):
+        write_examples(given, "train", 224, tmp_path / "out", {}, folder and tmp_path / folder, say=noted.append)
+    assert len([line for line in noted if line.startswith("warning: emnist")]) == 2, (
+        "chosen by the user: said, not refused"
+    )

@@ -1,0 +1,49 @@
+"""What is said before a build of whatever it cannot download."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from image_files import cached_repository, write_repository
+from tallmasks.plan.node import Node
+from tallmasks.plan.planner import Plan
+from tallmasks.plan.preflight import unavailable
+from tallmasks.store import hub
+
+Params = dict[str, Any]
+
+
+def behind(params: Params, tasks: tuple[str, ...] = ("mnist", "kmnist")) -> list[Node]:
+    plan = Plan(params)
+    tops = [plan.task_evaluation("vit_b32", task, "fine_tuned", 0) for task in tasks]
+    return [node for top in tops for node in top.walk()]
+
+
+def test_every_source_is_named_once(params: Params, offline: Path) -> None:
+    """Somebody without a network would learn of sixty failed downloads one by one."""
+    messages = unavailable(behind(params))
+    named = sorted(message.split("huggingface.co/")[1].split(" at ")[0] for message in messages)
+    assert named == [
+        "datasets/tanganke/kmnist",
+        "datasets/ylecun/mnist",
+        "timm/vit_base_patch32_clip_224.openai/open_clip_model.safetensors",
+    ]
+
+
+def test_checkpoints_of_others_are_named(params: Params, offline: Path) -> None:
+    """An hour of decoding would come before the word that the checkpoints cannot be had."""
+    params["models"]["vit_b32"]["checkpoints"] = "published"
+    assert any("nik-dim/tall_masks/single_task/ViT-B-32/MNISTVal" in message for message in unavailable(behind(params)))
+
+
+def test_what_is_on_this_machine_is_not_missing(params: Params, offline: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compute node without a network would refuse work that it has all the files for."""
+    weights, local = offline.parent / "weights.pt", offline.parent / "kmnist"
+    weights.touch()
+    params["models"]["vit_b32"]["pretrained"] = str(weights)
+    write_repository(local, "kmnist", {"train": 4, "test": 4})
+    params["data"] = {"kmnist": {"path": str(local)}}
+    write_repository(cached_repository(offline, "mnist"), "mnist", {"train": 4, "test": 4})
+    monkeypatch.setattr(hub, "reachable", lambda: pytest.fail("asked the network"))
+    assert unavailable(behind(params)) == []

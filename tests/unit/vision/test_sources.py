@@ -1,0 +1,249 @@
+"""Where data come from, and what is said when they are not there or not what they should be."""
+
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from huggingface_hub import HfApi
+from torchvision.datasets import ImageFolder
+
+from image_files import RNG, cached_repository, encoded, picture, write_parquet, write_repository
+from tallmasks.store.errors import TallmasksError
+from tallmasks.tasks.vision import TASKS
+from tallmasks.tasks.vision.data_files import locate, missing, open_dataset
+from tallmasks.tasks.vision.decoding import open_image
+
+MNIST = TASKS["mnist"]
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_without_network_the_missing_source_is_named_at_once(
+    name: str, offline: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run would retry for minutes, or end in a traceback that says nothing of what to do."""
+    monkeypatch.setattr(HfApi, "dataset_info", lambda *_, **__: pytest.fail("asked the hub"))
+    with pytest.raises(TallmasksError) as error:
+        locate(TASKS[name], "train")
+    for word in (TASKS[name].source.hub, f"data.{name}.path", "hf download", "does not answer"):
+        assert word in str(error.value)
+    assert missing(TASKS[name]) == str(error.value)
+
+
+def test_what_is_cached_needs_no_network(offline: Path) -> None:
+    """A second run, or one on a cluster's compute node, would stop for want of a network that it does not need."""
+    write_repository(cached_repository(offline, "cifar100"), "cifar100", {"train": 6, "test": 4})
+    files = locate(TASKS["cifar100"], "train")
+    assert len(files.paths) == 2 and files.revision == TASKS["cifar100"].source.revision
+    assert len(open_dataset(TASKS["cifar100"], files).labels) == 6
+    assert missing(TASKS["cifar100"]) is None
+
+
+def test_half_a_download_does_not_pass_for_a_dataset(offline: Path) -> None:
+    """An interrupted download would be taken for the whole training set."""
+    folder = cached_repository(offline, "cifar10")
+    write_repository(folder, "cifar10", {"train": 6, "test": 4})
+    next(folder.glob("plain_text/train-00001*")).unlink()
+    with pytest.raises(TallmasksError, match="does not answer"):
+        locate(TASKS["cifar10"], "train")
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        ("train.parquet", "test.parquet"),
+        ("train-00000-of-00001.parquet", "test-00000-of-00001.parquet"),
+        ("deep/train/0000.parquet", "deep/test/0000.parquet"),
+    ],
+)
+def test_a_local_folder_of_parquet_files(files: tuple[str, str], tmp_path: Path) -> None:
+    """Somebody with the data under slightly other names would have to rename them."""
+    for row, name in enumerate(files):
+        write_parquet(tmp_path / name, [encoded(picture(RNG, 28, 28), "PNG")], [row], image_type=pa.binary())
+    for row, split in enumerate(("train", "test")):
+        assert open_dataset(MNIST, locate(MNIST, split, tmp_path)).labels.tolist() == [row]
+
+
+def test_a_folder_per_class_is_read_as_torchvision_reads_it(tmp_path: Path) -> None:
+    """The validation split, drawn by position, would hold other images than the paper's."""
+    folder = tmp_path / "train"
+    for kind, name in (("AnnualCrop", "b"), ("SeaLake", "a"), ("SeaLake", "10"), ("Forest", "2"), ("AnnualCrop", "a")):
+        (folder / kind).mkdir(parents=True, exist_ok=True)
+        for mode, suffix in (("RGB", "jpg"), ("P", "png"), ("L", "png"), ("RGBA", "PNG")):
+            picture(RNG, 30, 20, mode).save(folder / kind / f"{name}-{mode}.{suffix}")
+    (folder / "SeaLake" / "notes.txt").write_text("no image")
+    task = TASKS["eurosat"]
+    dataset = open_dataset(task, locate(task, "train", tmp_path))
+    theirs = ImageFolder(str(folder))
+    assert [name for name, _ in dataset.images()] == [str(Path(path).relative_to(folder)) for path, _ in theirs.samples]
+    by_name = {"AnnualCrop": 0, "Forest": 1, "SeaLake": 9}
+    assert dataset.labels.tolist() == [by_name[Path(path).parent.name] for path, _ in theirs.samples]
+    for (_, stored), (image, _) in zip(dataset.images(), theirs, strict=True):
+        np.testing.assert_array_equal(open_image(stored), image)
+
+
+@pytest.mark.parametrize("task", ["cifar10", "fer2013"])
+def test_a_folder_whose_name_looks_like_a_pattern(task: str, tmp_path: Path) -> None:
+    """Data under such a name would not be found, or be mixed with another folder's."""
+    for folder, train in (("data [v1]*", 6), ("data [v1]* old", 5), ("data v", 4)):
+        write_repository(tmp_path / folder, task, {"train": train, "test": 2})
+    dataset = open_dataset(TASKS[task], locate(TASKS[task], "train", tmp_path / "data [v1]*"))
+    assert len(dataset.labels) == len(list(dataset.images())) == 6
+
+
+@pytest.mark.parametrize("form", ["bytes", "struct of bytes", "path", "struct of path"])
+def test_an_image_column_of_any_form(form: str, tmp_path: Path) -> None:
+    """Files written by another version of the datasets library, or by hand, could not be read."""
+    image = picture(RNG, 28, 28)
+    content = encoded(image, "PNG")
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "one.png").write_bytes(content)
+    structs = pa.struct({"bytes": pa.binary(), "path": pa.string()})
+    values: dict[str, tuple[Any, pa.DataType]] = {
+        "bytes": (content, pa.binary()),
+        "struct of bytes": ({"bytes": content, "path": "elsewhere.png"}, structs),
+        "path": ("images/one.png", pa.string()),
+        "struct of path": ({"bytes": None, "path": str(tmp_path / "images" / "one.png")}, structs),
+    }
+    value, kind = values[form]
+    write_parquet(tmp_path / "train.parquet", [value], [3], image_type=kind)
+    ((_, stored),) = open_dataset(MNIST, locate(MNIST, "train", tmp_path)).images()
+    np.testing.assert_array_equal(open_image(stored), image)
+
+
+def opened(tmp_path: Path, labels: list[Any], task: str = "stl10", **columns: Any) -> Any:
+    images = [encoded(picture(RNG, 8, 8), "PNG")] * len(labels)
+    write_parquet(tmp_path / "train.parquet", images, labels, image_type=pa.binary(), **columns)
+    return open_dataset(TASKS[task], locate(TASKS[task], "train", tmp_path))
+
+
+def test_labels_go_by_name_where_the_files_order_the_classes_otherwise(tmp_path: Path) -> None:
+    """Every image would be scored against another class."""
+    names = list(TASKS["stl10"].classes)[::-1]
+    dataset = opened(tmp_path, [0, 9, 2], names=names)
+    assert dataset.labels.tolist() == [9, 0, 7]
+    assert any("order" in note for note in dataset.notes)
+
+
+def test_labels_may_be_names(tmp_path: Path) -> None:
+    """Local files with names for labels would have to be converted."""
+    dataset = opened(tmp_path, ["Polka_dotted", "dotted", "46"], "dtd", label_type=pa.string())
+    assert dataset.labels.tolist() == [30, 10, 46]
+
+
+def test_an_unexpected_spelling_is_noted(tmp_path: Path) -> None:
+    """A class that changed its meaning on the hub would go unnoticed."""
+    names = [*TASKS["stl10"].classes[:-1], "lorry"]
+    dataset = opened(tmp_path, [9], names=names)
+    assert dataset.labels.tolist() == [9]
+    assert dataset.notes == ("class 9 is called 'lorry' in the files, 'truck' was expected",)
+
+
+@pytest.mark.parametrize(
+    ("labels", "columns", "message"),
+    [
+        ([0, 10], {}, r"stl10: example 1 has label 10 \(1 such labels in all\), expected 0 to 9"),
+        ([-1], {}, "has label -1"),
+        ([0, None], {}, "example 1 has no label"),
+        (["sofa"], {"label_type": pa.string()}, "unknown class 'sofa'.*expected 10 classes: airplane, bird"),
+        ([0], {"names": [str(i) for i in range(62)]}, "the files have 62 classes .* expected 10"),
+        ([0], {"names": ["bird", "airplane", *"01234567"]}, "cannot be told apart"),
+        ([0], {"image_column": "picture"}, "no column image; found picture, label"),
+        ([0], {"label_column": "y"}, "no column label; found image, y"),
+    ],
+)
+def test_what_is_not_this_tasks_data_is_refused(
+    labels: list[Any], columns: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    """Hours of fine-tuning on wrong labels would end in a table."""
+    with pytest.raises(TallmasksError, match=message):
+        opened(tmp_path, labels, **columns)
+
+
+def test_damaged_files_are_named(tmp_path: Path) -> None:
+    """A truncated download would end in Arrow's traceback."""
+    opened(tmp_path, [0] * 20)
+    path = tmp_path / "train.parquet"
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(TallmasksError, match="damaged or of another layout"):
+        open_dataset(TASKS["stl10"], locate(TASKS["stl10"], "train", tmp_path))
+    write_repository(tmp_path / "emnist", "emnist", {"train": 6, "test": 4})
+    for path in (tmp_path / "emnist").glob("*train-images*"):
+        path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(TallmasksError, match="damaged or of another layout"):
+        open_dataset(TASKS["emnist"], locate(TASKS["emnist"], "train", tmp_path / "emnist"))
+
+
+def test_a_tar_with_an_image_and_no_label(tmp_path: Path) -> None:
+    """Labels would slip by one from there on."""
+    write_repository(tmp_path, "fer2013", {"train": 3, "test": 2})
+    with tarfile.open(tmp_path / "train" / "1.tar") as archive:
+        archive.extractall(tmp_path / "out")  # Python 3.11.2 knows no filter; the archive is the test's own
+    with tarfile.open(tmp_path / "train" / "1.tar", "w") as archive:
+        archive.add(tmp_path / "out" / "s0000001.jpg", "s0000001.jpg")
+    with pytest.raises(TallmasksError, match="example 1 has no label"):
+        open_dataset(TASKS["fer2013"], locate(TASKS["fer2013"], "train", tmp_path))
+
+
+def test_a_folder_without_the_data_says_what_was_expected(tmp_path: Path) -> None:
+    """A mistyped path would read as if the dataset were at fault."""
+    (tmp_path / "something").mkdir()
+    for folder, found in ((tmp_path, "something"), (tmp_path / "none", "no such folder")):
+        with pytest.raises(TallmasksError) as error:
+            locate(TASKS["food101"], "test", folder)
+        assert all(word in str(error.value) for word in (str(folder), found, "data.food101.path", "validation-"))
+
+
+def shards(*numbers: int, hashed: bool) -> list[str]:
+    """Names as the hub has them, of a set of 13."""
+    return [f"train-{n:05d}-of-00013{f'-{n:016x}' if hashed else ''}.parquet" for n in numbers]
+
+
+@pytest.mark.parametrize("hashed", [True, False])
+@pytest.mark.parametrize(
+    ("numbers", "said"),
+    [
+        ((0, 5), r"2 of 13 shards are there; missing: 1, 2, 3"),
+        (tuple(range(12)), r"12 of 13 shards are there; missing: 12"),
+        (tuple(range(13)), None),
+    ],
+)
+def test_some_shards_do_not_pass_for_all(
+    numbers: tuple[int, ...], said: str | None, hashed: bool, tmp_path: Path, offline: Path
+) -> None:
+    """Two of PCAM's thirteen files would be taken for the whole training set, and its accuracy be another one."""
+    task = TASKS["pcam"]
+    cache = cached_repository(offline, "pcam")
+    for name in shards(*numbers, hashed=hashed):
+        for folder in (tmp_path / "local" / "data", cache / "data"):
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / name).touch()
+    if said is None:
+        assert len(locate(task, "train", tmp_path / "local").paths) == len(locate(task, "train").paths) == 13
+        return
+    with pytest.raises(TallmasksError, match=rf"local: pcam: {said}.*every shard of train"):
+        locate(task, "train", tmp_path / "local")
+    with pytest.raises(TallmasksError, match="does not answer"):
+        locate(task, "train")
+
+
+def test_shards_of_two_sets_are_not_mixed(tmp_path: Path) -> None:
+    """A dataset that was downloaded twice would count its images twice."""
+    for name in ("train-00000-of-00002.parquet", "train-00001-of-00002.parquet"):
+        (tmp_path / name).touch()
+    assert len(locate(MNIST, "train", tmp_path).paths) == 2
+    (tmp_path / "train-00001-of-00002-0123456789abcdef.parquet").touch()
+    with pytest.raises(TallmasksError, match="are the same shard"):
+        locate(MNIST, "train", tmp_path)
+    (tmp_path / "train-00001-of-00002-0123456789abcdef.parquet").rename(tmp_path / "train-00002-of-00003.parquet")
+    with pytest.raises(TallmasksError, match="are not of one set"):
+        locate(MNIST, "train", tmp_path)
+
+
+def test_shards_that_count_from_one(tmp_path: Path) -> None:
+    """Whole data would be refused for how they are numbered."""
+    for number in (1, 2):
+        (tmp_path / f"train_{number}_of_2.parquet").touch()
+    assert len(locate(MNIST, "train", tmp_path).paths) == 2

@@ -1,0 +1,207 @@
+"""The workflow's own bad input: what is wrong is said in one message, and nothing is written elsewhere."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from snakemake.exceptions import WorkflowError
+
+from bridge import Bridge
+from project import ROOT, Project, Run, lay_out
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """The project with nothing built; each test undoes its changes."""
+    return lay_out(tmp_path_factory.mktemp("bare") / "project")
+
+
+@pytest.fixture
+def edited(bare: Project) -> Any:
+    """Lets a test edit params.yaml for its own time."""
+    text = bare.path("params.yaml").read_text()
+    yield bare.change
+    bare.path("params.yaml").write_text(text)
+
+
+def message(run: Run) -> str:
+    assert "Traceback (most recent call last)" not in run.output
+    return run.output
+
+
+TABLE = "results/tiny/two/table.csv"
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("results/tiny/tow/table.csv", "no benchmark 'tow' in params.yaml; did you mean 'two'"),
+        ("results/tiny/two/tabel.csv", "did you mean 'results/tiny/two/table.csv'"),
+        ("results/tinny/two/table.csv", "no model 'tinny' in params.yaml; did you mean 'tiny'"),
+        (
+            "store/tiny/checkpoints/mnist-s0-000000000000.safetensors",
+            "no recipe declared in params.yaml yields this artifact",
+        ),
+        ("results/tiny/../../elsewhere/table.csv", ""),
+    ],
+)
+def test_a_mistyped_target_names_the_nearest(bare: Project, target: str, expected: str) -> None:
+    """A user would be told that some rule is missing."""
+    assert expected in message(bare.dry_run(target, fails=True))
+
+
+@pytest.mark.parametrize(
+    ("edit", "expected"),
+    [
+        (lambda p: p["grids"].update(mask_lamda=[0.1]), "mask_lamda"),
+        (lambda p: p["methods"].append("tiess"), "'tiess'; did you mean 'ties'"),
+        (lambda p: p["benchmarks"].update({"../../x": ["mnist"]}), "../../x"),
+        (lambda p: p.update(build=["tinny"]), "no model 'tinny' in params.yaml; did you mean 'tiny'"),
+    ],
+)
+def test_a_typo_in_params_ends_the_run(bare: Project, edited: Callable[..., None], edit: Any, expected: str) -> None:
+    """A typo would end in a traceback, or in files outside the project."""
+    edited(edit)
+    assert expected in message(bare.dry_run("all", fails=True))
+
+
+def refused(run: Run) -> str:
+    """The one line that a command ended with, before it planned anything."""
+    (line,) = (line for line in message(run).splitlines() if not line.startswith("Using workflow specific profile"))
+    return line.removeprefix("error: ")
+
+
+def test_nothing_in_params_is_evaluated(bare: Project) -> None:
+    """A params.yaml from somebody else would run their code, by a key that Snakemake heeds and our schema never sees;
+    the same under --config, and in a file that Snakemake has read before."""
+    path, evil = bare.path("params.yaml"), "?__import__('pathlib').Path('ran').touch()"
+    path.write_text(f"__use_yte__: true\n{path.read_text()}\nmore: {evil}\n")
+    assert "there is no key '__use_yte__'" in refused(bare.dry_run(TABLE, fails=True))
+    bare.git("checkout", "-q", "params.yaml")
+    run = bare.run("snakemake", "-n", "--config", "__use_yte__=true", f"more={evil}", "--", TABLE, fails=True)
+    assert "there is no key '__use_yte__'" in refused(run)
+    assert not bare.path("ran").exists()
+
+
+def test_params_are_overridden_key_by_key(bare: Project) -> None:
+    """`--config` and `--configfile` would be ignored, or could not set a number inside a list."""
+    bare.path("more.yaml").write_text("seeds: [3]\ngrids: {mask_lambda: [0.3]}\n")
+    options = ["--configfile", "more.yaml", "--config", "seeds=[7]"]
+    run = bare.run("snakemake", "-n", "--quiet", "host", "reason", *options, "--", TABLE)
+    bare.path("more.yaml").unlink()
+    assert "-s7-" in run.output and "-s0-" not in run.output and "-s3-" not in run.output
+
+
+def test_a_table_needs_no_row_of_fine_tuned_models(project: Project) -> None:
+    """`methods` without fine_tuned would end in an error after all the work."""
+    rows = project.path(TABLE).read_text().splitlines()
+    project.change(lambda params: params["methods"].remove("fine_tuned"))
+    assert project.snakemake(TABLE).jobs == {"results": 1}
+    assert project.path(TABLE).read_text().splitlines() == [row for row in rows if ",fine_tuned," not in row]
+
+
+@pytest.mark.parametrize(
+    ("edit", "expected"),
+    [
+        (
+            lambda p: p["benchmarks"]["8tasks"].append("mnits"),
+            "benchmarks.8tasks: no model has a task 'mnits'; did you mean",
+        ),
+        (lambda p: p["benchmarks"].update(none=[]), "benchmarks.none"),
+        (lambda p: p["grids"].update(mask_lambda=[0.4, 0.2]), "grids.mask_lambda"),
+        (lambda p: p["grids"].update(mask_lambda=[]), "grids.mask_lambda"),
+        (lambda p: p["grids"].update(mask_lambda=[-0.1]), "grids.mask_lambda"),
+        (lambda p: p["grids"].update(mask_lambda=["wide"]), "grids.mask_lambda"),
+        (lambda p: p["benchmarks"].update({"a/b": ["mnist"]}), "a/b"),
+        (lambda p: p["models"].update({"..": p["models"]["tiny"]}), "'..'"),
+        (lambda p: p["models"]["tiny"].update(tasks="drawm"), "drawm"),
+    ],
+)
+def test_what_is_wrong_in_params_is_named(params: dict[str, Any], edit: Any, expected: str) -> None:
+    """What is wrong would be found out hours later, or by a table without a task."""
+    edit(params)
+    with pytest.raises(WorkflowError) as error:
+        Bridge.of(params, SimpleNamespace(basedir=str(ROOT)))
+    assert expected in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("--workflow-profile", "none"), ("--rerun-triggers", "params")],
+)
+def test_without_the_default_profile_nothing_runs(bare: Project, options: tuple[str, str]) -> None:
+    """Snakemake would go by file times, and fine-tune again what is there."""
+    run = bare.run("snakemake", "-n", *options, "--", TABLE, fails=True)
+    assert "profiles/default is not in force" in message(run) and "Traceback" not in run.output
+
+
+@pytest.fixture
+def link(bare: Project, tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """Puts links into the project for a test's own time; they lead to a folder that is not its own."""
+    outside, links = tmp_path / "outside", []
+    outside.mkdir()
+    (outside / "mine.txt").write_text("not the project's")
+
+    def put(place: str) -> Path:
+        links.append(bare.path(place))
+        bare.run("rm", "-rf", place)
+        links[-1].parent.mkdir(parents=True, exist_ok=True)
+        links[-1].symlink_to(outside)
+        return outside
+
+    yield put
+    assert [path.name for path in outside.iterdir()] == ["mine.txt"]
+    for path in links:
+        path.unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("place", ["results", "results/tiny/two", "store/tiny/checkpoints", "logs/tiny", ".tallmasks"])
+def test_a_link_out_of_the_project_is_refused(bare: Project, link: Callable[[str], Path], place: str) -> None:
+    """Results would overwrite files in a folder that is not the project's."""
+    link(place)
+    assert f"{place} leads out of the project" in message(bare.snakemake(TABLE, fails=True))
+
+
+def test_a_report_writes_nothing_outside(bare: Project, link: Callable[[str], Path]) -> None:
+    """A page, or the marker that has it made anew, would be written into another's folder."""
+    link(".tallmasks/stale")
+    target = "results/tiny/report/parameters.html"
+    assert ".tallmasks/stale leads out of the project" in message(bare.dry_run(target, fails=True))
+
+
+def test_verify_and_gc_touch_nothing_outside(bare: Project, link: Callable[[str], Path]) -> None:
+    """`dvc repro` would move damaged files elsewhere, `tallmasks gc` remove what lies there."""
+    link("store/tiny/heads")
+    verify = bare.run("tallmasks", "verify", "--restore", "store/tiny", fails=True)
+    assert message(verify).startswith("error: store/tiny/heads leads out of the project")
+    bare.path("store/tiny/heads").unlink()
+    outside = link(".tallmasks")
+    (outside / "damaged").mkdir()
+    (outside / "damaged" / "mine.txt").touch()
+    assert ".tallmasks leads out of the project" in message(bare.tallmasks("gc", "--yes", fails=True))
+    (outside / "damaged" / "mine.txt").unlink()
+    (outside / "damaged").rmdir()
+
+
+def test_pretraining_writes_nothing_outside(bare: Project, edited: Callable[..., None]) -> None:
+    """The weights would go where a path with `..` leads."""
+    edited(lambda p: p["models"]["tiny"].update(pretrained="../tiny.safetensors"))
+    (bare.root.parent / "tiny.safetensors").write_bytes(bare.path("models/tiny.safetensors").read_bytes())
+    assert "leads out of the project" in message(bare.dry_run("pretrain_tiny", fails=True))
+
+
+def test_a_copy_runs_its_own_code(built: tuple[Project, Run], tmp_path: Path) -> None:
+    """With the environment of one copy active, another copy would silently run the first one's code."""
+    project = built[0].copy(tmp_path / "a: copy")  # a folder that PYTHONPATH cannot hold
+    declared = '@view(script="benchmark_tables", version='
+    project.replace("src/tallmasks/plan/views.py", declared, f"{declared}9")
+    with project.path("src/tallmasks/results_folder.py").open("w") as module:
+        module.write("print('the code of this copy')\n")
+    with project.path("src/tallmasks/results/tables.py").open("a") as module:
+        module.write("import tallmasks.results_folder\n")
+    other = Project(project.root, {"PYTHONPATH": str(ROOT / "src")})
+    assert other.dry_run("all").planned == {"results": 2}
+    assert other.snakemake(TABLE).jobs == {"results": 1}
+    assert "the code of this copy" in other.path("logs/tiny/benchmark/two.log").read_text()

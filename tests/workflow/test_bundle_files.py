@@ -1,0 +1,149 @@
+"""Bundles through the real Snakemake: what is in them, what is made for them, and what happens to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from project import METHODS, Project, lay_out, read_json
+from tallmasks import methods
+from tallmasks.evaluation.records import read_evaluation
+from tallmasks.masks.bundles import open_mask_bundle
+from tallmasks.masks.task_bundle import load_bundle, verify_bundle
+from tallmasks.store.tensor_files import Layout, load_state, open_tensors
+from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
+from tallmasks.vectors.task_vectors import open_task_vector
+
+pytestmark = pytest.mark.xdist_group("bundle_files")  # builds one bundle first, once
+FOLDER = "results/tiny/two/bundle"
+TARGET = f"{FOLDER}/bundle.json"
+TASKS = ("mnist", "svhn")
+
+
+@pytest.fixture(scope="module")
+def bundled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    """The bundle of two tasks, made from nothing."""
+    project = lay_out(tmp_path_factory.mktemp("bundled") / "project")
+    project.change(lambda params: params.update(methods=[*METHODS, "tall_mask_ties"]))
+    jobs = project.snakemake(TARGET).jobs
+    fine_tuned = {"examples": 6, "head": 2, "finetune": 2, "task_vector": 2, "evaluate_task": 2}
+    assert jobs == fine_tuned | {"merge": 1, "mask": 1, "evaluate": 1, "bundle_archive": 1, "bundle": 1}
+    yield project
+
+
+@pytest.fixture
+def project(bundled: Project, tmp_path: Path) -> Project:
+    return bundled.copy(tmp_path / "copy")
+
+
+def test_the_weights_are_those_of_the_method(bundled: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bundle would give other models than those whose accuracies the table has."""
+    monkeypatch.chdir(bundled.root)  # the base is named by its path in the project
+    selection = read_evaluation(bundled.one("store/tiny/derived/evaluations/tall_mask_ties-2tasks-*.json"))
+    merged_file = bundled.one("store/tiny/derived/multi_task_vectors/ties_sum-*.safetensors")
+    masks = open_mask_bundle(bundled.one("store/tiny/derived/mask_bundles/ties_sum-*.safetensors"))
+    merged, layout = open_multi_task_vector(merged_file), Layout.of(open_tensors(merged_file))
+    bundle, theta_0 = load_bundle(FOLDER), load_state("models/tiny.safetensors")
+    chosen = dict(zip(selection.tasks, selection.mask_lambda or (), strict=True))
+    assert bundle.tasks == TASKS and bundle.manifest.mask_lambda == chosen
+    assert bundle.manifest.base.path == "models/tiny.safetensors"
+    for task in TASKS:
+        updates = layout.split(merged * masks.mask(task, chosen[task]))
+        for name, weights in bundle.arrays(task).items():
+            expected = theta_0[name] + updates[name] if name in updates else theta_0[name]
+            np.testing.assert_array_equal(weights, expected)
+    assert verify_bundle(FOLDER) == []
+
+
+def test_a_second_call_does_nothing_and_nothing_is_for_git(project: Project) -> None:
+    """A bundle would be written with every call, and lie in everybody's git for ever."""
+    assert not project.snakemake(TARGET).jobs
+    assert "would not be rebuilt" in project.tallmasks("why", TARGET).output
+    assert not project.git("status", "--porcelain", "results").output
+    assert FOLDER in project.dvc("check-ignore", TARGET).output
+
+
+def test_the_stored_bits_of_the_table_are_those_of_the_files(project: Project) -> None:
+    """The size of a method would be one that nobody finds on the disk."""
+    project.snakemake("results/tiny/two/table.csv")
+    stored = pd.read_csv(project.path("results/tiny/two/table.csv")).set_index("method")["stored_gb"]
+    base = project.path("models/tiny.safetensors").stat().st_size
+    files = [path for path in project.path(FOLDER).rglob("*") if path.suffix in {".safetensors", ".json"}]
+    bundle = sum(path.stat().st_size for path in files if path.name != "provenance.json")
+    assert stored["tall_mask_ties"] == round(8 * (base + bundle) / 1e9, 4)
+    assert stored["tall_mask_task_arithmetic"] == pytest.approx(stored["tall_mask_ties"], abs=1e-4)
+    assert stored["zeroshot"] == stored["task_arithmetic"] == round(8 * base / 1e9, 4)
+    checkpoints = [path for task in TASKS for path in project.root.glob(f"store/tiny/checkpoints/{task}-s0-*")]
+    trained = sum(4 * array.size for array in load_state(checkpoints[0]).values())
+    expected = 8 * (base - trained + sum(path.stat().st_size for path in checkpoints)) / 1e9
+    assert stored["fine_tuned"] == pytest.approx(expected, abs=2e-4)  # but for the recipes in their headers
+
+
+def test_what_a_method_stores_of_each_task_comes_in_the_place_of_masks(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A compression without a merged vector could not be given away; or files of the bundle before would stay in it."""
+    project.change(lambda params: params.update(bundle="bitdelta"))
+    assert project.snakemake(TARGET).jobs == {"bundle_archive": 1, "bundle": 1}
+    monkeypatch.chdir(project.root)
+    bundle = load_bundle(FOLDER)
+    assert verify_bundle(FOLDER) == [] and bundle.manifest.method == "bitdelta"
+    for task in TASKS:
+        vector = open_task_vector(project.one(f"store/tiny/derived/task_vectors/{task}-s0-*.safetensors"))
+        method = methods.get("bitdelta")
+        update = method(task_vector=vector.flat, layout=vector.layout)
+        for name, values in vector.layout.split(update).items():
+            np.testing.assert_array_equal(bundle.update(task, name), values.reshape(-1))
+
+
+def test_damage_is_seen_and_a_bundle_is_put_right(project: Project) -> None:
+    """A flipped bit of a mask would give a model that nobody evaluated."""
+    assert "0 problems" in project.tallmasks("verify").output
+    before = project.sha256(FOLDER)
+    mask, archive = project.path(FOLDER, "masks", "mnist.safetensors"), project.one("store/tiny/derived/bundles/*")
+    content = mask.read_bytes()
+    project.damage(mask, content[:-1] + bytes([content[-1] ^ 1]))
+    assert "masks/mnist.safetensors is not what was written" in project.tallmasks("verify", fails=True).output
+    assert project.snakemake(TARGET).jobs == {"bundle": 1}
+    project.damage(archive, archive.read_bytes()[:-1])
+    assert archive.name in project.tallmasks("verify", fails=True).output
+    mask.unlink()
+    assert project.snakemake(TARGET).jobs == {"bundle_archive": 1, "bundle": 1}
+    now = project.sha256(FOLDER)
+    assert {name for name in before if now.get(name) != before[name]} <= {f"{FOLDER}/provenance.json"}
+
+
+def test_another_grid_costs_what_follows_from_it_and_gc_knows_bundles(project: Project) -> None:
+    """Old masks would stay in a bundle; or cleaning up would remove the bundle, or leave what a killed job left."""
+    assert "nothing to remove" in project.tallmasks("gc", "--yes").output
+    left = project.path("store/tiny/derived/bundles/.tall_mask_ties.0123456789ab.tmp/.bundle.ba9876543210.tmp/masks")
+    left.mkdir(parents=True)
+    (left / "mnist.safetensors").touch()
+    project.change(lambda params: params["grids"].update(mask_lambda=[0.3, 0.5]))
+    assert project.snakemake(TARGET).jobs == {"mask": 1, "evaluate": 1, "bundle_archive": 1, "bundle": 1}
+    assert set(read_json(project.path(TARGET))["mask_lambda"].values()) <= {0.3, 0.5}
+    removed = project.tallmasks("gc", "--yes").output
+    assert "mnist.safetensors" in removed and "derived/bundles/tall_mask_ties" in removed
+    assert len(list(project.path("store/tiny/derived/bundles").iterdir())) == 1
+    project.git("checkout", "-q", "params.yaml")
+    project.change(lambda params: params.update(bundle="tall_mask_task_arithmetic"))
+    assert project.dry_run(TARGET).planned == {"merge": 1, "mask": 1, "evaluate": 1, "bundle_archive": 1, "bundle": 1}
+
+
+def test_models_out_of_bundles_are_evaluated_in_every_dtype(project: Project) -> None:
+    """A dtype would be chosen by sizes alone, or by accuracies that no bundle has."""
+    project.change(lambda params: params.update(methods=[*METHODS, "tall_mask_ties", "consensus_ties"]))
+    project.snakemake("results/tiny/two/stored/stored.csv", "results/tiny/two/table.csv")
+    table = pd.read_csv(project.path("results/tiny/two/table.csv")).set_index("method")
+    stored = pd.read_csv(project.path("results/tiny/two/stored/stored.csv"))
+    rows = stored[stored["method"] == "tall_mask_ties"].set_index("dtype")
+    assert list(rows.index) == ["float32", "bfloat16", "float16", "int8"]
+    whole = table.loc["tall_mask_ties"]
+    assert rows.loc["float32", "stored_gb"] == whole["stored_gb"]
+    assert rows.loc["float32", "accuracy"] == pytest.approx(whole["accuracy"], abs=0.1)
+    assert rows.loc["int8", "stored_gb"] < rows.loc["bfloat16", "stored_gb"] < rows.loc["float32", "stored_gb"]
+    assert (rows["accuracy"] > 0.9 * whole["accuracy"]).all()

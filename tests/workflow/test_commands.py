@@ -1,0 +1,88 @@
+"""`tallmasks gc` and `tallmasks why` on a project that the real engines built."""
+
+import re
+from pathlib import Path
+
+from project import Project
+
+
+def test_gc_removes_what_no_recipe_names_and_nothing_else(project: Project, tmp_path: Path) -> None:
+    """Old artifacts would fill the disk, or a clean-up would take a user's own files with them."""
+    before = project.sha256("store", "results", "models")
+    outside = tmp_path / "outside-0123456789ab.safetensors"
+    outside.write_text("not the project's")
+    checkpoints = project.path("store/tiny/checkpoints")
+    project.path("store/tiny/notes.txt").write_text("mine")
+    (checkpoints / "mine-0123456789ab.safetensors").write_text("has the name of an artifact, and no recipe")
+    (checkpoints / "link-0123456789ab.safetensors").symlink_to(outside)
+    (checkpoints / "folder").symlink_to(tmp_path)
+    mine = {str(path.relative_to(project.root)) for path in project.path("store").rglob("*") if path.is_file()} - set(
+        before
+    )
+    leftover = checkpoints / ".mnist-s0-0123456789ab.safetensors.0123456789ab.tmp"
+    leftover.write_text("half")
+    project.change(lambda params: params["grids"].update(mask_lambda=[0.2]))
+
+    listed = project.tallmasks("gc").output
+    assert "nothing removed" in listed and leftover.exists()
+    project.tallmasks("gc", "--yes")
+
+    after = project.sha256("store", "results", "models")
+    gone = {
+        re.sub(r"-[0-9a-f]{12}\..*", "", path).removeprefix("store/tiny/derived/")
+        for path in before.keys() - after.keys()
+    }
+    assert gone == {
+        f"{kind}-{tasks}tasks-s0"
+        for kind in (
+            "mask_bundles/sum",
+            "agreements/sum",
+            "evaluations/tall_mask_task_arithmetic",
+            "evaluations/consensus_task_arithmetic",
+        )
+        for tasks in (2, 3)
+    }
+    assert after.keys() - before.keys() == mine
+    assert outside.exists() and not leftover.exists()
+    assert all(str(path) in listed for path in before.keys() - after.keys())
+    # what DVC has versioned is not lost
+    project.change(lambda params: params["grids"].update(mask_lambda=[0.2, 0.4]))
+    assert project.dvc("repro").jobs == {}
+    assert project.sha256("results") == {
+        path: content for path, content in before.items() if path.startswith("results")
+    }
+
+
+def test_gc_leaves_a_running_snakemake_alone(project: Project) -> None:
+    """The file that a job is writing would be taken for a left-over."""
+    import fcntl
+
+    with project.path(".tallmasks/writer.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert "a snakemake is at work" in project.tallmasks("gc", "--yes", fails=True).output
+
+
+def test_why_says_what_is_new(project: Project) -> None:
+    """A user would have to guess why a night of fine-tuning starts again."""
+    table = "results/tiny/three/table.csv"
+    assert "would not be rebuilt" in project.tallmasks("why", table).output
+    artifact = str(project.one("store/tiny/checkpoints/dtd-*").relative_to(project.root))
+    assert "would not be rebuilt" in project.tallmasks("why", artifact).output
+
+    project.change(lambda params: params["models"]["tiny"]["finetuning"].update(learning_rate=0.5))
+    said = project.tallmasks("why", table).output
+    assert "would be rebuilt" in said and "3 checkpoint" in said
+    assert re.search(r"params\.finetuning\.learning_rate: .* then, 0\.5 now", said)
+    assert "nor an artifact that a recipe declared" in project.tallmasks("why", artifact, fails=True).output
+
+    project.change(lambda params: params["models"]["tiny"]["finetuning"].update(learning_rate=0.5))
+    project.git("checkout", "-q", "params.yaml")
+    project.benchmark("new", ["mnist", "cars"])
+    said = project.tallmasks("why", "results/tiny/new/table.csv").output
+    assert "1 checkpoint" in said and "head cars: not there" in said and "mnist-s0" not in said
+
+    path = project.path(table)
+    path.write_text(path.read_text() + "\n")
+    said = project.tallmasks("why", table).output
+    assert "is not what was written there" in said and "one short job" in said
+    assert "did you mean 'three'" in project.tallmasks("why", "results/tiny/tree/table.csv", fails=True).output

@@ -1,0 +1,140 @@
+"""Damaged files: found, restored or made again, and never committed as the new truth."""
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from project import Project
+from tallmasks.store.tensor_files import load_state, open_tensors, write_tensors
+
+
+def cached(project: Project, content: Path) -> Path:
+    """The object in DVC's cache that holds a file's content."""
+    md5 = hashlib.md5(content.read_bytes()).hexdigest()
+    return project.path(".dvc/cache/files/md5", md5[:2], md5[2:])
+
+
+def test_damage_is_repaired_and_dvc_lock_stays(project: Project) -> None:
+    """A flipped bit would become the project's official checkpoint, and be pushed to everybody."""
+    before, lock = project.sha256("store"), project.path("dvc.lock").read_bytes()
+    overwritten = project.one("store/tiny/checkpoints/mnist-s0-*.safetensors")
+    truncated = project.one("store/tiny/derived/mask_bundles/sum-2tasks-*.safetensors")
+    deleted = project.one("store/tiny/derived/task_vectors/dtd-*.safetensors")
+    with_bad_cache = project.one("store/tiny/derived/task_vectors/svhn-*.safetensors")
+    for_nobody = project.one("store/tiny/derived/multi_task_vectors/sum-3tasks-*.safetensors")
+    project.damage(cached(project, with_bad_cache), b"bad sector")  # the remote still has it
+    for place in (".dvc/cache", ".dvc-remote"):  # nobody has this one
+        md5 = cached(project, for_nobody).relative_to(project.path(".dvc/cache"))
+        project.damage(project.path(place, str(md5)), None)
+    for path, content in {
+        overwritten: b"garbage" * 1000,
+        truncated: truncated.read_bytes()[:-1],
+        deleted: None,
+        with_bad_cache: with_bad_cache.read_bytes()[:-4] + b"\0\0\0\0",
+        for_nobody: b"",
+    }.items():
+        project.damage(path, content)
+
+    repaired = project.dvc("repro")
+
+    assert repaired.jobs == {"merge": 1}
+    for path in (overwritten, truncated, deleted, with_bad_cache):
+        assert f"{path.relative_to(project.root)}: restored" in repaired.output
+    assert project.sha256("store") == before
+    assert project.path("dvc.lock").read_bytes() == lock
+    assert "up to date" in project.dvc("status").output
+    assert not project.git("status", "--porcelain").output
+
+
+def test_a_damaged_file_that_dvc_does_not_know_yet_is_made_again(project: Project) -> None:
+    """Half an artifact, damaged between the run of Snakemake and that of DVC, would be committed."""
+    merged = "store/tiny/derived/multi_task_vectors/*"
+    known = set(project.root.glob(merged))
+    project.benchmark("new", ["mnist", "dtd"])
+    project.snakemake("results/tiny/new/table.csv")
+    before = project.sha256("store", "results")
+    (new,) = set(project.root.glob(merged)) - known
+    project.damage(new, new.read_bytes()[: new.stat().st_size // 2])
+    assert project.dvc("repro").jobs == {"merge": 1}
+    assert project.sha256("store", "results") == before
+
+
+def test_what_is_lost_is_named_and_one_file_is_restored(project: Project) -> None:
+    """`verify` would pass a store that lost a file, and `--restore` of one file move it away and bring nothing back."""
+    lost, damaged = (project.one(f"store/tiny/derived/task_vectors/{task}-s0-*") for task in ("dtd", "svhn"))
+    before, names = project.sha256("store"), [str(path.relative_to(project.root)) for path in (lost, damaged)]
+    project.damage(lost, None)
+    project.damage(damaged, damaged.read_bytes()[:-1])
+    assert f"{names[0]} is not there, and dvc.lock has it" in project.tallmasks("verify", fails=True).output
+    assert f"{names[1]}: restored" in project.tallmasks("verify", "--restore", names[1]).output
+    os.mkfifo(lost)  # for which DVC would wait for ever
+    lost.with_name("link").symlink_to("nowhere")  # at which it would fail
+    project.tallmasks("verify", "--restore", "store/tiny/derived")
+    assert project.sha256("store") == before and "0 problems" in project.tallmasks("verify").output
+    assert "no such file or folder" in project.tallmasks("verify", "--restore", "store/tinny", fails=True).output
+    project.damage(lost, None)
+    project.change(lambda params: params["benchmarks"].pop("three"))  # and nobody asks for it any more
+    assert "0 problems" in project.tallmasks("verify").output
+
+
+def test_a_tampered_results_file_is_written_again(project: Project) -> None:
+    """A number changed by hand, or a merge conflict, would pass for a result."""
+    before, lock = project.sha256("results"), project.path("dvc.lock").read_bytes()
+    table = project.path("results/tiny/two/table.csv")
+    table.write_text(table.read_text().replace("0", "9"))
+    project.path("results/tiny/three/provenance.json").write_text("<<<<<<< HEAD\n")
+    assert project.snakemake("all").jobs == {"results": 2}
+    assert project.sha256("results") == before
+    table.unlink()
+    assert project.dvc("repro").jobs == {"results": 1}
+    assert project.sha256("results") == before and project.path("dvc.lock").read_bytes() == lock
+
+
+def forge(path: Path) -> bytes:
+    """Give an artifact other values with right digests, as no accident does; what it was."""
+    content, metadata, state = path.read_bytes(), dict(open_tensors(path).metadata), load_state(path)
+    path.unlink()
+    write_tensors(path, {name: 2 * tensor for name, tensor in state.items()}, metadata)
+    return content
+
+
+def test_what_followed_from_damage_is_made_again(project: Project, copies: Callable[[], Project]) -> None:
+    """A table made from a damaged task vector would vouch for itself, also after the vector was set right."""
+    honest = copies()
+    for some in (honest, project):
+        some.benchmark("new", ["mnist", "dtd"])
+    honest.snakemake("all")
+    vector = project.one("store/tiny/derived/task_vectors/dtd-s0-*.safetensors")
+    content = forge(vector)
+    project.snakemake("results/tiny/new/table.csv")
+    assert project.path("results/tiny/new/table.csv").exists()
+    assert "made from" in project.tallmasks("why", "results/tiny/three/table.csv").output  # the other way round
+    vector.unlink()
+    vector.write_bytes(content)
+
+    table = "results/tiny/new/table.csv"
+    assert (
+        "was made from another content than store/tiny/derived/task_vectors/dtd"
+        in project.tallmasks("why", table).output
+    )
+    expected = {"merge": 1, "mask": 1, "evaluate": 3, "consensus": 1, "results": 1}
+    assert project.dry_run("all").planned == expected
+    repaired = project.copy(project.root.parent / "repaired")
+    assert project.snakemake("all").jobs == expected
+    assert project.sha256("store", "results") == honest.sha256("store", "results")
+    repaired.dvc("repro")
+    assert repaired.sha256("store", "results") == honest.sha256("store", "results")
+
+
+def test_damage_under_a_finished_table_costs_one_job(project: Project) -> None:
+    """Made again with the same bytes, a task vector would have everything after it made again."""
+    vector = project.one("store/tiny/derived/task_vectors/dtd-s0-*.safetensors")
+    project.damage(vector, vector.read_bytes()[:-4] + bytes(4))
+    assert str(vector.relative_to(project.root)) in project.tallmasks("verify", fails=True).output
+    assert not project.dry_run("all").planned  # nothing reads it
+    project.benchmark("new", ["mnist", "dtd"])
+    refused = project.snakemake("all", fails=True)
+    assert "has other values than were written there" in refused.output
+    assert project.snakemake("all").jobs["task_vector"] == 1
+    assert "0 problems" in project.tallmasks("verify").output

@@ -1,0 +1,99 @@
+"""Forced jobs, failed jobs, inputs dated in the future: what is asked for runs, and nothing that is there is lost."""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from project import Project, Run
+
+TABLE = "results/tiny/two/table.csv"
+CHAIN = {
+    "examples": 6,
+    "head": 2,
+    "finetune": 2,
+    "task_vector": 2,
+    "evaluate_task": 4,
+    "merge": 1,
+    "mask": 1,
+    "consensus": 1,
+    "evaluate": 3,
+    "results": 1,
+}
+AS_A_USER = "import ctypes, os, sys; ctypes.CDLL(None).prctl(24, 1, 0, 0, 0); os.execvp(sys.argv[1], sys.argv[1:])"
+"""Without the right to write into read-only files, which root has."""
+
+
+def as_a_user(project: Project, *arguments: str, fails: bool = False) -> Run:
+    command = ["snakemake", "-j2", "--quiet", "host", "reason", *arguments]
+    return project.run(sys.executable, "-c", AS_A_USER, *command, fails=fails)
+
+
+@pytest.mark.parametrize(
+    ("forced", "planned"),
+    [
+        (("-F",), CHAIN),
+        (("-f",), {"results": 1}),
+        (("-R", "results"), {"results": 1}),
+        (("-R", "evaluate"), {"evaluate": 3, "consensus": 1, "results": 1}),
+        (("-R", "task_vector"), {name: CHAIN[name] for name in list(CHAIN)[3:] if name != "evaluate_task"}),
+    ],
+)
+def test_what_is_forced_runs_with_what_follows_from_it(
+    built: tuple[Project, Run], forced: tuple[str, ...], planned: dict[str, int]
+) -> None:
+    """Nothing would be done; or all would, where one step was meant."""
+    project, _ = built
+    assert project.run("snakemake", "-n", *forced, "--", TABLE).planned == planned
+
+
+def test_forcing_makes_what_is_lacking_and_replaces_read_only_files(project: Project) -> None:
+    """The job would fail for an input that is gone, after its results were deleted; or every user but root would be
+    told that the store is write-protected."""
+    before = project.sha256("store", "results")
+    project.one("store/tiny/derived/multi_task_vectors/sum-2tasks-s0-*").unlink()
+    assert as_a_user(project, "-f", "--", TABLE).jobs == {"merge": 1, "results": 1}
+    assert as_a_user(project, "-R", "consensus", "--", TABLE).jobs == {"consensus": 1, "evaluate": 1, "results": 1}
+    assert project.sha256("store", "results") == before
+
+
+BREAK = """    raise RuntimeError("broken")
+    folder = job.outputs["folder"]
+"""
+
+
+def test_results_stay_until_the_new_ones_are_there(project: Project) -> None:
+    """A mistake in a new method, or a full disk, would cost the tables that were there."""
+    before = project.sha256("results")
+    project.replace("workflow/scripts/results_io.py", '    folder = job.outputs["folder"]\n', BREAK)
+    run = project.run("snakemake", "-j2", "-f", "--", TABLE, fails=True)
+    assert "RuntimeError: broken" in run.output and project.sha256("results") == before
+    stops = BREAK.replace('raise RuntimeError("broken")', '__import__("time").sleep(600)')
+    project.replace("workflow/scripts/results_io.py", BREAK, stops)
+    log = project.path("logs/tiny/benchmark/two.log")
+    log.unlink()
+    process = project.start("snakemake", "-j2", "-f", "--", TABLE)
+    while not log.exists() and process.poll() is None:
+        time.sleep(0.1)
+    process.kill()
+    process.communicate()
+    assert project.sha256("results") == before
+    project.replace("workflow/scripts/results_io.py", stops, '    folder = job.outputs["folder"]\n')
+    assert project.snakemake(TABLE).jobs == {}, "the tables that stayed are right"
+
+
+def test_an_input_from_the_future_costs_nothing(project: Project) -> None:
+    """A clock that was wrong once would have every finished output deleted, in every run."""
+    before = project.sha256("store", "results")
+    future = time.time() + 1e7
+    files = [path for folder in ("store", "results", "models") for path in project.path(folder).rglob("*")]
+    for path in filter(Path.is_file, files):
+        os.utime(path, (future, future))
+    project.one("store/tiny/derived/evaluations/task_arithmetic-2tasks-s0-*").unlink()
+    project.path(TABLE).write_text("edited")
+    os.utime(project.path(TABLE), (future, future))
+    assert project.snakemake(TABLE).jobs == {"evaluate": 1, "results": 1}
+    assert project.sha256("store", "results") == before
+    assert not project.snakemake(TABLE).jobs

@@ -1,0 +1,68 @@
+"""A model family and a task catalogue from outside the package, through the real Snakemake to a table."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from project import ROOT, Project, lay_out
+from tallmasks.store.tensor_files import write_tensors
+
+MODEL: dict[str, Any] = {
+    "family": "numbers_toy",
+    "tasks": "numbers_toy",
+    "pretrained": "models/linear.safetensors",
+    "architecture": "linear",
+    "finetuning": {
+        "iterations": 600, "batch_size": 50, "learning_rate": 0.1, "schedule": "constant", "weight_decay": 0.0,
+        "epsilon": 1.0e-8, "validate_every": 10, "patience": 4,
+    },
+    "evaluation": {"batch_size": 100, "precision": "float32"},
+    "resources": {
+        step: {"threads": 1, "gpu": 0, "mem_mb": 500, "runtime": 5} for step in ("arrays", "evaluation", "finetuning")
+    },
+}  # fmt: skip
+
+
+def test_a_family_and_a_catalogue_of_ones_own_give_a_table(tmp_path: Path) -> None:
+    """Whoever brings another kind of model would have to change the package in a dozen places."""
+    laid_out = lay_out(tmp_path / "project")
+    toy = laid_out.path("toys", "numbers_toy.py")
+    toy.parent.mkdir()
+    shutil.copy(ROOT / "tests" / "helpers" / "toys" / "numbers_toy.py", toy)
+    project = Project(laid_out.root, {"PYTHONPATH": f"{laid_out.path('src')}:{toy.parent}"})
+    draw = np.random.default_rng(0)
+    weights = {"bias": np.zeros(4, np.float32), "weight": draw.normal(0, 0.1, (4, 8)).astype(np.float32)}
+    write_tensors(project.path("models", "linear.safetensors"), weights, {})
+    project.change(lambda params: params["models"].update(linear=MODEL))
+    project.change(lambda params: params["benchmarks"].update(ways=["north", "east", "south"]))
+    project.change(lambda params: params.update(methods="all"))
+    run = project.snakemake("results/linear/ways/table.csv")
+    assert "head" not in run.jobs, "a stage of CLIP's"
+    assert (run.jobs["finetune"], run.jobs["examples"]) == (3, 9)
+    for path in project.root.glob("logs/linear/checkpoint/*.csv"):
+        curve = pd.read_csv(path)
+        assert curve["validation"].count() == len(curve) / 10 < 60, "it ends early, having looked every ten steps"
+    table = pd.read_csv(project.path("results/linear/ways/table.csv")).set_index("method")["accuracy"]
+    assert table["fine_tuned"] > 85 > 60 > table["zeroshot"]
+    assert table["tall_mask_task_arithmetic"] > table["task_arithmetic"]
+    project.replace("toys/numbers_toy.py", "# -- the family", "# -- the family, in which nothing changed")
+    assert project.dry_run("results/linear/ways/table.csv").planned == {}
+    project.replace("toys/numbers_toy.py", "draw.normal(size=", "2 * draw.normal(size=")
+    planned = project.dry_run("results/linear/ways/table.csv").planned
+    assert (planned["finetune"], planned["examples"]) == (3, 9), "of a changed generator"
+
+
+def test_a_family_that_is_not_there_is_named(tmp_path: Path) -> None:
+    """A typing error would end in an ImportError's traceback, and so would one in a method's file."""
+    project = lay_out(tmp_path / "project")
+    project.change(lambda params: params["models"]["tiny"].update(family="klip"))
+    output = project.dry_run("results/tiny/two/table.csv", fails=True).output
+    assert "no model family 'klip'; did you mean 'clip'" in output and "Traceback" not in output
+    project.path("src/tallmasks/methods/rows/slip.py").write_text("def slip(:\n")
+    output = project.dry_run("results/tiny/two/table.csv", fails=True).output
+    assert "methods/rows/slip.py, line 1: SyntaxError: " in output and "Traceback" not in output

@@ -1,0 +1,127 @@
+"""A vision task of one's own as docs/gpu.md describes it, from zero-shot accuracy to the table."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import yaml
+from PIL import Image
+from safetensors.torch import save_file
+
+from image_files import DIGITS, encoded, images_and_labels, write_parquet
+from project import ROOT, Project, lay_out
+from tallmasks.commands.why import explain
+from tallmasks.models.clip import network as clip
+from tallmasks.plan.project import open_plan
+from tallmasks.tasks.vision import TASKS
+
+TABLE, ZEROSHOT = "results/vit_b32/mine/table.csv", "results/vit_b32/mine/zeroshot.csv"
+ARCHITECTURE = {
+    "embed_dim": 16,
+    "quick_gelu": True,
+    "vision_cfg": {"image_size": 32, "patch_size": 8, "width": 32, "layers": 1, "head_width": 16},
+    "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 16, "heads": 2, "layers": 1},
+}
+METHODS = ["zeroshot", "task_arithmetic", "fine_tuned", "tall_mask_task_arithmetic"]
+
+
+def documented() -> dict[str, Any]:
+    """What docs/gpu.md says to write into params.yaml."""
+    text = (ROOT / "docs" / "gpu.md").read_text()
+    (block,) = [found for found in re.findall(r"```yaml\n(.*?)```", text, re.S) if "vision_tasks:" in found]
+    return yaml.safe_load(block)
+
+
+def write_images(folder: Path, classes: list[str]) -> None:
+    """<split>/<class>/<image>: each class its own colour, in the folders' own spelling."""
+    for split, count in (("train", 20), ("test", 5)):
+        for label, name in enumerate(classes):
+            for row in range(count):
+                pixels = np.full((40, 50, 3), 40 * row % 200, np.uint8)
+                pixels[..., label] = 250
+                path = folder / split / name.title().replace(" ", "_") / f"{row}.png"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                Image.fromarray(pixels).save(path)
+
+
+def write_mnist(folder: Path) -> None:
+    for seed, (split, count) in enumerate({"train": 40, "test": 10}.items()):
+        images, labels = images_and_labels("mnist", count, seed)[0], [3] * count  # soon learned
+        path = folder / TASKS["mnist"].source.files[split].replace("*", "00000-of-00001")
+        write_parquet(path, [{"bytes": encoded(image, "PNG"), "path": None} for image in images], labels, DIGITS)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """The model is called vit_b32, and is so small, with random weights, that all of it takes seconds."""
+    project = lay_out(tmp_path / "project")
+    example = documented()
+    (task,) = example["vision_tasks"].values()
+    task["path"] = str(tmp_path / "own")
+    write_images(tmp_path / "own", task["classes"])
+    write_mnist(tmp_path / "mnist")
+    torch.manual_seed(0)
+    save_file(clip.build(ARCHITECTURE).state_dict(), tmp_path / "weights.safetensors")
+
+    def edit(params: dict[str, Any]) -> None:
+        params |= {"methods": METHODS, "benchmarks": example["benchmarks"], "vision_tasks": example["vision_tasks"]}
+        params["data"] = {"mnist": {"path": str(tmp_path / "mnist")}}
+        tiny = {key: value for key, value in params["models"]["tiny"].items() if key not in ("pretraining", "examples")}
+        tiny |= {"tasks": "vision", "architecture": ARCHITECTURE, "pretrained": str(tmp_path / "weights.safetensors")}
+        tiny["preprocess"] = {"size": 32, "mean": [0.5] * 3, "std": [0.25] * 3}
+        tiny["finetuning"] |= {"augmentation": "crop", "iterations": 30, "learning_rate": 3.0e-3}
+        params["models"] = {"vit_b32": tiny}
+        params["build"] = ["vit_b32"]
+
+    project.change(edit)
+    return project
+
+
+def why(project: Project) -> str:
+    return "\n".join(explain(open_plan(project.root), Path(ZEROSHOT)))
+
+
+def test_from_zero_shot_to_the_table(project: Project, tmp_path: Path) -> None:
+    """Somebody with data of their own could not use them, and would fine-tune for hours before they see that the
+    images are prepared in another way than the paper's."""
+    (own,) = documented()["vision_tasks"]
+    said = why(project)
+    assert "would be rebuilt" in said and "2 task_evaluation" in said and "checkpoint" not in said
+    run = project.snakemake(ZEROSHOT)
+    assert run.jobs == {"examples": 4, "head": 2, "evaluate_task": 2, "zeroshot": 1}, "nothing is fine-tuned"
+    found = pd.read_csv(project.path(ZEROSHOT)).set_index("task")
+    assert found.index.tolist() == documented()["benchmarks"]["mine"]
+    assert found.loc[own, "total"] == 5 * len(documented()["vision_tasks"][own]["classes"])
+    assert found["accuracy_published"].isna().all(), "nothing was published of this network, whatever it is called"
+    provenance = json.loads(project.path("results/vit_b32/mine/zeroshot.provenance.json").read_text())
+    assert list(provenance["sha256"]) == ["zeroshot.csv"] and provenance["origins"][own]["test"]["images"] == 15
+
+    assert "would not be rebuilt" in why(project)
+    project.path(ZEROSHOT).write_text("task,accuracy\nmnist,99\n")
+    assert project.snakemake(ZEROSHOT).jobs == {"zeroshot": 1}, "what was tampered with is written again"
+    assert pd.read_csv(project.path(ZEROSHOT)).set_index("task").equals(found)
+
+    jobs = project.snakemake(TABLE).jobs
+    assert jobs["finetune"] == 2 and jobs["head"] == 0 and jobs["zeroshot"] == 0
+    assert "would not be rebuilt" in why(project), "the table leaves it alone"
+    assert set(pd.read_csv(project.path("results/vit_b32/mine/per_task.csv"))["task"]) == {own, "mnist"}
+    assert not project.path("results/vit_b32/mine/vs_paper_per_task.csv").exists()
+
+    imported = tmp_path / "imported"
+    imported.mkdir()
+    for task in (own, "mnist"):
+        path = project.one(f"store/vit_b32/checkpoints/{task}-s0-*.safetensors")
+        (imported / f"{task}.safetensors").write_bytes(path.read_bytes())
+    project.change(lambda params: params["models"]["vit_b32"].update(checkpoints=str(imported)))
+    assert project.snakemake(TABLE).jobs["import_checkpoint"] == 2
+    (note,) = json.loads(project.path("results/vit_b32/mine/provenance.json").read_text())["notes"]
+    assert note.startswith("alpha and lambda are chosen on this project's validation images") and own in note
+    logs = [path.read_text() for path in project.path("logs/vit_b32/evaluation").glob("t*.log")]
+    assert sum("may have seen these images" in log for log in logs) == 2, "where each of the two was chosen"

@@ -1,0 +1,267 @@
+"""The paper's tables, figures and report through the real Snakemake, and the report in a real browser."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from mutations import assert_nothing_is_wrong, mutate_all, repaired
+from project import Project, lay_out
+from tallmasks.results.figures import FIGURES, FORMATS
+from tallmasks.results.paper import TABLES
+
+pytestmark = pytest.mark.xdist_group("paper")  # builds every table and figure of a small model first, once
+
+ORDERS = ["zeroshot_ascending", "name_ascending", "name_wave"]
+FOUR = ["cars", "dtd", "mnist", "svhn"]
+TARGETS = {"figures", "sweep", "paper", "report", "reported"}
+OF_THE_PAPER = [name for name, figure in FIGURES.items() if "field" not in figure.views]
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+
+
+def four_tasks(params: dict[str, Any]) -> None:
+    """Figure 5 with four tasks and three orders, everything else for four tasks too."""
+    params["benchmarks"] = {"four": FOUR}
+    params["methods"] = "all"
+    params["seeds"] = [0]
+    params["paper"]["subsets"]["orders"] = ORDERS
+    params["models"]["tiny"]["sweeps"] = {"subsets": {"validation": 30, "test": 60}}
+
+
+def planned(project: Project, *targets: str) -> dict[str, int]:
+    """The jobs that a dry run counts, without the rules that only ask for others."""
+    counts = project.dry_run(*targets).planned
+    return {rule: count for rule, count in counts.items() if rule not in TARGETS}
+
+
+@pytest.fixture(scope="module")
+def paper(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """Everything built, and the report on it."""
+    project = lay_out(tmp_path_factory.mktemp("paper") / "project")
+    project.change(four_tasks)
+    project.snakemake("paper")
+    project.snakemake("report")
+    return project
+
+
+@pytest.fixture
+def copy(paper: Project, tmp_path: Path) -> Project:
+    return paper.copy(tmp_path / "copy")
+
+
+def test_every_file_is_there(paper: Project) -> None:
+    """A figure or table of the paper would be missing, in one of its formats."""
+    figures = {f"{name}.{ending}" for name in OF_THE_PAPER for ending in (*FORMATS, "csv", "provenance.json")}
+    tables = {f"{name}.{ending}" for name in TABLES for ending in ("csv", "md", "tex", "html", "provenance.json")}
+    for folder, names in (("figures", figures), ("tables", tables)):
+        found = {path.name: path for path in paper.path("results/tiny", folder).iterdir()}
+        assert found.keys() == names
+        assert all(path.stat().st_size > 100 for path in found.values())
+
+
+def test_a_second_call_does_nothing(paper: Project) -> None:
+    """`make paper` would draw everything again."""
+    assert planned(paper, "paper") == {}
+
+
+def test_a_coinciding_subset_is_evaluated_once(paper: Project) -> None:
+    """The sweep would take longer than it must."""
+    ordered = json.loads(paper.path("results/tiny/four/subsets/orders.json").read_text())
+    sets = {frozenset(tasks[:n]) for tasks in ordered.values() for n in range(1, 5)}
+    assert len(list(paper.root.glob("store/tiny/derived/subset_evaluations/*.json"))) == len(sets) < 12
+    rows = pd.read_csv(paper.path("results/tiny/four/subsets/accuracy.csv"))
+    assert set(rows["order"]) == set(ORDERS) and rows.groupby("method").size().unique().tolist() == [12]
+
+
+def test_the_sweeps_ends_are_those_of_the_tables(paper: Project) -> None:
+    """Figures 5 and 6 would be of other models than the tables: k > T and zero-shot are the same."""
+    thresholds = pd.read_csv(paper.path("results/tiny/four/thresholds/thresholds.csv"))
+    table = pd.read_csv(paper.path("results/tiny/four/table.csv")).set_index("method")
+    methods_at = {name: {2: name, 1: f"{name}_k1"} for name in ("consensus_task_arithmetic", "consensus_ties")}
+    methods_at["consensus_task_arithmetic"][0] = "task_arithmetic"
+    for method, rows in thresholds.groupby("method"):
+        assert rows["k"].tolist() == list(range(6))
+        for k, name in methods_at[method].items():
+            assert rows["normalized_accuracy"].iloc[k] == table.loc[name, "normalized_accuracy"]
+        last = rows.iloc[-1]
+        assert last["accuracy"] == table.loc["zeroshot", "accuracy"] and last["scaling_coefficient"] == 0
+
+
+def test_figure_data_are_the_results(paper: Project) -> None:
+    """A figure would show numbers that no results file has."""
+    drawn = pd.read_csv(paper.path("results/tiny/figures/radar.csv")).set_index(["method", "task"])["accuracy"]
+    tested = pd.read_csv(paper.path("results/tiny/four/per_task.csv")).query("split == 'test'")
+    assert len(drawn) == 24
+    assert drawn.to_dict().items() <= tested.set_index(["method", "task"])["accuracy"].to_dict().items()
+    masks = pd.read_csv(paper.path("results/tiny/figures/mask_percentage.csv"))
+    assert masks["mask_percentage"].between(0.1, 99.9).all()
+    tensors = pd.read_csv(paper.path("results/tiny/four/masks/tensors.csv"))
+    assert tensors.groupby("method")["weights"].sum().unique().tolist() == [1394112]
+
+
+@pytest.mark.parametrize(
+    ("lost", "expected"),
+    [
+        ("results/tiny/figures/radar.png", {"figure_radar": 1}),
+        ("results/tiny/tables/methods.tex", {"table_methods": 1}),
+        ("store/tiny/derived/subset_evaluations", {}),
+        ("store/tiny/derived/threshold_evaluations", {}),
+        ("results/tiny/four/masks", {"mask_tables": 1}),
+    ],
+)
+def test_only_what_is_missing_is_made(copy: Project, lost: str, expected: dict[str, int]) -> None:
+    """A deleted picture would cost an evaluation, or an intermediate that nobody needs would be made again."""
+    path = copy.path(lost)
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert planned(copy, "paper") == expected
+
+
+def test_the_sweep_goes_on_where_it_stopped(copy: Project) -> None:
+    """An interrupted sweep of 150 subsets would begin anew."""
+    for path in sorted(copy.root.glob("store/tiny/derived/subset_evaluations/*.json"))[:2]:
+        path.unlink()
+    shutil.rmtree(copy.path("results/tiny/four/subsets"))
+    assert planned(copy, "sweep") == {"evaluate_subset": 2, "subset_tables": 1}
+
+
+def test_fewer_orders_need_no_evaluation(copy: Project) -> None:
+    """Figure 5 over other orders would evaluate again what is there."""
+    before = copy.path("results/tiny/figures/task_count.csv").read_text()
+    copy.change(lambda params: params["paper"]["subsets"].update(orders=ORDERS[:2]))
+    assert planned(copy, "paper") == {"subset_tables": 1, "figure_task_count": 1}
+    copy.snakemake("sweep")
+    assert copy.path("results/tiny/figures/task_count.csv").read_text() != before
+    assert planned(copy, "paper") == {}
+
+
+def test_a_touched_up_figure_is_drawn_again(copy: Project) -> None:
+    """A figure that somebody edited would pass for the workflow's."""
+    path = copy.path("results/tiny/figures/pareto.svg")
+    original = path.read_bytes()
+    path.write_bytes(original.replace(b"8", b"9", 1))
+    assert planned(copy, "paper") == {"figure_pareto": 1}
+    copy.snakemake("figures")
+    assert path.read_bytes() == original
+
+
+def test_file_times_mean_nothing(copy: Project) -> None:
+    """After `git clone` every figure would be drawn again."""
+    for place, path in enumerate(sorted(copy.path("results").rglob("*.*"))):
+        subprocess.run(["touch", "-d", f"@{1_000_000_000 + 7919 * place % 5000}", str(path)], check=True)
+    assert planned(copy, "paper") == {}
+
+
+# -- the report ----------------------------------------------------------------------------------------------
+
+PROBE = """
+<pre id="found"></pre>
+<script>
+async function look() {
+  const found = {};
+  for (const [path, entry] of Object.entries(results)) {
+    const kind = {"image/svg+xml": "img", "text/html": "html"}[entry.mime_type];
+    if (!kind) continue;
+    app.setView({content: kind, contentPath: entry.data_uri, resultPath: path});
+    await new Promise(done => setTimeout(done, 50));
+    let shown = null;
+    if (kind === "img") {
+      const image = [...document.querySelectorAll("#app img")].find(image => image.src === entry.data_uri);
+      await image.decode();
+      shown = {width: image.getBoundingClientRect().width, height: image.getBoundingClientRect().height,
+               own: image.naturalWidth};
+    } else {
+      const frame = [...document.querySelectorAll("#app iframe")].find(frame => frame.src === entry.data_uri);
+      shown = {width: frame.getBoundingClientRect().width, height: frame.getBoundingClientRect().height};
+    }
+    found[path] = {kind: kind, caption: entry.caption, ...shown};
+  }
+  app.setView({content: "rulegraph"});
+  await new Promise(done => setTimeout(done, 50));
+  found.text = document.querySelector("#app").innerText;
+  found.categories = Object.keys(categories);
+  document.getElementById("found").textContent = JSON.stringify(found);
+}
+setTimeout(() => look().catch(error => { document.getElementById("found").textContent = String(error.stack); }), 500);
+</script>
+"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> str:
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if found is None:
+        pytest.skip(f"no browser to open the report in: none of {', '.join(BROWSERS)} is installed")
+    return found
+
+
+def opened(browser: str, page: Path, folder: Path) -> str:
+    """The DOM of a page after its scripts have run."""
+    command = [browser, "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'profile'}"]
+    command += ["--virtual-time-budget=60000", "--window-size=1400,1000", "--dump-dom", page.as_uri()]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=240).stdout
+
+
+def test_the_report_shows_every_table_and_figure(paper: Project, browser: str, tmp_path: Path) -> None:
+    """A reader would find a list of names, and empty frames behind them."""
+    page = tmp_path / "report.html"
+    source = paper.path("results/report.html").read_text()
+    assert source.rstrip().endswith("</html>")
+    before, end, after = source.rpartition("</body>")
+    page.write_text(before + PROBE + end + after)
+    dom = opened(browser, page, tmp_path)
+    found = json.loads(html.unescape(re.findall(r'<pre id="found">(.*?)</pre>', dom, re.S)[0]))
+    text, categories = found.pop("text"), found.pop("categories")
+    assert {"Tables", "Figures", "How it was made", "Result files"} <= set(
+        categories
+    ) and "Wang et al., ICML 2024" in text
+    expected = {f"results/tiny/figures/{name}.svg" for name in OF_THE_PAPER}
+    expected |= {f"results/tiny/tables/{name}.html" for name in TABLES}
+    expected |= {f"results/tiny/report/{name}.html" for name in ("parameters", "run_times", "provenance")}
+    assert found.keys() == expected
+    for path, shown in found.items():
+        assert shown["width"] > 300 and shown["height"] > 100, path
+        assert len(shown["caption"]) > 80, f"{path} has no caption"
+        assert shown.get("own", 1) > 0
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_in_the_browser_holds_the_numbers(paper: Project, browser: str, tmp_path: Path, name: str) -> None:
+    """The frame would be there, and the table in it empty or without style."""
+    dom = opened(browser, paper.path(f"results/tiny/tables/{name}.html"), tmp_path)
+    data = pd.read_csv(paper.path(f"results/tiny/tables/{name}.csv"))
+    for row in data.itertuples():
+        assert f"{row.accuracy:.1f}" in dom
+    assert dom.count("<tr") >= len(data) and "The paper has no tiny" in dom
+
+
+def test_the_report_says_what_it_is_made_of(paper: Project) -> None:
+    """A reader could not tell with which parameters, on which machine and how long it ran."""
+    names = ("parameters", "run_times", "provenance")
+    pages = {name: paper.path(f"results/tiny/report/{name}.html").read_text() for name in names}
+    assert "learning_rate" in pages["parameters"] and "name_wave" in pages["parameters"]
+    row = r"<td>(\w+)</td><td>\d+</td><td>[\d.]+</td><td>[\d.]+</td><td>(\d+)</td>"
+    megabytes = {kind: int(memory) for kind, memory in re.findall(row, pages["run_times"])}
+    assert {"checkpoint", "evaluation", "subset_evaluation", "threshold_evaluation"} <= megabytes.keys()
+    assert all(memory > 30 for memory in megabytes.values()), "a job with numpy has more than that"
+    digest = json.loads(paper.path("results/tiny/figures/radar.provenance.json").read_text())["recipe"]["digest"]
+    assert f"<td>figures/radar</td><td>{digest}</td>" in pages["provenance"] and "torch" in pages["provenance"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(200, 203))
+def test_mutated_files_behind_the_papers_tables_and_figures_are_found(copy: Project, seed: int) -> None:
+    """A damaged subset, order, threshold, figure or table would be shown."""
+    before = copy.sha256("store", "results")
+    assert mutate_all(copy, seed) > 150
+    repaired(copy, "paper")
+    repaired(copy, "report")
+    before = {name: digest for name, digest in before.items() if "report" not in name}
+    assert_nothing_is_wrong(copy, before)

@@ -1,0 +1,82 @@
+"""The README's examples of a method and of a task, each put into a file of its own."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from project import ROOT, Project
+
+FOLDERS = {"half_sum": "src/tallmasks/methods", "dots": "src/tallmasks/tasks/drawn/own"}
+CHECKED = (
+    "tests/contract/test_methods.py",
+    "tests/contract/test_drawn.py",
+    "tests/unit/evaluation/test_sweeps.py",
+    "tests/unit/results/test_figures.py",
+)
+CONCERNED = "half_sum or dots or not ["
+"""Of those, the tests of the examples and the tests of all methods and tasks at once: not those of one other each."""
+
+
+@pytest.fixture
+def with_examples(project: Project) -> Project:
+    """The project with both examples, and a benchmark that asks for them."""
+    examples = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.M | re.S)
+    for name, folder in FOLDERS.items():
+        (source,) = (example for example in examples if f"def {name}(" in example)
+        project.path(folder, f"{name}.py").write_text(source)
+    project.change(lambda params: params["benchmarks"].update(dotted=["dots", "mnist"]))
+    project.change(lambda params: params.update(methods=["zeroshot", "half_sum", "fine_tuned"]))
+    return project
+
+
+def test_the_examples_of_the_readme_give_a_table(with_examples: Project) -> None:
+    """A newcomer's first own method or task would be refused, for one reason after the other."""
+    made = with_examples.snakemake("results/tiny/dotted/table.csv").jobs
+    assert made == {
+        "examples": 3,
+        "head": 1,
+        "finetune": 1,
+        "task_vector": 1,
+        "evaluate_task": 2,
+        "merge": 1,
+        "evaluate": 1,
+        "results": 1,
+    }
+    table = with_examples.path("results/tiny/dotted/table.csv").read_text()
+    assert [line.split(",")[1] for line in table.splitlines()[1:]] == ["zeroshot", "half_sum", "fine_tuned"]
+    recorded = with_examples.run(sys.executable, "workflow/runner/stage_code.py")
+    assert recorded.status == 0, "neither concerns a stage of anybody else's"
+
+
+def test_the_examples_of_the_readme_pass_the_tests_that_all_must(with_examples: Project) -> None:
+    """What the README shows would fail in `make test`."""
+    tests = [str(ROOT / file) for file in CHECKED]
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", "-k", CONCERNED, *tests],
+        cwd=with_examples.root,
+        env={**os.environ, "PYTHONPATH": str(with_examples.path("src"))},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout
+    assert "half_sum" not in run.stdout
+
+
+def test_a_task_that_is_drawn_otherwise_is_drawn_anew(with_examples: Project) -> None:
+    """The old pictures would stay, under the same name."""
+
+    def paths() -> list[str]:
+        code = "import sys, yaml; from tallmasks.plan.planner import Plan; " + (
+            "plan = Plan(yaml.safe_load(open('params.yaml'))); "
+            "print(plan.examples('tiny', 'dots', 'test').path, plan.examples('tiny', 'mnist', 'test').path)"
+        )
+        return with_examples.run(sys.executable, "-c", code).output.split()
+
+    before = paths()
+    with_examples.replace("src/tallmasks/tasks/drawn/own/dots.py", "between(4, 7)", "between(4, 8)")
+    dots, mnist = paths()
+    assert dots != before[0] and mnist == before[1]

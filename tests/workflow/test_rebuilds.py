@@ -1,0 +1,89 @@
+"""What is built again, and what is not: exact job counts of the real engines."""
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from project import Project, Run
+
+EVERYTHING = {
+    "examples": 9,
+    "head": 3,
+    "finetune": 3,
+    "task_vector": 3,
+    "evaluate_task": 6,
+    "merge": 2,
+    "mask": 2,
+    "consensus": 2,
+    "evaluate": 6,
+    "results": 2,
+}
+VIEWS = {"results": 2}
+
+
+def test_a_first_run_does_everything_once_and_a_second_nothing(built: tuple[Project, Run], project: Project) -> None:
+    """A user would wait again for what is there."""
+    assert built[1].jobs == EVERYTHING
+    again = project.dvc("repro")
+    assert not again.jobs and "up to date" in again.output
+    assert "up to date" in project.dvc("status").output
+    assert "Nothing to be done" in project.dry_run().output
+    assert not project.snakemake("all").jobs
+    assert not project.git("status", "--porcelain").output
+
+
+def test_a_new_subset_costs_its_new_task_and_its_own_jobs(project: Project) -> None:
+    """A new subset would fine-tune again; the same set under another name would be computed twice."""
+    project.benchmark("again", ["dtd", "mnist", "svhn"])
+    assert project.snakemake("results/tiny/again/table.csv").jobs == {"results": 1}
+    project.benchmark("new", ["mnist", "cars"])
+    new_task = {"examples": 3, "head": 1, "finetune": 1, "task_vector": 1, "evaluate_task": 2}
+    own = {"merge": 1, "mask": 1, "consensus": 1, "evaluate": 3, "results": 1}
+    assert project.dvc("repro").jobs == Counter(new_task) + Counter(own)
+    assert not project.snakemake("all").jobs
+    assert "up to date" in project.dvc("status").output
+
+
+def mask_lambdas(project: Project) -> None:
+    project.change(lambda params: params["grids"].update(mask_lambda=[0.2, 0.3]))
+
+
+def learning_rate(project: Project) -> None:
+    project.change(lambda params: params["models"]["tiny"]["finetuning"].update(learning_rate=1.0e-3))
+
+
+def stage_version(project: Project) -> None:
+    declared = 'script="evaluate",\n    version='
+    project.replace("src/tallmasks/plan/chain.py", declared, f"{declared}9")
+
+
+def class_names(project: Project) -> None:
+    project.replace("src/tallmasks/tasks/drawn/drawn_tasks.py", '"{} texture"', '"{} picture"')
+
+
+OF_ONE_SET = {"merge": 1, "mask": 1, "consensus": 1, "evaluate": 3, "results": 1}
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (mask_lambdas, {"mask": 2, "consensus": 2, "evaluate": 4, "results": 2}),
+        (
+            learning_rate,
+            {"finetune": 3, "task_vector": 3, "evaluate_task": 3, **{rule: 2 * n for rule, n in OF_ONE_SET.items()}},
+        ),
+        (stage_version, {"consensus": 2, "evaluate": 6, "results": 2}),
+        (class_names, {"head": 1, "finetune": 1, "task_vector": 1, "evaluate_task": 2, **OF_ONE_SET}),
+    ],
+)
+def test_a_change_costs_what_lies_downstream_and_views_on_the_way_back(
+    project: Project, change: Callable[[Project], None], expected: dict[str, int]
+) -> None:
+    """A changed value would leave old results in place, or cost more than what depends on it."""
+    before = project.sha256("results")
+    change(project)
+    assert project.snakemake("all").jobs == expected
+    project.git("checkout", "-q", "params.yaml", "src")
+    assert project.snakemake("all").jobs == {"results": expected["results"]}
+    assert project.sha256("results") == before

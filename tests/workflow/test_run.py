@@ -1,0 +1,114 @@
+"""What a user reads of a run: a failure, an interruption, the end; with the real engines."""
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import bridge
+from project import ROOT, Project, Run
+
+TABLE = "results/tiny/new/table.csv"
+COMMAND = ("snakemake", "-j2", "--", TABLE)
+
+
+def logs_of_jobs(project: Project) -> list[Path]:
+    return [path for path in project.root.glob("logs/**/*cars*.log") if path.stat().st_size]
+
+
+def interrupt_at_work(project: Project, interrupt: Callable[[subprocess.Popen[str]], None]) -> Run:
+    """Start a run, and interrupt it when the first job is at work."""
+    for log in logs_of_jobs(project):
+        log.unlink()
+    process = project.start(*COMMAND)
+    while process.poll() is None and not logs_of_jobs(project):
+        time.sleep(0.05)
+    interrupt(process)
+    output, _ = process.communicate(timeout=120)
+    return Run(process.returncode, output)
+
+
+def test_a_failure_an_interruption_and_the_end_are_said_in_few_words(project: Project) -> None:
+    """The reason, what to call next and where the table is would be lost in what Snakemake and Python print."""
+    short = Project(project.root, {"TALLMASKS_VIEW": "short"})
+    short.benchmark("new", ["cars", "gtsrb", "mnist"])
+    script = short.path("workflow/scripts/finetune.py")
+    text = script.read_text()
+    begin = "def run(job: Job) -> None:\n"
+    assert text.count(begin) == 1
+
+    script.write_text(text.replace(begin, f"{begin}    import time\n\n    time.sleep(600)\n"))
+    ways = [lambda process: os.killpg(process.pid, signal.SIGINT), subprocess.Popen.terminate]
+    for interrupt in ways:  # as a terminal's Ctrl-C does, or as a machine that shuts down
+        output = interrupt_at_work(short, interrupt).output
+        assert output.count("Interrupted.") == 1 and "the same command goes on" in output
+        assert "Traceback" not in output and "KeyboardInterrupt" not in output
+
+    mistake = "    from tallmasks.store.errors import TallmasksError\n    raise TallmasksError('no room; make some')\n"
+    script.write_text(text.replace(begin, f"{begin}{mistake}"))
+    output = short.run(*COMMAND, fails=True).output
+    assert output.count("error: no room; make some") == 1, "two jobs failed for that"
+    assert '"recipe"' not in output and "Traceback" not in output and "CalledProcessError" not in output
+    assert re.search(r"^2 of \d+ jobs failed, for one reason", output.splitlines()[-1])
+    log = re.search(r"command that runs it alone: (\S+)\)", output)
+    assert log is not None
+    command = short.path(log[1]).read_text().splitlines()[0].removeprefix("$ ")
+    script.write_text(text)
+    short.run(*shlex.split(command))
+
+    output = short.run(*COMMAND).output
+    lines = output.splitlines()
+    assert "1 finetune" in output, "the one that was run alone is not run again"
+    assert "| Task arithmetic |" in output and lines[-1] == TABLE
+    assert len(lines) < 60 and "\033" not in output
+
+
+def test_without_a_core_nothing_waits(project: Project) -> None:
+    """`-j0` would wait for ever, and hold up every other run."""
+    project.benchmark("new", ["mnist", "dtd"])
+    assert "-j0 gives the jobs no core" in project.run("snakemake", "-j0", "--", TABLE, fails=True).output
+
+
+def test_slurm_that_is_not_there_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs would be submitted to nobody, and the run would not even end on SIGTERM."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "no sbatch" in bridge.no_slurm()
+    for name, text in {"sbatch": "exit 1", "sinfo": "echo Unable to contact slurm controller >&2; exit 1"}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    assert bridge.no_slurm() == "slurm does not answer: Unable to contact slurm controller"
+    (tmp_path / "sinfo").write_text("#!/bin/sh\nexit 0\n")
+    assert bridge.no_slurm() == ""
+
+
+def test_make_clean_asks(tmp_path: Path) -> None:
+    """A month of fine-tuning would be gone with one word."""
+    (tmp_path / "Makefile").write_text((ROOT / "Makefile").read_text())
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store/weights").write_bytes(bytes(3_000_000))
+    project = Project(tmp_path)
+    output = project.run("make", "clean", fails=True).output
+    assert "2.9M" in output and "make clean YES=1" in output
+    assert project.path("store/weights").exists()
+    project.run("make", "clean", "YES=1")
+    assert not project.path("store").exists()
+
+
+def test_ctrl_c_while_all_is_still_imported_is_no_traceback(project: Project) -> None:
+    """Who sees at once that it is the wrong command would get a screen of import machinery."""
+    interrupted = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
+    text = project.path("workflow/bridge/run.py").read_text()
+    project.path("workflow/bridge/run.py").write_text(
+        interrupted + text.replace("from __future__ import annotations", "")
+    )
+    module = project.path("src/tallmasks/commands/storage.py")
+    module.write_text(interrupted + module.read_text().replace("from __future__ import annotations", ""))
+    planning, command = project.dry_run(fails=True), project.tallmasks("storage", fails=True)
+    assert planning.status == -signal.SIGINT and "Traceback" not in planning.output
+    assert command.status == 128 + signal.SIGINT and command.output.strip() == "Interrupted."

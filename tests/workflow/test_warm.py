@@ -1,0 +1,275 @@
+"""The warm Python: it works, it dies with its owner, it serves nobody else, and it changes nothing but the time."""
+
+import ctypes
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from project import ROOT, Project, lay_out, warm_python
+from tallmasks.plan.project import open_plan
+
+RUNNER = ROOT / "workflow" / "runner"
+BARE = "import sys; sys.path.insert(0, {scripts!r}); import warm; {then}"
+"""The server without what it imports, or the client with less patience."""
+
+
+def probe(folder: Path, code: str, warm: Path | str, start: tuple[str, ...] = ()) -> subprocess.Popen[str]:
+    """Start `code` as a job that looks for the warm Python in the folder `warm`."""
+    script = folder / "evaluate.py"
+    script.write_text(code)
+    told = json.dumps({"recipe": {}, "inputs": {}, "outputs": {}, "threads": 1})
+    return subprocess.Popen(
+        [sys.executable, *(start or (str(RUNNER / "job.py"),)), str(script), told],
+        cwd=folder,
+        env={**os.environ, "TALLMASKS_WARM": str(warm), "PYTHONPATH": str(RUNNER)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    output, errors = process.communicate(timeout=120)
+    return process.returncode, output, errors
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Iterator[tuple[Path, int]]:
+    """A server without imports, far down in the folders, that this process owns: its folder and its process."""
+    folder = tmp_path.joinpath(*["a-long-name" * 10] * 3, "warm")
+    then = f"from pathlib import Path; warm.serve(Path({str(folder)!r}), {os.getpid()}, ())"
+    command = [sys.executable, "-c", BARE.format(scripts=str(RUNNER), then=then)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout and server.stdout.readline() == "listening\n"
+        yield folder, server.pid
+        server.kill()
+
+
+PARENT = "import os, sys; print(os.getppid()); print('torch' in sys.modules)"
+
+
+@pytest.mark.parametrize("warm", [False, True])
+def test_a_job_has_its_threads_streams_folder_and_status(
+    tmp_path: Path, warm: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job would take all cores from the others, lose its log, or fail unseen; or import for ten seconds because it
+    runs in an allocation of slurm's."""
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    code = """
+import os, sys
+forked = "torch" in sys.modules
+from job import main
+def run(job):
+    import numpy, threadpoolctl, torch
+    print({pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"})
+    print([os.environ[name] for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")], torch.get_num_threads(), os.getcwd())
+    print(forked)
+    print("to the log", file=sys.stderr)
+    sys.exit(7)
+main(run)
+"""
+    status, output, errors = ended(probe(tmp_path, code, warm_python() if warm else "0"))
+    assert status == 7, errors
+    assert output.strip() == f"{{1}}\n['1', '1'] 1 {tmp_path}\n{warm}"
+    assert errors.strip() == "to the log"
+
+
+@pytest.mark.parametrize("warm", [False, True])
+def test_a_job_that_compiles_keeps_its_threads(tmp_path: Path, warm: bool) -> None:
+    """With nothing compiled yet a job of one thread would end in a traceback of numba's, which reads the number of
+    threads from the environment whenever it compiles, and refuses another one than it was imported with."""
+    code = """
+import numba
+from job import main
+def run(job):
+    print(numba.njit(lambda n: n + 1)(1), numba.get_num_threads())
+main(run)
+"""
+    status, output, errors = ended(probe(tmp_path, code, warm_python() if warm else "0"))
+    assert status == 0, errors
+    assert output.startswith("2 1\n")
+
+
+def gone(pid: int) -> bool:
+    try:
+        return Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
+
+
+def wait_for(what: Callable[[], bool]) -> None:
+    end = time.monotonic() + 300
+    while not what():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_a_killed_job_leaves_nothing_behind(tmp_path: Path, bare: tuple[Path, int]) -> None:
+    """After kill -9 of Snakemake its jobs would go on beside those of the next run."""
+    process = probe(tmp_path, "import os, time; print(os.getpid(), flush=True); time.sleep(600)", bare[0])
+    assert process.stdout
+    worker = int(process.stdout.readline())
+    assert worker != process.pid
+    process.kill()
+    process.wait()
+    wait_for(lambda: gone(worker))
+
+
+def test_a_job_that_dies_is_an_error(tmp_path: Path, bare: tuple[Path, int]) -> None:
+    """A job killed for its memory would pass for done."""
+    status, _, errors = ended(probe(tmp_path, "import os; os.kill(os.getpid(), 9)", bare[0]))
+    assert status == 137 and "out of memory, or killed" in errors
+
+
+def test_jobs_go_on_when_the_server_dies(tmp_path: Path, bare: tuple[Path, int]) -> None:
+    """Every running job would be lost, and no other could start."""
+    process = probe(tmp_path, "import os, time; print(os.getppid(), flush=True); time.sleep(1); print('done')", bare[0])
+    assert process.stdout and int(process.stdout.readline()) == bare[1]
+    os.kill(bare[1], signal.SIGKILL)
+    assert ended(process)[:2] == (0, "done\n")
+    assert ended(probe(tmp_path, "print('again')", bare[0]))[:2] == (0, "again\n")
+
+
+def impatient(tmp_path: Path, warm: Path) -> subprocess.Popen[str]:
+    """A job that says whose child it is, and waits a second for the server to do something."""
+    then = "warm.PATIENCE = 1.0; import job; sys.exit(job.start(*sys.argv[1:]))"
+    return probe(tmp_path, PARENT, warm, ("-c", BARE.format(scripts=str(RUNNER), then=then)))
+
+
+def test_a_stopped_server_holds_up_no_job(tmp_path: Path, bare: tuple[Path, int]) -> None:
+    """A run would hang for ever, and so would the next one."""
+    assert ended(impatient(tmp_path, bare[0]))[1] == f"{bare[1]}\nFalse\n"
+    os.kill(bare[1], signal.SIGSTOP)
+    assert ended(impatient(tmp_path, bare[0]))[1] == f"{os.getpid()}\nFalse\n"
+
+
+def test_whoever_listens_in_its_place_holds_up_no_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that took the name would hang every job until it leaves."""
+    folder = tmp_path / "warm"
+    folder.mkdir(mode=0o700)
+    monkeypatch.chdir(folder)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("socket")
+        listener.listen()
+        assert ended(impatient(tmp_path, folder))[1] == f"{os.getpid()}\nFalse\n"
+        folder.chmod(0o770)
+        assert ended(probe(tmp_path, PARENT, folder))[1] == f"{os.getpid()}\nFalse\n", "others could have put it there"
+
+
+KNOCK = """
+import os, socket, sys
+os.chdir({folder!r})
+with socket.socket(socket.AF_UNIX) as connection:
+    connection.settimeout(60)
+    connection.connect("socket")
+    sys.exit(0 if connection.recv(1) == b"+" else 3)
+"""
+NO_NEW_PRIVS = 38  # linux/prctl.h
+
+
+@pytest.mark.parametrize(
+    ("start", "status"),
+    [
+        ([], 0),
+        (["unshare", "--user", "--map-current-user", "--mount"], 3),
+        (["unshare", "--user", "--map-current-user", "--net"], 3),
+        ("no new privileges", 3),
+        ("not a child of the owner", 3),
+    ],
+    ids=str,
+)
+def test_only_the_owners_jobs_are_served(bare: tuple[Path, int], start: list[str] | str, status: int) -> None:
+    """A process of the same user in a sandbox had code run outside of it, and wrote where it could not."""
+    command = [sys.executable, "-c", KNOCK.format(folder=str(bare[0]))]
+    if isinstance(start, list):
+        if start[:1] == ["unshare"] and subprocess.run([*start, "true"], check=False, capture_output=True).returncode:
+            pytest.skip("namespaces cannot be made here")
+        assert subprocess.run([*start, *command], check=False).returncode == status
+    elif start == "no new privileges":
+        restrict = lambda: ctypes.CDLL(None).prctl(NO_NEW_PRIVS, 1, 0, 0, 0)  # noqa: E731
+        assert subprocess.run(command, check=False, preexec_fn=restrict).returncode == status
+    else:  # by a process that ends before, so that it has another parent
+        said = bare[0].parent / "said"
+        shell = f'(sleep 0.5; "$@"; echo $? > {said}.new; mv {said}.new {said}) &'
+        subprocess.run(["setsid", "sh", "-c", shell, "sh", *command], check=True)
+        wait_for(said.exists)
+        assert int(said.read_text()) == status
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_another_user_is_turned_away(bare: tuple[Path, int]) -> None:
+    """On a shared machine anybody could run a program as the user whose jobs are running."""
+    folder = os.open(bare[0], os.O_PATH)
+
+    def answered() -> bool:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(60)
+            connection.connect(f"/proc/self/fd/{folder}/socket")
+            return connection.recv(1) == b"+"
+
+    def as_another() -> int:
+        child = os.fork()
+        if child == 0:
+            status = 9
+            try:
+                os.setgroups([])
+                os.setgid(65534)
+                os.setuid(65534)
+                status = int(answered())
+            except PermissionError:
+                status = 2
+            finally:
+                os._exit(status)
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    assert as_another() == 2, "the folder's mode"
+    bare[0].chmod(0o777)
+    (bare[0] / "socket").chmod(0o777)
+    assert as_another() == 0, "the server itself"
+    os.close(folder)
+
+
+def test_a_snakemake_has_its_own_and_kill_9_leaves_neither(tmp_path: Path) -> None:
+    """A server would stay when its Snakemake is gone, or jobs would import torch one by one."""
+    laid_out = lay_out(tmp_path / "project")
+    laid_out.replace(
+        "workflow/scripts/head.py",
+        "def build(job: Job, model: ClipModel) -> None:\n",
+        "def build(job: Job, model: ClipModel) -> None:\n    import os, time\n\n"
+        "    os.write(os.open('told', os.O_WRONLY | os.O_CREAT), f'{os.getpid()} {os.getppid()}\\n'.encode())\n"
+        "    time.sleep(600)\n",
+    )
+    own = Project(laid_out.root, {"TALLMASKS_WARM": "1"})
+    head = open_plan(own.root).head("tiny", "dtd").path
+    told = own.path("told")
+    snakemake = own.start("snakemake", "-j2", "--", head, stdout=subprocess.DEVNULL)
+    wait_for(lambda: told.exists() and told.read_text().endswith("\n"))
+    job, server = map(int, told.read_text().split())
+    stat = Path("/proc", str(server), "stat").read_text().rpartition(")")[2].split()
+    assert int(stat[1]) == snakemake.pid
+    assert "warm.py" in Path("/proc", str(server), "cmdline").read_text()
+    assert own.path(".tallmasks", "warm").stat().st_mode & 0o777 == 0o700
+    snakemake.kill()
+    snakemake.wait()
+    wait_for(lambda: gone(server) and gone(job))
+
+
+def test_without_it_the_same_bytes_come_out(project: Project) -> None:
+    """Results would depend on how a job was started."""
+    before = project.sha256("store", "results")
+    made = ["checkpoints/mnist-s0-*", "derived/evaluations/task_arithmetic-2tasks-*", "heads/dtd-*"]
+    targets = [project.one(f"store/tiny/{pattern}") for pattern in made]
+    for path in targets:
+        path.unlink()
+    cold = Project(project.root, {"TALLMASKS_WARM": "0"})
+    jobs = cold.snakemake(*(str(path.relative_to(project.root)) for path in targets)).jobs
+    assert jobs == {"finetune": 1, "evaluate": 1, "head": 1}
+    assert project.sha256("store", "results") == before
