@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from entropy import DTYPES, Found, bundles_of
 
-from tallmasks.masks.task_bundle import BundleFacts, load_bundle, new_bundle
+from tallmasks.bundles import BundleFacts, load_bundle, new_bundle
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 

@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaln
 
-from tallmasks.masks.bundles import MaskBundle, open_mask_bundle
+from tallmasks.masks.mask_bundles import MaskBundle, open_mask_bundle
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import Layout, open_tensors
 

@@ -19,8 +19,8 @@ from pathlib import Path
 import numba
 import numpy as np
 
-from tallmasks.masks.bundles import write_mask_bundle
 from tallmasks.masks.consensus import write_agreement
+from tallmasks.masks.mask_bundles import write_mask_bundle
 from tallmasks.methods import get_merge
 from tallmasks.store import seals
 from tallmasks.store.artifacts import ARTIFACT, DIGEST_LENGTH, as_metadata, check, facts_of, read_label

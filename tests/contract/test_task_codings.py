@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies import no_deadline
-from tallmasks.masks.task_codings import CODINGS, LowRank, Signs, Ternary, Whole, coding_of
+from tallmasks.bundles.codings import CODINGS, LowRank, Signs, Ternary, Whole, coding_of
 from task_bundles import own_content
 
 SHAPES = st.lists(st.integers(0, 9), max_size=3).map(tuple)

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-from tallmasks.masks.task_bundle import BundleFacts, new_bundle, new_own_bundle
-from tallmasks.masks.task_codings import Coding, LowRank, Signs, Ternary, Whole
+from tallmasks.bundles import BundleFacts, new_bundle, new_own_bundle
+from tallmasks.bundles.codings import Coding, LowRank, Signs, Ternary, Whole
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 FORMS = {

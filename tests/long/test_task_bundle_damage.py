@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from tallmasks.masks.task_bundle import load_bundle, verify_bundle
-from tallmasks.masks.task_bundle.manifest import digest_of
-from tallmasks.masks.task_codings import LowRank, Signs, Ternary, Whole
+from tallmasks.bundles import load_bundle, verify_bundle
+from tallmasks.bundles.codings import LowRank, Signs, Ternary, Whole
+from tallmasks.bundles.manifest import digest_of
 from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from task_bundles import all_same, expected, make, make_own

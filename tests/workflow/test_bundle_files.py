@@ -11,9 +11,9 @@ import pytest
 
 from project import METHODS, Project, lay_out, read_json
 from tallmasks import methods
+from tallmasks.bundles import load_bundle, verify_bundle
 from tallmasks.evaluation.records import read_evaluation
-from tallmasks.masks.bundles import open_mask_bundle
-from tallmasks.masks.task_bundle import load_bundle, verify_bundle
+from tallmasks.masks.mask_bundles import open_mask_bundle
 from tallmasks.store.tensor_files import Layout, load_state, open_tensors
 from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
 from tallmasks.vectors.task_vectors import open_task_vector

@@ -32,7 +32,7 @@ def copy(tmp_path: Path) -> Project:
 
 
 FINETUNE = "src/tallmasks/training/finetuning.py"
-MASKS = "src/tallmasks/masks/bundles.py"
+MASKS = "src/tallmasks/masks/mask_bundles.py"
 
 
 def first_function_of(project: Project, file: str, line: str) -> None:
@@ -75,7 +75,7 @@ def test_changed_code_needs_a_new_number(copy: Project) -> None:
     first_function_of(copy, MASKS, "print('changed')")
     refused = check(copy.root)
     assert refused.returncode == 1
-    assert "stage mask_bundle: " in refused.stderr and "tallmasks.masks.bundles." in refused.stderr
+    assert "stage mask_bundle: " in refused.stderr and "tallmasks.masks.mask_bundles." in refused.stderr
     assert "stage checkpoint:" not in refused.stderr, "fine-tuning has nothing to do with masks"
     assert check(copy.root, "--record").returncode == 1, "a record alone is not a new number"
     stages = [

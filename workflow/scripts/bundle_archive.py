@@ -8,9 +8,9 @@ from pathlib import Path
 from bundle_io import starting_point
 from job import Job, main
 from tallmasks import methods
+from tallmasks.bundles import new_own_bundle, write_from_planes
 from tallmasks.evaluation.records import read_evaluation
-from tallmasks.masks.bundles import open_mask_bundle
-from tallmasks.masks.task_bundle import new_own_bundle, write_from_planes
+from tallmasks.masks.mask_bundles import open_mask_bundle
 from tallmasks.results.stored_files import StartingPoint, bundle_facts
 from tallmasks.store.file_archives import archive_folder
 from tallmasks.vectors.multi_task_vectors import open_multi_task_vector

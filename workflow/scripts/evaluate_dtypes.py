@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from bundle_io import starting_point
 from job import Job, main
 from model_io import load_model, load_tasks, new_evaluator, say
+from tallmasks.bundles import Bundle, load_bundle, write_from_planes
 from tallmasks.evaluation.counting import Evaluator
 from tallmasks.evaluation.records import SPLITS, Evaluation, Score, read_evaluation
-from tallmasks.masks.bundles import open_mask_bundle
-from tallmasks.masks.task_bundle import Bundle, load_bundle, write_from_planes
+from tallmasks.masks.mask_bundles import open_mask_bundle
 from tallmasks.results.stored_files import bundle_facts
 from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
 

@@ -1,7 +1,7 @@
 """Build every task's masks for the whole grid of mask lambdas, in one pass, into one bundle."""
 
 from job import Job, main
-from tallmasks.masks.bundles import open_mask_bundle, write_mask_bundle
+from tallmasks.masks.mask_bundles import open_mask_bundle, write_mask_bundle
 
 
 def run(job: Job) -> None:

@@ -21,9 +21,9 @@ from math import fsum, prod
 import numpy as np
 from numpy.typing import NDArray
 
+from tallmasks.bundles import BundleFacts, new_bundle
 from tallmasks.commands import compressed_tensors, given_checkpoints
 from tallmasks.commands.opened_models import opened, passes
-from tallmasks.masks.task_bundle import BundleFacts, new_bundle
 from tallmasks.methods import ScaledMask, Vector, registry
 from tallmasks.methods.mask_lambdas import FITTED, fitted_lambdas
 from tallmasks.methods.streaming import Merging, Place, in_stream

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tallmasks.bundles import BundleFacts, bytes_of_bundle, new_own_bundle
 from tallmasks.commands.opened_models import Models, passes
-from tallmasks.masks.task_bundle import BundleFacts, bytes_of_bundle, new_own_bundle
 from tallmasks.methods import Method, Place
 from tallmasks.methods.streaming import run as stream_through
 from tallmasks.store.errors import TallmasksError

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import argparse
 
+from tallmasks.bundles import load_bundle
 from tallmasks.commands.given_checkpoints import expanded, new_path
 from tallmasks.commands.opened_models import say_copied
 from tallmasks.commands.progress import WorkProgress
-from tallmasks.masks.task_bundle import load_bundle
 from tallmasks.methods.streaming import Place, pieces_of
 from tallmasks.methods.streaming import run as run_through
 from tallmasks.vectors import kernels

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from rich.filesize import decimal
 
+from tallmasks.bundles import Bundle, load_bundle
+from tallmasks.bundles.part_names import MANIFEST
 from tallmasks.commands.given_checkpoints import expanded
-from tallmasks.masks.task_bundle import Bundle, load_bundle
-from tallmasks.masks.task_bundle.part_names import MANIFEST
 from tallmasks.store import hub
 from tallmasks.store.dtypes import FLOATS
 from tallmasks.store.errors import TallmasksError

@@ -109,7 +109,7 @@ def _lacking(places: list[Path]) -> list[str]:
 
 def _verify_bundle(folder: Path) -> int:
     """Print what is wrong with a bundle; how much that is."""
-    from tallmasks.masks.task_bundle import verify_bundle
+    from tallmasks.bundles import verify_bundle
 
     problems = verify_bundle(folder)
     for line in problems:

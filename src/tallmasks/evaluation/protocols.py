@@ -14,8 +14,8 @@ from tallmasks import methods
 from tallmasks.evaluation.choice import choose_coefficient, choose_per_task
 from tallmasks.evaluation.counting import Evaluator, Update, unpack_mask
 from tallmasks.evaluation.records import SPLITS, Evaluation, Score
-from tallmasks.masks.bundles import MaskBundle, open_mask_bundle
 from tallmasks.masks.consensus import open_agreement
+from tallmasks.masks.mask_bundles import MaskBundle, open_mask_bundle
 from tallmasks.methods import INPUTS, Method, Source
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import Layout, open_tensors

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tallmasks.masks.bundles import apply_mask
 from tallmasks.masks.consensus import keep_agreed
+from tallmasks.masks.mask_bundles import apply_mask
 from tallmasks.vectors import kernels
 from tallmasks.vectors.task_vectors import TaskVector
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.masks.bundles import apply_mask, open_mask_bundle
+from tallmasks.masks.mask_bundles import apply_mask, open_mask_bundle
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import new_flat, open_tensors
 from tallmasks.vectors import kernels

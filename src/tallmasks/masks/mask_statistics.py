@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tallmasks.masks.bundles import MaskBundle
+from tallmasks.masks.mask_bundles import MaskBundle
 
 Place = Callable[[str], tuple[str, str]]
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.masks.task_codings import Coding
+from tallmasks.bundles.codings import Coding
 from tallmasks.methods import bits
 from tallmasks.methods.bits import Shapes, Storage, Storing
 from tallmasks.methods.inputs import INPUTS, Input, misfit

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tallmasks.masks.task_codings import Coding, Whole
+from tallmasks.bundles.codings import Coding, Whole
 from tallmasks.methods.rows.parts.arrays_and_tensors import copied
 from tallmasks.store.tensor_files import Layout
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tallmasks.masks.bundles import apply_mask
 from tallmasks.masks.consensus import keep_agreed
+from tallmasks.masks.mask_bundles import apply_mask
 from tallmasks.methods import options
 from tallmasks.methods.contract import Group, Merge, Method, Vector
 from tallmasks.methods.options import Value

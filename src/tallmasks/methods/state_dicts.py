@@ -15,8 +15,8 @@ from typing import Any, SupportsFloat, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.masks.bundles import apply_mask as apply_mask_to_flat
 from tallmasks.masks.consensus import keep_agreed
+from tallmasks.masks.mask_bundles import apply_mask as apply_mask_to_flat
 from tallmasks.methods import registry
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import Layout, name_some

@@ -14,7 +14,7 @@ from typing import Any
 
 from tallmasks import methods
 from tallmasks.evaluation.subsets import ORDERS
-from tallmasks.masks.bundles import apply_mask
+from tallmasks.masks.mask_bundles import apply_mask
 from tallmasks.models.families import family
 from tallmasks.plan.strict_yaml import read_yaml, scalar
 from tallmasks.store.errors import TallmasksError, nearest

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tallmasks import methods
+from tallmasks.bundles import BundleFacts, Theta0, bytes_of_bundle
 from tallmasks.evaluation.records import Evaluation
-from tallmasks.masks.task_bundle import BundleFacts, Theta0, bytes_of_bundle
 from tallmasks.methods import bits
 from tallmasks.store.dtypes import FLOATS
 from tallmasks.store.tensor_files import Layout, TensorSpec, bytes_of_file

@@ -78,7 +78,7 @@ def test_on_another_device_the_weights_are_the_same(
     here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A model on a GPU would get other weights than one in memory."""
-    from tallmasks.masks.task_bundle import module_weights
+    from tallmasks.bundles import module_weights
 
     assert run("compress", "--base", "base", *NAMED, *CALLS["bitdelta"], "-o", tmp_path / "bundle") == 0
     bundle, model = tallmasks.load_bundle(tmp_path / "bundle"), LlamaForCausalLM.from_pretrained("base")

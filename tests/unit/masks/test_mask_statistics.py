@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from chain import LAMBDAS, build
-from tallmasks.masks.bundles import open_mask_bundle
+from tallmasks.masks.mask_bundles import open_mask_bundle
 from tallmasks.masks.mask_statistics import from_input_to_output, statistics
 from tallmasks.models.clip.tensor_names import place
 from tallmasks.vectors.multi_task_vectors import open_multi_task_vector

@@ -11,7 +11,7 @@ import pytest
 from small_t5 import ARCHITECTURE, SPEC, WORDS, save_small
 from tallmasks import methods
 from tallmasks.evaluation.counting import Evaluator, TaskData
-from tallmasks.masks.bundles import open_mask_bundle, write_mask_bundle
+from tallmasks.masks.mask_bundles import open_mask_bundle, write_mask_bundle
 from tallmasks.masks.mask_statistics import statistics
 from tallmasks.models.families import load
 from tallmasks.models.t5 import FAMILY

@@ -252,7 +252,7 @@ def test_a_view_knows_its_name_and_its_order(params: Params) -> None:
 
 def test_the_plan_needs_no_torch() -> None:
     """Every parse of the Snakefile, and so every cluster job, would take seconds longer."""
-    modules = "tallmasks.plan.planner, tallmasks.results.tables, tallmasks.masks.bundles"
+    modules = "tallmasks.plan.planner, tallmasks.results.tables, tallmasks.masks.mask_bundles"
     code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

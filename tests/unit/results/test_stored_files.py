@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tallmasks.bundles import new_bundle, new_own_bundle
 from tallmasks.evaluation.records import Evaluation
-from tallmasks.masks.task_bundle import new_bundle, new_own_bundle
 from tallmasks.results.stored_files import StartingPoint, bundle_facts, stored_gigabits
 from tallmasks.store.tensor_files import write_tensors
 from tallmasks.vectors.checkpoints.opening import open_checkpoint

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tallmasks.masks.task_codings import Coding, Signs, Whole
+from tallmasks.bundles.codings import Coding, Signs, Whole
 from tallmasks.methods import Vector, by_tensor, method
 from tallmasks.methods.rows.parts.arrays_and_tensors import exact
 from tallmasks.methods.rows.parts.layers_in_blocks import is_layer_in_block

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tallmasks.masks.task_codings import Ternary
+from tallmasks.bundles.codings import Ternary
 from tallmasks.methods import Share, Vector, by_tensor, method
 from tallmasks.methods.rows.parts.arrays_and_tensors import exact, smallest
 

@@ -1,6 +1,6 @@
 """TALL-mask + TA: the summed vector, masked by what each task needs of it."""
 
-from tallmasks.masks.bundles import apply_mask
+from tallmasks.masks.mask_bundles import apply_mask
 from tallmasks.methods import method
 
 method(

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tallmasks.masks.task_codings import Coding, LowRank, Whole
+from tallmasks.bundles.codings import Coding, LowRank, Whole
 from tallmasks.methods import Source, Vector, by_tensor, input, method
 from tallmasks.methods.rows.parts.arrays_and_tensors import eigenvectors, exact
 from tallmasks.methods.rows.parts.singular_vectors import is_matrix

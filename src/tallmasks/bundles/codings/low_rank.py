@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.masks.task_codings.whole import Whole
+from tallmasks.bundles.codings.whole import Whole
 from tallmasks.store.tensor_files import TensorSpec
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.masks.task_bundle.entropy_coding import (
+from tallmasks.bundles.entropy_coding import (
     STREAM,
     ByMagnitude,
     Order,
@@ -23,10 +23,10 @@ from tallmasks.masks.task_bundle.entropy_coding import (
     largest_and_last,
     ones,
 )
-from tallmasks.masks.task_bundle.manifest import Manifest, read_manifest
-from tallmasks.masks.task_bundle.part_forms import SCALE, Specs, merged_specs, task_specs
-from tallmasks.masks.task_bundle.part_names import BASE, MANIFEST, MERGED
-from tallmasks.masks.task_bundle.update_kernels import PackedTau, update_piece
+from tallmasks.bundles.manifest import Manifest, read_manifest
+from tallmasks.bundles.part_forms import SCALE, Specs, merged_specs, task_specs
+from tallmasks.bundles.part_names import BASE, MANIFEST, MERGED
+from tallmasks.bundles.update_kernels import PackedTau, update_piece
 from tallmasks.store import hub
 from tallmasks.store.dtypes import FLOATS, OF_BUNDLES
 from tallmasks.store.errors import TallmasksError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from tallmasks.masks.task_bundle.manifest import Manifest
+from tallmasks.bundles.manifest import Manifest
 
 _ESCAPED = str.maketrans({character: f"\\{character}" for character in "\\`*_[]<>|#&$"})
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.masks.bundles import MaskBundle
-from tallmasks.masks.task_bundle.bundle_writer import BundleFacts, new_bundle
-from tallmasks.masks.task_bundle.update_kernels import in_parallel, pieces
+from tallmasks.bundles.bundle_writer import BundleFacts, new_bundle
+from tallmasks.bundles.update_kernels import in_parallel, pieces
+from tallmasks.masks.mask_bundles import MaskBundle
 
 
 def write_from_planes(out: Path, facts: BundleFacts, merged: NDArray[np.float32], masks: MaskBundle) -> None:

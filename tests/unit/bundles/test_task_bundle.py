@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 import task_bundles
-from tallmasks.masks.task_bundle import BundleFacts, load_bundle, module_weights, new_bundle, update_loops
-from tallmasks.masks.task_bundle.update_kernels import CODES, PackedTau, PackedValues, add_update, update_piece
+from tallmasks.bundles import BundleFacts, load_bundle, module_weights, new_bundle, update_loops
+from tallmasks.bundles.update_kernels import CODES, PackedTau, PackedValues, add_update, update_piece
 from tallmasks.store.dtypes import torch_dtypes
 from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
@@ -220,8 +220,8 @@ def test_tensors_that_the_bundle_holds_apart_cannot_be_tied(made, tmp_path):
 @pytest.mark.parametrize("stop", [RuntimeError("no memory"), KeyboardInterrupt()])
 def test_what_is_stopped_on_the_way_leaves_theta_0(made, path, monkeypatch, stop):
     """A model half of one task and half of another would answer, and nobody would notice."""
-    from tallmasks.masks.task_bundle import device_updates
-    from tallmasks.masks.task_bundle.task_weights import TaskWeights
+    from tallmasks.bundles import device_updates
+    from tallmasks.bundles.task_weights import TaskWeights
 
     bundle = load_bundle(made.folder, made.base_file)
     module = Everything(made.base)

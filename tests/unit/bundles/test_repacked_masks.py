@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chain import LAMBDAS, TRAINABLE, Chain, build
-from tallmasks.masks.bundles import open_mask_bundle
-from tallmasks.masks.task_bundle import (
+from tallmasks.bundles import (
     BundleFacts,
     bytes_of_bundle,
     load_bundle,
     verify_bundle,
     write_from_planes,
 )
+from tallmasks.masks.mask_bundles import open_mask_bundle
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import load_state
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
@@ -69,7 +69,7 @@ def test_a_bundle_holds_the_masked_models_and_takes_what_was_foretold(
     chain: Chain, tmp_path: Path, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The bundle would be of other models, or the table would say another size than the files have."""
-    monkeypatch.setattr("tallmasks.masks.task_bundle.update_kernels.PIECE", 16)  # several pieces to a tensor
+    monkeypatch.setattr("tallmasks.bundles.update_kernels.PIECE", 16)  # several pieces to a tensor
     facts, out = facts_of(chain, dtype), tmp_path / "bundle"
     masks, merged = open_mask_bundle(chain.folder / "masks-ties_sum"), open_multi_task_vector(chain.folder / "ties_sum")
     write_from_planes(out, facts, merged, masks)

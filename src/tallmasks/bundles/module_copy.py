@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.masks.task_bundle.manifest import Manifest
-from tallmasks.masks.task_bundle.module_names import bundle_names
+from tallmasks.bundles.manifest import Manifest
+from tallmasks.bundles.module_names import bundle_names
 from tallmasks.store.dtypes import float_codes
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import name_some

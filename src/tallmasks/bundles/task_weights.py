@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.masks.task_bundle.base_model import Theta0
-from tallmasks.masks.task_bundle.bundle_parts import BundleParts
-from tallmasks.masks.task_bundle.update_kernels import CODES, PackedValues, add_update, convert, in_parallel, pieces
+from tallmasks.bundles.base_model import Theta0
+from tallmasks.bundles.bundle_parts import BundleParts
+from tallmasks.bundles.update_kernels import CODES, PackedValues, add_update, convert, in_parallel, pieces
 from tallmasks.store.dtypes import FLOATS
 
 

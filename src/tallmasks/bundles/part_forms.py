@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tallmasks.masks.task_bundle.manifest import BundledTensor, Manifest
-from tallmasks.masks.task_bundle.part_names import MERGED
+from tallmasks.bundles.manifest import BundledTensor, Manifest
+from tallmasks.bundles.part_names import MERGED
 from tallmasks.store.dtypes import DTYPES, OF_BUNDLES
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import TensorSpec

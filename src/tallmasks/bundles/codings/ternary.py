@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.masks.task_codings.whole import ONE_SCALE, Whole, size_of
+from tallmasks.bundles.codings.whole import ONE_SCALE, Whole, size_of
 from tallmasks.store.tensor_files import TensorSpec
 
 _IN_A_BYTE = 5

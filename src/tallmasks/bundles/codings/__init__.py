@@ -12,10 +12,10 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.masks.task_codings.low_rank import LowRank
-from tallmasks.masks.task_codings.signs import Signs
-from tallmasks.masks.task_codings.ternary import Ternary
-from tallmasks.masks.task_codings.whole import Whole
+from tallmasks.bundles.codings.low_rank import LowRank
+from tallmasks.bundles.codings.signs import Signs
+from tallmasks.bundles.codings.ternary import Ternary
+from tallmasks.bundles.codings.whole import Whole
 from tallmasks.store.tensor_files import TensorSpec
 
 __all__ = ["CODINGS", "Coding", "LowRank", "Signs", "Ternary", "Whole", "coding_of"]

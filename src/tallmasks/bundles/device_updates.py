@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tallmasks.masks.task_bundle.module_copy import ModuleCopy
-from tallmasks.masks.task_bundle.task_weights import TaskWeights
+from tallmasks.bundles.module_copy import ModuleCopy
+from tallmasks.bundles.task_weights import TaskWeights
 from tallmasks.store.dtypes import torch_dtypes
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import pytest
 
 import reference
 from chain import LAMBDAS, build
-from tallmasks.masks.bundles import apply_mask, open_mask_bundle, write_mask_bundle
+from tallmasks.masks.mask_bundles import apply_mask, open_mask_bundle, write_mask_bundle
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import open_tensors
 from tallmasks.vectors.multi_task_vectors import open_multi_task_vector

@@ -6,7 +6,7 @@ or of methods without a merged vector what they store of each task's own tensors
                                each row of the first axis, one for a tensor of less than two axes
     masks/<task>.safetensors   by tensor uint8 [ceil(n / 8)]: bit i, from the lowest, of byte j is the mask of value
                                8 j + i of the flattened tensor; the bits behind the last value are 0
-    updates/<task>.safetensors in the place of these two: by tensor what its coding stores (`task_codings`)
+    updates/<task>.safetensors in the place of these two: by tensor what its coding stores (`codings`)
                                (either may be entropy-coded: `entropy_coding`)
     base/                      the base's files, where it is included
     README.md                  the model card
@@ -14,8 +14,8 @@ or of methods without a merged vector what they store of each task's own tensors
 Only tensors of floats that some model changed are stored.
 """
 
-from tallmasks.masks.task_bundle.base_model import Theta0
-from tallmasks.masks.task_bundle.bundle_writer import (
+from tallmasks.bundles.base_model import Theta0
+from tallmasks.bundles.bundle_writer import (
     BundleFacts,
     NewBundle,
     NewOwnBundle,
@@ -23,10 +23,10 @@ from tallmasks.masks.task_bundle.bundle_writer import (
     new_bundle,
     new_own_bundle,
 )
-from tallmasks.masks.task_bundle.loaded_bundle import Bundle, load_bundle
-from tallmasks.masks.task_bundle.manifest import FORMAT, LATER_FORMAT, Manifest
-from tallmasks.masks.task_bundle.repacked_masks import write_from_planes
-from tallmasks.masks.task_bundle.verification import verify_bundle
+from tallmasks.bundles.loaded_bundle import Bundle, load_bundle
+from tallmasks.bundles.manifest import FORMAT, LATER_FORMAT, Manifest
+from tallmasks.bundles.repacked_masks import write_from_planes
+from tallmasks.bundles.verification import verify_bundle
 
 __all__ = [
     "FORMAT",

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.masks.task_bundle.manifest import Manifest
+from tallmasks.bundles.manifest import Manifest
 from tallmasks.store.dtypes import FLOATS
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import name_some

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
-from tallmasks.masks.task_bundle.manifest import Manifest
+from tallmasks.bundles.manifest import Manifest
 from tallmasks.store.errors import TallmasksError
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from tempfile import TemporaryFile
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.masks.task_bundle.manifest import BundledTensor
-from tallmasks.masks.task_bundle.part_forms import SCALE, merged_specs
-from tallmasks.masks.task_bundle.part_names import MERGED
-from tallmasks.masks.task_bundle.update_kernels import CODES, PIECE, in_parallel
+from tallmasks.bundles.manifest import BundledTensor
+from tallmasks.bundles.part_forms import SCALE, merged_specs
+from tallmasks.bundles.part_names import MERGED
+from tallmasks.bundles.update_kernels import CODES, PIECE, in_parallel
 from tallmasks.store.dtypes import OF_BUNDLES
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import Layout, NewTensors, new_tensors
@@ -43,7 +43,7 @@ class Encoder:
 
         Raises TallmasksError, naming the tensor, for NaN, infinity or a value too large for the dtype.
         """
-        from tallmasks.masks.task_bundle import update_loops
+        from tallmasks.bundles import update_loops
 
         largest = float(update_loops.largest_magnitude(values))
         if not np.isfinite(largest):
@@ -65,7 +65,7 @@ class Encoder:
 
     def finish(self) -> None:
         """Encode what had to wait for whole rows."""
-        from tallmasks.masks.task_bundle import update_loops
+        from tallmasks.bundles import update_loops
 
         def encode(job: tuple[str, int, int]) -> None:
             name, first, last = job

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies import no_deadline
-from tallmasks.masks.task_bundle import entropy_coding, load_bundle, verify_bundle
-from tallmasks.masks.task_bundle.entropy_coding import ByMagnitude, Decoded, Planes, decode, encode
-from tallmasks.masks.task_bundle.manifest import digest_of
-from tallmasks.masks.task_codings import LowRank, Signs, Ternary, Whole
+from tallmasks.bundles import entropy_coding, load_bundle, verify_bundle
+from tallmasks.bundles.codings import LowRank, Signs, Ternary, Whole
+from tallmasks.bundles.entropy_coding import ByMagnitude, Decoded, Planes, decode, encode
+from tallmasks.bundles.manifest import digest_of
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import TensorSpec, open_tensors, write_tensors
 from task_bundles import TASKS, all_same, expected, make, make_own
@@ -169,7 +169,7 @@ def test_what_is_no_stream_is_refused_in_a_line(tmp_path, forged, monkeypatch):
             assert "masks/x" not in title, "it was decoded"
             return decode(stream, specs, order, title)
 
-        monkeypatch.setattr("tallmasks.masks.task_bundle.bundle_parts.decode", watched)
+        monkeypatch.setattr("tallmasks.bundles.bundle_parts.decode", watched)
     coder = zlib.compressobj(9, zlib.DEFLATED, -15)
     longer = coder.compress(bytes(100)) + coder.flush()
     for content in (stream[:-1], stream + b"x", b"", b"\xff" * len(stream), longer, bytes(100)):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tallmasks.masks.task_bundle.base_model import check_content, check_form
-from tallmasks.masks.task_bundle.bundle_parts import BundleParts, manifest_of, open_place
-from tallmasks.masks.task_bundle.part_names import CARD, MANIFEST
+from tallmasks.bundles.base_model import check_content, check_form
+from tallmasks.bundles.bundle_parts import BundleParts, manifest_of, open_place
+from tallmasks.bundles.part_names import CARD, MANIFEST
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.folders import PROVENANCE
 from tallmasks.vectors.checkpoints.opening import open_checkpoint

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tallmasks.masks.task_bundle.device_updates import DeviceUpdates
-from tallmasks.masks.task_bundle.module_copy import PlacedTensor
-from tallmasks.masks.task_bundle.task_weights import TaskWeights
-from tallmasks.masks.task_bundle.update_kernels import PackedValues, in_parallel, pieces
+from tallmasks.bundles.device_updates import DeviceUpdates
+from tallmasks.bundles.module_copy import PlacedTensor
+from tallmasks.bundles.task_weights import TaskWeights
+from tallmasks.bundles.update_kernels import PackedValues, in_parallel, pieces
 from tallmasks.store.dtypes import FLOATS
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.masks.task_bundle.base_model import Theta0, check_content, check_form
-from tallmasks.masks.task_bundle.bundle_parts import BundleParts, manifest_of, open_place
-from tallmasks.masks.task_bundle.device_updates import DeviceUpdates
-from tallmasks.masks.task_bundle.manifest import Manifest
-from tallmasks.masks.task_bundle.module_copy import ModuleCopy, placed_tensors, state_for
-from tallmasks.masks.task_bundle.module_weights import overwrite
-from tallmasks.masks.task_bundle.task_weights import TaskWeights
+from tallmasks.bundles.base_model import Theta0, check_content, check_form
+from tallmasks.bundles.bundle_parts import BundleParts, manifest_of, open_place
+from tallmasks.bundles.device_updates import DeviceUpdates
+from tallmasks.bundles.manifest import Manifest
+from tallmasks.bundles.module_copy import ModuleCopy, placed_tensors, state_for
+from tallmasks.bundles.module_weights import overwrite
+from tallmasks.bundles.task_weights import TaskWeights
 from tallmasks.store.dtypes import torch_dtypes
 from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint

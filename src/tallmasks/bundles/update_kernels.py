@@ -48,7 +48,7 @@ class PackedTau(NamedTuple):
 
 def update_piece(tau: PackedTau, bits: Raw, scale: float, start: int, stop: int) -> NDArray[np.float32]:
     """The update of values start..stop of a tensor, float32; ``bits`` uint8 [ceil(P / 8)] of the whole tensor."""
-    from tallmasks.masks.task_bundle import update_loops
+    from tallmasks.bundles import update_loops
 
     first, size = start // 8 * 8, SIZES[tau.dtype]
     out = np.empty(max(stop - first, 0), np.float32)
@@ -64,7 +64,7 @@ def add_update(theta: PackedValues, tau: PackedTau, bits: Raw, scale: float, sta
 
     ``tau`` and ``bits`` are of the whole tensor; theta_0 and out F32, BF16 or F16, rounded once to nearest even.
     """
-    from tallmasks.masks.task_bundle import update_loops
+    from tallmasks.bundles import update_loops
 
     count = out.raw.size // SIZES[out.dtype]
     stop, size = start + count, SIZES[tau.dtype]
@@ -78,7 +78,7 @@ def add_update(theta: PackedValues, tau: PackedTau, bits: Raw, scale: float, sta
 
 def convert(values: PackedValues, out: PackedValues) -> None:
     """``out`` = the values in another dtype (F32, BF16, F16), rounded to nearest even; the same bytes in its own."""
-    from tallmasks.masks.task_bundle import update_loops
+    from tallmasks.bundles import update_loops
 
     if values.dtype == out.dtype:
         np.copyto(out.raw, values.raw)

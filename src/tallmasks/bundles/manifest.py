@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tallmasks.masks.task_bundle.part_names import BASE, MANIFEST, MASKS, MERGED, UPDATES, is_safe
-from tallmasks.masks.task_codings import CODINGS, Coding, coding_of
+from tallmasks.bundles.codings import CODINGS, Coding, coding_of
+from tallmasks.bundles.part_names import BASE, MANIFEST, MASKS, MERGED, UPDATES, is_safe
 from tallmasks.store.dtypes import FLOATS, OF_BUNDLES
 from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.store.plain_files import LARGEST_JSON

@@ -22,8 +22,8 @@ from typing import IO, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.masks.task_bundle.manifest import CODER
-from tallmasks.masks.task_bundle.part_forms import Specs
+from tallmasks.bundles.manifest import CODER
+from tallmasks.bundles.part_forms import Specs
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import TensorSpec, file_order, new_tensors
 
@@ -133,7 +133,7 @@ class ByMagnitude:
             at += stop - start
 
     def _sort(self, pieces: list[Piece], bits: Bytes, ordered: Bytes, *, back: bool) -> None:
-        from tallmasks.masks.task_bundle import update_loops
+        from tallmasks.bundles import update_loops
 
         update_loops.sort_bits(np.concatenate([self.tau(*piece) for piece in pieces]), bits, ordered, back)
 

@@ -14,11 +14,12 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.masks.task_bundle.base_model import Theta0
-from tallmasks.masks.task_bundle.bundle_parts import order_of
-from tallmasks.masks.task_bundle.encoding import Encoder, new_merged, scratch_bytes
-from tallmasks.masks.task_bundle.entropy_coding import Decoded, Views, encode
-from tallmasks.masks.task_bundle.manifest import (
+from tallmasks.bundles.base_model import Theta0
+from tallmasks.bundles.bundle_parts import order_of
+from tallmasks.bundles.codings import Coding
+from tallmasks.bundles.encoding import Encoder, new_merged, scratch_bytes
+from tallmasks.bundles.entropy_coding import Decoded, Views, encode
+from tallmasks.bundles.manifest import (
     CODER,
     BaseOrigin,
     BundledTensor,
@@ -26,11 +27,10 @@ from tallmasks.masks.task_bundle.manifest import (
     PartFile,
     read_manifest,
 )
-from tallmasks.masks.task_bundle.model_card import model_card
-from tallmasks.masks.task_bundle.part_forms import file_specs, said_of, task_specs
-from tallmasks.masks.task_bundle.part_names import BASE, CARD, MANIFEST, MASKS, MERGED, UPDATES, is_safe, task_files
-from tallmasks.masks.task_bundle.update_kernels import in_parallel
-from tallmasks.masks.task_codings import Coding
+from tallmasks.bundles.model_card import model_card
+from tallmasks.bundles.part_forms import file_specs, said_of, task_specs
+from tallmasks.bundles.part_names import BASE, CARD, MANIFEST, MASKS, MERGED, UPDATES, is_safe, task_files
+from tallmasks.bundles.update_kernels import in_parallel
 from tallmasks.store.atomic_files import atomic_write_bytes
 from tallmasks.store.dtypes import FLOATS, OF_BUNDLES
 from tallmasks.store.errors import TallmasksError, nearest
