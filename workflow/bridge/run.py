@@ -20,7 +20,7 @@ from snakemake.jobs import Job
 
 from tallmasks.store.artifacts import digest_of
 from tallmasks.store.errors import TallmasksError, in_words
-from tallmasks.store.folders import SCRATCH, refuse_links_out
+from tallmasks.store.folders import SCRATCH
 
 InputFunction = Callable[..., Any]
 EXPECTED = "Snakemake 9.27"
@@ -99,7 +99,6 @@ class Run:
         self._check_machine()
         self._leave_files_alone()
         self._start_jobs_at_once()
-        refuse_links_out()
         if self.writing:
             self._become_the_writer()
         return True

@@ -24,7 +24,6 @@ from tallmasks.plan.node import STAGES, Node
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.project import Store
 from tallmasks.store.folders import set_aside
-from tallmasks.store.plain_files import inside
 from tallmasks.tasks.catalogues import catalogue
 
 
@@ -69,7 +68,6 @@ class StoreJobs:
             wrong = None if self.run.looking else self.store.wrong(node)
             if self.run.pruned and self.store.there(node) and not self.made_anew(node):
                 return {}
-            inside(Path(node.path).parent)
             self.gpus.share(node.model)
             if node.model in self.plan.models:  # or it is a catalogue's
                 self.jobs.will_import(family(self.plan.models[node.model]).imports)
@@ -129,7 +127,6 @@ class StoreJobs:
         @for_users
         def words(wildcards: Any, threads: int) -> str:
             recipe, output = self.plan.pretraining(model)
-            inside(output)
             return self.jobs.words("pretrain", recipe, {}, {"weights": output}, threads, model)
 
         return words

@@ -16,7 +16,6 @@ import yaml
 from job import Job, main
 from tallmasks.results.typesetting import Cell, TableLayout, html_page
 from tallmasks.store.atomic_files import atomic_write_text
-from tallmasks.store.plain_files import plain, read_bytes, read_text
 
 MEMORY = re.compile(r"^done in .+, with (\d+) MB of memory$", re.M)
 """What a job that succeeded says last (workflow/runner/job.py)."""
@@ -53,9 +52,9 @@ def run_times(model: str, logs: Path) -> TableLayout:
     for path in sorted(logs.glob("*/*/*.benchmark.tsv")):
         folder, kind = path.parts[-3:-1]
         if folder == model or kind == "examples":
-            measured = pd.read_csv(plain(path), sep="\t", na_values="-")
+            measured = pd.read_csv(path, sep="\t", na_values="-")
             log = path.with_name(path.name.replace(".benchmark.tsv", ".log"))
-            said = MEMORY.findall(read_bytes(log).decode(errors="replace")) if log.is_file() else []
+            said = MEMORY.findall(log.read_bytes().decode(errors="replace")) if log.is_file() else []
             rows.append((kind, measured["s"].sum(), float(said[-1]) if said else math.nan))
     table = pd.DataFrame(rows, columns=["kind", "seconds", "megabytes"])
     found = table.groupby("kind", sort=False).agg(
@@ -82,7 +81,7 @@ def _numbers(row: pd.Series) -> list[Cell]:
 
 def provenance(model: str, folder: Path) -> TableLayout:
     """Every provenance file of a model's results."""
-    records = {path: json.loads(read_text(path)) for path in sorted(folder.rglob("*provenance.json"))}
+    records = {path: json.loads(path.read_text()) for path in sorted(folder.rglob("*provenance.json"))}
     rows = [[Cell(_what(path, folder)), Cell(record["recipe"]["digest"])] for path, record in records.items()]
     versions = _distinct(f"{name} {value}" for record in records.values() for name, value in record["versions"].items())
     machines = _distinct(

@@ -1,8 +1,6 @@
 """Put the models of a set of tasks into a bundle: the base by reference, the merged vector, each task's chosen mask; or
 what a method stores of each task's own tensors."""
 
-import secrets
-import shutil
 from pathlib import Path
 
 from bundle_io import starting_point
@@ -12,6 +10,7 @@ from tallmasks.bundles import new_own_bundle, write_from_planes
 from tallmasks.evaluation.records import read_evaluation
 from tallmasks.masks.mask_bundles import open_mask_bundle
 from tallmasks.results.stored_files import StartingPoint, bundle_facts
+from tallmasks.store.atomic_files import hidden_beside
 from tallmasks.store.file_archives import archive_folder
 from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
 from tallmasks.vectors.task_vectors import open_task_vector
@@ -19,13 +18,10 @@ from tallmasks.vectors.task_vectors import open_task_vector
 
 def run(job: Job) -> None:
     own = methods.get(job.params["method"]).own_tensors
-    folder = job.output.with_name(f".{job.output.stem[:100]}.{secrets.token_hex(6)}.tmp")
-    try:
+    with hidden_beside(job.output) as folder:
         with starting_point(job) as start:
             (write_own if own else write_masked)(job, start, folder / "bundle")
         archive_folder(folder / "bundle", job.output, job.metadata)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def write_masked(job: Job, start: StartingPoint, out: Path) -> None:

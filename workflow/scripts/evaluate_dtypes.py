@@ -1,11 +1,8 @@
 """Evaluate the models of a masking row out of bundles: one for each dtype of tau_MTL, at lambdas chosen before."""
 
-import secrets
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +15,7 @@ from tallmasks.evaluation.counting import Evaluator
 from tallmasks.evaluation.records import SPLITS, Evaluation, Score, read_evaluation
 from tallmasks.masks.mask_bundles import open_mask_bundle
 from tallmasks.results.stored_files import bundle_facts
+from tallmasks.store.atomic_files import hidden_beside
 from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
 
 
@@ -25,9 +23,8 @@ def run(job: Job) -> None:
     selection, model = read_evaluation(job.input("selection")), load_model(job)
     masks, merged = open_mask_bundle(job.input("mask_bundle")), open_multi_task_vector(job.input("multi_task_vector"))
     evaluator = new_evaluator(job, model, load_tasks(job))
-    folder = job.output.with_name(f".{job.output.stem[:100]}.{secrets.token_hex(6)}.tmp")
     found = {}
-    with starting_point(job) as start, removed_at_the_end(folder):
+    with starting_point(job) as start, hidden_beside(job.output) as folder:
         facts = bundle_facts(selection.method, selection.tasks, start, selection.mask_lambda)
         beside = start.beside + (
             0 if start.included else sum(path.stat().st_size for path in start.base.files.values())
@@ -54,14 +51,6 @@ def counted(evaluator: Evaluator, split: str, bundle: Bundle, trainable: Sequenc
         yield np.concatenate([bundle.update(bundle.tasks[place], name) for name in trainable])
 
     return [row[0] for row in evaluator.own(split, update, 1)]
-
-
-@contextmanager
-def removed_at_the_end(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from tallmasks import __version__
 from tallmasks.evaluation.records import Evaluation, read_evaluation
 from tallmasks.models.families import family
 from tallmasks.store.artifacts import read_json
-from tallmasks.store.atomic_files import atomic_file
+from tallmasks.store.atomic_files import whole
 from tallmasks.store.folders import PROVENANCE
 from tallmasks.store.seals import CONTENT, SEAL, content_of_json, seal_of
 from tallmasks.store.tensor_files import open_tensors
@@ -112,7 +112,7 @@ def publish(
     text = json.dumps(provenance, indent=1) + "\n"
     with ExitStack() as renamed:  # in the opposite order
         for name, content in {provenance_name: text.encode(), **contents}.items():
-            renamed.enter_context(atomic_file(folder / name, len(content), read_only=False)).write(content)
+            renamed.enter_context(whole(folder / name, len(content))).write_bytes(content)
 
 
 def _bytes(content: str | bytes | NDArray[np.uint8]) -> bytes | memoryview:

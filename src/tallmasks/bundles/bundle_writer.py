@@ -31,12 +31,11 @@ from tallmasks.bundles.model_card import model_card
 from tallmasks.bundles.part_forms import file_specs, said_of, task_specs
 from tallmasks.bundles.part_names import BASE, CARD, MANIFEST, MASKS, MERGED, UPDATES, is_safe, task_files
 from tallmasks.bundles.update_kernels import in_parallel
-from tallmasks.store.atomic_files import atomic_write_bytes
+from tallmasks.store.atomic_files import atomic_write_bytes, whole
 from tallmasks.store.dtypes import FLOATS, OF_BUNDLES
 from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.store.tensor_files import NewTensors, bytes_of_file, name_some, new_tensors, open_tensors
 from tallmasks.vectors.checkpoints.checkpoint import sha256_of
-from tallmasks.vectors.checkpoints.new_place import new_place
 
 Opened = TypeVar("Opened")
 
@@ -172,7 +171,7 @@ class NewOwnBundle:
 def new_own_bundle(out: Path | str, facts: BundleFacts) -> Iterator[NewOwnBundle]:
     """As :func:`new_bundle`, of facts with codings."""
     draft = _draft(facts)
-    with new_place(Path(out), _needed(facts, draft), is_folder=True) as folder:
+    with whole(out, _needed(facts, draft), folder=True, new=True) as folder:
         with _Files() as files:
             new = NewOwnBundle(draft, _task_files(files, folder, draft))
             yield new
@@ -190,7 +189,7 @@ def new_bundle(out: Path | str, facts: BundleFacts) -> Iterator[NewBundle]:
     room (before anything is written), or a written value cannot be stored.
     """
     draft = _draft(facts)
-    with new_place(Path(out), _needed(facts, draft), is_folder=True) as folder:
+    with whole(out, _needed(facts, draft), folder=True, new=True) as folder:
         with _Files() as files:
             encoder = files.open(new_merged(folder, facts.dtype, draft.stored, said_of(draft)))
             opened = _task_files(files, folder, draft)

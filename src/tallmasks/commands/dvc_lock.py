@@ -28,7 +28,7 @@ from dvc_data.index import DataIndexDirError
 from tallmasks.plan.node import Node
 from tallmasks.plan.project import open_plan
 from tallmasks.store.artifacts import ARTIFACT, Damaged, check
-from tallmasks.store.atomic_files import atomic_file, atomic_write_text
+from tallmasks.store.atomic_files import atomic_write_text, whole
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.folders import (
     CHECKED,
@@ -37,10 +37,8 @@ from tallmasks.store.folders import (
     STORE,
     entries_at,
     leads_nowhere,
-    refuse_links_out,
     set_aside,
 )
-from tallmasks.store.plain_files import read_text
 
 KNOWN = SCRATCH / "md5.json"
 
@@ -53,7 +51,7 @@ class Checksums:
 
     def __init__(self) -> None:
         try:
-            self._known: dict[str, list] = json.loads(read_text(KNOWN))
+            self._known: dict[str, list] = json.loads(KNOWN.read_text())
         except (OSError, TallmasksError, ValueError):
             self._known = {}
 
@@ -105,7 +103,6 @@ def restore(folders: Sequence[Path]) -> None:
             raise TallmasksError(
                 f"{folder}: no such file or folder, and neither dvc.lock nor params.yaml has one there"
             )
-    refuse_links_out([*expected, *declared])
     for path in (path for folder in (*folders, RESULTS) for path in entries_at(folder)):
         if leads_nowhere(path):
             _set_aside(str(path), "is nothing that DVC can read")
@@ -220,8 +217,8 @@ def _restore(dvc: DVCFileSystem, lost: Mapping[str, str]) -> None:
     for name, md5 in lost.items():
         if _intact(dvc, md5):
             source = _object(dvc, md5)
-            with source.open("rb") as original, atomic_file(Path(name), source.stat().st_size) as copy:
-                shutil.copyfileobj(original, copy)
+            with whole(name, source.stat().st_size, read_only=True) as copy:
+                shutil.copyfile(source, copy)
             _say(f"{name}: restored")
         else:
             _say(f"{name}: neither cache nor remote has it; Snakemake makes it again where it is needed")

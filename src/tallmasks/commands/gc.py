@@ -14,11 +14,11 @@ import sys
 from pathlib import Path
 
 from tallmasks.plan.project import open_plan
+from tallmasks.store.atomic_files import TEMPORARY
 from tallmasks.store.folders import (
     DAMAGED,
     RESULTS,
     STORE,
-    TEMPORARY,
     UNFINISHED,
     files_under,
     is_artifact,

@@ -28,7 +28,6 @@ from pathlib import Path
 from tallmasks.store.artifacts import ARTIFACT, Damaged, Label, check, same
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.folders import PROVENANCE, RESULTS, STORE, entries_at, leads_nowhere, provenance_of
-from tallmasks.store.plain_files import inside
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.restore:
         from tallmasks.commands import dvc_lock
 
-        dvc_lock.restore([Path(os.path.relpath(inside(path))) for path in arguments.paths or [STORE]])
+        dvc_lock.restore([_inside(path) for path in arguments.paths or [STORE]])
         return 0
     wanted = arguments.paths or [folder for folder in (STORE, RESULTS) if folder.is_dir()]
     if not wanted:
@@ -164,3 +163,10 @@ class _Progress:
     def problem(line: str) -> int:
         print(line, flush=True)
         return 1
+
+
+def _inside(path: Path) -> Path:
+    """A path of this project, from its folder on."""
+    if not path.resolve().is_relative_to(Path().resolve()):
+        raise TallmasksError(f"{path} is not in this folder's project; run this in the folder of the project")
+    return Path(os.path.relpath(path))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import secrets
 import stat
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,15 +21,11 @@ from typing import Any
 from tallmasks.store.atomic_files import atomic_write_text
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.machine import machine
-from tallmasks.store.plain_files import read_bytes, read_text
 from tallmasks.store.seals import CONTENT, SEAL, canonical, content_of_json, content_of_tensors, seal_of
 from tallmasks.store.tensor_files import open_tensors, read_metadata
 
 DIGEST_LENGTH = 12
 ARTIFACT = re.compile(rf"(?P<slug>.+)-(?P<digest>[0-9a-f]{{{DIGEST_LENGTH}}})\.(?:safetensors|json)", re.DOTALL)
-RECIPE_DIGEST = re.compile(rf"[0-9a-f]{{{DIGEST_LENGTH}}}")
-IDENTITY = re.compile(r"[0-9a-f]{32}/[0-9a-f]{8}")
-LARGEST_JSON = 1 << 28  # bytes
 CHANGED = "has other values than were written there"
 CLOCK_NS = 1_000_000_000  # a file that changed within this time may change once more under the same time of change
 
@@ -80,18 +75,6 @@ def identity(content: str, machine: str) -> str:
     return f"{content}/{hashlib.sha256(machine.encode()).hexdigest()[:8]}"
 
 
-def by_role(value: Any, form: re.Pattern[str]) -> dict[str, list[str]]:
-    """Texts by role, as a file has them.
-
-    Raises:
-        ValueError, TypeError, AttributeError: they are not that, or one of them has not this form.
-    """
-    found = {role: list(texts) for role, texts in value.items()}
-    if not all(form.fullmatch(text) for texts in found.values() for text in texts):
-        raise ValueError(f"expected texts of the form {form.pattern}")
-    return found
-
-
 def same(recorded: str, found: str) -> bool:
     """Whether an input is still the one that somebody recorded: two identities.
 
@@ -136,16 +119,12 @@ def _read_label(path: Path) -> Label:
         if facts[SEAL] != seal_of(facts):
             raise Damaged(path, "says of itself what was not written there: its seal is broken")
         recipe = _parsed(facts["recipe"])
-        by_role(recipe.get("inputs", {}), RECIPE_DIGEST)
-        label = Label(recipe, facts[CONTENT], facts["machine"], by_role(_parsed(facts["made_from"]), IDENTITY))
-        by_role({"itself": [label.identity]}, IDENTITY)
-        changed = path.suffix == ".json" and content_of_json(facts) != label.content
-        known = named is None or digest_of(recipe) == named["digest"]
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
+        label = Label(recipe, facts[CONTENT], facts["machine"], _parsed(facts["made_from"]))
+    except (KeyError, TypeError, ValueError, RecursionError):
         raise Damaged(path, "says nothing of how it was made, or not as this workflow does") from None
-    if changed:
+    if path.suffix == ".json" and content_of_json(facts) != label.content:
         raise Damaged(path, CHANGED)
-    if not known:
+    if named and digest_of(recipe) != named["digest"]:
         raise Damaged(path, "holds what another recipe makes than the one that its name carries")
     return label
 
@@ -166,8 +145,10 @@ def check(path: Path, remembered: Path | None = None) -> Label:
         return label  # has been read whole
     found = path.stat()
     state = f"{found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns} {label.content}"
-    if remembered and _read_or_nothing(remembered / path.name) == state:
-        return label
+    if remembered:
+        with suppress(OSError, ValueError):
+            if (remembered / path.name).read_text() == state:
+                return label
     try:
         tensors = open_tensors(path)
         content = content_of_tensors(tensors.described, tensors.data)
@@ -176,19 +157,9 @@ def check(path: Path, remembered: Path | None = None) -> Label:
     if content != label.content:
         raise Damaged(path, CHANGED)
     if remembered and time.time_ns() - found.st_ctime_ns > CLOCK_NS:
-        with suppress(OSError):  # then it is read again the next time
-            remembered.mkdir(parents=True, exist_ok=True)
-            new = remembered / f".{path.name[:100]}.{secrets.token_hex(6)}.tmp"
-            new.write_text(state)
-            new.replace(remembered / path.name)
+        with suppress(OSError, TallmasksError):  # then it is read again the next time
+            atomic_write_text(remembered / path.name, state, read_only=False)
     return label
-
-
-def _read_or_nothing(path: Path) -> str:
-    try:
-        return read_text(path)
-    except (OSError, TallmasksError, ValueError):
-        return ""
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -221,16 +192,14 @@ def load_json(path: Path) -> dict[str, Any]:
         Damaged: it is no JSON object.
     """
     try:
-        if path.stat().st_size > LARGEST_JSON:
-            raise Damaged(path, f"has more than {LARGEST_JSON} bytes, and no JSON artifact is that large")
-        found = json.loads(read_bytes(path))
-    except (FileNotFoundError, Damaged):
+        value = json.loads(path.read_bytes())
+    except FileNotFoundError:
         raise
-    except (OSError, TallmasksError, ValueError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise Damaged(path, f"cannot be read as JSON ({type(error).__name__})") from None
-    if not isinstance(found, dict):
-        raise Damaged(path, f"holds a JSON {type(found).__name__}, expected an object")
-    return found
+    if not isinstance(value, dict):
+        raise Damaged(path, f"holds a JSON {type(value).__name__}, expected an object")
+    return value
 
 
 # -- writing --------------------------------------------------------------------------------------------------

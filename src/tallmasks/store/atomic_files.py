@@ -1,30 +1,77 @@
-"""Files that appear whole or not at all."""
+"""Files and folders that appear whole or not at all.
+
+Each is built under a hidden name beside its place.  Who builds it holds a lock on that name: what nobody holds was left
+by a process that was killed, and goes when somebody next builds for the same place.
+"""
 
 from __future__ import annotations
 
-import ctypes
 import errno
+import fcntl
 import os
+import re
 import secrets
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
 
 from tallmasks.store.errors import TallmasksError
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_SYNC_FILE_RANGE = getattr(ctypes.CDLL(None), "sync_file_range", None)
-"""Linux's; elsewhere an fsync has all to do."""
-_SYNC_FILE_RANGE_WRITE = 2  # linux/fs.h
 BEFORE_RENAME: list[Callable[[], None]] = []
 """Called before a file gets its name; where one raises, there is no file."""
+TEMPORARY = re.compile(r"\..+\.[0-9a-f]{12}\.tmp")
+"""The hidden names."""
+
+
+@contextmanager
+def whole(
+    path: Path | str, size: int = 0, *, folder: bool = False, read_only: bool = False, new: bool = False
+) -> Iterator[Path]:
+    """The hidden place to build a file or a folder at; on a clean exit it is fsynced and gets its name.
+
+    Args:
+        path: its name, with the folders above it, which are made.
+        size: bytes; refused before anything is written where the disk has not that many.
+        folder: it is a folder.
+        read_only: the file is not to be edited.
+        new: nothing may be there, but an empty folder where a folder is to be; else a file is replaced.
+
+    Raises:
+        TallmasksError: there is no room on the disk; or, if `new`, there is something, or it cannot be written to.
+    """
+    path, ours = Path(path), True
+    try:
+        if new:
+            refuse_existing(path, folder)
+        with hidden_beside(path, folder=folder) as temporary:
+            _take_room(temporary, size)
+            ours = False
+            yield temporary
+            ours = True
+            for part in (*(temporary.rglob("*") if folder else ()), temporary):
+                _fsync(part)
+            if read_only:
+                temporary.chmod(temporary.stat().st_mode & 0o444)
+            for check in BEFORE_RENAME:
+                check()
+            if new:
+                refuse_existing(path, folder)
+            temporary.replace(path)
+            _fsync(path.absolute().parent)
+    except OSError as error:
+        if error.errno in _NO_SPACE:
+            raise no_room(path, size) from error
+        if new and ours:
+            raise TallmasksError(f"{path}: {error.strerror}; expected a place that can be written to") from error
+        raise
 
 
 def atomic_write_bytes(path: Path | str, content: bytes, *, read_only: bool = True) -> None:
     """Write a small file whole or not at all; read-only unless it is a view that people may edit."""
-    with atomic_file(Path(path), len(content), read_only) as file:
-        file.write(content)
+    with whole(path, len(content), read_only=read_only) as place:
+        place.write_bytes(content)
 
 
 def atomic_write_text(path: Path | str, text: str, *, read_only: bool = True) -> None:
@@ -33,47 +80,96 @@ def atomic_write_text(path: Path | str, text: str, *, read_only: bool = True) ->
 
 
 @contextmanager
-def atomic_file(path: Path, size: int, read_only: bool = True) -> Iterator[BinaryIO]:
-    """A file of ``size`` bytes under a temporary name, fsynced and renamed to ``path`` on a clean exit.
-
-    The space is taken from the disk before anything is written, so that a full disk is an error here and not
-    a bus error in a memory map.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.tmp")
+def hidden_beside(path: Path, *, folder: bool = True) -> Iterator[Path]:
+    """A new hidden folder (or file) beside a path, which is removed at the end, or later if the process is killed."""
+    parent = path.absolute().parent
+    parent.mkdir(parents=True, exist_ok=True)
+    _remove_left(parent, path.name)
+    temporary, lock = _locked(parent, path.name, folder)
     try:
-        with temporary.open("x+b") as file:
-            if size:
-                os.posix_fallocate(file.fileno(), 0, size)
-            yield file
-            file.flush()
-            if read_only:
-                os.fchmod(file.fileno(), os.fstat(file.fileno()).st_mode & 0o444)
-            os.fsync(file.fileno())
-        for check in BEFORE_RENAME:
-            check()
-        temporary.replace(path)
-        _fsync_folder(path.parent)
-    except OSError as error:
-        if error.errno not in _NO_SPACE:
-            raise
-        raise TallmasksError(
-            f"{path}: no space for the {size} bytes it needs ({os.strerror(error.errno)}). Nothing was written;"
-            " free some space and run again."
-        ) from error
+        yield temporary
     finally:
-        temporary.unlink(missing_ok=True)
+        _remove(temporary)
+        os.close(lock)
 
 
-def begin_to_write(descriptor: int, start: int, size: int) -> None:
-    """Have the kernel bring bytes of a file to the disk while other work is done, so that an fsync has less to wait
-    for.  A hint: nothing follows from it, and what it answers does not matter."""
-    if _SYNC_FILE_RANGE and size:  # of 0 bytes it would mean all that follows
-        _SYNC_FILE_RANGE(descriptor, ctypes.c_int64(start), ctypes.c_int64(size), _SYNC_FILE_RANGE_WRITE)
+def refuse_existing(path: Path, folder: bool) -> None:
+    """Raises TallmasksError where something is in the way of a new file, or of a new folder unless it is empty."""
+    if folder and path.is_dir() and not path.is_symlink() and not any(path.iterdir()):
+        return
+    if os.path.lexists(path):
+        raise TallmasksError(
+            f"{path} is there already; expected a new place{' or an empty folder' if folder else ''}. Name another,"
+            " or remove it"
+        )
 
 
-def _fsync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
+def no_room(path: Path, size: int) -> TallmasksError:
+    """The error of a disk without room."""
+    there = next(parent for parent in path.absolute().parents if parent.exists())
+    return TallmasksError(
+        f"{path}: no space for the {size} bytes it needs ({shutil.disk_usage(there).free} are free). Nothing was"
+        " written; free some space and run again, or name a place on another disk"
+    )
+
+
+def _take_room(place: Path, size: int) -> None:
+    """Take a file's bytes from the disk, so that a full disk is an error here and no bus error in a memory map."""
+    if place.is_dir():
+        if shutil.disk_usage(place).free < size:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    elif size:
+        with place.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, size)
+
+
+def _locked(parent: Path, name: str, folder: bool) -> tuple[Path, int]:
+    """A new hidden file or folder, and the lock on it."""
+    while True:
+        temporary = parent / f".{name[:100]}.{secrets.token_hex(6)}.tmp"
+        if folder:
+            temporary.mkdir()
+        else:
+            temporary.touch(exist_ok=False)
+        lock = os.open(temporary, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in (errno.EWOULDBLOCK, errno.ENOLCK, errno.ENOTSUP):
+                os.close(lock)
+                raise
+        if temporary.exists():  # else somebody took it for left, before it was locked
+            return temporary, lock
+        os.close(lock)
+
+
+def _remove_left(parent: Path, name: str) -> None:
+    """Remove what killed processes have left of a place."""
+    for path in [parent / entry.name for entry in os.scandir(parent) if TEMPORARY.fullmatch(entry.name)]:
+        if path.name[1:-17] != name[:100]:
+            continue
+        try:
+            lock = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _remove(path)
+        except OSError:  # its owner lives, or the disk knows no locks
+            pass
+        finally:
+            os.close(lock)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _fsync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.store.errors import TallmasksError
-from tallmasks.store.plain_files import open_plain
 from tallmasks.store.tensor_files import TensorSpec, new_tensors, open_tensors
 
 FORMAT = "tallmasks/files/1"
@@ -23,14 +22,14 @@ _PIECE = 1 << 24
 def archive_folder(folder: Path, out: Path, metadata: Mapping[str, str]) -> None:
     """Write every file under a folder into ``out``, piece by piece.
 
-    Raises TallmasksError where the disk has no room, or something in the folder is no plain file.
+    Raises TallmasksError where the disk has no room.
     """
     files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if not path.is_dir()}
     specs = {name: TensorSpec(np.dtype(np.uint8), (path.stat().st_size,)) for name, path in files.items()}
     with new_tensors(out, specs, {**metadata, "format": FORMAT}) as new:
         for name, path in files.items():
             content = new.tensors[name].data
-            with open_plain(path) as file:
+            with path.open("rb") as file:
                 for start in range(0, len(content), _PIECE):
                     file.readinto(content[start : start + _PIECE])
 

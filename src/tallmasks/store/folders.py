@@ -5,17 +5,15 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import re
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tallmasks.store.artifacts import ARTIFACT, IDENTITY, Damaged, by_role, identity, load_json, read_label
+from tallmasks.store.artifacts import ARTIFACT, Damaged, load_json, read_label
 from tallmasks.store.errors import TallmasksError
-from tallmasks.store.plain_files import all_inside, inside
-from tallmasks.store.seals import CONTENT, SEAL, content_of_json, seal_of
+from tallmasks.store.seals import SEAL, seal_of
 
 SCRATCH = Path(".tallmasks")
 DAMAGED = SCRATCH / "damaged"
@@ -25,23 +23,6 @@ STORE = Path("store")
 RESULTS = Path("results")
 LOGS = Path("logs")
 PROVENANCE = "provenance.json"
-TEMPORARY = re.compile(r"\..+\.[0-9a-f]{12}\.tmp")
-"""The hidden name under which a file is written before it gets its own."""
-
-
-def refuse_links_out(artifacts: Iterable[Path | str] = ()) -> None:
-    """Refuse to go on where a symbolic link leads out of the folders that the workflow writes to.
-
-    Args:
-        artifacts: what may be written in the store, where other links are the user's own.
-
-    Raises:
-        TallmasksError: an artifact's folder, or something in results/, logs/ or .tallmasks/, leads out of the project.
-    """
-    for folder in sorted({STORE, *(Path(path).parent for path in artifacts)}):
-        inside(folder)
-    for folder in (RESULTS, SCRATCH, LOGS):
-        all_inside(folder)
 
 
 def entries_under(folder: Path) -> Iterator[Path]:
@@ -83,39 +64,22 @@ def is_artifact(path: Path) -> bool:
 def set_aside(path: Path, root: Path = Path()) -> str | None:
     """Move what is damaged or made from damage to .tallmasks/damaged/, where nothing looks for it; say so in words.
 
-    What holds nothing, a link or a named pipe, is removed instead: a link out of the project would be refused there.
-    None where somebody else has done so already.
+    A link is removed instead.  None where somebody else has done so already.
     """
+    place = root / path
     try:
-        if removed := _removed(root / path):
-            return removed
-        return f"moved to {_moved(path, root).relative_to(root)}"
+        if place.is_symlink():
+            led_to = place.readlink()
+            place.unlink()
+            return f"removed, a link to {led_to}"
+        target = root / DAMAGED / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        while target.exists():
+            target = target.with_name(f"{target.name}.{secrets.token_hex(2)}")
+        place.rename(target)
+        return f"moved to {target.relative_to(root)}"
     except FileNotFoundError:
         return None
-
-
-def _removed(path: Path) -> str | None:
-    """Remove what is neither a file nor a folder, and say so; nothing of others."""
-    if path.is_symlink():
-        said = f"removed, a link to {path.readlink()}"
-    elif not leads_nowhere(path):
-        return None
-    else:
-        said = "removed, neither a file nor a folder"
-    path.unlink()
-    return said
-
-
-def _moved(path: Path, root: Path) -> Path:
-    target = inside(root / DAMAGED, root) / path
-    target.parent.mkdir(parents=True, exist_ok=True)
-    while target.exists() or target.is_symlink():
-        target = target.with_name(f"{target.name}.{secrets.token_hex(2)}")
-    (root / path).rename(target)
-    for folder, folders, files in os.walk(target):  # where it is a folder
-        for name in (*folders, *files):
-            _removed(Path(folder, name))
-    return target
 
 
 def provenance_of(folder: Path, name: str = PROVENANCE) -> dict[str, Any]:
@@ -129,19 +93,16 @@ def provenance_of(folder: Path, name: str = PROVENANCE) -> dict[str, Any]:
         if not path.is_file():
             raise Damaged(path, "is not there")
         provenance = load_json(path)
-        vouched = provenance["sha256"]
-        if provenance[SEAL] != seal_of(provenance) or provenance[CONTENT] != content_of_json({"sha256": vouched}):
+        if provenance[SEAL] != seal_of(provenance):
             raise Damaged(path, "is not what was written there: its seal is broken")
-        for file, expected in vouched.items():
-            found = folder / file
-            if not found.is_file():
-                raise Damaged(found, "is not there")
-            with found.open("rb") as content:
+        for name_of_file, expected in provenance["sha256"].items():
+            file = folder / name_of_file
+            if not file.is_file():
+                raise Damaged(file, "is not there")
+            with file.open("rb") as content:
                 digest = hashlib.file_digest(content, "sha256").hexdigest()
             if digest != expected:
-                raise Damaged(found, f"is not what was written there: its sha256 is not the one in {name}")
-        identity(provenance[CONTENT], provenance["machine"])
-        by_role(provenance["made_from"], IDENTITY)
+                raise Damaged(file, f"is not what was written there: its sha256 is not the one in {name}")
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OSError):
         raise Damaged(path, "cannot be read, or does not say what it vouches for and what that was made from") from None
     return provenance
@@ -154,7 +115,6 @@ def only_writer(root: Path = Path()) -> Iterator[None]:
     Raises:
         TallmasksError: a snakemake is at work in this folder.
     """
-    inside(root / SCRATCH, root)
     (root / SCRATCH).mkdir(exist_ok=True)
     with (root / SCRATCH / "writer.lock").open("a") as lock:
         try:

@@ -1,14 +1,12 @@
-"""What lies in a file's place: plain files only, within the project.
+"""Reading files that came from somebody else: plain files only, and none outside of their folder.
 
-Whoever opens a named pipe waits for ever, and whoever writes into a folder that is a link writes elsewhere.  Both are
-refused by name, here for all who read and write.
+Whoever opens a named pipe waits for ever, and a link may lead to a secret.  Both are refused by name.
 """
 
 from __future__ import annotations
 
 import errno
 import json
-import os
 import stat
 from io import BufferedReader
 from pathlib import Path
@@ -27,50 +25,35 @@ _KINDS = {
 }
 
 
-def plain(path: Path | str) -> Path:
-    """The path of a plain file, for a library that opens it by itself; links to plain files are followed.
+def open_plain(path: Path | str) -> BufferedReader:
+    """A plain file, open for reading in binary; links to plain files are followed.
 
     Raises:
         TallmasksError: there is something else, such as a named pipe, or a link that leads to itself.
-        OSError: there is nothing, or it cannot be looked at.
+        OSError: there is nothing, or it cannot be opened.
     """
     try:
-        mode = Path(path).stat().st_mode
+        mode = Path(path).stat().st_mode  # before it is opened: a pipe makes one wait, a device may act
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
         raise TallmasksError(
             f"{path} is a link that leads to itself; expected a plain file. Remove the link."
         ) from None
-    _refuse(path, mode)
-    return Path(path)
-
-
-def open_plain(path: Path | str) -> BufferedReader:
-    """A plain file, open for reading in binary; see :func:`plain` for errors.  Nothing makes it wait."""
-    plain(path)  # a device may act when it is opened
-    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
-    try:
-        _refuse(path, os.fstat(file.fileno()).st_mode)
-    except TallmasksError:
-        file.close()
-        raise
-    return file
+    if not stat.S_ISREG(mode):
+        kind = _KINDS.get(stat.S_IFMT(mode), "no file")
+        raise TallmasksError(f"{path} is {kind}; expected a plain file. Remove it and run again.")
+    return Path(path).open("rb")
 
 
 def read_bytes(path: Path | str) -> bytes:
-    """The whole content of a plain file; see :func:`plain` for errors."""
+    """The whole content of a plain file; see :func:`open_plain` for errors."""
     with open_plain(path) as file:
         return file.read()
 
 
-def read_text(path: Path | str) -> str:
-    """As :func:`read_bytes`, as UTF-8; UnicodeDecodeError, a ValueError, where it is none."""
-    return read_bytes(path).decode()
-
-
 def read_json(path: Path | str) -> Any:
-    """What a JSON file says; see :func:`plain` for errors.
+    """The value of a JSON file; see :func:`open_plain` for errors.
 
     Raises ValueError where it is no JSON, nested too deeply, or larger than `LARGEST_JSON`.
     """
@@ -100,42 +83,3 @@ def within(root: Path, name: str) -> Path:
             " the place of the link where you trust it"
         )
     return target
-
-
-def inside(path: Path, root: Path | None = None) -> Path:
-    """The path itself, to be written to; it need not be there.
-
-    Raises:
-        TallmasksError: a symbolic link or `..` leads out of `root`, by default the current folder.
-    """
-    try:
-        path.stat()
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise TallmasksError(f"{path} is a link that leads to itself; remove the link") from None
-    target = path.resolve()
-    if not target.is_relative_to((root or Path()).resolve()):
-        raise TallmasksError(
-            f"{path} leads out of the project, to {target}; expected a place of its own, since the workflow writes "
-            "nothing elsewhere: remove the link (DVC's cache may lie on another disk: docs/store.md)"
-        )
-    return path
-
-
-def all_inside(folder: Path, root: Path | None = None) -> None:
-    """Refuse a folder that is or holds a symbolic link out of `root`, as :func:`inside` does, at any depth."""
-    inside(folder, root)
-    if not folder.is_dir():
-        return
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_symlink():
-                inside(Path(entry.path), root)
-            elif entry.is_dir():
-                all_inside(Path(entry.path), root)
-
-
-def _refuse(path: Path | str, mode: int) -> None:
-    if not stat.S_ISREG(mode):
-        found = _KINDS.get(stat.S_IFMT(mode), "no file")
-        raise TallmasksError(f"{path} is {found}; expected a plain file. Remove it and run again.")

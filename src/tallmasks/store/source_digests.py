@@ -6,13 +6,12 @@ import functools
 import hashlib
 import json
 import os
-import secrets
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from tallmasks.store.atomic_files import atomic_write_text
 from tallmasks.store.errors import TallmasksError
-from tallmasks.store.plain_files import inside, open_plain, plain, read_text
 
 REMEMBERED = Path(".tallmasks", "content")  # in the current folder: the checksums of data folders, by their path
 Identity = tuple[int, int, int, int]
@@ -59,12 +58,8 @@ def sha256_of_folder(folder: Path) -> str:
         same = name in known and known[name][:-1] == [*identity]
         found[name] = known[name] if same else [*identity, _sha256(str(path), identity)]
     if found != known:
-        inside(REMEMBERED)
-        with suppress(OSError):  # a folder that cannot be written to: then it is read again
-            REMEMBERED.mkdir(parents=True, exist_ok=True)
-            new = memory.with_suffix(f".{secrets.token_hex(4)}")
-            new.write_text(json.dumps(found))
-            new.replace(memory)
+        with suppress(OSError, TallmasksError):  # a folder that cannot be written to: then it is read again
+            atomic_write_text(memory, json.dumps(found), read_only=False)
     return hashlib.sha256(b"".join(_line(name, str(entry[-1])) for name, entry in found.items())).hexdigest()
 
 
@@ -79,7 +74,7 @@ def _line(name: str, sha256: str) -> bytes:
 def _recall(memory: Path) -> dict[str, list[int | str]]:
     """What was remembered of a folder; nothing where that cannot be read."""
     with suppress(TallmasksError, OSError, ValueError):
-        known = json.loads(read_text(memory))
+        known = json.loads(memory.read_text())
         if isinstance(known, dict):
             return {name: entry for name, entry in known.items() if isinstance(entry, list) and len(entry) == 5}
     return {}
@@ -87,7 +82,7 @@ def _recall(memory: Path) -> dict[str, list[int | str]]:
 
 def _identity(path: Path) -> Identity:
     try:
-        stat = plain(path).stat()
+        stat = path.stat()
     except OSError as error:
         raise _unreadable(path, error) from None
     return stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
@@ -96,7 +91,7 @@ def _identity(path: Path) -> Identity:
 @functools.lru_cache(maxsize=4096)
 def _sha256(path: str, identity: Identity) -> str:
     try:
-        with open_plain(path) as file:
+        with Path(path).open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise _unreadable(Path(path), error) from None

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from safetensors import SafetensorError, safe_open
 
-from tallmasks.store.atomic_files import atomic_file
+from tallmasks.store.atomic_files import whole
 from tallmasks.store.dtypes import DTYPES, code_of
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.plain_files import open_plain
@@ -289,8 +289,8 @@ def new_tensors(path: Path | str, specs: Mapping[str, TensorSpec], metadata: Map
     """
     size = sum(spec.nbytes for spec in specs.values())
     room = bytes_of_file(specs, metadata) - size
-    with atomic_file(Path(path), room + size) as file:
-        mapped = np.memmap(file, np.uint8, mode="r+", shape=(room + size,))
+    with whole(path, room + size, read_only=True) as place:
+        mapped = np.memmap(place, np.uint8, mode="r+", shape=(room + size,))
         new = NewTensors(dict(metadata), _map_tensors(specs, mapped[room:]), np.asarray(mapped[room:]))
         yield new
         _seal(specs, new)

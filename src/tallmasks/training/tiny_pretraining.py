@@ -31,6 +31,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from tallmasks.models.clip import network as clip
 from tallmasks.models.clip import tokenizer
 from tallmasks.models.clip.augmentation import Augmentation, augment
+from tallmasks.store.atomic_files import whole
 from tallmasks.tasks.drawn import NAMES, TASKS, picture
 from tallmasks.tasks.drawn.canvas import IMAGE_SIDE
 from tallmasks.training.finetuning import progress_at
@@ -267,11 +268,6 @@ def write(network: CLIP, vocabulary: tuple[int, ...], recipe: Mapping[str, Any],
     """Write the network and its vocabulary as one safetensors file, with the recipe as JSON in its metadata."""
     tensors = {name: tensor.contiguous() for name, tensor in network.state_dict().items()}
     tensors[clip.VOCABULARY] = torch.tensor(vocabulary)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = output.with_name(f".{output.name}.{os.getpid()}")
     metadata = {"format": "tallmasks/pretrained/1", "recipe": json.dumps(recipe, sort_keys=True)}
-    try:
+    with whole(output) as unfinished:
         save_file(tensors, unfinished, metadata)
-        unfinished.replace(output)
-    finally:
-        unfinished.unlink(missing_ok=True)

@@ -5,7 +5,6 @@ what the model makes of words that it has not met.
 """
 
 import json
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import torch
 from safetensors.torch import save_file
 from torch.nn import functional
 
+from tallmasks.store.atomic_files import whole
 from tallmasks.tasks.written.documents import Pair, begun, problem, with_gaps
 from tallmasks.tasks.written.lexicon import END, lexicon, tokenizer_json
 from tallmasks.training.finetuning import progress_at
@@ -87,14 +87,9 @@ def pretrain_tiny_t5(config: Mapping[str, Any], output: Path) -> None:
         torch.set_num_threads(threads)
     tensors = {name: tensor.detach().clone() for name, tensor in network.tensors.items()}
     tensors[TOKENIZER] = torch.frombuffer(bytearray(tokenizer_json().encode()), dtype=torch.uint8)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = output.with_name(f".{output.name}.{os.getpid()}")
-    try:
-        metadata = {"format": "tallmasks/pretrained/1", "recipe": json.dumps(dict(config), sort_keys=True)}
+    metadata = {"format": "tallmasks/pretrained/1", "recipe": json.dumps(dict(config), sort_keys=True)}
+    with whole(output) as unfinished:
         save_file(tensors, unfinished, metadata)
-        unfinished.replace(output)
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 class Tokenize:

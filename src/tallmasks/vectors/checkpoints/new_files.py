@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -14,12 +13,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.store.atomic_files import begin_to_write
+from tallmasks.store.atomic_files import no_room
 from tallmasks.store.dtypes import DTYPES, FLOATS, torch_dtypes
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.plain_files import read_json
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.new_place import no_room
 from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS
 from tallmasks.vectors.state_files import short
 
@@ -175,16 +173,13 @@ class TorchSink:
         try:
             torch.save(state, self._path)
         except RuntimeError as error:  # what torch makes of a full disk
-            free = shutil.disk_usage(self._path.parent).free
-            raise no_room(Path(self._file.name), self._file.size, free) from error
+            raise no_room(self._path.parent / self._file.name, self._file.size) from error
 
 
 def _write_at(descriptor: int, offset: int, data: memoryview) -> None:
-    start, size = offset, len(data)
     while data:
         count = os.pwrite(descriptor, data, offset)
         data, offset = data[count:], offset + count
-    begin_to_write(descriptor, start, size)
 
 
 def _bytes_of(base: Checkpoint, name: str, code: str) -> int:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
-from tallmasks.store.plain_files import read_text
+from tallmasks.store.plain_files import read_json
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 
 _CONFIG = "config.json"
@@ -39,8 +36,8 @@ def _in_config(checkpoint: Checkpoint) -> bool:
     if _CONFIG not in checkpoint.companions:
         return False
     try:
-        config: Any = json.loads(read_text(checkpoint.companions[_CONFIG]))
-    except (OSError, ValueError, RecursionError):  # for those who use it to judge
+        config = read_json(checkpoint.companions[_CONFIG])
+    except (OSError, ValueError):  # for those who use it to judge
         return False
     parts = [config, *config.values()] if isinstance(config, dict) else []
     return any(isinstance(part, dict) and part.get(_KEY) for part in parts)

@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tallmasks.store.atomic_files import refuse_existing, whole
 from tallmasks.store.dtypes import DTYPES, FLOATS, code_of
 from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.float_bytes import narrowed
 from tallmasks.vectors.checkpoints.lora import LoraCheckpoint
 from tallmasks.vectors.checkpoints.new_files import PlannedFile, SafetensorsSink, Sink, TorchSink, planned, small_files
-from tallmasks.vectors.checkpoints.new_place import new_place, refuse_existing
 from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH
 
 _COPIED = 1 << 21
@@ -119,7 +119,7 @@ def new_checkpoint(
     dtypes, files = _plan(out, base, code)
     texts = small_files(base, files, card, code) if base.is_folder else {}
     needed = sum(file.size for file in files) + sum(map(_size, texts.values()))
-    with new_place(out, needed, is_folder=base.is_folder) as place, ExitStack() as stack:
+    with whole(out, needed, folder=base.is_folder, new=True) as place, ExitStack() as stack:
         for name, text in texts.items():
             (place / name).write_bytes(text if isinstance(text, bytes) else text.read_bytes())
         if not base.is_folder and out.suffix in TORCH:
