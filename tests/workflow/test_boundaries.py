@@ -1,6 +1,6 @@
 """The workflow's own bad input: what is wrong is said in one message, and nothing is written elsewhere."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -135,61 +135,6 @@ def test_without_the_default_profile_nothing_runs(bare: Project, options: tuple[
     """Snakemake would go by file times, and fine-tune again what is there."""
     run = bare.run("snakemake", "-n", *options, "--", TABLE, fails=True)
     assert "profiles/default is not in force" in message(run) and "Traceback" not in run.output
-
-
-@pytest.fixture
-def link(bare: Project, tmp_path: Path) -> Iterator[Callable[[str], Path]]:
-    """Puts links into the project for a test's own time; they lead to a folder that is not its own."""
-    outside, links = tmp_path / "outside", []
-    outside.mkdir()
-    (outside / "mine.txt").write_text("not the project's")
-
-    def put(place: str) -> Path:
-        links.append(bare.path(place))
-        bare.run("rm", "-rf", place)
-        links[-1].parent.mkdir(parents=True, exist_ok=True)
-        links[-1].symlink_to(outside)
-        return outside
-
-    yield put
-    assert [path.name for path in outside.iterdir()] == ["mine.txt"]
-    for path in links:
-        path.unlink(missing_ok=True)
-
-
-@pytest.mark.parametrize("place", ["results", "results/tiny/two", "store/tiny/checkpoints", "logs/tiny", ".tallmasks"])
-def test_a_link_out_of_the_project_is_refused(bare: Project, link: Callable[[str], Path], place: str) -> None:
-    """Results would overwrite files in a folder that is not the project's."""
-    link(place)
-    assert f"{place} leads out of the project" in message(bare.snakemake(TABLE, fails=True))
-
-
-def test_a_report_writes_nothing_outside(bare: Project, link: Callable[[str], Path]) -> None:
-    """A page, or the marker that has it made anew, would be written into another's folder."""
-    link(".tallmasks/stale")
-    target = "results/tiny/report/parameters.html"
-    assert ".tallmasks/stale leads out of the project" in message(bare.dry_run(target, fails=True))
-
-
-def test_verify_and_gc_touch_nothing_outside(bare: Project, link: Callable[[str], Path]) -> None:
-    """`dvc repro` would move damaged files elsewhere, `tallmasks gc` remove what lies there."""
-    link("store/tiny/heads")
-    verify = bare.run("tallmasks", "verify", "--restore", "store/tiny", fails=True)
-    assert message(verify).startswith("error: store/tiny/heads leads out of the project")
-    bare.path("store/tiny/heads").unlink()
-    outside = link(".tallmasks")
-    (outside / "damaged").mkdir()
-    (outside / "damaged" / "mine.txt").touch()
-    assert ".tallmasks leads out of the project" in message(bare.tallmasks("gc", "--yes", fails=True))
-    (outside / "damaged" / "mine.txt").unlink()
-    (outside / "damaged").rmdir()
-
-
-def test_pretraining_writes_nothing_outside(bare: Project, edited: Callable[..., None]) -> None:
-    """The weights would go where a path with `..` leads."""
-    edited(lambda p: p["models"]["tiny"].update(pretrained="../tiny.safetensors"))
-    (bare.root.parent / "tiny.safetensors").write_bytes(bare.path("models/tiny.safetensors").read_bytes())
-    assert "leads out of the project" in message(bare.dry_run("pretrain_tiny", fails=True))
 
 
 def test_a_copy_runs_its_own_code(built: tuple[Project, Run], tmp_path: Path) -> None:

@@ -1,8 +1,4 @@
-"""Evaluations and what follows from them as files: JSON artifacts that are checked before a number of theirs is used.
-
-Beyond the digests that every artifact carries, an evaluation must be one: scores are from 0 to the number of examples,
-numbers are finite, and method, tasks and grid are those of its recipe.
-"""
+"""Evaluations and what follows from them, as JSON artifacts."""
 
 from __future__ import annotations
 
@@ -16,14 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.evaluation.choice import accuracies
-from tallmasks.evaluation.subsets import ORDERS
-from tallmasks.store.artifacts import Damaged, read_json
+from tallmasks.store.artifacts import read_json
 
 SPLITS = ("validation", "test")
-SUMS = "sums_of_scores"
-"""What `Family.settings` says where a task's score may be no count."""
-FURTHER = "further_scores"
-"""What `Family.settings` lists: the names of the scores that a task may have beside the one that counts."""
 Score = int | float
 """A number of right answers; or the sum of the examples' scores, each in 0 to 1, of a task whose score is no count."""
 
@@ -145,95 +136,30 @@ def read_evaluation(path: Path) -> Evaluation:
 
     Raises:
         FileNotFoundError: there is no such file.
-        Damaged: it is not what was written, or no evaluation of its recipe.
+        Damaged: it is not what was written.
     """
-    value = read_json(path)
-    return _evaluation(path, value, value["recipe"]["params"])
+    return Evaluation.from_json(read_json(path))
 
 
 def read_thresholds(path: Path) -> dict[int, Evaluation]:
     """Consensus merging's evaluations by threshold k.  Raises as `read_evaluation`."""
-    value = read_json(path)
-    params = value["recipe"]["params"]
-    found = _objects(path, value, "thresholds")
-    if sorted(found) != sorted(map(str, params["thresholds"])):
-        raise Damaged(path, f"has the thresholds {sorted(found)}, expected {params['thresholds']}")
-    return {int(k): _evaluation(path, inner, params) for k, inner in found.items()}
+    return {int(k): Evaluation.from_json(value) for k, value in read_json(path)["thresholds"].items()}
 
 
 def read_dtypes(path: Path) -> dict[str, tuple[Evaluation, int]]:
     """The evaluations of models out of bundles, with the bytes of the files, by the dtype of tau_MTL.  Raises as
     `read_evaluation`."""
-    value = read_json(path)
-    params, found = value["recipe"]["params"], _objects(path, value, "dtypes")
-    sizes: dict[str, Any] = {
-        name: inner.get("bytes") if isinstance(inner, dict) else None for name, inner in found.items()
-    }
-    if sorted(found) != sorted(params["dtypes"]) or not all(type(size) is int and size > 0 for size in sizes.values()):
-        raise Damaged(path, f"does not hold the evaluations of {', '.join(params['dtypes'])} and their bytes")
-    return {dtype: (_evaluation(path, found[dtype], params), sizes[dtype]) for dtype in params["dtypes"]}
+    record = read_json(path)
+    by_dtype = ((dtype, record["dtypes"][dtype]) for dtype in record["recipe"]["params"]["dtypes"])
+    return {dtype: (Evaluation.from_json(value), value["bytes"]) for dtype, value in by_dtype}
 
 
 def read_subset(path: Path) -> list[Evaluation]:
     """Several methods' evaluations on one subset of the tasks.  Raises as `read_evaluation`."""
-    value = read_json(path)
-    params, listed = value["recipe"]["params"], value.get("evaluations")
-    if not isinstance(listed, list) or len(listed) != len(params["methods"]):
-        raise Damaged(path, f"does not hold the evaluations of {', '.join(params['methods'])}")
-    return [
-        _evaluation(path, inner, {**params, "method": method, "grid": _grid(inner, params)})
-        for inner, method in zip(listed, params["methods"], strict=True)
-    ]
+    return [Evaluation.from_json(value) for value in read_json(path)["evaluations"]]
 
 
 def read_orders(path: Path) -> tuple[dict[str, tuple[str, ...]], dict[str, float]]:
     """Figure 5's orders of the tasks by name, and the zero-shot accuracies by task.  Raises as `read_evaluation`."""
-    value = read_json(path)
-    tasks = value["recipe"]["params"]["tasks"]
-    zeroshot, orders = _objects(path, value, "zeroshot"), _objects(path, value, "orders")
-    try:
-        wrong = set(orders) != set(ORDERS) or any(sorted(order) != sorted(tasks) for order in orders.values())
-        wrong |= set(zeroshot) != set(tasks) or not all(0 <= accuracy <= 1 for accuracy in zeroshot.values())
-    except TypeError:
-        wrong = True
-    if wrong:
-        raise Damaged(path, f"does not hold the {len(ORDERS)} orders of its {len(tasks)} tasks and their accuracies")
-    return {name: tuple(order) for name, order in orders.items()}, dict(zeroshot)
-
-
-def _grid(value: Any, params: Mapping[str, Any]) -> Any:
-    """The grid that an evaluation of a subset should have: the one of what it chose, if it chose anything."""
-    if not isinstance(value, dict) or not value.get("grid"):
-        return []
-    return params["grids"]["scaling_coefficient" if value.get("mask_lambda") is None else "mask_lambda"]
-
-
-def _objects(path: Path, value: Mapping[str, Any], key: str) -> dict[str, Any]:
-    found = value.get(key)
-    if not isinstance(found, dict):
-        raise Damaged(path, f"has no {key}")
-    return found
-
-
-def _evaluation(path: Path, value: Any, params: Mapping[str, Any]) -> Evaluation:
-    """The evaluation in a JSON value, which must be the one that `params` of the recipe ask for."""
-    try:
-        found = Evaluation.from_json(value)
-        tasks = tuple(params["tasks"]) if "tasks" in params else (params["task"],)
-        scores = [
-            *found.correct["validation"],
-            *found.correct["test"],
-            *(score for row in found.curve for score in row),
-        ]
-        if not params.get(SUMS, False) and any(type(score) is not int for score in scores):
-            raise ValueError("a number of right answers is a whole number, and its recipe says of no other scores")
-        if not set(found.further) <= set(params.get(FURTHER, ())):
-            raise ValueError(f"it scores {', '.join(found.further)}, and its recipe says of no such scores")
-        asked = {"tasks": (found.tasks, tasks), "grid": (list(found.grid), list(params.get("grid", ())))}
-        asked |= {"method": (found.method, params["method"])} if "method" in params else {}
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise Damaged(path, f"holds no evaluation of its recipe: {error}") from None
-    for key, (have, wanted) in asked.items():
-        if have != wanted:
-            raise Damaged(path, f"holds no evaluation of its recipe: {key} is {have}, expected {wanted}")
-    return found
+    record = read_json(path)
+    return {name: tuple(order) for name, order in record["orders"].items()}, record["zeroshot"]

@@ -59,7 +59,7 @@ def whole(
             if new:
                 refuse_existing(path, folder)
             temporary.replace(path)
-            _fsync(path.absolute().parent)
+            _fsync(path.parent)
     except OSError as error:
         if error.errno in _NO_SPACE:
             raise no_room(path, size) from error
@@ -82,7 +82,7 @@ def atomic_write_text(path: Path | str, text: str, *, read_only: bool = True) ->
 @contextmanager
 def hidden_beside(path: Path, *, folder: bool = True) -> Iterator[Path]:
     """A new hidden folder (or file) beside a path, which is removed at the end, or later if the process is killed."""
-    parent = path.absolute().parent
+    parent = path.parent
     parent.mkdir(parents=True, exist_ok=True)
     _remove_left(parent, path.name)
     temporary, lock = _locked(parent, path.name, folder)

@@ -15,14 +15,14 @@ from safetensors.numpy import load_file, save_file
 from strategies import no_deadline
 from tallmasks.commands import verify  # noqa: F401  (main imports it, which nobody may not)
 from tallmasks.commands.main import main
-from tallmasks.evaluation.records import read_evaluation, read_orders, read_subset, read_thresholds
+from tallmasks.evaluation.records import Evaluation, read_evaluation, read_orders, read_subset, read_thresholds
 from tallmasks.evaluation.subsets import orders
 from tallmasks.plan.node import STAGES, Node
 from tallmasks.plan.project import Store
 from tallmasks.store import artifacts
 from tallmasks.store.artifacts import Damaged, as_metadata, check, digest_of, facts_of, read_label, same, write_json
 from tallmasks.store.errors import TallmasksError, in_words
-from tallmasks.store.folders import refuse_links_out, set_aside
+from tallmasks.store.folders import set_aside
 from tallmasks.store.seals import SEAL, seal_of
 from tallmasks.store.tensor_files import load_state, open_tensors, write_tensors
 
@@ -148,47 +148,18 @@ def test_what_is_no_artifact_at_all_is_refused_by_name(thing, suffix, tmp_path):
     assert main(["verify", str(path)]) == 1
 
 
-@pytest.mark.parametrize(
-    "odd",
-    [
-        {"made_from": {"heads": 5}},
-        {"made_from": {"heads": ["no identity"]}},
-        {"made_from": {"heads": [["0" * 32 + "/12345678"]]}},
-        {"made_from": [1, 2]},
-        {"machine": 5},
-        {"recipe": recipe() | {"inputs": {"heads": 5}}},
-        {"recipe": recipe() | {"inputs": ["heads"]}},
-    ],
-)
-def test_an_artifact_that_says_odd_things_of_its_making_is_refused(odd, tmp_path):
-    """A file that another program sealed would end `verify` and every plan in a traceback."""
-    made = odd.get("recipe", recipe())
-    (tmp_path / "input").mkdir()
-    path = tmp_path / f"thing-{digest_of(made)}.json"
-    write_json(path, {"values": [1]}, facts_of(made, {}, 1) | odd)
-    with pytest.raises(Damaged, match="says nothing of how it was made"):
-        read_label(path)
-    assert main(["verify", str(tmp_path)]) == 1
-
-
-@pytest.mark.parametrize("thing", ["link out", "pipe", "loop", "folder with a link out"])
-def test_what_is_set_aside_does_not_lock_the_project(thing, tmp_path, monkeypatch):
-    """A link out of the project would be moved into .tallmasks/, for whose sake every later run refuses to start."""
-    outside, path = tmp_path / "outside.safetensors", Path("store/tiny/thing.safetensors")
+def test_what_is_set_aside_is_lost_to_nobody(tmp_path):
+    """A link moved away would lead elsewhere, and what it leads to may be DVC's."""
+    path, outside = Path("store/tiny/thing.safetensors"), tmp_path / "outside.safetensors"
+    (tmp_path / path).parent.mkdir(parents=True)
     outside.touch()
-    monkeypatch.chdir((tmp_path / "project").mkdir() or tmp_path / "project")
-    path.parent.mkdir(parents=True)
-    if thing == "folder with a link out":
-        path.mkdir()
-        (path / "link").symlink_to(outside)
-    else:
-        {**PLACED, "link out": lambda path: path.symlink_to(outside)}[thing](path)
-    said = set_aside(path)
-    if thing == "link out":
-        assert said == f"removed, a link to {outside}"
-    assert not path.exists() and not path.is_symlink() and outside.exists()
-    assert set_aside(path) is None
-    refuse_links_out()
+    (tmp_path / path).symlink_to(outside)
+    assert set_aside(path, tmp_path) == f"removed, a link to {outside}" and outside.exists()
+    for _ in range(2):
+        (tmp_path / path).write_text("damaged")
+        moved = str(set_aside(path, tmp_path)).removeprefix("moved to ")
+        assert (tmp_path / moved).read_text() == "damaged" and not (tmp_path / path).exists()
+    assert set_aside(path, tmp_path) is None
 
 
 @contextmanager
@@ -240,54 +211,18 @@ def test_verify_does_not_pass_what_it_did_not_look_at(place, tmp_path, capsys):
     assert ("nothing to check there" in said) != ("DVC cannot read it" in said) and "1 problems" in said
 
 
-WRONG = {
-    "more right answers than examples": {"correct": {"validation": [18, 7], "test": [25, 41]}},
-    "a negative count": {"correct": {"validation": [18, 7], "test": [-1, 31]}},
-    "a fraction of an answer": {"correct": {"validation": [18, 7], "test": [25.5, 31]}},
-    "a truth value": {"correct": {"validation": [18, 7], "test": [True, 31]}},
-    "a task too many": {"tasks": ["mnist", "svhn", "cars"]},
-    "other tasks": {"tasks": ["mnist", "cars"]},
-    "another method": {"method": "ties"},
-    "another grid": {"grid": [0.2, 0.5], "mask_lambda": [0.2, 0.5]},
-    "a lambda that is not of the grid": {"mask_lambda": [0.2, 0.3]},
-    "a short curve": {"curve": [[18, 17]]},
-    "a short row of the curve": {"curve": [[18, 17], [6]]},
-    "no grid": {"grid": [], "curve": []},
-    "text": {"total": "many"},
-    "nothing": {"total": None},
-}
-
-
-@pytest.mark.parametrize("what", WRONG)
-def test_an_evaluation_must_be_one_of_its_recipe(what, tmp_path):
-    """A file whose digests are right, and whose numbers cannot be counts, would give 200 %."""
-    assert read_evaluation(evaluation_at(tmp_path)).mask_lambda == (0.2, 0.4)
-    path = evaluation_at(tmp_path, EVALUATION | WRONG[what])
-    check(path)
-    with pytest.raises(Damaged, match=path.name):
-        read_evaluation(path)
-
-
-def test_sweeps_and_orders_are_checked_too(tmp_path):
-    """The numbers of figures 5 and 6 would be believed whatever they are."""
+def test_sweeps_and_orders_are_read_back(tmp_path):
+    """The numbers of figures 5 and 6 would be others than those that were counted."""
+    assert read_evaluation(evaluation_at(tmp_path)).to_json() == Evaluation.from_json(EVALUATION).to_json()
     swept = {**EVALUATION, "method": "consensus_task_arithmetic", "mask_lambda": None, "scaling_coefficient": 0.2}
-    params = {"tasks": ["mnist", "svhn"], "grid": [0.2, 0.4], "thresholds": [0, 3]}
-    good = evaluation_at(tmp_path, {"thresholds": {"0": swept, "3": swept}}, **params)
-    assert list(read_thresholds(good)) == [0, 3]
-    with pytest.raises(Damaged, match="thresholds"):
-        read_thresholds(evaluation_at(tmp_path, {"thresholds": {"0": swept}}, **params))
-    grids = {"scaling_coefficient": [0.2, 0.4], "mask_lambda": [0.2, 0.4]}
-    subset = {"tasks": ["mnist", "svhn"], "methods": ["tall_mask_task_arithmetic"], "grids": grids}
-    assert len(read_subset(evaluation_at(tmp_path, {"evaluations": [EVALUATION]}, **subset))) == 1
-    with pytest.raises(Damaged, match="evaluations"):
-        read_subset(evaluation_at(tmp_path, {"evaluations": []}, **subset))
+    made = evaluation_at(tmp_path, {"thresholds": {"0": swept, "3": swept}}, thresholds=[0, 3])
+    assert [found.scaling_coefficient for found in read_thresholds(made).values()] == [0.2, 0.2]
+    assert read_subset(evaluation_at(tmp_path, {"evaluations": [EVALUATION]}))[0].mask_lambda == (0.2, 0.4)
     zeroshot = {"mnist": 0.5, "svhn": 0.25}
-    ordered = {"zeroshot": zeroshot, "orders": orders(zeroshot)}
-    assert read_orders(evaluation_at(tmp_path, ordered, tasks=["mnist", "svhn"]))[1] == zeroshot
-    text = {"zeroshot": {"mnist": "0.5", "svhn": "1"}}
-    for spoiled in ({"zeroshot": {"mnist": 0.5}}, {"zeroshot": {"mnist": 7, "svhn": 1}}, {"orders": {}}, text):
-        with pytest.raises(Damaged, match="orders"):
-            read_orders(evaluation_at(tmp_path, ordered | spoiled, tasks=["mnist", "svhn"]))
+    made = evaluation_at(tmp_path, {"zeroshot": zeroshot, "orders": orders(zeroshot)}, tasks=["mnist", "svhn"])
+    assert read_orders(made) == (orders(zeroshot), zeroshot)
+    with pytest.raises(ValueError, match="no scores"):
+        Evaluation.from_json({**EVALUATION, "correct": {"validation": [18, 7], "test": [25, 41]}})
 
 
 def test_equal_values_have_equal_content_whatever_they_were_made_for(tmp_path):

@@ -34,12 +34,3 @@ def test_a_file_that_leads_out_is_refused(tmp_path: Path, name: str) -> None:
     write_tensors(tmp_path / "archive", {name: np.zeros(3, np.uint8)}, {"format": FORMAT})
     with pytest.raises(TallmasksError, match="expected a path within a folder"):
         archived_files(tmp_path / "archive")
-
-
-def test_what_is_no_plain_file_is_refused(tmp_path: Path) -> None:
-    """The job would wait for ever for somebody to write into a pipe."""
-    (tmp_path / "folder").mkdir()
-    os.mkfifo(tmp_path / "folder" / "pipe")
-    with pytest.raises(TallmasksError, match="named pipe"):
-        archive_folder(tmp_path / "folder", tmp_path / "out", {})
-    assert not (tmp_path / "out").exists()

@@ -16,7 +16,6 @@ from safetensors import safe_open
 
 import tallmasks
 from small_checkpoints import file_of, refusal, saved_llama, state, whole
-from tallmasks.store import atomic_files
 from tallmasks.vectors.checkpoints import new_checkpoint, open_checkpoint
 
 
@@ -162,15 +161,6 @@ def test_a_folder_of_torch_files_becomes_one_of_safetensors(tmp_path):
     same_as(written, base, base.tensors)
 
 
-def test_all_is_written_where_the_kernel_takes_no_hints(tmp_path, monkeypatch):
-    """Only on Linux could anything be merged."""
-    monkeypatch.setattr(atomic_files, "_SYNC_FILE_RANGE", None)
-    base = open_checkpoint(file_of(tmp_path, state(), "model.safetensors"))
-    with new_checkpoint(tmp_path / "new.safetensors", base, "card") as new:
-        fill(new, base, base.layout.names)
-    same_as(open_checkpoint(tmp_path / "new.safetensors"), base, base.layout.names)
-
-
 def test_what_is_there_is_never_overwritten(tmp_path):
     """A merge would take the place of another, or of the model that it was made from."""
     base = open_checkpoint(file_of(tmp_path, state()))
@@ -244,7 +234,6 @@ def test_a_full_disk_is_said_before_anything_is_written(tmp_path, monkeypatch):
 KILLED = """
 import os, signal, sys, time
 import numpy as np
-from tallmasks.store import atomic_files
 from tallmasks.vectors.checkpoints import new_checkpoint, open_checkpoint
 
 with new_checkpoint(sys.argv[2], open_checkpoint(sys.argv[1]), None) as new:
