@@ -10,13 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.bundles.base_model import Theta0, check_content, check_form
+from tallmasks.bundles.base_model import check_content, check_form
 from tallmasks.bundles.bundle_parts import BundleParts, manifest_of, open_place
-from tallmasks.bundles.device_updates import DeviceUpdates
 from tallmasks.bundles.manifest import Manifest
-from tallmasks.bundles.module_copy import ModuleCopy, placed_tensors, state_for
-from tallmasks.bundles.module_weights import overwrite
-from tallmasks.bundles.task_weights import TaskWeights
+from tallmasks.bundles.task_weights import TaskWeights, Values
 from tallmasks.store.dtypes import torch_dtypes
 from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
@@ -44,7 +41,7 @@ class Bundle:
     manifest: Manifest
     _parts: BundleParts
     _given: Checkpoint | None
-    _device: DeviceUpdates = field(default_factory=DeviceUpdates)
+    _uploaded: dict[tuple[str, str, str], torch.Tensor] = field(default_factory=dict)
     _found: dict[str, Any] = field(default_factory=dict)
     _lock: RLock = field(default_factory=RLock)
 
@@ -93,6 +90,8 @@ class Bundle:
         """
         import torch
 
+        from tallmasks.bundles.live_modules import state_for
+
         found: dict[str, torch.Tensor] = {}
         for name, raw in self._raw(task).items():
             form = self._base().tensors[name]
@@ -124,23 +123,31 @@ class Bundle:
         Raises TallmasksError, before anything is changed, where the module's names or shapes do not fit, the task is
         not in the bundle, or a file is not the bundle's.
         """
+        from tallmasks.bundles.live_modules import placed_tensors
+        from tallmasks.bundles.live_weights import ModuleCopy, overwrite
+
         self.manifest.check_task(task)
         placed = placed_tensors(module, self.manifest)
         with self._lock:
             base = self._any_base()
             if base is None:
-                TaskWeights(self._parts, ModuleCopy({}, {}), task).check()
+                TaskWeights(self._parts, ModuleCopy(), task).check()
                 base = self._found["module"] = ModuleCopy.of(placed, self.manifest.stored)
-            overwrite(placed, TaskWeights(self._parts, base, task), TaskWeights(self._parts, base, None), self._device)
+            overwrite(
+                placed, TaskWeights(self._parts, base, task), TaskWeights(self._parts, base, None), self._uploaded
+            )
 
     def restore_(self, module: torch.nn.Module) -> None:
         """Make a module theta_0 again, in place and exactly. Raises as :meth:`apply_`."""
+        from tallmasks.bundles.live_modules import placed_tensors
+        from tallmasks.bundles.live_weights import overwrite
+
         placed = placed_tensors(module, self.manifest)
         with self._lock:
             base = self._any_base()
             if base is not None:
                 weights = TaskWeights(self._parts, base, None)
-                overwrite(placed, weights, weights, self._device)
+                overwrite(placed, weights, weights, self._uploaded)
 
     def _raw(self, task: str) -> dict[str, NDArray[np.uint8]]:
         self.manifest.check_task(task)
@@ -158,7 +165,7 @@ class Bundle:
                 self._found["files"] = self._find_base()
             return self._found["files"]
 
-    def _any_base(self) -> Theta0 | None:
+    def _any_base(self) -> Values | None:
         """theta_0 from files or from the first module; None where a module has still to be taken for it."""
         if "module" in self._found:
             return self._found["module"]

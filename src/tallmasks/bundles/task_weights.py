@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.bundles.base_model import Theta0
 from tallmasks.bundles.bundle_parts import BundleParts
 from tallmasks.bundles.update_kernels import CODES, PackedValues, add_update, convert, in_parallel, pieces
 from tallmasks.store.dtypes import FLOATS
+from tallmasks.vectors.checkpoints.checkpoint import TensorInfo
+
+
+class Values(Protocol):
+    """theta_0's values: an open checkpoint's, or those that a module had."""
+
+    @property
+    def tensors(self) -> Mapping[str, TensorInfo]: ...
+    def piece(self, name: str, start: int, stop: int) -> NDArray[np.float32]: ...
+    def stored(self, name: str, start: int, stop: int) -> NDArray[np.uint8]: ...
 
 
 @dataclass(frozen=True)
@@ -18,7 +29,7 @@ class TaskWeights:
     """The weights of ``task`` over theta_0, those of theta_0 itself where it is None."""
 
     parts: BundleParts
-    base: Theta0
+    base: Values
     task: str | None
 
     def check(self) -> None:

@@ -2,6 +2,7 @@
 
 import copy
 import json
+from functools import partial, partialmethod
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 import task_bundles
-from tallmasks.bundles import BundleFacts, load_bundle, module_weights, new_bundle, update_loops
+from tallmasks.bundles import BundleFacts, live_weights, load_bundle, new_bundle, update_loops
+from tallmasks.bundles.task_weights import TaskWeights
 from tallmasks.bundles.update_kernels import CODES, PackedTau, PackedValues, add_update, update_piece
 from tallmasks.store.dtypes import torch_dtypes
 from tallmasks.store.errors import TallmasksError
@@ -31,7 +33,7 @@ def made(request, tmp_path_factory):
 @pytest.fixture(params=PATHS)
 def path(request, monkeypatch):
     """What computes on the CPU, and what computes on any other device, here on the CPU's tensors."""
-    monkeypatch.setattr(module_weights, "on_cpu", PATHS[request.param])
+    monkeypatch.setattr(live_weights, "on_cpu", PATHS[request.param])
 
 
 class Everything(torch.nn.Module):
@@ -220,26 +222,18 @@ def test_tensors_that_the_bundle_holds_apart_cannot_be_tied(made, tmp_path):
 @pytest.mark.parametrize("stop", [RuntimeError("no memory"), KeyboardInterrupt()])
 def test_what_is_stopped_on_the_way_leaves_theta_0(made, path, monkeypatch, stop):
     """A model half of one task and half of another would answer, and nobody would notice."""
-    from tallmasks.bundles import device_updates
-    from tallmasks.bundles.task_weights import TaskWeights
-
     bundle = load_bundle(made.folder, made.base_file)
     module = Everything(made.base)
     bundle.apply_(module, "mnist")
+    original = TaskWeights.fill, live_weights.fill_on_device
 
-    def fail(cls):
-        original = cls.fill
+    def fill(weights, name, *arguments, of):
+        if weights.task is not None and name == "narrow":
+            raise stop
+        return original[of](weights, name, *arguments)
 
-        def fill(self, *arguments):
-            of_task = (self if isinstance(self, TaskWeights) else arguments[0]).task is not None
-            if of_task and "narrow" in arguments:
-                raise stop
-            return original(self, *arguments)
-
-        monkeypatch.setattr(cls, "fill", fill)
-
-    fail(TaskWeights)
-    fail(device_updates.DeviceUpdates)
+    monkeypatch.setattr(TaskWeights, "fill", partialmethod(fill, of=0))
+    monkeypatch.setattr(live_weights, "fill_on_device", partial(fill, of=1))
     with pytest.raises(type(stop)):
         bundle.apply_(module, "ümlaut")
     assert all_same(weights_of(module), made.base)
@@ -305,6 +299,8 @@ WRAPPED = [
     ("vit", within("module")),
     ("vit", within("_orig_mod")),
     ("gpt_neox", compiled_part),
+    ("mixtral", lambda model: model),
+    ("mixtral", within("_orig_mod")),
 ]
 
 
@@ -341,10 +337,13 @@ def test_a_part_of_the_model_is_known_without_its_prefix(made, tmp_path):
         assert next(t for n, t in module.named_buffers() if n.endswith("scalar")) == made.base["scalar"] + 1
 
 
-def test_tensors_that_transformers_joins_are_refused_with_the_way_out(tmp_path):
-    """The user of a mixture of experts would look for a wrong model; the way that the message names must work."""
+def test_tensors_that_transformers_converts_otherwise_are_refused_with_the_way_out(tmp_path, monkeypatch):
+    """The user would look for a wrong model; the way that the message names must work."""
+    from transformers.core_model_loading import MergeModulelist
+
     model = model_of_transformers("mixtral")
     bundle = bundle_over(model, tmp_path)
+    monkeypatch.setattr(MergeModulelist, "reverse_op", property(lambda operation: operation))  # no way back
     with pytest.raises(
         TallmasksError, match=r"converts model\.layers\.\d\.block_sparse_moe.* to another tensor"
     ) as error:

@@ -78,11 +78,11 @@ def test_on_another_device_the_weights_are_the_same(
     here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A model on a GPU would get other weights than one in memory."""
-    from tallmasks.bundles import module_weights
+    from tallmasks.bundles import live_weights
 
     assert run("compress", "--base", "base", *NAMED, *CALLS["bitdelta"], "-o", tmp_path / "bundle") == 0
     bundle, model = tallmasks.load_bundle(tmp_path / "bundle"), LlamaForCausalLM.from_pretrained("base")
-    monkeypatch.setattr(module_weights, "on_cpu", lambda tensor: False)
+    monkeypatch.setattr(live_weights, "on_cpu", lambda tensor: False)
     bundle.apply_(model, "dtd")
     state = bundle.state_dict("dtd")
     assert all(torch.equal(p, state[name]) for name, p in model.named_parameters() if name in state)

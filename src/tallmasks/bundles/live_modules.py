@@ -1,0 +1,252 @@
+"""The tensors of a live module under a bundle's names, where wrappers or transformers have renamed or joined them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from tallmasks.bundles.manifest import Manifest
+from tallmasks.store.dtypes import float_codes
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.tensor_files import name_some
+
+Tensors = dict[str, torch.Tensor]
+
+
+class PlacedTensor(NamedTuple):
+    """A tensor of a module, or a view of a part of one, with the bundle's name of it and its names in the module."""
+
+    name: str
+    tensor: torch.Tensor
+    names: list[str]
+
+    @property
+    def dtype(self) -> str:
+        """safetensors' code of the module's dtype."""
+        return float_codes()[self.tensor.dtype]
+
+
+def placed_tensors(module: torch.nn.Module, manifest: Manifest) -> list[PlacedTensor]:
+    """The parameters and persistent buffers of a module that a bundle has values of; tied ones once.
+
+    Raises TallmasksError, one line, where names, shapes or ties of the module's tensors of floats are not the
+    bundle's, or they have no values: tensors that the bundle lacks are refused unless they are tied to one that it has.
+    """
+    for name, tensor in _named_tensors(module):
+        if tensor.is_meta and tensor.is_floating_point():
+            raise TallmasksError(
+                f"The module's tensor {name} is on the meta device, without values. {_why_meta(module)}"
+            )
+    placed = sorted(_matched(module, manifest), key=lambda one: one.name)
+    for name, tensor, _ in placed:
+        if tensor.dtype not in float_codes() or tensor.layout != torch.strided:
+            raise TallmasksError(
+                f"The module's tensor {name} is {tensor.dtype}, {tensor.layout}, on {tensor.device}; expected float32,"
+                " bfloat16, float16 or float64 values in memory. Load the model without quantisation."
+            )
+    return placed
+
+
+def state_for(module: torch.nn.Module, manifest: Manifest, weights: Mapping[str, torch.Tensor]) -> Tensors:
+    """A state dict under the names of a bundle as one under those of a module, every tied name in it.
+
+    Tensors that are no floats, and that the bundle's base lacks, are the module's own.
+    Raises TallmasksError as :func:`placed_tensors`; the module's tensors need no values.
+    """
+    placed, own = _matched(module, manifest), module.state_dict()
+    parts, names = _as_in_files(module, own, manifest)
+    state = {name: weights.get(names.get(name, name), own[name]) for name in own.keys() & parts.keys()}
+    state |= {name: weights[one.name] for one in placed for name in one.names if name in own}
+    for joined in own.keys() - parts.keys():
+        state[joined] = torch.empty_like(own[joined], device="cpu")
+        for name, part in _parted(module, {joined: state[joined]}).items():
+            part.copy_(weights[names[name]])
+    return state
+
+
+def _matched(module: torch.nn.Module, manifest: Manifest) -> list[PlacedTensor]:
+    own = {name: tensor for name, tensor in _named_tensors(module) if tensor.is_floating_point()}
+    parts, theirs = _as_in_files(module, own, manifest)
+    tied: dict[tuple, list[str]] = {}
+    for name, tensor in parts.items():
+        tied.setdefault(_identity(tensor), []).append(name)
+    placed: list[PlacedTensor] = []
+    strange: list[str] = []
+    for names in tied.values():
+        candidates = {manifest.aliases.get(theirs.get(name, name), theirs.get(name, name)) for name in names}
+        candidates &= manifest.tensors.keys()
+        if not candidates:
+            strange.append(names[0])
+        elif len(candidates) > 1:
+            raise TallmasksError(
+                f"The module ties {name_some(sorted(candidates))}, which are different tensors in the bundle; expected"
+                " the model that the bundle was made of."
+            )
+        placed += [PlacedTensor(name, parts[names[0]], names) for name in candidates]
+    if missing := manifest.tensors.keys() - {one.name for one in placed}:
+        raise TallmasksError(
+            f"The module lacks {name_some(sorted(missing))} of the bundle, as tensors of floats, and has"
+            f" {name_some(strange) or 'no other'}; expected the model that the bundle was made of."
+        )
+    if strange:
+        raise TallmasksError(
+            f"The module has {name_some(strange)}, which the bundle lacks; expected the model that it was made of."
+        )
+    for name, tensor, _ in placed:
+        if tuple(tensor.shape) != (shape := manifest.tensors[name].shape):
+            raise TallmasksError(
+                f"The module's tensor {name} has the shape {list(tensor.shape)}; the bundle expects {list(shape)}. Give"
+                " the model that the bundle was made of."
+            )
+    return placed
+
+
+def _named_tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    for prefix, inner in module.named_modules(remove_duplicate=False):
+        start = f"{prefix}." if prefix else ""
+        for name, tensor in (*inner._parameters.items(), *inner._buffers.items()):
+            if tensor is not None and name not in inner._non_persistent_buffers_set:
+                yield start + name, tensor
+
+
+def _identity(tensor: torch.Tensor) -> tuple:
+    """Equal for two tensors that are the same values in memory."""
+    if tensor.is_meta or tensor.numel() == 0:
+        return (id(tensor),)
+    return tensor.device, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride()
+
+
+def _why_meta(module: torch.nn.Module) -> str:
+    if any(hasattr(part, "_hf_hook") for part in module.modules()):
+        return "accelerate has offloaded it: load the model whole into memory, without device_map and offloading."
+    return "Load or create the model with its values, in memory, before a task is applied."
+
+
+def _as_in_files(module: torch.nn.Module, own: Tensors, manifest: Manifest) -> tuple[Tensors, dict[str, str]]:
+    """A module's tensors, those that transformers joined in parts, and the bundle's name for each of their names.
+
+    Tried in order: the names as they are, without the prefix of a wrapper (DDP's ``module.``), with the prefix that all
+    the bundle's names have, and as transformers renames the tensors of a file when it loads them.  ``_orig_mod.`` of
+    torch.compile never counts.  The first that has every tensor of the bundle is taken, else the one that has most.
+
+    Raises TallmasksError where transformers makes other tensors of the bundle's than it has.
+    """
+    best: tuple[Tensors, dict[str, str]] = own, {}
+    most = -1
+    for parts, names in _readings(module, own, manifest):
+        count = len({manifest.aliases.get(name, name) for name in names.values()} & manifest.tensors.keys())
+        if count > most:
+            best, most = (parts, names), count
+        if count == len(manifest.tensors):
+            break
+    return best
+
+
+def _readings(module: torch.nn.Module, own: Tensors, manifest: Manifest) -> Iterator[tuple[Tensors, dict[str, str]]]:
+    plain = {name: name.replace("_orig_mod.", "") for name in own}
+    yield own, plain
+    for prefix in _prefixes(plain.values()):
+        yield own, {name: short.removeprefix(prefix) for name, short in plain.items()}
+    for prefix in _prefixes(manifest.tensors):
+        yield own, {name: prefix + short for name, short in plain.items()}
+    parts = _parted(module, own)
+    plain = {name: name.replace("_orig_mod.", "") for name in parts}
+    yield parts, plain | _renamed_by_transformers(module, plain, manifest)
+
+
+def _prefixes(names: Collection[str]) -> Iterator[str]:
+    """The paths of modules in which all of the names are, the shortest first."""
+    prefix = ""
+    for parts in zip(*(name.split(".")[:-1] for name in names), strict=False):
+        if len(set(parts)) > 1:
+            return
+        prefix += f"{parts[0]}."
+        yield prefix
+
+
+def _of_transformers(module: torch.nn.Module) -> tuple[str, Any] | None:
+    """The prefix and the first module that is one of transformers'."""
+    library = sys.modules.get("transformers.modeling_utils")
+    if library is None:
+        return None
+    models = ((path, inner) for path, inner in module.named_modules() if isinstance(inner, library.PreTrainedModel))
+    path, model = next(models, ("", None))
+    return None if model is None else (f"{path}.".replace("_orig_mod.", "") if path else "", model)
+
+
+def _conversions(model: Any) -> tuple[list[Any], list[Any]]:
+    """How transformers renames the tensors of a file as it loads them, and how it converts them."""
+    from transformers.conversion_mapping import get_model_conversion_mapping
+    from transformers.core_model_loading import WeightConverter, WeightRenaming
+
+    every = get_model_conversion_mapping(model)
+    renamings = [conversion for conversion in every if isinstance(conversion, WeightRenaming)]
+    return renamings, [conversion for conversion in every if isinstance(conversion, WeightConverter)]
+
+
+class _NothingCopied(TorchFunctionMode):
+    """What would be a contiguous copy of a tensor's part stays a view."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return args[0] if function is torch.Tensor.contiguous else function(*args, **(kwargs or {}))
+
+
+def _parted(module: torch.nn.Module, own: Tensors) -> Tensors:
+    """A module's tensors; views of its parts in the place of one that transformers joined of several (experts').
+
+    The parts have the names that they have before they are joined.  What was converted otherwise stays as it is.
+    """
+    if (of_transformers := _of_transformers(module)) is None:
+        return own
+    from transformers.core_model_loading import apply_converters
+
+    (prefix, model), converters = of_transformers, []
+    parts: Tensors = {}
+    for converter in _conversions(model)[1]:
+        with suppress(Exception):  # not every conversion has a way back
+            converters.append(converter.reverse_transform())
+    for name, tensor in own.items():
+        target, pattern = apply_converters(plain := name.replace("_orig_mod.", "").removeprefix(prefix), converters)
+        views: Tensors = {}
+        if pattern is not None:
+            converter = next(converter for converter in converters if pattern in converter.source_patterns)
+            converter.add_tensor(target, plain, pattern, tensor)
+            with suppress(Exception), _NothingCopied():
+                views = converter.convert(target, model=model, config=model.config)
+        storages = {part.untyped_storage()._cdata for part in (tensor, *views.values())}
+        if views and len(storages) == 1 and sum(view.numel() for view in views.values()) == tensor.numel():
+            parts |= {prefix + inner: view for inner, view in views.items()}
+        else:
+            parts[name] = tensor
+    return parts
+
+
+def _renamed_by_transformers(module: torch.nn.Module, plain: dict[str, str], manifest: Manifest) -> dict[str, str]:
+    """The bundle's name for each name of the module's that transformers would load from a file with those names."""
+    if (of_transformers := _of_transformers(module)) is None:
+        return {}
+    from transformers.core_model_loading import rename_source_key
+
+    prefix, model = of_transformers
+    renamings, converters = _conversions(model)
+    names = {short.removeprefix(prefix): name for name, short in plain.items() if short.startswith(prefix)}
+    renamed = {}
+    for name in (*manifest.aliases, *manifest.tensors):
+        target, _ = rename_source_key(name, renamings, [], model.base_model_prefix, names)
+        if target in names:
+            renamed[names[target]] = name
+            continue
+        target, _ = rename_source_key(name, renamings, converters, model.base_model_prefix, names)
+        if target in names:
+            raise TallmasksError(
+                f"transformers converts {name} of the bundle to another tensor, {names[target]} of the module, as it"
+                f" loads a file; such a module cannot be changed in place. Load the task with"
+                f" {type(model).__name__}.from_pretrained(None, config=model.config,"
+                " state_dict=bundle.state_dict(task))."
+            )
+    return renamed

@@ -1,0 +1,152 @@
+"""Writing a model of a bundle into a torch module in place: nothing is reallocated, all of it or none.
+
+On a GPU, torch operations give the results of the loops on the CPU, bit by bit: one float32 multiplication, one
+addition, one rounding, none of them fused.  Packed tensors are uploaded once and unpacked in pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tallmasks.bundles.live_modules import PlacedTensor
+from tallmasks.bundles.task_weights import TaskWeights
+from tallmasks.bundles.update_kernels import PackedValues, in_parallel, pieces
+from tallmasks.store.dtypes import FLOATS, float_codes, torch_dtypes
+from tallmasks.vectors.checkpoints.checkpoint import TensorInfo
+
+PIECE = 1 << 22
+"""Values that are unpacked on a GPU at once; a multiple of 8."""
+Uploaded = dict[tuple[str, str, str], torch.Tensor]
+"""What of a bundle lies on GPUs, as it is stored: by device, part and tensor."""
+
+
+@dataclass(frozen=True)
+class ModuleCopy:
+    """theta_0 as a module had it: ``values`` flat, each on the device where it was, ``shapes`` by the same names."""
+
+    values: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, placed: list[PlacedTensor], names: Collection[str]) -> ModuleCopy:
+        """A copy of those of a module's tensors that are among ``names``."""
+        kept = {name: tensor.detach() for name, tensor, _ in placed if name in names}
+        values = {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in kept.items()}
+        shapes = {name: tuple(tensor.shape) for name, tensor in kept.items()}
+        return cls({name: tensor.reshape(-1) for name, tensor in values.items()}, shapes)
+
+    @cached_property
+    def tensors(self) -> dict[str, TensorInfo]:
+        """Dtypes and shapes by name."""
+        return {
+            name: TensorInfo(float_codes()[tensor.dtype], self.shapes[name]) for name, tensor in self.values.items()
+        }
+
+    def piece(self, name: str, start: int, stop: int) -> NDArray[np.float32]:
+        """Values of a flattened tensor as float32."""
+        return self.values[name][start:stop].cpu().float().numpy()
+
+    def stored(self, name: str, start: int, stop: int) -> NDArray[np.uint8]:
+        """The bytes of these values."""
+        return self.values[name][start:stop].cpu().view(torch.uint8).numpy()
+
+
+def overwrite(placed: list[PlacedTensor], weights: TaskWeights, before: TaskWeights, uploaded: Uploaded) -> None:
+    """Write ``weights`` over the values of a module's tensors; ``before``, if anything stops it on the way.
+
+    Tensors that ``weights.base`` does not have, since no model changes them, are left as they are.
+    Raises TallmasksError where a file is not the bundle's; then nothing was written.
+    """
+    weights.check()
+    changed = [one for one in placed if one.name in weights.base.tensors]
+    try:
+        _write(changed, weights, uploaded)
+    except BaseException:
+        _write(changed, before, uploaded)
+        raise
+
+
+@torch.no_grad()
+def _write(placed: list[PlacedTensor], weights: TaskWeights, uploaded: Uploaded) -> None:
+    _write_here([one for one in placed if on_cpu(one.tensor)], weights)
+    for name, tensor, _ in (one for one in placed if not on_cpu(one.tensor)):
+        flat = _flat(tensor)
+        fill_on_device(weights, name, flat, uploaded)
+        if flat.data_ptr() != tensor.data_ptr():
+            tensor.detach().copy_(flat.view(tensor.shape))
+
+
+def _write_here(placed: list[PlacedTensor], weights: TaskWeights) -> None:
+    flats = [_flat(one.tensor) for one in placed]
+    raws = [flat.view(torch.uint8).numpy() for flat in flats]
+
+    def fill(job: tuple[int, int, int]) -> None:
+        index, start, stop = job
+        name, dtype = placed[index].name, placed[index].dtype
+        out = raws[index][start * FLOATS[dtype] : stop * FLOATS[dtype]]
+        weights.fill(name, start, stop, PackedValues(out, dtype))
+
+    in_parallel(fill, [(index, *piece) for index, flat in enumerate(flats) for piece in pieces(flat.numel())])
+    for one, flat in zip(placed, flats, strict=True):
+        if flat.data_ptr() != one.tensor.data_ptr():
+            one.tensor.detach().copy_(flat.view(one.tensor.shape))
+        elif not one.tensor.is_inference():
+            # torch has seen nothing of it, and would go backward through values that are no longer there
+            torch.autograd.graph.increment_version(one.tensor)
+
+
+def _flat(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor's values as one row: a view, or where they do not lie in order a new tensor to be copied back."""
+    if tensor.is_contiguous():
+        return tensor.detach().view(-1)
+    return torch.empty(tensor.numel(), dtype=tensor.dtype, device=tensor.device)
+
+
+def on_cpu(tensor: torch.Tensor) -> bool:
+    """Whether the compiled loops can reach a tensor."""
+    return tensor.device.type == "cpu"
+
+
+def fill_on_device(weights: TaskWeights, name: str, out: torch.Tensor, uploaded: Uploaded) -> None:
+    """All values of a tensor of floats into ``out``, contiguous and flat, in its dtype and on its device."""
+    for start in range(0, out.numel(), PIECE):
+        stop = min(start + PIECE, out.numel())
+        if isinstance(weights.base, ModuleCopy):
+            theta = weights.base.values[name][start:stop].to(out.device)
+        else:
+            raw = torch.from_numpy(np.array(weights.base.stored(name, start, stop)))
+            theta = raw.view(torch_dtypes()[weights.base.tensors[name].dtype]).to(out.device)
+        if weights.task is not None and name in weights.parts.manifest.stored:
+            theta = theta.float() + _update(weights, weights.task, name, start, stop, out.device, uploaded)
+        out[start:stop].copy_(theta)
+
+
+def _update(
+    weights: TaskWeights, task: str, name: str, start: int, stop: int, device: torch.device, uploaded: Uploaded
+) -> torch.Tensor:
+    """Values of a task's update; a task's own tensors are unpacked on the CPU each time."""
+    parts = weights.parts
+    if parts.manifest.codings:
+        return torch.from_numpy(parts.update(task, name, start, stop)).to(device)
+
+    def upload(part: str, raw: NDArray) -> torch.Tensor:
+        key = (str(device), part, name)
+        if key not in uploaded:
+            uploaded[key] = torch.from_numpy(np.array(raw)).to(device)
+        return uploaded[key]
+
+    packed = parts.tau(name)
+    tau = upload("merged", packed.raw).view(torch_dtypes()[packed.dtype])[start:stop].float()
+    if packed.dtype == "I8":
+        tau = tau * upload("scales", packed.row_scales)[torch.arange(start, stop, device=device) // packed.row]
+    bits = upload(f"masks {task}", parts.bits(task, name))[start // 8 : -(-stop // 8)]
+    places = torch.arange(8, dtype=torch.uint8, device=device)
+    keep = ((bits[:, None] >> places) & 1).reshape(-1)[: stop - start].bool()
+    scale = torch.tensor(parts.manifest.scale[task], dtype=torch.float32, device=device)
+    return torch.where(keep, tau * scale, torch.zeros((), dtype=torch.float32, device=device))
