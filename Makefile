@@ -91,7 +91,7 @@ docs: $(INSTALLED) FORCE  ## build the tiny tables with their spread over seeds 
 	  $(foreach model,tiny_t5 tiny_t5_ia3,$(foreach benchmark,7nlp 8qa 11nlp,$(addprefix results/$(model)/$(benchmark)/,table.csv seeds/table.csv))) \
 	  $(foreach figure,radar mask_agreement threshold task_count,results/tiny_t5/figures/$(figure).pdf) \
 	  $(foreach figure,mask_agreement threshold,results/tiny_t5_ia3/figures/$(figure).pdf)
-	$(BIN)/python docs/update.py
+	$(BIN)/python docs/update.py && $(BIN)/python docs/params_page.py
 
 bench: $(INSTALLED) $(if $(PEER),.venv/$(PEER)/installed)  ## measure merge and compress on disk (SCALE=0.1 smaller, PEER=mergekit beside it), and every merge; into OUT=benchmarks/out
 	$(BIN)/python benchmarks/streaming.py --scale $(SCALE) $(if $(PEER),--peer .venv/$(PEER)) --out $(OUT)

@@ -6,7 +6,6 @@ import functools
 import signal
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from snakemake.exceptions import WorkflowError
@@ -50,7 +49,7 @@ class Bridge:
     @classmethod
     def of(cls, params: dict[str, Any], workflow: Any) -> Bridge:
         """From the content of params.yaml with what `--config` overrides, and Snakemake's workflow object."""
-        for_users(check)(params, Path(workflow.basedir))
+        for_users(check)(params)
         run, plan, store = Run(workflow), for_users(Plan)(params), Store()
         artifacts = StoreJobs(run, plan, store)
         views = ViewJobs(artifacts, Results(plan, store))

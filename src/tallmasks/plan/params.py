@@ -1,13 +1,11 @@
 """params.yaml: reading it, and refusing what cannot be meant before anything is planned.
 
-Three sieves, each with messages of one line: `strict_yaml` for what a file may hold at all, the schema
-(workflow/schemas/params.schema.yaml) for keys, types and bounds, and `check_names` for names that must exist.
+Three sieves, each with messages of one line: `strict_yaml` for what a file may hold at all, `params_model` for keys,
+types and bounds, and `check_names` for names that must exist.
 """
 
 from __future__ import annotations
 
-import functools
-import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from tallmasks import methods
 from tallmasks.evaluation.subsets import ORDERS
 from tallmasks.masks.mask_bundles import apply_mask
 from tallmasks.models.families import family
+from tallmasks.plan import params_model, refusals
 from tallmasks.plan.strict_yaml import read_yaml, scalar
 from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.tasks.catalogues import CATALOGUES, catalogue
@@ -24,7 +23,6 @@ from tallmasks.tasks.task import Task
 Params = Mapping[str, Any]
 
 FILE = Path("params.yaml")
-SCHEMA = Path("workflow", "schemas", "params.schema.yaml")
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -40,7 +38,7 @@ def read(path: Path) -> dict[str, Any]:
         where = f": cd {above}" if above else ""
         raise TallmasksError(f"{path}: no such file; run this in the project's folder{where}") from None
     if not isinstance(found, dict):
-        raise TallmasksError(f"{path}: found {shown(found)}, expected keys with values")
+        raise TallmasksError(f"{path}: found {refusals.shown(found)}, expected keys with values")
     return found
 
 
@@ -65,136 +63,13 @@ def from_command_line(value: Any) -> Any:
     return scalar(value) if isinstance(value, str) else value
 
 
-# -- the schema -----------------------------------------------------------------------------------------------
-
-
-def check(params: Params, root: Path = Path()) -> None:
-    """Refuse what the schema of the project in the folder `root` does not allow.
-
-    Stricter than JSON Schema in two things: 6.0 is no whole number, and a number is finite.
+def check(params: Params) -> None:
+    """Refuse what `tallmasks.plan.params_model` does not allow.
 
     Raises:
         TallmasksError: the key, what was found there and what is expected.
     """
-    from jsonschema.exceptions import best_match
-
-    error = best_match(_validator(root / SCHEMA).iter_errors(params))
-    if error is not None:
-        raise TallmasksError(_refusal(error))
-
-
-@functools.cache
-def _validator(schema: Path) -> Any:
-    import yaml
-    from jsonschema import Draft202012Validator, validators
-
-    def whole(checker: Any, value: Any) -> bool:
-        return isinstance(value, int) and not isinstance(value, bool)
-
-    def finite(checker: Any, value: Any) -> bool:
-        return whole(checker, value) or (isinstance(value, float) and math.isfinite(value))
-
-    types = Draft202012Validator.TYPE_CHECKER.redefine_many({"integer": whole, "number": finite})
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    content = yaml.load(schema.read_text(), loader)  # a file of the project's own
-    return validators.extend(Draft202012Validator, type_checker=types)(content)
-
-
-def _refusal(error: Any) -> str:
-    """What the schema has against a value, in one line: where, what was found, what is expected."""
-    schema = error.schema if isinstance(error.schema, dict) else {}
-    path = list(error.absolute_path)
-    where = "".join(f"{key}: " for key in [".".join(map(str, path))] if key)
-    known = schema.get("properties", {})
-    if error.validator == "additionalProperties" and isinstance(error.instance, dict):
-        unknown = next(str(key) for key in error.instance if key not in known)
-        hint = nearest(unknown, known)
-        return f"{FILE}: {where}there is no key {shown(unknown)}; known here: {', '.join(known)}{hint}"
-    if error.validator == "required":
-        absent = [key for key in error.validator_value if key not in error.instance]
-        return f"{FILE}: {where}{', '.join(absent)}: not there, and there is no default; add it"
-    expected = _expected(schema) or str(error.validator)
-    if "propertyNames" in error.absolute_schema_path:
-        return f"{FILE}: {where}found the name {shown(error.instance)}, expected {expected}"
-    return f"{FILE}: {where}found {shown(error.instance)}, expected {expected}{_spelling(error.instance, schema)}"
-
-
-_KINDS = {
-    "integer": "a whole number",
-    "number": "a finite number",
-    "string": "a text",
-    "array": "a list",
-    "object": "keys with values",
-    "boolean": "true or false",
-    "null": "nothing",
-}
-
-
-def _expected(schema: Mapping[str, Any]) -> str:
-    """What a part of the schema allows, in words."""
-    if "enum" in schema:
-        words = f"one of {', '.join(map(str, schema['enum']))}"
-    elif "const" in schema:
-        words = str(schema["const"])
-    else:
-        types = schema.get("type", [])
-        words = " or ".join(_KINDS[name] for name in ([types] if isinstance(types, str) else types))
-    bounds = [
-        f"{word} {schema[key]}"
-        for word, key in (
-            ("from", "minimum"),
-            ("above", "exclusiveMinimum"),
-            ("to", "maximum"),
-            ("below", "exclusiveMaximum"),
-        )
-        if key in schema
-    ]
-    if "minItems" in schema:
-        bounds.append(f"of {schema['minItems']} to {schema.get('maxItems', 'any number of')} entries")
-    if schema.get("uniqueItems"):
-        bounds.append("that are all different")
-    words = " ".join([words, *bounds]) if words else ""
-    described = schema.get("description", "")
-    return f"{words} ({described})" if words and described else words or described
-
-
-def _spelling(value: Any, schema: Mapping[str, Any]) -> str:
-    """A hint where a text stands in the place of a number and would be one in another spelling."""
-    wanted = {"integer", "number"} & set([schema.get("type")] if isinstance(schema.get("type"), str) else [])
-    if not isinstance(value, str) or not wanted:
-        return ""
-    try:
-        if not math.isfinite(float(value)):
-            return ""
-    except ValueError:
-        return ""
-    mantissa, _, exponent = value.strip().lower().replace("_", "").partition("e")
-    if "number" in wanted and exponent:
-        mantissa += "" if "." in mantissa else ".0"
-        exponent = exponent if exponent[0] in "+-" else f"+{exponent}"
-        return f"; YAML reads a number with an exponent only in this spelling: {mantissa}e{exponent}"
-    return "; write the number without quotation marks"
-
-
-def shown(value: Any) -> str:
-    """A value as it is named in a message: short, and in one line."""
-    if value is None:
-        return "nothing"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int) and value.bit_length() > 80:
-        return "a whole number of more than 24 digits"
-    if isinstance(value, float) and not math.isfinite(value):
-        return ".nan" if math.isnan(value) else f"{'-' * (value < 0)}.inf"
-    if isinstance(value, Mapping):
-        return "keys with values" if value else "an empty mapping"
-    if isinstance(value, list) and any(isinstance(inside, (list, Mapping)) for inside in value):
-        return f"a list of {len(value)}"
-    text = f"[{', '.join(map(shown, value[:20]))}]" if isinstance(value, list) else repr(value)
-    return text if len(text) <= 80 else f"{text[:76]} ..."
-
-
-# -- names ----------------------------------------------------------------------------------------------------
+    refusals.check(params, params_model.Params, FILE)
 
 
 def method_names(params: Params) -> tuple[str, ...]:
@@ -256,11 +131,6 @@ def check_names(params: Params) -> None:
             f"{FILE}: benchmarks: {', '.join(sorted(taken))}: results/<model>/ has a folder of that name "
             "already; give the benchmark another one"
         )
-    for key, grid in params["grids"].items():
-        if list(grid) != sorted(set(grid)):
-            raise TallmasksError(
-                f"{FILE}: grids.{key}: found {list(grid)}, expected different values in ascending order"
-            )
     for name in CATALOGUES:
         catalogue(name).check(params)
     _check_names("data", params.get("data", {}), _downloaded_tasks())
@@ -297,12 +167,6 @@ def _check_model(name: str, model: Params, known: Mapping[str, Task]) -> None:
             raise TallmasksError(
                 f"{FILE}: models.{name}.checkpoints.tasks: there is no task {task!r}{nearest(task, known)}"
             )
-    finetuning = model["finetuning"]
-    if "patience" in finetuning and "validate_every" not in finetuning:
-        raise TallmasksError(
-            f"{FILE}: models.{name}.finetuning.patience: counts looks at the validation data, and validate_every, "
-            "which says how many steps lie between two, is not there; add it, or take patience away"
-        )
     family(model).check(name, model)
 
 

@@ -20,10 +20,10 @@ def open_plan(root: Path = Path()) -> Plan:
     """The plan of the project in the folder `root`.
 
     Raises:
-        TallmasksError: there is no params.yaml, or it is not what its schema allows.
+        TallmasksError: there is no params.yaml, or it is not what `params_model` allows.
     """
     read = params.read(root / params.FILE)
-    params.check(read, root)
+    params.check(read)
     return Plan(read, root)
 
 

@@ -1,32 +1,22 @@
-"""YAML files that people write by hand, read strictly: nothing in them is evaluated, guessed or overwritten in silence.
-
-Beyond `yaml.SafeLoader`, which constructs plain values only, this refuses in one line, with the file and the line:
-what is no plain file or too large, text that is not UTF-8, keys that are written twice or are no text, tags, dates and
-other types, numbers that readers of YAML take for different ones (`010`, `0x1f`, `1:30`), nesting without end,
-references to themselves, and references that stand for more values than anybody means.
-"""
+"""YAML files that people write by hand, read strictly, as YAML 1.2 (which DVC reads too)."""
 
 from __future__ import annotations
 
-import os
-import re
-import stat
 from pathlib import Path
 from typing import Any, NoReturn
 
-import yaml
+from ruamel.yaml import YAML
+from ruamel.yaml.constructor import SafeConstructor
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, ScalarEvent
+from ruamel.yaml.reader import ReaderError
 
 from tallmasks.store.errors import TallmasksError
+from tallmasks.store.plain_files import open_plain
 
-LARGEST = 1 << 20  # bytes; the shipped params.yaml has 6,500
+LARGEST = 1 << 20  # bytes; the shipped params.yaml has 10,000
 DEEPEST = 24  # levels; the shipped params.yaml has 5
 MOST = 20_000  # values, with every reference in its place; the shipped params.yaml has some 800
-
-_TAG = "tag:yaml.org,2002:"
-_MERGE = f"{_TAG}merge"
-_KNOWN = {f"{_TAG}{name}" for name in ("str", "int", "float", "bool", "null", "seq", "map", "merge")}
-_DECIMAL = re.compile(r"[-+]?(?:0|[1-9][0-9_]*)")
-_AS_DVC_WRITES = re.compile(r"[-+]?[0-9]e[-+][0-9]{2,3}$")
 
 
 def read_yaml(path: Path) -> Any:
@@ -34,50 +24,97 @@ def read_yaml(path: Path) -> Any:
 
     Raises:
         FileNotFoundError: there is no such file.
-        TallmasksError: what this module refuses, and what is no YAML.
+        TallmasksError: it is no plain file, too large, no UTF-8 or no YAML; a key is there twice; it is nested without
+            end, refers to itself, or its references stand for more values than anybody means.
     """
     text = _text(path)
     try:
-        loader = _Loader(text)
-        try:
-            return loader.get_single_data()
-        finally:
-            loader.dispose()
-    except yaml.reader.ReaderError as error:
+        _check_events(text)
+        return _yaml().load(text)
+    except ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise TallmasksError(f"{path}, line {line}: found the character {error.character:#x}: {error.reason}") from None
-    except yaml.MarkedYAMLError as error:
+    except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        line = mark.line + 1 if mark else 1
-        said = ", ".join(part for part in (error.context, error.problem) if part)
-        raise TallmasksError(f"{path}, line {line}: {' '.join(said.split())}") from None
+        problem = ", ".join(part for part in (error.context, error.problem) if part)
+        raise TallmasksError(f"{path}, line {mark.line + 1 if mark else 1}: {' '.join(problem.split())}") from None
+    except YAMLError as error:
+        raise TallmasksError(f"{path}: {' '.join(str(error).split())[:200]}") from None
 
 
 def scalar(text: str) -> Any:
     """What an unquoted `text` stands for in such a file, a number say; the text itself where it is nothing else."""
-    tag = _Loader("").resolve(yaml.ScalarNode, text, (True, False))
-    if tag not in (f"{_TAG}{kind}" for kind in ("int", "float", "bool", "null")):
-        return text
+    if text.strip() in ("", "~", "null"):
+        return None
     try:
-        return _Loader(text).get_single_data()
-    except yaml.YAMLError:
+        value = _yaml().load(text)
+    except (YAMLError, RecursionError):
         return text
+    return value if isinstance(value, bool | int | float) else text
+
+
+class _Constructor(SafeConstructor):
+    """Refuses a key that is there twice, also beside `<<`, where ruamel lets the last one count."""
+
+    def flatten_mapping(self, node: Any) -> None:
+        if getattr(node, "merge", None) is None:
+            lines: dict[str, int] = {}
+            for key, _ in node.value:
+                written = str(key.value)
+                if written in lines:
+                    _refuse(key, f"the key {written!r} stands in line {lines[written]} already; keep one of the two")
+                lines[written] = key.start_mark.line + 1
+        super().flatten_mapping(node)
+
+    def construct_object(self, node: Any, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except ValueError as error:  # a number of 5,000 digits, or of none
+            _refuse(node, f"found {node.value!s:.40}: {error}")
+
+
+_Constructor.add_constructor("tag:yaml.org,2002:timestamp", SafeConstructor.construct_yaml_str)  # as in JSON
+
+
+def _yaml() -> YAML:
+    reader = YAML(typ="safe", pure=True)
+    reader.Constructor = _Constructor
+    return reader
+
+
+def _check_events(text: str) -> None:
+    """Refuse tags, nesting without end and references that multiply, before anything is built of them."""
+    values, sizes = 0, dict[str | None, int]()
+    begun: list[tuple[str | None, int]] = []  # of the collections that are open: anchor, and values before them
+    for event in _yaml().parse(text):
+        if isinstance(event, AliasEvent):
+            if event.anchor in (anchor for anchor, _ in begun):
+                _refuse(event, f"*{event.anchor} refers to itself")
+            values += sizes.get(event.anchor, 0)
+        elif isinstance(event, CollectionStartEvent):
+            begun.append((event.anchor, values))
+            values += 1
+        elif isinstance(event, CollectionEndEvent):
+            anchor, before = begun.pop()
+            sizes[anchor] = values - before
+        elif isinstance(event, ScalarEvent):
+            values += 1
+        if getattr(event, "tag", None) is not None:
+            _refuse(event, f"found the tag {event.tag!r}, expected plain values; leave it out")
+        if len(begun) > DEEPEST:
+            _refuse(event, f"nested more than {DEEPEST} levels deep")
+        if values > MOST:
+            _refuse(event, f"with its references in place, the file stands for more than {MOST:,} values")
 
 
 def _text(path: Path) -> str:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a FIFO must not be waited for
+        with open_plain(path) as file:
+            content = file.read(LARGEST + 1)
     except FileNotFoundError:
         raise
     except OSError as error:
         raise TallmasksError(f"{path}: cannot be read ({error.strerror})") from None
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise TallmasksError(f"{path}: expected a plain file, found a folder, a pipe or a device in its place")
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
-            content = file.read(LARGEST + 1)
-    finally:
-        os.close(descriptor)
     if len(content) > LARGEST:
         raise TallmasksError(f"{path}: larger than {LARGEST:,} bytes, which no such file is")
     try:
@@ -89,77 +126,5 @@ def _text(path: Path) -> str:
         ) from None
 
 
-class _Loader(yaml.SafeLoader):
-    """Checks every node where it is composed, before anything is constructed from it."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self._depth = 0
-        self._values = 0
-        self._size: dict[int, int] = {}  # of the nodes with an anchor, by identity: their values, references in place
-        self._open: set[str] = set()  # anchors of the nodes that are being composed
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        event = self.peek_event()
-        if isinstance(event, yaml.AliasEvent):
-            if event.anchor in self._open:
-                _refuse(event, f"*{event.anchor} refers to itself")
-            node = super().compose_node(parent, index)
-            self._add(self._size[id(node)], event)
-            return node
-        if event.tag is not None:
-            _refuse(event, f"found the tag {event.tag!r}, expected plain values; leave it out")
-        before = self._values
-        self._depth += 1
-        if self._depth > DEEPEST:
-            _refuse(event, f"nested more than {DEEPEST} levels deep")
-        self._add(1, event)
-        anchor = event.anchor
-        if anchor is not None:
-            self._open.add(anchor)
-        node = super().compose_node(parent, index)
-        if anchor is not None:
-            self._open.discard(anchor)
-            self._size[id(node)] = self._values - before
-        self._depth -= 1
-        if isinstance(node, yaml.ScalarNode):
-            _check_scalar(node)
-        return node
-
-    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-        node = super().compose_mapping_node(anchor)
-        lines: dict[str, int] = {}
-        for key, _ in node.value:
-            if not isinstance(key, yaml.ScalarNode) or key.tag not in (f"{_TAG}str", _MERGE):
-                written = f" {key.value}" if isinstance(key, yaml.ScalarNode) else ""
-                _refuse(key, f"the key{written} is no text; put it into quotation marks")
-            if key.value in lines:
-                _refuse(key, f"the key {key.value!r} stands in line {lines[key.value]} already; keep one of the two")
-            lines[key.value] = key.start_mark.line + 1
-        return node
-
-    def _add(self, values: int, event: yaml.Event) -> None:
-        self._values += values
-        if self._values > MOST:
-            _refuse(event, f"with its references in place, the file stands for more than {MOST:,} values")
-
-
-# DVC reads params.yaml as YAML 1.2, and `dvc exp run -S` writes 0.00001 as 1e-05, which is a text in YAML 1.1
-_Loader.add_implicit_resolver(f"{_TAG}float", _AS_DVC_WRITES, list("-+0123456789"))
-
-
-def _check_scalar(node: yaml.ScalarNode) -> None:
-    if node.tag not in _KNOWN:
-        kind = node.tag.removeprefix(_TAG)
-        _refuse(
-            node, f"found {node.value!r}, which YAML reads as a {kind}; put it into quotation marks if it is a text"
-        )
-    number = node.tag in (f"{_TAG}int", f"{_TAG}float")
-    if number and (":" in node.value or (node.tag == f"{_TAG}int" and not _DECIMAL.fullmatch(node.value))):
-        _refuse(node, f"found {node.value}, which is not the same number to every reader of YAML; write it in decimals")
-    if number and len(node.value) > 400:
-        _refuse(node, f"found a number of {len(node.value)} digits, which cannot be meant")
-
-
 def _refuse(where: Any, problem: str) -> NoReturn:
-    raise yaml.MarkedYAMLError(problem=problem, problem_mark=where.start_mark)
+    raise MarkedYAMLError(problem=problem, problem_mark=where.start_mark)

@@ -19,8 +19,7 @@ def test_it_prints_the_papers_figures(
 ) -> None:
     """A reader would compare accuracies at a cost that is not the method's."""
     shutil.copy(PARAMS, tmp_path / "params.yaml")
-    for folder in ("workflow/schemas", "models"):
-        shutil.copytree(ROOT / folder, tmp_path / folder)
+    shutil.copytree(ROOT / "models", tmp_path / "models")
     monkeypatch.chdir(tmp_path)
     assert cli.main(["storage"]) == 0
     printed = capsys.readouterr().out

@@ -4,6 +4,7 @@ import inspect
 import json
 import os
 import re
+import runpy
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ruamel.yaml import YAML
 
 from bridge import configuration
 from conftest import ROOT
@@ -72,7 +74,7 @@ def refused(project: Path, content: str | bytes) -> str:
 def test_the_shipped_file_is_what_everybody_else_reads(tmp_path: Path) -> None:
     """Its anchors, references and merges would be refused, or read as something else than DVC reads."""
     assert read(PARAMS) == yaml.safe_load(TEXT)
-    check(read(PARAMS), ROOT)
+    check(read(PARAMS))
 
 
 LAUGHS = "\n".join(["a0: &a0 [1, 1]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12))])
@@ -99,18 +101,15 @@ MERGED_LAUGHS = "\n".join(
         ("a: !!python/object/apply:os.system [exit]", "line 1: found the tag .*os.system"),
         ("a: !!set {x, y}", "line 1: found the tag"),
         ("a: ! x", "line 1: found the tag"),
-        ("seeds: [2024-01-31]", "line 1: found '2024-01-31', which YAML reads as a timestamp"),
-        ("a: =", "line 1: found '='"),
+        ("seeds: [2024-01-31]", "seeds.0: found '2024-01-31', expected a whole number"),
+        ("a: =", "line 1: could not determine"),
         ("a: <<", "line 1: "),
-        ("seeds: [010]", "line 1: found 010, which is not the same number to every reader"),
-        ("seeds: [0x1f]", "line 1: found 0x1f"),
         ("seeds: [0b_]", "line 1: found 0b_"),
-        ("seeds: [1:30]", "line 1: found 1:30"),
-        ("a: [1:30.5]", "line 1: found 1:30.5"),
-        (f"seeds: [{'9' * 5000}]", "line 1: found a number of 5000 digits"),
-        ("1: [cars]", "line 1: the key 1 is no text"),
-        ("on: [cars]", "line 1: the key on is no text"),
-        ("? [a, b]\n: 1", "line 1: the key is no text"),
+        ("seeds: [1:30]", "seeds.0: found '1:30', expected a whole number"),
+        (f"seeds: [{'9' * 5000}]", "line 1: found 999.* has 5000 digits"),
+        ("1: [cars]", "found the name 1, expected a text"),
+        ("on: [cars]", "there is no key 'on'"),
+        ("? [a, b]\n: 1", r"found the name \('a', 'b'\), expected a text"),
         ("a: 1\nb: [1, 2\nc: 3\n", "line 3: while parsing a flow sequence, expected ',' or ']'"),
         ("a: 1\n\tb: 2\n", r"line 2: .*cannot start any token"),
         ("a: 1\n---\nb: 2\n", "line 2: expected a single document"),
@@ -141,7 +140,9 @@ def test_what_is_no_plain_file_is_refused(project: Path) -> None:
     path = project / "params.yaml"
     for make in (lambda: os.mkfifo(path), path.mkdir, lambda: path.symlink_to("/dev/zero"), lambda: None):
         make()
-        with pytest.raises(TallmasksError, match=r"params.yaml: (expected a plain file, found|no such file; run this)"):
+        with pytest.raises(
+            TallmasksError, match=r"params.yaml( is .*; expected a plain file|: no such file; run this)"
+        ):
             open_plan(project)
         if path.is_dir():
             path.rmdir()
@@ -159,9 +160,8 @@ def test_what_is_no_plain_file_is_refused(project: Path) -> None:
         ("iterations: 150", "iterations: true", "iterations: found true, expected a whole number"),
         ("iterations: 150", "iterations: '150'", "found '150', .*; write the number without quotation marks"),
         ("warmup_iterations: 15", "warmup_iterations: 1.0e+308", "warmup_iterations: found 1e.308, expected a whole"),
-        ("4.0e-4", "4e-4", "learning_rate: found '4e-4', .* only in this spelling: 4.0e-4"),
-        ("4.0e-4", "4.5E3", "learning_rate: found '4.5E3', .* only in this spelling: 4.5e.3"),
-        ("4.0e-4", "1e400", "learning_rate: found '1e400', expected a finite number"),
+        ("4.0e-4", "4.5E3", "learning_rate: found 4500.0, expected a finite number from 1e-30 to 1000"),
+        ("4.0e-4", "1e400", "learning_rate: found .inf, expected a finite number"),
         ("4.0e-4", "0", "learning_rate: found 0, expected a finite number from 1e-30"),
         ("4.0e-4", ".inf", "learning_rate: found .inf, expected a finite number"),
         ("rotation: 7", "rotation: .nan", "augmentation.rotation: found .nan, expected a finite number from 0 to 360"),
@@ -179,6 +179,7 @@ def test_what_is_no_plain_file_is_refused(project: Path) -> None:
         ("0.98]", "1]", "pretraining.betas.1: found 1, expected a finite number from 0 below 1"),
         ("  mask_lambda:", "  mask_lamda:", "grids: .*mask_lamda"),
         ("clip_norm: 1.0", "clipnorm: 1.0", "finetuning: .*clip_?norm"),
+        ("mask_lambda: [0.2, 0.3", "mask_lambda: [0.3, 0.2", "grids.mask_lambda: found .*ascending"),
         ("  8tasks:", f"  {'8' * 200}tasks:", "benchmarks: found the name '888.*at most 100"),
         ("data: {}", "data: {cars: {path: ''}}", "data.cars.path: found '', expected a text .a path"),
         ("data: {}", 'data: {cars: {path: "a\\nb"}}', "data.cars.path: found"),
@@ -192,10 +193,13 @@ def test_a_value_that_cannot_be_meant_is_refused(project: Path, old: str, new: s
     assert re.match(f"params.yaml: .*{expected}", message), message
 
 
-def test_numbers_as_dvc_writes_them_are_numbers(project: Path) -> None:
-    """`dvc exp run -S ...learning_rate=1e-5` writes 1e-05, and every such experiment would be refused."""
-    (project / "params.yaml").write_text(TEXT.replace("4.0e-4", "1e-05"))
-    assert open_plan(project).model("tiny")["finetuning"]["learning_rate"] == 1e-5
+def test_numbers_are_those_that_dvc_reads(project: Path) -> None:
+    """`dvc exp run -S ...learning_rate=1e-5` writes 1e-05, which would be refused, or mean something else."""
+    for number in ("1e-05", "1e-5", "1.0e-5"):
+        (project / "params.yaml").write_text(TEXT.replace("4.0e-4", number).replace("seeds: [0,", "seeds: [010,"))
+        plan = open_plan(project)
+        assert plan.model("tiny")["finetuning"]["learning_rate"] == 1e-5
+        assert plan.params == YAML(typ="safe", pure=True).load(project / "params.yaml")
 
 
 NUMBER = re.compile(r"(?<![\w.#'-])-?\d+(?:\.\d+(?:e[-+]?\d+)?)?(?![\w.])")
@@ -220,7 +224,7 @@ def test_any_number_changed_is_refused_or_planned(
     path.write_text("\n".join(changed))
     try:
         params = read(path)
-        check(params, ROOT)
+        check(params)
         plan = Plan(params, ROOT)
     except TallmasksError as error:
         assert re.fullmatch(r".*params\.yaml(, line \d+)?: .+", str(error)), error
@@ -229,6 +233,12 @@ def test_any_number_changed_is_refused_or_planned(
         json.dumps(params, allow_nan=False)
         for model in plan.models:
             assert recipes.of_view(plan, VIEWS["benchmark"], model, plan.benchmarks(model)[0])["digest"]
+
+
+def test_the_page_of_keys_follows_the_models() -> None:
+    """The page would name keys and bounds of an earlier version."""
+    page = runpy.run_path(str(ROOT / "docs" / "params_page.py"))["page"]()
+    assert (ROOT / "docs" / "params.md").read_text() == page, "run `python docs/params_page.py`"
 
 
 def test_every_number_of_the_file_is_tried() -> None:
@@ -296,7 +306,7 @@ def test_the_command_line_overrides_key_by_key(tmp_path: Path, monkeypatch: pyte
     expected["grids"]["mask_lambda"] = [0.1, 0.2]
     expected["seeds"] = [7]
     assert found == expected
-    check(found, ROOT)
+    check(found)
     (tmp_path / "twice.yaml").write_text("seeds: [3]\nseeds: [4]\n")
     with pytest.raises(TallmasksError, match=r"twice\.yaml, line 2: the key 'seeds' stands in line 1 already"):
         snakemakes({}, [tmp_path / "twice.yaml"])
@@ -311,7 +321,6 @@ def test_the_command_line_overrides_key_by_key(tmp_path: Path, monkeypatch: pyte
         ({"seeds": float("nan")}, "seeds: found .nan, expected a list"),
         ({"seeds": None}, "seeds: found nothing, expected a list"),
         ({"seeds": 10**4000}, "seeds: found a whole number of more than 24 digits, expected a list"),
-        ({"models": {"tiny": {"finetuning": {"learning_rate": "4e-4"}}}}, "found '4e-4', .*: 4.0e-4"),
         ({"models": {"tiny": {"finetuning": {"batch_size": f"1{'0' * 30}"}}}}, "batch_size: found .*, expected"),
         ({"__use_yte__": "True"}, "there is no key '__use_yte__'"),
     ],
@@ -323,4 +332,4 @@ def test_the_command_line_goes_through_the_same_checks(
     """What params.yaml may not say would be said there."""
     monkeypatch.chdir(ROOT)
     with pytest.raises(TallmasksError, match=f"params.yaml: .*{expected}"):
-        check(snakemakes(config), ROOT)
+        check(snakemakes(config))

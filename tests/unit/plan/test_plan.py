@@ -111,7 +111,6 @@ def test_an_old_name_says_why_it_is_not_known(params: Params) -> None:
         (lambda p: p["benchmarks"]["8tasks"].append("cars"), r"benchmarks.8tasks: cars listed twice"),
         (lambda p: p.update(methods=["tiess"]), r"'tiess'; did you mean 'ties'"),
         (lambda p: p.update(methods=["ties", "ties"]), r"methods: ties listed twice"),
-        (lambda p: p["grids"].update(mask_lambda=[0.3, 0.2]), r"grids.mask_lambda: .*ascending"),
         (
             lambda p: p["models"]["tiny"].update(pretrained="models/none.safetensors"),
             r"none.safetensors: no such",

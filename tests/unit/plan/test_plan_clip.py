@@ -128,13 +128,13 @@ def test_a_missing_file_concerns_its_model_only(tmp_path: Path) -> None:
 )
 def test_a_slip_in_params_is_refused(params: Params, keys: Any, value: Any) -> None:
     """A misspelled setting would be ignored, and the run would be another one than its author thinks."""
-    check(params, ROOT)
+    check(params)
     place = params["models"]["vit_b32"]
     for key in keys[:-1]:
         place = place[key]
     place[keys[-1]] = value
     with pytest.raises(TallmasksError, match=r"models.vit_b32"):
-        check(params, ROOT)
+        check(params)
 
 
 def test_the_published_pairing_of_fer2013_for_checkpoints_of_ones_own(params: Params) -> None:
@@ -230,4 +230,4 @@ def test_data_of_another_commit(params: Params) -> None:
 def test_a_slip_in_ones_own_data_is_refused(params: Params, key: str, value: Any) -> None:
     """Every prompt would be the same text, or a traceback come after an hour of decoding."""
     with pytest.raises(TallmasksError, match=key):
-        check({**params, key: value}, ROOT)
+        check({**params, key: value})

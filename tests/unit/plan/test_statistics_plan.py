@@ -62,7 +62,7 @@ def test_more_examples_are_other_statistics_and_nothing_else(params: Params) -> 
         "grams", "fisher", "merge regmean", "merge fisher", "evaluation regmean", "evaluation fisher"
     }  # fmt: skip
     del params["statistics"]
-    check(params, ROOT)
+    check(params)
     assert nodes(params) == before
 
 

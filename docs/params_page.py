@@ -1,0 +1,56 @@
+"""Write docs/params.md, every key that params.yaml may hold, from `tallmasks.plan.params_model`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tallmasks.plan.params_model import Params
+from tallmasks.plan.refusals import described
+
+HEAD = """# What params.yaml may hold
+
+Written by `python docs/params_page.py`. A key with * must be there. [`params.yaml`](../params.yaml) says more of what
+people change, and has an example of nearly every key. What is not listed is refused, unless a table says otherwise.
+"""
+
+
+def page() -> str:
+    """The whole page: a table of the file's own keys, and one of each kind of keys with values below."""
+    schema = Params.model_json_schema()
+    parts = {"The file": schema, **schema["$defs"]}
+    parts["ClipModel"] = _beyond(parts["ClipModel"], parts["Model"], "A model with `family: clip`; the rest as")
+    parts["ClipFinetuning"] = _beyond(parts["ClipFinetuning"], parts["Finetuning"], "As")
+    shown = {name: part for name, part in parts.items() if "properties" in part}
+    return HEAD + "".join(_table(name, part) for name, part in shown.items())
+
+
+def _beyond(part: Mapping[str, Any], base: Mapping[str, Any], words: str) -> dict[str, Any]:
+    """What a part has in another form than the part that it is built on."""
+    keys = {
+        key: value
+        for key, value in part["properties"].items()
+        if value != base["properties"].get(key) or (key in part["required"]) != (key in base["required"])
+    }
+    return {**part, "properties": keys, "description": f"{words} [{base['title']}](#{base['title'].lower()})."}
+
+
+def _table(name: str, part: Mapping[str, Any]) -> str:
+    lines = [f"\n## {name}\n"]
+    if text := part.get("description"):
+        lines.append(f"{text[0].upper()}{text[1:].removesuffix('.')}.\n")
+    if part.get("additionalProperties"):
+        lines.append("Any other key may be there too.\n")
+    lines += ["| key | value |", "|---|---|"]
+    for key, value in part["properties"].items():
+        needed = "*" if key in part.get("required", ()) else ""
+        links = [f"[{title}](#{title.lower()})" for title in dict.fromkeys(re.findall(r"#/\$defs/(\w+)", str(value)))]
+        kinds = [link for link in links if "#setting" not in link]
+        lines.append(f"| `{key}`{needed} | {described(value)}{': ' * bool(kinds)}{', '.join(kinds)} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    (Path(__file__).parent / "params.md").write_text(page())

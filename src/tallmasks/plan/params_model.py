@@ -1,0 +1,391 @@
+"""What params.yaml may hold: its keys, types and bounds.  docs/params.md is made of it.
+
+Upper bounds are far above what anybody runs and far below what would fill a disk, a memory or a year: a number above
+them is a slip of the pen.  A number is finite, and 6.0 is no whole number.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from typing_extensions import TypeAliasType
+
+
+class Section(BaseModel):
+    """Keys with values: every key is listed, and no value is converted."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+def optional(description: str | None = None) -> Any:
+    """A key that need not be there."""
+    return Field(None, description=description) if description else Field(None)
+
+
+def _different(values: list[Any]) -> list[Any]:
+    if any(value in values[:place] for place, value in enumerate(values)):
+        raise ValueError
+    return values
+
+
+def _ascending(values: list[float]) -> list[float]:
+    if values != sorted(set(values)):
+        raise ValueError
+    return values
+
+
+Whole = Annotated[int, Field(ge=1, le=10**6)]
+# it becomes a part of file names, which end at 255
+NAME = "letters, digits, dots, dashes and underscores, at most 100, with a letter or a digit first"
+Name = Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", description=NAME)]
+Path = Annotated[str, Field(min_length=1, max_length=4000, pattern=r"^[^\x00-\x1f]+$", description="a path")]
+Different = AfterValidator(_different)
+Texts = Annotated[list[str], Different, Field(min_length=1, description="different ones")]
+Names = Annotated[Literal["all"] | Texts, Field(description='"all" or a list of names')]
+Option = dict[str, float | str | bool]
+Row = str | Annotated[dict[str, Annotated[Option, Field(min_length=1)]], Field(min_length=1, max_length=1)]
+Grid = Annotated[  # a bundle of masks counts its levels in a byte
+    list[Annotated[float, Field(ge=0, le=1000)]],
+    AfterValidator(_ascending),
+    Field(min_length=1, max_length=255, description="different numbers in ascending order"),
+]
+Examples = Annotated[int, Field(ge=1, le=10**7)]  # 30 GB of drawn images
+Pictures = Annotated[int, Field(ge=1, le=10**9)]
+Steps = Annotated[int, Field(ge=1, le=10**8)]  # a day even at 1,000 steps a second
+Warmup = Annotated[int, Field(ge=0, le=10**8)]
+Batch = Whole  # 600 GB of images for a ViT
+Pixels = Annotated[int, Field(ge=1, le=4096)]
+Tokens = Annotated[int, Field(ge=1, le=10**5)]
+Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]  # numpy's RandomState takes 32 bits
+Rate = Annotated[float, Field(ge=1e-30, le=1000)]  # float32 has nothing below 1e-38, and 1/0 is no number
+Strength = Annotated[float, Field(ge=0, le=1000)]
+Norm = Annotated[float, Field(ge=1e-30, le=1e30)]  # a large one switches clipping off
+Share = Annotated[float, Field(ge=0, le=1)]
+Decay = Annotated[float, Field(ge=0, lt=1)]
+Channel = Annotated[float, Field(ge=-1000, le=1000)]
+Spread = Annotated[float, Field(ge=1e-6, le=1000)]
+Precision = Annotated[Literal["float32", "bfloat16"], Field(description="of products; weights are float32")]
+Repository = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+Commit = Annotated[str, Field(pattern="^[0-9a-f]{40}$", description="a commit, all 40 hexadecimal digits of it")]
+Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="of the file")]
+Registered = Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z_][A-Za-z0-9_.]*$")]
+Wording = Annotated[
+    Literal["ours", "published", "fusionbench"],
+    Field(description="whose class names: ours, published or fusionbench"),
+]
+Origin = Annotated[Path, Field(description="finetune, published, fusionbench, or a folder of checkpoints")]
+Prompt = Annotated[str, Field(pattern=r"^[^{}]*\{\}[^{}]*$", description="a prompt with one {} for the class name")]
+
+# of a network, in an open_clip configuration; a list for a ResNet's stages or an image that is no square
+Size = Whole | Annotated[list[Whole], Field(min_length=1, max_length=16)]
+Number = Annotated[float, Field(ge=-1e9, le=1e9)]
+Setting = TypeAliasType("Setting", "Number | str | bool | list[Setting] | dict[str, Setting] | None")
+"""Anything else in a network's configuration."""
+
+
+class Grids(Section):
+    scaling_coefficient: Grid
+    mask_lambda: Grid
+
+
+class Statistics(Section):
+    examples: Examples
+
+
+class Subsets(Section):
+    orders: Annotated[Names, Field(description="orders of the tasks")]
+    methods: Texts
+
+
+class Paper(Section):
+    benchmarks: Names
+    subsets: Subsets
+
+
+class Data(Section):
+    """one of path (a folder) and revision (a commit)"""
+
+    path: Path = optional()
+    revision: Commit = optional()
+
+    @model_validator(mode="after")
+    def _one(self) -> Data:
+        if len(self.model_fields_set) != 1:
+            raise ValueError
+        return self
+
+
+class VisionTask(Section):
+    path: Path
+    classes: Annotated[
+        list[Annotated[str, Field(min_length=1)]],
+        Different,
+        Field(min_length=2, description="at least two different class names in label order"),
+    ]
+    templates: Annotated[
+        list[Prompt],
+        Field(min_length=1, description="prompts in which {} stands for a class name, as 'a photo of a {}.'"),
+    ]
+
+
+class Hub(Section):
+    hub: Repository
+    file: str = optional("without it open_clip's usual names")
+    revision: str = Field(description="a commit")
+    sha256: Sha256 = optional()
+
+
+class Tagged(Section):
+    tag: str = Field(description="one of open_clip's for this architecture")
+    revision: str = optional()
+    sha256: Sha256 = optional()
+
+
+def _pretrained(value: Any) -> str:
+    return ("Tagged" if "tag" in value else "Hub") if isinstance(value, dict) else "Path"
+
+
+class Preprocess(Section):
+    """how an image becomes the network's input"""
+
+    size: Pixels
+    mean: Annotated[list[Channel], Field(min_length=3, max_length=3)]
+    std: Annotated[list[Spread], Field(min_length=3, max_length=3)]
+
+
+class Checkpoints(Section):
+    source: Origin
+    revision: str = optional("of the hub's repository; a commit")
+    path: Path = optional("a local copy of the hub's files")
+    tasks: dict[str, Origin] = optional("another source for some tasks")
+
+
+class Scoring(Section):
+    """how a language model's answers are found and scored"""
+
+    length_normalized: bool = optional("the mean of the tokens' log-probabilities instead of their sum")
+    free_answers: Literal["exact_match", "f1", "mean"] = optional("how an answer in its own words is scored")
+    max_input_tokens: Tokens = optional()
+    max_new_tokens: Tokens = optional()
+
+
+class Evaluation(Section):
+    batch_size: Batch
+    precision: Precision
+
+
+class NumbersOfExamples(Section):
+    """how many; of text tasks at most so many rows, all where nothing is said"""
+
+    seed: Seed = optional()
+    train: Examples = optional()
+    validation: Examples = optional()
+    test: Examples = optional()
+
+
+class Changes(Section):
+    """random changes of a drawn image"""
+
+    rotation: Annotated[float, Field(ge=0, le=360, description="degrees")]
+    scale: Share
+    shift: Annotated[float, Field(ge=0, le=2, description="of half the side")]
+    brightness: Annotated[float, Field(ge=0, le=10)]
+    noise: Annotated[float, Field(ge=0, le=10)]
+
+
+class Finetuning(Section):
+    iterations: Steps
+    batch_size: Batch
+    micro_batch_size: Batch = optional("examples at once where the memory is short")
+    schedule: Literal["cosine", "constant"] = optional("of the learning rate after the warm-up")
+    learning_rate: Rate
+    warmup_iterations: Warmup = optional()
+    weight_decay: Strength
+    epsilon: Rate
+    clip_norm: Norm = optional()
+    precision: Precision = optional()
+    validate_every: Steps = optional("steps; the best of these looks is the checkpoint")
+    patience: Whole = optional("looks without a better score")
+    augmentation: Literal["crop"] | Changes = optional(
+        "crop (open_clip's training transform), or how far a drawn image may be changed"
+    )
+
+    @model_validator(mode="after")
+    def _looks(self) -> Finetuning:
+        if self.patience and not self.validate_every:
+            raise ValueError(
+                "patience: counts looks at the validation data, and validate_every, which says how many steps lie "
+                "between two, is not there; add it, or take patience away"
+            )
+        return self
+
+
+class ClipFinetuning(Finetuning):
+    warmup_iterations: Warmup
+    clip_norm: Norm
+    augmentation: Literal["crop"] | Changes = Field(
+        description="crop (open_clip's training transform), or how far a drawn image may be changed"
+    )
+
+
+class ClipPretraining(Section):
+    """how the weights that ship with the project were made"""
+
+    images: Pictures
+    field_share: Share
+    steps: Steps
+    batch_size: Batch
+    captions: Batch
+    learning_rate: Rate
+    warmup_steps: Warmup
+    decay_share: Share
+    weight_decay: Strength
+    betas: Annotated[list[Decay], Field(min_length=2, max_length=2)]
+    clip_norm: Norm
+    largest_logit_scale: Norm
+    text_to_image_weight: Strength
+    seed: Seed
+    augmentation: Changes
+
+
+class Open(Section):
+    """Keys with values; those that are not listed may hold anything."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Setting]
+
+
+class Tower(Open):
+    image_size: Size = optional()
+    patch_size: Size = optional()
+    width: Size = optional()
+    layers: Size = optional()
+    head_width: Size = optional()
+    heads: Size = optional()
+    context_length: Size = optional()
+    vocab_size: Size = optional()
+
+
+class ClipArchitecture(Open):
+    """an open_clip configuration"""
+
+    embed_dim: Size
+    vision_cfg: Tower
+    text_cfg: Tower
+
+
+class StepResources(Section):
+    threads: Annotated[int, Field(ge=1, le=4096)]
+    gpu: Annotated[int, Field(ge=0, le=64)]
+    mem_mb: Annotated[int, Field(ge=1, le=10**8, description="megabytes")]
+    runtime: Annotated[int, Field(ge=1, le=10**6, description="minutes")]
+
+
+class ArrayResources(StepResources):
+    gpu: Literal[0] = Field(description="work on arrays uses none")
+
+
+class Resources(Section):
+    arrays: ArrayResources
+    evaluation: StepResources
+    finetuning: StepResources
+
+
+class SplitImages(Section):
+    """examples of all tasks together, by split"""
+
+    validation: Pictures = optional()
+    test: Pictures = optional()
+
+
+class Sweeps(Section):
+    """how many examples are behind one choice or accuracy of figures 6 and 5"""
+
+    thresholds: SplitImages = optional()
+    subsets: SplitImages = optional()
+
+
+class Model(Section):
+    family: Annotated[Registered, Field(description="clip, t5, or the module of a family of your own")]
+    tasks: Annotated[
+        Registered, Field(description="drawn, vision, written, text, or the module of a catalogue of your own")
+    ]
+    pretrained: Annotated[
+        Annotated[Path, Tag("Path")] | Annotated[Hub, Tag("Hub")] | Annotated[Tagged, Tag("Tagged")],
+        Discriminator(_pretrained),
+    ] = Field(description="a file of weights, or where they are on the hub")
+    architecture: str | dict[str, Setting] = Field(description="what the family builds a network from")
+    preprocess: Preprocess = optional()
+    checkpoints: Origin | Checkpoints = optional(
+        "where fine-tuned models come from; finetune, published, fusionbench or a folder"
+    )
+    wording: Wording | dict[str, Wording] = optional(
+        "whose class names make the zero-shot heads (ours, published or fusionbench), of all tasks or by task; without "
+        "it those that the checkpoints were fine-tuned with"
+    )
+    adapter: Literal["ia3"] = optional("what is fine-tuned in the place of the whole network")
+    scoring: Scoring = optional()
+    evaluation: Evaluation
+    examples: NumbersOfExamples = optional()
+    templates: (
+        Literal["all"]
+        | Annotated[list[Annotated[int, Field(ge=0, le=99)]], Different, Field(min_length=1, max_length=100)]
+    ) = optional('which prompts of text tasks, "all" or a list of their numbers')
+    finetuning: Finetuning
+    pretraining: dict[str, Setting] = optional("how the weights that ship with the project were made")
+    sweeps: Sweeps = optional()
+    resources: Resources
+
+    @model_validator(mode="after")
+    def _examples(self) -> Model:
+        made = self.tasks in ("drawn", "written")
+        if made and (self.examples is None or None in self.examples.model_dump().values()):
+            raise ValueError(
+                f"examples: {self.tasks} tasks need seed, train, validation and test; add what is not there"
+            )
+        if self.tasks == "vision" and self.preprocess is None:
+            raise ValueError("preprocess: vision tasks need size, mean and std of their images; add it")
+        return self
+
+
+class ClipModel(Model):
+    architecture: str | ClipArchitecture = Field(  # type: ignore[assignment]
+        description="the name of an open_clip model, or an open_clip configuration"
+    )
+    finetuning: ClipFinetuning
+    pretraining: ClipPretraining = optional()  # type: ignore[assignment]
+
+
+def _model(value: Any) -> str:
+    return "ClipModel" if isinstance(value, dict) and value.get("family") == "clip" else "Model"
+
+
+class Params(Section):
+    build: list[Name] = Field(description="the models whose benchmarks are built when no target is named")
+    benchmarks: dict[Name, Annotated[list[str], Field(min_length=1)]] = Field(
+        min_length=1, description="named lists of tasks"
+    )
+    methods: Literal["all", "paper", "later"] | Annotated[list[Row], Field(min_length=1)] = Field(
+        description='the rows of every table, "all", "later", or a list of names and of names with options, as '
+        "{ties: {keep: 0.1}}"
+    )
+    bundle: Row = optional("the masking row that bundles hold, by its name or with options")
+    grids: Grids
+    kept_fractions_of: Literal["parameters", "trainable"] = Field(
+        description="what the kept fractions of TIES and magnitude masking count"
+    )
+    statistics: Statistics = optional("what RegMean and Fisher merging know of a task's data")
+    seeds: Annotated[list[Seed], Different, Field(min_length=1, max_length=1000, description="different ones")]
+    paper: Paper = Field(description="what figures and tables show")
+    data: dict[Name, Data] = optional(
+        "local folders of vision and text tasks instead of the hub, or another commit of the hub's repository"
+    )
+    vision_tasks: dict[Name, VisionTask] = optional("vision tasks of your own")
+    models: dict[
+        Name,
+        Annotated[
+            Annotated[ClipModel, Tag("ClipModel")] | Annotated[Model, Tag("Model")],
+            Discriminator(_model),
+        ],
+    ] = Field(min_length=1)
