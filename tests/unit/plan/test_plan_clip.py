@@ -105,7 +105,7 @@ def test_a_missing_file_concerns_its_model_only(tmp_path: Path) -> None:
     params["models"] = {key: params["models"][key] for key in ("vit_b32", "tiny")}
     params["models"]["vit_b32"]["checkpoints"] = str(tmp_path / "nowhere")
     plan = Plan(params, ROOT)
-    assert plan.index.find("head", "tiny", name).slug == "mnist"
+    assert plan.index.find("tiny", name, "head").slug == "mnist"
     with pytest.raises(TallmasksError, match="nowhere"):
         plan.index.declared()
 
@@ -180,7 +180,7 @@ def test_zero_shot_needs_no_checkpoint(params: Params, tmp_path: Path) -> None:
         assert recipes.of_view(plan, VIEWS["zeroshot"], "vit_b32", "two") == before
         (top, *_) = VIEWS["zeroshot"].artifacts(plan, "vit_b32", "two")["task_evaluations"]
         assert {node.kind for node in top.walk()} == {"task_evaluation", "head", "examples", "pretrained"}
-        assert Plan(params, ROOT).index.find("task_evaluation", "vit_b32", top.name).digest == top.digest
+        assert Plan(params, ROOT).index.find("vit_b32", top.name, "task_evaluation").digest == top.digest
 
 
 def test_tiny_has_zero_shot_too(params: Params) -> None:
