@@ -21,7 +21,7 @@ def page() -> str:
     """The whole page: a table of the file's own keys, and one of each kind of keys with values below."""
     schema = Params.model_json_schema()
     parts = {"The file": schema, **schema["$defs"]}
-    parts["ClipModel"] = _beyond(parts["ClipModel"], parts["Model"], "A model with `family: clip`; the rest as")
+    parts["ClipEntry"] = _beyond(parts["ClipEntry"], parts["ModelEntry"], "A model with `family: clip`; the rest as")
     parts["ClipFinetuning"] = _beyond(parts["ClipFinetuning"], parts["Finetuning"], "As")
     shown = {name: part for name, part in parts.items() if "properties" in part}
     return HEAD + "".join(_table(name, part) for name, part in shown.items())

@@ -116,7 +116,7 @@ class Data(Section):
         return self
 
 
-class VisionTask(Section):
+class OwnVisionTask(Section):
     path: Path
     classes: Annotated[
         list[Annotated[str, Field(min_length=1)]],
@@ -146,7 +146,7 @@ def _pretrained(value: Any) -> str:
     return ("Tagged" if "tag" in value else "Hub") if isinstance(value, dict) else "Path"
 
 
-class Preprocess(Section):
+class ImagePreparation(Section):
     """how an image becomes the network's input"""
 
     size: Pixels
@@ -161,7 +161,7 @@ class Checkpoints(Section):
     tasks: dict[str, Origin] = optional("another source for some tasks")
 
 
-class Scoring(Section):
+class AnswerScoring(Section):
     """how a language model's answers are found and scored"""
 
     length_normalized: bool = optional("the mean of the tokens' log-probabilities instead of their sum")
@@ -170,7 +170,7 @@ class Scoring(Section):
     max_new_tokens: Tokens = optional()
 
 
-class Evaluation(Section):
+class EvaluationSettings(Section):
     batch_size: Batch
     precision: Precision
 
@@ -306,7 +306,7 @@ class Sweeps(Section):
     subsets: SplitImages = optional()
 
 
-class Model(Section):
+class ModelEntry(Section):
     family: Annotated[Registered, Field(description="clip, t5, or the module of a family of your own")]
     tasks: Annotated[
         Registered, Field(description="drawn, vision, written, text, or the module of a catalogue of your own")
@@ -316,7 +316,7 @@ class Model(Section):
         Discriminator(_pretrained),
     ] = Field(description="a file of weights, or where they are on the hub")
     architecture: str | dict[str, Setting] = Field(description="what the family builds a network from")
-    preprocess: Preprocess = optional()
+    preprocess: ImagePreparation = optional()
     checkpoints: Origin | Checkpoints = optional(
         "where fine-tuned models come from; finetune, published, fusionbench or a folder"
     )
@@ -325,8 +325,8 @@ class Model(Section):
         "it those that the checkpoints were fine-tuned with"
     )
     adapter: Literal["ia3"] = optional("what is fine-tuned in the place of the whole network")
-    scoring: Scoring = optional()
-    evaluation: Evaluation
+    scoring: AnswerScoring = optional()
+    evaluation: EvaluationSettings
     examples: NumbersOfExamples = optional()
     templates: (
         Literal["all"]
@@ -338,7 +338,7 @@ class Model(Section):
     resources: Resources
 
     @model_validator(mode="after")
-    def _examples(self) -> Model:
+    def _examples(self) -> ModelEntry:
         made = self.tasks in ("drawn", "written")
         if made and (self.examples is None or None in self.examples.model_dump().values()):
             raise ValueError(
@@ -349,7 +349,7 @@ class Model(Section):
         return self
 
 
-class ClipModel(Model):
+class ClipEntry(ModelEntry):
     architecture: str | ClipArchitecture = Field(  # type: ignore[assignment]
         description="the name of an open_clip model, or an open_clip configuration"
     )
@@ -358,7 +358,7 @@ class ClipModel(Model):
 
 
 def _model(value: Any) -> str:
-    return "ClipModel" if isinstance(value, dict) and value.get("family") == "clip" else "Model"
+    return "ClipEntry" if isinstance(value, dict) and value.get("family") == "clip" else "ModelEntry"
 
 
 class Params(Section):
@@ -381,11 +381,11 @@ class Params(Section):
     data: dict[Name, Data] = optional(
         "local folders of vision and text tasks instead of the hub, or another commit of the hub's repository"
     )
-    vision_tasks: dict[Name, VisionTask] = optional("vision tasks of your own")
+    vision_tasks: dict[Name, OwnVisionTask] = optional("vision tasks of your own")
     models: dict[
         Name,
         Annotated[
-            Annotated[ClipModel, Tag("ClipModel")] | Annotated[Model, Tag("Model")],
+            Annotated[ClipEntry, Tag("ClipEntry")] | Annotated[ModelEntry, Tag("ModelEntry")],
             Discriminator(_model),
         ],
     ] = Field(min_length=1)
