@@ -177,7 +177,7 @@ def forge_file(rng, bench, name):
 def test_damaged_and_forged_bundles(tmp_path, dtype, include_base, monkeypatch):
     """A file damaged on its way would give slightly wrong models; a forged one would crash or run something."""
     monkeypatch.setattr("tallmasks.store.hub.reachable", lambda: False)
-    monkeypatch.setattr("tallmasks.vectors.loops.threads", lambda: 1)  # for five small tensors a pool is slow to start
+    monkeypatch.setattr("tallmasks.store.parallel.cores", lambda: 1)  # for five small tensors a pool is slow to start
     bench = Bench(tmp_path, dtype, include_base)
     assert bench.outcome(False) == 3
     rng = random.Random(f"{dtype} {include_base}")

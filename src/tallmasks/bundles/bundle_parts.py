@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from threading import RLock
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,16 +98,6 @@ def manifest_of(place: BundlePlace) -> Manifest:
     return read_manifest(content, str(place.root / MANIFEST))
 
 
-class PackedUpdate(NamedTuple):
-    """A tensor's update as the loops take it: ``scale * tau`` where a bit is set; ``start`` is the piece's first value
-    in tau and bits."""
-
-    tau: PackedTau
-    bits: NDArray[np.uint8]
-    scale: float
-    start: int
-
-
 @dataclass(frozen=True)
 class BundleParts:
     """The tensors of an open bundle, memory-mapped as they are stored."""
@@ -138,14 +127,6 @@ class BundleParts:
         if name not in self.manifest.codings:
             return update_piece(self.tau(name), self.bits(task, name), self.manifest.scale[task], start, stop)
         return self.manifest.codings[name].piece(self._own(self.of_task(task), name), start, stop)
-
-    def packed(self, task: str, name: str, start: int, stop: int) -> PackedUpdate:
-        """The same, as `update_kernels.add_update` takes it; start a multiple of 8."""
-        if name not in self.manifest.codings:
-            return PackedUpdate(self.tau(name), self.bits(task, name), self.manifest.scale[task], start)
-        update = self.update(task, name, start, stop)
-        every = np.full(-(-update.size // 8), 255, np.uint8)
-        return PackedUpdate(PackedTau(update.view(np.uint8), "F32"), every, 1.0, 0)
 
     def check(self, task: str) -> None:
         """Open, and check, all files of a task's update. Raises as :meth:`tau`."""

@@ -30,10 +30,10 @@ from tallmasks.bundles.manifest import (
 from tallmasks.bundles.model_card import model_card
 from tallmasks.bundles.part_forms import file_specs, said_of, task_specs
 from tallmasks.bundles.part_names import BASE, CARD, MANIFEST, MASKS, MERGED, UPDATES, is_safe, task_files
-from tallmasks.bundles.update_kernels import in_parallel
 from tallmasks.store.atomic_files import atomic_write_bytes, whole
 from tallmasks.store.dtypes import FLOATS, OF_BUNDLES
 from tallmasks.store.errors import TallmasksError, nearest
+from tallmasks.store.parallel import parallel
 from tallmasks.store.tensor_files import NewTensors, bytes_of_file, name_some, new_tensors, open_tensors
 from tallmasks.vectors.checkpoints.checkpoint import sha256_of
 
@@ -235,7 +235,7 @@ class _Files:
                 left.push(file)
             if error[1] is not None:
                 raise error[1]
-            in_parallel(ExitStack.close, self._each)
+            parallel(ExitStack.close, self._each)
 
 
 def _task_files(files: _Files, folder: Path, draft: Manifest) -> dict[str, NewTensors]:
@@ -347,7 +347,7 @@ def _describe(folder: Path, facts: BundleFacts, draft: Manifest, densities: Mapp
             shutil.copyfile(included[name], path)
         parts[name] = PartFile(sha256_of(path), path.stat().st_size)
 
-    in_parallel(take, [*file_specs(draft), *(included or [None])])
+    parallel(take, [*file_specs(draft), *(included or [None])])
     sha256 |= {name.removeprefix(BASE): parts[name].sha256 for name in included}
     manifest = replace(draft, base=draft.base._replace(sha256=sha256), files=dict(sorted(parts.items())))
     try:

@@ -15,13 +15,16 @@ from numpy.typing import NDArray
 from tallmasks.bundles.manifest import BundledTensor
 from tallmasks.bundles.part_forms import SCALE, merged_specs
 from tallmasks.bundles.part_names import MERGED
-from tallmasks.bundles.update_kernels import CODES, PIECE, in_parallel
+from tallmasks.bundles.update_kernels import PackedValues, quantise_rows, store
 from tallmasks.store.dtypes import OF_BUNDLES
 from tallmasks.store.errors import TallmasksError
+from tallmasks.store.parallel import parallel
 from tallmasks.store.tensor_files import Layout, NewTensors, new_tensors
+from tallmasks.vectors import kernels
+from tallmasks.vectors.checkpoints.float_bytes import TOO_LARGE
 
-_TOO_LARGE = {"float16": 65520.0, "bfloat16": float(np.uint32(0x7F7F8000).view(np.float32))}
-"""The magnitudes from which on rounding to nearest gives infinity."""
+_ENCODED = 1 << 21
+"""How many values a thread encodes at once."""
 
 
 def scratch_bytes(dtype: str, stored: Mapping[str, BundledTensor]) -> int:
@@ -43,15 +46,13 @@ class Encoder:
 
         Raises TallmasksError, naming the tensor, for NaN, infinity or a value too large for the dtype.
         """
-        from tallmasks.bundles import update_loops
-
-        largest = float(update_loops.largest_magnitude(values))
+        largest = float(kernels.largest_magnitude(values))
         if not np.isfinite(largest):
             raise TallmasksError(
                 f"tensor {name} of the merged vector holds NaN or infinity; expected finite numbers. A checkpoint is"
                 " damaged or its training diverged: leave it out."
             )
-        if largest >= _TOO_LARGE.get(self.dtype, np.inf):
+        if largest >= TOO_LARGE.get(OF_BUNDLES[self.dtype], np.inf):
             raise TallmasksError(
                 f"tensor {name} of the merged vector holds a value of magnitude {largest:g}, too large for"
                 f" {self.dtype}; choose float32, bfloat16 or int8."
@@ -61,11 +62,10 @@ class Encoder:
         if self.dtype == "int8":
             part[...] = values
         else:
-            update_loops.narrow(values, CODES[OF_BUNDLES[self.dtype]], part.view(np.uint8))
+            store(values, PackedValues(part.view(np.uint8), OF_BUNDLES[self.dtype]))
 
     def finish(self) -> None:
         """Encode what had to wait for whole rows."""
-        from tallmasks.bundles import update_loops
 
         def encode(job: tuple[str, int, int]) -> None:
             name, first, last = job
@@ -73,14 +73,14 @@ class Encoder:
             part = slice(first * row, last * row)
             levels = self.new.tensors[name].reshape(-1)
             scales = self.new.tensors[name + SCALE]
-            update_loops.quantise_rows(self.scratch[name][part], row, scales[first:last], levels[part])
+            quantise_rows(self.scratch[name][part], row, scales[first:last], levels[part])
 
         jobs = []
         for name in self.scratch:
             rows = self.stored[name].rows
-            step = max(PIECE * rows // max(self.scratch[name].size, 1), 1)
+            step = max(_ENCODED * rows // max(self.scratch[name].size, 1), 1)
             jobs += [(name, first, min(first + step, rows)) for first in range(0, rows, step)]
-        in_parallel(encode, jobs)
+        parallel(encode, jobs)
 
 
 @contextmanager

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from tallmasks.bundles.live_modules import PlacedTensor
 from tallmasks.bundles.task_weights import TaskWeights
-from tallmasks.bundles.update_kernels import PackedValues, in_parallel, pieces
+from tallmasks.bundles.update_kernels import PackedValues, pieces
 from tallmasks.store.dtypes import FLOATS, float_codes, torch_dtypes
+from tallmasks.store.parallel import parallel
 from tallmasks.vectors.checkpoints.checkpoint import TensorInfo
 
 PIECE = 1 << 22
@@ -92,7 +93,7 @@ def _write_here(placed: list[PlacedTensor], weights: TaskWeights) -> None:
         out = raws[index][start * FLOATS[dtype] : stop * FLOATS[dtype]]
         weights.fill(name, start, stop, PackedValues(out, dtype))
 
-    in_parallel(fill, [(index, *piece) for index, flat in enumerate(flats) for piece in pieces(flat.numel())])
+    parallel(fill, [(index, *piece) for index, flat in enumerate(flats) for piece in pieces(flat.numel())])
     for one, flat in zip(placed, flats, strict=True):
         if flat.data_ptr() != one.tensor.data_ptr():
             one.tensor.detach().copy_(flat.view(one.tensor.shape))

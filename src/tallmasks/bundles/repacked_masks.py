@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.bundles.bundle_writer import BundleFacts, new_bundle
-from tallmasks.bundles.update_kernels import in_parallel, pieces
+from tallmasks.bundles.update_kernels import pieces
 from tallmasks.masks.mask_bundles import MaskBundle
+from tallmasks.store.parallel import parallel
 
 
 def write_from_planes(out: Path, facts: BundleFacts, merged: NDArray[np.float32], masks: MaskBundle) -> None:
@@ -33,7 +34,7 @@ def write_from_planes(out: Path, facts: BundleFacts, merged: NDArray[np.float32]
             new.write(name, start, merged[first:last], bits)
 
         tensors = zip(layout.names, layout.shapes, layout.offsets, strict=True)
-        in_parallel(
+        parallel(
             write,
             [(name, offset, *piece) for name, shape, offset in tensors for piece in pieces(math.prod(shape))],
         )

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.bundles.bundle_parts import BundleParts
-from tallmasks.bundles.update_kernels import CODES, PackedValues, add_update, convert, in_parallel, pieces
+from tallmasks.bundles.update_kernels import PackedValues, pieces, store
 from tallmasks.store.dtypes import FLOATS
+from tallmasks.store.parallel import parallel
 from tallmasks.vectors.checkpoints.checkpoint import TensorInfo
 
 
@@ -42,14 +43,7 @@ class TaskWeights:
         if self.task is None or name not in self.parts.manifest.stored:
             self._fill_base(name, start, stop, out)
             return
-        update = self.parts.packed(self.task, name, start, stop)
-        if out.dtype in CODES:
-            add_update(self._theta(name, start, stop), *update, out)
-        else:
-            sums = np.empty(stop - start, np.float32)
-            total = PackedValues(sums.view(np.uint8), "F32")
-            add_update(self._theta(name, start, stop), *update, total)
-            out.raw.view(np.float64)[:] = sums
+        store(self.base.piece(name, start, stop) + self.parts.update(self.task, name, start, stop), out)
 
     def raw(self) -> dict[str, NDArray[np.uint8]]:
         """Every tensor of the model in the base's dtype as fresh bytes, flattened; those that are no floats too."""
@@ -61,7 +55,7 @@ class TaskWeights:
             size, dtype = FLOATS[tensors[name].dtype], tensors[name].dtype
             self.fill(name, start, stop, PackedValues(raws[name][start * size : stop * size], dtype))
 
-        in_parallel(fill, [(name, *piece) for name, tensor in tensors.items() for piece in pieces(tensor.size)])
+        parallel(fill, [(name, *piece) for name, tensor in tensors.items() for piece in pieces(tensor.size)])
         for name, form in self.base.tensors.items():
             if name not in raws:
                 size = int(np.prod(form.shape, dtype=np.int64))
@@ -72,13 +66,5 @@ class TaskWeights:
         dtype = self.base.tensors[name].dtype
         if dtype == out.dtype:
             np.copyto(out.raw, self.base.stored(name, start, stop))
-        elif out.dtype in CODES:
-            convert(self._theta(name, start, stop), out)
         else:
-            out.raw.view(np.float64)[:] = self.base.piece(name, start, stop)
-
-    def _theta(self, name: str, start: int, stop: int) -> PackedValues:
-        dtype = self.base.tensors[name].dtype
-        if dtype in CODES:
-            return PackedValues(self.base.stored(name, start, stop), dtype)
-        return PackedValues(np.ascontiguousarray(self.base.piece(name, start, stop)).view(np.uint8), "F32")
+            store(self.base.piece(name, start, stop), out)

@@ -1,4 +1,4 @@
-"""The arithmetic of a bundle on the CPU: packed values in pieces on numba's number of threads.
+"""The arithmetic of a bundle on the CPU, in pieces of tensors.
 
 The update of a task is ``scale * tau`` where its bit is set and +0.0 elsewhere, whatever the signs of scale and tau;
 a weight is ``round(float32(theta_0) + update)``, so that a theta_0 of -0.0 without a bit becomes +0.0 (IEEE 754).
@@ -6,24 +6,19 @@ a weight is ``round(float32(theta_0) + update)``, so that a theta_0 of -0.0 with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.store.dtypes import DTYPES
+from tallmasks.store.dtypes import FLOATS
+from tallmasks.vectors.checkpoints.float_bytes import read_only, rounded, widened
 
-PIECE = 1 << 21
+PIECE = 1 << 16
 """Values that a thread takes at once; a multiple of 8."""
-CODES = {"F32": 0, "BF16": 1, "F16": 2, "I8": 3}
-"""What the compiled loops call the dtypes."""
-SIZES = {code: DTYPES[code].width for code in CODES}
 _NO_ROWS = np.ones(1, np.float32)
 
 Raw = NDArray[np.uint8]
-Item = TypeVar("Item")
 
 
 class PackedValues(NamedTuple):
@@ -45,74 +40,31 @@ class PackedTau(NamedTuple):
     row_scales: NDArray[np.float32] = _NO_ROWS
     row: int = 1
 
+    def piece(self, start: int, stop: int) -> NDArray[np.float32]:
+        """Values start..stop, float32."""
+        if self.dtype != "I8":
+            width = FLOATS[self.dtype]
+            return widened(self.raw[start * width : stop * width], self.dtype)
+        first, last = start // self.row, -(-stop // self.row)
+        scales = np.repeat(self.row_scales[first:last], self.row)[start - first * self.row :][: stop - start]
+        return self.raw[start:stop].view(np.int8) * scales
+
 
 def update_piece(tau: PackedTau, bits: Raw, scale: float, start: int, stop: int) -> NDArray[np.float32]:
     """The update of values start..stop of a tensor, float32; ``bits`` uint8 [ceil(P / 8)] of the whole tensor."""
     from tallmasks.bundles import update_loops
 
-    first, size = start // 8 * 8, SIZES[tau.dtype]
-    out = np.empty(max(stop - first, 0), np.float32)
-    update_loops.updates(
-        _sealed(tau.raw[first * size : stop * size]), CODES[tau.dtype], size, _sealed(tau.row_scales), tau.row, first,
-        _sealed(bits[first // 8 : -(-stop // 8)]), np.float32(scale), out,
-    )  # fmt: skip
-    return out[start - first :]
+    if stop <= start:
+        return np.empty(0, np.float32)
+    first, out = start // 8, np.empty(stop - start, np.float32)
+    held = np.unpackbits(bits[first : -(-stop // 8)], count=stop - 8 * first, bitorder="little")[start - 8 * first :]
+    update_loops.masked(read_only(tau.piece(start, stop)), held, np.float32(scale), out)
+    return out
 
 
-def add_update(theta: PackedValues, tau: PackedTau, bits: Raw, scale: float, start: int, out: PackedValues) -> None:
-    """``out`` = theta_0 + update for the values from ``start`` (a multiple of 8) on that ``theta`` and ``out`` hold.
-
-    ``tau`` and ``bits`` are of the whole tensor; theta_0 and out F32, BF16 or F16, rounded once to nearest even.
-    """
-    from tallmasks.bundles import update_loops
-
-    count = out.raw.size // SIZES[out.dtype]
-    stop, size = start + count, SIZES[tau.dtype]
-    update_loops.add_updates(
-        _sealed(theta.raw), CODES[theta.dtype], SIZES[theta.dtype],
-        _sealed(tau.raw[start * size : stop * size]), CODES[tau.dtype], size, _sealed(tau.row_scales), tau.row, start,
-        _sealed(bits[start // 8 : -(-stop // 8)]), np.float32(scale),
-        out.raw, CODES[out.dtype], SIZES[out.dtype], count,
-    )  # fmt: skip
-
-
-def convert(values: PackedValues, out: PackedValues) -> None:
-    """``out`` = the values in another dtype (F32, BF16, F16), rounded to nearest even; the same bytes in its own."""
-    from tallmasks.bundles import update_loops
-
-    if values.dtype == out.dtype:
-        np.copyto(out.raw, values.raw)
-        return
-    size, out_size = SIZES[values.dtype], SIZES[out.dtype]
-    update_loops.convert(
-        _sealed(values.raw), CODES[values.dtype], size, out.raw, CODES[out.dtype], out_size, out.raw.size // out_size
-    )
-
-
-def in_parallel(work: Callable[[Item], None], items: Iterable[Item]) -> None:
-    """``work`` on every item, on numba's number of threads; the first exception, once no thread works any more."""
-    from tallmasks.vectors import loops
-
-    left = iter(tuple(items))  # whose next() one thread at a time runs: a queue without a lock
-
-    def take() -> None:
-        try:
-            for item in left:
-                work(item)
-        except BaseException:
-            for _ in left:  # nobody begins another one
-                pass
-            raise
-
-    helpers = loops.threads() - 1
-    if helpers == 0:
-        take()
-        return
-    with ThreadPoolExecutor(helpers) as pool:
-        shares = [pool.submit(take) for _ in range(helpers)]
-        take()
-    for share in shares:
-        share.result()
+def store(values: NDArray[np.float32], out: PackedValues) -> None:
+    """``out`` = the values in its dtype (F32, BF16, F16 or F64), rounded to nearest even."""
+    np.copyto(out.raw, rounded(values, out.dtype))
 
 
 def pieces(size: int) -> list[tuple[int, int]]:
@@ -120,10 +72,13 @@ def pieces(size: int) -> list[tuple[int, int]]:
     return [(start, min(start + PIECE, size)) for start in range(0, size, PIECE)]
 
 
-def _sealed(array: NDArray) -> NDArray:
-    """A plain read-only view: memory maps and arrays then share one compiled loop."""
-    if type(array) is np.ndarray and not array.flags.writeable:
-        return array
-    view = np.asarray(array)[:]
-    view.flags.writeable = False
-    return view
+def quantise_rows(values: NDArray[np.float32], row: int, scales: NDArray[np.float32], out: NDArray[np.int8]) -> None:
+    """float32 [rows * row] -> scales float32 [rows], the largest |value| / 127, and int8: value / scale to the nearest.
+
+    Ties go to even, in float32 arithmetic; a row whose scale is 0 becomes zeros.
+    """
+    lines = values.reshape(len(scales), row)
+    scales[:] = np.abs(lines).max(axis=1, initial=0) / np.float32(127)
+    nearest = np.rint(lines / np.where(scales == 0, np.float32(1), scales)[:, None])
+    nearest[scales == 0] = 0
+    out[:] = nearest.clip(-127, 127).reshape(-1)

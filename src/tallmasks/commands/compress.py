@@ -27,9 +27,9 @@ from tallmasks.commands.opened_models import opened, passes
 from tallmasks.methods import ScaledMask, Vector, registry
 from tallmasks.methods.mask_lambdas import FITTED, fitted_lambdas
 from tallmasks.methods.streaming import Merging, Place, in_stream
-from tallmasks.methods.streaming import run as stream_through
 from tallmasks.store.dtypes import OF_BUNDLES
 from tallmasks.store.errors import TallmasksError
+from tallmasks.store.parallel import parallel
 from tallmasks.vectors import kernels
 
 METHOD = "task_arithmetic"
@@ -101,13 +101,10 @@ def run(arguments: argparse.Namespace) -> int:
                 new.write(place.name, place.start, merged, dict(zip(given.tasks, packed, strict=True)))
                 return found
 
-            lengths: list[list[tuple[float, float]]] = []
-            stream_through(
-                stream.places(merging.over_tensors), work, lambda place, found: lengths.append(found), merging.at_once
-            )
+            lengths = parallel(work, stream.places(merging.over_tensors), merging.threads)
             if method.scaled_mask:
                 for task, pairs in zip(given.tasks, zip(*lengths, strict=True), strict=True):
-                    own, held = (fsum(values) for values in zip(*pairs, strict=True))  # in whatever order pieces end
+                    own, held = (fsum(values) for values in zip(*pairs, strict=True))  # of all pieces
                     new.scale[task] = method.scaled_mask.scale(own, held)
             scales = dict(new.scale)
     models.say_written(method.title)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tallmasks.bundles import BundleFacts, bytes_of_bundle, new_own_bundle
 from tallmasks.commands.opened_models import Models, passes
 from tallmasks.methods import Method, Place
-from tallmasks.methods.streaming import run as stream_through
 from tallmasks.store.errors import TallmasksError
+from tallmasks.store.parallel import parallel
 
 
 def compress(method: Method, models: Models, dry_run: bool) -> int:
@@ -46,6 +46,6 @@ def compress(method: Method, models: Models, dry_run: bool) -> int:
                 new.write(task, place.name, method.content(tensor, coding))
 
         # a tensor at a time: it may be large, and products have threads of their own
-        stream_through(stream.places(whole_tensors=True), work, at_once=1)
+        parallel(work, stream.places(whole_tensors=True), threads=1)
     models.say_written(method.title)
     return 0

@@ -17,7 +17,7 @@ from tallmasks.commands.given_checkpoints import expanded, new_path
 from tallmasks.commands.opened_models import say_copied
 from tallmasks.commands.progress import WorkProgress
 from tallmasks.methods.streaming import Place, pieces_of
-from tallmasks.methods.streaming import run as run_through
+from tallmasks.store.parallel import parallel
 from tallmasks.vectors import kernels
 from tallmasks.vectors.checkpoints.writing import new_checkpoint
 
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
             new.write(place.name, place.start, bundle.base.piece(place.name, place.start, place.stop) + update)
             progress.add(place.stop - place.start)
 
-        run_through(pieces_of({name: tensor.size for name, tensor in stored.items()}, kernels.PIECE), work)
+        parallel(work, pieces_of({name: tensor.size for name, tensor in stored.items()}, kernels.PIECE))
     print(f"{output}: the model of {arguments.task}")
     say_copied(bundle.base)
     return 0

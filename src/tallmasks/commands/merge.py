@@ -25,9 +25,9 @@ from tallmasks.commands.model_cards import card_of_merged
 from tallmasks.commands.opened_models import opened, passes, say_copied
 from tallmasks.methods import Method, registry
 from tallmasks.methods.streaming import Merging, OnePiece, Place, in_stream, update
-from tallmasks.methods.streaming import run as stream_through
 from tallmasks.store.dtypes import DTYPES, FLOATS
 from tallmasks.store.errors import TallmasksError
+from tallmasks.store.parallel import parallel
 from tallmasks.vectors.checkpoints.writing import bytes_of_new, new_checkpoint
 
 MASK_LAMBDA = 0.4
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
                 source = OnePiece(method, stream, place, merging, lambdas)
                 new.write(place.name, place.start, source.pretrained + np.float32(alpha) * update(method, source))
 
-            stream_through(stream.places(merging.over_tensors), work, at_once=merging.at_once)
+            parallel(work, stream.places(merging.over_tensors), merging.threads)
     print(f"{given.output}: {len(given.tasks)} models merged by {method.title}, alpha = {alpha:g}")
     say_copied(models.base)
     return 0

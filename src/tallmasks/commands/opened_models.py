@@ -22,7 +22,6 @@ from tallmasks.store.tensor_files import Layout, name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.fitting import check_fit, unchanged
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
-from tallmasks.vectors.checkpoints.task_differences import TaskDifferences
 from tallmasks.vectors.differences import Piece
 
 
@@ -77,29 +76,17 @@ class Models:
     def stream(self, progress: WorkProgress) -> Stream:
         """The models as a stream, which tells how much of it was read."""
 
-        def told(piece: Piece) -> Piece:
+        def change(checkpoint: Checkpoint) -> Piece:
             def read(name: str, start: int, stop: int) -> NDArray[np.float32]:
                 progress.add(stop - start)
-                return piece(name, start, stop)
+                return checkpoint.difference(self.base, name, start, stop)
 
             return read
 
-        def change(checkpoint: Checkpoint) -> Piece:
-            return told(lambda name, start, stop: checkpoint.difference(self.base, name, start, stop))
-
-        differences = TaskDifferences(self.base, self.tasks.values())
-
-        def together(name: str, start: int, stop: int) -> tuple[NDArray[np.float32], int] | None:
-            found = differences(name, start, stop)
-            if found is not None:
-                progress.add(found[0].size)
-            return found
-
         changes = {name: change(checkpoint) for name, checkpoint in self.tasks.items()}
         frozen = self.base.layout.size - self.layout.size
-        lying = differences.lying(self.layout, progress.add)
         roundoff = [checkpoint.roundoff for checkpoint in self.tasks.values()]
-        return Stream(self.layout, self.base.piece, changes, frozen, together, lying, roundoff)
+        return Stream(self.layout, self.base.piece, changes, frozen, roundoff)
 
     @property
     def base_from_anywhere(self) -> Checkpoint:

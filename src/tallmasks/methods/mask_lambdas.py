@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tallmasks.methods.streaming import Merging, Place, Stream, run
+from tallmasks.methods.streaming import Merging, Place, Stream
+from tallmasks.store.parallel import parallel
 from tallmasks.vectors import kernels
 
 FITTED = (0.2, 0.3, 0.4, 0.5, 0.6)
@@ -25,17 +26,13 @@ def fitted_lambdas(merging: Merging, stream: Stream, grid: Sequence[float] = FIT
         stream: the models.
         grid: lambdas, ascending.
     """
-    kept = np.zeros((len(stream.tasks), len(grid) + 1))
 
     def work(place: Place) -> np.ndarray:
         rows = stream.rows(place)
         merged = merging(place, rows)
         return np.stack([kernels.kept_lengths(row, merged, grid) for row in rows])
 
-    def add(place: Place, found: np.ndarray) -> None:
-        kept[...] += found
-
-    run(stream.places(merging.over_tensors), work, add, merging.at_once)
+    kept = np.sum(parallel(work, stream.places(merging.over_tensors), merging.threads), axis=0)
     own, lengths = kept[:, -1:], kept[:, :-1]
     with np.errstate(divide="ignore", invalid="ignore"):
         off = np.abs(np.log(lengths / own))

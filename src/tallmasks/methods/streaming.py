@@ -4,10 +4,11 @@ checkpoints, whatever their size."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,13 +16,11 @@ from numpy.typing import NDArray
 from tallmasks.methods import inputs, registry
 from tallmasks.methods.contract import Merge, Method, Place, Vector
 from tallmasks.store.errors import TallmasksError
+from tallmasks.store.parallel import once
 from tallmasks.store.tensor_files import Layout
 from tallmasks.vectors import kernels
-from tallmasks.vectors.differences import Difference, Lying, Piece
-from tallmasks.vectors.task_vectors import TaskVector
-from tallmasks.vectors.walks import walk
-
-Result = TypeVar("Result")
+from tallmasks.vectors.differences import Difference, Piece
+from tallmasks.vectors.task_vectors import TaskVector, trim_thresholds
 
 
 def pieces_of(sizes: Mapping[str, int], step: int) -> Iterator[Place]:
@@ -39,9 +38,6 @@ class Stream:
         pretrained: theta_0, by piece.
         changes: tau_t by piece, for every task by its name.
         frozen: how many values no task changed, which kept fractions are counted over too.
-        together: the changes of all tasks at once, float32 [T, n], and the number of the first task with NaN or
-            infinity, or T; None where each is asked for by itself.
-        lying: where each task's weights and the base's lie in memory, if they do.
         roundoff: for each task, the largest relative error with which a tensor's values were rounded, by its name; None
             where nobody knows.
     """
@@ -52,12 +48,9 @@ class Stream:
         pretrained: Piece,
         changes: Mapping[str, Piece],
         frozen: int = 0,
-        together: Callable[[str, int, int], tuple[NDArray[np.float32], int] | None] | None = None,
-        lying: Sequence[Lying | None] | None = None,
         roundoff: Sequence[Callable[[str], float]] | None = None,
     ) -> None:
         self.layout, self.pretrained, self.changes, self.frozen = layout, pretrained, dict(changes), frozen
-        self._together, self._lying = together, lying or [None] * len(changes)
         self._roundoff = roundoff or [lambda name: 0.0] * len(changes)
         self._lengths: dict[str, float] = {}
 
@@ -68,13 +61,17 @@ class Stream:
 
     @functools.cached_property
     def vectors(self) -> list[TaskVector]:
-        """The task vectors, whole, of which no more is in memory than what is asked for; with their thresholds, each
-        computed once."""
+        """The task vectors, whole, of which no more is in memory than what is asked for.  Their thresholds are computed
+        once, those of all tasks together."""
+
+        def trimmed(fraction: float, of_trainable: bool) -> list[np.float32]:
+            return trim_thresholds(flats, fraction, 0 if of_trainable else self.frozen)
+
+        flats: list[Vector] = [cast(Any, Difference(self.layout, piece)) for piece in self.changes.values()]
+        thresholds = once(trimmed)
         return [
-            _Remembering(
-                cast(Any, Difference(self.layout, piece, lying)), self.layout, {}, self.frozen, self._noise(roundoff)
-            )
-            for piece, lying, roundoff in zip(self.changes.values(), self._lying, self._roundoff, strict=True)
+            _Streamed(flat, self.layout, {}, self.frozen, self._noise(roundoff), number, thresholds)
+            for number, (flat, roundoff) in enumerate(zip(flats, self._roundoff, strict=True))
         ]
 
     def _noise(self, roundoff: Callable[[str], float]) -> Callable[[str], float]:
@@ -101,18 +98,12 @@ class Stream:
         return pieces_of(chosen, max(chosen.values(), default=1) if whole_tensors else kernels.PIECE)
 
     def rows(self, place: Place) -> Sequence[Vector]:
-        """tau_t of every task there, float32 [n] each, perhaps as one array [T, n].
+        """tau_t of every task there, float32 [n] each.
 
         Raises:
             TallmasksError: a value is NaN, infinite, or too large to subtract in float32.
         """
-        found = self._together(place.name, place.start, place.stop) if self._together else None
-        if found is None:
-            return [self.row(task, place) for task in self.changes]
-        rows, refused = found
-        if refused < len(rows):
-            self.row(self.tasks[refused], place)
-        return cast(Sequence[Vector], rows)
+        return [self.row(task, place) for task in self.changes]
 
     def row(self, task: str, place: Place) -> Vector:
         """tau_t of one task there, float32 [n]. Raises as :meth:`rows`."""
@@ -128,15 +119,15 @@ class Stream:
         return self.layout.shapes[self.layout.names.index(name)]
 
 
-class _Remembering(TaskVector):
-    @functools.cached_property
-    def _computed(self) -> dict[tuple[float, bool], np.float32]:
-        return {}
+@dataclass(frozen=True)
+class _Streamed(TaskVector):
+    """One task vector of a stream: the number-th, whose thresholds are among those of all."""
+
+    number: int = 0
+    thresholds_of_all: Callable[[float, bool], list[np.float32]] = lambda fraction, of_trainable: []
 
     def threshold(self, fraction: float, *, of_trainable: bool = False) -> np.float32:
-        if (fraction, of_trainable) not in self._computed:
-            self._computed[fraction, of_trainable] = super().threshold(fraction, of_trainable=of_trainable)
-        return self._computed[fraction, of_trainable]
+        return self.thresholds_of_all(fraction, of_trainable)[self.number]
 
 
 class Merging:
@@ -157,10 +148,10 @@ class Merging:
         return self._merge.over == "tensors"
 
     @property
-    def at_once(self) -> int:
-        """How many places are worked on at once: one tensor of all tasks, which is large and whose products have
-        threads of their own, or a piece on each thread."""
-        return 1 if self.over_tensors else kernels.threads()
+    def threads(self) -> int | None:
+        """How many threads to use: one for whole tensors, which are large and whose products have threads of their
+        own."""
+        return 1 if self.over_tensors else None
 
     def __call__(self, place: Place, rows: Sequence[Vector]) -> Vector:
         """tau_MTL there, float32 [n].
@@ -223,10 +214,7 @@ class OnePiece:
 
     @property
     def agreement(self) -> NDArray[np.uint8]:
-        counts = np.zeros(self.multi_task_vector.size, np.uint8)
-        for row, value in zip(self.rows, self._lambdas, strict=True):
-            kernels.count_mask(row, self.multi_task_vector, value, counts)
-        return counts
+        return kernels.count_masks(self.rows, self.multi_task_vector, self._lambdas)
 
     def task_vector(self, task: int) -> TaskVector:
         return TaskVector(self.rows[task], self.layout, {})
@@ -276,23 +264,3 @@ def in_stream(method: Method) -> None:
     lacking = [f"{needed.name} ({needed.meaning})" for needed in method.stored_inputs if needed.stage not in known]
     if lacking:
         raise TallmasksError(f"{method.name} needs {', '.join(lacking)}, which checkpoints alone do not give")
-
-
-def run(
-    places: Iterable[Place],
-    work: Callable[[Place], Result],
-    done: Callable[[Place, Result], None] | None = None,
-    at_once: int | None = None,
-) -> None:
-    """`work` on every place, on several threads; the first error ends it.
-
-    Args:
-        places: where.
-        work: from any thread; again at the end where a merge has to know first what all places hold.
-        done: told of each in the caller's thread, in whatever order they end.
-        at_once: how many threads; numba's number of them where nothing is said.
-    """
-    threads = at_once or kernels.threads()
-    for place, result in walk(places, work, threads):
-        if done:
-            done(place, result)

@@ -1,24 +1,22 @@
 """The array kernels: loops over contiguous slices, exact and in pieces.
 
-Every vector here is float32 [P'] and may be a memory map. The work is cut into pieces of ``piece`` values
-that ``numba.get_num_threads()`` threads take in turn: memory grows with one piece, never with T models, and
-since each value belongs to one piece the number of threads never changes a result. Fast-math stays off:
-float32 operations happen one by one in the order written here, and denormals count.
+Every vector here is float32 [P'] and may be a memory map, or anything that gives a slice when it is asked. The work is
+cut into pieces of ``piece`` values for :func:`tallmasks.store.parallel.parallel`: memory grows with one piece, never
+with T models, and since each value belongs to one piece the number of threads never changes a result. Fast-math stays
+off: float32 operations happen one by one in the order written here, and denormals count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import cache, partial
+from collections.abc import Callable, Sequence
+from functools import cache
 from types import ModuleType
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.vectors.checkpoints import float_bytes
-from tallmasks.vectors.differences import Difference, Runs
-from tallmasks.vectors.walks import Majority, walk
+from tallmasks.store.parallel import cores, once, parallel
 
 PIECE = 1 << 16
 """Values in a piece: a handful of float32 slices of this length stay in a core's L2 cache."""
@@ -26,34 +24,24 @@ PIECE = 1 << 16
 PARTITIONED = 1 << 18
 """Up to so many values are partitioned in memory."""
 
-SAMPLE, SAMPLED, SAMPLE_MARGIN = 1 << 17, 1024, 5
-"""How many values a sample has, more of long vectors, in how many blocks, fewer of short ones, and how many standard
-errors a share of it may be off, as they follow from how much each block differs from the next."""
-
-COLLECTED = 16, 1 << 23
-"""One of so many values, at most, is collected, and no more than so many on a thread."""
-
-LONG = 1 << 24
-"""Values that a loop looks through before it says how far it is."""
-
 Vector = NDArray[np.float32]
 Result = TypeVar("Result")
+threads = cores
 
 
 def majority_sign(vectors: Sequence[Vector], thresholds: Sequence[np.float32], piece: int = PIECE) -> Any:
-    """TIES' sign where the trimmed vectors sum to 0, for :func:`merge_ties`, which finds it on the way if it can.
+    """What :func:`merge_ties` asks for the sign where the trimmed vectors sum to 0: -1, 0 or 1, that of the sum of all
+    elected signs.  The vectors are read when it is first asked.
 
     ``vectors``: T >= 1 of [P'], trimmed to |tau| >= threshold, one per task.
     """
-    loops = _compiled()
-    limits, nobody = np.array(thresholds, np.float32), np.float32(0)
 
-    def work(part: slice) -> int:
-        rows = [_contiguous(vector[part]) for vector in vectors]
+    def balance(part: slice) -> int:
         out = np.empty(part.stop - part.start, np.float32)
-        return int(loops.merge_ties(_addresses(rows), limits, nobody, False, out)[0])
+        trimmed = _trimmed([vector[part] for vector in vectors], thresholds, mean=False)
+        return int(_compiled().elect(*trimmed, np.float32(0), out)[0])
 
-    return Majority(vectors[0].size, lambda: sum(in_pieces(vectors[0].size, work, piece)))
+    return once(lambda: np.float32(np.sign(sum(in_pieces(vectors[0].size, balance, piece)))))
 
 
 def merge_ties(
@@ -65,145 +53,69 @@ def merge_ties(
     the sum is 0, the majority (:func:`majority_sign`; where that is 0 too, no entry agrees).
     ``rows``: slices [n] of T vectors; ``out`` [n] becomes the sum of the agreeing entries, or with ``mean`` their
     mean (0 where none agrees).
-
-    Raises Later, in a walk over pieces (:func:`in_pieces`), where the majority is needed and not known yet.
     """
-    rows = _contiguous_rows(rows)
-    addresses, limits = _addresses(rows), np.array(thresholds, np.float32)
-    known = majority.known
-    balance, asked = _compiled().merge_ties(addresses, limits, np.float32(0) if known is None else known, mean, out)
-    if known is None:
-        majority.tell(out.size, int(balance))
-        if asked:
-            _compiled().merge_ties(addresses, limits, majority.sign(), mean, out)
+    trimmed = _trimmed(rows, thresholds, mean)
+    _, undecided = _compiled().elect(*trimmed, np.float32(0), out)
+    if undecided:
+        _compiled().elect(*trimmed, majority(), out)
+
+
+def _trimmed(rows: Sequence[Vector], thresholds: Sequence[np.float32], mean: bool) -> NDArray[np.float32]:
+    """Of the trimmed values of T slices [n]: their sum, the sums of those above and below 0, and with ``mean`` how many
+    these are, else 0; float32 [5, n]."""
+    found, loops = np.zeros((5, rows[0].size), np.float32), _compiled()
+    for row, limit in zip(map(_plain, rows), thresholds, strict=True):
+        loops.add_trimmed(row, np.float32(limit), *found[:3])
+        if mean:
+            loops.count_trimmed(row, np.float32(limit), *found[3:])
+    return found
 
 
 def nth_magnitude(vector: Vector, n: int) -> np.float32:
-    """The exact n-th smallest |value| of ``vector`` [P'], 1 <= n <= P', without sorting it.
+    """:func:`nth_magnitudes` of one vector [P']."""
+    return nth_magnitudes(lambda part: [vector[part]], vector.size, n)[0]
+
+
+def nth_magnitudes(rows: Callable[[slice], Sequence[Vector]], size: int, n: int) -> list[np.float32]:
+    """The exact n-th smallest |value| of each of T vectors of ``size`` values, 1 <= n <= size, without sorting them.
 
     For float32 the order of magnitudes is the order of the bit patterns without their sign; 0.0 and -0.0 are one value
-    and denormals count. Up to PARTITIONED values are partitioned. Of more, a sample says between which magnitudes the
-    answer lies in all likelihood: collecting those, and counting what is smaller, gives it in one pass over the data.
-    Where it cannot say so closely, or misled, or too many values lie there, a histogram of the upper 16 bits and one of
-    the lower 16 within the bucket found give it in two.
+    and denormals count. Up to PARTITIONED values are partitioned. More are walked through twice: a histogram of the
+    upper 16 bits, then one of the lower 16 bits among the values with the upper half where the answer lies.
+
+    ``rows`` gives a slice [n] of each vector.
     """
-    if not 1 <= n <= vector.size:
-        raise ValueError(f"n = {n} is not within 1..{vector.size}")
-    if vector.size <= PARTITIONED:
-        return np.float32(np.partition(_magnitudes(vector[:]), n - 1)[n - 1].view(np.float32))
-    likely = _likely_patterns(vector, n)
-    found = _nth_near(vector, n, *likely) if likely else None
-    return _nth_by_halves(vector, n) if found is None else found
-
-
-def _nth_near(vector: Vector, n: int, low: int, high: int) -> np.float32 | None:
-    """The same, if it is one of the patterns low..high and they are of few values."""
-    first, width = np.uint32(low), np.uint32(high - low + 1)
-
-    def work(share: slice) -> tuple[int, int, NDArray[np.uint32]]:
-        found = np.empty(min(vector.size // COLLECTED[0], COLLECTED[1]), np.uint32)
-        below = within = 0
-        for collect in _collecting(vector, share):
-            less, more = collect(first, width, found[within:])
-            below, within = below + less, within + more
-        return below, within, found[:within]
-
-    belows, withins, collected = zip(*in_pieces(vector.size, work, _share(vector.size)), strict=True)
-    rank = n - 1 - sum(belows)
-    if not 0 <= rank < sum(withins):
-        return None
-    if low == high:
-        return first.view(np.float32)
-    if sum(map(len, collected)) < sum(withins):
-        return None
-    held = np.concatenate(collected)
-    held.partition(rank)
-    return np.float32(held[rank].view(np.float32))
-
-
-def _nth_by_halves(vector: Vector, n: int) -> np.float32:
-    """The same from two passes, the first for the upper half of the bits."""
+    if not 1 <= n <= size:
+        raise ValueError(f"n = {n} is not within 1..{size}")
+    if size <= PARTITIONED:
+        return [np.float32(np.partition(np.abs(row), n - 1)[n - 1]) for row in rows(slice(0, size))]
     loops = _compiled()
-
-    def count(histogram: Callable[[NDArray[np.uint32], NDArray[np.int64]], None]) -> NDArray[np.int64]:
-        def work(share: slice) -> NDArray[np.int64]:
-            counts = np.zeros(1 << 16, np.int64)
-            for part in _patterns(vector, share):
-                histogram(part, counts)
-            return counts
-
-        return np.cumsum(sum(in_pieces(vector.size, work, _share(vector.size))))
-
-    ends = count(loops.histogram_upper)
-    upper = int(np.searchsorted(ends, n))
-    below = int(ends[upper - 1]) if upper else 0
-    ends = count(partial(loops.histogram_lower, np.uint32(upper)))
-    return np.uint32(upper << 16 | int(np.searchsorted(ends, n - below))).view(np.float32)
+    ends = _histograms(rows, size, lambda task, *counted: loops.count_upper(*counted))
+    upper = [np.uint32(np.searchsorted(row, n)) for row in ends]
+    below = [int(row[half - 1]) if half else 0 for row, half in zip(ends, upper, strict=True)]
+    ends = _histograms(rows, size, lambda task, *counted: loops.count_lower(*counted, upper[task]))
+    lower = [np.searchsorted(row, n - less) for row, less in zip(ends, below, strict=True)]
+    return [np.uint32(int(u) << 16 | int(low)).view(np.float32) for u, low in zip(upper, lower, strict=True)]
 
 
-def _share(size: int) -> int:
-    """How many values a thread looks through; what it counts has 32 bits."""
-    return min(-(-size // _compiled().threads()), 1 << 31)
+def _histograms(rows: Callable[[slice], Sequence[Vector]], size: int, count: Callable[..., None]) -> NDArray[np.int64]:
+    """How many values each bin and those before it hold, int64 [T, 65536].
 
+    ``count``: ``(task, patterns, counts)`` adds a slice, uint32 [n], to uint32 [65536].
+    """
 
-def _patterns(vector: Vector, share: slice) -> Iterator[NDArray[np.uint32]]:
-    for start in range(share.start, share.stop, PIECE):
-        yield _read_only(_contiguous(vector[start : min(start + PIECE, share.stop)])).view(np.uint32)
+    def work(share: slice) -> NDArray[np.uint32]:
+        counts = np.zeros((0, 1 << 16), np.uint32)
+        for part in _slices(share.start, share.stop, PIECE):
+            slices = rows(part)
+            if not len(counts):
+                counts = np.zeros((len(slices), 1 << 16), np.uint32)
+            for task, row in enumerate(slices):
+                count(task, _plain(row).view(np.uint32), counts[task])
+        return counts
 
-
-def _collecting(vector: Vector, share: slice) -> Iterator[Callable[..., tuple[int, int]]]:
-    """`loops.collect_between` of one part of a share after the other."""
-    for start in range(share.start, share.stop, LONG):
-        part = slice(start, min(start + LONG, share.stop))
-        if (runs := _runs(vector, [part])) is not None:
-            yield float_bytes.collecting(runs)
-            continue
-        for patterns in _patterns(vector, part):
-            yield partial(_between, patterns)
-
-
-def _between(patterns: NDArray[np.uint32], low: Any, width: Any, found: NDArray[np.uint32]) -> tuple[int, int]:
-    return _compiled().collect_between(low, width, patterns, found)
-
-
-def _blocks(vector: Vector, parts: Sequence[slice]) -> Vector:
-    """Slices of one length, float32 [B, n]."""
-    if (runs := _runs(vector, parts)) is not None:
-        return float_bytes.gathered(runs).reshape(len(parts), -1)
-    return np.stack([vector[part] for part in parts])
-
-
-def _runs(vector: Any, parts: Sequence[slice]) -> Runs | None:
-    return vector.runs(parts) if isinstance(vector, Difference) else None
-
-
-def _magnitudes(values: Vector) -> NDArray[np.uint32]:
-    return np.ascontiguousarray(values).view(np.uint32) & np.uint32(0x7FFFFFFF)
-
-
-def sampled(size: int) -> list[slice]:
-    """Where the sample of a vector of more than PARTITIONED values lies."""
-    blocks = min(SAMPLED, max(128, size >> 15))
-    length = max(SAMPLE, size >> 9) // blocks
-    return [slice(start, start + length) for start in np.linspace(0, size - length, blocks).astype(int).tolist()]
-
-
-def _likely_patterns(vector: Vector, n: int) -> tuple[int, int] | None:
-    """The patterns, without the sign, between which the n-th smallest magnitude lies if a sample is like the rest; None
-    where too many values would be."""
-    blocks = _magnitudes(_blocks(vector, sampled(vector.size)))
-    sample, middle = blocks.reshape(-1), n / vector.size
-    rank = int(middle * (sample.size - 1))
-    shares = np.count_nonzero(blocks <= np.partition(sample, rank)[rank], axis=1) / blocks.shape[1]
-    steps = np.abs(np.diff(shares)) / 2**0.5
-    # what is left of chance in most blocks; and where layers begin, somewhere between two of the evenly spread blocks
-    spread = np.hypot(1.4826 * np.median(steps), np.sqrt(np.mean(steps**2) / 6))
-    margin = SAMPLE_MARGIN * spread / len(blocks) ** 0.5 + 64 / sample.size
-    if 2 * margin * COLLECTED[0] > 1:
-        return None
-    ranks = (np.array([middle - margin, middle + margin]) * sample.size).astype(np.int64).clip(0, sample.size - 1)
-    low, high = (np.partition(sample, rank)[rank] for rank in ranks)  # for one rank there are vector instructions
-    return int(low), int(high)
+    share = min(-(-size // cores()), 1 << 31)
+    return np.cumsum(np.sum(in_pieces(size, work, share), axis=0, dtype=np.int64), axis=1)
 
 
 def pack_levels(
@@ -222,18 +134,15 @@ def pack_levels(
     ``planes``: per task uint8 [B, ceil(P' / 8)] to overwrite; bit i of byte j of plane b is bit b of the
     level of weight 8 j + i. ``piece`` must be a multiple of 8.
     """
-    loops = _compiled()
-    if piece % 8:
-        raise ValueError(f"piece = {piece} is not a multiple of 8")
-    merged = _read_only(multi_task_vector)
-    grid = tuple(np.float32(value) for value in lambdas)
-    beginnings = _beginnings(planes)
+    _check_whole_bytes(piece)
 
     def work(part: slice) -> None:
-        rows = [_contiguous(vector[part]) for vector in task_vectors]
-        loops.pack_levels(_addresses(rows), merged[part], grid, beginnings + np.uint64(part.start // 8))
+        for vector, of_task in zip(task_vectors, planes, strict=True):
+            levels = _levels(vector[part], multi_task_vector[part], lambdas)
+            for bit, plane in enumerate(of_task):
+                plane[part.start // 8 : -(-part.stop // 8)] = _packed(levels & np.uint8(1 << bit))
 
-    in_pieces(merged.size, work, piece)
+    in_pieces(multi_task_vector.size, work, piece)
 
 
 def pack_masks(rows: Sequence[Vector], merged: Vector, lambdas: Sequence[float]) -> NDArray[np.uint8]:
@@ -241,16 +150,15 @@ def pack_masks(rows: Sequence[Vector], merged: Vector, lambdas: Sequence[float])
 
     ``rows``: T float32 [n]; ``merged``: tau_MTL, float32 [n]; the rule is that of :func:`pack_levels`.
     """
-    rows = _contiguous_rows(rows)
-    packed = np.empty((len(rows), -(-merged.size // 8)), np.uint8)
-    factors = np.array(lambdas, np.float32)
-    _compiled().pack_masks(_addresses(rows), _read_only(merged), factors, _addresses(packed))
-    return packed
+    return np.stack([_packed(_levels(row, merged, [value])) for row, value in zip(rows, lambdas, strict=True)])
 
 
-def count_mask(row: Vector, merged: Vector, mask_lambda: float, counts: NDArray[np.uint8]) -> None:
-    """Add the same mask to ``counts``, uint8 [n]."""
-    _compiled().count_mask(_read_only(row), _read_only(merged), np.float32(mask_lambda), counts)
+def count_masks(rows: Sequence[Vector], merged: Vector, lambdas: Sequence[float]) -> NDArray[np.uint8]:
+    """How many tasks' masks, each for its own lambda, hold each weight of a slice, uint8 [n]; as :func:`pack_masks`."""
+    counts = np.zeros(merged.size, np.uint8)
+    for row, value in zip(rows, lambdas, strict=True):
+        counts += _levels(row, merged, [value])
+    return counts
 
 
 def kept_lengths(row: Vector, merged: Vector, lambdas: Sequence[float]) -> NDArray[np.float64]:
@@ -258,10 +166,20 @@ def kept_lengths(row: Vector, merged: Vector, lambdas: Sequence[float]) -> NDArr
 
     ``row``, ``merged``: float32 [n], tau_t and tau_MTL; ``lambdas``: ascending.
     """
-    grid = tuple(np.float32(value) for value in lambdas)
-    sums = np.zeros(len(grid) + 1)
-    _compiled().add_kept(_read_only(row), _read_only(merged), grid, sums)
+    sums = np.zeros(len(lambdas) + 1)
+    _compiled().add_kept(_plain(row), _plain(merged), _levels(row, merged, lambdas), sums)
     return sums
+
+
+def _levels(row: Vector, merged: Vector, lambdas: Sequence[float]) -> NDArray[np.uint8]:
+    """For how many of the lambdas a task's mask holds each weight of a slice, uint8 [n]."""
+    levels = np.empty(merged.size, np.uint8)
+    _compiled().levels(_plain(row), _plain(merged), tuple(map(np.float32, lambdas)), levels)
+    return levels
+
+
+def _packed(bits: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    return np.packbits(bits, bitorder="little")
 
 
 def unpack_levels(planes: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
@@ -296,17 +214,20 @@ def count_agreement(
     ``planes``: per task, T <= 255, uint8 [B, ceil(P' / 8)] as of :func:`pack_levels`; ``indices``: per task;
     ``out`` uint8 [P'] is overwritten. ``piece`` must be a multiple of 8.
     """
-    loops = _compiled()
-    if piece % 8:
-        raise ValueError(f"piece = {piece} is not a multiple of 8")
-
-    beginnings = _beginnings(planes)
-    chosen = np.array(indices, np.int64)
+    _check_whole_bytes(piece)
 
     def work(part: slice) -> None:
-        loops.count_agreement(beginnings + np.uint64(part.start // 8), chosen, out[part])
+        counts, packed = out[part], slice(part.start // 8, -(-part.stop // 8))
+        counts[:] = 0
+        for of_task, index in zip(planes, indices, strict=True):
+            counts += np.unpackbits(packed_mask(of_task[:, packed], index), count=counts.size, bitorder="little")
 
     in_pieces(out.size, work, piece)
+
+
+def _check_whole_bytes(piece: int) -> None:
+    if piece % 8:
+        raise ValueError(f"piece = {piece} is not a multiple of 8")
 
 
 def count_values(agreement: NDArray[np.uint8], multi_task_vector: Vector, piece: int = PIECE) -> NDArray[np.int64]:
@@ -322,14 +243,14 @@ def count_values(agreement: NDArray[np.uint8], multi_task_vector: Vector, piece:
     return np.sum(in_pieces(agreement.size, work, piece), axis=0).reshape(2, 256)
 
 
-def finite(row: Vector) -> bool:
-    """Whether no value of a slice, float32 [n], is NaN or infinite."""
-    return bool(_compiled().finite(_read_only(row).view(np.int32)))
+def largest_magnitude(values: Vector) -> np.float32:
+    """The largest |value| of a slice, 0 of none; NaN or infinity where there is one."""
+    return np.float32(_compiled().largest_magnitude(_plain(values)))
 
 
-def threads() -> int:
-    """How many threads work on an array; planning asks for none, and imports no numba."""
-    return int(_compiled().threads())
+def finite(values: Vector) -> bool:
+    """Whether no value of a slice is NaN or infinite."""
+    return bool(largest_magnitude(values) < np.inf)
 
 
 def all_finite(vector: Vector, piece: int = PIECE) -> bool:
@@ -338,16 +259,12 @@ def all_finite(vector: Vector, piece: int = PIECE) -> bool:
 
 
 def in_pieces(size: int, work: Callable[[slice], Result], piece: int = PIECE) -> list[Result]:
-    """``work`` on every slice of ``piece`` values, on numba's number of threads; the results in order.
+    """The results of ``work`` on every slice of ``piece`` values, on several threads, in order."""
+    return parallel(work, _slices(0, size, piece))
 
-    A single one is worked on where this is called: so kernels can be called within the pieces of another walk.
-    """
-    if size <= piece:
-        return [work(slice(0, size))] if size else []
-    starts = range(0, size, piece)
-    threads = _compiled().threads()
-    found = dict(walk(starts, lambda start: work(slice(start, min(start + piece, size))), threads))
-    return [found[start] for start in starts]
+
+def _slices(start: int, stop: int, step: int) -> list[slice]:
+    return [slice(at, min(at + step, stop)) for at in range(start, stop, step)]
 
 
 @cache
@@ -358,37 +275,9 @@ def _compiled() -> ModuleType:
     return loops
 
 
-def _read_only(array: NDArray) -> NDArray:
-    """A plain read-only view: memory maps and arrays then share one compiled kernel."""
-    view = np.asarray(array)[:]
+def _plain(row: Vector) -> Vector:
+    """A slice as a read-only array whose values lie one behind the other: memory maps and arrays then share one
+    compiled loop."""
+    view = np.require(np.asarray(row), np.float32, ["C", "A"])[:]
     view.flags.writeable = False
     return view
-
-
-def _contiguous(row: Vector) -> Vector:
-    """A slice as float32 values one behind the other, which loops are told of by their address."""
-    flags = row.flags if isinstance(row, np.ndarray) and row.dtype == np.float32 else None
-    if flags is not None and flags.c_contiguous and flags.aligned:
-        return row
-    return np.require(np.asarray(row), np.float32, ["C", "A"])
-
-
-def _contiguous_rows(rows: Sequence[Vector]) -> Sequence[Vector]:
-    """The same of every row; an array of rows, [T, n], stays one."""
-    if isinstance(rows, np.ndarray) and rows.dtype == np.float32 and rows.flags.c_contiguous and rows.flags.aligned:
-        return rows
-    return [_contiguous(row) for row in rows]
-
-
-def _beginnings(planes: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint64]:
-    """Where the bit planes of each task begin, uint64 [T, B]; whoever has them must keep the planes."""
-    every = range(planes[0].shape[0])
-    found = [[place + bit * plane.strides[0] for bit in every] for plane, place in ((p, p.ctypes.data) for p in planes)]
-    return np.array(found, np.uint64)
-
-
-def _addresses(rows: Sequence[NDArray[Any]] | NDArray[Any]) -> NDArray[np.uint64]:
-    """Where slices begin, or the rows of an array, uint64 [T]; whoever has them must keep the slices."""
-    if isinstance(rows, np.ndarray):
-        return np.arange(len(rows), dtype=np.uint64) * np.uint64(rows.strides[0]) + np.uint64(rows.ctypes.data)
-    return np.array([row.ctypes.data for row in rows], np.uint64)

@@ -45,14 +45,23 @@ class TaskVector:
 
 
 def trim_threshold(vector: NDArray[np.float32], fraction: float, frozen: int = 0) -> np.float32:
-    """The v of "keep |tau| >= v": the n-th smallest magnitude of P' + ``frozen`` values, of which the latter are 0.
+    """:func:`trim_thresholds` of one vector."""
+    return trim_thresholds([vector], fraction, frozen)[0]
+
+
+def trim_thresholds(vectors: Sequence[NDArray[np.float32]], fraction: float, frozen: int = 0) -> list[np.float32]:
+    """The v of "keep |tau| >= v" for each of T vectors [P']: the n-th smallest magnitude of P' + ``frozen`` values, of
+    which the latter are 0.  All vectors are read in the same walk.
 
     With P of them, n = P - int(fraction * P), as in the published code of Wang et al. 2024, which counts over a whole
     state dict (P = P' + F): int(fraction * P) + 1 of the P' values stay, and any that tie with the last of them; all
     where there are no more.
     """
-    n = vector.size - int(fraction * (vector.size + frozen))
-    return kernels.nth_magnitude(vector, n) if n > 0 else np.float32(0)
+    size = vectors[0].size
+    n = size - int(fraction * (size + frozen))
+    if n <= 0:
+        return [np.float32(0)] * len(vectors)
+    return kernels.nth_magnitudes(lambda part: [vector[part] for vector in vectors], size, n)
 
 
 def compute_task_vector(

@@ -12,8 +12,9 @@ import reference
 from tallmasks import methods
 from tallmasks.methods import registry
 from tallmasks.methods.mask_lambdas import fitted_lambdas
-from tallmasks.methods.streaming import Merging, OnePiece, Place, Stream, in_stream, run, update
+from tallmasks.methods.streaming import Merging, OnePiece, Place, Stream, in_stream, update
 from tallmasks.store.errors import TallmasksError
+from tallmasks.store.parallel import parallel
 from tallmasks.store.tensor_files import Layout
 from tallmasks.vectors import kernels
 from tallmasks.vectors.differences import Difference, Piece
@@ -53,10 +54,10 @@ def gathered(stream: Stream, whole_tensors: bool, work: Callable[[Place], np.nda
     out = np.full(LAYOUT.size, np.nan, np.float32)
     parts = LAYOUT.split(out)
 
-    def put(place: Place, values: np.ndarray) -> None:
-        parts[place.name].reshape(-1)[place.start : place.stop] = values
+    def put(place: Place) -> None:
+        parts[place.name].reshape(-1)[place.start : place.stop] = work(place)
 
-    run(stream.places(whole_tensors), work, put)
+    parallel(put, stream.places(whole_tensors))
     return out
 
 
@@ -133,7 +134,7 @@ def test_a_piece_with_nan_is_refused_by_task_and_tensor() -> None:
     LAYOUT.split(vectors[1])["c"][0, 0] = np.nan
     stream = stream_of(vectors, vectors[0])
     with pytest.raises(TallmasksError, match="task 1: tensor c holds NaN or infinity"):
-        run(stream.places(False), stream.rows)
+        parallel(stream.rows, stream.places(False))
 
 
 def test_a_method_over_the_whole_model_is_refused() -> None:
@@ -167,8 +168,8 @@ def test_tensors_of_all_tasks_are_in_memory_one_at_a_time() -> None:
         finally:
             inside.release()
 
-    run(stream.places(merging.over_tensors), work, at_once=merging.at_once)
-    assert Merging(methods.get_merge("sum"), stream).at_once >= merging.at_once == 1
+    parallel(work, stream.places(merging.over_tensors), merging.threads)
+    assert merging.threads == 1 and Merging(methods.get_merge("sum"), stream).threads is None
 
 
 def test_an_error_ends_the_stream() -> None:
@@ -183,7 +184,7 @@ def test_an_error_ends_the_stream() -> None:
 
     stream = stream_of(flats(), np.zeros(LAYOUT.size, np.float32))
     with pytest.raises(OSError, match="full"):
-        run(stream.places(False), work)
+        parallel(work, stream.places(False))
     assert len(met) < len(list(stream.places(False)))
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import reference
 from strategies import GRIDS, PIECES, no_deadline, task_vectors
-from tallmasks.vectors import kernels, loops
+from tallmasks.vectors import kernels
 
 FRACTIONS = st.sampled_from([0.0, 0.1, 0.2, 0.5, 0.9, 0.999])
 
@@ -45,30 +45,21 @@ def test_nth_magnitude_is_what_sorting_gives(vectors, data):
     same_bits(np.array([kernels.nth_magnitude(vector, n)]), np.sort(np.abs(vector))[n - 1 : n])
 
 
-@pytest.mark.parametrize("n", [1, 600_000, 1_199_999, 1_200_000])
-@pytest.mark.parametrize("kind", ["spread", "equal", "hidden", "denormal"])
-def test_nth_magnitude_of_a_long_vector(kind, n):
-    """A sample that is not like the rest, or a magnitude that most values share, would give another threshold."""
-    vector = np.random.default_rng(0).standard_normal(1_200_000, dtype=np.float32)
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("kind", ["spread", "equal", "denormal"])
+def test_nth_magnitude_of_long_vectors(kind, threads, monkeypatch):
+    """Where most values share a magnitude, or a histogram's bin, another value would be the threshold."""
+    monkeypatch.setattr("tallmasks.vectors.kernels.cores", lambda: threads)
+    vectors = np.random.default_rng(0).standard_normal((2, 300_000), dtype=np.float32)
     if kind == "spread":
-        vector = np.ldexp(vector, np.arange(vector.size) % 200 - 100)
+        vectors = np.ldexp(vectors, np.arange(vectors.shape[1]) % 200 - 100)
     elif kind == "equal":
-        vector[:1_100_000] = -0.5
-    elif kind == "hidden":  # the sample sees nothing but its own 0
-        for part in kernels.sampled(vector.size):
-            vector[part] = 0
+        vectors[0, :280_000] = -0.5
     else:
-        vector *= np.float32(1e-42)
-    same_bits(np.array([kernels.nth_magnitude(vector, n)]), np.sort(np.abs(vector))[n - 1 : n])
-
-
-@pytest.mark.parametrize("n", [1_000, 1_000_000, 1_600_000])
-def test_layers_of_other_scales_cost_no_second_pass(n, monkeypatch):
-    """TIES would read every real model once more, whose layers do not move alike."""
-    scales = np.repeat(np.ldexp(np.float32(1), np.random.default_rng(1).integers(-8, 3, 8)), 250_000)
-    vector = np.random.default_rng(0).standard_normal(2_000_000, dtype=np.float32) * scales
-    monkeypatch.delattr(kernels, "_nth_by_halves")
-    same_bits(np.array([kernels.nth_magnitude(vector, n)]), np.sort(np.abs(vector))[n - 1 : n])
+        vectors *= np.float32(1e-42)
+    for n in (1, 150_000, 299_999, 300_000):
+        found = kernels.nth_magnitudes(lambda part: list(vectors[:, part]), 300_000, n)
+        same_bits(np.array(found), np.sort(np.abs(vectors))[:, n - 1])
 
 
 @pytest.mark.parametrize("n", [0, 4])
@@ -95,19 +86,27 @@ def test_ties_gives_a_zero_sum_to_the_majority_of_the_whole_model(majority):
 
 
 class _NeverRead:
-    """A vector of which only the size may be asked for."""
+    """A vector that must not be asked for its values."""
 
     size = 1000
 
 
+def test_nothing_is_read_for_a_majority_that_no_weight_asks_for():
+    """TIES would read every model once more."""
+    vectors = np.random.default_rng(0).standard_normal((4, 1000), dtype=np.float32)
+    limits, out = [np.float32(1)] * 4, np.empty(1000, np.float32)
+    kernels.merge_ties(list(vectors), limits, kernels.majority_sign([_NeverRead()], limits), out, mean=True)
+    same_bits(out, reference.ties(vectors, limits, True))
+
+
 @pytest.mark.parametrize("threads", [1, 3])
-def test_the_majority_is_found_while_merging(threads, monkeypatch):
-    """TIES would read every model once more, or give cancelled weights the sign of one piece."""
-    monkeypatch.setattr(loops, "threads", lambda: threads)
+def test_threads_share_one_majority(threads, monkeypatch):
+    """Cancelled weights would get the sign of one piece, or every thread would read all models."""
+    monkeypatch.setattr("tallmasks.store.parallel.cores", lambda: threads)
     vectors = np.random.default_rng(0).integers(-2, 3, (4, 1000)).astype(np.float32)
     vectors[:, 7:14] = [[1], [-1], [0], [0]]  # a piece of nothing but cancelled weights
     limits, out = [np.float32(1)] * 4, np.empty(1000, np.float32)
-    majority = kernels.majority_sign([_NeverRead()], limits)
+    majority = kernels.majority_sign(list(vectors), limits, 7)
 
     def work(part):
         kernels.merge_ties([vector[part] for vector in vectors], limits, majority, out[part], mean=True)
@@ -186,7 +185,7 @@ def test_agreement_counts_up_to_255():
 @pytest.mark.parametrize("threads", [1, 3])
 def test_pieces_and_threads_do_not_show(threads, monkeypatch):
     """Results would depend on the machine: here P' takes three default pieces and a part of one."""
-    monkeypatch.setattr(loops, "threads", lambda: threads)
+    monkeypatch.setattr("tallmasks.store.parallel.cores", lambda: threads)
     vectors = np.random.default_rng(0).standard_normal((3, 3 * kernels.PIECE + 13), dtype=np.float32)
     total = reference.sum_vectors(vectors)
     same_bits(*merged_by_ties(vectors, 0.2, mean=True))

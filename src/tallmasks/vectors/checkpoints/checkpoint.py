@@ -6,7 +6,6 @@ import hashlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from tallmasks.store.dtypes import FLOATS, ROUNDOFF
 from tallmasks.store.errors import TallmasksError
+from tallmasks.store.parallel import parallel
 from tallmasks.store.plain_files import open_plain
 from tallmasks.store.tensor_files import Layout, name_some
 from tallmasks.vectors.checkpoints.float_bytes import subtracted, typed, widened
@@ -108,11 +108,6 @@ class Checkpoint(ABC):
         """The largest relative error with which the values of a float tensor were rounded when they were saved."""
         return ROUNDOFF[self._float(name)]
 
-    def address(self, name: str) -> int | None:
-        """Where the values of a float tensor lie in memory as long as this is open, one behind the other and aligned;
-        None where they have to be asked for."""
-        return None
-
     def same(self, base: Checkpoint, name: str) -> bool:
         """Whether a tensor has the dtype, the shape and all the bytes that it has in ``base``."""
         info = self.info(name)
@@ -124,8 +119,7 @@ class Checkpoint(ABC):
 
     def sha256s(self) -> dict[str, str]:
         """The sha256 of every file that decides the values, by name."""
-        with ThreadPoolExecutor(_HASHING) as pool:
-            return dict(zip(self.files, pool.map(sha256_of, self.files.values()), strict=True))
+        return dict(zip(self.files, parallel(sha256_of, self.files.values(), _HASHING), strict=True))
 
     def info(self, name: str) -> TensorInfo:
         """Dtype and shape of a tensor.  Raises TallmasksError where there is none of the name."""
@@ -161,11 +155,6 @@ class MappedCheckpoint(Checkpoint):
             return run
         bits = run.size * 8 // max(info.size, 1)
         return run[start * bits // 8 : stop * bits // 8]
-
-    def address(self, name: str) -> int | None:
-        run = self.runs.get(self.aliases.get(name, name))
-        place = None if run is None else int(run.ctypes.data)
-        return None if place is None or place % FLOATS[self._float(name)] else place
 
     def _values(self, name: str, start: int, stop: int) -> NDArray:
         whole = self._typed.get(name)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from tallmasks.store.errors import TallmasksError, TallmasksWarning
+from tallmasks.store.parallel import parallel
 from tallmasks.store.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.quantised import quantised
@@ -56,8 +56,8 @@ def unchanged(base: Checkpoint, tasks: Sequence[Checkpoint] | Mapping[str, Check
     def is_same(name: str) -> bool:
         return all(checkpoint.same(base, name) for checkpoint in checkpoints)
 
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return tuple(n for n, same in zip(base.layout.names, pool.map(is_same, base.layout.names), strict=True) if same)
+    same = parallel(is_same, base.layout.names, _AT_ONCE)
+    return tuple(name for name, kept in zip(base.layout.names, same, strict=True) if kept)
 
 
 def _problems(base: Checkpoint, task: Checkpoint) -> Iterator[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from tallmasks.store.atomic_files import refuse_existing, whole
 from tallmasks.store.dtypes import DTYPES, FLOATS, code_of
 from tallmasks.store.errors import TallmasksError
+from tallmasks.store.parallel import parallel
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.float_bytes import narrowed
 from tallmasks.vectors.checkpoints.lora import LoraCheckpoint
@@ -75,9 +75,7 @@ class NewCheckpoint:
             if name not in self._written
             for start in range(0, info.size, _COPIED)
         )
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            for _ in pool.map(lambda piece: self._copy(*piece), pieces):
-                pass
+        parallel(lambda piece: self._copy(*piece), pieces, _AT_ONCE)
         self._sink.finish()
 
     def _copy(self, name: str, start: int, stop: int) -> None:

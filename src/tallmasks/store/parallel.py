@@ -1,0 +1,67 @@
+"""Work on several threads: one map, how many threads there are, and values that one thread computes for all."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def cores() -> int:
+    """How many threads to use: NUMBA_NUM_THREADS, what `numba.set_num_threads` says, or the machine's cores."""
+    import numba  # most of a second, which planning can do without
+
+    return int(numba.get_num_threads())
+
+
+def parallel(work: Callable[[Item], Result], items: Iterable[Item], threads: int | None = None) -> list[Result]:
+    """The results of `work` on every item, in the order of the items.
+
+    The caller's thread works too, and alone where there is one item.  After an error no further item is begun, and the
+    first error is raised when all threads have stopped.
+
+    Args:
+        work: called from any thread.
+        items: what has nothing in common.
+        threads: how many; :func:`cores` by default.
+    """
+    numbered = list(enumerate(items))
+    waiting = iter(numbered)  # next() of a list's iterator is one step for all threads
+    results: dict[int, Result] = {}
+
+    def take() -> None:
+        try:
+            for number, item in waiting:
+                results[number] = work(item)
+        except BaseException:
+            for _ in waiting:
+                pass
+            raise
+
+    helpers = 0 if len(numbered) < 2 else min(cores() if threads is None else threads, len(numbered)) - 1
+    if helpers < 1:
+        take()
+    else:
+        with ThreadPoolExecutor(helpers) as pool:
+            futures = [pool.submit(take) for _ in range(helpers)]
+            take()
+        for future in futures:
+            future.result()
+    return [results[number] for number, _ in numbered]
+
+
+def once(compute: Callable[..., Result]) -> Callable[..., Result]:
+    """A function that computes each value once: other threads that ask for it wait."""
+    remembered, lock = functools.cache(compute), threading.RLock()
+
+    @functools.wraps(compute)
+    def ask(*arguments: object) -> Result:
+        with lock:
+            return remembered(*arguments)
+
+    return ask
