@@ -1,7 +1,6 @@
 """GPUs for tests on machines that have none."""
 
 import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,18 +8,45 @@ LISTED = {str(n): f"GPU-0000000{n}-aaaa-bbbb-cccc-0123456789ab" for n in range(4
 """The UUIDs of four fake GPUs by nvidia-smi's number."""
 
 
-def fake_smi(folder: Path, uuids: Mapping[str, str] = LISTED, name: str = "NVIDIA H100 80GB HBM3") -> Path:
-    """Put a program `nvidia-smi` into a folder that lists some GPUs; that folder, for PATH."""
-    lines = "\n".join(f"GPU {number}: {name} (UUID: {uuid})" for number, uuid in uuids.items())
-    return fake_listing(folder, lines)
-
-
-def fake_listing(folder: Path, lines: str) -> Path:
+def fake_nvml(folder: Path, gpus: Mapping[str, tuple[str, list[str]]] | None = None) -> Path:
+    """Put a module `pynvml` into a folder, for PYTHONPATH, that lists some GPUs: by UUID the name, and the UUIDs of the
+    parts into which MIG divides it."""
     folder.mkdir(parents=True, exist_ok=True)
-    program = folder / "nvidia-smi"
-    program.write_text(f"#!/bin/sh\n[ \"$*\" = -L ] || exit 1\ncat <<'END'\n{lines}\nEND\n")
-    program.chmod(0o755)
+    gpus = gpus or {uuid: ("NVIDIA H100 80GB HBM3", []) for uuid in LISTED.values()}
+    (folder / "pynvml.py").write_text(f"GPUS = {gpus!r}\n{NVML}")
     return folder
+
+
+NVML = """
+class NVMLError(Exception):
+    pass
+
+def nvmlInit():
+    pass
+
+def nvmlDeviceGetCount():
+    return len(GPUS)
+
+def nvmlDeviceGetHandleByIndex(number):
+    return list(GPUS)[number]
+
+def nvmlDeviceGetName(handle):
+    return GPUS[handle][0] if handle in GPUS else "a part"
+
+def nvmlDeviceGetUUID(handle):
+    return handle
+
+def nvmlDeviceGetMigMode(handle):
+    return bool(GPUS[handle][1]), False
+
+def nvmlDeviceGetMaxMigDeviceCount(handle):
+    return 7
+
+def nvmlDeviceGetMigDeviceHandleByIndex(handle, place):
+    if place >= len(GPUS[handle][1]):
+        raise NVMLError("not found")
+    return GPUS[handle][1][place]
+"""
 
 
 def replaced_cuda(folder: Path, asked: Path) -> Path:
@@ -57,8 +83,3 @@ sys.meta_path.insert(0, Finder())
 """
     )
     return folder
-
-
-def path_with(folder: Path, path: str) -> str:
-    """PATH with a folder before all others, and this Python's own."""
-    return f"{folder}:{Path(sys.executable).parent}:{path}"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from gpus import LISTED, fake_smi, path_with, replaced_cuda
+from gpus import LISTED, fake_nvml, replaced_cuda
 from project import ROOT
 from tallmasks.models import cuda
 
@@ -26,8 +26,8 @@ LEASE = (
 def machine(tmp_path: Path) -> dict[str, str]:
     """The environment of jobs on a machine with four fake devices, and with leases of its own."""
     kept = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
-    path = path_with(fake_smi(tmp_path / "tools"), os.environ["PATH"])
-    return kept | {"TALLMASKS_WARM": "0", "PATH": path, "TMPDIR": str(tmp_path), "PYTHONPATH": str(RUNNER)}
+    paths = os.pathsep.join([str(fake_nvml(tmp_path / "tools")), str(RUNNER)])
+    return kept | {"TALLMASKS_WARM": "0", "TMPDIR": str(tmp_path), "PYTHONPATH": paths}
 
 
 def job(machine: dict[str, str], count: int, work: str) -> subprocess.Popen[str]:
@@ -98,9 +98,9 @@ def run_job(machine: dict[str, str], folder: Path, code: str, step: str = "finet
 
 
 MODEL = """
-from job import main
 from tallmasks.models import cuda
-main(lambda job: print(cuda.choose("cuda" if job.gpus else "cpu")))
+def run(job):
+    print(cuda.choose("cuda" if job.gpus else "cpu"))
 """
 
 
@@ -126,7 +126,7 @@ def test_a_job_without_its_gpu_says_so(
 @pytest.mark.skipif(cuda.driver() is not None, reason="asks what happens without a driver")
 def test_without_a_driver_no_number_helps(machine: dict[str, str], tmp_path: Path) -> None:
     """TALLMASKS_GPUS=3 on a machine without CUDA would end well, with nothing computed on a GPU."""
-    given = machine | {"TALLMASKS_GPUS": "3", "PATH": str(Path(sys.executable).parent)}
+    given = machine | {"TALLMASKS_GPUS": "3", "PYTHONPATH": str(RUNNER)}
     command = run_job(machine, tmp_path, MODEL)
     done = subprocess.run(command, env=given, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1 and done.stderr.count("\n") == 1
@@ -135,21 +135,19 @@ def test_without_a_driver_no_number_helps(machine: dict[str, str], tmp_path: Pat
 
 def test_a_job_with_no_gpu_sees_none(machine: dict[str, str], tmp_path: Path) -> None:
     """A step that is to run on the CPU would take memory on a GPU that another job leased."""
-    code = MODEL + "import os; print(repr(os.environ['CUDA_VISIBLE_DEVICES']))"
+    code = MODEL + "    import os; print(repr(os.environ['CUDA_VISIBLE_DEVICES']))"
     command = run_job(machine, tmp_path, code, gpus=0)
     done = subprocess.run(command, env=machine, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[0] == "cpu" and done.stdout.splitlines()[-1] == "''"
+    assert done.stdout.splitlines()[:2] == ["cpu", "''"]
 
 
 FORK = """
 import os, sys, time
 import torch
-from job import main
-def work(job):
+def run(job):
     print(os.getpid(), os.getppid(), os.environ["CUDA_VISIBLE_DEVICES"], torch.cuda.is_available(), flush=True)
     torch.cuda.init()
     time.sleep(600)
-main(work)
 """
 
 
@@ -160,7 +158,7 @@ def test_a_gpu_job_is_a_fork_and_initialises_cuda_itself(machine: dict[str, str]
     given = machine | {
         "TALLMASKS_GPUS": "2",
         "TALLMASKS_WARM": str(tmp_path / "warm"),
-        "PYTHONPATH": os.pathsep.join([str(RUNNER), str(ROOT / "src"), str(fake)]),
+        "PYTHONPATH": os.pathsep.join([machine["PYTHONPATH"], str(ROOT / "src"), str(fake)]),
     }
     (folder := tmp_path / "project").mkdir()
     start = [sys.executable, "-P", str(RUNNER / "warm.py"), given["TALLMASKS_WARM"], str(os.getpid()), "torch"]

@@ -1,7 +1,8 @@
 """What there is to be known of this machine's GPUs: everything that asks CUDA or NVIDIA's driver stands here.
 
 torch is asked in the process that computes, or in a short-lived one (`python -m tallmasks.models.cuda`): asking
-initialises CUDA, and a process that has done so cannot be forked.  `nvidia-smi -L` lists devices without that.
+initialises CUDA, and a process that has done so cannot be forked.  NVIDIA's management library lists devices without
+that.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import ctypes
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Literal
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Literal
 
 from tallmasks.store.errors import TallmasksError
 
@@ -77,15 +79,6 @@ class Sight:
 
 
 # -- asking -----------------------------------------------------------------------------------------------
-
-
-def smi() -> str | None:
-    """What `nvidia-smi -L` prints; None where there is no such program or it fails."""
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return None
-    done = subprocess.run([program, "-L"], capture_output=True, text=True, check=False)
-    return done.stdout if done.returncode == 0 else None
 
 
 def driver() -> str | None:
@@ -244,22 +237,31 @@ def choose(wanted: Wanted | None) -> torch.device:
 
 def listed() -> list[Device]:
     """What jobs may lease on this machine, in nvidia-smi's order: GPUs, and of those that MIG divides their parts."""
-    text = smi()
-    return parse(text) if text is not None else _as_cuda_numbers_them()
+    import pynvml as nvml
+
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError:  # a container may have CUDA without it
+        return _as_cuda_numbers_them()
+    devices: list[Device] = []
+    for number in range(nvml.nvmlDeviceGetCount()):
+        gpu = nvml.nvmlDeviceGetHandleByIndex(number)
+        name, uuid = nvml.nvmlDeviceGetName(gpu), nvml.nvmlDeviceGetUUID(gpu)
+        parts = [(nvml.nvmlDeviceGetName(part), nvml.nvmlDeviceGetUUID(part)) for part in _parts(nvml, gpu)]
+        # CUDA does not give a divided GPU as a whole
+        devices += [Device(number, name, own, uuid) for name, own in parts or [(name, uuid)]]
+    return devices
 
 
-def parse(text: str) -> list[Device]:
-    """The devices in what `nvidia-smi -L` prints."""
-    found: list[Device] = []
-    number, name, gpu = 0, "", ""
-    for line in text.splitlines():
-        if whole := re.match(r"GPU (\d+): (.*) \(UUID: (GPU-[^)\s]+)\)", line):
-            number, name, gpu = int(whole[1]), whole[2], whole[3]
-            found.append(Device(number, name, gpu, gpu))
-        elif part := re.match(r"\s+MIG (\S+)\s.*\(UUID: (MIG-[^)\s]+)\)", line):
-            found = [one for one in found if one.uuid != gpu]  # CUDA does not give a divided GPU as a whole
-            found.append(Device(number, f"{name} MIG {part[1]}", part[2], gpu))
-    return found
+def _parts(nvml: ModuleType, gpu: Any) -> Iterator[Any]:
+    """The parts into which MIG divides a GPU; none of a whole one."""
+    try:
+        places = nvml.nvmlDeviceGetMaxMigDeviceCount(gpu) if nvml.nvmlDeviceGetMigMode(gpu)[0] else 0
+    except nvml.NVMLError:  # it knows no MIG
+        return
+    for place in range(places):
+        with suppress(nvml.NVMLError):  # no part in this place
+            yield nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, place)
 
 
 def _as_cuda_numbers_them() -> list[Device]:

@@ -3,12 +3,14 @@
 import dataclasses
 import re
 import subprocess
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
 
-from gpus import LISTED, fake_listing, fake_smi
+from gpus import LISTED, fake_nvml
 from tallmasks.models import cuda
 from tallmasks.models.cuda import Device, Seen, Sight
 from tallmasks.store.errors import TallmasksError
@@ -16,10 +18,15 @@ from tallmasks.store.errors import TallmasksError
 KERNELS = ("sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "compute_120")
 H100 = Seen("NVIDIA H100", "GPU-1", (9, 0))
 GOOD = Sight("2.15.0+cu132", "13.2", KERNELS, "13.2", (H100,))
-DIVIDED = """GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-aa11)
-  MIG 3g.20gb     Device  0: (UUID: MIG-bb22)
-  MIG 3g.20gb     Device  1: (UUID: MIG-cc33)
-GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-dd44)"""
+A100 = "NVIDIA A100-SXM4-40GB"
+DIVIDED = {"GPU-aa11": (A100, ["MIG-bb22", "MIG-cc33"]), "GPU-dd44": (A100, [])}
+
+
+def lists(monkeypatch: pytest.MonkeyPatch, folder: Path, gpus: dict[str, tuple[str, list[str]]] | None = None) -> None:
+    """Have NVIDIA's library list other GPUs than this machine's."""
+    fake = ModuleType("pynvml")
+    exec((fake_nvml(folder, gpus) / "pynvml.py").read_text(), vars(fake))
+    monkeypatch.setitem(sys.modules, "pynvml", fake)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +79,7 @@ def test_the_gpu_or_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_divided_gpu_is_leased_part_by_part(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Jobs would share one MIG device while the others are idle, or take the GPU that CUDA does not give."""
-    monkeypatch.setenv("PATH", str(fake_listing(tmp_path, DIVIDED)), prepend=":")
+    lists(monkeypatch, tmp_path, DIVIDED)
     assert [device.uuid for device in cuda.usable({})] == ["MIG-bb22", "MIG-cc33", "GPU-dd44"]
     assert cuda.usable({"TALLMASKS_GPUS": "0"}) == cuda.usable({"TALLMASKS_GPUS": "GPU-aa11"}) == cuda.listed()[:2]
     assert [device.uuid for device in cuda.usable({"TALLMASKS_GPUS": "MIG-cc33,1"})] == ["MIG-cc33", "GPU-dd44"]
@@ -81,7 +88,7 @@ def test_a_divided_gpu_is_leased_part_by_part(monkeypatch: pytest.MonkeyPatch, t
 @pytest.mark.parametrize("variable", ["TALLMASKS_GPUS", "CUDA_VISIBLE_DEVICES"])
 def test_numbers_and_uuids_name_the_same_device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str) -> None:
     """Two Snakemakes, one told `1` and one told a UUID, would compute on one GPU at the same time."""
-    monkeypatch.setenv("PATH", str(fake_smi(tmp_path)), prepend=":")
+    lists(monkeypatch, tmp_path)
     for names in ("1", LISTED["1"], LISTED["1"][:12], f" {LISTED['1']},1 "):
         assert [device.uuid for device in cuda.usable({variable: names})] == [LISTED["1"]]
     with pytest.raises(TallmasksError, match=f"{variable}: '9' names no GPU of this machine; there is 0 .GPU-0"):
@@ -93,8 +100,7 @@ def test_numbers_and_uuids_name_the_same_device(monkeypatch: pytest.MonkeyPatch,
 
 def test_cudas_own_numbers_count_by_speed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """On a machine with unlike GPUs, CUDA_VISIBLE_DEVICES=0 would lease the one for the screen."""
-    lines = "GPU 0: NVIDIA T400 (UUID: GPU-slow)\nGPU 1: NVIDIA H100 (UUID: GPU-fast)"
-    monkeypatch.setenv("PATH", str(fake_listing(tmp_path, lines)), prepend=":")
+    lists(monkeypatch, tmp_path, {"GPU-slow": ("NVIDIA T400", []), "GPU-fast": ("NVIDIA H100", [])})
     monkeypatch.setattr(cuda, "driver", lambda: "13.2")
     order = (Seen("NVIDIA H100", "GPU-fast", (9, 0)), Seen("NVIDIA T400", "GPU-slow", (7, 5)))
     monkeypatch.setattr(cuda, "elsewhere", lambda visible=None: dataclasses.replace(GOOD, devices=order))
@@ -104,9 +110,12 @@ def test_cudas_own_numbers_count_by_speed(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert [device.uuid for device in cuda.usable(by_place)] == ["GPU-slow"]
 
 
-def test_without_nvidia_smi_torch_lists_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_nvidias_library_torch_lists_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """In a container without NVIDIA's tools no job would find its GPU."""
-    monkeypatch.setattr(cuda, "smi", lambda: None)
+
+    lists(monkeypatch, tmp_path)
+    fake = sys.modules["pynvml"]
+    monkeypatch.setattr(fake, "nvmlInit", lambda: (_ for _ in ()).throw(fake.NVMLError()))
     monkeypatch.setattr(cuda, "driver", lambda: "13.2")
     monkeypatch.setattr(cuda, "elsewhere", lambda visible=None: GOOD)
     assert cuda.listed() == [Device(0, "NVIDIA H100", "GPU-1", "GPU-1")]
