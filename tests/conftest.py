@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import itertools
 import os
+import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,8 +23,22 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # before anybody imports torch or NumPy
     os.environ["OMP_NUM_THREADS"] = "1"  # as there are cores wait for each other most of the time
 
 ROOT = Path(__file__).parent.parent
-PARAMS = Path(__file__).parent / "params.yaml"
-"""The params.yaml that the project ships, kept apart: the one in the project's folder is the user's to edit."""
+
+
+def _shipped() -> Path:
+    """params.yaml as git has it, whatever somebody has made of theirs; the file itself where there is no git."""
+    own = ROOT / "params.yaml"
+    shown = subprocess.run(["git", "show", ":params.yaml"], cwd=ROOT, capture_output=True, check=False)
+    if shown.returncode or shown.stdout == own.read_bytes():
+        return own
+    folder = tempfile.TemporaryDirectory(prefix="tallmasks-params-")
+    atexit.register(folder.cleanup)
+    Path(folder.name, "params.yaml").write_bytes(shown.stdout)
+    return Path(folder.name, "params.yaml")
+
+
+PARAMS = _shipped()
+"""The params.yaml that the project ships: the one in the project's folder is the user's to edit."""
 
 
 def shipped_params() -> dict[str, Any]:

@@ -22,9 +22,9 @@ from typing import Any
 import yaml
 
 from bridge.jobs import ARRAYS, LATER
+from conftest import PARAMS
 
 ROOT = Path(__file__).parents[2]
-PARAMS = ROOT / "tests" / "params.yaml"
 CODE = (
     "Snakefile",
     "src/tallmasks",

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from bridge import configuration
-from conftest import ROOT
+from conftest import PARAMS, ROOT
 from tallmasks.models.clip.clip_family import architectures, configuration_keys
 from tallmasks.plan import recipes
 from tallmasks.plan.params import check, read
@@ -27,7 +27,6 @@ from tallmasks.plan.views import VIEWS
 from tallmasks.store.errors import TallmasksError
 
 Params = dict[str, Any]
-PARAMS = ROOT / "tests" / "params.yaml"  # as it ships, whatever somebody has made of theirs
 TEXT = PARAMS.read_text()
 
 
