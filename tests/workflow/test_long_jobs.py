@@ -11,7 +11,7 @@ import pytest
 from bridge.jobs import LONGEST, Jobs
 from conftest import ROOT
 
-ECHO = "from job import main\n\nmain(lambda job: print(len(job.inputs['task_vectors']), job.params['merge']))\n"
+ECHO = "def run(job):\n    print(len(job.inputs['task_vectors']), job.params['merge'])\n"
 
 
 @pytest.mark.parametrize("tasks", [2, 3000])

@@ -66,7 +66,6 @@ def test_a_job_has_its_threads_streams_folder_and_status(
     code = """
 import os, sys
 forked = "torch" in sys.modules
-from job import main
 def run(job):
     import numpy, threadpoolctl, torch
     print({pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"})
@@ -74,7 +73,6 @@ def run(job):
     print(forked)
     print("to the log", file=sys.stderr)
     sys.exit(7)
-main(run)
 """
     status, output, errors = ended(probe(tmp_path, code, warm_python() if warm else "0"))
     assert status == 7, errors
@@ -88,10 +86,8 @@ def test_a_job_that_compiles_keeps_its_threads(tmp_path: Path, warm: bool) -> No
     threads from the environment whenever it compiles, and refuses another one than it was imported with."""
     code = """
 import numba
-from job import main
 def run(job):
     print(numba.njit(lambda n: n + 1)(1), numba.get_num_threads())
-main(run)
 """
     status, output, errors = ended(probe(tmp_path, code, warm_python() if warm else "0"))
     assert status == 0, errors

@@ -1,7 +1,8 @@
 """What every step of the workflow shares: how a job is told what to do, and how it is started.
 
-A job is one step script (`finetune.py`, `evaluate.py`, ...) and one JSON object, which a rule passes whole, so that a
-job can be run again by hand from the command line in its log, and needs neither Snakemake nor params.yaml:
+A job is the function `run` of one step script (`finetune.py`, `evaluate.py`, ...) and one JSON object, which a rule
+passes whole, so that a job can be run again by hand from the command line in its log, and needs neither Snakemake nor
+params.yaml:
 
     python workflow/runner/job.py workflow/scripts/merge_vectors.py '{"recipe": ..., "inputs": ..., "output": ...}'
 
@@ -109,13 +110,13 @@ class Job:
         write_json(self.output, value, self.facts)
 
 
-def main(step: Callable[[Job], None]) -> None:
-    """Run a step on the job that the command line holds; a user's error is one line, not a traceback."""
+def main(step: Callable[[Job], None], text: str) -> None:
+    """Run a step on a job; a user's error is one line, not a traceback."""
     from tallmasks.store import atomic_files
     from tallmasks.store.errors import TallmasksError, in_words
 
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback
-    job = Job.parse(sys.argv[1])
+    job = Job.parse(text)
     if "numba" in sys.modules:  # in a fork of the warm server it was imported with all cores, as torch was
         launched = sys.modules["numba"].config.NUMBA_NUM_THREADS
         os.environ["NUMBA_NUM_THREADS"] = str(
@@ -171,15 +172,17 @@ def start(script: str, text: str) -> int:
             return 1
     else:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    if (status := warm.run(script, [text], keep=held)) is not None:
+    if (status := warm.run(script, text, keep=held)) is not None:
         return status
     os.execv(sys.executable, [sys.executable, __file__, HERE, script, text])
 
 
 def run_here(script: str, text: str) -> None:
-    """Run a step script in this process, which has the job's threads in force."""
+    """Run a step script's function `run` in this process, which has the job's threads in force."""
     sys.argv = [script, text]
-    runpy.run_path(script, run_name="__main__")
+    step = runpy.run_path(script, run_name="__main__").get("run")
+    if step:
+        main(step, text)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,6 @@ import gc
 import importlib
 import json
 import os
-import runpy
 import select
 import shutil
 import signal
@@ -90,7 +89,7 @@ def _ancestors(pid: int) -> Iterator[int]:
 # -- the client -------------------------------------------------------------------------------------------
 
 
-def run(script: str, arguments: list[str], keep: Sequence[int] = ()) -> int | None:
+def run(script: str, text: str, keep: Sequence[int] = ()) -> int | None:
     """Run `script` in a fork of the warm server, if there is one.  The fork holds the descriptors `keep` as well.
 
     Returns the script's exit status; None, with nothing run, where there is no server to be had.
@@ -101,7 +100,7 @@ def run(script: str, arguments: list[str], keep: Sequence[int] = ()) -> int | No
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         if not _connected(connection, Path(wanted) if "/" in wanted else FOLDER):
             return None
-        job = {"script": script, "arguments": arguments, "environment": dict(os.environ), "folder": str(Path.cwd())}
+        job = {"script": script, "text": text, "environment": dict(os.environ), "folder": str(Path.cwd())}
         answer = b""
         with contextlib.suppress(OSError):  # the child died
             socket.send_fds(connection, [READY], [0, 1, 2, *keep])
@@ -210,12 +209,10 @@ def _job(connection: socket.socket) -> int:
     os.environ.clear()
     os.environ.update(job["environment"])
     os.chdir(job["folder"])
-    sys.argv = [job["script"], *job["arguments"]]
     search_path = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     script = Path(job["script"]).resolve()  # of the project that the job is of, which may be another than the server's
     sys.path[:0] = [str(script.parent), str(script.parents[1] / "runner"), *search_path]
-    importlib.import_module("own_code")  # which notes the source files as they are, before any is imported
-    runpy.run_path(job["script"], run_name="__main__")
+    importlib.import_module("job").run_here(job["script"], job["text"])
     return 0
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from job import Job, main
+from job import Job
 from tallmasks.results.typesetting import Cell, TableLayout, html_page
 from tallmasks.store.atomic_files import atomic_write_text
 
@@ -98,7 +98,3 @@ def _what(path: Path, folder: Path) -> str:
 
 def _distinct(values: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(values))
-
-
-if __name__ == "__main__":
-    main(run)

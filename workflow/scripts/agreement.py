@@ -1,6 +1,6 @@
 """Count, weight by weight, how many tasks' selected masks hold it: the array behind every consensus mask."""
 
-from job import Job, main
+from job import Job
 from tallmasks.evaluation.records import read_evaluation
 from tallmasks.masks.consensus import write_agreement
 
@@ -11,7 +11,3 @@ def run(job: Job) -> None:
         raise ValueError(f"{job.input('selection')} holds no mask lambdas")
     chosen = dict(zip(selection.tasks, selection.mask_lambda, strict=True))
     write_agreement(job.output, job.input("mask_bundle"), chosen, job.metadata)
-
-
-if __name__ == "__main__":
-    main(run)

@@ -5,7 +5,7 @@ import json
 import pandas as pd
 
 from bundle_io import starting_point
-from job import Job, main
+from job import Job
 from results_io import evaluations_of, origins_of, publish
 from tallmasks.masks.consensus import agreement_profile, open_agreement
 from tallmasks.models.checkpoint_sources import seen_validation
@@ -97,7 +97,3 @@ def profiles(job: Job, seed: int) -> dict[str, dict[str, float]]:
         }
         found[method] = shared | {"merged_zero": sum(zero)}
     return found
-
-
-if __name__ == "__main__":
-    main(run)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from job import Job, main
+from job import Job
 from model_io import load_examples, load_model, say
 from tallmasks.evaluation.data_statistics import layer_grams, squared_gradients
 from tallmasks.evaluation.sweeps import sample
@@ -24,7 +24,3 @@ def run(job: Job) -> None:
     tensors = STATISTICS[job.recipe["kind"]](model, examples)
     write_tensors(job.output, tensors, job.metadata)
     say(f"{job.params['task']}: {len(tensors)} tensors from {len(examples)} training {family(job.params).unit}")
-
-
-if __name__ == "__main__":
-    main(run)

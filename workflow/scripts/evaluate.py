@@ -1,6 +1,6 @@
 """Evaluate one method on a set of tasks: its whole grid on validation data, the choice, and one reading of the test."""
 
-from job import Job, main
+from job import Job
 from model_io import load_model, load_tasks, new_evaluator, say
 from results_io import task_origins
 from sweep_io import finetuned_validation
@@ -24,7 +24,3 @@ def run(job: Job) -> None:
         if seen := seen_validation(task_origins(job.inputs["fine_tuned"]), family(job.params).publishers):
             say(f"note: {seen}")
     job.write_json(result.to_json())
-
-
-if __name__ == "__main__":
-    main(run)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bundle_io import starting_point
-from job import Job, main
+from job import Job
 from model_io import load_model, load_tasks, new_evaluator, say
 from tallmasks.bundles import Bundle, load_bundle, write_from_planes
 from tallmasks.evaluation.counting import Evaluator
@@ -51,7 +51,3 @@ def counted(evaluator: Evaluator, split: str, bundle: Bundle, trainable: Sequenc
         yield np.concatenate([bundle.update(bundle.tasks[place], name) for name in trainable])
 
     return [row[0] for row in evaluator.own(split, update, 1)]
-
-
-if __name__ == "__main__":
-    main(run)

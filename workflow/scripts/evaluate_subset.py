@@ -1,6 +1,6 @@
 """Evaluate figure 5's methods on one set of tasks; its merges and masks are made in memory."""
 
-from job import Job, main
+from job import Job
 from model_io import load_model, say
 from sweep_io import evaluators, finetuned_validation
 from tallmasks import methods
@@ -21,7 +21,3 @@ def run(job: Job) -> None:
         say(f"{name} on {len(vectors)} tasks: {', '.join(vectors)}")
         found.append(subset.evaluate(methods.get(name)).to_json())
     job.write_json({"evaluations": found})
-
-
-if __name__ == "__main__":
-    main(run)

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from job import Job, main
+from job import Job
 from model_io import load_model, load_task, new_evaluator, origins
 from tallmasks import methods
 from tallmasks.evaluation.records import SPLITS, Evaluation
@@ -28,7 +28,3 @@ def run(job: Job) -> None:
     )
     found = origins(job, *SPLITS, "checkpoint")
     job.write_json(result.to_json() | ({"origins": found} if found else {}))
-
-
-if __name__ == "__main__":
-    main(run)

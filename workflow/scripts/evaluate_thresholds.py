@@ -1,6 +1,6 @@
 """Evaluate consensus merging for every threshold k, alpha tuned at each (figure 6)."""
 
-from job import Job, main
+from job import Job
 from model_io import load_model, say
 from sweep_io import evaluators, finetuned_validation
 from tallmasks import methods
@@ -21,7 +21,3 @@ def run(job: Job) -> None:
         say(f"k = {k}: scaling coefficient {evaluation.scaling_coefficient}")
         found[k] = evaluation.to_json()
     job.write_json({"thresholds": found})
-
-
-if __name__ == "__main__":
-    main(run)

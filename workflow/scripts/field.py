@@ -2,7 +2,7 @@
 
 from benchmark_tables import counts_of
 from bundle_io import starting_point
-from job import Job, main
+from job import Job
 from results_io import evaluations_of, origins_of, publish
 from tallmasks.results.field_tables import field_table, laid_out_field
 from tallmasks.results.paper import published_name
@@ -36,7 +36,3 @@ def run(job: Job) -> None:
     if PUBLISHED not in files:
         (job.outputs["folder"] / PUBLISHED).unlink(missing_ok=True)  # of a set of tasks that it had before
     print(files["field.md"])
-
-
-if __name__ == "__main__":
-    main(run)

@@ -2,7 +2,7 @@
 
 import json
 
-from job import Job, main
+from job import Job
 from model_io import load_examples, load_model, origins, reporter
 from tallmasks.models.families import family
 from tallmasks.store.atomic_files import atomic_write_text
@@ -46,7 +46,3 @@ def loss_curve(result: FinetuneResult) -> str:
         seen = [f"{scores[step]:.6g}" if step in scores else ""] if scores else []
         lines.append(",".join([f"{step}", f"{rate:.6g}", f"{loss:.6g}", *seen]))
     return "\n".join(lines) + "\n"
-
-
-if __name__ == "__main__":
-    main(run)

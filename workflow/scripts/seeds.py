@@ -3,7 +3,7 @@
 import pandas as pd
 
 from benchmark_tables import counts_of
-from job import Job, main
+from job import Job
 from results_io import evaluations_of, publish
 from tallmasks.results.tables import seeds_table, seeds_table_for_people, summary_table
 
@@ -21,7 +21,3 @@ def run(job: Job) -> None:
     }
     publish(job, files, {"finetuning_seeds": job.params["seeds"]})
     print(files["table.md"])
-
-
-if __name__ == "__main__":
-    main(run)

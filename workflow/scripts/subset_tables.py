@@ -3,7 +3,7 @@
 import json
 
 from benchmark_tables import counts_of
-from job import Job, main
+from job import Job
 from results_io import publish
 from tallmasks.evaluation.records import Evaluation, read_evaluation, read_orders, read_subset
 from tallmasks.evaluation.subsets import subsets
@@ -21,7 +21,3 @@ def run(job: Job) -> None:
     table = subset_table(subsets(ordered), evaluated, finetuned, zeroshot, counts_of(job))
     files = {"accuracy.csv": table.to_csv(index=False), "orders.json": json.dumps(ordered, indent=1) + "\n"}
     publish(job, files, {"finetuning_seeds": job.params["seeds"]})
-
-
-if __name__ == "__main__":
-    main(run)

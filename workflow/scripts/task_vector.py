@@ -1,12 +1,12 @@
 """Subtract the pretrained weights from a fine-tuned checkpoint, and keep the trim thresholds with the difference."""
 
-from job import Job, main
+from job import Job
 from tallmasks.models.families import family
 from tallmasks.store.tensor_files import open_tensors
 from tallmasks.vectors.task_vectors import compute_task_vector
 
 
-def subtract(job: Job) -> None:
+def run(job: Job) -> None:
     pretrained, params = job.input("pretrained"), job.params
     kin = family(params)
     _, frozen = kin.parameter_counts(params, open_tensors(pretrained).shapes)
@@ -19,7 +19,3 @@ def subtract(job: Job) -> None:
         params["fractions"],
         frozen if params["fractions_of"] == "parameters" else 0,
     )
-
-
-if __name__ == "__main__":
-    main(subtract)
