@@ -16,7 +16,7 @@ endif
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install slurm figures sweep paper report test test-long check format docs bench bench-eval lock clean FORCE
+.PHONY: help install slurm figures sweep paper report test test-long record check format docs bench bench-eval lock clean FORCE
 .SUFFIXES:
 
 help:  ## what can be made
@@ -71,6 +71,9 @@ test: check $(SLURM)  ## code checks and the test suite
 
 test-long: check $(SLURM)  ## the whole test suite, with the tests that take minutes
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
+
+record: $(INSTALLED)  ## record what every stage makes, once its version was raised or a recipe is new
+	TALLMASKS_RECORD=1 $(BIN)/python -m pytest -n0 tests/workflow/test_stage_bytes.py -k "same_bytes"
 
 check: $(INSTALLED)  ## formatting, lint, types and the workflow's own lint
 	$(BIN)/ruff format --check --quiet .
