@@ -1,19 +1,13 @@
-"""Our kernels against a plain torch statement of the same equations, in one run, on the same data and threads.
+"""Our kernels and a plain torch statement of the same equations, for benchmarks/streaming.py.
 
-    OMP_NUM_THREADS=2 NUMBA_NUM_THREADS=2 python benchmarks/kernels.py [--tasks 8] [--parameters 5000000]
-
-Prints nanoseconds per parameter and task, the best of a few runs. Both sides compute the sum, the disjoint sum of
-TIES from given thresholds, five masks of either, the agreement of the middle masks, and the consensus of two; ours also
-packs the masks.  Ours does it twice: each on the whole vectors, as the workflow's jobs do, and all in one walk over
-pieces that stay in a core's cache, as the commands do.
+Both compute the sum, the disjoint sum of TIES from given thresholds, five masks of either, the agreement of the middle
+masks, and the consensus of two; ours also packs the masks.  Ours does it twice: each on the whole vectors, as the
+workflow's jobs do, and all in one walk over pieces that stay in a core's cache, as the commands do.
 """
 
-import argparse
-import time
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 import torch
 
@@ -114,48 +108,3 @@ class Plain:
             "agreement": self.count,
             "consensus": lambda: self.total * (self.counts >= 2),
         }
-
-
-def seconds(work: Callable[[], Any], repeats: int = 3) -> float:
-    """The best of a few runs, after one to warm up."""
-    times = []
-    for _ in range(repeats + 1):
-        start = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - start)
-    return min(times[1:])
-
-
-def main() -> None:
-    """Run both, print one line per kernel and one for all, and how far the results agree."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", type=int, default=8)
-    parser.add_argument("--parameters", type=int, default=5_000_000)
-    arguments = parser.parse_args()
-
-    torch.set_num_threads(numba.get_num_threads())
-    shape = (arguments.tasks, arguments.parameters)
-    vectors = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
-    ours = Ours(vectors)
-    plain = Plain(vectors, ours.thresholds)
-
-    def line(name: str, mine: float, theirs: float) -> None:
-        print(f"{name:18} {mine:8.2f} {theirs:8.2f} {theirs / mine:8.1f}")
-
-    print(f"T = {shape[0]}, P = {shape[1]}, {numba.get_num_threads()} threads; ns per parameter and task")
-    print(f"{'':18} {'ours':>8} {'torch':>8} {'ratio':>8}")
-    totals, trims = np.zeros(2), np.zeros(2)
-    for (name, mine), theirs in zip(ours.work().items(), plain.work().values(), strict=True):
-        pair = np.array([seconds(mine), seconds(theirs)]) / vectors.size * 1e9
-        totals += pair
-        trims = pair if name == "trim thresholds" else trims
-        line(name, *pair)
-    line("all", *totals)
-    walk, trim = seconds(ours.walk) / vectors.size * 1e9, seconds(ours.trim) / vectors.size * 1e9
-    line("in one walk", walk, totals[1] - trims[1])
-    line("thresholds, walk", trim + walk, totals[1])
-    print(f"weights with equal agreement: {(plain.counts.numpy() == ours.counts).mean():.6f}")
-
-
-if __name__ == "__main__":
-    main()

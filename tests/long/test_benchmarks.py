@@ -48,20 +48,12 @@ def test_a_benchmark_overwrites_no_document_unasked() -> None:
     assert "/benchmarks/out/" in ignored
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        pytest.param(("seals.py", "--parameters", "20000", "--tasks", "2"), "on top", marks=pytest.mark.short),
-        (("switching.py", "--layers", "1", "--rounds", "1"), "restored within 0\n"),
-        (("kernels.py", "--tasks", "2", "--parameters", "20000"), "ns"),
-    ],
-)
-def test_benchmarks_of_one_thing_run(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
-    """A change of a signature would be met by whoever wants to check a number of the docs."""
+def test_the_benchmark_of_switching_runs(tmp_path: Path) -> None:
+    """The numbers of the docs could not be measured again."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    command = [sys.executable, str(ROOT / "benchmarks" / words[0]), *words[1:]]
+    command = [sys.executable, str(ROOT / "benchmarks/switching.py"), "--layers", "1", "--rounds", "1"]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0 and said in done.stdout, done.stderr + done.stdout
+    assert done.returncode == 0 and "restored within 0\n" in done.stdout, done.stderr + done.stdout
 
 
 def write_sparse(path: Path, shapes: dict[str, tuple[int, ...]], header: bytes, seed: int) -> None:

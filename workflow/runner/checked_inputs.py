@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from tallmasks.store.artifacts import ARTIFACT, Damaged, check, identity
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.fingerprints import fingerprint_of_module
 from tallmasks.store.folders import CHECKED, DAMAGED, PROVENANCE, STORE, provenance_of, set_aside
+from tallmasks.store.parallel import parallel
 from tallmasks.store.seals import CONTENT
 
 AGAIN = "call the same command again"
@@ -36,8 +36,7 @@ def checked(job: Job) -> dict[str, list[str]]:
         for role, paths in job.inputs.items()
         for path, expected in zip(paths, _expected(job, role, len(paths)), strict=True)
     ]
-    with ThreadPoolExecutor(job.threads) as pool:
-        found = list(pool.map(lambda file: _identity_or_error(*file[1:]), files))
+    found = parallel(lambda file: _identity_or_error(*file[1:]), files, job.threads)
     if errors := list(dict.fromkeys(str(known) for known in found if isinstance(known, TallmasksError))):
         raise TallmasksError(f"{'; '.join(errors)}. {AGAIN.capitalize()}: what is damaged or lost is made again")
     made_from: dict[str, list[str]] = {}

@@ -369,8 +369,11 @@ def _map_tensors(specs: Mapping[str, TensorSpec], data: NDArray[np.uint8]) -> di
 
 
 def _widen(bfloat16: NDArray[np.uint16]) -> NDArray[np.float32]:
-    """bfloat16 is the upper half of a float32."""
-    return (bfloat16.astype(np.uint32) << 16).view(np.float32)
+    from tallmasks.store import half_floats  # which imports numba: that takes most of a second
+
+    out = np.empty(bfloat16.size, np.float32)
+    half_floats.widen_bfloat16(np.asarray(bfloat16), out)
+    return out
 
 
 def name_some(names: Iterable[str], limit: int = 5) -> str:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import Layout, TensorFile, new_flat, open_tensors
 from tallmasks.vectors import kernels
+from tallmasks.vectors.checkpoints.float_bytes import subtracted
 
 FORMAT = "tallmasks/task_vector/1"
 MERGED_FORMAT = "tallmasks/multi_task_vector/1"
@@ -142,11 +143,10 @@ def _subtract(pretrained: Path, before: NDArray, after: TensorFile, name: str, o
     for start in range(0, out.size, _PIECE):
         piece = slice(start, min(start + _PIECE, out.size))
         pair = [before[piece].astype(np.float32, copy=False), after.piece(name, piece.start, piece.stop)]
-        with np.errstate(invalid="ignore", over="ignore"):
-            np.subtract(pair[1], pair[0], out=out[piece])
-        if not np.isfinite(out[piece]).all():
+        out[piece] = subtracted(pair[1], "F32", pair[0], "F32")
+        if not kernels.finite(out[piece]):
             files = (pretrained, after.path)
-            bad = [path for path, values in zip(files, pair, strict=True) if not np.isfinite(values).all()]
+            bad = [path for path, values in zip(files, pair, strict=True) if not kernels.finite(values)]
             raise TallmasksError(
                 f"{bad[0] if bad else after.path}: tensor {name} holds NaN or infinity, or a value too large to"
                 " subtract in float32; expected finite numbers. The training diverged or the file is damaged: train"

@@ -60,7 +60,7 @@ class LowRank(Whole):
         return {name: np.ascontiguousarray(values, np.float32) for name, values in found.items()}
 
     def piece(self, parts: Mapping[str, NDArray], start: int, stop: int) -> NDArray[np.float32]:
-        from tallmasks.vectors import half_floats
+        from tallmasks.store import half_floats
 
         columns = self.shape[1]
         out = np.zeros(stop - start, np.float32)

@@ -1,7 +1,7 @@
 """Linear layers of a transformer as 1x1 convolutions, which torch computes on a CPU with oneDNN.
 
 torch computes a linear layer in float32 with MKL, which leaves half of a processor idle that is not Intel's; oneDNN
-takes the widest instructions of any.  `benchmarks/linear.py` compares the two.
+takes the widest instructions of any.
 """
 
 from __future__ import annotations

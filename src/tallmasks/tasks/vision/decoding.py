@@ -17,7 +17,6 @@ import io
 import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
 from tallmasks.store.errors import TallmasksError
+from tallmasks.store.parallel import parallel
 from tallmasks.store.tensor_files import TensorSpec, new_tensors
 from tallmasks.tasks.vision.data_files import Dataset, Encoded, locate, open_dataset
 from tallmasks.tasks.vision.vision_tasks import LARGEST_VALIDATION, VALIDATION_SHARE, Split, VisionTask
@@ -188,9 +188,8 @@ def _decoded(
             return index, name, str(error) or type(error).__name__
 
     examples = ((index, found) for index, found in enumerate(dataset.images()) if wanted[index])
-    with ThreadPoolExecutor(threads) as pool:
-        while chunk := list(islice(examples, CHUNK)):  # Pillow lets go of the interpreter while it decodes
-            yield from pool.map(attempt, chunk)
+    while chunk := list(islice(examples, CHUNK)):  # Pillow lets go of the interpreter while it decodes
+        yield from parallel(attempt, chunk, threads)
 
 
 def open_image(encoded: Encoded) -> Image.Image:

@@ -91,6 +91,6 @@ def read_only(array: NDArray) -> NDArray:
 
 @cache
 def _compiled() -> ModuleType:
-    from tallmasks.vectors import half_floats
+    from tallmasks.store import half_floats
 
     return half_floats

@@ -55,7 +55,7 @@ class _Product:
 
     def piece(self, start: int, stop: int) -> NDArray[np.float32]:
         """Values start..stop, flattened."""
-        from tallmasks.vectors.half_floats import low_rank
+        from tallmasks.store.half_floats import low_rank
 
         out = np.empty(stop - start, np.float32)
         low_rank(self.left, self.right, self.scale, start, self.columns, out)
