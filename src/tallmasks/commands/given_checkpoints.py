@@ -24,16 +24,11 @@ from pathlib import Path
 from typing import Any
 
 from tallmasks.methods import registry
-from tallmasks.plan.strict_yaml import read_yaml
 from tallmasks.store.errors import TallmasksError, nearest
-from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH
+from tallmasks.store.plain_files import expanded
 
 EXAMPLE_TASK = "cars=./cars"
-MERGEKIT = {"base_model": "base", "merge_method": "method", "models": "tasks", "out": "output"}
-"""What mergekit calls what here has another name."""
-MERGEKIT_METHODS = {"linear": "weight_averaging"}
 OF_MERGE, OF_COMPRESS = ("scaling_coefficient", "k"), ("fit", "entropy_coding", "include_base")
-KEYS = ("base", "tasks", "method", "options", "mask_lambda", "dtype", "output", *OF_MERGE, *OF_COMPRESS)
 
 
 @dataclass(frozen=True)
@@ -110,18 +105,6 @@ def add_arguments(
     parser.add_argument("-o", "--output", metavar="OUT", help="a new file or folder")
 
 
-def expanded(text: str) -> str:
-    """A path that begins with `~` from the home folder on; anything else as it is.
-
-    Raises:
-        TallmasksError: there is no such home.
-    """
-    try:
-        return str(Path(text).expanduser()) if text.startswith("~") else text
-    except RuntimeError:
-        raise TallmasksError(f"{text}: there is no such home folder; expected a path. Write ./{text} for it") from None
-
-
 def new_path(text: str) -> Path:
     """The path of something new, `~` expanded.
 
@@ -145,7 +128,11 @@ def given(arguments: argparse.Namespace, default_method: str | None, dtypes: Col
     Raises:
         TallmasksError: something is missing, said twice, unknown or not of its kind.
     """
-    said = _from_file(arguments.file, arguments.base, dtypes) if arguments.file else {}
+    said: dict[str, Any] = {}
+    if arguments.file:
+        from tallmasks.commands.models_file import read_models_file  # whose libraries take long to import
+
+        said = read_models_file(arguments.file, arguments.base, dtypes)
     if arguments.base is not None:
         said["base"] = arguments.base
     tasks: dict[str, str] = {}
@@ -184,98 +171,6 @@ def given(arguments: argparse.Namespace, default_method: str | None, dtypes: Col
 def _is_given(value: Any) -> bool:
     """Whether an option was given; 0 is a value."""
     return value is not None and value is not False
-
-
-def _from_file(path: Path, base: str | None, dtypes: Collection[str]) -> dict[str, Any]:
-    """What a file says; ``base`` is the one that counts in the place of its own."""
-    try:
-        read = read_yaml(path)
-    except FileNotFoundError:
-        raise TallmasksError(f"{path}: no such file; expected a YAML file with {', '.join(KEYS)}") from None
-    if not isinstance(read, dict):
-        raise TallmasksError(f"{path}: found a {type(read).__name__}, expected keys and values: {', '.join(KEYS)}")
-    parameters = read.pop("parameters", None) or {}
-    if not isinstance(parameters, dict):
-        raise TallmasksError(f"{path}: parameters: expected names and values")
-    said: dict[str, Any] = {MERGEKIT.get(str(key), str(key)): value for key, value in read.items() if value is not None}
-    if not isinstance(said.setdefault("options", {}), dict):
-        raise TallmasksError(f"{path}: options: expected names and values")
-    for key, value in parameters.items():
-        if key in ("scaling_coefficient", "k", "mask_lambda"):
-            said.setdefault(key, value)
-        else:
-            said["options"][key] = value
-    for key in said:
-        if key not in KEYS:
-            raise TallmasksError(f"{path}: there is no key {key!r}{nearest(key, KEYS)}; expected {', '.join(KEYS)}")
-    for key in ("base", "method", "dtype", "output"):
-        if key in said:
-            said[key] = _text(said[key], f"{path}: {key}")
-    if "dtype" in said and said["dtype"] not in dtypes:
-        raise TallmasksError(f"{path}: dtype: found {said['dtype']}, expected one of {', '.join(dtypes)}")
-    said["tasks"], said["mask_lambdas"] = _tasks(said.get("tasks", {}), path, base or said.get("base"))
-    if "method" in said:
-        said["method"] = MERGEKIT_METHODS.get(said["method"], said["method"])
-    for key in ("scaling_coefficient", "mask_lambda"):
-        if key in said:
-            said[key] = _number(said[key], f"{path}: {key}")
-    if "k" in said and (not isinstance(said["k"], int) or isinstance(said["k"], bool)):
-        raise TallmasksError(f"{path}: k: found {said['k']!r}, expected a whole number")
-    for key in OF_COMPRESS:
-        if not isinstance(said.get(key, False), bool):
-            raise TallmasksError(f"{path}: {key}: found {said[key]!r}, expected true or false")
-    return said
-
-
-def _tasks(found: Any, path: Path, base: str | None) -> tuple[dict[str, str], dict[str, float]]:
-    """Checkpoints and mask lambdas by task."""
-    if isinstance(found, list):
-        found = _mergekit_tasks(found, path, base)
-    if not isinstance(found, dict):
-        raise TallmasksError(f"{path}: tasks: expected checkpoints by task")
-    checkpoints, lambdas = {}, {}
-    for name, entry in found.items():
-        entry = {"checkpoint": entry} if isinstance(entry, str) else entry
-        if not isinstance(entry, dict) or not isinstance(entry.get("checkpoint"), str):
-            raise TallmasksError(f"{path}: tasks: {name}: expected a path or a repository, or `checkpoint` with one")
-        for key in entry.keys() - {"checkpoint", "mask_lambda"}:
-            raise TallmasksError(f"{path}: tasks: {name}: {key!r} means nothing here; there is mask_lambda")
-        name = _text(name, f"{path}: tasks")
-        checkpoints[name] = _text(entry["checkpoint"], f"{path}: tasks: {name}")
-        if "mask_lambda" in entry:
-            lambdas[name] = _number(entry["mask_lambda"], f"{path}: tasks: {name}: mask_lambda")
-    return checkpoints, lambdas
-
-
-def _mergekit_tasks(found: list[Any], path: Path, base: str | None) -> dict[str, dict[str, Any]]:
-    """`models` of mergekit as `tasks`; without the base, which mergekit's files may list too."""
-    of_base = None if base is None else Path(expanded(base)).absolute()
-    named: dict[str, dict[str, Any]] = {}
-    for entry in found:
-        entry = {"model": entry} if isinstance(entry, str) else entry
-        parameters = entry.get("parameters") or {} if isinstance(entry, dict) else None
-        if not isinstance(parameters, dict) or not isinstance(entry.get("model"), str):
-            raise TallmasksError(f"{path}: models: expected entries with `model`, a path or a repository")
-        model = entry["model"]
-        if Path(expanded(model)).absolute() == of_base:
-            continue
-        last = Path(model.partition("@")[0])
-        own = last.stem if last.suffix in (SAFETENSORS, *TORCH) else last.name  # a folder's may have dots
-        name = _text(entry.get("name", own), f"{path}: models: name")
-        if name in named:
-            raise TallmasksError(f"{path}: models: two are called {name}; give each a `name`")
-        named[name] = {"checkpoint": model, **parameters}
-    return named
-
-
-def _text(value: Any, where: str) -> str:
-    try:
-        if not isinstance(value, str):
-            raise ValueError
-        value.encode()
-    except ValueError:
-        raise TallmasksError(f"{where}: found {value!a:.100}, expected a text") from None
-    return value
 
 
 def _number(value: Any, where: str) -> float:

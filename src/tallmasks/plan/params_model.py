@@ -8,19 +8,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 from typing_extensions import TypeAliasType
 
-
-class Section(BaseModel):
-    """Keys with values: every key is listed, and no value is converted."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
-
-
-def optional(description: str | None = None) -> Any:
-    """A key that need not be there."""
-    return Field(None, description=description) if description else Field(None)
+from tallmasks.plan.refusals import Section, optional
 
 
 def _different(values: list[Any]) -> list[Any]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tallmasks.store.errors import TallmasksError, nearest
 
@@ -24,6 +24,19 @@ _KINDS = {
     "null": "nothing",
 }
 _BOUNDS = (("from", "minimum"), ("above", "exclusiveMinimum"), ("to", "maximum"), ("below", "exclusiveMaximum"))
+
+
+class Section(BaseModel):
+    """Keys with values: every key is listed, and no value is converted."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+def optional(description: str | None = None) -> Any:
+    """A key that need not be there."""
+    return Field(None, description=description) if description else Field(None)
+
+
 _ORDER = {"extra_forbidden": 0, "invalid_key": 0, "missing": 1}
 
 

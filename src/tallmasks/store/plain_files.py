@@ -67,6 +67,18 @@ def read_json(path: Path | str) -> Any:
         raise ValueError("it is nested too deeply") from None
 
 
+def expanded(text: str) -> str:
+    """A path that begins with `~` from the home folder on; anything else as it is.
+
+    Raises:
+        TallmasksError: there is no such home.
+    """
+    try:
+        return str(Path(text).expanduser()) if text.startswith("~") else text
+    except RuntimeError:
+        raise TallmasksError(f"{text}: there is no such home folder; expected a path. Write ./{text} for it") from None
+
+
 def within(root: Path, name: str) -> Path:
     """The file of a folder from somebody, links followed.
 

@@ -16,7 +16,7 @@ import reference
 from commands.models_made import NAMED, TASKS, refusal, run
 from small_checkpoints import file_of, lora
 from tallmasks import methods
-from tallmasks.commands.given_checkpoints import KEYS, MERGEKIT
+from tallmasks.commands.models_file import KEYS, MERGEKIT
 from tallmasks.store.tensor_files import Layout
 from tallmasks.vectors.task_vectors import TaskVector
 
