@@ -15,7 +15,7 @@ import numpy as np
 from job import Job
 from tallmasks.models.families import family
 from tallmasks.results.stored_files import StartingPoint
-from tallmasks.store.tensor_files import open_tensors, write_tensors
+from tallmasks.store.tensor_files import write_tensors
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 
@@ -31,7 +31,7 @@ def starting_point(job: Job) -> Iterator[StartingPoint]:
     initial = family(job.params).initial_state(job.params, path)
     pretrained = open_checkpoint(path)
     if initial.keys() <= pretrained.tensors.keys():
-        said = json.loads(open_tensors(path).metadata.get("origin", "{}"))
+        said = json.loads(pretrained.metadata[path.name].get("origin", "{}"))
         origin = {"path": os.path.relpath(path)}
         if "repository" in said:
             origin |= {"repository": said["repository"], "revision": said["commit"]}

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 
 from job import Job
@@ -11,14 +10,15 @@ from model_io import load_examples, load_model, say
 from tallmasks.evaluation.data_statistics import layer_grams, squared_gradients
 from tallmasks.evaluation.sweeps import sample
 from tallmasks.models.families import family
-from tallmasks.store.tensor_files import open_tensors, write_tensors
+from tallmasks.store.tensor_files import write_tensors
+from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 STATISTICS: dict[str, Callable[[Any, Any], Any]] = {"grams": layer_grams, "fisher": squared_gradients}
 
 
 def run(job: Job) -> None:
     model = load_model(job, "float32")
-    weights = torch.from_numpy(np.array(open_tensors(job.input("checkpoint")).flat()))
+    weights = torch.from_numpy(open_checkpoint(job.input("checkpoint")).flat())
     model.use(weights.to(model.device))
     examples = sample(load_examples(job, "examples"), job.params["count"])
     tensors = STATISTICS[job.recipe["kind"]](model, examples)

@@ -1,20 +1,19 @@
 """Count the right answers of one model on one task: the pretrained model, or the task's own fine-tuned one."""
 
-import numpy as np
 import torch
 
 from job import Job
 from model_io import load_model, load_task, new_evaluator, origins
 from tallmasks import methods
 from tallmasks.evaluation.records import SPLITS, Evaluation
-from tallmasks.store.tensor_files import open_tensors
+from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 
 def run(job: Job) -> None:
     model, task, method = load_model(job), job.params["task"], methods.get(job.params["method"])
     evaluator = new_evaluator(job, model, [load_task(job)])
     if method.protocol == "finetuned":
-        weights = torch.from_numpy(np.array(open_tensors(job.input("checkpoint")).flat()))
+        weights = torch.from_numpy(open_checkpoint(job.input("checkpoint")).flat())
     else:
         weights = evaluator.built(method(pretrained=model.initial().cpu().numpy()))
     counts = {split: evaluator.as_is(split, weights) for split in SPLITS}

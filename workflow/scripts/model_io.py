@@ -11,7 +11,7 @@ from job import Job
 from tallmasks.evaluation.counting import Evaluator, TaskData
 from tallmasks.evaluation.records import SPLITS
 from tallmasks.models.families import Examples, Model, Precision, family
-from tallmasks.store.tensor_files import open_tensors
+from tallmasks.store.tensor_files import read_metadata
 from tallmasks.training.finetuning import Progress
 
 
@@ -53,7 +53,7 @@ def origins(job: Job, *roles: str) -> dict[str, Any]:
 
     By role; nothing of files that are made from what ships with the project.
     """
-    metadata = {role: open_tensors(job.input(role)).metadata for role in roles if role in job.inputs}
+    metadata = {role: read_metadata(job.input(role)) for role in roles if role in job.inputs}
     return {role: json.loads(found["origin"]) for role, found in metadata.items() if "origin" in found}
 
 

@@ -23,7 +23,7 @@ from tallmasks.store.artifacts import read_json
 from tallmasks.store.atomic_files import whole
 from tallmasks.store.folders import PROVENANCE
 from tallmasks.store.seals import CONTENT, SEAL, content_of_json, seal_of
-from tallmasks.store.tensor_files import open_tensors
+from tallmasks.store.tensor_files import read_metadata
 
 PACKAGES = ("torch", "open_clip_torch", "numpy", "numba", "safetensors", "snakemake", "dvc", "pandas")
 
@@ -48,7 +48,7 @@ def evaluations_of(job: Job, seed: int) -> tuple[list[Evaluation], Evaluation]:
 def origins_of(job: Job, seed: int) -> dict[str, dict[str, Any]]:
     """Where the pretrained weights are from, and by task its data and an imported checkpoint; and what was not as
     expected there."""
-    weights = open_tensors(job.input("pretrained")).metadata
+    weights = read_metadata(job.input("pretrained"))
     found = {"pretrained": json.loads(weights["origin"])} if "origin" in weights else {}
     return found | task_origins(job.inputs[f"{seed}/task_evaluations"])
 

@@ -2,14 +2,14 @@
 
 from job import Job
 from tallmasks.models.families import family
-from tallmasks.store.tensor_files import open_tensors
+from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from tallmasks.vectors.task_vectors import compute_task_vector
 
 
 def run(job: Job) -> None:
     pretrained, params = job.input("pretrained"), job.params
     kin = family(params)
-    _, frozen = kin.parameter_counts(params, open_tensors(pretrained).shapes)
+    _, frozen = kin.parameter_counts(params, open_checkpoint(pretrained).shapes)
     compute_task_vector(
         pretrained,
         job.input("checkpoint"),

@@ -14,7 +14,6 @@ or of methods without a merged vector what they store of each task's own tensors
 Only tensors of floats that some model changed are stored.
 """
 
-from tallmasks.bundles.base_model import Theta0
 from tallmasks.bundles.bundle_writer import (
     BundleFacts,
     NewBundle,
@@ -36,7 +35,6 @@ __all__ = [
     "Manifest",
     "NewBundle",
     "NewOwnBundle",
-    "Theta0",
     "bytes_of_bundle",
     "load_bundle",
     "new_bundle",

@@ -1,76 +1,15 @@
-"""theta_0 as a bundle needs it, and whether a base is the bundle's own."""
+"""Whether a base is the bundle's own."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
 
 from tallmasks.bundles.manifest import Manifest
 from tallmasks.store.dtypes import FLOATS
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import name_some
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 
 
-class TensorForm(Protocol):
-    """A tensor's dtype, as safetensors calls it, and shape."""
-
-    @property
-    def dtype(self) -> str: ...
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-
-
-class Theta0(Protocol):
-    """The base model, tensor by tensor: what a bundle asks of it.  An open checkpoint is one."""
-
-    @property
-    def tensors(self) -> Mapping[str, TensorForm]:
-        """All tensors, floats or not; tied ones once."""
-        ...
-
-    @property
-    def aliases(self) -> Mapping[str, str]:
-        """Tied names, each with the name of its tensor."""
-        ...
-
-    @property
-    def files(self) -> Mapping[str, Path]:
-        """The weight files by relative name."""
-        ...
-
-    @property
-    def companions(self) -> Mapping[str, Path]:
-        """The small files that belong to them (config.json, an index), by relative name."""
-        ...
-
-    @property
-    def index(self) -> Path | None:
-        """What says in which of several files a tensor is."""
-        ...
-
-    @property
-    def origin(self) -> Mapping[str, Any]:
-        """{"repository", "revision"} or {"path"}."""
-        ...
-
-    def piece(self, name: str, start: int, stop: int) -> NDArray[np.float32]:
-        """Values of a flattened tensor of floats as float32."""
-        ...
-
-    def stored(self, name: str, start: int, stop: int) -> NDArray[np.uint8]:
-        """The bytes of these values as they are in the file; a view of it where that can be."""
-        ...
-
-    def sha256s(self) -> Mapping[str, str]:
-        """Of the weight files, by relative name."""
-        ...
-
-
-def check_form(base: Theta0, manifest: Manifest, place: str) -> None:
+def check_form(base: Checkpoint, manifest: Manifest, place: str) -> None:
     """Refuse a base whose tensors of floats are not those that a bundle names; its values stay unread.
 
     Raises TallmasksError.
@@ -91,7 +30,7 @@ def check_form(base: Theta0, manifest: Manifest, place: str) -> None:
             )
 
 
-def check_content(base: Theta0, manifest: Manifest, place: str) -> None:
+def check_content(base: Checkpoint, manifest: Manifest, place: str) -> None:
     """Refuse a base whose weight files are not, byte for byte, those that a bundle was made of.
 
     Raises TallmasksError.

@@ -14,7 +14,6 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.bundles.base_model import Theta0
 from tallmasks.bundles.bundle_parts import order_of
 from tallmasks.bundles.codings import Coding
 from tallmasks.bundles.encoding import Encoder, new_merged, scratch_bytes
@@ -35,7 +34,7 @@ from tallmasks.store.dtypes import FLOATS, OF_BUNDLES
 from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.store.parallel import parallel
 from tallmasks.store.tensor_files import NewTensors, bytes_of_file, name_some, new_tensors, open_tensors
-from tallmasks.vectors.checkpoints.checkpoint import sha256_of
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, sha256_of
 
 Opened = TypeVar("Opened")
 
@@ -61,7 +60,7 @@ class BundleFacts:
     """
 
     method: str
-    base: Theta0
+    base: Checkpoint
     tasks: Sequence[str]
     options: Mapping[str, Any] = field(default_factory=dict)
     dtype: str = "float32"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 import torch
@@ -19,7 +18,7 @@ from tallmasks.bundles.task_weights import TaskWeights
 from tallmasks.bundles.update_kernels import PackedValues, pieces
 from tallmasks.store.dtypes import FLOATS, float_codes, torch_dtypes
 from tallmasks.store.parallel import parallel
-from tallmasks.vectors.checkpoints.checkpoint import TensorInfo
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
 
 PIECE = 1 << 22
 """Values that are unpacked on a GPU at once; a multiple of 8."""
@@ -27,35 +26,26 @@ Uploaded = dict[tuple[str, str, str], torch.Tensor]
 """What of a bundle lies on GPUs, as it is stored: by device, part and tensor."""
 
 
-@dataclass(frozen=True)
-class ModuleCopy:
-    """theta_0 as a module had it: ``values`` flat, each on the device where it was, ``shapes`` by the same names."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ModuleCopy(Checkpoint):
+    """theta_0 as a module had it: ``flats`` by name, each on the device where it was."""
 
-    values: Mapping[str, torch.Tensor] = field(default_factory=dict)
-    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    flats: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
     @classmethod
     def of(cls, placed: list[PlacedTensor], names: Collection[str]) -> ModuleCopy:
         """A copy of those of a module's tensors that are among ``names``."""
         kept = {name: tensor.detach() for name, tensor, _ in placed if name in names}
-        values = {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in kept.items()}
-        shapes = {name: tuple(tensor.shape) for name, tensor in kept.items()}
-        return cls({name: tensor.reshape(-1) for name, tensor in values.items()}, shapes)
-
-    @cached_property
-    def tensors(self) -> dict[str, TensorInfo]:
-        """Dtypes and shapes by name."""
-        return {
-            name: TensorInfo(float_codes()[tensor.dtype], self.shapes[name]) for name, tensor in self.values.items()
-        }
+        copies = {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in kept.items()}
+        infos = {name: TensorInfo(float_codes()[tensor.dtype], tuple(tensor.shape)) for name, tensor in kept.items()}
+        flats = {name: tensor.reshape(-1) for name, tensor in copies.items()}
+        return cls(title="the module", tensors=infos, flats=flats)
 
     def piece(self, name: str, start: int, stop: int) -> NDArray[np.float32]:
-        """Values of a flattened tensor as float32."""
-        return self.values[name][start:stop].cpu().float().numpy()
+        return self.flats[name][start:stop].cpu().float().numpy()
 
     def stored(self, name: str, start: int, stop: int) -> NDArray[np.uint8]:
-        """The bytes of these values."""
-        return self.values[name][start:stop].cpu().view(torch.uint8).numpy()
+        return self.flats[name][start:stop].cpu().view(torch.uint8).numpy()
 
 
 def overwrite(placed: list[PlacedTensor], weights: TaskWeights, before: TaskWeights, uploaded: Uploaded) -> None:
@@ -119,7 +109,7 @@ def fill_on_device(weights: TaskWeights, name: str, out: torch.Tensor, uploaded:
     for start in range(0, out.numel(), PIECE):
         stop = min(start + PIECE, out.numel())
         if isinstance(weights.base, ModuleCopy):
-            theta = weights.base.values[name][start:stop].to(out.device)
+            theta = weights.base.flats[name][start:stop].to(out.device)
         else:
             raw = torch.from_numpy(np.array(weights.base.stored(name, start, stop)))
             theta = raw.view(torch_dtypes()[weights.base.tensors[name].dtype]).to(out.device)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tallmasks.bundles.base_model import check_content, check_form
 from tallmasks.bundles.bundle_parts import BundleParts, manifest_of, open_place
 from tallmasks.bundles.manifest import Manifest
-from tallmasks.bundles.task_weights import TaskWeights, Values
+from tallmasks.bundles.task_weights import TaskWeights
 from tallmasks.store.dtypes import torch_dtypes
 from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
@@ -131,7 +131,7 @@ class Bundle:
         with self._lock:
             base = self._any_base()
             if base is None:
-                TaskWeights(self._parts, ModuleCopy(), task).check()
+                TaskWeights(self._parts, ModuleCopy(title="the module", tensors={}), task).check()
                 base = self._found["module"] = ModuleCopy.of(placed, self.manifest.stored)
             overwrite(
                 placed, TaskWeights(self._parts, base, task), TaskWeights(self._parts, base, None), self._uploaded
@@ -165,7 +165,7 @@ class Bundle:
                 self._found["files"] = self._find_base()
             return self._found["files"]
 
-    def _any_base(self) -> Values | None:
+    def _any_base(self) -> Checkpoint | None:
         """theta_0 from files or from the first module; None where a module has still to be taken for it."""
         if "module" in self._found:
             return self._found["module"]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,16 +11,7 @@ from tallmasks.bundles.bundle_parts import BundleParts
 from tallmasks.bundles.update_kernels import PackedValues, pieces, store
 from tallmasks.store.dtypes import FLOATS
 from tallmasks.store.parallel import parallel
-from tallmasks.vectors.checkpoints.checkpoint import TensorInfo
-
-
-class Values(Protocol):
-    """theta_0's values: an open checkpoint's, or those that a module had."""
-
-    @property
-    def tensors(self) -> Mapping[str, TensorInfo]: ...
-    def piece(self, name: str, start: int, stop: int) -> NDArray[np.float32]: ...
-    def stored(self, name: str, start: int, stop: int) -> NDArray[np.uint8]: ...
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True)
@@ -30,7 +19,7 @@ class TaskWeights:
     """The weights of ``task`` over theta_0, those of theta_0 itself where it is None."""
 
     parts: BundleParts
-    base: Values
+    base: Checkpoint
     task: str | None
 
     def check(self) -> None:

@@ -20,13 +20,13 @@ def read_pretrained(weights: Path) -> dict[str, torch.Tensor]:
     Raises:
         TallmasksError: it is missing, or no whole safetensors file.
     """
-    try:
-        return load_file(weights)
-    except FileNotFoundError:
+    if not weights.exists():
         raise TallmasksError(
             f"{weights}: no such file. The tiny model ships with the project: `git checkout` restores it, and "
             "`snakemake pretrain_tiny` makes it anew. Any other is what `pretrained` in params.yaml says."
-        ) from None
+        )
+    try:
+        return load_file(weights)
     except SafetensorError as error:
         raise TallmasksError(f"{weights}: not a whole safetensors file ({error}). Restore or remake it.") from None
 

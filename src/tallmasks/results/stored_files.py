@@ -12,11 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from tallmasks import methods
-from tallmasks.bundles import BundleFacts, Theta0, bytes_of_bundle
+from tallmasks.bundles import BundleFacts, bytes_of_bundle
 from tallmasks.evaluation.records import Evaluation
 from tallmasks.methods import bits
 from tallmasks.store.dtypes import FLOATS
 from tallmasks.store.tensor_files import Layout, TensorSpec, bytes_of_file
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class StartingPoint:
         beside: bytes of further files that every model needs and that no fine-tuning changes.
     """
 
-    base: Theta0
+    base: Checkpoint
     trainable: Collection[str]
     included: bool = False
     beside: int = 0

@@ -18,7 +18,7 @@ from tallmasks.evaluation.records import SPLITS, Evaluation
 from tallmasks.methods import Method
 from tallmasks.methods.bits import Shapes
 from tallmasks.models.families import Family, Spec
-from tallmasks.store.tensor_files import open_tensors
+from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class ParameterCounts:
     def of(cls, kin: Family, spec: Spec, pretrained: Path) -> ParameterCounts:
         """From a pretrained file of a family's model."""
         initial = kin.initial_state(spec, pretrained)
-        counts = kin.parameter_counts(spec, open_tensors(pretrained).shapes)
+        counts = kin.parameter_counts(spec, open_checkpoint(pretrained).shapes)
         return cls(*counts, {name: values.shape for name, values in initial.items()})
 
     def stored(self, method: Method, tasks: int) -> float:

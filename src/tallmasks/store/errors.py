@@ -64,6 +64,15 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
+def short(value: object) -> str:
+    """How an error calls a value of somebody's file."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # an integer of thousands of digits, or nested deeply
+        return f"a {type(value).__name__}"
+    return text if len(text) <= 100 else f"{text[:100]}..."
+
+
 def at_import(error: Exception) -> TallmasksError:
     """What went wrong in a module that somebody added, at its import: in one line, with the file and the line there."""
     if isinstance(error, SyntaxError):

@@ -27,7 +27,6 @@ from tallmasks.store.errors import TallmasksError
 from tallmasks.store.plain_files import open_plain
 from tallmasks.store.seals import CONTENT, SEAL, content_of_tensors, seal_of
 
-_FLOATS = ("F32", "F16", "BF16")
 _ALIGNMENT = 64
 _LATE_METADATA = 1024
 
@@ -148,35 +147,8 @@ class TensorFile:
         return self._stored(name).reshape(self.shape(name))
 
     def read(self, name: str) -> NDArray:
-        """A copy of one tensor in its stored dtype; bfloat16, which NumPy lacks, comes as float32 (exact)."""
-        stored = self._stored(name)
-        values = _widen(stored) if self.dtype(name) == "BF16" else stored.copy()
-        return values.reshape(self.shape(name))
-
-    def read_float32(self, name: str) -> NDArray[np.float32]:
-        """One float tensor as float32, in its shape; see :meth:`piece` for errors."""
-        return np.array(self.piece(name, 0, math.prod(self.shape(name)))).reshape(self.shape(name))
-
-    def floats(self, names: Iterable[str]) -> dict[str, NDArray]:
-        """Float tensors by name, float16 and float32 mapped as they are on disk; see :meth:`piece` for errors."""
-        return {name: self.read(name) if self._float(name) == "BF16" else self.view(name) for name in names}
-
-    def piece(self, name: str, start: int, stop: int) -> NDArray[np.float32]:
-        """Values start..stop of one flattened float16, bfloat16 or float32 tensor, as float32 (exact).
-
-        Raises TallmasksError where the tensor has another dtype.
-        """
-        code = self._float(name)
-        stored = self._stored(name)[start:stop]
-        return _widen(stored) if code == "BF16" else stored.astype(np.float32, copy=False)
-
-    def _float(self, name: str) -> str:
-        """The dtype of one float tensor."""
-        if (code := self.dtype(name)) not in _FLOATS:
-            raise TallmasksError(
-                f"{self.path}: tensor {name} is {code}; expected {', '.join(_FLOATS)}. Store it as float32."
-            )
-        return code
+        """A copy of one tensor in its stored dtype; bfloat16 comes as its bits, uint16."""
+        return self.view(name).copy()
 
     def flat(self, dtype: DTypeLike = np.float32) -> NDArray:
         """The whole data section as one read-only vector [P'], memory-mapped, not copied.
@@ -245,7 +217,7 @@ def read_metadata(path: Path | str) -> dict[str, str]:
 
 
 def load_state(path: Path | str, names: Iterable[str] | None = None) -> dict[str, NDArray]:
-    """Tensors by name, in memory, in their stored dtype (bfloat16 as float32): all of them, or those named."""
+    """Tensors by name, in memory, in their stored dtype: all of them, or those named."""
     tensors = open_tensors(path)
     return {name: tensors.read(name) for name in (tensors.names if names is None else names)}
 
@@ -366,14 +338,6 @@ def _map_tensors(specs: Mapping[str, TensorSpec], data: NDArray[np.uint8]) -> di
         start, end = end, end + spec.nbytes
         tensors[name] = np.asarray(data[start:end]).view(spec.dtype).reshape(spec.shape)
     return tensors
-
-
-def _widen(bfloat16: NDArray[np.uint16]) -> NDArray[np.float32]:
-    from tallmasks.store import half_floats  # which imports numba: that takes most of a second
-
-    out = np.empty(bfloat16.size, np.float32)
-    half_floats.widen_bfloat16(np.asarray(bfloat16), out)
-    return out
 
 
 def name_some(names: Iterable[str], limit: int = 5) -> str:

@@ -11,9 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.store.errors import TallmasksError
-from tallmasks.store.tensor_files import Layout, TensorFile, new_flat, open_tensors
+from tallmasks.store.tensor_files import Layout, new_flat, open_tensors
 from tallmasks.vectors import kernels
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.float_bytes import subtracted
+from tallmasks.vectors.checkpoints.weight_files import open_weight_files
 
 FORMAT = "tallmasks/task_vector/1"
 MERGED_FORMAT = "tallmasks/multi_task_vector/1"
@@ -84,7 +86,7 @@ def compute_task_vector(
     Raises TallmasksError where tensors are missing, extra or wrongly shaped, or hold NaN or infinity
     (names file and tensor); then nothing is written.
     """
-    after = open_tensors(checkpoint)
+    after = open_weight_files({checkpoint.name: checkpoint}, title=str(checkpoint))
     layout = _agreed_layout(pretrained, Layout.of(initial), after)
     with new_flat(out, layout, {**metadata, "format": FORMAT}) as new:
         for name, values in layout.split(new.flat).items():
@@ -127,28 +129,28 @@ def open_task_vectors(paths: Sequence[Path], merged: Path | None = None) -> list
     return vectors
 
 
-def _agreed_layout(pretrained: Path, layout: Layout, after: TensorFile) -> Layout:
-    if difference := layout.describe_difference(Layout.of(after)):
+def _agreed_layout(pretrained: Path, layout: Layout, after: Checkpoint) -> Layout:
+    if difference := layout.describe_difference(after.layout):
         raise TallmasksError(
-            f"{after.path} does not fit the trainable tensors of {pretrained}: {difference}. Give the checkpoint of"
+            f"{after.title} does not fit the trainable tensors of {pretrained}: {difference}. Give the checkpoint of"
             " the same model, with its trainable tensors only."
         )
     if not layout.size:
-        raise TallmasksError(f"{after.path} holds no trainable values; a task vector needs one at least.")
+        raise TallmasksError(f"{after.title} holds no trainable values; a task vector needs one at least.")
     return layout
 
 
-def _subtract(pretrained: Path, before: NDArray, after: TensorFile, name: str, out: NDArray[np.float32]) -> None:
+def _subtract(pretrained: Path, before: NDArray, after: Checkpoint, name: str, out: NDArray[np.float32]) -> None:
     """``out`` = theta_t - theta_0 for one flattened tensor, checked piece by piece."""
     for start in range(0, out.size, _PIECE):
         piece = slice(start, min(start + _PIECE, out.size))
         pair = [before[piece].astype(np.float32, copy=False), after.piece(name, piece.start, piece.stop)]
         out[piece] = subtracted(pair[1], "F32", pair[0], "F32")
         if not kernels.finite(out[piece]):
-            files = (pretrained, after.path)
+            files = (pretrained, after.title)
             bad = [path for path, values in zip(files, pair, strict=True) if not kernels.finite(values)]
             raise TallmasksError(
-                f"{bad[0] if bad else after.path}: tensor {name} holds NaN or infinity, or a value too large to"
+                f"{bad[0] if bad else after.title}: tensor {name} holds NaN or infinity, or a value too large to"
                 " subtract in float32; expected finite numbers. The training diverged or the file is damaged: train"
                 " or download it again."
             )

@@ -17,6 +17,7 @@ from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import load_state, open_tensors, write_tensors
 from tallmasks.tasks.catalogues import ExamplesFile, ExamplesRecipe
 from tallmasks.tasks.task import Task
+from tallmasks.vectors.checkpoints import open_checkpoint
 
 FEATURES, CLASSES = 8, 4
 NAMES = ("north", "east", "south", "west")
@@ -156,7 +157,8 @@ class Linear:
         return self.settings(spec)
 
     def initial_state(self, spec: Mapping[str, Any], pretrained: Path) -> dict[str, Any]:
-        return open_tensors(pretrained).floats(LinearModel.trainable)
+        checkpoint = open_checkpoint(pretrained)
+        return {name: checkpoint.float32(name) for name in LinearModel.trainable}
 
     def parameter_counts(self, spec: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
         return CLASSES * (FEATURES + 1), 0

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import huggingface_hub
+import numpy as np
 import pytest
 import torch
 from huggingface_hub import HfApi, constants
@@ -19,7 +20,8 @@ from tallmasks.models.clip.foreign_checkpoints import PUBLISHERS, convert, from_
 from tallmasks.results.reference import PAPER_TASKS
 from tallmasks.store import hub
 from tallmasks.store.errors import TallmasksError
-from tallmasks.vectors.state_files import read_state
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
+from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 THEIRS = CLIPVisionConfig(
     hidden_size=32,
@@ -56,18 +58,30 @@ def as_published(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 
 def import_file(path: Path, pretrained: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    return convert(read_state(path), pretrained, "visual.", path)
+    """What is imported of a checkpoint; the pretrained file lies beside it."""
+    save_file(pretrained, path.parent / "pretrained.safetensors")
+    found = convert(open_checkpoint(path), open_checkpoint(path.parent / "pretrained.safetensors"), "visual.")
+    return {name: torch.from_numpy(np.array(values)) for name, values in found.items()}
+
+
+def without_values(tensors: dict[str, torch.Tensor]) -> Checkpoint:
+    """A checkpoint of such tensors, of which only names, dtypes and shapes are known."""
+    infos = {name: TensorInfo("F32" if t.is_floating_point() else "I64", tuple(t.shape)) for name, t in tensors.items()}
+    return Checkpoint(title="model.safetensors", tensors=infos)
 
 
 # -- transformers and open_clip -------------------------------------------------------------------------------
 
 
-def test_both_libraries_give_the_same_features() -> None:
+def test_both_libraries_give_the_same_features(tmp_path: Path) -> None:
     """A tensor under the wrong name, or queries where keys belong, would be another network."""
     theirs = CLIPVisionModelWithProjection(THEIRS).eval()
     scramble(theirs, 1)
     ours = clip.build(ARCHITECTURE).eval()
-    found = from_transformers(theirs.state_dict(), "visual.")
+    save_file(theirs.state_dict(), tmp_path / "theirs.safetensors")
+    checkpoint = open_checkpoint(tmp_path / "theirs.safetensors")
+    sources = from_transformers({name.removeprefix("vision_model."): name for name in checkpoint.names}, "visual.")
+    found = {name: torch.from_numpy(np.array(source.values(checkpoint))) for name, source in sources.items()}
     missing, unexpected = ours.load_state_dict(found, strict=False)
     assert not unexpected and not [name for name in missing if name.startswith("visual.")]
     images = torch.randn(4, 3, 32, 32, generator=torch.Generator().manual_seed(2))
@@ -100,10 +114,8 @@ def test_every_tensor_of_the_papers_models_has_its_place(
         theirs = {f"{prefix}{name}": tensor for name, tensor in CLIPVisionModel(config).state_dict().items()}
         theirs[f"{prefix}embeddings.position_ids"] = torch.zeros(1, 50, dtype=torch.int64)
         ours = clip.build(architecture).state_dict()
-        found = matched(theirs, ours, "visual.", Path("model.safetensors"))
-    assert {name: tensor.shape for name, tensor in found.items()} == {
-        name: tensor.shape for name, tensor in ours.items() if name.startswith("visual.")
-    }
+    found = matched(without_values(theirs), without_values(ours), "visual.")
+    assert found.keys() | {"visual.proj"} == {name for name in ours if name.startswith("visual.")}
 
 
 # -- where files lie ------------------------------------------------------------------------------------------
@@ -203,18 +215,21 @@ def test_a_folder_of_state_dicts(suffix: str, prefix: str, tmp_path: Path, pretr
     ("change", "message"),
     [
         (lambda s: s.pop("model.visual.proj"), "'visual.proj' .* is missing"),
-        (lambda s: s.update({"model.visual.extra": torch.ones(1)}), "'visual.extra' .* is unknown"),
+        (lambda s: s.update({"model.visual.extra": torch.ones(1)}), "'visual.extra' .* is not expected"),
         (lambda s: s.update({"model.visual.proj": torch.ones(2, 2)}), r"'visual.proj' is \[2, 2\]"),
-        (lambda s: s.update({"model.visual.ln_post.bias": torch.ones(32, dtype=torch.int64)}), "int64"),
+        (lambda s: s.update({"model.visual.ln_post.bias": torch.ones(32, dtype=torch.int64)}), "I64"),
         (lambda s: s.update({"model.logit_scale": torch.tensor(9.0)}), "frozen tensor 'logit_scale'"),
     ],
 )
-def test_a_checkpoint_of_something_else_is_refused(change, message: str, pretrained: Any, finetuned: Any) -> None:
+def test_a_checkpoint_of_something_else_is_refused(
+    change: Any, message: str, tmp_path: Path, pretrained: Any, finetuned: Any
+) -> None:
     """A task vector would be computed against weights that it has nothing to do with."""
     state = as_published(finetuned)
     change(state)
+    torch.save(state, tmp_path / "there.pt")
     with pytest.raises(TallmasksError, match=f"there.pt.*{message}"):
-        convert(state, pretrained, "visual.", Path("there.pt"))
+        import_file(tmp_path / "there.pt", pretrained)
 
 
 def test_code_in_a_checkpoint_is_not_run(tmp_path: Path) -> None:
@@ -227,7 +242,7 @@ def test_code_in_a_checkpoint_is_not_run(tmp_path: Path) -> None:
 
     torch.save({"model.visual.proj": Evil()}, path)
     with pytest.raises(TallmasksError, match=r"evil\.pt.*code in files is not run"):
-        read_state(path)
+        open_checkpoint(path)
     assert not marker.exists()
 
 
@@ -238,7 +253,7 @@ def test_a_damaged_file_is_named(name: str, content: bytes, tmp_path: Path) -> N
     """A broken download would end in a traceback."""
     (tmp_path / name).write_bytes(content)
     with pytest.raises(TallmasksError, match=name):
-        read_state(tmp_path / name)
+        open_checkpoint(tmp_path / name)
 
 
 # -- pins -----------------------------------------------------------------------------------------------------

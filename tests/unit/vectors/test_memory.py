@@ -26,7 +26,7 @@ def chain(folder, size, tasks):
             for start in range(0, size, 1000):
                 new.flat[start : start + 1000] = draw.standard_normal(1000, dtype=np.float32)
     vectors = {f"task {i}": folder / f"tau {i}" for i in range(tasks)}
-    initial = open_tensors(folder / "pretrained").floats("ab")
+    initial = {name: open_tensors(folder / "pretrained").view(name) for name in "ab"}
     for path in vectors.values():
         compute_task_vector(folder / "pretrained", folder / "checkpoint", initial, path, {}, [0.2])
     for merge in ("sum", "ties_mean"):

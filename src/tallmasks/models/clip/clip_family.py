@@ -15,8 +15,8 @@ from tallmasks.models.clip.foreign_checkpoints import PUBLISHERS
 from tallmasks.models.families import STATISTICS, Precision, Spec
 from tallmasks.store import hub
 from tallmasks.store.errors import TallmasksError, nearest
-from tallmasks.store.tensor_files import open_tensors
 from tallmasks.tasks.task import Task
+from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 if TYPE_CHECKING:
     import numpy as np
@@ -65,8 +65,8 @@ class Clip:
         return self.settings(spec)
 
     def initial_state(self, spec: Spec, pretrained: Path) -> dict[str, NDArray[Any]]:
-        tensors = open_tensors(pretrained)
-        return tensors.floats(tensor_names.trainable_names(tensors.names))
+        checkpoint = open_checkpoint(pretrained)
+        return {name: checkpoint.float32(name) for name in tensor_names.trainable_names(checkpoint.tensors)}
 
     def parameter_counts(self, spec: Spec, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
         return tensor_names.parameter_counts(shapes)
@@ -103,13 +103,9 @@ class Clip:
         return tuple(hub.OPEN_CLIP_FILES)
 
     def convert_checkpoint(self, spec: Spec, path: Path, pretrained: Path) -> dict[str, NDArray[np.float32]]:
-        from safetensors.torch import load_file
-
         from tallmasks.models.clip.foreign_checkpoints import convert
-        from tallmasks.vectors.state_files import read_state
 
-        tensors = convert(read_state(path), load_file(pretrained), tensor_names.TRAINABLE, path)
-        return {name: tensor.numpy() for name, tensor in tensors.items()}
+        return convert(open_checkpoint(path), open_checkpoint(pretrained), tensor_names.TRAINABLE)
 
 
 @functools.cache

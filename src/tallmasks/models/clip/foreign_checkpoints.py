@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tallmasks.models.checkpoint_sources import Publisher
-from tallmasks.store.dtypes import float_codes
+from tallmasks.models.foreign_weights import SAME, check_names, finite_values, without_prefix
 from tallmasks.store.errors import TallmasksError
 from tallmasks.tasks.titles import TITLES
-from tallmasks.vectors.state_files import oddness, short
-
-if TYPE_CHECKING:
-    import torch
-
-_SAME = 1e-3  # how far a frozen tensor may be from the pretrained one, per value: half-precision copies are nearer
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
 
 
 def _without_activation(architecture: str) -> str:
@@ -61,91 +58,83 @@ PUBLISHERS = {
 }
 
 
-def convert(
-    state: Mapping[str, torch.Tensor], pretrained: Mapping[str, torch.Tensor], trainable: str, path: Path
-) -> dict[str, torch.Tensor]:
+class Source(NamedTuple):
+    """The tensors of a checkpoint that make one of open_clip's: one after the other along the first axis."""
+
+    names: tuple[str, ...]
+    transposed: bool = False
+
+    def info(self, checkpoint: Checkpoint) -> TensorInfo:
+        """Dtype and shape of what they make; of tensors that differ in them, those of one that is odd."""
+        infos = [checkpoint.info(name) for name in self.names]
+        (dtype, shape) = first = infos[0]
+        if odd := [info for info in infos if not info.is_float or info.shape != first.shape or not shape]:
+            return odd[0]
+        shape = (shape[0] * len(infos), *shape[1:])
+        return TensorInfo(dtype, shape[::-1] if self.transposed else shape)
+
+    def values(self, checkpoint: Checkpoint) -> NDArray[np.float32]:
+        """What they make, float32.  Raises TallmasksError where a value is not finite."""
+        parts = [finite_values(checkpoint, name) for name in self.names]
+        whole = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return np.ascontiguousarray(whole.T) if self.transposed else whole
+
+
+def convert(checkpoint: Checkpoint, pretrained: Checkpoint, trainable: str) -> dict[str, NDArray[np.float32]]:
     """The trainable tensors of a checkpoint under open_clip's names, float32.
 
     Args:
-        state: the checkpoint's tensors, as `read_state` gives them.
+        checkpoint: the checkpoint.
         pretrained: the model's pretrained tensors.
         trainable: the prefix of the tensors that a checkpoint of this project holds, "visual.".
-        path: where the checkpoint comes from, for error messages.
 
     Raises:
-        TallmasksError: a tensor is missing, unknown, there twice, of another shape, no plain tensor of floats, or not
-            finite in float32; or a frozen one differs from the pretrained one.
+        TallmasksError: a tensor is missing, not expected, there twice, of another shape, of no floats, or not finite in
+            float32; or a frozen one differs from the pretrained one.
     """
-    import torch
-
-    from tallmasks.models.pretrained_files import is_finite
-
-    for name, tensor in state.items():
-        if odd := oddness(tensor):
-            raise TallmasksError(
-                f"{path}: tensor {short(name)} is {odd}; expected plain values: save a plain copy of it"
-            )
-    found = matched(state, pretrained, trainable, path)
-    converted = {name: tensor.detach().resolve_neg().float().contiguous() for name, tensor in found.items()}
-    for name, tensor in converted.items():
-        if not is_finite(tensor):
-            raise TallmasksError(
-                f"{path}: tensor {name!r} holds NaN, infinity, or values beyond float32; expected finite numbers: the "
-                "training diverged, or the file is damaged"
-            )
+    converted = {}
+    for name, source in sorted(matched(checkpoint, pretrained, trainable).items()):
+        values, before = source.values(checkpoint), pretrained.float32(name)
+        with np.errstate(over="ignore"):
+            moved = np.abs(values - before).max(initial=0)
         if name.startswith(trainable):
-            if not is_finite(tensor - pretrained[name].float()):
+            converted[name] = values
+            if not np.isfinite(moved):
                 raise TallmasksError(
-                    f"{path}: tensor {name!r} holds values too large to subtract the pretrained ones in float32; "
-                    "expected a fine-tuned checkpoint: the training diverged, or the file is damaged"
+                    f"{checkpoint.title}: tensor {name!r} holds values too large to subtract the pretrained ones in "
+                    "float32; expected a fine-tuned checkpoint: the training diverged, or the file is damaged"
                 )
-        elif not torch.allclose(tensor, pretrained[name].float(), rtol=0, atol=_SAME):
+        elif moved > SAME:
             raise TallmasksError(
-                f"{path}: the frozen tensor {name!r} is not the pretrained one, so this was fine-tuned from other "
-                "weights; a task vector would mean nothing. Set `pretrained` to what it was fine-tuned from"
+                f"{checkpoint.title}: the frozen tensor {name!r} is not the pretrained one, so this was fine-tuned "
+                "from other weights; a task vector would mean nothing. Set `pretrained` to what it was fine-tuned from"
             )
-    return {name: converted[name] for name in sorted(converted) if name.startswith(trainable)}
+    projection = f"{trainable}proj"  # CLIPVisionModel ends before it
+    return dict(sorted(({projection: pretrained.float32(projection)} | converted).items()))
 
 
-def matched(
-    state: Mapping[str, torch.Tensor], pretrained: Mapping[str, torch.Tensor], trainable: str, path: Path
-) -> dict[str, torch.Tensor]:
-    """A checkpoint's tensors under open_clip's names: every trainable one, those of frozen parts that it has, and each
-    with the shape of the pretrained one.  As `convert`, but looks at no value."""
-    names = {name for name in pretrained if name.startswith(trainable)}
-    if any("embeddings.class_embedding" in name for name in state):
-        renamed = {name.removeprefix("vision_model."): tensor for name, tensor in state.items()}
-        found = from_transformers(renamed, trainable)
-        found.setdefault(f"{trainable}proj", pretrained[f"{trainable}proj"])  # CLIPVisionModel ends before it
+def matched(checkpoint: Checkpoint, pretrained: Checkpoint, trainable: str) -> dict[str, Source]:
+    """Where a checkpoint has each of open_clip's tensors: every trainable one, those of frozen parts that it has, and
+    each in the shape of the pretrained one.  Raises as `convert`, but looks at no value."""
+    wanted = {name for name in pretrained.tensors if name.startswith(trainable)}
+    if any(_OF_TRANSFORMERS in name for name in checkpoint.names):
+        sources = from_transformers(without_prefix(checkpoint, _OF_TRANSFORMERS), trainable)
+        wanted -= {f"{trainable}proj"}
     else:
-        renamed = found = _without_prefix(state, names)
-    if len(renamed) < len(state):
-        raise TallmasksError(
-            f"{path}: it holds {len(state) - len(renamed)} of its tensors twice, with and without a prefix; expected "
-            "one tensor for each name"
-        )
-    for problem, some in (("missing", names - found.keys()), ("unknown", found.keys() - pretrained.keys())):
-        if some:
+        sources = {name: Source((own,)) for name, own in without_prefix(checkpoint, min(wanted)).items()}
+    expected = "a checkpoint of the model's own architecture, with open_clip's or transformers' names"
+    check_names(checkpoint, sources, wanted, pretrained.tensors, expected)
+    for name, source in sources.items():
+        info, shape = source.info(checkpoint), pretrained.info(name).shape
+        if info.shape != shape or not info.is_float:
             raise TallmasksError(
-                f"{path}: tensor {short(min(some))} ({len(some)} in all) is {problem}; expected a checkpoint of the "
-                "model's own architecture, with open_clip's or transformers' names"
+                f"{checkpoint.title}: tensor {name!r} is {list(info.shape)} of {info.dtype}, expected {list(shape)} of "
+                "floats: a checkpoint of the model's own architecture"
             )
-    for name, tensor in found.items():
-        if tensor.shape != pretrained[name].shape or tensor.dtype not in float_codes():
-            raise TallmasksError(
-                f"{path}: tensor {name!r} is {list(tensor.shape)} of {tensor.dtype}, expected "
-                f"{list(pretrained[name].shape)} of floats: a checkpoint of the model's own architecture"
-            )
-    return found
+    return sources
 
 
-def _without_prefix(state: Mapping[str, torch.Tensor], names: set[str]) -> dict[str, torch.Tensor]:
-    """`state` without what stands before open_clip's names, as ``model.`` or ``module.image_encoder.model.``."""
-    some = min(names)
-    prefix = next((name.removesuffix(some) for name in sorted(state) if name.endswith(some)), "")
-    return {name.removeprefix(prefix): tensor for name, tensor in state.items()}
-
-
+_OF_TRANSFORMERS = "embeddings.class_embedding"
 _TRANSFORMERS = (  # a pattern of transformers' CLIPVisionModel, open_clip's name
     (r"embeddings\.class_embedding", r"class_embedding"),
     (r"embeddings\.patch_embedding\.weight", r"conv1.weight"),
@@ -161,32 +150,29 @@ _TRANSFORMERS = (  # a pattern of transformers' CLIPVisionModel, open_clip's nam
 )
 
 
-def from_transformers(state: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
-    """Tensors of transformers' CLIPVisionModel, or of CLIPVisionModelWithProjection, under open_clip's names.
+def from_transformers(names: Mapping[str, str], prefix: str) -> dict[str, Source]:
+    """The tensors of transformers' CLIPVisionModel, or of CLIPVisionModelWithProjection, that open_clip's are made of.
 
     Queries, keys and values are one matrix in open_clip.  Names that are not of such a model stay as they are.
-    """
-    import torch
 
-    found: dict[str, torch.Tensor] = {}
-    parts: dict[str, dict[str, torch.Tensor]] = {}
-    for full_name, tensor in state.items():
-        name = full_name.removeprefix("vision_model.")
+    Args:
+        names: the checkpoint's name of each tensor, by transformers' name.
+        prefix: of open_clip's names.
+    """
+    sources: dict[str, Source] = {}
+    parts: dict[str, dict[str, str]] = {}
+    for name, own in names.items():
         if name == "embeddings.position_ids":  # a counter that older releases stored
             continue
         ours = next((re.sub(f"^{old}$", new, name) for old, new in _TRANSFORMERS if re.fullmatch(old, name)), None)
         if ours is None:
-            found[full_name] = tensor
+            sources[name] = Source((own,))
         elif ours.endswith("/transposed"):
-            found[prefix + ours.removesuffix("/transposed")] = tensor.T if tensor.ndim == 2 else tensor
+            sources[prefix + ours.removesuffix("/transposed")] = Source((own,), transposed=True)
         elif "/" in ours:
             joined, part = ours.split("/")
-            parts.setdefault(prefix + joined, {})[part] = tensor
+            parts.setdefault(prefix + joined, {})[part] = own
         else:
-            found[prefix + ours] = tensor
-    for name, pieces in parts.items():
-        if len(pieces) == 3:  # else it stays missing, and the caller says so
-            some = [pieces[part] for part in "qkv"]
-            odd = [piece for piece in some if piece.shape != some[0].shape or piece.dtype not in float_codes()]
-            found[name] = odd[0] if odd else torch.cat(some)  # as for one whose shape the caller refuses
-    return found
+            sources[prefix + ours] = Source((own,))
+    complete = {name: pieces for name, pieces in parts.items() if len(pieces) == 3}  # else it is missing
+    return sources | {name: Source(tuple(pieces[part] for part in "qkv")) for name, pieces in complete.items()}

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from tallmasks.models.clip.network import BUFFER_PREFIX, build
 from tallmasks.store import hub
-from tallmasks.store.dtypes import float_codes
 from tallmasks.store.errors import TallmasksError, nearest
-from tallmasks.vectors.state_files import oddness, read_state
+from tallmasks.vectors.checkpoints.weight_files import open_weight_files
 
 
 def download_pretrained(spec: Mapping[str, Any], pretrained: Mapping[str, Any]) -> tuple[Path, dict[str, str]]:
@@ -63,12 +62,11 @@ def convert_pretrained(spec: Mapping[str, Any], weights: Path) -> dict[str, NDAr
     network = build(spec["architecture"])
     named = dict(network.named_parameters())
     if weights.suffix != ".npz":
-        for name, tensor in read_state(weights).items():
-            is_weight = name.removeprefix("module.") in named  # beside them lie counters, in whole numbers
-            if odd := oddness(tensor) or (
-                f"of {tensor.dtype}" if is_weight and tensor.dtype not in float_codes() else ""
-            ):
-                raise TallmasksError(f"{weights}: tensor {name!r} is {odd}; expected plain weights in floats")
+        checkpoint = open_weight_files({weights.name: weights}, title=str(weights))
+        for name in checkpoint.names:
+            info = checkpoint.info(name)
+            if name.removeprefix("module.") in named and not info.is_float:  # beside them lie counters
+                raise TallmasksError(f"{weights}: tensor {name!r} is {info.dtype}; expected plain weights in floats")
     try:
         open_clip.load_checkpoint(network, str(weights), strict=True, weights_only=True)
     except Exception as error:  # the readers raise anything on a file that was cut or changed

@@ -15,9 +15,9 @@ from tallmasks.models.t5.t5_architectures import ADAPTERS, Architecture
 from tallmasks.models.t5.text_scoring import MARKS, Scoring
 from tallmasks.store import hub
 from tallmasks.store.errors import TallmasksError, nearest
-from tallmasks.store.tensor_files import open_tensors
 from tallmasks.tasks.task import Task
 from tallmasks.tasks.texts import Texts, open_texts
+from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -74,7 +74,8 @@ class T5:
         trainable = Architecture.of(spec["architecture"]).trainable(adapter)
         if adapter:
             return {name: np.ones(shape, np.float32) for name, shape in trainable.items()}
-        return open_tensors(pretrained).floats(trainable)
+        checkpoint = open_checkpoint(pretrained)
+        return {name: checkpoint.float32(name) for name in trainable}
 
     def parameter_counts(self, spec: Spec, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
         return self.architecture_counts(spec)

@@ -8,18 +8,17 @@ it, and for (IA)^3 a folder as PEFT saves it.  A prefix before every name (``tra
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tallmasks.models.foreign_weights import SAME, check_names, finite_values, without_prefix
 from tallmasks.models.t5.t5_architectures import FROZEN, IA3_SUFFIX, PEFT_PREFIX, TABLES, Architecture, Shapes
 from tallmasks.models.t5.text_tokenizer import TENSOR, tokenizer_beside
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.plain_files import read_json
-from tallmasks.store.tensor_files import open_tensors
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.lora import ADAPTER_CONFIG, ADAPTER_FILES
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
@@ -30,7 +29,6 @@ State = dict[str, NDArray[np.float32]]
 _REPEATED = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
 _UNUSED = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
 """In old files; no T5 looks at it."""
-_SAME = 1e-3  # how far a frozen table may be from the pretrained one, per value: half-precision copies are nearer
 _OLD_IA3 = re.compile(r"(?P<module>.+)\.ia3_layer\.ia3_vector")
 _CONFIGURED = ("num_heads", "feed_forward_proj", "layer_norm_epsilon", "relative_attention_max_distance")
 """What no tensor's shape tells."""
@@ -55,24 +53,22 @@ def fine_tuned_state(architecture: Architecture, path: Path, pretrained: Path) -
         TallmasksError: a file is damaged or missing, its tensors are not the architecture's, or it moved the table that
             is frozen here.
     """
-    trainable = architecture.trainable()
+    trainable, initial = architecture.trainable(), open_checkpoint(pretrained)
     found = _whole(open_checkpoint(path), trainable, architecture.shapes)
     for name in FROZEN[architecture.frozen_table]:
-        if name in found:
-            before = open_tensors(pretrained).read_float32(name)
-            if (most := float(np.abs(found.pop(name) - before).max())) > _SAME:
-                other = "lm_head" if name == TABLES[0] else "shared"
-                raise TallmasksError(
-                    f"{path}: the frozen table {name!r} is up to {most:.3g} from the pretrained one; expected the "
-                    f"same. If it was fine-tuned, set `frozen_table` under `architecture` to {other} or none; if it "
-                    "was fine-tuned from other weights, set `pretrained` to those"
-                )
+        if name in found and (most := float(np.abs(found.pop(name) - initial.float32(name)).max())) > SAME:
+            other = "lm_head" if name == TABLES[0] else "shared"
+            raise TallmasksError(
+                f"{path}: the frozen table {name!r} is up to {most:.3g} from the pretrained one; expected the "
+                f"same. If it was fine-tuned, set `frozen_table` under `architecture` to {other} or none; if it "
+                "was fine-tuned from other weights, set `pretrained` to those"
+            )
     return found
 
 
 def _whole(checkpoint: Checkpoint, wanted: Shapes, known: Shapes) -> State:
     """Tensors of a whole model, float32: all that are wanted, and those that are known beside them."""
-    names = _without_prefix(checkpoint, known)
+    names = without_prefix(checkpoint, "encoder.final_layer_norm.weight")
     for name in _REPEATED:
         if name in names and TABLES[0] in names and not _equal(checkpoint, names.pop(name), names[TABLES[0]]):
             raise TallmasksError(
@@ -85,33 +81,8 @@ def _whole(checkpoint: Checkpoint, wanted: Shapes, known: Shapes) -> State:
             f"{checkpoint.title}: no tensor {TABLES[1]!r}: it was saved with its two tables tied, and the second one "
             f"is lost; expected {hint}. Save its state dict with both"
         )
-    return {
-        name: _array(checkpoint, names[name], known[name]) for name in _checked(checkpoint, names, wanted, known, hint)
-    }
-
-
-def _without_prefix(checkpoint: Checkpoint, known: Iterable[str]) -> dict[str, str]:
-    """The checkpoint's name of each tensor, by the name without what stands before all of them."""
-    every = [*checkpoint.tensors, *checkpoint.aliases]
-    some = "encoder.final_layer_norm.weight"
-    prefix = next((name.removesuffix(some) for name in sorted(every) if name.endswith(some)), "")
-    found = {name.removeprefix(prefix): name for name in every}
-    if len(found) < len(every):
-        raise TallmasksError(
-            f"{checkpoint.title}: it holds {len(every) - len(found)} of its tensors twice, with and without "
-            f"{prefix!r}; expected one tensor for each name"
-        )
-    return found
-
-
-def _checked(checkpoint: Checkpoint, names: Mapping[str, str], wanted: Shapes, known: Shapes, hint: str) -> list[str]:
-    """The names of a checkpoint's tensors, sorted, if they are those that are expected."""
-    for what, some in (("missing", wanted.keys() - names.keys()), ("not expected", names.keys() - known.keys())):
-        if some:
-            raise TallmasksError(
-                f"{checkpoint.title}: tensor {min(some)!r} ({len(some)} in all) is {what}; expected {hint}"
-            )
-    return sorted(names)
+    check_names(checkpoint, names, wanted, known, hint)
+    return {name: _array(checkpoint, names[name], known[name]) for name in sorted(names)}
 
 
 def _array(checkpoint: Checkpoint, name: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
@@ -123,13 +94,7 @@ def _array(checkpoint: Checkpoint, name: str, shape: tuple[int, ...]) -> NDArray
             f"{checkpoint.title}: tensor {name!r} is {list(info.shape)} of {info.dtype}, expected {list(shape)} of "
             "floats"
         )
-    values = np.array(checkpoint.piece(name, 0, info.size), np.float32).reshape(shape)
-    if not np.isfinite(values).all():
-        raise TallmasksError(
-            f"{checkpoint.title}: tensor {name!r} holds NaN, infinity, or values beyond float32; the training "
-            "diverged, or the file is damaged"
-        )
-    return values
+    return finite_values(checkpoint, name).reshape(shape)
 
 
 def _equal(checkpoint: Checkpoint, one: str, other: str) -> bool:
@@ -167,14 +132,12 @@ def ia3_state(architecture: Architecture, path: Path) -> State:
     """
     wanted = architecture.trainable("ia3")
     checkpoint = _adapter(path)
-    renamed = {_peft_name(name): name for name in [*checkpoint.tensors, *checkpoint.aliases]}
-    if len(renamed) < len(checkpoint.tensors) + len(checkpoint.aliases):
+    renamed = {_peft_name(name): name for name in checkpoint.names}
+    if len(renamed) < len(checkpoint.names):
         raise TallmasksError(f"{checkpoint.title}: a vector is there twice, in two layouts; expected each once")
     hint = "the (IA)^3 vectors of k, v and the feed-forward, in PEFT's layout"
-    return {
-        name: _array(checkpoint, renamed[name], wanted[name])
-        for name in _checked(checkpoint, renamed, wanted, wanted, hint)
-    }
+    check_names(checkpoint, renamed, wanted, wanted, hint)
+    return {name: _array(checkpoint, renamed[name], wanted[name]) for name in sorted(renamed)}
 
 
 def _adapter(path: Path) -> Checkpoint:

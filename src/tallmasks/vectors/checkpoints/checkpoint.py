@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,12 +13,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.store.dtypes import FLOATS, ROUNDOFF
+from tallmasks.store.dtypes import DTYPES, FLOATS, ROUNDOFF
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.parallel import parallel
 from tallmasks.store.plain_files import open_plain
 from tallmasks.store.tensor_files import Layout, name_some
-from tallmasks.vectors.checkpoints.float_bytes import subtracted, typed, widened
+from tallmasks.vectors.checkpoints.float_bytes import subtracted, widened
 
 COMPARED = 1 << 20
 """How many values are compared at once."""
@@ -45,7 +44,7 @@ class TensorInfo(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Checkpoint(ABC):
+class Checkpoint:
     """An open checkpoint.  Values stay on the disk until they are asked for; every method may be called by any thread.
 
     Where a tensor's name is asked for, an alias will do.
@@ -62,19 +61,22 @@ class Checkpoint(ABC):
         is_folder: whether it is a folder, or one file.
         metadata: of a safetensors file, by its name in the folder.
         index: the index of a sharded model, whose text is kept when a model is written like this one.
+        arrays: the values of each tensor as they lie in its file, in its shape; of a dtype that is not in
+            `tallmasks.store.dtypes`, its bytes.  They are mapped into memory, read-only.
     """
 
     title: str
     tensors: Mapping[str, TensorInfo]
-    aliases: Mapping[str, str]
-    files: Mapping[str, Path]
-    origin: Mapping[str, str]
-    places: Mapping[str, str]
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, Path] = field(default_factory=dict)
+    origin: Mapping[str, str] = field(default_factory=dict)
+    places: Mapping[str, str] = field(default_factory=dict)
     companions: Mapping[str, Path] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
     is_folder: bool = False
     metadata: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     index: Path | None = None
+    arrays: Mapping[str, NDArray] = field(default_factory=dict)
 
     @cached_property
     def layout(self) -> Layout:
@@ -82,19 +84,43 @@ class Checkpoint(ABC):
         names = tuple(name for name, info in self.tensors.items() if info.is_float)
         return Layout(names, tuple(self.tensors[name].shape for name in names))
 
-    @abstractmethod
+    @property
+    def names(self) -> list[str]:
+        """Every name of a tensor."""
+        return [*self.tensors, *self.aliases]
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of every tensor, by name."""
+        return {name: info.shape for name, info in self.tensors.items()}
+
     def stored(self, name: str, start: int, stop: int) -> NDArray[np.uint8]:
         """The bytes of values start..stop of a flattened tensor, as they are in the file; read-only or fresh.
 
         Raises TallmasksError where there is no such tensor.
         """
+        info, array = self.info(name), self.arrays[self.aliases.get(name, name)]
+        if info.dtype not in DTYPES:
+            bits = array.size * 8 // max(info.size, 1)
+            return array[start * bits // 8 : stop * bits // 8]
+        run = array.reshape(-1)[start:stop] if array.flags.c_contiguous else array.flat[start:stop]
+        return run.view(np.uint8)
 
     def piece(self, name: str, start: int, stop: int) -> NDArray[np.float32]:
         """Values start..stop of a flattened float tensor, as float32 [stop - start]; F64 is rounded.
 
         The array is read-only, or the caller's.  Raises TallmasksError where there is no such tensor of floats.
         """
-        return widened(self._values(name, start, stop), self._float(name))
+        return widened(self.stored(name, start, stop), self._float(name))
+
+    def float32(self, name: str) -> NDArray[np.float32]:
+        """All of a float tensor in its shape; see `piece`."""
+        info = self.info(name)
+        return self.piece(name, 0, info.size).reshape(info.shape)
+
+    def flat(self) -> NDArray[np.float32]:
+        """The float tensors one after the other, as `layout` has them: a new array."""
+        return self.layout.join({name: self.float32(name) for name in self.layout.names})
 
     def difference(self, base: Checkpoint, name: str, start: int, stop: int) -> NDArray[np.float32]:
         """theta_t - theta_0 in float32 [stop - start], for values start..stop of a flattened float tensor.
@@ -102,7 +128,7 @@ class Checkpoint(ABC):
         Raises TallmasksError where one of the two has no such tensor of floats.
         """
         mine, theirs = self._float(name), base._float(name)
-        return subtracted(self._values(name, start, stop), mine, base._values(name, start, stop), theirs)
+        return subtracted(self.stored(name, start, stop), mine, base.stored(name, start, stop), theirs)
 
     def roundoff(self, name: str) -> float:
         """The largest relative error with which the values of a float tensor were rounded when they were saved."""
@@ -128,42 +154,11 @@ class Checkpoint(ABC):
         except KeyError:
             raise TallmasksError(f"{self.title} has no tensor {name}; it has {name_some(self.tensors)}") from None
 
-    def _values(self, name: str, start: int, stop: int) -> NDArray:
-        """Values start..stop of a flattened float tensor, as `float_bytes.typed` has them."""
-        return typed(self.stored(name, start, stop), self._float(name))
-
     def _float(self, name: str) -> str:
         info = self.info(name)
         if not info.is_float:
             raise TallmasksError(f"{self.title}: tensor {name} is {info.dtype}; expected {', '.join(FLOATS)}")
         return info.dtype
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class MappedCheckpoint(Checkpoint):
-    """A checkpoint whose tensors are runs of bytes, mapped into memory or in it."""
-
-    runs: Mapping[str, NDArray[np.uint8]]
-    """The bytes of each tensor."""
-    _typed: dict[str, NDArray] = field(default_factory=dict)
-    """The values of those that were asked for: a view of bytes takes longer to make than a short piece to read."""
-
-    def stored(self, name: str, start: int, stop: int) -> NDArray[np.uint8]:
-        info = self.info(name)
-        run = self.runs[self.aliases.get(name, name)]
-        if start == 0 and stop == info.size:
-            return run
-        bits = run.size * 8 // max(info.size, 1)
-        return run[start * bits // 8 : stop * bits // 8]
-
-    def _values(self, name: str, start: int, stop: int) -> NDArray:
-        whole = self._typed.get(name)
-        if whole is None:
-            run = self.runs.get(self.aliases.get(name, name))
-            if run is None or run.ctypes.data % FLOATS[self._float(name)]:
-                return super()._values(name, start, stop)
-            whole = self._typed[name] = typed(run, self._float(name))
-        return whole[start:stop]
 
 
 def sorted_tensors(tensors: Iterable[tuple[str, TensorInfo]]) -> dict[str, TensorInfo]:

@@ -17,19 +17,14 @@ TOO_LARGE = {"F16": 65520.0, "BF16": float(np.uint32(0x7F7F8000).view(np.float32
 
 
 def typed(stored: NDArray[np.uint8], dtype: str) -> NDArray:
-    """The values [n] of bytes, aligned and read-only: float32, float64, or float16 and bfloat16 as bits, uint16.
-
-    What was typed before comes back as it is, so that views, which take longer than short loops, are made once.
-    """
-    if stored.dtype != np.uint8:
-        return stored
+    """The values [n] of bytes, aligned and read-only: float32, float64, or float16 and bfloat16 as bits, uint16."""
     return read_only(
         np.require(np.asarray(stored).view(np.uint16 if dtype == "F16" else DTYPES[dtype].numpy), requirements="A")
     )
 
 
 def widened(stored: NDArray, dtype: str) -> NDArray[np.float32]:
-    """Bytes [n * width], or their values typed, as float32 [n]; exact but for F64, which is rounded, F32 not copied."""
+    """Bytes [n * width] as float32 [n]; exact but for F64, which is rounded, F32 not copied."""
     values = typed(stored, dtype)
     if dtype == "F32":
         return values
@@ -45,7 +40,7 @@ def widened(stored: NDArray, dtype: str) -> NDArray[np.float32]:
 
 
 def subtracted(after: NDArray, after_dtype: str, before: NDArray, before_dtype: str) -> NDArray[np.float32]:
-    """float32(after) - float32(before) in float32 [n], from bytes of two float dtypes, or their values typed."""
+    """float32(after) - float32(before) in float32 [n], from bytes of two float dtypes."""
     with np.errstate(over="ignore", invalid="ignore"):
         return np.subtract(widened(after, after_dtype), widened(before, before_dtype))
 

@@ -18,14 +18,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.store.errors import TallmasksError, TallmasksWarning
+from tallmasks.store.errors import TallmasksError, TallmasksWarning, short
 from tallmasks.store.plain_files import read_json
 from tallmasks.store.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, sorted_tensors
 from tallmasks.vectors.checkpoints.float_bytes import narrowed, read_only
 from tallmasks.vectors.checkpoints.module_patterns import ModulePatterns
 from tallmasks.vectors.checkpoints.weight_files import open_weight_files
-from tallmasks.vectors.state_files import short
 
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_FILES = ("adapter_model.safetensors", "adapter_model.bin")

@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 
 from tallmasks.store.atomic_files import no_room
 from tallmasks.store.dtypes import DTYPES, FLOATS, torch_dtypes
-from tallmasks.store.errors import TallmasksError
+from tallmasks.store.errors import TallmasksError, short
 from tallmasks.store.plain_files import read_json
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS
-from tallmasks.vectors.state_files import short
 
 _INDEX = "model.safetensors.index.json"
 _CARD = "README.md"
