@@ -16,6 +16,7 @@ from tallmasks.commands.given_checkpoints import Given
 from tallmasks.commands.progress import WorkProgress
 from tallmasks.methods.registry import get_merge
 from tallmasks.methods.streaming import Stream
+from tallmasks.store.atomic_files import refuse_existing
 from tallmasks.store.dtypes import DTYPES, OF_BUNDLES
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import Layout, name_some
@@ -31,10 +32,7 @@ def opened(given: Given) -> Models:
     Raises:
         TallmasksError: something is not there, is damaged, or does not fit the base; or the output is there already.
     """
-    if given.output.exists() and not (given.output.is_dir() and not any(given.output.iterdir())):
-        raise TallmasksError(
-            f"{given.output} is there already; expected a new place: remove it, or give another -o OUT"
-        )
+    refuse_existing(given.output, folder=given.output.is_dir())
     base = open_checkpoint(given.base)
     check_fit(base, {})  # a LoRA is opened on the base
     tasks = {name: open_checkpoint(spec, base) for name, spec in given.tasks.items()}

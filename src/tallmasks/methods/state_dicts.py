@@ -21,7 +21,7 @@ from tallmasks.methods import registry
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import Layout, name_some
 from tallmasks.vectors import kernels
-from tallmasks.vectors.checkpoints.quantised import quantised_tensor
+from tallmasks.vectors.checkpoints.fitting import quantised_tensor
 from tallmasks.vectors.task_vectors import TaskVector
 
 StateDict = Mapping[str, Any]

@@ -58,11 +58,11 @@ class Layout:
     shapes: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def of(cls, tensors: TensorFile | Mapping[str, NDArray], names: Iterable[str] | None = None) -> Layout:
-        """The layout of a file's (or a mapping's) tensors, or of those named."""
-        known = tensors.shapes if isinstance(tensors, TensorFile) else {n: a.shape for n, a in tensors.items()}
-        ordered = tuple(sorted(known if names is None else set(names) & known.keys()))
-        return cls(ordered, tuple(tuple(known[name]) for name in ordered))
+    def of(cls, tensors: TensorFile | Mapping[str, NDArray]) -> Layout:
+        """The layout of a file's tensors, or of a mapping's."""
+        shapes = tensors.shapes if isinstance(tensors, TensorFile) else {n: a.shape for n, a in tensors.items()}
+        names = tuple(sorted(shapes))
+        return cls(names, tuple(tuple(shapes[name]) for name in names))
 
     @cached_property
     def offsets(self) -> tuple[int, ...]:
@@ -216,10 +216,10 @@ def read_metadata(path: Path | str) -> dict[str, str]:
     return _read_header(Path(path))[1]
 
 
-def load_state(path: Path | str, names: Iterable[str] | None = None) -> dict[str, NDArray]:
-    """Tensors by name, in memory, in their stored dtype: all of them, or those named."""
+def load_state(path: Path | str) -> dict[str, NDArray]:
+    """All tensors by name, in memory, in their stored dtype."""
     tensors = open_tensors(path)
-    return {name: tensors.read(name) for name in (tensors.names if names is None else names)}
+    return {name: tensors.read(name) for name in tensors.names}
 
 
 def write_tensors(path: Path | str, tensors: Mapping[str, NDArray], metadata: Mapping[str, str]) -> None:

@@ -151,20 +151,6 @@ def test_what_holds_the_same_values_is_imported(change: str, suffix: str, tmp_pa
             assert values.flags.c_contiguous
 
 
-@settings(deadline=None, max_examples=60)
-@given(data=st.data())
-def test_what_is_no_checkpoint_is_refused(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """An accuracy of 200 % would be printed, or a traceback would name no file."""
-    suffix = data.draw(st.sampled_from([".pt", ".safetensors"]))
-    changes = HARMFUL | (ONLY_TORCH if suffix == ".pt" else {})
-    name, change = data.draw(st.sampled_from(NAMES)), data.draw(st.sampled_from(sorted(changes)))
-    state = dict(FINETUNED)
-    changes[change](state, name)
-    path = tmp_path_factory.mktemp("odd") / f"cars{suffix}"
-    save(state, path)
-    refused(path)
-
-
 @pytest.mark.parametrize("change", [*HARMFUL, *ONLY_TORCH])
 def test_every_odd_tensor_is_refused_by_name(change: str, tmp_path: Path) -> None:
     """The user would not know which of 150 tensors to look at."""

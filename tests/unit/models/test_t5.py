@@ -465,7 +465,7 @@ def test_a_tokenizer_with_more_words_than_the_table_has_rows(folder: Path, tmp_p
     from small_t5 import random_state
 
     small = {**ARCHITECTURE, "vocab_size": 20}
-    state = random_state(0, small) | load_state(folder / "weights.safetensors", ["tokenizer.json"])
+    state = random_state(0, small) | {"tokenizer.json": load_state(folder / "weights.safetensors")["tokenizer.json"]}
     write_tensors(tmp_path / "w.safetensors", state, {})
     with pytest.raises(TallmasksError, match="tokens and the tables of `architecture` 20 rows"):
         load({**SPEC, "architecture": small}, tmp_path / "w.safetensors", device="cpu")

@@ -58,7 +58,7 @@ PUBLISHERS = {
 }
 
 
-class Source(NamedTuple):
+class OpenClipTensor(NamedTuple):
     """The tensors of a checkpoint that make one of open_clip's: one after the other along the first axis."""
 
     names: tuple[str, ...]
@@ -113,7 +113,7 @@ def convert(checkpoint: Checkpoint, pretrained: Checkpoint, trainable: str) -> d
     return dict(sorted(({projection: pretrained.float32(projection)} | converted).items()))
 
 
-def matched(checkpoint: Checkpoint, pretrained: Checkpoint, trainable: str) -> dict[str, Source]:
+def matched(checkpoint: Checkpoint, pretrained: Checkpoint, trainable: str) -> dict[str, OpenClipTensor]:
     """Where a checkpoint has each of open_clip's tensors: every trainable one, those of frozen parts that it has, and
     each in the shape of the pretrained one.  Raises as `convert`, but looks at no value."""
     wanted = {name for name in pretrained.tensors if name.startswith(trainable)}
@@ -121,7 +121,7 @@ def matched(checkpoint: Checkpoint, pretrained: Checkpoint, trainable: str) -> d
         sources = from_transformers(without_prefix(checkpoint, _OF_TRANSFORMERS), trainable)
         wanted -= {f"{trainable}proj"}
     else:
-        sources = {name: Source((own,)) for name, own in without_prefix(checkpoint, min(wanted)).items()}
+        sources = {name: OpenClipTensor((own,)) for name, own in without_prefix(checkpoint, min(wanted)).items()}
     expected = "a checkpoint of the model's own architecture, with open_clip's or transformers' names"
     check_names(checkpoint, sources, wanted, pretrained.tensors, expected)
     for name, source in sources.items():
@@ -150,7 +150,7 @@ _TRANSFORMERS = (  # a pattern of transformers' CLIPVisionModel, open_clip's nam
 )
 
 
-def from_transformers(names: Mapping[str, str], prefix: str) -> dict[str, Source]:
+def from_transformers(names: Mapping[str, str], prefix: str) -> dict[str, OpenClipTensor]:
     """The tensors of transformers' CLIPVisionModel, or of CLIPVisionModelWithProjection, that open_clip's are made of.
 
     Queries, keys and values are one matrix in open_clip.  Names that are not of such a model stay as they are.
@@ -159,20 +159,20 @@ def from_transformers(names: Mapping[str, str], prefix: str) -> dict[str, Source
         names: the checkpoint's name of each tensor, by transformers' name.
         prefix: of open_clip's names.
     """
-    sources: dict[str, Source] = {}
+    sources: dict[str, OpenClipTensor] = {}
     parts: dict[str, dict[str, str]] = {}
     for name, own in names.items():
         if name == "embeddings.position_ids":  # a counter that older releases stored
             continue
         ours = next((re.sub(f"^{old}$", new, name) for old, new in _TRANSFORMERS if re.fullmatch(old, name)), None)
         if ours is None:
-            sources[name] = Source((own,))
+            sources[name] = OpenClipTensor((own,))
         elif ours.endswith("/transposed"):
-            sources[prefix + ours.removesuffix("/transposed")] = Source((own,), transposed=True)
+            sources[prefix + ours.removesuffix("/transposed")] = OpenClipTensor((own,), transposed=True)
         elif "/" in ours:
             joined, part = ours.split("/")
             parts.setdefault(prefix + joined, {})[part] = own
         else:
-            sources[prefix + ours] = Source((own,))
+            sources[prefix + ours] = OpenClipTensor((own,))
     complete = {name: pieces for name, pieces in parts.items() if len(pieces) == 3}  # else it is missing
-    return sources | {name: Source(tuple(pieces[part] for part in "qkv")) for name, pieces in complete.items()}
+    return sources | {name: OpenClipTensor(tuple(pieces[part] for part in "qkv")) for name, pieces in complete.items()}

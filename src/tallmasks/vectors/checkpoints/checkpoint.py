@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -159,11 +159,6 @@ class Checkpoint:
         if not info.is_float:
             raise TallmasksError(f"{self.title}: tensor {name} is {info.dtype}; expected {', '.join(FLOATS)}")
         return info.dtype
-
-
-def sorted_tensors(tensors: Iterable[tuple[str, TensorInfo]]) -> dict[str, TensorInfo]:
-    """Tensors by name, sorted."""
-    return dict(sorted(tensors))
 
 
 def sha256_of(path: Path) -> str:

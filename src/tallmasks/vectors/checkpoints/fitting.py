@@ -7,12 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tallmasks.store.errors import TallmasksError, TallmasksWarning
 from tallmasks.store.parallel import parallel
+from tallmasks.store.plain_files import read_json
 from tallmasks.store.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.quantised import quantised
 
 _OF_VOCABULARY = ("embed", "shared", "wte", "lm_head")
 _AT_ONCE = 4
+_CONFIG = "config.json"
+_KEY = "quantization_config"
+_PARTS = ("_scale_inv", ".SCB", ".qweight", ".qzeros", ".g_idx", ".absmax", ".quant_map", ".weight_packed", ".W_q")
+"""How scales and packed weights are called at the end: by fp8, LLM.int8(), GPTQ and AWQ, bitsandbytes' 4 bits,
+compressed-tensors, HQQ."""
 
 
 def check_fit(base: Checkpoint, task_checkpoints: Mapping[str, Checkpoint]) -> None:
@@ -108,11 +113,37 @@ def _problems(base: Checkpoint, task: Checkpoint) -> Iterator[str]:
 
 
 def _quantised(checkpoint: Checkpoint) -> Iterator[str]:
-    if found := quantised(checkpoint):
+    """Why a checkpoint counts as quantised, if it does; no values are read."""
+    tensors = checkpoint.tensors.items()
+    signs = (quantised_tensor(name, info.dtype, info.shape) for name, info in tensors)
+    if sign := f"{_CONFIG} has {_KEY}" if _in_config(checkpoint) else next(filter(None, signs), None):
         yield (
-            f"{checkpoint.title} is quantised: {found}; expected weights of 16 bits or more. Dequantise it and save it"
+            f"{checkpoint.title} is quantised: {sign}; expected weights of 16 bits or more. Dequantise it and save it"
             " again, or give the model that it was made of"
         )
+
+
+def quantised_tensor(name: str, dtype: str, shape: tuple[int, ...]) -> str | None:
+    """What shows that a tensor is of a quantised model, in words, or None: a scale's name, a float of 8 bits or less,
+    or a matrix of 8-bit integers.  ``dtype`` is safetensors' or torch's name."""
+    is_causal_mask = len(shape) == 4 and shape[:2] == (1, 1)  # of GPT-NeoX, GPT-Neo, CodeGen: uint8 [1, 1, n, n]
+    if name.endswith(_PARTS):
+        return f"{name} is a part of a quantised weight"
+    small_float = dtype.startswith(("F8_", "F6_", "F4", "float8_", "float4_"))
+    integers = dtype in ("I8", "U8", "int8", "uint8") and len(shape) > 1 and not is_causal_mask
+    return f"{name} is {dtype} {list(shape)}" if small_float or integers else None
+
+
+def _in_config(checkpoint: Checkpoint) -> bool:
+    """Whether the configuration says so, of the model or of a part such as ``text_config``."""
+    if _CONFIG not in checkpoint.companions:
+        return False
+    try:
+        config = read_json(checkpoint.companions[_CONFIG])
+    except (OSError, ValueError):  # for those who use it to judge
+        return False
+    parts = [config, *config.values()] if isinstance(config, dict) else []
+    return any(isinstance(part, dict) and part.get(_KEY) for part in parts)
 
 
 def _is_vocabulary(name: str, mine: tuple[int, ...], theirs: tuple[int, ...]) -> bool:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from tallmasks.store.errors import TallmasksError, TallmasksWarning, short
 from tallmasks.store.plain_files import read_json
 from tallmasks.store.tensor_files import name_some
-from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, sorted_tensors
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.float_bytes import narrowed, read_only
 from tallmasks.vectors.checkpoints.module_patterns import ModulePatterns
 from tallmasks.vectors.checkpoints.weight_files import open_weight_files
@@ -165,7 +165,7 @@ def open_lora(folder: Path, adapters: Sequence[str], base: Checkpoint | None, sa
     tensors = {**base.tensors, **{name: adapter.tensors[stored] for name, stored in whole.items()}}
     return LoraCheckpoint(
         **{**said, "files": {**weights, ADAPTER_CONFIG: folder / ADAPTER_CONFIG}},
-        tensors=sorted_tensors(tensors.items()),
+        tensors=dict(sorted(tensors.items())),
         aliases=base.aliases,
         places=base.places,
         base=base,

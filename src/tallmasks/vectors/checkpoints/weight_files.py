@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tallmasks.store.dtypes import DTYPES, torch_dtypes
 from tallmasks.store.errors import TallmasksError, short
 from tallmasks.store.tensor_files import name_some, open_tensors
-from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo, sorted_tensors
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
 from tallmasks.vectors.checkpoints.pickle_walk import check_pickles
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def open_weight_files(files: Mapping[str, Path], shards: Mapping[str, str] | Non
     return Checkpoint(
         **facts,
         files=files,
-        tensors=sorted_tensors(read.tensors.items()),
+        tensors=dict(sorted(read.tensors.items())),
         aliases=dict(sorted(read.aliases.items())),
         places=read.places,
         metadata=read.metadata,
