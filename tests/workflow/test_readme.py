@@ -9,7 +9,7 @@ import pytest
 
 from project import ROOT, Project
 
-FOLDERS = {"half_sum": "src/tallmasks/methods", "dots": "src/tallmasks/tasks/drawn/own"}
+FOLDERS = {"half_sum": "src/tallmasks/methods/rows", "dots": "src/tallmasks/tasks/drawn/own"}
 CHECKED = (
     "tests/contract/test_methods.py",
     "tests/contract/test_drawn.py",
@@ -47,6 +47,8 @@ def test_the_examples_of_the_readme_give_a_table(with_examples: Project) -> None
     }
     table = with_examples.path("results/tiny/dotted/table.csv").read_text()
     assert [line.split(",")[1] for line in table.splitlines()[1:]] == ["zeroshot", "half_sum", "fine_tuned"]
+    others = with_examples.dry_run("results/tiny/two/table.csv").planned
+    assert others == {"evaluate": 1, "results": 1}, "nothing of anybody else's is made again"
 
 
 def test_the_examples_of_the_readme_pass_the_tests_that_all_must(with_examples: Project) -> None:
