@@ -13,11 +13,12 @@ from __future__ import annotations
 import argparse
 
 from tallmasks.bundles import load_bundle
-from tallmasks.commands.given_checkpoints import expanded, new_path
+from tallmasks.commands.given_checkpoints import new_path
 from tallmasks.commands.opened_models import say_copied
 from tallmasks.commands.progress import WorkProgress
 from tallmasks.methods.streaming import Place, pieces_of
 from tallmasks.store.parallel import parallel
+from tallmasks.store.plain_files import expanded
 from tallmasks.vectors import kernels
 from tallmasks.vectors.checkpoints.writing import new_checkpoint
 

@@ -19,10 +19,10 @@ from rich.filesize import decimal
 
 from tallmasks.bundles import Bundle, load_bundle
 from tallmasks.bundles.part_names import MANIFEST
-from tallmasks.commands.given_checkpoints import expanded
 from tallmasks.store import hub
 from tallmasks.store.dtypes import FLOATS
 from tallmasks.store.errors import TallmasksError
+from tallmasks.store.plain_files import expanded
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.hub_models import repository_of
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
