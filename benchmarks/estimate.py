@@ -63,9 +63,9 @@ def example_bytes(tasks: Iterable[str], side: int) -> float:
 def evaluated_images(tasks: Iterable[str], alphas: int, lambdas: int) -> int:
     """Images times weight sets in all evaluations of one benchmark."""
     validation, test = (sum(counts(task)[split] for task in tasks) for split in (1, 2))
-    tried = {"scaled": alphas, "masked": lambdas}
+    tried = {methods.Scaled: alphas, methods.Masked: lambdas}
     rows = [methods.get(name) for name in methods.names("paper")]
-    return sum(tried.get(row.protocol, 1) * validation + test for row in rows)
+    return sum(tried.get(type(row.protocol), 1) * validation + test for row in rows)
 
 
 def flops_and_kept_bytes(architecture: str, size: int, precision: str) -> tuple[float, float]:

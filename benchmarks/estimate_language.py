@@ -38,7 +38,7 @@ def store_bytes(plan: Plan, trainable: int, tasks: int) -> float:
     """What the chain stores of one benchmark with one seed."""
     rows = [methods.get(name) for name in plan.method_names]
     merges = {row.merge for row in rows if row.merge}
-    masked = {row.merge for row in rows if row.merge and row.protocol == "masked"}
+    masked = {row.merge for row in rows if row.merge and isinstance(row.protocol, methods.Masked)}
     counted = {row.merge for row in rows if row.merge and "agreement" in row.needs}
     values = FLOAT * trainable * (2 * tasks + len(merges))
     return values + trainable * tasks * LEVEL_BITS / 8 * len(masked) + trainable * len(counted)
@@ -53,7 +53,7 @@ def main() -> None:
     said = parser.parse_args()
     plan = open_plan()
     grids = plan.params["grids"]
-    tried = {"scaled": len(grids["scaling_coefficient"]), "masked": len(grids["mask_lambda"])}
+    tried = {methods.Scaled: len(grids["scaling_coefficient"]), methods.Masked: len(grids["mask_lambda"])}
     for model in MODELS:
         spec = plan.model(model)
         architecture = Architecture.of(spec["architecture"])
@@ -74,7 +74,7 @@ def main() -> None:
             rows = [methods.get(name) for name in plan.method_names]
             sizes = [{split: TASKS[task].rows(split) for split in ("validation", "test")} for task in tasks]
             asked = sum(
-                tried.get(row.protocol, 1) * sum(size["validation"] for size in sizes)
+                tried.get(type(row.protocol), 1) * sum(size["validation"] for size in sizes)
                 + sum(size["test"] for size in sizes)
                 for row in rows
             )

@@ -12,6 +12,10 @@ import time
 import numpy as np
 
 from tallmasks import methods
+from tallmasks.methods import Place
+from tallmasks.methods.options import given
+from tallmasks.store.tensor_files import Layout
+from tallmasks.vectors.task_vectors import TaskVector
 
 NAME = "blocks.0.mlp.c_fc.weight"
 
@@ -31,11 +35,14 @@ def measured(spec: str, tasks: int, shape: tuple[int, int]) -> tuple[float, floa
     merge = methods.get_merge(spec)
     inputs = [draw.standard_normal((2 * shape[1], shape[1]), np.float32) for _ in range(1 if merge.statistics else 0)]
     grams = [x.T @ x / len(x) for x in inputs for _ in range(tasks)]
-    apply = merge.prepared([], [{NAME: gram} for gram in grams])
+    vectors = [TaskVector(matrix.reshape(-1), Layout((NAME,), (shape,)), {}) for matrix in tensors]
+    of_data = [[{NAME: gram} for gram in grams]] if grams else []
+    facts = merge.look(vectors, *of_data, **given(merge.look, merge.chosen)) if merge.look else None
+    options, place = given(merge.apply, merge.chosen), Place(NAME, 0, tensors[0].size)
     before, start = peak(), time.process_time()
-    apply(tensors, NAME)
-    given = (tensors.nbytes + sum(gram.nbytes for gram in grams)) / 2**20
-    return time.process_time() - start, peak() - before, given
+    merge.apply(tensors, place, facts, **options)
+    mebibytes = (tensors.nbytes + sum(gram.nbytes for gram in grams)) / 2**20
+    return time.process_time() - start, peak() - before, mebibytes
 
 
 def main() -> None:

@@ -1,10 +1,12 @@
-"""The registry: the paper's rows, what each computes, and that one new file is one new row."""
+"""Every registered merge and method, held to the contract; the registry; and that one new file is one new row."""
 
+import ast
 import inspect
 import os
 import shutil
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
@@ -19,6 +21,7 @@ from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import Layout
 from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
 from tallmasks.vectors.task_vectors import TaskVector
+from task_statistics import for_merge
 
 TAU = np.array([3, -2, 1, -0.5, 0, 4], np.float32)
 MERGED = np.array([5, 1, -1, 2, 7, 0], np.float32)
@@ -83,7 +86,7 @@ UPDATES = {
     "bitdelta": [1.625, -1.625, 1.625, -1.625, 0, 4],
     "t_switch": [*(np.sqrt(14.25 / 4) * np.array([1, -1, 1, -1])), 0, 4],
 }
-ELEMENTWISE = [name for name in methods.names() if methods.get(name).over == "weights"]
+ELEMENTWISE = [name for name in methods.names() if not methods.get(name).whole_model]
 
 
 def update(name, part=slice(None)):
@@ -150,10 +153,10 @@ def test_a_gpus_tensors_give_what_arrays_give(name):
 
 def test_coefficients_and_fractions_are_the_methods():
     """Weight averaging would not average; magnitude pruning would cost more or less than TALL-masks."""
-    assert methods.get("zeroshot").coefficient(8) == 0
-    assert methods.get("weight_averaging").coefficient(8) == 1 / 8
-    assert methods.get("magnitude_masking").keep(8) == 0.1
-    assert methods.get("magnitude_pruning").keep(8) == 40 / 256
+    assert methods.get("zeroshot").protocol.coefficient_for(8) == 0
+    assert methods.get("weight_averaging").protocol.coefficient_for(8) == 1 / 8
+    assert methods.get("magnitude_masking").kept.share(8) == 0.1
+    assert methods.get("magnitude_pruning").kept.share(8) == 40 / 256
     merges = {name: methods.get(name).merge for name in reference.PAPER_ROWS}
     assert merges["ties"] == "ties_mean"
     assert {merges[name] for name in reference.PAPER_ROWS if name.endswith("ties") and name != "ties"} == {"ties_sum"}
@@ -191,7 +194,7 @@ def of_any_norm(multi_task_vector, *, norm: str = "l2"):
 
 def test_an_option_that_is_a_word_is_one_of_its_vocabulary(monkeypatch):
     """A mistyped word of params.yaml would end in a traceback after hours of fine-tuning, or be another's result."""
-    fields = {"title": "Mine", "section": "merging", "paper": "none", "protocol": "scaled", "storage": "single"}
+    fields = {"title": "Mine", "paper": "none", "protocol": methods.Scaled()}
     with pytest.raises(ValueError, match=r"option norm: 'l2' is none of the words .* `norm: Literal\['l2', ...\]"):
         methods.Method(name="normed", row=1, merge="sum", update=of_any_norm, **fields)
     normed = methods.Method(name="normed", row=1, merge="sum", update=of_norm, **fields)
@@ -214,27 +217,28 @@ def test_an_unknown_name_gets_the_nearest(what, look_up):
     ("fields", "complaint"),
     [
         ({"merge": None}, "merge must be given"),
-        ({"protocol": "fixed"}, "coefficient must be given"),
-        ({"keep": lambda tasks: 0.5}, "keep must be given"),
+        ({"protocol": "scaled"}, r"protocol is 'scaled'; expected Fixed\(...\)"),
+        ({"protocol": methods.Masked()}, "protocol Masked must be given"),
+        ({"kept": methods.Kept(lambda tasks: 0.5)}, "kept must be given"),
         ({"update": lambda tau: tau}, "asks for \\['tau'\\]"),
         ({"update": lambda task_vector: task_vector, "merge": None}, "task_vector differs by task"),
-        ({"protocol": "per_task", "update": lambda mask: mask}, "mask differs by mask_lambda"),
+        ({"protocol": methods.PerTask(), "update": lambda mask: mask}, "storage must be given"),
+        ({"protocol": methods.FineTuned(), "update": lambda mask: mask}, "mask differs by mask_lambda"),
+        ({"group": "latter"}, "group is 'latter'; expected paper, later"),
     ],
 )
 def test_a_contradictory_method_is_refused_when_it_registers(fields, complaint):
     """The author of a new method would learn of a slip only after hours of fine-tuning."""
-    stated = {
-        field: getattr(methods.get("task_arithmetic"), field) for field in inspect.signature(methods.Method).parameters
-    }
+    stated = vars(methods.get("task_arithmetic")) | {"storage": None}
+    names = inspect.signature(methods.Method).parameters
     with pytest.raises(ValueError, match=complaint):
-        methods.Method(**{**stated, **fields})
+        methods.Method(**{name: {**stated, **fields}[name] for name in names})
 
 
-def test_a_place_in_the_table_that_is_taken_is_refused_with_both_files():
+def test_a_place_in_the_table_that_is_taken_is_refused_with_both_names():
     """Two rows would change places with their names, and nobody would know whose number to change."""
-    fields = {"title": "Mine", "section": "merging", "paper": "none", "protocol": "scaled", "storage": "single"}
-    with pytest.raises(ValueError, match=r"row=30 of method mine in .*test_methods.py is that of .*task_arithmetic.py"):
-        methods.method(name="mine", row=30, merge="sum", **fields)(lambda multi_task_vector: multi_task_vector)
+    with pytest.raises(ValueError, match="row=30 of method mine is that of task_arithmetic; give it another number"):
+        methods.merged_row("mine", row=30, title="Mine", paper="none", merge="sum")
 
 
 def test_every_method_is_a_file_of_under_60_lines():
@@ -244,16 +248,13 @@ def test_every_method_is_a_file_of_under_60_lines():
 
 
 NEW_METHOD = """
-from tallmasks.methods import merge, method
+from tallmasks.methods import Scaled, merge, merged_row
 
-@merge("double", paper="none")
-def double(rows, out):
-    out[:] = 2 * rows[0]
+@merge("double")
+def double(rows, place, facts):
+    return 2 * rows[0]
 
-@method(name="doubled", row=45, title="Doubled", section="merging", paper="none", protocol="scaled",
-        storage="single", merge="double")
-def doubled(multi_task_vector):
-    return multi_task_vector
+merged_row("doubled", row=45, title="Doubled", paper="none", merge="double", protocol=Scaled())
 """
 
 
@@ -278,8 +279,8 @@ def test_a_method_file_that_is_wrong_is_named_in_one_line(tmp_path):
     command = [sys.executable, "-B", "-m", "tallmasks.commands.main", "merge", "--base", "x"]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     wrong = {
-        "line 8: ValueError: method doubled: protocol is 'scale'; expected fixed": ('"scaled"', '"scale"'),
-        "line 5: SyntaxError: expected ':'": ("out):", "out)"),
+        "line 8: ValueError: method doubled: protocol is 'scale'; expected Fixed": ("Scaled()", '"scale"'),
+        "line 5: SyntaxError: expected ':'": ("facts):", "facts)"),
     }
     for said, (right, slip) in wrong.items():
         (tmp_path / "tallmasks" / "methods" / "rows" / "doubled.py").write_text(NEW_METHOD.replace(right, slip))
@@ -295,3 +296,143 @@ def test_the_array_modules_do_not_import_torch():
     package = Path(methods.__path__[0]).parents[1]
     environment = {**os.environ, "PYTHONPATH": str(package)}
     assert subprocess.run([sys.executable, "-c", command], env=environment).returncode == 0
+
+
+# -- merges ---------------------------------------------------------------------------------------------------
+
+LAYOUT = Layout(("a.weight", "b.bias", "c.weight"), ((6, 4), (5,), (3, 3)))
+OVER = {name: methods.get_merge(name).over for name in methods.merge_names()}
+
+
+def vectors(seed: int, tasks: int = 4) -> list[TaskVector]:
+    draw = np.random.default_rng(seed)
+    flats = draw.normal(size=(tasks, LAYOUT.size)).astype(np.float32)
+    flats[:, draw.random(LAYOUT.size) < 0.2] = 0  # weights that no task moved
+    return [TaskVector(flat, LAYOUT, {0.2: np.float32(0.5)}) for flat in flats]
+
+
+def merged(name: str, given: list[TaskVector], statistics: list[dict[str, np.ndarray]] | None = None) -> np.ndarray:
+    out = np.full(given[0].flat.size, np.nan, np.float32)
+    methods.get_merge(name)(given, out, for_merge(name, LAYOUT, range(4)) if statistics is None else statistics)
+    return out
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", OVER)
+def test_a_merge_gives_each_slice_or_tensor_by_itself(name: str, seed: int) -> None:
+    """A model larger than the memory could not be merged piece by piece."""
+    given = vectors(seed)
+    whole = LAYOUT.split(merged(name, given))
+    apply = methods.get_merge(name).prepared(given, for_merge(name, LAYOUT, range(4)))
+    for tensor, values in whole.items():
+        ends = (0, values.size) if OVER[name] == "tensors" else (0, 2, values.size - 1, values.size)
+        for start, stop in pairwise(ends):
+            rows = [LAYOUT.split(vector.flat)[tensor].reshape(-1)[start:stop] for vector in given]
+            kept = [row.copy() for row in rows]
+            piece = apply(rows, methods.Place(tensor, start, stop))
+            assert piece.dtype == np.float32
+            np.testing.assert_array_equal(piece, values.reshape(-1)[start:stop])
+            np.testing.assert_array_equal(rows, kept, "a merge must not write to what it merges")
+
+
+@pytest.mark.parametrize("name", methods.merge_names())
+def test_the_order_of_the_tasks_does_not_count(name: str) -> None:
+    """Two benchmarks with the same tasks would not be one."""
+    given, of_data = vectors(0), for_merge(name, LAYOUT, range(4))
+    other = merged(name, given[::-1], of_data[::-1])
+    np.testing.assert_allclose(other, merged(name, given, of_data), rtol=1e-4, atol=1e-5)
+
+
+def test_iso_c_is_the_plain_statement() -> None:
+    """The row would be another method's: singular values made equal, other tensors averaged, nothing from nothing."""
+    given = vectors(1)
+    for vector in given:
+        LAYOUT.split(vector.flat)["c.weight"][...] = 0
+    found = LAYOUT.split(merged("iso_c", given))
+    total = np.sum([LAYOUT.split(vector.flat)["a.weight"] for vector in given], axis=0, dtype=np.float64)
+    eigenvalues, right = np.linalg.eigh(total.T @ total)
+    singular = np.sqrt(eigenvalues)
+    expected = total @ right @ np.diag(singular.mean() / singular) @ right.T
+    np.testing.assert_allclose(found["a.weight"], expected, rtol=1e-3, atol=1e-4)
+    means = np.mean([LAYOUT.split(vector.flat)["b.bias"] for vector in given], axis=0)
+    np.testing.assert_allclose(found["b.bias"], means, rtol=1e-6)
+    assert not found["c.weight"].any()
+
+
+def test_emr_is_the_plain_statement() -> None:
+    """The row would be another method's: elected sign, largest agreeing magnitude, one mask and one scale a task."""
+    given = vectors(2)
+    unified = merged("emr_unified", given)
+    for place in range(LAYOUT.size):
+        values = [float(vector.flat[place]) for vector in given]
+        sign = np.sign(sum(values))
+        agreeing = [abs(value) for value in values if value * sign > 0]
+        assert unified[place] == np.float32(sign * max(agreeing, default=0))
+    method = methods.get("emr")
+    for vector in given:
+        kept = np.where(vector.flat * unified > 0, unified, 0)
+        scale = sum(np.abs(own).mean() for own in LAYOUT.split(vector.flat).values())
+        scale /= sum(np.abs(own).mean() for own in LAYOUT.split(kept).values())
+        found = method(task_vector=vector.flat, multi_task_vector=unified, layout=LAYOUT)
+        np.testing.assert_allclose(found, kept * scale, rtol=1e-5)
+
+
+def test_what_is_set_of_options_is_in_the_name_and_nowhere_else() -> None:
+    """Two settings would share a recipe, or one would have two names."""
+    assert methods.get("ties:keep=0.2") is methods.get("ties") or methods.get("ties:keep=0.2").name == "ties"
+    tighter = methods.get("consensus_ties:keep=0.05")
+    assert (tighter.name, tighter.merge) == ("consensus_ties:keep=0.05", "ties_sum:keep=0.05")
+    assert methods.masking("ties_sum:keep=0.05").name == "tall_mask_ties:keep=0.05"
+    given = vectors(3)
+    assert (merged("ties_sum:keep=0.05", given) != 0).sum() < (merged("ties_sum", given) != 0).sum()
+    assert methods.spec_of({"magnitude_masking": {"keep": 0.1}}) == "magnitude_masking", "the default"
+
+
+# -- what recipes hold ----------------------------------------------------------------------------------------
+
+CODES = """
+from tallmasks import methods
+codes = {n: methods.get(n).code for n in methods.names()}
+print(codes | {f"merge {n}": methods.get_merge(n).code for n in methods.merge_names()})
+"""
+SHOWN = [
+    ("iso_c.py", 'title="Iso-C"', 'title="Isotropic"'),
+    ("magnitude_masking.py", 'paper="Wang', 'paper="Wu'),
+    ("masks_over_merges.py", "_row\n\n", '_row\n\nmasking_row("pcb", row=999, title="TALL Mask + PCB")\n'),
+    ("wudi.py", "# Adam's", "# those of Adam"),
+    ("tsv_m.py", "row=64", "row=65"),
+]
+COMPUTING = [
+    ("wudi.py", "FIRST, SECOND, EPSILON = 0.9", "FIRST, SECOND, EPSILON = 0.8", {"merge wudi"}),
+    ("lines.py", "step in range(1, 11)", "step in range(1, 10)", {"lines"}),
+    ("task_arithmetic.py", "return 1 / tasks", "return 2 / tasks", {"weight_averaging", "merge sum", "merge lines"}),
+    ("parts/competition.py", "CLAMPED = 0.01", "CLAMPED = 0.02", {"merge pcb"}),
+    ("ties.py", "mean=False", "mean=True", {f"merge {name}" for name in ("ties_sum", "ties_mean", "dare_ties")}),
+    ("lines_ties.py", "dtype=float", "dtype=int", {"merge lines_ties"}),
+    ("emr.py", "sum()) / size", "sum()) / 2", {"emr", "merge emr_unified"}),
+    ("tsv_c.py", "// tasks if", "// 2 if", {"tsv_c"}),
+    ("masks_over_merges.py", 'title="Consensus DARE"', 'title="Consensus DARE", k=3', {"consensus_dare"}),
+]
+
+
+def test_recipes_hold_what_computes_and_nothing_that_people_read(tmp_path):
+    """A changed title, or a row more, would make merged vectors, masks and evaluations again; or an edited function, a
+    helper or a protocol would keep what the old code made."""
+    shutil.copytree(
+        Path(methods.__path__[0]).parent, tmp_path / "tallmasks", ignore=shutil.ignore_patterns("__pycache__")
+    )
+
+    def after(edits: list[tuple[str, str, str]]) -> dict[str, str]:
+        for file, old, new in edits:
+            path = tmp_path / "tallmasks" / "methods" / "rows" / file
+            assert old in path.read_text(), file
+            path.write_text(path.read_text().replace(old, new))
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+        run = subprocess.run([sys.executable, "-B", "-c", CODES], capture_output=True, text=True, env=environment)
+        assert run.returncode == 0, run.stderr
+        return ast.literal_eval(run.stdout)
+
+    before, shown = after([]), after(SHOWN)
+    assert {name: code for name, code in shown.items() if name != "tall_mask_pcb"} == before
+    computed = after([edit[:3] for edit in COMPUTING])
+    assert {name for name in before if computed[name] != before[name]} == set().union(*(edit[3] for edit in COMPUTING))

@@ -48,10 +48,10 @@ def _benchmark(folder: Path, tasks: tuple[str, ...], draw: np.random.Generator) 
         kind = method.storage(len(tasks), 1_400_000, 200_000)
         files = "" if method.stores_more else round(1.02 * kind.gigabits, 4)
         table.append((method.section, name, scores[1].mean(), scores[1].mean() + 3, kind.gigabits, files))
-        if method.protocol == "scaled":
+        if isinstance(method.protocol, methods.Scaled):
             curve = [{"scaling_coefficient": x, "normalized_accuracy": 60 - 30 * (x - 0.3) ** 2} for x in COEFFICIENTS]
             selection[name] = {"scaling_coefficient": 0.3, "validation": curve}
-        elif method.protocol == "masked":
+        elif isinstance(method.protocol, methods.Masked):
             chosen = draw.choice(LAMBDAS, len(tasks)).tolist()
             selection[name] = {
                 task: {

@@ -25,7 +25,7 @@ def with_examples(project: Project) -> Project:
     """The project with both examples, and a benchmark that asks for them."""
     examples = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.M | re.S)
     for name, folder in FOLDERS.items():
-        (source,) = (example for example in examples if f"def {name}(" in example)
+        (source,) = (example for example in examples if f"def {name}(" in example or f'"{name}"' in example)
         project.path(folder, f"{name}.py").write_text(source)
     project.change(lambda params: params["benchmarks"].update(dotted=["dots", "mnist"]))
     project.change(lambda params: params.update(methods=["zeroshot", "half_sum", "fine_tuned"]))

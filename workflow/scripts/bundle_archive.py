@@ -37,10 +37,11 @@ def write_masked(job: Job, start: StartingPoint, out: Path) -> None:
 def write_own(job: Job, start: StartingPoint, out: Path) -> None:
     """From every task's own vector, tensor by tensor."""
     method, tasks = methods.get(job.params["method"]), job.params["tasks"]
-    facts = bundle_facts(method.name, tasks, start)
+    own, facts = method.own_tensors, bundle_facts(method.name, tasks, start)
+    assert own is not None
     with new_own_bundle(out, facts) as new:
         for task, path in zip(tasks, job.inputs["task_vectors"], strict=True):
             vector = open_task_vector(path)
             for name, tensor in vector.layout.split(vector.flat).items():
-                new.write(task, name, method.content(tensor, facts.codings[name]))
+                new.write(task, name, own.content(tensor, facts.codings[name], **method.chosen))
             print(f"{task}: {len(facts.codings)} tensors", flush=True)

@@ -15,7 +15,7 @@ def run(job: Job) -> None:
     evaluator = new_evaluator(job, model, load_tasks(job))
     source = FromFiles(method, job.params["tasks"], job.inputs, model.initial())
     grid = job.params.get("grid", ())
-    tune = Tuner(evaluator, grid, finetuned_validation(job)) if method.protocol == "scaled" else None
+    tune = Tuner(evaluator, grid, finetuned_validation(job)) if isinstance(method.protocol, methods.Scaled) else None
     result = evaluate(method, source, evaluator, tune, grid)
     if result.grid:
         chosen = result.scaling_coefficient if result.mask_lambda is None else list(result.mask_lambda)

@@ -12,7 +12,7 @@ from tallmasks.vectors.checkpoints.opening import open_checkpoint
 def run(job: Job) -> None:
     model, task, method = load_model(job), job.params["task"], methods.get(job.params["method"])
     evaluator = new_evaluator(job, model, [load_task(job)])
-    if method.protocol == "finetuned":
+    if isinstance(method.protocol, methods.FineTuned):
         weights = torch.from_numpy(open_checkpoint(job.input("checkpoint")).flat())
     else:
         weights = evaluator.built(method(pretrained=model.initial().cpu().numpy()))
@@ -22,7 +22,7 @@ def run(job: Job) -> None:
         tasks=(task,),
         total={split: evaluator.totals(split) for split in SPLITS},
         correct=counts,
-        scaling_coefficient=method.coefficient(1) if method.coefficient else None,
+        scaling_coefficient=method.protocol.coefficient_for(1) if isinstance(method.protocol, methods.Fixed) else None,
         further=evaluator.further(lambda _: weights),
     )
     found = origins(job, *SPLITS, "checkpoint")

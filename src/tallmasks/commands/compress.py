@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from tallmasks.bundles import BundleFacts, new_bundle
 from tallmasks.commands import compressed_tensors, given_checkpoints
 from tallmasks.commands.opened_models import opened, passes
-from tallmasks.methods import ScaledMask, Vector, registry
+from tallmasks.methods import Place, ScaledMask, Vector, registry
 from tallmasks.methods.mask_lambdas import FITTED, fitted_lambdas
-from tallmasks.methods.streaming import Merging, Place, in_stream
+from tallmasks.methods.streaming import Merging, in_stream
 from tallmasks.store.dtypes import OF_BUNDLES
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.parallel import parallel

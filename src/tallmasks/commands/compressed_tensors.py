@@ -43,7 +43,7 @@ def compress(method: Method, models: Models, dry_run: bool) -> int:
             coding = codings[place.name]
             for task in given.tasks:
                 tensor = stream.row(task, place).reshape(coding.shape)
-                new.write(task, place.name, method.content(tensor, coding))
+                new.write(task, place.name, own.content(tensor, coding, **method.chosen))
 
         # a tensor at a time: it may be large, and products have threads of their own
         parallel(work, stream.places(whole_tensors=True), threads=1)

@@ -16,7 +16,7 @@ from tallmasks.bundles import load_bundle
 from tallmasks.commands.given_checkpoints import new_path
 from tallmasks.commands.opened_models import say_copied
 from tallmasks.commands.progress import WorkProgress
-from tallmasks.methods.streaming import Place, pieces_of
+from tallmasks.methods.merges import Place, pieces_of
 from tallmasks.store.parallel import parallel
 from tallmasks.store.plain_files import expanded
 from tallmasks.vectors import kernels

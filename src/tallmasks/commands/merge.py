@@ -23,8 +23,8 @@ from tallmasks.commands import given_checkpoints
 from tallmasks.commands.given_checkpoints import Given
 from tallmasks.commands.model_cards import card_of_merged
 from tallmasks.commands.opened_models import opened, passes, say_copied
-from tallmasks.methods import Method, registry
-from tallmasks.methods.streaming import Merging, OnePiece, Place, in_stream, update
+from tallmasks.methods import Fixed, Method, Place, Scaled, registry
+from tallmasks.methods.streaming import Merging, OnePiece, in_stream, update
 from tallmasks.store.dtypes import DTYPES, FLOATS
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.parallel import parallel
@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
         with new_checkpoint(given.output, models.base, card, given.dtype) as new:
 
             def work(place: Place) -> None:
-                source = OnePiece(method, stream, place, merging, lambdas)
+                source = OnePiece(stream, place, merging, lambdas)
                 new.write(place.name, place.start, source.pretrained + np.float32(alpha) * update(method, source))
 
             parallel(work, stream.places(merging.over_tensors), merging.threads)
@@ -95,13 +95,14 @@ def merging_method(given: Given) -> tuple[Method, float]:
             raise TallmasksError(f"--k is for a consensus; {given.method} has none")
         if not 0 <= given.k <= len(given.tasks):
             raise TallmasksError(f"--k {given.k}: expected a number of tasks, 0 to {len(given.tasks)}")
-        method = replace(method, k=given.k, update=functools.partial(method.update.func, k=given.k))
-    if method.coefficient is not None:
+        method = replace(method, update=functools.partial(method.update.func, k=given.k))
+    if isinstance(method.protocol, Fixed):
+        own = method.protocol.coefficient_for(len(given.tasks))
         if given.scaling_coefficient is not None:
-            own = method.coefficient(len(given.tasks))
             raise TallmasksError(f"--scaling-coefficient: {given.method} has its own, {own:g}; leave it out")
-        return method, method.coefficient(len(given.tasks))
-    alpha = given.scaling_coefficient if given.scaling_coefficient is not None else method.unvalidated
+        return method, own
+    assert isinstance(method.protocol, Scaled)
+    alpha = given.scaling_coefficient if given.scaling_coefficient is not None else method.protocol.unvalidated
     if not np.isfinite(np.float32(alpha)):
         raise TallmasksError(f"--scaling-coefficient {alpha}: expected a finite number")
     return method, alpha

@@ -130,9 +130,6 @@ def say_copied(base: Checkpoint) -> None:
 def passes(merge: str | None, fit: bool = False) -> int:
     """How often every task vector is read, in all likelihood: for what a merge has to know of the whole, for lambdas,
     and for what is written."""
-    found = None if merge is None else get_merge(merge)
-    looks = int(fit)
-    while found is not None:
-        looks += 0 if found.look is None else 1 + (found.over == "places" and found.inner is None)
-        found = found.inner
-    return 1 + looks
+    chosen = None if merge is None else get_merge(merge)
+    looks = int(chosen is not None and chosen.look is not None and chosen.over == "slices")
+    return 1 + int(fit) + looks

@@ -16,7 +16,7 @@ from tallmasks.evaluation.counting import Evaluator, Update, unpack_mask
 from tallmasks.evaluation.records import SPLITS, Evaluation, Score
 from tallmasks.masks.consensus import open_agreement
 from tallmasks.masks.mask_bundles import MaskBundle, open_mask_bundle
-from tallmasks.methods import INPUTS, Method, Source
+from tallmasks.methods import INPUTS, Fixed, Masked, Method, Scaled, Source
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import Layout, open_tensors
 from tallmasks.vectors import kernels
@@ -138,7 +138,7 @@ def evaluate(
         lambdas: the grid of mask lambdas, ascending, for the protocol "masked".
     """
     update = Updates(method, source, evaluator)
-    if method.protocol == "scaled":
+    if isinstance(method.protocol, Scaled):
         assert tune is not None
         if method.tuned is None:
             return tune(method.name, update())
@@ -147,9 +147,9 @@ def evaluate(
         )
     tasks = tuple(task.name for task in evaluator.tasks)
     total = {split: evaluator.totals(split) for split in SPLITS}
-    if method.protocol == "masked":
+    if isinstance(method.protocol, Masked):
         return _masked(method, update, evaluator, lambdas)
-    coefficient = method.coefficient(len(tasks)) if method.coefficient else None
+    coefficient = method.protocol.coefficient_for(len(tasks)) if isinstance(method.protocol, Fixed) else None
     correct = {}
     for split in SPLITS:
         if coefficient is not None:

@@ -15,7 +15,7 @@ from tallmasks.evaluation.counting import Evaluator
 from tallmasks.evaluation.protocols import InMemory, Tuner, evaluate
 from tallmasks.evaluation.records import Evaluation
 from tallmasks.masks.consensus import keep_agreed
-from tallmasks.methods import Method, Vector
+from tallmasks.methods import Masked, Method, Scaled, Vector
 from tallmasks.models.families import Examples
 from tallmasks.vectors.task_vectors import TaskVector
 
@@ -71,9 +71,9 @@ class TaskSubset:
     def evaluate(self, method: Method) -> Evaluation:
         """One method on this set of tasks, by its protocol (see `tallmasks.methods`)."""
         if method.name not in self._masked:
-            tune = self._tuner(method.grid(self._grids)) if method.protocol == "scaled" else None
+            tune = self._tuner(method.protocol.grid(self._grids)) if isinstance(method.protocol, Scaled) else None
             found = evaluate(method, self._memory.of(method), self._own, tune, self._grids["mask_lambda"])
-            if method.protocol != "masked":
+            if not isinstance(method.protocol, Masked):
                 return found
             self._masked[method.name] = found
         return self._masked[method.name]

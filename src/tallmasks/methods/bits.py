@@ -96,8 +96,3 @@ def switches(tasks: int, trainable: int, frozen: int, *, shapes: Shapes = NO_SHA
 
 def _one_matrix(trainable: int) -> Shapes:
     return {"blocks.0.weight": (math.isqrt(trainable), math.isqrt(trainable))}
-
-
-_RULES: tuple[Storing, ...] = (single, finetuned, masked, pruned, masked_and_scaled, low_rank, signs, switches)
-KNOWN: dict[str, Storing] = {rule.__name__: rule for rule in _RULES}
-"""By the names that methods may give."""

@@ -19,6 +19,8 @@ from typing import Any, Literal, Protocol, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from tallmasks.methods.method_protocols import Fixed, Masked, Scaled
+from tallmasks.methods.method_protocols import Protocol as ProtocolOfMethod
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import Layout
 from tallmasks.vectors.task_vectors import TaskVector
@@ -124,20 +126,21 @@ def input(name: str, meaning: str, *, per: Per, **said: Any) -> Callable[[Find],
     return register
 
 
-def misfit(protocol: str, needs: Collection[str], every: Collection[str]) -> str | None:
+def misfit(protocol: ProtocolOfMethod, needs: Collection[str], every: Collection[str]) -> str | None:
     """What is wrong with the inputs that a method of a protocol ``needs``, or with ``every`` input that these follow
     from, if anything: one model for all tasks has no input of one task, and a lambda is chosen for masks alone."""
     of_one = [name for name in sorted(needs) if INPUTS[name].per != "benchmark"]
-    if protocol in ("fixed", "scaled") and of_one:
+    if isinstance(protocol, Fixed | Scaled) and of_one:
         shared = ", ".join(name for name, there in INPUTS.items() if there.per == "benchmark")
         return (
-            f"{', '.join(of_one)} differs by task, and the protocol {protocol} gives one model for all tasks; expected "
-            f'{shared}, or an input of your own with per="benchmark"'
+            f"{', '.join(of_one)} differs by task, and the protocol {type(protocol).__name__} gives one model for all "
+            f'tasks; expected {shared}, or an input of your own with per="benchmark"'
         )
     of_lambda = [name for name in sorted(every) if INPUTS[name].per == "mask_lambda"]
-    if protocol != "masked" and of_lambda:
+    if not isinstance(protocol, Masked) and of_lambda:
         return (
-            f"{', '.join(of_lambda)} differs by mask_lambda, which the protocol masked alone chooses; found {protocol}"
+            f"{', '.join(of_lambda)} differs by mask_lambda, which the protocol Masked alone chooses; found "
+            f"{type(protocol).__name__}"
         )
     return None
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tallmasks.methods.streaming import Merging, Place, Stream
+from tallmasks.methods.merges import Place
+from tallmasks.methods.streaming import Merging, Stream
 from tallmasks.store.parallel import parallel
 from tallmasks.vectors import kernels
 

@@ -81,7 +81,8 @@ def options_of(*functions: Callable[..., Any] | None) -> dict[str, Option]:
     found: dict[str, Option] = {}
     for function in filter(None, functions):
         bound = function.keywords if isinstance(function, partial) else {}
-        plain = function.func if isinstance(function, partial) else function
+        plain: Any = function.func if isinstance(function, partial) else function
+        plain = plain if inspect.isroutine(plain) else type(plain).__call__
         hints = get_type_hints(plain, include_extras=True)
         for name, parameter in inspect.signature(plain).parameters.items():
             if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is not parameter.empty:

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from tallmasks.bundles.codings import Coding, Whole
-from tallmasks.methods.rows.parts.arrays_and_tensors import copied
 from tallmasks.store.tensor_files import Layout
 
 _TASKS = "tasks"
@@ -53,7 +54,7 @@ class OwnTensors:
 
     def update(self, task_vector: Any, layout: Layout, tasks: int | None, **options: Any) -> Any:
         """The update of a whole task vector, float32 [P']."""
-        out = copied(task_vector)
+        out = task_vector.copy() if isinstance(task_vector, np.ndarray) else task_vector.clone()
         whole, tensors = layout.split(out), layout.split(task_vector)
         for name, coding in self.codings(layout, tasks).items():
             whole[name][...] = coding.values(self.content(tensors[name], coding, **options))
@@ -61,8 +62,8 @@ class OwnTensors:
 
 
 def by_tensor(coding: Callable[..., Coding]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator, under `method(over="model", ...)`: the update of a method whose function finds, from one tensor of
-    tau_t, what a coding stores of it; tensors that are stored whole it does not see.
+    """Decorator, under `method(...)`: the update of a method whose function finds, from one tensor of tau_t, what a
+    coding stores of it; tensors that are stored whole it does not see.
 
     ``coding`` gets a tensor's shape and, where it has parameters ``name`` and ``tasks``, its name and T.  The method's
     options are those of the function.

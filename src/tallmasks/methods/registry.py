@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,99 +11,65 @@ from typing import Any, TypeVar
 from tallmasks.masks.consensus import keep_agreed
 from tallmasks.masks.mask_bundles import apply_mask
 from tallmasks.methods import options
-from tallmasks.methods.contract import Group, Merge, Method, Vector
+from tallmasks.methods.code_digests import digest_of
+from tallmasks.methods.contract import Group, Method, merged_vector
+from tallmasks.methods.merges import Merge, Vector
+from tallmasks.methods.method_protocols import Fixed, Masked, Protocol, Scaled
 from tallmasks.methods.options import Value
 from tallmasks.store.errors import TallmasksError, nearest
 
-Entry = TypeVar("Entry")
+Entry = TypeVar("Entry", Merge, Method)
 
 GROUPS: dict[str, Group] = {"all": "paper", "paper": "paper", "later": "later"}
 """Words that `methods` in params.yaml takes in the place of names, and the group of each."""
 
 _methods: dict[str, Method] = {}
 _merges: dict[str, Merge] = {}
-_followed: dict[str, Callable[[Method], tuple[Method, Merge]]] = {}
-"""Rows that every row of a merge has behind it, by how their names begin; no list names them, but they can be asked
-for."""
 
 
 def method(**fields: Any) -> Callable[[Callable[..., Vector]], Callable[..., Vector]]:
     """Decorator: register a function as the update of a :class:`Method` with these fields."""
 
     def register(update: Callable[..., Vector]) -> Callable[..., Vector]:
-        _add(_methods, Method(update=update, file=_registering_file(), **fields))
+        entry = Method(update=update, **fields)
+        if taken := next((other.name for other in _methods.values() if other.row == entry.row), None):
+            raise ValueError(f"row={entry.row} of method {entry.name} is that of {taken}; give it another number")
+        _add("method", _methods, entry)
         return update
 
     return register
 
 
-def merge(name: str, *, paper: str, **fields: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def merge(name: str, **fields: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorator: register a function as a :class:`Merge` with these fields."""
 
     def register(apply: Callable[..., Any]) -> Callable[..., Any]:
-        _add(_merges, Merge(name, paper, apply, _registering_file(), **fields))
+        _add("merge", _merges, Merge(name, apply, **fields))
         return apply
 
     return register
 
 
-def after_every_merge(
-    prefix: str, *, title: str, update: Callable[..., Vector], look: Callable[..., Any] | None = None, **fields: Any
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator: register a function as what goes on (``after``) from the merge of every row that is a merge alone.
-
-    The row `<prefix>_<name>`, with these fields and the other's ``title`` in its own, is there for whoever names it; no
-    group of rows has it.
-    """
-    file = _registering_file()
-
-    def register(apply: Callable[..., Any]) -> Callable[..., Any]:
-        def make(row: Method) -> tuple[Method, Merge]:
-            name, of = f"{prefix}_{row.name}", title.format(row.title)
-            return (
-                Method(name=name, row=row.row, title=of, update=update, merge=name, file=file, **fields),
-                Merge(name, fields["paper"], apply, file, look=look, after=row.merge),
-            )
-
-        _followed[prefix] = make
-        return apply
-
-    return register
+def merged_row(
+    name: str, *, row: int, title: str, paper: str, merge: str = "", protocol: Protocol | None = None, **fields: Any
+) -> None:
+    """Register the row that is a merge alone, of its name if nothing else is said; its alpha is tuned unless
+    ``protocol`` says otherwise."""
+    fields |= {"row": row, "title": title, "paper": paper, "merge": merge or name, "protocol": protocol or Scaled()}
+    method(name=name, **fields)(merged_vector)
 
 
-def masking_row(merge: str, *, row: int, title: str) -> None:
-    """Register the TALL-mask method on a merge that has none, `tall_mask_<merge>`: a row that no paper has."""
-    _methods_on(
-        merge,
-        f"tall_mask_{merge}",
-        update=apply_mask,
-        row=row,
-        title=title,
-        section="compression",
-        paper="Wang et al. 2024, Eq. 5",
-        protocol="masked",
-        storage="masked",
-    )
+def masking_row(merge: str, *, row: int, title: str, name: str = "", group: Group = "later") -> None:
+    """Register the TALL-mask method on a merge, ``tall_mask_<merge>``."""
+    fields = {"row": row, "title": title, "merge": merge, "group": group, "protocol": Masked()}
+    method(name=name or f"tall_mask_{merge}", paper="Wang et al. 2024, Eq. 5", **fields)(apply_mask)
 
 
-def consensus_row(merge: str, *, row: int, title: str, k: int = 2) -> None:
-    """Register the consensus method on a merge that has masks, `consensus_<merge>`: a row that no paper has."""
-    _methods_on(
-        merge,
-        f"consensus_{merge}",
-        update=functools.partial(keep_agreed, k=k),
-        row=row,
-        title=title,
-        section="merging",
-        paper="Wang et al. 2024, Eq. 8 and 9",
-        protocol="scaled",
-        storage="single",
-        k=k,
-    )
-
-
-def _methods_on(merge: str, name: str, **fields: Any) -> None:
-    _add(_methods, Method(name=name, merge=merge, group="later", file=_registering_file(), **fields))
+def consensus_row(merge: str, *, row: int, title: str, name: str = "", k: int = 2, group: Group = "later") -> None:
+    """Register the consensus method on a merge that has masks, ``consensus_<merge>``, at a threshold k."""
+    fields = {"row": row, "title": title, "merge": merge, "group": group, "protocol": Scaled()}
+    update = functools.partial(keep_agreed, k=k)
+    method(name=name or f"consensus_{merge}", paper="Wang et al. 2024, Eq. 8 and 9", **fields)(update)
 
 
 @functools.cache
@@ -115,21 +80,21 @@ def get(spec: str) -> Method:
         TallmasksError: there is no such method or option (with the nearest valid name), or the value is not allowed.
     """
     name, texts = options.read(spec)
-    found = _method(name)
-    if not texts:
-        return found
-    merged = get_merge(found.merge).options if found.merge else {}
-    chosen = options.chosen_from(texts, merged | found.options, f"method {name}")
-    for_merge = {key: value for key, value in chosen.items() if key in merged}
-    said = ", ".join(f"{key} = {value}" for key, value in sorted(chosen.items()))
-    if found.tuned in chosen:
-        found = replace(found, tuned=None, coefficients=(1.0,))
+    plain = _look_up("method", name, _methods)
+    of_merge = get_merge(plain.merge).options if plain.merge else {}
+    chosen = options.chosen_from(texts, of_merge | plain.options, f"method {name}")
+    if not chosen:
+        return plain
+    if isinstance(plain.protocol, Scaled) and plain.tuned in chosen:
+        plain = replace(plain, protocol=replace(plain.protocol, tuned=None, values=(1.0,)))
+    for_merge = {key: value for key, value in chosen.items() if key in of_merge}
+    settings = ", ".join(f"{key} = {value}" for key, value in sorted(chosen.items()))
     return replace(
-        found,
+        plain,
         name=options.written(name, chosen),
-        title=f"{found.title} ({said})" if said else found.title,
-        merge=options.written(found.merge, for_merge) if found.merge else None,
-        chosen={key: value for key, value in chosen.items() if key in found.options},
+        title=f"{plain.title} ({settings})",
+        merge=options.written(plain.merge, for_merge) if plain.merge else None,
+        chosen={key: value for key, value in chosen.items() if key in plain.options},
     )
 
 
@@ -137,59 +102,16 @@ def get(spec: str) -> Method:
 def get_merge(spec: str) -> Merge:
     """A merge by name, with options behind it or not.  Raises as `get`."""
     name, texts = options.read(spec)
-    found = _merge_after(_merge(name), {})
-    chosen = options.chosen_from(texts, found.options, f"merge {name}")
-    return _merge_after(replace(found, name=options.written(name, chosen), chosen=chosen), chosen) if chosen else found
-
-
-def _merge_after(found: Merge, chosen: Mapping[str, Value]) -> Merge:
-    """A merge with the one that it goes on from, if it does, and the options of that."""
-    if found.after is None:
-        return found
-    inner = get_merge(found.after)
-    inner = get_merge(options.written(found.after, {key: chosen[key] for key in chosen if key in inner.options}))
-    over: Any = "tensors" if inner.over == "tensors" else "places"
-    return replace(found, inner=inner, over=over, statistics=inner.statistics)
-
-
-def _method(name: str) -> Method:
-    if made := _following(name):
-        return made[0]
-    return _look_up("method", name, _methods)
-
-
-def _merge(name: str) -> Merge:
-    if made := _following(name):
-        return made[1]
     if name not in _merges and name in _methods and (own := _methods[name].merge):
         raise TallmasksError(f"There is no merge {name!r}; the method {name} takes {own!r}")
-    return _look_up("merge", name, _merges)
-
-
-def followed(name: str) -> str | None:
-    """The row that the row of a name goes on from, if it is of those `after_every_merge`."""
-    for prefix in _followed:
-        before, _, rest = name.partition(f"{prefix}_")
-        if not before and name not in _methods and rest in _methods and _merged_alone(_methods[rest]):
-            return rest
-    return None
-
-
-def _following(name: str) -> tuple[Method, Merge] | None:
-    """The row of a name, and its merge, if it goes on from another row."""
-    row = followed(name)
-    return _followed[name.removesuffix(f"_{row}")](_methods[row]) if row else None
-
-
-def _merged_alone(method: Method) -> bool:
-    """Whether a row is a merge and nothing more, so that another can go on from it."""
-    return method.section == "merging" and method.needs == {"multi_task_vector"} and method.tuned is None
+    plain = _look_up("merge", name, _merges)
+    chosen = options.chosen_from(texts, plain.options, f"merge {name}")
+    return replace(plain, name=options.written(name, chosen), chosen=chosen) if chosen else plain
 
 
 def with_options(name: str, chosen: Mapping[str, Value]) -> str:
     """A merge with options, as `get_merge` takes it.  Raises as `get`."""
-    found = get_merge(name)
-    return options.written(name, options.chosen_from(chosen, found.options, f"merge {name}"))
+    return options.written(name, options.chosen_from(chosen, get_merge(name).options, f"merge {name}"))
 
 
 def spec_of(entry: str | Mapping[str, Mapping[str, Value]], where: str = "params.yaml: methods:") -> str:
@@ -203,9 +125,9 @@ def spec_of(entry: str | Mapping[str, Mapping[str, Value]], where: str = "params
     if isinstance(entry, str):
         return get(entry).name
     ((name, chosen),) = entry.items()
-    found = _method(name)
-    merged = get_merge(found.merge).options if found.merge else {}
-    return options.written(name, options.chosen_from(chosen, merged | found.options, f"{where} {name}"))
+    plain = _look_up("method", name, _methods)
+    of_merge = get_merge(plain.merge).options if plain.merge else {}
+    return options.written(name, options.chosen_from(chosen, of_merge | plain.options, f"{where} {name}"))
 
 
 def slug(spec: str) -> str:
@@ -245,11 +167,17 @@ def kept_fractions() -> tuple[float, ...]:
 
 def code(rows: Iterable[str] = (), merges: Iterable[str] = ()) -> dict[str, dict[str, str]]:
     """What stands for the code of some methods and merges in recipes: one that is edited is another one."""
-    found = {
+    codes = {
         "methods": {name: get(name).code for name in rows},
         "merges": {name: get_merge(name).code for name in merges},
     }
-    return {what: codes for what, codes in found.items() if codes}
+    return {what: of_each for what, of_each in codes.items() if of_each}
+
+
+def shown(rows: Iterable[str]) -> dict[str, str]:
+    """What tables show of some methods beside what is evaluated, as digests by name."""
+    entries = {name: get(name) for name in rows}
+    return {name: digest_of(one.row, one.title, one.paper, one.storage, one.tuned) for name, one in entries.items()}
 
 
 def tuned_merge(method: Method, value: float) -> str:
@@ -274,7 +202,7 @@ def masking(merge: str) -> Method:
     Raises:
         TallmasksError: there is none.
     """
-    return _first_on(merge, lambda method: method.protocol == "masked", "masking_row")
+    return _first_on(merge, _is_masking, "masking_row")
 
 
 def masks_over(spec: str) -> Method:
@@ -297,14 +225,18 @@ def names_with_masks() -> tuple[str, ...]:
 
 
 def _masks_over(method: Method) -> Method | None:
-    if method.protocol == "masked" or method.scaled_mask is not None or method.own_tensors is not None:
+    if _is_masking(method) or method.scaled_mask is not None or method.own_tensors is not None:
         return method
-    if method.merge is None or not _merged_alone(method) or method.coefficient is not None:
+    if method.merge is None or method.update is not merged_vector or method.tuned or isinstance(method.protocol, Fixed):
         return None  # masks of a merge's own are not those of a mean, of a consensus or of another mask over it
     merged = get_merge(method.merge)
     name, texts = options.read(merged.name)
     on = options.written(merged.masked_as or name, options.chosen_from(texts, merged.options, name))
-    return next(iter(_on(on, lambda method: method.protocol == "masked")), None)
+    return next(iter(_on(on, _is_masking)), None)
+
+
+def _is_masking(method: Method) -> bool:
+    return isinstance(method.protocol, Masked)
 
 
 def consensus(merge: str) -> Method:
@@ -323,7 +255,7 @@ def _first_on(merge: str, wanted: Callable[[Method], bool], registering: str) ->
     name, _ = options.read(merge)
     raise TallmasksError(
         f"merge {name}: there is no {registering.removesuffix('_row')} row on it; add one by "
-        f"{registering}({name!r}, row=..., title=...) in {Path(__file__).parent / 'rows' / 'later_masks.py'}"
+        f"{registering}({name!r}, row=..., title=...) in {Path(__file__).parent / 'rows' / 'masks_over_merges.py'}"
     )
 
 
@@ -335,31 +267,16 @@ def _on(merge: str, wanted: Callable[[Method], bool]) -> Sequence[Method]:
     return [get(options.written(method.name, chosen)) for method in found]
 
 
-def _registering_file() -> Path:
-    """The file whose code calls the function of this module that asks, or that this was called by."""
-    frame = sys._getframe(1)
-    while frame.f_back and frame.f_code.co_filename == __file__:
-        frame = frame.f_back
-    return Path(frame.f_code.co_filename)
-
-
-def _add(registry: dict[str, Any], entry: Method | Merge) -> None:
+def _add(what: str, registry: dict[str, Entry], entry: Entry) -> None:
     if entry.name in GROUPS:
         raise ValueError(f"{entry.name} is a word for several methods; expected another name")
     if entry.name in registry:
-        raise ValueError(f"{entry.name} is registered twice: by {registry[entry.name].file} and {entry.file}")
-    if isinstance(entry, Method):
-        for other in _methods.values():
-            if other.row == entry.row:
-                raise ValueError(
-                    f"row={entry.row} of method {entry.name} in {entry.file} is that of {other.name} in {other.file}; "
-                    "give it another number"
-                )
+        raise ValueError(f"{what} {entry.name} is registered twice")
     registry[entry.name] = entry
 
 
 def _look_up(what: str, name: str, registry: Mapping[str, Entry]) -> Entry:
     if name not in registry:
-        known = sorted(registry)
-        raise TallmasksError(f"There is no {what} {name!r}{nearest(name, known)}. Known: {', '.join(known)}.")
+        names = sorted(registry)
+        raise TallmasksError(f"There is no {what} {name!r}{nearest(name, names)}. Known: {', '.join(names)}.")
     return registry[name]

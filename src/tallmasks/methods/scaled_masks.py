@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tallmasks.store.tensor_files import Layout
 
 Vector = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
 class ScaledMask:
-    """How a bundle stores a task's update as a mask over tau_MTL and one scale: that at which what the mask holds is as
-    long as tau_t.
+    """The update of such a method: the mask over tau_MTL, at the scale that makes it as long as tau_t.
 
     Attributes:
         mask: ``(task_vector, multi_task_vector) -> held``, float32 [n] each -> bool [n], of a slice.
@@ -23,6 +26,15 @@ class ScaledMask:
 
     mask: Callable[[Vector, Vector], NDArray[np.bool_]]
     length: Callable[[Vector, int], float]
+
+    def __call__(self, task_vector: Any, multi_task_vector: Any, layout: Layout) -> Any:
+        """The update of a whole model, float32 [P']."""
+        kept = multi_task_vector * self.mask(task_vector, multi_task_vector)
+        own, held = (
+            math.fsum(self.length(part, math.prod(part.shape)) for part in layout.split(vector).values())
+            for vector in (task_vector, kept)
+        )
+        return kept * self.scale(own, held)
 
     @staticmethod
     def scale(own: float, held: float) -> float:

@@ -4,17 +4,17 @@ checkpoints, whatever their size."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.methods import inputs, registry
-from tallmasks.methods.contract import Merge, Method, Place, Vector
+from tallmasks.methods.contract import Method
+from tallmasks.methods.merges import Merge, Place, Vector, places_of
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.parallel import once
 from tallmasks.store.tensor_files import Layout
@@ -22,12 +22,8 @@ from tallmasks.vectors import kernels
 from tallmasks.vectors.differences import Difference, Piece
 from tallmasks.vectors.task_vectors import TaskVector, trim_thresholds
 
-
-def pieces_of(sizes: Mapping[str, int], step: int) -> Iterator[Place]:
-    """The pieces of tensors with so many values: of `step` values, the last of each shorter."""
-    for name, size in sizes.items():
-        for start in range(0, size, step):
-            yield Place(name, start, min(start + step, size))
+OF_PIECES = {"pretrained", "layout", "task_vector", "threshold", "multi_task_vector", "agreement", "mask"}
+"""The inputs that a piece has; others follow from the whole."""
 
 
 class Stream:
@@ -91,11 +87,9 @@ class Stream:
 
         return noise
 
-    def places(self, whole_tensors: bool, names: Sequence[str] | None = None) -> Iterator[Place]:
-        """The pieces of all tensors, or of those named: of `kernels.PIECE` values, or tensor by tensor."""
-        sizes = dict(zip(self.layout.names, map(prod, self.layout.shapes), strict=True))
-        chosen = {name: sizes[name] for name in names} if names is not None else sizes
-        return pieces_of(chosen, max(chosen.values(), default=1) if whole_tensors else kernels.PIECE)
+    def places(self, whole_tensors: bool) -> list[Place]:
+        """The pieces of all tensors, or whole ones."""
+        return places_of(self.layout, whole_tensors)
 
     def rows(self, place: Place) -> Sequence[Vector]:
         """tau_t of every task there, float32 [n] each.
@@ -139,13 +133,9 @@ class Merging:
     """
 
     def __init__(self, merge: Merge, stream: Stream) -> None:
-        self._merge, self._stream = merge, stream
+        self._name = merge.name
         self._apply = merge.prepared(stream.vectors)
-
-    @property
-    def over_tensors(self) -> bool:
-        """Whether it needs whole tensors."""
-        return self._merge.over == "tensors"
+        self.over_tensors = merge.over == "tensors"
 
     @property
     def threads(self) -> int | None:
@@ -159,87 +149,43 @@ class Merging:
         Raises:
             TallmasksError: it holds NaN or infinity.
         """
-        if self.over_tensors:
-            shape = self._stream.shape(place.name)
-            merged = np.asarray(self._apply(np.stack(rows).reshape(-1, *shape), place.name), np.float32).reshape(-1)
-        else:
-            merged = np.empty(place.stop - place.start, np.float32)
-            self._apply(rows, merged, *([place] if self._merge.over == "places" else []))
+        merged = self._apply(rows, place)
         if not kernels.finite(merged):
             raise TallmasksError(
-                f"merge {self._merge.name}: the merged vector holds NaN or infinity in {place.name}, a sum too large "
+                f"merge {self._name}: the merged vector holds NaN or infinity in {place.name}, a sum too large "
                 "for float32 perhaps"
             )
         return merged
 
 
 class OnePiece:
-    """The inputs of a method on one piece; satisfies `tallmasks.methods.Source`, where a vector is the piece of it.
+    """The inputs of a row that is one model, on one piece: the `tallmasks.methods.Source` of `tallmasks merge`.
 
     Args:
-        method: whose inputs they are.
         stream: the models.
         place: where.
-        merging: the merge of the method, if it has one.
+        merging: the merge of the row.
         lambdas: each task's mask lambda.
     """
 
-    def __init__(
-        self, method: Method, stream: Stream, place: Place, merging: Merging | None, lambdas: Sequence[float]
-    ) -> None:
-        self.place = place
-        self._method, self._stream = method, stream
-        self._merging, self._lambdas = merging, lambdas
-        self.layout = Layout((place.name,), (stream.shape(place.name),))
+    def __init__(self, stream: Stream, place: Place, merging: Merging, lambdas: Sequence[float]) -> None:
+        self._lambdas = lambdas
+        self.rows = stream.rows(place)
+        self.pretrained = stream.pretrained(place.name, place.start, place.stop)
+        self.multi_task_vector = merging(place, self.rows)
 
     @property
     def count(self) -> int:
-        return len(self._stream.changes)
-
-    @functools.cached_property
-    def rows(self) -> Sequence[Vector]:
-        return self._stream.rows(self.place)
-
-    @functools.cached_property
-    def pretrained(self) -> Vector:
-        return self._stream.pretrained(self.place.name, self.place.start, self.place.stop)
-
-    @functools.cached_property
-    def multi_task_vector(self) -> Vector:
-        assert self._merging
-        return self._merging(self.place, self.rows)
-
-    def merged(self, merge: str) -> Vector:
-        return Merging(registry.get_merge(merge), self._stream)(self.place, self.rows)
+        return len(self.rows)
 
     @property
     def agreement(self) -> NDArray[np.uint8]:
         return kernels.count_masks(self.rows, self.multi_task_vector, self._lambdas)
 
-    def task_vector(self, task: int) -> TaskVector:
-        return TaskVector(self.rows[task], self.layout, {})
 
-    def threshold(self, task: int) -> np.float32:
-        return self._method.threshold(self._stream.vectors[task], self.count)
-
-    def packed_mask(self, task: int, level: int) -> NDArray[np.uint8]:
-        return kernels.pack_masks([self.rows[task]], self.multi_task_vector, [self._lambdas[task]])[0]
-
-    def files(self, role: str) -> Sequence[Path]:
-        raise TallmasksError(f"{self._method.name} needs {role}, which checkpoints alone do not give")
-
-
-def update(method: Method, source: OnePiece, task: int = 0) -> Vector:
-    """The update of a method on a piece, float32 [n]; for a task where it differs by task."""
-    given: dict[str, Any] = {}
-    for name in method.needs:
-        declared = inputs.INPUTS[name]
-        value = declared.find(source, task, 0)
-        if declared.packed:
-            size = source.place.stop - source.place.start
-            value = np.unpackbits(value, count=size, bitorder="little").view(np.bool_)
-        given[name] = value
-    return method(**given)
+def update(method: Method, source: OnePiece) -> Vector:
+    """The update of a row that is one model on a piece, float32 [n]."""
+    return method(**{name: inputs.INPUTS[name].find(cast(Any, source), 0, 0) for name in method.needs})
 
 
 def in_stream(method: Method) -> None:
@@ -248,19 +194,13 @@ def in_stream(method: Method) -> None:
     Raises:
         TallmasksError: it says what is lacking.
     """
-    known = {
-        "task_vector",
-        "multi_task_vector",
-        "agreement",
-        "mask_bundle",
-    }  # stages whose artifacts a piece stands for
-    if method.over == "model" and not method.scaled_mask:
+    if method.whole_model and not method.scaled_mask:
         raise TallmasksError(f"{method.name} looks at whole models at once, which cannot be had in a stream")
     if statistics := registry.statistics_behind(method):
         raise TallmasksError(
             f"{method.name} needs what is known of the tasks' training data (the workflow's stage {statistics}), which "
             "checkpoints alone do not give"
         )
-    lacking = [f"{needed.name} ({needed.meaning})" for needed in method.stored_inputs if needed.stage not in known]
+    lacking = [f"{one.name} ({one.meaning})" for one in method.all_inputs.values() if one.name not in OF_PIECES]
     if lacking:
         raise TallmasksError(f"{method.name} needs {', '.join(lacking)}, which checkpoints alone do not give")

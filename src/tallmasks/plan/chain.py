@@ -230,7 +230,7 @@ def task_evaluation(plan: Plan, model: str, task: str, method: str, seed: Seed) 
         "test": [plan.examples(model, task, "test")],
     }
     name = f"{methods.slug(method)}-{task}"
-    if methods.get(method).protocol == "finetuned":
+    if isinstance(methods.get(method).protocol, methods.FineTuned):
         inputs["checkpoint"] = [plan.checkpoint(model, task, seed)]
         name += f"-s{seed}"
     params = {**plan.evaluator(model), "method": method, "code": methods.code([method]), "task": task}
@@ -277,7 +277,7 @@ def evaluation(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) ->
         "code": methods.code([method], [str(chosen.merge)] if chosen.tuned else []),
         "tasks": list(tasks),
     }
-    if grid := chosen.grid(plan.params["grids"]):
+    if grid := chosen.protocol.grid(plan.params["grids"]):
         params["grid"] = list(grid)
     return Made(slug(method, tasks, seed), params, inputs, plan.pretrained_source(model))
 

@@ -85,7 +85,7 @@ def bundled_row(params: Params) -> str:
             tensors that are compressed one by one.
     """
     found = methods.get(methods.spec_of(params.get("bundle", "tall_mask_ties")))
-    if found.own_tensors is None and (found.protocol != "masked" or found.update is not apply_mask):
+    if found.own_tensors is None and found.update is not apply_mask:
         known = [name for name in methods.names() if methods.get(name).update is apply_mask]
         own = [name for name in methods.names() if methods.get(name).own_tensors]
         raise TallmasksError(
@@ -106,8 +106,7 @@ def check_names(params: Params) -> None:
     asked = [params["methods"]] if isinstance(params["methods"], str) else params["methods"]
     listed = [entry if isinstance(entry, str) else next(iter(entry)) for entry in asked]
     rows = [name.partition(":")[0] for name in listed]
-    known = (*methods.GROUPS, *methods.names(), *filter(methods.followed, rows))
-    _check_names("methods", rows, known)
+    _check_names("methods", rows, (*methods.GROUPS, *methods.names()))
     benchmarks = {f"benchmarks.{name}": list(tasks) for name, tasks in params["benchmarks"].items()}
     for key, names in {"methods": list(method_names(params)), **benchmarks}.items():
         repeated = sorted({name for name in names if names.count(name) > 1})

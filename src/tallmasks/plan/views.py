@@ -124,7 +124,7 @@ def numbers() -> dict[str, int]:
 def _rows(plan: Plan, model: str) -> dict[str, Any]:
     return {
         "methods": list(plan.method_names),
-        "code": methods.code(plan.method_names),
+        "shown": methods.shown(plan.method_names),
         "agreements": [methods.masking(merge).name for merge in agreeing_merges(plan)],
     }
 
@@ -205,7 +205,7 @@ def field_methods(plan: Plan, model: str) -> list[str]:
 
 def _field_rows(plan: Plan, model: str) -> dict[str, Any]:
     names = field_methods(plan, model)
-    return {"methods": names, "code": methods.code(names)}
+    return {"methods": names, "shown": methods.shown(names)}
 
 
 @view(script="field", version=2, own_folder=False, provenance=f"field.{PROVENANCE}", params=_field_rows)

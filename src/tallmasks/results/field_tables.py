@@ -12,7 +12,7 @@ from tallmasks import methods
 from tallmasks.evaluation.choice import mean_interval, normalized
 from tallmasks.evaluation.records import Evaluation
 from tallmasks.methods import Method
-from tallmasks.methods.contract import Section
+from tallmasks.methods.method_protocols import Section
 from tallmasks.results.tables import ParameterCounts
 from tallmasks.results.typesetting import Cell, TableLayout
 
@@ -31,8 +31,8 @@ def needs(method: Method) -> str:
     chosen = [
         name
         for name, is_chosen in (
-            ("lambda", method.protocol == "masked" or "agreement" in method.all_inputs),
-            (method.tuned or "alpha", method.protocol == "scaled" and len(method.coefficients or (0, 1)) > 1),
+            ("lambda", isinstance(method.protocol, methods.Masked) or "agreement" in method.all_inputs),
+            (method.tuned or "alpha", isinstance(method.protocol, methods.Scaled) and method.protocol.values != (1.0,)),
         )
         if is_chosen
     ]

@@ -28,30 +28,7 @@ def fingerprint_of_file(path: Path) -> str:
     Where it imports this package from does not count: what it imports is held to the numbers of the stages.
     """
     statements = ast.parse(path.read_bytes()).body
-    return fingerprint(statement for statement in statements if not _is_own_import(statement))
-
-
-@functools.cache
-def fingerprint_with_parts(path: Path, package: str) -> str:
-    """The digest of a source file and of the modules of a package that it imports, these with those that they import in
-    their turn; `fingerprint_of_file` where it imports none.
-
-    Args:
-        path: the file.
-        package: its dotted name; its modules lie in one folder.
-    """
-    folder = Path(importlib.import_module(package).__path__[0])
-    parts: dict[str, str] = {}
-    waiting = _imported_of(path, package)
-    while waiting:
-        name = waiting.pop()
-        if name not in parts:
-            parts[name] = fingerprint_of_file(folder / f"{name}.py")
-            waiting |= _imported_of(folder / f"{name}.py", package)
-    own = fingerprint_of_file(path)
-    if not parts:
-        return own
-    return hashlib.sha256(json.dumps([own, sorted(parts.items())]).encode()).hexdigest()[:LENGTH]
+    return fingerprint(statement for statement in statements if not is_own_import(statement))
 
 
 @functools.cache
@@ -76,12 +53,12 @@ def fingerprint_of_module(name: str) -> str:
         if there is None or module in digests or top == _OWN or (installed and top != package):
             continue
         digests[module] = fingerprint_of_file(there)
-        waiting |= _imported_by(there, module if there.name == "__init__.py" else module.rpartition(".")[0])
+        waiting |= imported_by(there, module if there.name == "__init__.py" else module.rpartition(".")[0])
         waiting |= {module.rsplit(".", depth)[0] for depth in range(module.count(".") + 1)}  # what it lies in
     return hashlib.sha256(json.dumps(sorted(digests.items())).encode()).hexdigest()[:LENGTH]
 
 
-def _imported_by(path: Path, package: str) -> set[str]:
+def imported_by(path: Path, package: str) -> set[str]:
     """The modules that a file of a package may import, by their full names; among them names that are no modules."""
     found = set()
     for node in ast.walk(ast.parse(path.read_bytes())):
@@ -94,17 +71,6 @@ def _imported_by(path: Path, package: str) -> set[str]:
     return found
 
 
-def _imported_of(path: Path, package: str) -> set[str]:
-    """The modules of a package that a file imports, by their last name."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_bytes())):
-        if isinstance(node, ast.ImportFrom) and node.module == package:
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{package}."):
-            found.add(str(node.module).removeprefix(f"{package}."))
-    return found
-
-
 def _plain(value: object) -> object:
     if isinstance(value, ast.AST):
         fields = ((name, inner) for name, inner in ast.iter_fields(value) if inner not in (None, []) and name != "kind")
@@ -114,7 +80,8 @@ def _plain(value: object) -> object:
     return repr(value)
 
 
-def _is_own_import(statement: ast.stmt) -> bool:
+def is_own_import(statement: ast.stmt) -> bool:
+    """Whether a statement imports from this package."""
     return isinstance(statement, ast.ImportFrom) and (statement.module or "").partition(".")[0] == _OWN
 
 

@@ -69,12 +69,12 @@ LATER = [
     name
     for name in methods.names("later")
     if (one := methods.get(name)).section == "merging"
-    and one.k is None
+    and "agreement" not in one.needs
     and not methods.get_merge(str(one.merge)).statistics
 ]
 
 
-@pytest.mark.parametrize("method", [*LATER, "lines_iso_c", "lines_pcb"])
+@pytest.mark.parametrize("method", LATER)
 def test_later_methods_on_folders_are_the_merge_in_memory(here: Path, tmp_path: Path, method: str) -> None:
     """A method of the tables could not be had for one's own checkpoints, or would be another one there."""
     options = ["--option", "steps=20"] if method == "wudi" else []
@@ -88,8 +88,9 @@ def test_later_methods_on_folders_are_the_merge_in_memory(here: Path, tmp_path: 
     update = np.empty(layout.size, np.float32)
     merge = methods.get(f"{method}:steps=20" if options else method).merge
     methods.get_merge(merge)([TaskVector(flat, layout, {}, frozen) for flat in flats], update)
-    found, alpha = state(out), methods.get(method).coefficient
-    scale = np.float32(alpha(len(TASKS)) if alpha else methods.get(method).unvalidated)
+    found, protocol = state(out), methods.get(method).protocol
+    alpha = protocol.coefficient_for(len(TASKS)) if isinstance(protocol, methods.Fixed) else protocol.unvalidated
+    scale = np.float32(alpha)
     for name, values in layout.split(update).items():
         np.testing.assert_allclose(found[name], base[name] + scale * values, rtol=1e-6, atol=1e-7, err_msg=name)
     assert (update != 0).mean() > 0.01

@@ -103,7 +103,7 @@ def test_every_method_equals_the_plain_statement(
         pytest.skip("a method of the user's own, of which no plain statement is here")
     updates = [update.astype(np.float32) for update in statements[name]]
     assert (found.method, found.tasks) == (name, NAMES)
-    if methods.get(name).protocol == "scaled":
+    if isinstance(methods.get(name).protocol, methods.Scaled):
         grid = methods.get(name).grid(GRIDS)
         curve = evaluator.scaled("validation", updates[0], grid)
         place = choose_coefficient(curve, evaluator.totals("validation"), [0.9, 0.8], NAMES)
@@ -186,7 +186,7 @@ def test_a_tuned_option_is_chosen_on_validation_data(
     """LiNeS would be at one slope for all models, or its slope be chosen on the test data; a slope that somebody sets
     would be tuned all the same."""
     method, pretrained = methods.get("lines"), model.initial().cpu().numpy()
-    assert (method.tuned, method.grid(GRIDS)) == ("beta", tuple(np.arange(1, 11) / 10))
+    assert (method.tuned, method.protocol.grid(GRIDS)) == ("beta", tuple(np.arange(1, 11) / 10))
     grid, finetuned = [0.1, 1.0], [0.5, 0.5]
     subset = TaskSubset(vectors, pretrained, lambda _: Tuner(evaluator, grid, finetuned), evaluator, GRIDS)
     found = subset.evaluate(method)

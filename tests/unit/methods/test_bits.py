@@ -3,7 +3,7 @@
 import pytest
 
 from tallmasks import methods
-from tallmasks.methods.bits import KNOWN
+from tallmasks.methods import bits
 
 MODELS = {
     "ViT-B/32": (113_448_705, 87_849_216),
@@ -38,7 +38,7 @@ def test_storage_is_the_papers(model, tasks, single, finetuned, masked):
         "masked": masked,
         "pruned": masked,
     }.items():
-        cost = KNOWN[kind](tasks, trainable, parameters - trainable)
+        cost = getattr(bits, kind)(tasks, trainable, parameters - trainable)
         assert round(cost.gigabits, 1) == expected, kind
         assert isinstance(cost.bits, int)
         assert cost.lower_bound == (kind == "pruned")
@@ -73,9 +73,9 @@ def test_later_methods_are_counted_tensor_by_tensor(name: str, bits_of_a_task: i
 def test_shapes_change_nothing_in_the_papers_formulas() -> None:
     """One row would cost something else in two tables."""
     for name in ("single", "finetuned", "masked", "pruned", "masked_and_scaled"):
-        rows = [method for method in map(methods.get, methods.names()) if method.storage is KNOWN[name]]
+        rows = [method for method in map(methods.get, methods.names()) if method.storage is getattr(bits, name)]
         for method in rows:
-            assert method.stored(8, TRAINABLE, 1000, SHAPES) == KNOWN[name](8, TRAINABLE, 1000)
+            assert method.stored(8, TRAINABLE, 1000, SHAPES) == getattr(bits, name)(8, TRAINABLE, 1000)
 
 
 def test_without_shapes_there_is_the_leading_term() -> None:

@@ -210,43 +210,6 @@ def test_lines_is_the_plain_statement() -> None:
         np.testing.assert_allclose(values, expected[name], rtol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("name", "inner"),
-    [
-        ("lines_pcb", "pcb"),
-        ("lines_tsv_m", "tsv_m"),
-        ("lines_iso_cts:beta=0.3,common=0.6", "iso_cts:common=0.6"),
-        ("lines_breadcrumbs:middle=0.2", "breadcrumbs:middle=0.2"),
-        ("lines_dare:beta=0.3,drop=0.8", "dare:drop=0.8"),
-        ("lines_ties:keep=0.1", "ties_mean:keep=0.1"),
-        ("lines_task_arithmetic", "sum"),
-    ],
-)
-def test_lines_goes_on_from_any_merge(name: str, inner: str) -> None:
-    """A user's own combination would have no row, or be scaled by the length of another vector."""
-    given = vectors()
-    before = LAYOUT.join(merged(inner, given))
-    alpha = abs(flats(given).sum(0, dtype=np.float64)).sum() / (3 * abs(before.astype(np.float64)).sum())
-    expected = later_reference.lines(LAYOUT.split(before), BLOCKS, alpha, 0.3 if "beta" in name else 0.5)
-    for tensor, values in merged(methods.get(name).merge, given).items():
-        np.testing.assert_allclose(values, expected[tensor], rtol=1e-5, atol=1e-9)
-
-
-def test_a_row_after_another_is_asked_for_and_in_no_list() -> None:
-    """The long table would have every merge twice; or an edited merge keep what LiNeS made of the old one."""
-    row = methods.get("lines_iso_c")
-    assert row.title == "Iso-C + LiNeS" and row.tuned == "beta" and row.name not in methods.names()
-    assert methods.spec_of({"lines_iso_cts": {"common": 0.5, "beta": 0.2}}) == "lines_iso_cts:beta=0.2,common=0.5"
-    assert methods.get("lines_iso_cts:beta=0.2,common=0.5").coefficients == (1.0,)
-    assert methods.tuned_merge(row, 1.2) == "lines_iso_c:beta=1.2"
-    assert methods.get_merge("lines_iso_c").code.endswith(f"-after-{methods.get_merge('iso_c').code}")
-    assert methods.statistics_behind(methods.get("lines_regmean")) == "grams"
-    assert methods.followed("lines_iso_c") == "iso_c" and methods.followed("lines_ties") is None
-    for name in ("lines_consensus_task_arithmetic", "lines_emr", "lines_lines", "lines_zeroshot", "lines_tsvm"):
-        with pytest.raises(TallmasksError, match=f"no method '{name}'"):
-            methods.get(name)
-
-
 def test_names_say_where_a_tensor_is() -> None:
     """LiNeS and WUDI would treat a model of another layout as if it had no layers."""
     names = [
@@ -351,9 +314,9 @@ def test_a_matrix_of_many_tasks_needs_little_more_memory_than_they_do() -> None:
     for name in ("tsv_m", "iso_cts", "breadcrumbs", "wudi"):
         merge = methods.get_merge(name)
         given = {"steps": 3} if name == "wudi" else {}
-        words = (tensors, *([MATRIX] if merge.named else []), *([0.0] if merge.noisy else []))
+        place = methods.Place(MATRIX, 0, tensors[0].size)
         tracemalloc.start()
-        merge.apply(*words, **given)
+        merge.apply(tensors, place, lambda name: 0.0, **given)
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert peak < 1.5 * tensors.nbytes, name  # NumPy 2.5 counts what LAPACK works on, earlier ones do not
@@ -378,8 +341,7 @@ def test_rows_that_no_paper_has_are_a_line_each() -> None:
     """A new merge could have no masks and no consensus without a file for each."""
     for merge in ("dare", "breadcrumbs"):
         masks, consensus = methods.masking(merge), methods.consensus(merge)
-        assert (masks.protocol, consensus.protocol, consensus.k) == ("masked", "scaled", 2)
-        assert masks.file.name == consensus.file.name == "later_masks.py"
+        assert (masks.protocol, consensus.protocol, consensus.k) == (methods.Masked(), methods.Scaled(), 2)
     assert methods.masking("tsv_m").title == "TALL Mask + TSV-M"
     assert methods.masking("dare:drop=0.9").merge == "dare:drop=0.9"
     assert {methods.get(name).merge for name in methods.names()} <= {None, *methods.merge_names()}

@@ -10,9 +10,9 @@ import pytest
 
 import reference
 from tallmasks import methods
-from tallmasks.methods import registry
+from tallmasks.methods import Place, registry
 from tallmasks.methods.mask_lambdas import fitted_lambdas
-from tallmasks.methods.streaming import Merging, OnePiece, Place, Stream, in_stream, update
+from tallmasks.methods.streaming import Merging, OnePiece, Stream, in_stream, update
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.parallel import parallel
 from tallmasks.store.tensor_files import Layout
@@ -61,11 +61,7 @@ def gathered(stream: Stream, whole_tensors: bool, work: Callable[[Place], np.nda
     return out
 
 
-@pytest.mark.parametrize(
-    "name",
-    [n for n in methods.merge_names() if not methods.get_merge(n).statistics]
-    + ["lines_iso_c", "lines_dare", "lines_pcb"],
-)
+@pytest.mark.parametrize("name", [n for n in methods.merge_names() if not methods.get_merge(n).statistics])
 def test_a_merge_in_a_stream_is_the_merge(name: str) -> None:
     """A model larger than the memory would be merged by another method; kept fractions count frozen values too."""
     vectors, pretrained = flats(), np.zeros(LAYOUT.size, np.float32)
@@ -90,26 +86,17 @@ def test_thresholds_in_a_stream_are_those_of_the_vectors(fraction: float) -> Non
 
 
 @pytest.mark.parametrize("merge", ["sum", "ties_sum"])
-def test_consensus_and_masks_in_a_stream_are_the_plain_statement(merge: str) -> None:
-    """The merged model, or a task's model in a bundle, would be other weights than the paper's."""
+def test_a_consensus_in_a_stream_is_the_plain_statement(merge: str) -> None:
+    """The merged model would have other weights than the paper's."""
     vectors = flats()
     stream = stream_of(vectors, np.zeros(LAYOUT.size, np.float32))
     merging = Merging(methods.get_merge(merge), stream)
     merged = np.empty(LAYOUT.size, np.float32)
     methods.get_merge(merge)([TaskVector(flat, LAYOUT, {}, FROZEN) for flat in vectors], merged)
     masks = [reference.mask(flat, merged, value) for flat, value in zip(vectors, LAMBDAS, strict=True)]
-    consensus, masking = registry.consensus(merge), registry.masking(merge)
-    found = gathered(
-        stream, False, lambda place: update(consensus, OnePiece(consensus, stream, place, merging, LAMBDAS))
-    )
+    consensus = registry.consensus(merge)
+    found = gathered(stream, False, lambda place: update(consensus, OnePiece(stream, place, merging, LAMBDAS)))
     np.testing.assert_array_equal(found, merged * (sum(masks) >= 2))
-    for task, mask in enumerate(masks):
-        found = gathered(
-            stream,
-            False,
-            lambda place, task=task: update(masking, OnePiece(masking, stream, place, merging, LAMBDAS), task),
-        )
-        np.testing.assert_array_equal(found, merged * mask)
 
 
 def test_lambdas_are_fitted_to_the_length_of_what_a_task_changed() -> None:

@@ -301,7 +301,7 @@ def test_formats(results: ResultFiles, kind: str, start: bytes) -> None:
 
 def test_methods_differ_without_colour() -> None:
     """On a greyscale print two methods would be one."""
-    names = [*methods.names(), "lines_iso_c"]
+    names = methods.names()
     shapes = [(style.look(name).marker, style.look(name).dashes) for name in names]
     assert len(set(shapes)) == len(shapes)
 

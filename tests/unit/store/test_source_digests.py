@@ -105,33 +105,6 @@ def test_a_damaged_memory_is_not_believed(folder: Path, text: str) -> None:
     assert sha256_of_folder(folder) == digest
 
 
-def test_the_digest_of_a_method_is_that_of_its_file_and_of_the_parts_it_imports(tmp_path, monkeypatch):
-    """Merges of another code would pass for fresh where it lies in a part, or all would be redone."""
-    package = tmp_path / "parted" / "shared"
-    package.mkdir(parents=True)
-    for name, text in {"__init__": "", "near": "from parted.shared.far import y\nx = y\n", "far": "y = 1\n"}.items():
-        (package / f"{name}.py").write_text(text)
-    (tmp_path / "parted" / "__init__.py").write_text("")
-    monkeypatch.syspath_prepend(tmp_path)
-
-    def digests(name):
-        fingerprints.fingerprint_of_file.cache_clear()
-        fingerprints.fingerprint_with_parts.cache_clear()
-        return fingerprints.fingerprint_with_parts(tmp_path / name, "parted.shared")
-
-    (tmp_path / "alone").write_text("z = 1\n")
-    (tmp_path / "with").write_text("from parted.shared.near import x\nz = 1\n")
-    (tmp_path / "module").write_text("from parted.shared import near\nz = 1\n")
-    before = {name: digests(name) for name in ("alone", "with", "module")}
-    assert before["alone"] == fingerprints.fingerprint_of_file(tmp_path / "alone") != before["with"]
-    (package / "far.py").write_text("y = 1  # a comment\n")
-    assert {name: digests(name) for name in before} == before
-    (package / "far.py").write_text("y = 2\n")
-    assert {name for name in before if digests(name) != before[name]} == {"with", "module"}
-    fingerprints.fingerprint_of_file.cache_clear()
-    fingerprints.fingerprint_with_parts.cache_clear()
-
-
 def test_the_digest_of_a_module_from_outside_is_that_of_what_it_imports_from_beside_it(tmp_path, monkeypatch):
     """Examples and networks of other code would pass for fresh."""
     texts = {

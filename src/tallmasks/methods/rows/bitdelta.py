@@ -3,7 +3,7 @@
 from typing import Any
 
 from tallmasks.bundles.codings import Coding, Signs, Whole
-from tallmasks.methods import Vector, by_tensor, method
+from tallmasks.methods import PerTask, Vector, bits, by_tensor, method
 from tallmasks.methods.rows.parts.arrays_and_tensors import exact
 from tallmasks.methods.rows.parts.layers_in_blocks import is_layer_in_block
 
@@ -17,11 +17,9 @@ def coding(shape: tuple[int, ...], name: str) -> Coding:
     name="bitdelta",
     row=130,
     title="BitDelta",
-    section="compression",
     paper="Liu et al. 2024, without distillation",
-    protocol="per_task",
-    storage="signs",
-    over="model",
+    protocol=PerTask(),
+    storage=bits.signs,
     group="later",
 )
 @by_tensor(coding)

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from tallmasks.methods import Share, Vector, merge, method
+from tallmasks.methods import Place, Share, Vector, merge, merged_row
 
 
-@merge("breadcrumbs", paper="Davari and Belilovsky 2024", over="tensors")
-def breadcrumbs_merge(tensors: Vector, *, middle: Share = 0.15, outliers: Share = 0.006) -> Vector:
+@merge("breadcrumbs", over="tensors")
+def breadcrumbs(tensors: Vector, place: Place, facts: None, *, middle: Share = 0.15, outliers: Share = 0.006) -> Vector:
     """float32 [T, ..., n] -> [..., n]: from each row the int(outliers * n) largest magnitudes out, the next
     int(middle * n) in, the rest out; summed over the tasks.  A single number stays.
 
@@ -27,17 +27,4 @@ def breadcrumbs_merge(tensors: Vector, *, middle: Share = 0.15, outliers: Share 
     return total
 
 
-@method(
-    name="breadcrumbs",
-    row=46,
-    title="Model Breadcrumbs",
-    section="merging",
-    paper="Davari and Belilovsky 2024",
-    protocol="scaled",
-    storage="single",
-    merge="breadcrumbs",
-    group="later",
-)
-def breadcrumbs(multi_task_vector: Vector) -> Vector:
-    """The sum of what is kept; alpha is tuned."""
-    return multi_task_vector
+merged_row("breadcrumbs", row=46, title="Model Breadcrumbs", paper="Davari and Belilovsky 2024", group="later")

@@ -1,16 +1,14 @@
 """Fine-tuned: each task's own checkpoint, the upper bound."""
 
-from tallmasks.methods import Vector, method
+from tallmasks.methods import FineTuned, Vector, method
 
 
 @method(
     name="fine_tuned",
     row=70,
     title="Fine-tuned",
-    section="compression",
     paper="theta_t itself",
-    protocol="finetuned",
-    storage="finetuned",
+    protocol=FineTuned(),
 )
 def fine_tuned(task_vector: Vector) -> Vector:
     """tau_t whole."""

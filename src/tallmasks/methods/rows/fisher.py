@@ -7,45 +7,38 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tallmasks.methods import Place, Statistics, Vector, merge, method
+from tallmasks.methods import Fixed, Place, Statistics, Vector, merge, merged_row
 from tallmasks.vectors.task_vectors import TaskVector
 
 EPSILON = 1e-6
-Known = tuple[list[np.float32], Sequence[Statistics]]
+Facts = tuple[list[np.float32], Sequence[Statistics]]
 
 
-def shares(task_vectors: Sequence[TaskVector], statistics: Sequence[Statistics]) -> Known:
+def shares(task_vectors: Sequence[TaskVector], statistics: Sequence[Statistics]) -> Facts:
     """What each model counts, 1 / |F_t| over all of its weights, in the sum of 1, and the F_t themselves."""
     squares = [[np.square(part, dtype=np.float64).sum() for part in one.values()] for one in statistics]
     inverse = [1 / (math.sqrt(math.fsum(parts)) + EPSILON) for parts in squares]
     return [np.float32(value / sum(inverse)) for value in inverse], statistics
 
 
-@merge("fisher", paper="Matena and Raffel 2022, Fisher merging", over="places", look=shares, statistics="fisher")
-def fisher_merge(rows: Sequence[Vector], out: Vector, place: Place, known: Known) -> None:
+@merge("fisher", look=shares, statistics="fisher")
+def fisher(rows: Sequence[Vector], place: Place, facts: Facts) -> Vector:
     """sum_t w_t tau_t / sum_t w_t with w_t = (F_t + 1e-6) / |F_t|, which is the same mean of the models theta_t.
 
     As the code of MergeLM (yule-BUAA/MergeLM, model_merging_methods/merging_methods.py) with normalised weights.
     """
     weights = [
         share * (one[place.name].reshape(-1)[place.start : place.stop] + np.float32(EPSILON))
-        for share, one in zip(*known, strict=True)
+        for share, one in zip(*facts, strict=True)
     ]
-    np.divide(sum(w * row for w, row in zip(weights, rows, strict=True)), sum(weights), out=out)
+    return np.divide(sum(w * row for w, row in zip(weights, rows, strict=True)), sum(weights))
 
 
-@method(
-    name="fisher",
+merged_row(
+    "fisher",
     row=22,
     title="Fisher merging",
-    section="merging",
     paper="Matena and Raffel 2022",
-    protocol="fixed",
-    storage="single",
-    merge="fisher",
-    coefficient=lambda tasks: 1.0,
+    protocol=Fixed(1.0),
     group="later",
 )
-def fisher(multi_task_vector: Vector) -> Vector:
-    """The mean itself."""
-    return multi_task_vector

@@ -1,11 +1,11 @@
 """Iso-C: the sum of the task matrices with all its singular values made equal to their mean."""
 
-from tallmasks.methods import Vector, merge, method
-from tallmasks.methods.rows.parts.singular_vectors import is_matrix, top_triplets
+from tallmasks.methods import Place, Scaled, Vector, merge, merged_row
+from tallmasks.methods.rows.parts.singular_vectors import NoiseOf, is_matrix, noise_of_tasks, top_triplets
 
 
-@merge("iso_c", paper="Marczak et al. 2025, Iso-C", over="tensors", noisy=True)
-def iso_c_merge(tensors: Vector, noise: float) -> Vector:
+@merge("iso_c", over="tensors", look=noise_of_tasks)
+def iso_c(tensors: Vector, place: Place, noise_of: NoiseOf) -> Vector:
     """float32 [T, m, n] -> [m, n]: U (mean of S) V^T of the sum; of any other tensor the mean over the tasks.
 
     The official code (danielm1405/iso-merging) leaves matrices named `text_projection` to the mean too; the models
@@ -15,25 +15,17 @@ def iso_c_merge(tensors: Vector, noise: float) -> Vector:
     merged = tensors.sum(axis=0)
     if not is_matrix(merged.shape):
         return merged / len(tensors)
-    left, singular, right, _ = top_triplets(merged, min(merged.shape), noise * len(tensors) ** 0.5)
+    left, singular, right, _ = top_triplets(merged, min(merged.shape), noise_of(place.name) * len(tensors) ** 0.5)
     if not singular.size:  # no task moved it, or the tasks cancel each other
         return merged / len(tensors)
     return (left * singular.mean()) @ right
 
 
-@method(
-    name="iso_c",
+merged_row(
+    "iso_c",
     row=66,
     title="Iso-C",
-    section="merging",
     paper="Marczak et al. 2025",
-    protocol="scaled",
-    storage="single",
-    merge="iso_c",
-    unvalidated=1.0,
     # coarser than the official 0.1 to 3.0 in steps of 0.1, with the same reach
-    coefficients=tuple(round(0.2 * step, 1) for step in range(16)),
+    protocol=Scaled(tuple(round(0.2 * step, 1) for step in range(16)), unvalidated=1.0),
 )
-def iso_c(multi_task_vector: Vector) -> Vector:
-    """The merged matrices themselves; alpha is tuned."""
-    return multi_task_vector

@@ -2,12 +2,18 @@
 
 import numpy as np
 
-from tallmasks.methods import Share, Vector, merge, method
-from tallmasks.methods.rows.parts.singular_vectors import is_matrix, orthogonalised, top_triplets
+from tallmasks.methods import Place, Scaled, Share, Vector, merge, merged_row
+from tallmasks.methods.rows.parts.singular_vectors import (
+    NoiseOf,
+    is_matrix,
+    noise_of_tasks,
+    orthogonalised,
+    top_triplets,
+)
 
 
-@merge("iso_cts", paper="Marczak et al. 2025, Iso-CTS", over="tensors", named=True, noisy=True)
-def iso_cts_merge(tensors: Vector, name: str, noise: float, *, common: Share = 0.8) -> Vector:
+@merge("iso_cts", over="tensors", look=noise_of_tasks)
+def iso_cts(tensors: Vector, place: Place, noise_of: NoiseOf, *, common: Share = 0.8) -> Vector:
     """float32 [T, m, n] -> [m, n]: the top directions of the sum, a share `common` of them, and for each task the top
     ones of what it has outside of these; U and V made orthogonal, every singular value at their mean.
 
@@ -17,9 +23,9 @@ def iso_cts_merge(tensors: Vector, name: str, noise: float, *, common: Share = 0
     nothing stands above the noise, the mean is taken.
     """
     tasks, shape = len(tensors), tensors.shape[1:]
-    if not is_matrix(shape) or "text_projection" in name:
+    if not is_matrix(shape) or "text_projection" in place.name:
         return tensors.mean(axis=0)
-    rank, noise = min(shape), noise * tasks**0.5
+    rank, noise = min(shape), noise_of(place.name) * tasks**0.5
     own = min(round((rank - int(rank * common)) / tasks), rank // tasks)
     shared = top_triplets(tensors.sum(axis=0), rank - own * tasks, noise)
     base = shared[0]
@@ -27,25 +33,17 @@ def iso_cts_merge(tensors: Vector, name: str, noise: float, *, common: Share = 0
         top_triplets(matrix - base @ (base.T @ matrix), own, noise, of=float(np.linalg.norm(matrix)))
         for matrix in tensors
     ]
-    found = orthogonalised([*rest, shared])
-    if not found.singular.size:
+    merged = orthogonalised([*rest, shared])
+    if not merged.singular.size:
         return tensors.mean(axis=0)
-    return found.left * found.singular.mean() @ found.right
+    return merged.left * merged.singular.mean() @ merged.right
 
 
-@method(
-    name="iso_cts",
+merged_row(
+    "iso_cts",
     row=67,
     title="Iso-CTS",
-    section="merging",
     paper="Marczak et al. 2025",
-    protocol="scaled",
-    storage="single",
-    merge="iso_cts",
-    unvalidated=1.0,
-    coefficients=tuple(round(0.2 * step, 1) for step in range(16)),  # as for Iso-C
+    protocol=Scaled(tuple(round(0.2 * step, 1) for step in range(16)), unvalidated=1.0),  # as for Iso-C
     group="later",
 )
-def iso_cts(multi_task_vector: Vector) -> Vector:
-    """The merged matrices themselves; alpha is tuned."""
-    return multi_task_vector

@@ -5,8 +5,9 @@ from typing import Annotated
 
 import numpy as np
 
-from tallmasks.methods import Between, Place, Vector, merge, method
+from tallmasks.methods import Between, Place, Scaled, Vector, merge, merged_row
 from tallmasks.methods.rows.parts.block_numbers import depths
+from tallmasks.methods.rows.task_arithmetic import sum_merge
 from tallmasks.vectors.task_vectors import TaskVector
 
 Slope = Annotated[float, Between(0, 10)]
@@ -18,33 +19,21 @@ def scales(task_vectors: Sequence[TaskVector], *, beta: Slope = 0.5) -> dict[str
     return {name: np.float32(alpha + beta * depth) for name, depth in depths(task_vectors[0].layout.names).items()}
 
 
-@merge("lines", paper="Wang et al. 2025, LiNeS", over="places", look=scales)
-def lines_merge(rows: Sequence[Vector], out: Vector, place: Place, scale: dict[str, np.float32]) -> None:
+@merge("lines", look=scales)
+def lines(rows: Sequence[Vector], place: Place, scale: dict[str, np.float32]) -> Vector:
     """The sum times alpha + beta * l / (L - 1) in block l of L, times alpha outside blocks.
 
     As the official code (wang-kee/LiNeS, src/eval/eval.py), where alpha = |sum of tau_t| / (T |tau_MTL|), in L1 norms,
     which is 1 / T here.
     """
-    out[:] = rows[0]
-    for row in rows[1:]:
-        out += row
-    out *= scale[place.name]
+    return sum_merge(rows, place, None) * scale[place.name]
 
 
-@method(
-    name="lines",
+merged_row(
+    "lines",
     row=32,
     title="Task arithmetic + LiNeS",
-    section="merging",
     paper="Wang et al. 2025",
-    protocol="scaled",
-    storage="single",
-    merge="lines",
-    unvalidated=1.0,
-    tuned="beta",
-    coefficients=tuple(round(0.1 * step, 1) for step in range(1, 11)),
+    protocol=Scaled(tuple(round(0.1 * step, 1) for step in range(1, 11)), tuned="beta", unvalidated=1.0),
     group="later",
 )
-def lines(multi_task_vector: Vector) -> Vector:
-    """The scaled blocks themselves; beta is tuned, as in the official code, and the rest of the formula stays."""
-    return multi_task_vector

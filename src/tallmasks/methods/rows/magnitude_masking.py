@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tallmasks.methods import Share, Vector, method
+from tallmasks.methods import Kept, PerTask, Share, Vector, bits, method
 
 
 def kept_fraction(tasks: int, *, keep: Share = 0.1) -> float:
@@ -14,12 +14,11 @@ def kept_fraction(tasks: int, *, keep: Share = 0.1) -> float:
     name="magnitude_masking",
     row=90,
     title="Magnitude Masking",
-    section="compression",
     paper="Wang et al. 2024, compression baseline",
-    protocol="per_task",
-    storage="masked",
+    protocol=PerTask(),
+    storage=bits.masked,
     merge="sum",
-    keep=kept_fraction,
+    kept=Kept(kept_fraction),
 )
 def magnitude_masking(task_vector: Vector, threshold: np.float32, multi_task_vector: Vector) -> Vector:
     """tau_MTL where |tau_t| >= v_t (its top `keep`), 0 elsewhere."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tallmasks.methods import Vector, method
+from tallmasks.methods import Kept, PerTask, Vector, bits, method
 from tallmasks.methods.bits import FLOAT_BITS
 
 
@@ -15,12 +15,10 @@ def kept_fraction(tasks: int) -> float:
     name="magnitude_pruning",
     row=80,
     title="Magnitude Pruning",
-    section="compression",
     paper="Wang et al. 2024, compression baseline",
-    protocol="per_task",
-    storage="pruned",
-    keep=kept_fraction,
-    keep_of="trainable",  # what is stored is the trainable part alone
+    protocol=PerTask(),
+    storage=bits.pruned,
+    kept=Kept(kept_fraction, of_trainable=True),  # what is stored is the trainable part alone
 )
 def magnitude_pruning(task_vector: Vector, threshold: np.float32) -> Vector:
     """tau_t where |tau_t| >= v_t, 0 elsewhere."""

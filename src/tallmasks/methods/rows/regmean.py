@@ -4,13 +4,22 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tallmasks.methods import Share, Statistics, Vector, merge, method
+from tallmasks.methods import Fixed, Place, Share, Statistics, Vector, merge, merged_row
+from tallmasks.vectors.task_vectors import TaskVector
 
 RIDGE = 1e-7  # of the trace, which no eigenvalue exceeds: what float32 leaves of a Gram's own zeros
 
 
-@merge("regmean", paper="Jin et al. 2023, RegMean", over="tensors", named=True, statistics="grams")
-def regmean_merge(tensors: Vector, name: str, statistics: Sequence[Statistics], *, off_diagonal: Share = 1.0) -> Vector:
+Grams = Sequence[Statistics]
+
+
+def grams_of_tasks(task_vectors: Sequence[TaskVector], grams: Grams) -> Grams:
+    """Those of the tasks, as they are."""
+    return grams
+
+
+@merge("regmean", over="tensors", look=grams_of_tasks, statistics="grams")
+def regmean(tensors: Vector, place: Place, grams: Grams, *, off_diagonal: Share = 1.0) -> Vector:
     """float32 [T, m, n] -> [m, n]: of a linear layer (sum_t tau_t G_t) (sum_t G_t)^-1, G_t = X_t^T X_t / n of what
     enters it, with its off-diagonals times `off_diagonal`; of any other tensor the mean.
 
@@ -20,12 +29,12 @@ def regmean_merge(tensors: Vector, name: str, statistics: Sequence[Statistics], 
     mean: a ridge towards it.
     """
     mean = tensors.mean(axis=0)
-    if name not in statistics[0]:
+    if place.name not in grams[0]:
         return mean
     total = np.zeros((mean.shape[1],) * 2)
     right = np.zeros(mean.shape)
-    for tensor, one in zip(tensors, statistics, strict=True):
-        gram = one[name].astype(np.float64)
+    for tensor, one in zip(tensors, grams, strict=True):
+        gram = one[place.name].astype(np.float64)
         diagonal = gram.diagonal().copy()
         gram *= off_diagonal
         np.fill_diagonal(gram, diagonal)
@@ -37,18 +46,11 @@ def regmean_merge(tensors: Vector, name: str, statistics: Sequence[Statistics], 
     return mean + np.linalg.solve(total, right.T).T.astype(np.float32)
 
 
-@method(
-    name="regmean",
+merged_row(
+    "regmean",
     row=24,
     title="RegMean",
-    section="merging",
     paper="Jin et al. 2023",
-    protocol="fixed",
-    storage="single",
-    merge="regmean",
-    coefficient=lambda tasks: 1.0,
+    protocol=Fixed(1.0),
     group="later",
 )
-def regmean(multi_task_vector: Vector) -> Vector:
-    """The solution itself."""
-    return multi_task_vector

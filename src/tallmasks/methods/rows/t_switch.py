@@ -3,7 +3,7 @@
 from typing import Any
 
 from tallmasks.bundles.codings import Ternary
-from tallmasks.methods import Share, Vector, by_tensor, method
+from tallmasks.methods import PerTask, Share, Vector, bits, by_tensor, method
 from tallmasks.methods.rows.parts.arrays_and_tensors import exact, smallest
 
 
@@ -11,11 +11,9 @@ from tallmasks.methods.rows.parts.arrays_and_tensors import exact, smallest
     name="t_switch",
     row=150,
     title="T-Switch",
-    section="compression",
     paper="Qi et al. 2025, T-Switch",
-    protocol="per_task",
-    storage="switches",
-    over="model",
+    protocol=PerTask(),
+    storage=bits.switches,
     group="later",
 )
 @by_tensor(Ternary)

@@ -1,29 +1,30 @@
-"""Task arithmetic: the sum of the task vectors, scaled."""
+"""Task arithmetic and weight averaging: the sum of the task vectors, scaled by what is tuned, or by 1 / T."""
 
 from collections.abc import Sequence
 
-from tallmasks.methods import Vector, merge, method
+from tallmasks.methods import Fixed, Place, Vector, merge, merged_row
 
 
-@merge("sum", paper="Ilharco et al. 2023")
-def sum_merge(rows: Sequence[Vector], out: Vector) -> None:
+@merge("sum")
+def sum_merge(rows: Sequence[Vector], place: Place, facts: None) -> Vector:
     """tau_MTL = sum of tau_t, added task by task in float32."""
-    out[:] = rows[0]
+    total = rows[0].copy()
     for row in rows[1:]:
-        out += row
+        total += row
+    return total
 
 
-@method(
-    name="task_arithmetic",
-    row=30,
-    title="Task arithmetic",
-    section="merging",
-    paper="Ilharco et al. 2023",
-    protocol="scaled",
-    storage="single",
+def one_share(tasks: int) -> float:
+    """1 / T, so that the sum is a mean."""
+    return 1 / tasks
+
+
+merged_row("task_arithmetic", row=30, title="Task arithmetic", paper="Ilharco et al. 2023", merge="sum")
+merged_row(
+    "weight_averaging",
+    row=20,
+    title="Weight averaging",
+    paper="Wortsman et al. 2022",
     merge="sum",
-    k=0,
+    protocol=Fixed(one_share),
 )
-def task_arithmetic(multi_task_vector: Vector) -> Vector:
-    """tau_MTL itself; alpha is tuned."""
-    return multi_task_vector

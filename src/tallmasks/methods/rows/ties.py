@@ -1,15 +1,15 @@
 """TIES: trim each task vector, elect a sign per weight, merge the entries that agree."""
 
 from collections.abc import Sequence
-from functools import partial
+from typing import Any
 
 import numpy as np
 
-from tallmasks.methods import Share, Vector, merge, method
+from tallmasks.methods import Place, Scaled, Share, Vector, merge, merged_row
 from tallmasks.vectors import kernels
 from tallmasks.vectors.task_vectors import TaskVector
 
-Elected = tuple[list[np.float32], np.float32]
+Elected = tuple[list[np.float32], Any]
 """The magnitude from which on each task's weights stay, and the sign where they cancel each other."""
 
 
@@ -19,28 +19,23 @@ def trim_and_elect(task_vectors: Sequence[TaskVector], *, keep: Share = 0.2) -> 
     return thresholds, kernels.majority_sign([vector.flat for vector in task_vectors], thresholds)
 
 
-def ties_merge(rows: Sequence[Vector], out: Vector, elected: Elected, *, mean: bool) -> None:
-    """The sum or the mean of what agrees with the elected sign."""
+@merge("ties_sum", look=trim_and_elect)
+def ties_sum(rows: Sequence[Vector], place: Place, elected: Elected) -> Vector:
+    """The disjoint sum: of what agrees with the elected sign."""
+    return agreeing(rows, elected, mean=False)
+
+
+@merge("ties_mean", look=trim_and_elect, masked_as="ties_sum")
+def ties_mean(rows: Sequence[Vector], place: Place, elected: Elected) -> Vector:
+    """The disjoint mean: of what agrees with the elected sign."""
+    return agreeing(rows, elected, mean=True)
+
+
+def agreeing(rows: Sequence[Vector], elected: Elected, *, mean: bool) -> Vector:
+    """The sum or the mean of what agrees with the elected sign, float32 [n]."""
+    out = np.empty(rows[0].size, np.float32)
     kernels.merge_ties(rows, *elected, out, mean=mean)
+    return out
 
 
-merge("ties_sum", paper="Yadav et al. 2023, disjoint sum", look=trim_and_elect)(partial(ties_merge, mean=False))
-merge("ties_mean", paper="Yadav et al. 2023, disjoint mean", look=trim_and_elect, masked_as="ties_sum")(
-    partial(ties_merge, mean=True)
-)
-
-
-@method(
-    name="ties",
-    row=40,
-    title="TIES",
-    section="merging",
-    paper="Yadav et al. 2023",
-    protocol="scaled",
-    storage="single",
-    merge="ties_mean",
-    unvalidated=1.0,
-)
-def ties(multi_task_vector: Vector) -> Vector:
-    """tau_MTL itself; alpha is tuned."""
-    return multi_task_vector
+merged_row("ties", row=40, title="TIES", paper="Yadav et al. 2023", merge="ties_mean", protocol=Scaled(unvalidated=1.0))

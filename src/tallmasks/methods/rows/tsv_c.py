@@ -3,7 +3,7 @@
 from typing import Any
 
 from tallmasks.bundles.codings import Coding, LowRank, Whole
-from tallmasks.methods import Source, Vector, by_tensor, input, method
+from tallmasks.methods import PerTask, Source, Vector, bits, by_tensor, input, method
 from tallmasks.methods.rows.parts.arrays_and_tensors import eigenvectors, exact
 from tallmasks.methods.rows.parts.singular_vectors import is_matrix
 
@@ -24,11 +24,9 @@ def coding(shape: tuple[int, ...], tasks: int) -> Coding:
     name="tsv_c",
     row=140,
     title="TSV-C",
-    section="compression",
     paper="Gargiulo et al. 2025, TSV-Compress",
-    protocol="per_task",
-    storage="low_rank",
-    over="model",
+    protocol=PerTask(),
+    storage=bits.low_rank,
     group="later",
 )
 @by_tensor(coding)

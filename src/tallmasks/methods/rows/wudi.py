@@ -4,15 +4,20 @@ from typing import Annotated
 
 import numpy as np
 
-from tallmasks.methods import Between, Share, Vector, merge, method
+from tallmasks.methods import Between, Fixed, Place, Share, Vector, merge, merged_row
 from tallmasks.methods.rows.parts.block_numbers import is_linear_layer
 
 FIRST, SECOND, EPSILON = 0.9, 0.999, 1e-8  # Adam's, as everywhere
 
 
-@merge("wudi", paper="Cheng et al. 2025", over="tensors", named=True)
-def wudi_merge(
-    tensors: Vector, name: str, *, steps: Annotated[int, Between(0, 100_000)] = 300, learning_rate: Share = 1e-5
+@merge("wudi", over="tensors")
+def wudi(
+    tensors: Vector,
+    place: Place,
+    facts: None,
+    *,
+    steps: Annotated[int, Between(0, 100_000)] = 300,
+    learning_rate: Share = 1e-5,
 ) -> Vector:
     """float32 [T, m, n] -> [m, n]: from the sum S of the D_t, Adam on sum_t |(M - D_t) D_t^T|^2 / |D_t|^2.
 
@@ -22,7 +27,7 @@ def wudi_merge(
     C = sum_t (S - D_t) D_t^T D_t / |D_t|^2 the gradient at S + X is 2 (X G + C), one product a step whatever T is.
     """
     total = tensors.sum(axis=0)
-    if not is_linear_layer(name, total.ndim):
+    if not is_linear_layer(place.name, total.ndim):
         return np.zeros_like(total)
     gram, start = np.zeros((total.shape[1],) * 2, np.float32), np.zeros_like(total)
     for matrix in tensors:
@@ -39,18 +44,4 @@ def wudi_merge(
     return total + change
 
 
-@method(
-    name="wudi",
-    row=68,
-    title="WUDI",
-    section="merging",
-    paper="Cheng et al. 2025",
-    protocol="fixed",
-    storage="single",
-    merge="wudi",
-    coefficient=lambda tasks: 1.0,
-    group="later",
-)
-def wudi(multi_task_vector: Vector) -> Vector:
-    """The merged matrices themselves."""
-    return multi_task_vector
+merged_row("wudi", row=68, title="WUDI", paper="Cheng et al. 2025", protocol=Fixed(1.0), group="later")

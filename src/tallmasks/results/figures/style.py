@@ -115,10 +115,8 @@ SERIES = (
 
 def look(method: str) -> Look:
     """The look of a method, the same in every figure; one that users added gets a spare one, one with options its own
-    colour and another marker, and one that goes on from another row has that one's and dashes of its own."""
+    colour and another marker."""
     name, _, chosen = method.partition(":")
-    if not chosen and (row := methods.followed(name)):
-        return Look(look(row).color, look(row).marker, (0, (5, 1, 1, 1, 1, 1)))
     if chosen:
         return Look(look(name).color, _MARKERS[zlib.crc32(chosen.encode()) % len(_MARKERS)], (0, (2, 1)))
     if method in LOOKS:

@@ -5,11 +5,6 @@ from typing import Any
 import numpy as np
 
 
-def copied(vector: Any) -> Any:
-    """A copy that may be written to."""
-    return vector.copy() if isinstance(vector, np.ndarray) else vector.clone()
-
-
 def exact(vector: Any) -> Any:
     """The same numbers in float64, so that sums do not depend on where they are added up."""
     return vector.astype(np.float64) if isinstance(vector, np.ndarray) else vector.double()

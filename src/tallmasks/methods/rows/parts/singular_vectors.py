@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tallmasks.vectors.task_vectors import TaskVector
 
 Matrix = NDArray[np.float32]
 EPSILON = float(np.finfo(np.float32).eps)
@@ -20,6 +22,15 @@ class Triplets(NamedTuple):
     singular: Matrix
     right: Matrix
     turned: Matrix
+
+
+NoiseOf = Callable[[str], float]
+"""How large what rounding added to a task's matrix is, by the tensor's name: a spectral norm; 0 where nobody knows."""
+
+
+def noise_of_tasks(task_vectors: Sequence[TaskVector]) -> NoiseOf:
+    """That of the task where it is largest."""
+    return lambda name: max(vector.noise(name) for vector in task_vectors)
 
 
 def is_matrix(shape: tuple[int, ...]) -> bool:

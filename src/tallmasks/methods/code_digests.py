@@ -1,0 +1,81 @@
+"""What stands for the code of a merge or a method in recipes: everything that computes, nothing that people read.
+
+A function in ``rows/`` counts with the definitions of its file and of the files in ``rows/`` that this one imports.
+What registers there does not count: ``@merge(...)``, ``@method(...)``, and calls that stand alone.  Those of their
+arguments that compute, functions and protocols, are counted by themselves.  A function from elsewhere counts by name,
+since its code is a stage's.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import functools
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tallmasks.methods import rows
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.fingerprints import LENGTH, fingerprint, imported_by, is_own_import
+
+REGISTERING = ("merge", "method")
+
+
+def digest_of(*values: Any) -> str:
+    """The digest of functions, protocols, names and numbers."""
+    return hashlib.sha256(json.dumps([_plain(value) for value in values]).encode()).hexdigest()[:LENGTH]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, functools.partial):
+        return [_plain(value.func), _plain(value.keywords)]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        return [type(value).__qualname__, _plain(fields)]
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in sorted(value.items())}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    if callable(value):
+        if value.__module__.startswith(f"{rows.__name__}.") and value.__name__ == "<lambda>":
+            raise TallmasksError(
+                f"{value.__module__}: found a lambda among what a method or merge computes with; expected a function "
+                "with a name, whose code recipes can count: write a def"
+            )
+        if not value.__module__.startswith(f"{rows.__name__}."):
+            return value.__qualname__
+        return [value.__qualname__, _of_module(value.__module__)]
+    return repr(value)
+
+
+@functools.cache
+def _of_module(name: str) -> str:
+    """The digest of what a module of ``rows`` defines, and of what those define that it imports."""
+    digests: dict[str, str] = {}
+    waiting = {name}
+    while waiting:
+        module = waiting.pop()
+        path = Path(rows.__path__[0], *module.removeprefix(f"{rows.__name__}.").split(".")).with_suffix(".py")
+        if module not in digests and path.is_file():
+            digests[module] = fingerprint(_defining(path))
+            waiting |= {other for other in imported_by(path, rows.__name__) if other.startswith(f"{rows.__name__}.")}
+    own = digests.pop(name)
+    return hashlib.sha256(json.dumps([own, sorted(digests.items())]).encode()).hexdigest()[:LENGTH]
+
+
+def _defining(path: Path) -> list[ast.stmt]:
+    """The statements of a file without the package's imports and without what registers."""
+    found = []
+    for statement in ast.parse(path.read_bytes()).body:
+        if isinstance(statement, ast.FunctionDef):
+            statement.decorator_list = [one for one in statement.decorator_list if not _registers(one)]
+        if not (is_own_import(statement) or isinstance(statement, ast.Expr)):
+            found.append(statement)
+    return found
+
+
+def _registers(decorator: ast.expr) -> bool:
+    return isinstance(decorator, ast.Call) and isinstance(decorator.func, ast.Name) and decorator.func.id in REGISTERING

@@ -1,0 +1,156 @@
+"""What a merge is: a function of one slice, or of one tensor, of all task vectors."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallmasks.methods.code_digests import digest_of
+from tallmasks.methods.options import Option, Value, given, options_of
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.parallel import parallel
+from tallmasks.store.tensor_files import Layout
+from tallmasks.vectors import kernels
+from tallmasks.vectors.task_vectors import TaskVector
+
+Vector = NDArray[np.float32]
+Result = TypeVar("Result")
+Statistics = Mapping[str, NDArray[np.float32]]
+"""Statistics of one task's data, by the name of the tensor that they belong to."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Values start..stop of a flattened tensor."""
+
+    name: str
+    start: int
+    stop: int
+
+
+def pieces_of(sizes: Mapping[str, int], step: int) -> Iterator[Place]:
+    """The pieces of tensors with so many values: of `step` values, the last of each shorter."""
+    for name, size in sizes.items():
+        for start in range(0, size, step):
+            yield Place(name, start, min(start + step, size))
+
+
+def places_of(layout: Layout, whole_tensors: bool = False) -> list[Place]:
+    """The pieces of all tensors: of `kernels.PIECE` values, or tensor by tensor."""
+    sizes = dict(zip(layout.names, map(math.prod, layout.shapes), strict=True))
+    return list(pieces_of(sizes, max([1, *sizes.values()]) if whole_tensors else kernels.PIECE))
+
+
+def each_piece(
+    task_vectors: Sequence[TaskVector],
+    work: Callable[[list[Vector], Place, slice], Result],
+    whole_tensors: bool = False,
+) -> list[Result]:
+    """What ``work`` gives of T slices, float32 [n] each, of every place, in order; it also gets the place in the whole.
+
+    It runs on several threads; whole tensors come one at a time, since their products have threads of their own.
+    """
+    layout = task_vectors[0].layout
+    offsets = dict(zip(layout.names, layout.offsets, strict=True))
+
+    def at(place: Place) -> Result:
+        part = slice(offsets[place.name] + place.start, offsets[place.name] + place.stop)
+        return work([vector.flat[part] for vector in task_vectors], place, part)
+
+    return parallel(at, places_of(layout, whole_tensors), 1 if whole_tensors else None)
+
+
+@dataclass(frozen=True)
+class Merge:
+    """A way to merge task vectors.
+
+    Attributes:
+        name: With what is set of its options behind it.
+        apply: ``(rows, place, facts, **options) -> merged``, float32, for all values of ``rows`` at ``place``.
+        over: What rows are.  "slices": T slices, float32 [n] each, in a list or one array [T, n]; "tensors": one
+            whole tensor of all tasks, float32 [T, ...].
+        look: Computes the facts, what a slice has to know of the whole: ``(task_vectors, **options) -> anything``,
+            thresholds for instance.  Without it they are None.
+        statistics: The stage whose artifacts, one a task, it needs beside the checkpoints.  ``look`` gets their tensors
+            by name, a mapping a task, as its second argument.
+        masked_as: The merge that masks are over, where it is another one.
+        chosen: The options that are not at their defaults.
+    """
+
+    name: str
+    apply: Callable[..., Any]
+    over: Literal["slices", "tensors"] = "slices"
+    look: Callable[..., Any] | None = None
+    statistics: str | None = None
+    masked_as: str | None = None
+    chosen: Mapping[str, Value] = field(default_factory=dict)
+
+    def prepared(
+        self, task_vectors: Sequence[TaskVector], statistics: Sequence[Statistics] = ()
+    ) -> Callable[[Sequence[Vector], Place], Vector]:
+        """``(rows, place) -> merged``, float32 [n] from T of [n], with its options and its facts of these vectors.
+
+        Raises:
+            TallmasksError: it needs statistics, and there are none.
+        """
+        if self.statistics and not statistics:
+            raise TallmasksError(
+                f"merge {self.name} needs what the workflow's stage {self.statistics} computes from the tasks' training"
+                " data, which checkpoints alone do not give; ask for its row of results/<model>/<benchmark>/field.csv"
+            )
+        facts = None
+        if self.look is not None:
+            of_data = [statistics] if self.statistics else []
+            facts = self.look(task_vectors, *of_data, **given(self.look, self.chosen))
+        options = given(self.apply, self.chosen)
+        if self.over == "slices":
+            return lambda rows, place: self.apply(rows, place, facts, **options)
+        layout = task_vectors[0].layout
+        shapes = dict(zip(layout.names, layout.shapes, strict=True))
+
+        def of_tensor(rows: Sequence[Vector], place: Place) -> Vector:
+            merged = self.apply(np.stack(rows).reshape(-1, *shapes[place.name]), place, facts, **options)
+            return np.asarray(merged, np.float32).reshape(-1)
+
+        return of_tensor
+
+    def __call__(self, task_vectors: Sequence[TaskVector], out: Vector, statistics: Sequence[Statistics] = ()) -> None:
+        """Fill ``out``, float32 [P'].
+
+        Raises:
+            TallmasksError: it holds NaN or infinity then, or it needs statistics and there are none.
+        """
+        apply = self.prepared(task_vectors, statistics)
+
+        def fill(rows: list[Vector], place: Place, part: slice) -> None:
+            out[part] = apply(rows, place)
+
+        each_piece(task_vectors, fill, self.over == "tensors")
+        if not kernels.all_finite(out):
+            raise TallmasksError(
+                f"merge {self.name}: the merged vector holds NaN or infinity, a sum too large for float32 perhaps; see "
+                f"{self.apply.__module__}"
+            )
+
+    @property
+    def code(self) -> str:
+        """What stands for its code in the recipes of what it merges."""
+        return digest_of(self.apply, self.look, self.over, self.statistics)
+
+    @functools.cached_property
+    def options(self) -> dict[str, Option]:
+        """Its options by name."""
+        return options_of(self.apply, self.look)
+
+    def __post_init__(self) -> None:
+        options_of(self.apply, self.look)  # it refuses a word without its vocabulary
+        if self.over not in ("slices", "tensors"):
+            raise ValueError(f"merge {self.name}: over is {self.over!r}; expected slices, tensors")
+        if self.statistics and self.look is None:
+            raise ValueError(f"merge {self.name}: statistics are for its look, and it has none")

@@ -1,0 +1,45 @@
+"""LiNeS on TIES: block by block a larger scale."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tallmasks.methods import Place, Scaled, Share, Vector, each_piece, merge, merged_row
+from tallmasks.methods.rows.lines import Slope
+from tallmasks.methods.rows.parts.block_numbers import depths
+from tallmasks.methods.rows.ties import Elected, ties_mean, trim_and_elect
+from tallmasks.vectors.task_vectors import TaskVector
+
+Facts = tuple[Elected, dict[str, np.float32]]
+
+
+def elect_and_scale(task_vectors: Sequence[TaskVector], *, beta: Slope = 0.5, keep: Share = 0.2) -> Facts:
+    """What TIES needs, and the scale of every tensor: alpha + beta * l / (L - 1) in block l of L, alpha outside blocks,
+    with alpha = |sum of tau_t| / (T |tau_MTL|) in L1 norms."""
+    elected = trim_and_elect(task_vectors, keep=keep)
+
+    def lengths(rows: list[Vector], place: Place, part: slice) -> np.ndarray:
+        both = np.sum(rows, axis=0), ties_mean(rows, place, elected)
+        return np.array([abs(each).sum(dtype=float) for each in both])
+
+    added, merged = np.sum(each_piece(task_vectors, lengths), axis=0)
+    alpha = added / merged / len(task_vectors) if merged else 0.0
+    of_tensors = depths(task_vectors[0].layout.names).items()
+    return elected, {name: np.float32(alpha + beta * depth) for name, depth in of_tensors}
+
+
+@merge("lines_ties", look=elect_and_scale)
+def lines_ties(rows: Sequence[Vector], place: Place, facts: Facts) -> Vector:
+    """The disjoint mean of TIES times the scale of its tensor (wang-kee/LiNeS, src/eval/eval.py)."""
+    elected, scales = facts
+    return ties_mean(rows, place, elected) * scales[place.name]
+
+
+merged_row(
+    "lines_ties",
+    row=42,
+    title="TIES + LiNeS",
+    paper="Wang et al. 2025",
+    protocol=Scaled(tuple(round(0.1 * step, 1) for step in range(1, 16)), tuned="beta", unvalidated=1.0),
+    group="later",
+)
