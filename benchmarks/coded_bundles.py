@@ -20,7 +20,8 @@ from pathlib import Path
 import numpy as np
 from entropy import DTYPES, Found, bundles_of
 
-from tallmasks.bundles import BundleFacts, load_bundle, new_bundle
+from tallmasks.bundles.bundle_writer import BundleFacts, new_bundle
+from tallmasks.bundles.loaded_bundle import load_bundle
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 

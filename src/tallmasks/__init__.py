@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOME = "tallmasks.methods.state_dicts"
-_ELSEWHERE = {"TallmasksError": "tallmasks.store.errors", "load_bundle": "tallmasks.bundles"}
+_ELSEWHERE = {"TallmasksError": "tallmasks.store.errors", "load_bundle": "tallmasks.bundles.loaded_bundle"}
 __all__ = [
     "TallmasksError",
     "__version__",
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from tallmasks.bundles import load_bundle
+    from tallmasks.bundles.loaded_bundle import load_bundle
     from tallmasks.methods.state_dicts import (
         agreement,
         apply,

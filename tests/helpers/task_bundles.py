@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-from tallmasks.bundles import BundleFacts, new_bundle, new_own_bundle
+from tallmasks.bundles.bundle_writer import BundleFacts, new_bundle, new_own_bundle
 from tallmasks.bundles.codings import Coding, LowRank, Signs, Ternary, Whole
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 

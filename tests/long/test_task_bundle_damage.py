@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from tallmasks.bundles import load_bundle, verify_bundle
 from tallmasks.bundles.codings import LowRank, Signs, Ternary, Whole
+from tallmasks.bundles.loaded_bundle import load_bundle
 from tallmasks.bundles.manifest import digest_of
+from tallmasks.bundles.verification import verify_bundle
 from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from task_bundles import all_same, expected, make, make_own

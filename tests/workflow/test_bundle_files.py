@@ -11,7 +11,8 @@ import pytest
 
 from project import METHODS, Project, lay_out, read_json
 from tallmasks import methods
-from tallmasks.bundles import load_bundle, verify_bundle
+from tallmasks.bundles.loaded_bundle import load_bundle
+from tallmasks.bundles.verification import verify_bundle
 from tallmasks.evaluation.records import read_evaluation
 from tallmasks.masks.mask_bundles import open_mask_bundle
 from tallmasks.store.tensor_files import Layout, load_state, open_tensors

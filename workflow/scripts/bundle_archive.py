@@ -6,7 +6,7 @@ from pathlib import Path
 from bundle_io import starting_point
 from job import Job
 from tallmasks import methods
-from tallmasks.bundles import new_own_bundle, write_from_planes
+from tallmasks.bundles.bundle_writer import new_own_bundle, write_from_planes
 from tallmasks.evaluation.records import read_evaluation
 from tallmasks.masks.mask_bundles import open_mask_bundle
 from tallmasks.results.stored_files import StartingPoint, bundle_facts

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from bundle_io import starting_point
 from job import Job
 from model_io import load_model, load_tasks, new_evaluator, say
-from tallmasks.bundles import Bundle, load_bundle, write_from_planes
+from tallmasks.bundles.bundle_writer import write_from_planes
+from tallmasks.bundles.loaded_bundle import Bundle, load_bundle
 from tallmasks.evaluation.counting import Evaluator
 from tallmasks.evaluation.records import SPLITS, Evaluation, Score, read_evaluation
 from tallmasks.masks.mask_bundles import open_mask_bundle

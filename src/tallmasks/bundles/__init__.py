@@ -13,32 +13,3 @@ or of methods without a merged vector what they store of each task's own tensors
 
 Only tensors of floats that some model changed are stored.
 """
-
-from tallmasks.bundles.bundle_writer import (
-    BundleFacts,
-    NewBundle,
-    NewOwnBundle,
-    bytes_of_bundle,
-    new_bundle,
-    new_own_bundle,
-)
-from tallmasks.bundles.loaded_bundle import Bundle, load_bundle
-from tallmasks.bundles.manifest import FORMAT, LATER_FORMAT, Manifest
-from tallmasks.bundles.repacked_masks import write_from_planes
-from tallmasks.bundles.verification import verify_bundle
-
-__all__ = [
-    "FORMAT",
-    "LATER_FORMAT",
-    "Bundle",
-    "BundleFacts",
-    "Manifest",
-    "NewBundle",
-    "NewOwnBundle",
-    "bytes_of_bundle",
-    "load_bundle",
-    "new_bundle",
-    "new_own_bundle",
-    "verify_bundle",
-    "write_from_planes",
-]

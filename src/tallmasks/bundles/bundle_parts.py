@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,23 +16,69 @@ from tallmasks.bundles.entropy_coding import (
     ByMagnitude,
     Order,
     Planes,
+    Specs,
     Views,
     blocks,
     decode,
     largest_and_last,
     ones,
 )
-from tallmasks.bundles.manifest import Manifest, read_manifest
-from tallmasks.bundles.part_forms import SCALE, Specs, merged_specs, task_specs
-from tallmasks.bundles.part_names import BASE, MANIFEST, MERGED
+from tallmasks.bundles.manifest import BASE, MANIFEST, MERGED, BundledTensor, Manifest, read_manifest
 from tallmasks.bundles.update_kernels import PackedTau, update_piece
 from tallmasks.store import hub
-from tallmasks.store.dtypes import FLOATS, OF_BUNDLES
+from tallmasks.store.dtypes import DTYPES, FLOATS, OF_BUNDLES
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.plain_files import LARGEST_JSON, open_plain, within
-from tallmasks.store.tensor_files import TensorFile, name_some, open_tensors
+from tallmasks.store.tensor_files import TensorFile, TensorSpec, name_some, open_tensors
 from tallmasks.vectors.checkpoints.checkpoint import sha256_of
 from tallmasks.vectors.checkpoints.hub_models import repository_of
+
+SCALE = ".scale"
+"""What an int8 tensor's scales are called, behind its name."""
+
+
+def file_specs(manifest: Manifest) -> dict[str, Specs]:
+    """The tensors of every file but the base's: what is written, and what is expected where one is read.
+
+    Raises TallmasksError where a tensor is called like a part of another one.
+    """
+    files = {} if manifest.dtype is None else {MERGED: _merged_specs(manifest.dtype, manifest.stored)}
+    return files | dict.fromkeys(manifest.task_files.values(), _task_specs(manifest))
+
+
+def _merged_specs(dtype: str, stored: Mapping[str, BundledTensor]) -> Specs:
+    code = OF_BUNDLES[dtype]
+    specs = {name: TensorSpec(DTYPES[code].numpy, tensor.shape, code == "BF16") for name, tensor in stored.items()}
+    if code == "I8":
+        for name, tensor in stored.items():
+            if name + SCALE in stored:
+                raise TallmasksError(
+                    f"tensor {name + SCALE} is called as int8 calls the scales of {name}; choose another dtype."
+                )
+            specs[name + SCALE] = TensorSpec(np.dtype("<f4"), (tensor.rows,))
+    return specs
+
+
+def _task_specs(manifest: Manifest) -> Specs:
+    if not manifest.codings:
+        stored = manifest.stored.items()
+        return {name: TensorSpec(np.dtype(np.uint8), (-(-tensor.size // 8),)) for name, tensor in stored}
+    specs: dict[str, TensorSpec] = {}
+    for name, coding in manifest.codings.items():
+        for ending, spec in coding.specs.items():
+            if name + ending in specs or (ending and name + ending in manifest.codings):
+                raise TallmasksError(
+                    f"tensor {name + ending} is called as what is stored of {name}; rename one of them."
+                )
+            specs[name + ending] = spec
+    return specs
+
+
+def said_of(manifest: Manifest, task: str | None = None) -> dict[str, str]:
+    """What the file of tau_MTL, or of a task, says of itself."""
+    part = "update" if manifest.codings else "masks"
+    return {"format": manifest.format} | ({"part": "merged"} if task is None else {"part": part, "task": task})
+
 
 Described = tuple[str, tuple[int, ...]]
 _MOST_DECODED = 8
@@ -140,7 +186,7 @@ class BundleParts:
 
     @cached_property
     def _merged(self) -> Views:
-        return self._opened(MERGED, merged_specs(self.manifest.dtype, self.manifest.stored))
+        return self._opened(MERGED)
 
     def of_task(self, task: str) -> Views:
         """The file of one task: its masks, or its own tensors."""
@@ -148,7 +194,7 @@ class BundleParts:
         with self._lock:
             if task not in self._of_tasks:
                 name = self.manifest.task_files[task]
-                opened = self._opened(name, task_specs(self.manifest))
+                opened = self._opened(name)
                 self._check_values(opened, f"{self.place.title}: {name}")
                 self._of_tasks[task] = opened
             return self._of_tasks[task]
@@ -158,10 +204,10 @@ class BundleParts:
         if not self.manifest.uncoded:
             masks = self.of_task(task)
             return sum(int(np.bitwise_count(masks.view(name)).sum(dtype=np.int64)) for name in self.manifest.stored)
-        name, specs = self.manifest.task_files[task], task_specs(self.manifest)
+        name = self.manifest.task_files[task]
         order = order_of(self.manifest, name, lambda: self.merged)
         assert isinstance(order, ByMagnitude)
-        return ones(self._open(name, specs).view(STREAM), specs, order, f"{self.place.title}: {name}")
+        return ones(self._open(name).view(STREAM), self.specs[name], order, f"{self.place.title}: {name}")
 
     def verify(self, task: str | None) -> None:
         """Check all of a task's file, or of that of tau_MTL, in memory that does not grow with what it decodes to.
@@ -170,8 +216,7 @@ class BundleParts:
         """
         manifest = self.manifest
         name = MERGED if task is None else manifest.task_files[task]
-        specs = merged_specs(manifest.dtype, manifest.stored) if task is None else task_specs(manifest)
-        title, opened = f"{self.place.title}: {name}", self._open(name, specs)
+        title, opened, specs = f"{self.place.title}: {name}", self._open(name), self.specs[name]
         if not manifest.uncoded:
             if task is not None:
                 self._check_values(opened, title)
@@ -214,15 +259,21 @@ class BundleParts:
                 self._checked[name] = path
             return self._checked[name]
 
-    def _opened(self, name: str, specs: Specs) -> Views:
-        opened = self._open(name, specs)
+    @cached_property
+    def specs(self) -> dict[str, Specs]:
+        """The tensors of every file."""
+        return file_specs(self.manifest)
+
+    def _opened(self, name: str) -> Views:
+        opened, specs = self._open(name), self.specs[name]
         if not self.manifest.uncoded:
             return opened
         order = order_of(self.manifest, name, lambda: self.merged)
         return decode(opened.view(STREAM), specs, order, f"{self.place.title}: {name}")
 
-    def _open(self, name: str, specs: Specs) -> TensorFile:
-        """A file that holds these tensors, or a stream of them that is not decoded yet."""
+    def _open(self, name: str) -> TensorFile:
+        """A file that holds its tensors, or a stream of them that is not decoded yet."""
+        specs = self.specs[name]
         expected: dict[str, Described] = {key: (spec.code, spec.shape) for key, spec in specs.items()}
         opened = open_tensors(self.checked(name))
         if self.manifest.uncoded:
@@ -266,7 +317,7 @@ class BundleParts:
 
 def tau_of(manifest: Manifest, merged: Views, name: str) -> PackedTau:
     """One stored tensor of tau_MTL, out of its file."""
-    tensor, code = manifest.stored[name], OF_BUNDLES[manifest.dtype]
+    tensor, code = manifest.stored[name], OF_BUNDLES[str(manifest.dtype)]
     raw = merged.view(name).reshape(-1).view(np.uint8)
     if code != "I8":
         return PackedTau(raw, code)

@@ -2,44 +2,51 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
-from typing import Any, Self, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.bundles.bundle_parts import order_of
+from tallmasks.bundles.bundle_parts import file_specs, order_of, said_of
 from tallmasks.bundles.codings import Coding
-from tallmasks.bundles.encoding import Encoder, new_merged, scratch_bytes
+from tallmasks.bundles.encoding import Merged, scratch_for
 from tallmasks.bundles.entropy_coding import Decoded, Views, encode
 from tallmasks.bundles.manifest import (
+    BASE,
+    CARD,
     CODER,
+    FORMAT,
+    LATER_FORMAT,
+    MANIFEST,
+    MASKS,
+    MERGED,
+    UPDATES,
     BaseOrigin,
     BundledTensor,
+    EntropyCoding,
     Manifest,
     PartFile,
+    is_safe,
     read_manifest,
+    task_files,
 )
 from tallmasks.bundles.model_card import model_card
-from tallmasks.bundles.part_forms import file_specs, said_of, task_specs
-from tallmasks.bundles.part_names import BASE, CARD, MANIFEST, MASKS, MERGED, UPDATES, is_safe, task_files
+from tallmasks.bundles.update_kernels import pieces
+from tallmasks.masks.mask_bundles import MaskBundle
 from tallmasks.store.atomic_files import atomic_write_bytes, whole
 from tallmasks.store.dtypes import FLOATS, OF_BUNDLES
 from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.store.parallel import parallel
 from tallmasks.store.tensor_files import NewTensors, bytes_of_file, name_some, new_tensors, open_tensors
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, sha256_of
-
-Opened = TypeVar("Opened")
-
-_HEADERS = 1 << 14
-"""Room for a file's header beside 200 bytes for each tensor."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +86,7 @@ class NewBundle:
     manifest: Manifest
     mask_lambda: dict[str, float | None]
     scale: dict[str, float]
-    _encoder: Encoder
+    _merged: Merged
     _masks: Mapping[str, NewTensors]
     _written: Counter[str] = field(default_factory=Counter)
     _held: Counter[str] = field(default_factory=Counter)
@@ -102,7 +109,7 @@ class NewBundle:
             raise ValueError(f"values {start}..{stop} of {name}: not a piece of a stored tensor, cut at multiples of 8")
         if masks.keys() != self._masks.keys() or any(bits.size != -(-merged.size // 8) for bits in masks.values()):
             raise ValueError(f"{name}: the masks are not {-(-merged.size // 8)} bytes for each task")
-        self._encoder.write(name, start, np.ascontiguousarray(merged, np.float32))
+        self._merged.write(name, start, np.ascontiguousarray(merged, np.float32))
         held = {}
         for task, bits in masks.items():
             packed = self._masks[task].tensors[name][start // 8 : -(-stop // 8)]
@@ -167,18 +174,6 @@ class NewOwnBundle:
 
 
 @contextmanager
-def new_own_bundle(out: Path | str, facts: BundleFacts) -> Iterator[NewOwnBundle]:
-    """As :func:`new_bundle`, of facts with codings."""
-    draft = _draft(facts)
-    with whole(out, _needed(facts, draft), folder=True, new=True) as folder:
-        with _Files() as files:
-            new = NewOwnBundle(draft, _task_files(files, folder, draft))
-            yield new
-            new.check_whole()
-        _describe(folder, facts, draft, {})
-
-
-@contextmanager
 def new_bundle(out: Path | str, facts: BundleFacts) -> Iterator[NewBundle]:
     """Create a bundle of masks in the folder ``out``, which appears complete at the end of the ``with`` block or never.
 
@@ -189,13 +184,53 @@ def new_bundle(out: Path | str, facts: BundleFacts) -> Iterator[NewBundle]:
     """
     draft = _draft(facts)
     with whole(out, _needed(facts, draft), folder=True, new=True) as folder:
-        with _Files() as files:
-            encoder = files.open(new_merged(folder, facts.dtype, draft.stored, said_of(draft)))
-            opened = _task_files(files, folder, draft)
-            new = NewBundle(draft, dict(draft.mask_lambda), dict(draft.scale), encoder, opened)
+        with ExitStack() as files:
+            merged = files.enter_context(new_tensors(folder / MERGED, file_specs(draft)[MERGED], said_of(draft)))
+            scratch = files.enter_context(scratch_for(folder, draft))
+            masks = _new_task_files(files, folder, draft)
+            encoder = Merged(facts.dtype, merged, scratch)
+            new = NewBundle(draft, dict(draft.mask_lambda), dict(draft.scale), encoder, masks)
             yield new
             new.check_whole()
-        _describe(folder, facts, replace(draft, mask_lambda=new.mask_lambda, scale=new.scale), new.densities)
+            encoder.finish()
+        chosen = {"mask_lambda": new.mask_lambda, "scale": new.scale}
+        _describe(folder, facts, draft.model_copy(update=chosen), new.densities)
+
+
+@contextmanager
+def new_own_bundle(out: Path | str, facts: BundleFacts) -> Iterator[NewOwnBundle]:
+    """As :func:`new_bundle`, of facts with codings."""
+    draft = _draft(facts)
+    with whole(out, _needed(facts, draft), folder=True, new=True) as folder:
+        with ExitStack() as files:
+            new = NewOwnBundle(draft, _new_task_files(files, folder, draft))
+            yield new
+            new.check_whole()
+        _describe(folder, facts, draft, {})
+
+
+def write_from_planes(out: Path, facts: BundleFacts, merged: NDArray[np.float32], masks: MaskBundle) -> None:
+    """Write a bundle of tau_MTL and each task's mask at its lambda, both split into the tensors of the layout.
+
+    merged: float32 [P'] in the layout of ``masks``.  ``facts``: a mask lambda of the grid for every task; unchanged are
+    all tensors of floats that the layout lacks.  A tensor begins at any bit of the flat planes and at the first bit of
+    a byte in the bundle, so bits are packed anew, piece by piece.
+
+    Raises TallmasksError as :func:`new_bundle`, and for a task or lambda that ``masks`` has not.
+    """
+    layout = masks.layout
+    lambdas = {task: facts.mask_lambda[task] for task in facts.tasks}
+    with new_bundle(out, facts) as new:
+
+        def write(piece: tuple[str, int, int, int]) -> None:
+            name, offset, start, stop = piece
+            first, last = offset + start, offset + stop
+            bits = {task: masks.packed_piece(task, value or 0.0, first, last) for task, value in lambdas.items()}
+            new.write(name, start, merged[first:last], bits)
+
+        tensors = zip(layout.names, layout.shapes, layout.offsets, strict=True)
+        parts = [(name, offset, *piece) for name, shape, offset in tensors for piece in pieces(math.prod(shape))]
+        parallel(write, parts)
 
 
 def bytes_of_bundle(facts: BundleFacts) -> dict[str, int]:
@@ -204,44 +239,32 @@ def bytes_of_bundle(facts: BundleFacts) -> dict[str, int]:
 
     Raises TallmasksError as :func:`new_bundle`.
     """
-    draft = _draft(facts)
+    return _sizes(facts, _draft(facts))
+
+
+def _sizes(facts: BundleFacts, draft: Manifest) -> dict[str, int]:
     sizes = {name: path.stat().st_size for name, path in _included(facts).items()}
-    specs, task_of = file_specs(draft), {file: task for task, file in draft.task_files.items()}
-    sizes |= {file: bytes_of_file(specs[file], said_of(draft, task_of.get(file))) for file in specs}
+    task_of = {file: task for task, file in draft.task_files.items()}
+    sizes |= {f: bytes_of_file(specs, said_of(draft, task_of.get(f))) for f, specs in file_specs(draft).items()}
     digest = "0" * 64  # as long as any
-    base = {} if facts.include_base else dict.fromkeys(facts.base.files, digest)
-    files = {name: PartFile(digest, size) for name, size in sizes.items()}
-    described = replace(draft, base=draft.base._replace(sha256=base), files=files)
-    return {**sizes, MANIFEST: len(described.to_bytes())}
+    sha256 = None if facts.include_base else dict.fromkeys(facts.base.files, digest)
+    files = {name: PartFile(sha256=digest, bytes=size) for name, size in sizes.items()}
+    described = draft.model_copy(update={"base": draft.base.model_copy(update={"sha256": sha256}), "files": files})
+    return {**sizes, MANIFEST: len(_json(described))}
 
 
-class _Files:
-    """Files in the making, which are sealed and brought to the disk side by side."""
-
-    def __init__(self) -> None:
-        self._each: list[ExitStack] = []
-
-    def open(self, file: AbstractContextManager[Opened]) -> Opened:
-        self._each.append(ExitStack())
-        return self._each[-1].enter_context(file)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        with ExitStack() as left:  # after an error; what is closed has nothing left to do
-            for file in self._each:
-                left.push(file)
-            if error[1] is not None:
-                raise error[1]
-            parallel(ExitStack.close, self._each)
+def _needed(facts: BundleFacts, draft: Manifest) -> int:
+    """Bytes that the disk must have for the bundle while it is written."""
+    sizes = _sizes(facts, draft)
+    scratch = 4 * sum(tensor.size for tensor in draft.stored.values()) if draft.dtype == "int8" else 0
+    return sum(sizes.values()) + scratch + (2 * max(sizes.values()) if facts.entropy_coding else 0)
 
 
-def _task_files(files: _Files, folder: Path, draft: Manifest) -> dict[str, NewTensors]:
+def _new_task_files(files: ExitStack, folder: Path, draft: Manifest) -> dict[str, NewTensors]:
     """The file of every task, opened for writing."""
-    specs = task_specs(draft)
+    specs = file_specs(draft)
     return {
-        task: files.open(new_tensors(folder / file, specs, said_of(draft, task)))
+        task: files.enter_context(new_tensors(folder / file, specs[file], said_of(draft, task)))
         for task, file in draft.task_files.items()
     }
 
@@ -258,36 +281,45 @@ def _draft(facts: BundleFacts) -> Manifest:
         )
     unchanged = set(facts.unchanged)
     tensors = {
-        name: BundledTensor(tuple(tensor.shape), tensor.dtype, name not in unchanged)
+        name: BundledTensor(shape=tuple(tensor.shape), dtype=tensor.dtype, stored=name not in unchanged)  # type: ignore[arg-type]
         for name, tensor in sorted(facts.base.tensors.items())
         if tensor.dtype in FLOATS
     }
-    for what, names, known in (
+    for what, names, possible in (
         ("unchanged", facts.unchanged, tensors.keys()),
         ("mask_lambda", facts.mask_lambda, facts.tasks),
         ("scale", facts.scale, facts.tasks),
     ):
-        if strange := set(names) - set(known):
-            raise TallmasksError(f"{what} names {name_some(sorted(strange))}; expected some of {name_some(known)}.")
+        if strange := set(names) - set(possible):
+            raise TallmasksError(f"{what} names {name_some(sorted(strange))}; expected some of {name_some(possible)}.")
     stored = {name: tensor.shape for name, tensor in tensors.items() if tensor.stored}
     if facts.codings and stored != {name: coding.shape for name, coding in facts.codings.items()}:
         raise ValueError(
             f"the codings are of {name_some(facts.codings)}; expected {name_some(stored)}, in their shapes"
         )
-    origin = {key: facts.base.origin.get(key) for key in ("repository", "revision", "path")}
-    draft = Manifest(
+    origin: dict[str, Any] = {key: facts.base.origin.get(key) for key in ("repository", "revision", "path")}
+    if facts.codings:
+        kind: dict[str, Any] = {
+            "updates": task_files(facts.tasks, UPDATES),
+            "coding_texts": {name: coding.text for name, coding in sorted(facts.codings.items())},
+        }
+    else:
+        kind = {
+            "dtype": facts.dtype,
+            "masks": task_files(facts.tasks, MASKS),
+            "mask_lambda": {task: facts.mask_lambda.get(task) for task in facts.tasks},
+            "scale": {task: float(facts.scale.get(task, 1.0)) for task in facts.tasks},
+        }
+    draft = Manifest.model_construct(
+        format=LATER_FORMAT if facts.codings or facts.entropy_coding else FORMAT,
         method=facts.method,
         options=dict(facts.options),
-        base=BaseOrigin(**origin, included=facts.include_base, sha256={}),
-        dtype=facts.dtype,
+        base=BaseOrigin.model_construct(**origin, included=facts.include_base or None),
         tensors=tensors,
         aliases=dict(sorted(facts.base.aliases.items())),
         tasks=tuple(facts.tasks),
-        task_files=task_files(facts.tasks, UPDATES if facts.codings else MASKS),
-        mask_lambda={task: facts.mask_lambda.get(task) for task in facts.tasks},
-        scale={task: float(facts.scale.get(task, 1.0)) for task in facts.tasks},
         files={},
-        codings=dict(sorted(facts.codings.items())),
+        **kind,
     )
     file_specs(draft)  # refuses names that would be another tensor's
     return draft
@@ -304,55 +336,44 @@ def _included(facts: BundleFacts) -> dict[str, Path]:
     return {BASE + name: path for name, path in files.items()}
 
 
-def _needed(facts: BundleFacts, draft: Manifest) -> int:
-    """Bytes that the disk must have for the bundle while it is written."""
-    headers = (1 + len(draft.tasks)) * (_HEADERS + 200 * len(draft.tensors))
-    needed = headers + (0 if draft.codings else scratch_bytes(facts.dtype, draft.stored))
-    files = [sum(spec.nbytes for spec in specs.values()) for specs in file_specs(draft).values()]
-    needed += sum(files) + (2 * max(files) if facts.entropy_coding else 0)  # coded, and once more as it is coded
-    return needed + sum(path.stat().st_size for path in _included(facts).values())
-
-
-def _code(folder: Path, draft: Manifest) -> dict[str, int]:
-    """Entropy-code every file in its place; how many bytes each had."""
+def _code(folder: Path, draft: Manifest) -> EntropyCoding:
+    """Entropy-code every file in its place."""
     merged: Views = Decoded({}) if draft.codings else open_tensors(folder / MERGED)
     task_of, sizes = {file: task for task, file in draft.task_files.items()}, {}
-    described = replace(draft, uncoded=dict.fromkeys(file_specs(draft), 0))
     for file, specs in reversed(file_specs(draft).items()):  # tau_MTL last: masks are ordered by it
         path = folder / file
         plain = path.rename(path.with_name(f"{path.name}.plain"))
         order = order_of(draft, file, lambda: merged)
-        encode(path, specs, open_tensors(plain), order, said_of(described, task_of.get(file)) | {"coder": CODER})
+        encode(path, specs, open_tensors(plain), order, said_of(draft, task_of.get(file)) | {"coder": CODER})
         sizes[file] = plain.stat().st_size
         plain.unlink()
-    return dict(sorted(sizes.items()))
+    return EntropyCoding(uncoded_bytes=dict(sorted(sizes.items())))
 
 
 def _describe(folder: Path, facts: BundleFacts, draft: Manifest, densities: Mapping[str, float]) -> None:
     """Copy the base where it is to be in the bundle, and write bundle.json and README.md."""
     included = _included(facts)
     if facts.entropy_coding:
-        draft = replace(draft, uncoded=_code(folder, draft))
+        draft = draft.model_copy(update={"entropy_coding": _code(folder, draft)})
+    for name, source in included.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, folder / name)
     parts: dict[str, PartFile] = {}
-    sha256: dict[str, str] = {}
 
-    def take(name: str | None) -> None:
-        if name is None:
-            sha256.update(facts.base.sha256s())
-            return
-        path = folder / name
-        if name in included:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(included[name], path)
-        parts[name] = PartFile(sha256_of(path), path.stat().st_size)
+    def take(name: str) -> None:
+        parts[name] = PartFile(sha256=sha256_of(folder / name), bytes=(folder / name).stat().st_size)
 
-    parallel(take, [*file_specs(draft), *(included or [None])])
-    sha256 |= {name.removeprefix(BASE): parts[name].sha256 for name in included}
-    manifest = replace(draft, base=draft.base._replace(sha256=sha256), files=dict(sorted(parts.items())))
-    try:
-        content = manifest.to_bytes()
-    except (TypeError, ValueError, RecursionError) as error:
-        raise TallmasksError(f"The bundle's options, lambdas or scales are no JSON: {error}.") from None
+    parallel(take, [*file_specs(draft), *included])
+    base = draft.base.model_copy(update={"sha256": None if included else dict(facts.base.sha256s())})
+    manifest = draft.model_copy(update={"base": base, "files": dict(sorted(parts.items()))})
+    content = _json(manifest)
     read_manifest(content, MANIFEST)  # nothing is written that would be refused
     atomic_write_bytes(folder / MANIFEST, content)
     atomic_write_bytes(folder / CARD, model_card(manifest, densities).encode(), read_only=False)
+
+
+def _json(manifest: Manifest) -> bytes:
+    try:
+        return manifest.to_bytes()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TallmasksError(f"The bundle's options, lambdas or scales are no JSON: {error}.") from None

@@ -5,21 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.bundles.manifest import BundledTensor
-from tallmasks.bundles.part_forms import SCALE, merged_specs
-from tallmasks.bundles.part_names import MERGED
+from tallmasks.bundles.bundle_parts import SCALE
+from tallmasks.bundles.manifest import Manifest
 from tallmasks.bundles.update_kernels import PackedValues, quantise_rows, store
 from tallmasks.store.dtypes import OF_BUNDLES
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.parallel import parallel
-from tallmasks.store.tensor_files import Layout, NewTensors, new_tensors
+from tallmasks.store.tensor_files import Layout, NewTensors
 from tallmasks.vectors import kernels
 from tallmasks.vectors.checkpoints.float_bytes import TOO_LARGE
 
@@ -27,19 +26,16 @@ _ENCODED = 1 << 21
 """How many values a thread encodes at once."""
 
 
-def scratch_bytes(dtype: str, stored: Mapping[str, BundledTensor]) -> int:
-    """What the encoding takes on the disk for a time: all values as float32, from which int8 finds its scales."""
-    return 4 * sum(tensor.size for tensor in stored.values()) if dtype == "int8" else 0
-
-
 @dataclass(frozen=True)
-class Encoder:
-    """merged.safetensors in the making; pieces may come from any thread."""
+class Merged:
+    """merged.safetensors in the making; pieces may come from any thread.
+
+    ``scratch``: of int8, all values as float32, from which each row's scale is found at the end.
+    """
 
     dtype: str
-    stored: Mapping[str, BundledTensor]
     new: NewTensors
-    scratch: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
+    scratch: Mapping[str, NDArray[np.float32]]
 
     def write(self, name: str, start: int, values: NDArray[np.float32]) -> None:
         """Values from ``start`` on of one flattened tensor.
@@ -57,44 +53,40 @@ class Encoder:
                 f"tensor {name} of the merged vector holds a value of magnitude {largest:g}, too large for"
                 f" {self.dtype}; choose float32, bfloat16 or int8."
             )
-        target = self.scratch[name] if self.dtype == "int8" else self.new.tensors[name]
-        part = target.reshape(-1)[start : start + values.size]
         if self.dtype == "int8":
-            part[...] = values
+            self.scratch[name].reshape(-1)[start : start + values.size] = values
         else:
+            part = self.new.tensors[name].reshape(-1)[start : start + values.size]
             store(values, PackedValues(part.view(np.uint8), OF_BUNDLES[self.dtype]))
 
     def finish(self) -> None:
         """Encode what had to wait for whole rows."""
 
-        def encode(job: tuple[str, int, int]) -> None:
+        def encode_rows(job: tuple[str, int, int]) -> None:
             name, first, last = job
-            row = self.scratch[name].size // max(self.stored[name].rows, 1)
+            scales, row = self.new.tensors[name + SCALE], rows[name]
             part = slice(first * row, last * row)
-            levels = self.new.tensors[name].reshape(-1)
-            scales = self.new.tensors[name + SCALE]
-            quantise_rows(self.scratch[name][part], row, scales[first:last], levels[part])
+            levels = self.new.tensors[name].reshape(-1)[part]
+            quantise_rows(self.scratch[name].reshape(-1)[part], row, scales[first:last], levels)
 
-        jobs = []
-        for name in self.scratch:
-            rows = self.stored[name].rows
-            step = max(_ENCODED * rows // max(self.scratch[name].size, 1), 1)
-            jobs += [(name, first, min(first + step, rows)) for first in range(0, rows, step)]
-        parallel(encode, jobs)
+        counts = {name: self.new.tensors[name + SCALE].size for name in self.scratch}
+        rows = {name: values.size // max(counts[name], 1) for name, values in self.scratch.items()}
+        steps = {name: max(_ENCODED // max(row, 1), 1) for name, row in rows.items()}
+        starts = [(name, first) for name in rows for first in range(0, counts[name], steps[name])]
+        parallel(encode_rows, [(n, first, min(first + steps[n], counts[n])) for n, first in starts])
 
 
 @contextmanager
-def new_merged(
-    folder: Path, dtype: str, stored: Mapping[str, BundledTensor], metadata: Mapping[str, str]
-) -> Iterator[Encoder]:
-    """Write merged.safetensors in a folder; see :func:`tallmasks.store.tensor_files.new_tensors` for errors."""
-    layout = Layout(tuple(stored), tuple(tensor.shape for tensor in stored.values()))
-    with new_tensors(folder / MERGED, merged_specs(dtype, stored), metadata) as new:
-        if not scratch_bytes(dtype, stored):
-            yield Encoder(dtype, stored, new, {name: np.empty(0, np.float32) for name in stored if dtype == "int8"})
-            return
-        with TemporaryFile(dir=folder) as file:
+def scratch_for(folder: Path, draft: Manifest) -> Iterator[dict[str, NDArray[np.float32]]]:
+    """Room on the disk for all values as float32, where they are encoded in whole rows."""
+    layout = Layout(tuple(draft.stored), tuple(tensor.shape for tensor in draft.stored.values()))
+    if draft.dtype != "int8":
+        yield {}
+        return
+    with TemporaryFile(dir=folder) as file:
+        if layout.size:
             os.posix_fallocate(file.fileno(), 0, 4 * layout.size)
-            flat = np.asarray(np.memmap(file, np.float32, mode="r+", shape=(layout.size,)))
-            yield (encoder := Encoder(dtype, stored, new, {n: a.reshape(-1) for n, a in layout.split(flat).items()}))
-            encoder.finish()
+        mapped = (
+            np.memmap(file, np.float32, mode="r+", shape=(layout.size,)) if layout.size else np.empty(0, np.float32)
+        )
+        yield layout.split(np.asarray(mapped))

@@ -23,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.bundles.manifest import CODER
-from tallmasks.bundles.part_forms import Specs
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import TensorSpec, file_order, new_tensors
 
@@ -34,6 +33,7 @@ _BUFFER = 1 << 20
 _MOST_RATIO = 1100
 """More than deflate can save: what claims more is no file of this package."""
 
+Specs = Mapping[str, TensorSpec]
 Piece = tuple[str, int, int]
 Bytes = NDArray[np.uint8]
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.bundles.base_model import check_content, check_form
 from tallmasks.bundles.bundle_parts import BundleParts, manifest_of, open_place
 from tallmasks.bundles.manifest import Manifest
 from tallmasks.bundles.task_weights import TaskWeights
+from tallmasks.bundles.verification import check_content, check_form
 from tallmasks.store.dtypes import torch_dtypes
 from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint

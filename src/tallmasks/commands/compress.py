@@ -21,7 +21,7 @@ from math import fsum, prod
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.bundles import BundleFacts, new_bundle
+from tallmasks.bundles.bundle_writer import BundleFacts, new_bundle
 from tallmasks.commands import compressed_tensors, given_checkpoints
 from tallmasks.commands.opened_models import opened, passes
 from tallmasks.methods import Place, ScaledMask, Vector, registry

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tallmasks.bundles import BundleFacts, bytes_of_bundle, new_own_bundle
+from tallmasks.bundles.bundle_writer import BundleFacts, bytes_of_bundle, new_own_bundle
 from tallmasks.commands.opened_models import Models, passes
 from tallmasks.methods import Method, Place
 from tallmasks.store.errors import TallmasksError

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 
-from tallmasks.bundles import load_bundle
+from tallmasks.bundles.loaded_bundle import load_bundle
 from tallmasks.commands.given_checkpoints import new_path
 from tallmasks.commands.opened_models import say_copied
 from tallmasks.commands.progress import WorkProgress

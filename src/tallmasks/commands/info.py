@@ -17,8 +17,8 @@ from pathlib import Path
 
 from rich.filesize import decimal
 
-from tallmasks.bundles import Bundle, load_bundle
-from tallmasks.bundles.part_names import MANIFEST
+from tallmasks.bundles.loaded_bundle import Bundle, load_bundle
+from tallmasks.bundles.manifest import MANIFEST
 from tallmasks.store import hub
 from tallmasks.store.dtypes import FLOATS
 from tallmasks.store.errors import TallmasksError

@@ -108,7 +108,7 @@ def _lacking(places: list[Path]) -> list[str]:
 
 def _verify_bundle(folder: Path) -> int:
     """Print what is wrong with a bundle; how much that is."""
-    from tallmasks.bundles import verify_bundle
+    from tallmasks.bundles.verification import verify_bundle
 
     problems = verify_bundle(folder)
     for line in problems:

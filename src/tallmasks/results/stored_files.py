@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tallmasks import methods
-from tallmasks.bundles import BundleFacts, bytes_of_bundle
+from tallmasks.bundles.bundle_writer import BundleFacts, bytes_of_bundle
 from tallmasks.evaluation.records import Evaluation
 from tallmasks.methods import bits
 from tallmasks.store.dtypes import FLOATS

@@ -12,10 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies import no_deadline
-from tallmasks.bundles import entropy_coding, load_bundle, verify_bundle
+from tallmasks.bundles import entropy_coding
 from tallmasks.bundles.codings import LowRank, Signs, Ternary, Whole
 from tallmasks.bundles.entropy_coding import ByMagnitude, Decoded, Planes, decode, encode
+from tallmasks.bundles.loaded_bundle import load_bundle
 from tallmasks.bundles.manifest import digest_of
+from tallmasks.bundles.verification import verify_bundle
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import TensorSpec, open_tensors, write_tensors
 from task_bundles import TASKS, all_same, expected, make, make_own

@@ -11,13 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chain import LAMBDAS, TRAINABLE, Chain, build
-from tallmasks.bundles import (
-    BundleFacts,
-    bytes_of_bundle,
-    load_bundle,
-    verify_bundle,
-    write_from_planes,
-)
+from tallmasks.bundles.bundle_writer import BundleFacts, bytes_of_bundle, write_from_planes
+from tallmasks.bundles.loaded_bundle import load_bundle
+from tallmasks.bundles.verification import verify_bundle
 from tallmasks.masks.mask_bundles import open_mask_bundle
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import load_state

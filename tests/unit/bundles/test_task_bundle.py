@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 import task_bundles
-from tallmasks.bundles import BundleFacts, live_weights, load_bundle, new_bundle
+from tallmasks.bundles import live_weights
+from tallmasks.bundles.bundle_writer import BundleFacts, new_bundle
+from tallmasks.bundles.loaded_bundle import load_bundle
 from tallmasks.bundles.task_weights import TaskWeights
 from tallmasks.bundles.update_kernels import PackedTau, PackedValues, store, update_piece
 from tallmasks.store.dtypes import torch_dtypes

@@ -14,9 +14,10 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from tallmasks.bundles import BundleFacts, load_bundle, new_bundle, verify_bundle
-from tallmasks.bundles.manifest import digest_of
-from tallmasks.bundles.part_names import MASKS, is_safe, task_files
+from tallmasks.bundles.bundle_writer import BundleFacts, new_bundle
+from tallmasks.bundles.loaded_bundle import load_bundle
+from tallmasks.bundles.manifest import MASKS, digest_of, is_safe, task_files
+from tallmasks.bundles.verification import verify_bundle
 from tallmasks.store import tensor_files
 from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
@@ -210,7 +211,7 @@ def test_what_a_killed_process_left_goes_with_the_next_bundle(tmp_path):
     """Gigabytes under a hidden name would stay for ever."""
     save_file({"w": torch.ones(2)}, tmp_path / "base.safetensors")
     program = (
-        "import os, signal, sys; from tallmasks.bundles import BundleFacts, new_bundle;"
+        "import os, signal, sys; from tallmasks.bundles.bundle_writer import BundleFacts, new_bundle;"
         "from tallmasks.vectors.checkpoints.opening import open_checkpoint; from pathlib import Path;"
         "facts = BundleFacts('sum', open_checkpoint(Path('base.safetensors')), ['x']);"
         "held = new_bundle('out', facts); held.__enter__(); os.kill(os.getpid(), signal.SIGKILL)"

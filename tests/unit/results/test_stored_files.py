@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tallmasks.bundles import new_bundle, new_own_bundle
+from tallmasks.bundles.bundle_writer import new_bundle, new_own_bundle
 from tallmasks.evaluation.records import Evaluation
 from tallmasks.results.stored_files import StartingPoint, bundle_facts, stored_gigabits
 from tallmasks.store.tensor_files import write_tensors

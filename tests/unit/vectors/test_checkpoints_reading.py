@@ -19,7 +19,7 @@ import tallmasks
 from loopback_hub import COMMIT, REPOSITORY, loopback_hub
 from small_checkpoints import file_of, llama, lora, refusal, saved_llama, state, whole
 from strategies import no_deadline
-from tallmasks.bundles import load_bundle
+from tallmasks.bundles.loaded_bundle import load_bundle
 from tallmasks.vectors.checkpoints import open_checkpoint
 from tallmasks.vectors.checkpoints.hub_models import wanted
 
@@ -327,7 +327,7 @@ def test_nothing_in_a_file_is_run_and_what_is_no_checkpoint_is_refused(tmp_path)
 HUB = """
 import sys
 from tallmasks.store.errors import TallmasksError
-from tallmasks.bundles import load_bundle
+from tallmasks.bundles.loaded_bundle import load_bundle
 from tallmasks.vectors.checkpoints import open_checkpoint
 from tallmasks.vectors.checkpoints.hub_models import wanted
 

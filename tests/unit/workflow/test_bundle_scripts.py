@@ -12,7 +12,7 @@ import pytest
 from conftest import ROOT
 from small_t5 import SPEC, save_small
 from tallmasks import load_bundle, methods
-from tallmasks.bundles import verify_bundle
+from tallmasks.bundles.verification import verify_bundle
 from tallmasks.evaluation.records import Evaluation
 from tallmasks.masks.mask_bundles import open_mask_bundle, write_mask_bundle
 from tallmasks.models.t5 import FAMILY

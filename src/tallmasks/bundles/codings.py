@@ -1,0 +1,225 @@
+"""How a bundle stores one tensor of a task's own update, where the method has no vector that tasks share.
+
+A coding is of one shape.  Its ``kind`` is its name in bundle.json; a new one is a class here and in `CODINGS`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallmasks.store.tensor_files import TensorSpec
+
+Parts = Mapping[str, NDArray]
+"""What is stored of a tensor, by what stands behind its name in the file."""
+ONE_SCALE = TensorSpec(np.dtype("<f4"), (1,))
+"""A magnitude for a whole tensor."""
+_IN_A_BYTE = 5
+_WEIGHTS = (3 ** np.arange(_IN_A_BYTE)).astype(np.uint8)
+_MOST = 3**_IN_A_BYTE
+"""Of ternary digits: so many in a byte, what each counts, and one more than the largest byte."""
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Float32 [shape], under the tensor's own name."""
+
+    kind: ClassVar[str] = "whole"
+    shape: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """How many values the tensor has."""
+        return math.prod(self.shape)
+
+    @property
+    def text(self) -> str:
+        """How bundle.json calls it: the kind, and behind a colon a number that the shape leaves open."""
+        return self.kind
+
+    @property
+    def specs(self) -> dict[str, TensorSpec]:
+        """What is stored, by what stands behind the tensor's name."""
+        return {"": TensorSpec(np.dtype("<f4"), self.shape)}
+
+    def values(self, content: Any) -> Any:
+        """The update that a method evaluates, an array or a GPU's tensor [shape], from what its function found."""
+        return content
+
+    def pack(self, content: Any) -> dict[str, NDArray]:
+        """What is stored, from arrays that a method's function found."""
+        return {"": np.asarray(content, np.float32)}
+
+    def piece(self, parts: Parts, start: int, stop: int) -> NDArray[np.float32]:
+        """Values start..stop of the flattened update out of what is stored, float32; the same however it is cut."""
+        return np.array(parts[""].reshape(-1)[start:stop])
+
+    def problem(self, parts: Parts) -> str | None:
+        """What the parts hold, all of their right dtypes, that :meth:`pack` never makes; None if nothing.
+
+        Of a part of bytes the largest value and the last are enough; other parts are not looked at.
+        """
+        return None
+
+
+@dataclass(frozen=True)
+class Signs(Whole):
+    """``.signs`` uint8 [ceil(n / 8)]: bit i, from the lowest, of byte j is 1 where value 8 j + i is negative, 0 behind
+    the last value; ``.scale`` float32 [1].
+
+    A method's function gives (where it is negative, bool [shape]; the magnitude).
+    """
+
+    kind: ClassVar[str] = "signs"
+
+    @property
+    def specs(self) -> dict[str, TensorSpec]:
+        return {".signs": TensorSpec(np.dtype(np.uint8), (-(-self.size // 8),)), ".scale": ONE_SCALE}
+
+    def values(self, content: Any) -> Any:
+        negative, scale = content
+        return (1.0 - 2.0 * negative) * scale
+
+    def pack(self, content: Any) -> dict[str, NDArray]:
+        negative, scale = content
+        return {
+            ".signs": np.packbits(negative.reshape(-1), bitorder="little"),
+            ".scale": np.array([scale], np.float32),
+        }
+
+    def piece(self, parts: Parts, start: int, stop: int) -> NDArray[np.float32]:
+        first, scale = start // 8 * 8, parts[".scale"][0]
+        bits = np.unpackbits(parts[".signs"][first // 8 : -(-stop // 8)], count=stop - first, bitorder="little")
+        return np.array([scale, -scale], np.float32)[bits[start - first :]]
+
+    def problem(self, parts: Parts) -> str | None:
+        beyond = self.size % 8
+        return "bits behind its last value" if beyond and int(parts[".signs"][-1]) >> beyond else None
+
+
+@dataclass(frozen=True)
+class Ternary(Whole):
+    """``.ternary`` uint8 [ceil(n / 5)]: digit i, from the lowest, of byte j to base 3 is 1 and the sign of value
+    5 j + i, 1 behind the last value; ``.scale`` float32 [1].
+
+    A method's function gives (the signs -1, 0 and 1 as floats, [shape]; the magnitude).
+    """
+
+    kind: ClassVar[str] = "ternary"
+
+    @property
+    def specs(self) -> dict[str, TensorSpec]:
+        packed = TensorSpec(np.dtype(np.uint8), (-(-self.size // _IN_A_BYTE),))
+        return {".ternary": packed, ".scale": ONE_SCALE}
+
+    def values(self, content: Any) -> Any:
+        signs, scale = content
+        return signs * scale
+
+    def pack(self, content: Any) -> dict[str, NDArray]:
+        signs, scale = content
+        digits = (signs.reshape(-1) + 1).astype(np.uint8)
+        digits = np.pad(digits, (0, -digits.size % _IN_A_BYTE), constant_values=1).reshape(-1, _IN_A_BYTE)
+        return {".ternary": digits @ _WEIGHTS, ".scale": np.array([scale], np.float32)}
+
+    def piece(self, parts: Parts, start: int, stop: int) -> NDArray[np.float32]:
+        first, scale = start // _IN_A_BYTE, parts[".scale"][0]
+        digits = _digits()[parts[".ternary"][first : -(-stop // _IN_A_BYTE)]].reshape(-1)
+        before = start - first * _IN_A_BYTE
+        return np.array([-scale, 0, scale], np.float32)[digits[before : before + stop - start]]
+
+    def problem(self, parts: Parts) -> str | None:
+        packed, filled = parts[".ternary"], self.size % _IN_A_BYTE
+        if packed.size and int(packed.max()) >= _MOST:
+            return f"a byte of {int(packed.max())}, where five digits to base 3 give at most {_MOST - 1}"
+        beyond = filled and (_digits()[int(packed[-1])][filled:] != 1).any()
+        return "digits behind its last value" if beyond else None
+
+
+@dataclass(frozen=True)
+class LowRank(Whole):
+    """``.left`` float32 [m, rank], ``.singular`` float32 [rank], descending, ``.right`` float32 [rank, n]: a matrix
+    [m, n] is left * diag(singular) * right.
+
+    A method's function gives (left, [m, rank], and right, [rank, n], in float64): the smaller side's singular vectors,
+    and their products with the matrix.  What is evaluated is left @ right in float64, rounded to float32.  What is
+    stored gives it in float32: the factors rounded, the products of a value added up in order.  A value differs by at
+    most (rank + 4) 2^-24 of the sum of their magnitudes.
+    """
+
+    kind: ClassVar[str] = "low_rank"
+    rank: int
+
+    def __post_init__(self) -> None:
+        if len(self.shape) != 2 or not 0 <= self.rank <= min(self.shape):
+            raise ValueError(f"no rank {self.rank} for a tensor of shape {self.shape}")
+
+    @property
+    def text(self) -> str:
+        return f"{self.kind}:{self.rank}"
+
+    @property
+    def specs(self) -> dict[str, TensorSpec]:
+        (rows, columns), single = self.shape, np.dtype("<f4")
+        return {
+            ".left": TensorSpec(single, (rows, self.rank)),
+            ".singular": TensorSpec(single, (self.rank,)),
+            ".right": TensorSpec(single, (self.rank, columns)),
+        }
+
+    def values(self, content: Any) -> Any:
+        left, right = content
+        # of a tall matrix as of its transpose, so that the order of the sums is that of the wide one
+        return (right.T @ left.T).T if self.shape[0] > self.shape[1] else left @ right
+
+    def pack(self, content: Any) -> dict[str, NDArray]:
+        left, right = content
+        tall = self.shape[0] > self.shape[1]
+        singular = np.linalg.norm(left, axis=0) if tall else np.linalg.norm(right, axis=1)
+        lengths = np.where(singular > 0, singular, 1)
+        order = np.argsort(-singular, kind="stable")
+        left, right = (left / lengths, right) if tall else (left, right / lengths[:, None])
+        found = {".left": left[:, order], ".singular": singular[order], ".right": right[order]}
+        return {name: np.ascontiguousarray(values, np.float32) for name, values in found.items()}
+
+    def piece(self, parts: Parts, start: int, stop: int) -> NDArray[np.float32]:
+        from tallmasks.store import half_floats
+
+        columns = self.shape[1]
+        out = np.zeros(stop - start, np.float32)
+        if self.rank and out.size:
+            first, last = start // columns, -(-stop // columns)
+            left = parts[".left"][first:last] * parts[".singular"]
+            right = np.array(parts[".right"]).reshape(-1)
+            half_floats.low_rank(left, right, np.float32(1), start - first * columns, columns, out)
+        return out
+
+
+Coding = Whole
+"""Every coding is one."""
+CODINGS: dict[str, Any] = {coding.kind: coding for coding in (Whole, Signs, Ternary, LowRank)}
+"""By kind."""
+
+
+def coding_of(text: str, shape: tuple[int, ...]) -> Coding | None:
+    """The coding that its ``text`` means for a tensor of a shape; None where there is none."""
+    found = re.fullmatch(r"([a-z_]{1,40})(?::(0|[1-9]\d{0,8}))?", text, re.ASCII)
+    if found is None or found[1] not in CODINGS:
+        return None
+    try:
+        return CODINGS[found[1]](shape, *([int(found[2])] if found[2] else []))
+    except (TypeError, ValueError):  # a number too many or too few, or one that the shape has no room for
+        return None
+
+
+@cache
+def _digits() -> NDArray[np.uint8]:
+    """The five digits of every byte, uint8 [256, 5]; those above 242 are in no file."""
+    return (np.arange(256)[:, None] // 3 ** np.arange(_IN_A_BYTE) % 3).astype(np.uint8)
