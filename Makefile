@@ -66,10 +66,10 @@ paper: $(INSTALLED)  ## both of these
 report: $(INSTALLED)  ## one page with all tables and figures: results/report.html
 	@$(SNAKEMAKE) $@
 
-test: check $(SLURM)  ## code checks and the test suite
+test: check  ## code checks and the tests: unit, contract, workflow, and a few of the long ones
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not long"
 
-test-long: check $(SLURM)  ## the whole test suite, with the tests that take minutes
+test-long: check $(SLURM)  ## code checks and all tests
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
 
 record: $(INSTALLED)  ## record what every stage makes, once its version was raised or a recipe is new

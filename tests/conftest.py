@@ -6,15 +6,18 @@ import atexit
 import fcntl
 import itertools
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from project import Project, Run
@@ -51,6 +54,13 @@ def params() -> dict[str, Any]:
     return shipped_params()
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """`make test` draws a quarter of the examples of each property that `make test-long` draws."""
+    settings.register_profile("short", max_examples=25, deadline=None)
+    if config.option.markexpr == "not long":
+        settings.load_profile("short")
+
+
 LONG = Path(__file__).parent / "long"
 
 
@@ -59,6 +69,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if LONG in item.path.parents and not item.get_closest_marker("short"):
             item.add_marker("long")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """`.ci/run` gives the long tests some minutes; what they do not reach is left for another commit."""
+    if time.time() > float(os.environ.get("TESTS_UNTIL", "inf")):
+        pytest.skip("the time is over")
 
 
 @pytest.fixture(autouse=True)
@@ -100,6 +117,19 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, Run]:
             project.dvc("push", "-q")
             said.write_text(run.output)
     return Project(root), Run(0, said.read_text())
+
+
+@pytest.fixture(scope="session")
+def paper(built: tuple[Project, Run], tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """Every table and figure of the small project, and the report on them; what uses it is of the group `paper`."""
+    from project import of_the_paper
+
+    project = built[0].copy(tmp_path_factory.mktemp("paper") / "project")
+    project.change(of_the_paper)
+    shutil.rmtree(project.path("results/tiny/two"))
+    project.snakemake("paper")
+    project.snakemake("report")
+    return project
 
 
 @pytest.fixture

@@ -289,15 +289,6 @@ def test_a_method_file_that_is_wrong_is_named_in_one_line(tmp_path):
         assert run.stderr.count("\n") == 1
 
 
-def test_the_array_modules_do_not_import_torch():
-    """Every job that only handles arrays would pay seconds for an import."""
-    modules = "tallmasks.masks.consensus, tallmasks.vectors.multi_task_vectors, tallmasks.methods"
-    command = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
-    package = Path(methods.__path__[0]).parents[1]
-    environment = {**os.environ, "PYTHONPATH": str(package)}
-    assert subprocess.run([sys.executable, "-c", command], env=environment).returncode == 0
-
-
 # -- merges ---------------------------------------------------------------------------------------------------
 
 LAYOUT = Layout(("a.weight", "b.bias", "c.weight"), ((6, 4), (5,), (3, 3)))

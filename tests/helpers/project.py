@@ -65,6 +65,18 @@ def small(params: dict[str, Any]) -> None:
     tiny["finetuning"].update(iterations=3, batch_size=16, warmup_iterations=1)
 
 
+ORDERS = ["zeroshot_ascending", "name_ascending", "name_wave"]
+
+
+def of_the_paper(params: dict[str, Any]) -> None:
+    """Figure 5 with three tasks and three orders, everything else for three tasks too."""
+    params["benchmarks"].pop("two")
+    params["methods"] = "all"
+    params["seeds"] = [0]
+    params["paper"]["subsets"]["orders"] = ORDERS
+    params["models"]["tiny"]["sweeps"] = {"subsets": {"validation": 30, "test": 60}}
+
+
 @dataclass(frozen=True)
 class Run:
     """What a command said, and the jobs that Snakemake ran in it, by rule."""

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel", "sinfo")
-PLUGIN = Path(sys.prefix) / "slurm"  # where `make test` puts Snakemake's plugin, apart from what other tests use
+PLUGIN = Path(sys.prefix) / "slurm"  # where `make test-long` puts Snakemake's plugin, apart from what other tests use
 SECONDS = 60
 
 CONFIGURATION = """\

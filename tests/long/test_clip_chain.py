@@ -22,7 +22,7 @@ from tallmasks.models.clip import network as clip
 from tallmasks.store.tensor_files import open_tensors
 from tallmasks.tasks.vision import TASKS
 
-pytestmark = [pytest.mark.short, pytest.mark.xdist_group("clip")]  # a group starts early
+pytestmark = pytest.mark.xdist_group("clip")  # a group starts early
 ARCHITECTURE = "ViT-B-32-quickgelu"
 TWO = ["mnist", "eurosat"]
 THREE = [*TWO, "svhn"]
@@ -100,7 +100,7 @@ def test_from_images_to_the_table(project: Project, tmp_path: Path) -> None:
     assert "Nothing to be done" in project.snakemake("results/vit_b32/two/table.csv").output
 
 
-@pytest.mark.parametrize("model", ["vit_b32", "vit_b16", "vit_l14"])
+@pytest.mark.parametrize("model", ["vit_b32", "vit_b16", pytest.param("vit_l14", marks=pytest.mark.short)])
 def test_everything_is_planned_without_touching_anything(project: Project, tmp_path: Path, model: str) -> None:
     """Nobody could see what a run on 20 tasks will do before gigabytes are downloaded."""
 
@@ -119,6 +119,7 @@ def offline(tmp_path: Path) -> dict[str, str]:
     return {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hub")}
 
 
+@pytest.mark.short
 def test_a_run_without_a_network_stops_at_once(project: Project, tmp_path: Path) -> None:
     """Jobs would fail one by one over hours, each with a traceback of its own."""
 
@@ -142,6 +143,7 @@ def test_a_run_without_a_network_stops_at_once(project: Project, tmp_path: Path)
     assert "data.mnist.path in params.yaml" in run.output and "hf download" in run.output
 
 
+@pytest.mark.short
 @pytest.mark.skipif(cuda.driver() is not None, reason="asks what happens without a driver")
 def test_a_run_without_a_usable_gpu_stops_at_once(project: Project, tmp_path: Path) -> None:
     """Gigabytes would be downloaded and decoded for hours before the first job said that it has no GPU; and where

@@ -9,8 +9,6 @@ import pytest
 
 from project import Project, Run
 
-pytestmark = pytest.mark.short
-
 
 @pytest.fixture
 def clone(built: tuple[Project, Run], tmp_path: Path) -> Project:
@@ -32,6 +30,7 @@ def scatter_times(project: Project, seed: int) -> None:
                 os.utime(path, (time, time))
 
 
+@pytest.mark.short
 def test_after_a_pull_nothing_is_to_be_done(clone: Project) -> None:
     """A colleague would fine-tune everything again because of file times."""
     clone.dvc("pull", "-q")

@@ -11,8 +11,6 @@ import pytest
 from project import Project
 from slurm import cluster, lacking
 
-pytestmark = pytest.mark.short
-
 TARGET = "results/tiny/two/table.csv"
 # seconds instead of minutes between looks at the queue, no accounting, and no more CPUs than this cluster has
 OPTIONS = (

@@ -39,7 +39,7 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("kills", [pytest.param(5, marks=pytest.mark.short), 24])
+@pytest.mark.parametrize("kills", [pytest.param(2, marks=pytest.mark.short), 24])
 def test_a_plain_rerun_recovers_from_any_kill(project: Project, kills: int) -> None:
     """A night's run would be lost to a crash, or worse, go on from half a file."""
     draw, killed = random.Random(kills), 0

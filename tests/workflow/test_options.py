@@ -21,10 +21,3 @@ def test_one_method_with_two_settings_gives_two_rows(project: Project) -> None:
     assert set(names) <= set(pd.read_csv(project.path("results/tiny/figures/pareto.csv"))["method"])
     assert project.one("store/tiny/derived/multi_task_vectors/ties_mean-keep0.1-2tasks-s0-*")
     assert project.dry_run("results/tiny/two/table.csv").planned == {}
-
-
-def test_an_option_that_is_not_there_is_refused(project: Project) -> None:
-    """A typing error would leave the default in force."""
-    project.change(lambda params: params.update(methods=["task_arithmetic", {"ties": {"kep": 0.1}}]))
-    output = project.dry_run("results/tiny/two/table.csv", fails=True).output
-    assert "methods: ties: there is no option 'kep'; did you mean 'keep'" in output and "Traceback" not in output

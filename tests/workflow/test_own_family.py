@@ -55,14 +55,3 @@ def test_a_family_and_a_catalogue_of_ones_own_give_a_table(tmp_path: Path) -> No
     project.replace("toys/numbers_toy.py", "draw.normal(size=", "2 * draw.normal(size=")
     planned = project.dry_run("results/linear/ways/table.csv").planned
     assert (planned["finetune"], planned["examples"]) == (3, 9), "of a changed generator"
-
-
-def test_a_family_that_is_not_there_is_named(tmp_path: Path) -> None:
-    """A typing error would end in an ImportError's traceback, and so would one in a method's file."""
-    project = lay_out(tmp_path / "project")
-    project.change(lambda params: params["models"]["tiny"].update(family="klip"))
-    output = project.dry_run("results/tiny/two/table.csv", fails=True).output
-    assert "no model family 'klip'; did you mean 'clip'" in output and "Traceback" not in output
-    project.path("src/tallmasks/methods/rows/slip.py").write_text("def slip(:\n")
-    output = project.dry_run("results/tiny/two/table.csv", fails=True).output
-    assert "methods/rows/slip.py, line 1: SyntaxError: " in output and "Traceback" not in output

@@ -12,7 +12,8 @@ from project import ROOT, Project
 FOLDERS = {"half_sum": "src/tallmasks/methods/rows", "dots": "src/tallmasks/tasks/drawn/own"}
 CHECKED = (
     "tests/contract/test_methods.py",
-    "tests/contract/test_drawn.py",
+    "tests/contract/test_catalogues.py",
+    "tests/unit/tasks/test_drawn.py",
     "tests/unit/evaluation/test_sweeps.py",
     "tests/unit/results/test_figures.py",
 )

@@ -49,10 +49,6 @@ def mask_lambdas(project: Project) -> None:
     project.change(lambda params: params["grids"].update(mask_lambda=[0.2, 0.3]))
 
 
-def learning_rate(project: Project) -> None:
-    project.change(lambda params: params["models"]["tiny"]["finetuning"].update(learning_rate=1.0e-3))
-
-
 def stage_version(project: Project) -> None:
     declared = 'script="evaluate",\n    version='
     project.replace("src/tallmasks/plan/chain.py", declared, f"{declared}9")
@@ -69,10 +65,6 @@ OF_ONE_SET = {"merge": 1, "mask": 1, "consensus": 1, "evaluate": 3, "results": 1
     ("change", "expected"),
     [
         (mask_lambdas, {"mask": 2, "consensus": 2, "evaluate": 4, "results": 2}),
-        (
-            learning_rate,
-            {"finetune": 3, "task_vector": 3, "evaluate_task": 3, **{rule: 2 * n for rule, n in OF_ONE_SET.items()}},
-        ),
         (stage_version, {"consensus": 2, "evaluate": 6, "results": 2}),
         (class_names, {"head": 1, "finetune": 1, "task_vector": 1, "evaluate_task": 2, **OF_ONE_SET}),
     ],

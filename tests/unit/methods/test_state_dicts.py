@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -44,13 +42,6 @@ def test_the_names_are_documented_and_few() -> None:
     """A notebook's author would have to read the package to find what there is."""
     assert set(dir(tallmasks)) == set(tallmasks.__all__) and len(tallmasks.__all__) <= 12
     assert all(getattr(tallmasks, name).__doc__ for name in tallmasks.__all__)
-
-
-@pytest.mark.parametrize("call", ["import tallmasks", "import tallmasks; tallmasks.merges()"])
-def test_torch_is_not_imported_unless_tensors_are_given(call: str) -> None:
-    """A script on arrays would wait for seconds."""
-    code = f"import sys; {call}; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_every_step_is_the_plain_statement(

@@ -121,11 +121,6 @@ def test_every_tensor_of_the_papers_models_has_its_place(
 # -- where files lie ------------------------------------------------------------------------------------------
 
 
-def test_fine_tuning_is_the_default_source() -> None:
-    """A model that is fine-tuned here would look for somebody's files."""
-    assert locate("finetune", "ViT-B-32-quickgelu", "mnist", PUBLISHERS) is None
-
-
 def test_every_published_checkpoint_has_its_address() -> None:
     """A folder that the authors spell in another way would not be found."""
     found = {task: locate("published", "ViT-B-16-quickgelu", task, PUBLISHERS) for task in PAPER_TASKS}
@@ -143,6 +138,9 @@ def test_every_published_checkpoint_has_its_address() -> None:
 
 def test_fusionbench_has_19_of_the_tasks() -> None:
     """Its EMNIST holds letters: a model of another task would stand in for the paper's digits."""
+    assert locate("finetune", "ViT-B-32-quickgelu", "mnist", PUBLISHERS) is None
+    with pytest.raises(TallmasksError, match="did you mean 'published'"):
+        locate("publishd", "ViT-B-32", "mnist", PUBLISHERS, Path("nowhere"))
     where = locate("fusionbench", "ViT-B-32-quickgelu", "oxfordiiitpet", PUBLISHERS)
     assert where and where.repository == "tanganke/clip-vit-base-patch32_oxford-iiit-pet"
     with pytest.raises(TallmasksError, match=r"fusionbench has no task 'emnist'.*checkpoints\.tasks"):
@@ -151,12 +149,6 @@ def test_fusionbench_has_19_of_the_tasks() -> None:
     assert locate(mixed, "ViT-B-32-quickgelu", "emnist", PUBLISHERS) is None
     with pytest.raises(TallmasksError, match="published has no model 'ViT-H-14'"):
         locate("published", "ViT-H-14-quickgelu", "mnist", PUBLISHERS)
-
-
-def test_a_source_that_is_nothing_is_named(tmp_path: Path) -> None:
-    """A typing error would be taken for a folder."""
-    with pytest.raises(TallmasksError, match="did you mean 'published'"):
-        locate("publishd", "ViT-B-32", "mnist", PUBLISHERS, tmp_path)
 
 
 # -- from local files under the hub's names -------------------------------------------------------------------
@@ -191,8 +183,7 @@ def test_the_fusionbench_layout(local_copy: str, tmp_path: Path, pretrained: Any
     assert torch.equal(found["visual.ln_post.bias"], theirs.state_dict()["post_layernorm.bias"])
 
 
-@pytest.mark.parametrize("suffix", [".pt", ".safetensors"])
-@pytest.mark.parametrize("prefix", ["", "model.", "module.image_encoder.model."])
+@pytest.mark.parametrize(("suffix", "prefix"), [(".pt", ""), (".safetensors", "module.image_encoder.model.")])
 def test_a_folder_of_state_dicts(suffix: str, prefix: str, tmp_path: Path, pretrained: Any, finetuned: Any) -> None:
     """Checkpoints of a user's own would have to be renamed tensor by tensor."""
     state = {f"{prefix}{name}": tensor.half() for name, tensor in finetuned.items() if name.startswith("visual.")}

@@ -79,17 +79,11 @@ HARMLESS: dict[str, Change] = {
 HARMFUL: dict[str, Change] = {
     "missing": lambda state, name: state.pop(name),
     "of another shape": becomes(lambda t: t[:1].repeat(3, *[1] * (t.ndim - 1))[..., :1]),
-    "flat": becomes(lambda t: t.reshape(1, -1)),
     "empty": becomes(lambda t: t.flatten()[:0]),
-    "a scalar": becomes(lambda t: torch.tensor(1.0)),
-    "int8": becomes(lambda t: t.to(torch.int8)),
     "int64": becomes(lambda t: t.to(torch.int64)),
-    "bool": becomes(lambda t: t.bool()),
     "complex": becomes(lambda t: t.to(torch.complex64)),
     "float8": becomes(lambda t: t.to(torch.float8_e4m3fn)),
-    "other float8": becomes(lambda t: t.to(torch.float8_e5m2)),
     "NaN": becomes(at(float("nan"))),
-    "infinity": becomes(at(float("inf"))),
     "minus infinity in half": becomes(lambda t: at(float("-inf"))(t.half())),
     "beyond float32": becomes(lambda t: at(1e300)(t.double())),
     "twice": again_with_prefix,
@@ -103,13 +97,8 @@ ONLY_TORCH: dict[str, Change] = {  # what safetensors cannot hold
     "nested": becomes(lambda t: torch.nested.nested_tensor([t, t])),
     "one value seen as many": becomes(lambda t: torch.ones(1).expand(t.numel()).view(t.shape)),
     "one value seen as 10^18": becomes(lambda t: torch.ones(1).expand(10**9).expand(10**9, 10**9)),
-    "None": becomes(lambda t: None),
-    "a number": becomes(lambda t: 3.0),
     "a list": becomes(lambda t: t.flatten()[:3].tolist()),
-    "a dictionary": becomes(lambda t: {"weight": t}),
     "a number for a name": lambda state, name: state.update({7: state[name]}),
-    "a pair for a name": lambda state, name: state.update({("visual", name): state[name]}),
-    "no name": lambda state, name: state.update({None: state[name]}),
     "an epoch beside them": lambda state, name: state.update({"epoch": 3}),
 }
 
@@ -151,15 +140,21 @@ def test_what_holds_the_same_values_is_imported(change: str, suffix: str, tmp_pa
             assert values.flags.c_contiguous
 
 
+def as_pretrained(path: Path) -> object:
+    return FAMILY.convert_pretrained({"family": "clip", "architecture": ARCHITECTURE}, path)
+
+
 @pytest.mark.parametrize("change", [*HARMFUL, *ONLY_TORCH])
 def test_every_odd_tensor_is_refused_by_name(change: str, tmp_path: Path) -> None:
-    """The user would not know which of 150 tensors to look at."""
-    name, state = "visual.transformer.resblocks.0.mlp.c_fc.weight", dict(FINETUNED)
-    (HARMFUL | ONLY_TORCH)[change](state, name)
-    save(state, tmp_path / "mnist.pt")
-    said = refused(tmp_path / "mnist.pt")
-    names = ("visual.", "7 is no name", "None is no name", "'epoch' is a int", "twice", "more than tensors")
-    assert any(name in said for name in names), said
+    """An accuracy of 200 % would be printed, or the user would not know which of 150 tensors to look at."""
+    name, names = "visual.transformer.resblocks.0.mlp.c_fc.weight", ("visual.", "7 is no", "'epoch' is a int", "twice")
+    for suffix in (".pt", ".safetensors")[: 2 if change in HARMFUL else 1]:
+        state, path = dict(FINETUNED), tmp_path / f"mnist{suffix}"
+        (HARMFUL | ONLY_TORCH)[change](state, name)
+        save(state, path)
+        said = refused(path)
+        assert any(name in said for name in (*names, "more than tensors")), said
+        refused(path, as_pretrained)
 
 
 def test_what_overflows_in_the_task_vector_is_refused(tmp_path: Path) -> None:
@@ -170,7 +165,7 @@ def test_what_overflows_in_the_task_vector_is_refused(tmp_path: Path) -> None:
     assert "too large to subtract" in refused(path, lambda path: imported(path, pretrained))
 
 
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=60)
 @given(data=st.data())
 def test_a_cut_or_changed_file_is_refused_or_whole(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
@@ -214,6 +209,7 @@ def test_what_is_no_file_of_tensors_is_refused(suffix: str, tmp_path: Path) -> N
     path.unlink()
     os.mkfifo(path)
     assert "plain file" in refused(path)
+    refused(path, as_pretrained)
     path.unlink()
     path.mkdir()
     assert "no file of weights" in refused(path)
@@ -227,28 +223,3 @@ def test_an_archive_that_unpacks_to_more_is_refused(tmp_path: Path) -> None:
         for entry in old.infolist():
             new.writestr(entry.filename, bytes(entry.file_size) if "/data/" in entry.filename else old.read(entry))
     assert "unpacks to" in refused(path)
-
-
-@pytest.mark.parametrize("change", [*HARMFUL, *ONLY_TORCH])
-def test_odd_pretrained_weights_are_refused(change: str, tmp_path: Path) -> None:
-    """Whole numbers would pass for weights, or every task vector be NaN, or a traceback end the run."""
-    name, state = "visual.transformer.resblocks.0.mlp.c_fc.weight", dict(PRETRAINED)
-    (HARMFUL | ONLY_TORCH)[change](state, name)
-    path = tmp_path / "open_clip.pt"
-    save(state, path)
-    spec = {"family": "clip", "architecture": ARCHITECTURE}
-    refused(path, lambda path: FAMILY.convert_pretrained(spec, path))
-
-
-def test_pretrained_weights_that_are_no_file_are_refused(tmp_path: Path) -> None:
-    """Likewise."""
-    os.mkfifo(tmp_path / "open_clip.pt")
-    refused(
-        tmp_path / "open_clip.pt",
-        lambda path: FAMILY.convert_pretrained({"family": "clip", "architecture": ARCHITECTURE}, path),
-    )
-    np.savez(tmp_path / "big.npz", x=np.ones(3))
-    refused(
-        tmp_path / "big.npz",
-        lambda path: FAMILY.convert_pretrained({"family": "clip", "architecture": ARCHITECTURE}, path),
-    )

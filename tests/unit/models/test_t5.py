@@ -147,28 +147,16 @@ def test_recipes_hold_how_answers_are_scored() -> None:
 def test_scores_are_the_plain_log_probabilities(model: TextModel, folder: Path) -> None:
     """Padding, sharing an input among choices, or the two tables would change what a choice scores."""
     examples = small_examples(folder, 24, choices=4)
+    plain = plain_scores(model, folder, examples)
+    tokens = [[len(row) for row in model._tokenizer(e.answers)] for e in examples]
+    settings = {"length_normalized": True}
+    mean: Any = load({**SPEC, "scoring": settings}, folder / "weights.safetensors", device="cpu")
     with torch.inference_mode():
-        found = model.choice_scores(model.prepare(examples))[0]
-    np.testing.assert_allclose(found, plain_scores(model, folder, examples), atol=1e-4)
-
-
-def test_a_mean_per_token_can_be_the_score(folder: Path) -> None:
-    """`length_normalized` would be read and not used."""
-    model = load({**SPEC, "scoring": {"length_normalized": True}}, folder / "weights.safetensors", device="cpu")
-    examples = small_examples(folder, 10)
-    plain = plain_scores(model, folder, examples)  # type: ignore[arg-type]
-    tokens = [[len(row) for row in model._tokenizer(e.answers)] for e in examples]  # type: ignore[attr-defined]
-    with torch.inference_mode():
-        found = model.choice_scores(model.prepare(examples))[0]  # type: ignore[attr-defined]
-    np.testing.assert_allclose(found, np.array(plain) / tokens, atol=1e-4)
-
-
-def test_inputs_are_cut(folder: Path) -> None:
-    """A long passage would fill the memory, or lose its end of sequence."""
-    model = load({**SPEC, "scoring": {"max_input_tokens": 5}}, folder / "weights.safetensors", device="cpu")
-    batch = model.prepare(small_examples(folder, 6))
-    assert batch.inputs.shape == (6, 5)  # type: ignore[attr-defined]
-    assert (batch.inputs[:, 4] == model._tokenizer.end).all()  # type: ignore[attr-defined]
+        np.testing.assert_allclose(model.choice_scores(model.prepare(examples))[0], plain, atol=1e-4)
+        np.testing.assert_allclose(mean.choice_scores(mean.prepare(examples))[0], np.array(plain) / tokens, atol=1e-4)
+    cut: Any = load({**SPEC, "scoring": {"max_input_tokens": 5}}, folder / "weights.safetensors", device="cpu")
+    batch = cut.prepare(small_examples(folder, 6))
+    assert batch.inputs.shape == (6, 5) and (batch.inputs[:, 4] == cut._tokenizer.end).all()
 
 
 def test_batches_and_order_do_not_change_counts(model: TextModel, folder: Path) -> None:
@@ -183,23 +171,16 @@ def test_batches_and_order_do_not_change_counts(model: TextModel, folder: Path) 
     assert evaluated(model, backward, 16) == expected
 
 
-def test_of_equal_choices_the_first_counts(model: TextModel, folder: Path) -> None:
-    """Which of two is right would be decided by the order in which a machine adds."""
+def test_choices_may_differ_in_number_and_of_equal_ones_the_first_counts(model: TextModel, folder: Path) -> None:
+    """An example with fewer choices would be given the empty answer, or the order of sums would decide a tie."""
+    mixed = [text for pair in zip(sentences(6, 2), sentences(6, 5, seed=1), strict=True) for text in pair]
+    write_texts(folder / "mixed", mixed, {})
+    plain = plain_scores(model, folder, open_texts(folder / "mixed"))
+    expected = sum(int(np.argmax(row)) == text.answer for row, text in zip(plain, mixed, strict=True))
+    assert evaluated(model, open_texts(folder / "mixed"), 12) == expected
     same = [text._replace(answers=("cat", "cat"), answer=answer) for text in sentences(6) for answer in (0, 1)]
     write_texts(folder / "same", same, {})
     assert evaluated(model, open_texts(folder / "same"), 8) == 6
-
-
-def test_choices_may_differ_in_number(model: TextModel, folder: Path) -> None:
-    """An example with fewer choices would be given the empty answer."""
-    mixed = [text for pair in zip(sentences(6, 2), sentences(6, 5, seed=1), strict=True) for text in pair]
-    write_texts(folder / "mixed", mixed, {})
-    examples = open_texts(folder / "mixed")
-    expected = sum(
-        int(np.argmax(row)) == text.answer
-        for row, text in zip(plain_scores(model, folder, examples), mixed, strict=True)
-    )
-    assert evaluated(model, examples, 12) == expected
 
 
 def test_batches_hold_every_example_once_and_little_padding(model: TextModel, folder: Path) -> None:
@@ -362,16 +343,6 @@ def test_the_two_tables_stay_two(table: str, folder: Path) -> None:
         assert not np.array_equal(arrays["shared.weight"], arrays["lm_head.weight"])
 
 
-def test_weights_come_from_another_buffer(model: TextModel, folder: Path) -> None:
-    """Every evaluated weight set would be the pretrained one."""
-    batch = model.prepare(small_examples(folder, 5))
-    before = model.loss(batch).item()
-    former = model.use(model.initial() * 0.9)
-    changed = model.loss(batch).item()
-    model.use(former)
-    assert changed != before == model.loss(batch).item()
-
-
 # -- (IA)^3 ---------------------------------------------------------------------------------------------------
 
 
@@ -429,11 +400,6 @@ def test_one_pass_serves_many_weight_sets(
         torch.testing.assert_close(found, torch.stack(expected))
         seen.add(len(set(found.tolist())))
     assert max(seen) > 1, "weight sets that all give the same show nothing"
-
-
-def test_only_ia3_serves_many_weight_sets(model: TextModel) -> None:
-    """The evaluator would ask a whole model for what only an adapter can do."""
-    assert not hasattr(model, "count_right_of")
 
 
 # -- refusals -------------------------------------------------------------------------------------------------

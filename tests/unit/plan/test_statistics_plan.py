@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
-from conftest import PARAMS, ROOT
+from conftest import ROOT
 from tallmasks import methods
 from tallmasks.plan import recipes
 from tallmasks.plan.params import check
@@ -18,14 +16,6 @@ from tallmasks.store.errors import TallmasksError
 
 Params = dict[str, Any]
 TASKS = ("mnist", "svhn")
-PLANNED = f"""
-import sys, yaml
-from tallmasks.plan.planner import Plan
-plan = Plan(yaml.safe_load(open({str(PARAMS)!r})), {str(ROOT)!r})
-for merge in ("regmean", "fisher"):
-    assert plan.multi_task_vector("tiny", {TASKS}, merge, 0).digest
-sys.exit('torch' in sys.modules)
-"""
 
 
 def nodes(params: Params) -> dict[str, str]:
@@ -64,12 +54,6 @@ def test_more_examples_are_other_statistics_and_nothing_else(params: Params) -> 
     del params["statistics"]
     check(params)
     assert nodes(params) == before
-
-
-def test_the_plan_of_statistics_needs_no_torch() -> None:
-    """Every parse of the Snakefile, and so every cluster job, would take seconds longer."""
-    run = subprocess.run([sys.executable, "-c", PLANNED], capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr
 
 
 def test_an_adapter_has_no_regmean_and_says_so_in_one_line(params: Params) -> None:

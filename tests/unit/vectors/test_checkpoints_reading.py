@@ -415,14 +415,3 @@ def test_of_a_repository_the_weights_come_once(case):
     """A download would take twice its time and room, with formats that nobody reads."""
     names, *expected = REPOSITORIES[case]
     assert wanted(names.split()) == [names.split()[place] for place in expected]
-
-
-def test_opening_needs_no_torch_for_safetensors(tmp_path):
-    """Every command would wait seconds for torch."""
-    path = file_of(tmp_path, state())
-    code = (
-        "import sys; from tallmasks.vectors.checkpoints import open_checkpoint;"
-        f" open_checkpoint({str(path)!r}).piece('a.half', 0, 3); sys.exit('torch' in sys.modules)"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(Path(tallmasks.__file__).parents[1])}
-    assert subprocess.run([sys.executable, "-c", code], env=environment).returncode == 0

@@ -41,15 +41,6 @@ def test_what_is_cached_needs_no_network(offline: Path) -> None:
     assert missing(TASKS["cifar100"]) is None
 
 
-def test_half_a_download_does_not_pass_for_a_dataset(offline: Path) -> None:
-    """An interrupted download would be taken for the whole training set."""
-    folder = cached_repository(offline, "cifar10")
-    write_repository(folder, "cifar10", {"train": 6, "test": 4})
-    next(folder.glob("plain_text/train-00001*")).unlink()
-    with pytest.raises(TallmasksError, match="does not answer"):
-        locate(TASKS["cifar10"], "train")
-
-
 @pytest.mark.parametrize(
     "files",
     [

@@ -2,21 +2,17 @@
 
 import json
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallmasks.store.errors import TallmasksError
-from tallmasks.tasks.catalogues import ExamplesFile, catalogue
-from tallmasks.tasks.texts import FREE, Text, open_texts
-from tallmasks.tasks.written import CATALOGUE, SPLITS, TASKS, examples
+from tallmasks.tasks.texts import FREE, Text
+from tallmasks.tasks.written import SPLITS, TASKS, examples
 from tallmasks.tasks.written.documents import GAPS, begun, problem, with_gaps
 from tallmasks.tasks.written.lexicon import END, lexicon, tokenizer_json
 from tallmasks.tasks.written.world import DEED_MEANINGS, DIALECTS, FACTS, SPEECHES, THING_MEANINGS, THING_SHARE, THINGS
-from tallmasks.tasks.written.written_catalogue import EDITION
 
 SMALL = 60
 MANY = 600
@@ -27,23 +23,9 @@ CHOICES = {
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_same_arguments_same_examples(task: str) -> None:
-    """Without it two machines would fine-tune on different data under one recipe."""
-    assert list(examples(task, "train", SMALL, 5)) == list(examples(task, "train", SMALL, 5))
-    assert list(examples(task, "train", SMALL, 5)) != list(examples(task, "train", SMALL, 6))
-
-
-@pytest.mark.parametrize("task", TASKS)
 def test_an_example_does_not_depend_on_how_many_there_are(task: str) -> None:
     """Without it more training examples would be other training examples."""
     assert list(examples(task, "test", 2 * SMALL, 0))[:SMALL] == list(examples(task, "test", SMALL, 0))
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_splits_share_no_input(task: str) -> None:
-    """Without it a test score would be measured on texts of the training set."""
-    seen = [{text.input for text in examples(task, split, MANY, 0)} for split in SPLITS]
-    assert sum(map(len, seen)) == len(set.union(*seen))
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -134,25 +116,6 @@ def test_dialects_say_the_same_of_the_same_thing() -> None:
             assert speech.things["place"][word] == FACTS.place[thing]
     for meaning, speech in zip(DEED_MEANINGS, SPEECHES, strict=True):
         np.testing.assert_array_equal(meaning[speech.deeds["next"]], FACTS.next[meaning])
-
-
-def test_the_catalogue_writes_what_its_recipe_says(tmp_path: Path) -> None:
-    """Without it the workflow's files would hold other examples than the tasks have."""
-    model = {"examples": {"seed": 3, "train": 20, "validation": 10, "test": 12}}
-    recipe = CATALOGUE.recipe({}, model, "qasc", "test", tmp_path)
-    wanted = {"task": "qasc", "split": "test", "count": 12, "seed": 3, "edition": EDITION}
-    assert recipe.params == wanted and not recipe.sources
-    CATALOGUE.write(recipe.params, {}, ExamplesFile(tmp_path / "texts.safetensors", {"format": "x"}))
-    texts = open_texts(tmp_path / "texts.safetensors")
-    assert [texts[i] for i in range(len(texts))] == list(examples("qasc", "test", 12, 3))
-    assert CATALOGUE.missing(recipe.params) is None
-    assert catalogue("written") is CATALOGUE and set(CATALOGUE.tasks({})) == {*CHOICES, "ropes"}
-
-
-def test_a_model_without_examples_is_refused(tmp_path: Path) -> None:
-    """Without it a forgotten key would end in a traceback."""
-    with pytest.raises(TallmasksError, match="needs `examples`"):
-        CATALOGUE.recipe({}, {}, "qasc", "test", tmp_path)
 
 
 def test_the_tokenizer_knows_whole_words() -> None:

@@ -7,28 +7,6 @@ from tallmasks.store.errors import TallmasksError
 from tallmasks.tasks.drawn import NAMES, SPLITS, TASKS, examples, picture
 from tallmasks.tasks.drawn.shift import SHIFTS
 
-SMALL = 24
-
-
-@pytest.mark.parametrize("task", NAMES)
-def test_same_arguments_same_examples(task: str) -> None:
-    """Without it two machines would fine-tune on different data under one recipe."""
-    first, second = examples(task, "train", SMALL, seed=5), examples(task, "train", SMALL, seed=5)
-    np.testing.assert_array_equal(first[0], second[0])
-    np.testing.assert_array_equal(first[1], second[1])
-    assert first[0].dtype == np.uint8 and first[0].shape == (SMALL, 32, 32, 3)
-    assert first[1].dtype == np.int64 and first[1].shape == (SMALL,)
-
-
-@pytest.mark.parametrize("task", NAMES)
-def test_splits_and_seeds_share_no_image(task: str) -> None:
-    """Without it a test score would be measured on training images."""
-    pools = [examples(task, split, SMALL, seed=0)[0] for split in SPLITS]
-    if not TASKS[task].real:
-        pools.append(examples(task, "train", SMALL, seed=1)[0])
-    seen = [{image.tobytes() for image in pool} for pool in pools]
-    assert sum(map(len, seen)) == len(set.union(*seen)) == SMALL * len(pools)
-
 
 @pytest.mark.parametrize("task", NAMES)
 def test_every_class_occurs(task: str) -> None:
