@@ -104,7 +104,7 @@ def test_every_method_equals_the_plain_statement(
     updates = [update.astype(np.float32) for update in statements[name]]
     assert (found.method, found.tasks) == (name, NAMES)
     if isinstance(methods.get(name).protocol, methods.Scaled):
-        grid = methods.get(name).grid(GRIDS)
+        grid = methods.get(name).protocol.grid(GRIDS)
         curve = evaluator.scaled("validation", updates[0], grid)
         place = choose_coefficient(curve, evaluator.totals("validation"), [0.9, 0.8], NAMES)
         assert found.scaling_coefficient == grid[place] and found.curve == tuple(map(tuple, curve))
@@ -200,5 +200,5 @@ def test_a_tuned_option_is_chosen_on_validation_data(
     best = choose_coefficient(list(found.curve), evaluator.totals("validation"), finetuned, NAMES)
     assert (found.scaling_coefficient, found.correct["test"]) == (grid[best], curves["test"][best])
     fixed = methods.get("lines:beta=0.7")
-    assert (fixed.tuned, fixed.merge, fixed.grid(GRIDS)) == (None, "lines:beta=0.7", (1.0,))
+    assert (fixed.tuned, fixed.merge, fixed.protocol.grid(GRIDS)) == (None, "lines:beta=0.7", (1.0,))
     assert methods.tuned_merge(methods.get("lines_ties:keep=0.1"), 1.2) == "lines_ties:beta=1.2,keep=0.1"
