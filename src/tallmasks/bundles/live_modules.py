@@ -218,7 +218,7 @@ def _parted(module: torch.nn.Module, own: Tensors) -> Tensors:
             converter.add_tensor(target, plain, pattern, tensor)
             with suppress(Exception), _NothingCopied():
                 views = converter.convert(target, model=model, config=model.config)
-        storages = {part.untyped_storage()._cdata for part in (tensor, *views.values())}
+        storages = {part.untyped_storage().data_ptr() for part in (tensor, *views.values())}
         if views and len(storages) == 1 and sum(view.numel() for view in views.values()) == tensor.numel():
             parts |= {prefix + inner: view for inner, view in views.items()}
         else:
