@@ -1,8 +1,11 @@
-"""`tallmasks gc` and `tallmasks why` on a project that the real engines built."""
+"""Commands as processes, and on a project that the real engines built."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
+from conftest import ROOT
 from project import Project
 
 
@@ -86,3 +89,13 @@ def test_why_says_what_is_new(project: Project) -> None:
     said = project.tallmasks("why", table).output
     assert "is not what was written there" in said and "one short job" in said
     assert "did you mean 'three'" in project.tallmasks("why", "results/tiny/tree/table.csv", fails=True).output
+
+
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    """`tallmasks storage | head` would end in a traceback."""
+    command = [sys.executable, "-m", "tallmasks.commands.main", "storage"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout and process.stderr
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode != 1
