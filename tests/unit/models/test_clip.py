@@ -165,6 +165,13 @@ def test_any_file_of_open_clips_becomes_the_same_model(form: str, tmp_path: Path
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
 
 
+def test_pickled_code_is_not_run(tmp_path: Path) -> None:
+    """Without it a downloaded file could do anything on the user's machine."""
+    torch.save(clip.build(SPEC["architecture"]), tmp_path / "model.pt")
+    with pytest.raises(TallmasksError, match=r"model\.pt.*code in files is not run"):
+        FAMILY.convert_pretrained(SPEC, tmp_path / "model.pt")
+
+
 def test_images_are_resized_as_by_open_clip(tmp_path: Path) -> None:
     """Without it small images would reach the network otherwise than in the paper."""
     preprocess = clip.Preprocess(224, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
