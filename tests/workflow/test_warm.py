@@ -238,8 +238,8 @@ def test_a_snakemake_has_its_own_and_kill_9_leaves_neither(tmp_path: Path) -> No
     laid_out = lay_out(tmp_path / "project")
     laid_out.replace(
         "workflow/scripts/head.py",
-        "def build(job: Job, model: ClipModel) -> None:\n",
-        "def build(job: Job, model: ClipModel) -> None:\n    import os, time\n\n"
+        "def run(job: Job) -> None:\n",
+        "def run(job: Job) -> None:\n    import os, time\n\n"
         "    os.write(os.open('told', os.O_WRONLY | os.O_CREAT), f'{os.getpid()} {os.getppid()}\\n'.encode())\n"
         "    time.sleep(600)\n",
     )

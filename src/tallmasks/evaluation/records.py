@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.evaluation.choice import accuracies
-from tallmasks.store.artifacts import read_json
+from tallmasks.store.artifacts import Damaged, read_json
 
 SPLITS = ("validation", "test")
 Score = int | float
@@ -131,6 +132,16 @@ def _is_score(score: object, total: object) -> bool:
     return type(score) in (int, float) and type(total) is int and 0 <= score <= total > 0  # type: ignore[operator]
 
 
+@contextmanager
+def _record(path: Path) -> Iterator[dict[str, Any]]:
+    """A JSON artifact; what is not in it as it should be raises Damaged."""
+    record = read_json(path)
+    try:
+        yield record
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise Damaged(path, f"holds no evaluation of its recipe: {type(error).__name__}: {error}") from None
+
+
 def read_evaluation(path: Path) -> Evaluation:
     """The evaluation of a method on a set of tasks, or on one task.
 
@@ -138,28 +149,31 @@ def read_evaluation(path: Path) -> Evaluation:
         FileNotFoundError: there is no such file.
         Damaged: it is not what was written.
     """
-    return Evaluation.from_json(read_json(path))
+    with _record(path) as record:
+        return Evaluation.from_json(record)
 
 
 def read_thresholds(path: Path) -> dict[int, Evaluation]:
     """Consensus merging's evaluations by threshold k.  Raises as `read_evaluation`."""
-    return {int(k): Evaluation.from_json(value) for k, value in read_json(path)["thresholds"].items()}
+    with _record(path) as record:
+        return {int(k): Evaluation.from_json(value) for k, value in record["thresholds"].items()}
 
 
 def read_dtypes(path: Path) -> dict[str, tuple[Evaluation, int]]:
     """The evaluations of models out of bundles, with the bytes of the files, by the dtype of tau_MTL.  Raises as
     `read_evaluation`."""
-    record = read_json(path)
-    by_dtype = ((dtype, record["dtypes"][dtype]) for dtype in record["recipe"]["params"]["dtypes"])
-    return {dtype: (Evaluation.from_json(value), value["bytes"]) for dtype, value in by_dtype}
+    with _record(path) as record:
+        by_dtype = ((dtype, record["dtypes"][dtype]) for dtype in record["recipe"]["params"]["dtypes"])
+        return {dtype: (Evaluation.from_json(value), value["bytes"]) for dtype, value in by_dtype}
 
 
 def read_subset(path: Path) -> list[Evaluation]:
     """Several methods' evaluations on one subset of the tasks.  Raises as `read_evaluation`."""
-    return [Evaluation.from_json(value) for value in read_json(path)["evaluations"]]
+    with _record(path) as record:
+        return [Evaluation.from_json(value) for value in record["evaluations"]]
 
 
 def read_orders(path: Path) -> tuple[dict[str, tuple[str, ...]], dict[str, float]]:
     """Figure 5's orders of the tasks by name, and the zero-shot accuracies by task.  Raises as `read_evaluation`."""
-    record = read_json(path)
-    return {name: tuple(order) for name, order in record["orders"].items()}, record["zeroshot"]
+    with _record(path) as record:
+        return {name: tuple(order) for name, order in record["orders"].items()}, record["zeroshot"]
