@@ -66,7 +66,7 @@ def mutate(path: Path, others: list[Path], draw: random.Random) -> str:
             "zeros": lambda: path.write_bytes(zeroed(content, draw)),
             "other values": lambda: resaved(path, draw),
         }
-    else:
+    elif path.suffix not in (".png", ".pdf"):
         ways |= {"digit": lambda: counted_up(path, draw)}
     if twins := [other for other in others if other.parent == path.parent and other != path and other.is_file()]:
         ways["another file"] = lambda: path.write_bytes(draw.choice(twins).read_bytes())
