@@ -148,6 +148,28 @@ def test_what_is_no_artifact_at_all_is_refused_by_name(thing, suffix, tmp_path):
     assert main(["verify", str(path)]) == 1
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"made_from": {"heads": 5}},
+        {"made_from": {"heads": [["0" * 32 + "/12345678"]]}},
+        {"made_from": [1, 2]},
+        {"machine": 5},
+        {"recipe": recipe() | {"inputs": {"heads": 5}}},
+        {"recipe": recipe() | {"inputs": ["heads"]}},
+    ],
+)
+def test_an_artifact_that_says_odd_things_of_its_making_is_refused(odd, tmp_path):
+    """A file that another program sealed would end `verify` and every plan in a traceback."""
+    made = odd.get("recipe", recipe())
+    (tmp_path / "input").mkdir()
+    path = tmp_path / f"thing-{digest_of(made)}.json"
+    write_json(path, {"values": [1]}, facts_of(made, {}, 1) | odd)
+    with pytest.raises(Damaged, match="says nothing of how it was made"):
+        read_label(path)
+    assert main(["verify", str(tmp_path)]) == 1
+
+
 def test_what_is_set_aside_is_lost_to_nobody(tmp_path):
     """A link moved away would lead elsewhere, and what it leads to may be DVC's."""
     path, outside = Path("store/tiny/thing.safetensors"), tmp_path / "outside.safetensors"
