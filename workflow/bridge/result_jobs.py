@@ -205,7 +205,9 @@ class ReportJobs:
     def command(path: str, target: str) -> str:
         """The shell words that have Snakemake write its report on a target; it takes its place when it is whole."""
         new = str(SCRATCH / "report.html")
-        snakemake = [sys.executable, "-m", "snakemake", "--cores", "1", "--report", new, target]
+        # A job that failed leaves marks on files that are whole, at which Snakemake's report would stop otherwise.
+        marks = "--rerun-incomplete"
+        snakemake = [sys.executable, "-m", "snakemake", "--cores", "1", marks, "--report", new, target]
         return f"{shlex.join(snakemake)} && {shlex.join(['mv', '--', new, path])}"
 
 
