@@ -206,7 +206,7 @@ class Manifest(_Object):
             (self.format == LATER_FORMAT) == (own or bool(self.entropy_coding)),
             "format",
             self.format,
-            "the other, as for all that is in it",
+            f"{LATER_FORMAT} with each task's own tensors or an entropy coding, else {FORMAT}",
         )
         for name in (*_OF_MASKS, *_OF_OWN):
             expected = "nothing" if (name in _OF_MASKS) == own else "a value"
