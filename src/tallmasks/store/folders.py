@@ -21,7 +21,6 @@ UNFINISHED = SCRATCH / "training"
 CHECKED = SCRATCH / "checked"
 STORE = Path("store")
 RESULTS = Path("results")
-LOGS = Path("logs")
 PROVENANCE = "provenance.json"
 
 
