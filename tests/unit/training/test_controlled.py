@@ -1,32 +1,12 @@
 """The controlled experiment's partition of the weights."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from small_clip import SPEC, save_random
-from tallmasks.models.clip.augmentation import Augmentation
-from tallmasks.models.clip.clip_examples import ClipExamples
-from tallmasks.models.families import load
 from tallmasks.store.errors import TallmasksError
-from tallmasks.tasks.drawn import examples
 from tallmasks.training.controlled import Controlled, disjoint, owners, part_mask
-from tallmasks.training.finetuning import FinetuneConfig, finetune
-
-CONFIG = FinetuneConfig(
-    iterations=4,
-    batch_size=16,
-    learning_rate=1e-3,
-    warmup_iterations=1,
-    weight_decay=0.1,
-    epsilon=1e-12,
-    clip_norm=1.0,
-    seed=0,
-    augmentation=Augmentation(rotation=7, scale=0.1, shift=0.08, brightness=0.2, noise=0.2),
-)
 
 
 @given(size=st.integers(8, 3000), parts=st.integers(1, 8), seed=st.integers(0, 2**32 - 1))
@@ -60,23 +40,3 @@ def test_a_task_without_a_part_is_named() -> None:
         who.partition("svhn")
     with pytest.raises(TallmasksError, match="cannot be dealt out"):
         owners(3, 4, 0)
-
-
-def test_supports_of_task_vectors_are_disjoint_and_equal(tmp_path: Path) -> None:
-    """Tasks would overwrite each other's weights: the controlled experiment would control nothing."""
-    save_random(tmp_path / "small.safetensors")
-    tasks = ("cars", "mnist", "svhn")
-    supports = []
-    for task in tasks:
-        model = load(SPEC, tmp_path / "small.safetensors")
-        allowed = part_mask(model.flat.numel(), Controlled(0, tasks).partition(task))
-        head = np.random.default_rng(1).normal(size=(10, 16)).astype(np.float32)
-        data = ClipExamples(*examples(task, "train", 32, seed=0), head)
-        finetune(model, task, data, CONFIG, allowed=allowed)
-        moved = (model.flat != model.initial()).numpy()
-        assert not (moved & ~allowed).any()
-        supports.append(moved)
-        assert moved.sum() > 0.99 * allowed.sum()
-    assert disjoint(supports)
-    sizes = [int(support.sum()) for support in supports]
-    assert max(sizes) - min(sizes) < 0.01 * max(sizes)
