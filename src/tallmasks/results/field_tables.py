@@ -9,12 +9,12 @@ from typing import Any, get_args
 import pandas as pd
 
 from tallmasks import methods
-from tallmasks.evaluation.choice import mean_interval, normalized
+from tallmasks.evaluation.choice import mean_interval
 from tallmasks.evaluation.records import Evaluation
 from tallmasks.methods import Method
 from tallmasks.methods.method_protocols import Section
-from tallmasks.results.tables import ParameterCounts
-from tallmasks.results.typesetting import Cell, TableLayout
+from tallmasks.results.tables import ParameterCounts, mean_scores, percent, rows_by_section
+from tallmasks.results.typesetting import TableLayout
 
 _FROM_CHECKPOINTS = {"task_vector", "multi_task_vector", "mask_bundle", "agreement"}
 """Stages whose artifacts follow from checkpoints, and from what validation data chose."""
@@ -22,24 +22,21 @@ _FROM_CHECKPOINTS = {"task_vector", "multi_task_vector", "mask_bundle", "agreeme
 
 def year(method: Method) -> int | None:
     """The year of a method's paper; None of what no paper proposes."""
-    found = re.search(r"\b(?:19|20)\d\d\b", method.paper)
-    return int(found[0]) if found else None
+    number = re.search(r"\b(?:19|20)\d\d\b", method.paper)
+    return int(number[0]) if number else None
 
 
 def needs(method: Method) -> str:
     """What a method needs beyond the checkpoints."""
-    chosen = [
-        name
-        for name, is_chosen in (
-            ("lambda", isinstance(method.protocol, methods.Masked) or "agreement" in method.all_inputs),
-            (method.tuned or "alpha", isinstance(method.protocol, methods.Scaled) and method.protocol.values != (1.0,)),
-        )
-        if is_chosen
-    ]
-    stages = {*(needed.stage for needed in method.stored_inputs), methods.statistics_behind(method)}
+    chosen = []
+    if isinstance(method.protocol, methods.Masked) or "agreement" in method.all_inputs:
+        chosen.append("lambda")
+    if isinstance(method.protocol, methods.Scaled) and method.protocol.values != (1.0,):
+        chosen.append(method.tuned or "alpha")
+    stages = {*(source.stage for source in method.stored_inputs), methods.statistics_behind(method)}
     other = sorted(stage for stage in stages - _FROM_CHECKPOINTS if stage)
-    found = [f"validation data for {' and '.join(chosen)}"] if chosen else []
-    return "; ".join([*found, *(f"data statistics ({stage})" for stage in other)]) or "nothing"
+    validation = [f"validation data for {' and '.join(chosen)}"] if chosen else []
+    return "; ".join([*validation, *(f"data statistics ({stage})" for stage in other)]) or "nothing"
 
 
 def field_table(
@@ -59,9 +56,8 @@ def field_table(
     """
     rows = []
     for evaluation in evaluations:
-        method, accuracy = methods.get(evaluation.method), evaluation.accuracy("test")
+        method, scores = methods.get(evaluation.method), mean_scores(evaluation, finetuned)
         low, high = mean_interval(evaluation.correct["test"], evaluation.total["test"])
-        relative = normalized(accuracy, finetuned.accuracy("test"), evaluation.tasks)
         rows.append(
             {
                 "section": method.section,
@@ -72,15 +68,10 @@ def field_table(
                 "needs": needs(method),
                 "scaling_coefficient": evaluation.scaling_coefficient,
                 "mask_lambda": " ".join(map(str, evaluation.mask_lambda or ())),
-                **{
-                    name: round(100 * float(value), 4)
-                    for name, value in (
-                        ("accuracy", accuracy.mean()),
-                        ("accuracy_low", low),
-                        ("accuracy_high", high),
-                        ("normalized_accuracy", relative.mean()),
-                    )
-                },
+                "accuracy": scores["accuracy"],
+                "accuracy_low": percent(low),
+                "accuracy_high": percent(high),
+                "normalized_accuracy": scores["normalized_accuracy"],
                 "storage_gb": counts.stored(method, len(evaluation.tasks)),
                 "storage_at_least": method.stores_more,
                 "stored_gb": (stored or {}).get(evaluation.method),
@@ -93,36 +84,34 @@ def field_table(
 
 def laid_out_field(table: pd.DataFrame, title: str) -> TableLayout:
     """The table as people read it; the best of a section is bold, apart from the fine-tuned models."""
-    sections: dict[str, list[list[Cell]]] = {}
     files = bool(table["stored_gb"].notna().any())
-    for section, part in table.groupby("section", sort=False):
-        best = part[part["method"] != "fine_tuned"]["accuracy"].max()
-        for record in part.to_dict("records"):
-            row = {str(key): value for key, value in record.items()}
-            texts = [
-                f"{row['accuracy']:.1f}",
-                f"{row['accuracy_low']:.1f}–{row['accuracy_high']:.1f}",
-                f"{row['normalized_accuracy']:.1f}",
-                f"{'>' if row['storage_at_least'] else ''}{row['storage_gb']:.4g}",
-                *([_known(row["stored_gb"], ".4g")] if files else []),
-            ]
-            is_best = row["method"] != "fine_tuned" and row["accuracy"] == best
-            cells = [Cell(row["title"]), Cell(_known(row["year"], "d")), Cell(row["needs"]), Cell(_chosen(row))]
-            cells += [Cell(text, is_best and place == 0) for place, text in enumerate(texts)]
-            sections.setdefault(str(section).capitalize(), []).append(cells)
+
+    def cells(row: Mapping[str, Any]) -> list[str]:
+        stored = [_number(row["stored_gb"], ".4g")] if files else []
+        return [
+            _number(row["year"], "d"),
+            row["needs"],
+            _chosen(row),
+            f"{row['accuracy']:.1f}",
+            f"{row['accuracy_low']:.1f}–{row['accuracy_high']:.1f}",
+            f"{row['normalized_accuracy']:.1f}",
+            f"{'>' if row['storage_at_least'] else ''}{row['storage_gb']:.4g}",
+            *stored,
+        ]
+
     heads = ["", "Year", "Needs", "Chosen", "Acc. (%)", "95 %", "Normalised (%)", "Bits (Gb)"]
     return TableLayout(
         title,
         [],
         [*heads, *(["In files (Gb)"] if files else [])],
-        list(sections.items()),
+        rows_by_section(table, cells, bold=heads.index("Acc. (%)")),
         "Test accuracy averaged over the tasks, its 95 % interval (Wilson's of each task, joined), and relative to the "
         "fine-tuned models. Needs: beyond the checkpoints. Chosen: on validation data, or given by the method. "
         "Bits: by formula; in files: to the byte, with headers and all tensors of the model.",
     )
 
 
-def _known(value: Any, shape: str) -> str:
+def _number(value: Any, shape: str) -> str:
     return "–" if pd.isna(value) else format(value, shape)
 
 

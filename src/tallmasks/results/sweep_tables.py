@@ -1,4 +1,4 @@
-"""The numbers behind figures 5 and 6 and table 1, from evaluations: functions to tables, percent, 4 decimals."""
+"""The numbers behind figures 5 and 6 and table 1, from evaluations; percent, rounded to 4 decimals."""
 
 from __future__ import annotations
 
@@ -10,18 +10,7 @@ from tallmasks import methods
 from tallmasks.evaluation.choice import normalized
 from tallmasks.evaluation.records import Evaluation
 from tallmasks.evaluation.subsets import Subset
-from tallmasks.results.tables import ParameterCounts
-
-
-def _percent(fraction: float) -> float:
-    return round(100 * float(fraction), 4)
-
-
-def _scores(evaluation: Evaluation, finetuned: Evaluation, split: str) -> tuple[float, float]:
-    """Accuracy and normalised accuracy, means over the tasks, in percent."""
-    accuracy = evaluation.accuracy(split)
-    base = finetuned.in_order(evaluation.tasks).accuracy(split)
-    return _percent(accuracy.mean()), _percent(normalized(accuracy, base, evaluation.tasks).mean())
+from tallmasks.results.tables import ParameterCounts, mean_scores, percent
 
 
 def threshold_table(method: str, evaluations: Mapping[int, Evaluation], finetuned: Evaluation) -> pd.DataFrame:
@@ -32,55 +21,57 @@ def threshold_table(method: str, evaluations: Mapping[int, Evaluation], finetune
         evaluations: consensus merging at each threshold.
         finetuned: of the same tasks, in any order.
     """
-    rows = []
-    for k, evaluation in sorted(evaluations.items()):
-        accuracy, relative = _scores(evaluation, finetuned, "test")
-        rows.append(
-            {
-                "method": method,
-                "k": k,
-                "scaling_coefficient": evaluation.scaling_coefficient,
-                "accuracy": accuracy,
-                "normalized_accuracy": relative,
-                "validation_normalized_accuracy": _scores(evaluation, finetuned, "validation")[1],
-            }
-        )
-    return pd.DataFrame(rows)
+    return pd.DataFrame(
+        {
+            "method": method,
+            "k": k,
+            "scaling_coefficient": evaluation.scaling_coefficient,
+            **mean_scores(evaluation, finetuned),
+            "validation_normalized_accuracy": mean_scores(evaluation, finetuned, "validation")["normalized_accuracy"],
+        }
+        for k, evaluation in sorted(evaluations.items())
+    )
 
 
-def stored_table(found: Mapping[str, tuple[Evaluation, int]], finetuned: Evaluation) -> pd.DataFrame:
+def stored_table(bundles: Mapping[str, tuple[Evaluation, int]], finetuned: Evaluation) -> pd.DataFrame:
     """Models out of bundles: one row per dtype of tau_MTL, with test accuracies and 1e9 bits of files.
 
     Args:
-        found: by dtype, the evaluation of a masking row and the bytes of the bundle and of the pretrained file.
+        bundles: by dtype, the evaluation of a masking row and the bytes of the bundle and of the pretrained file.
         finetuned: of the same tasks, in any order.
     """
-    columns = ["method", "dtype", "accuracy", "normalized_accuracy", "stored_gb"]
-    rows = [
-        (evaluation.method, dtype, *_scores(evaluation, finetuned, "test"), round(8 * size / 1e9, 4))
-        for dtype, (evaluation, size) in found.items()
-    ]
-    return pd.DataFrame(rows, columns=columns)
+    return pd.DataFrame(
+        {
+            "method": evaluation.method,
+            "dtype": dtype,
+            **mean_scores(evaluation, finetuned),
+            "stored_gb": round(8 * size / 1e9, 4),
+        }
+        for dtype, (evaluation, size) in bundles.items()
+    )
 
 
-def controlled_table(found: Mapping[str, tuple[Evaluation, Evaluation]]) -> pd.DataFrame:
+def controlled_table(pairs: Mapping[str, tuple[Evaluation, Evaluation]]) -> pd.DataFrame:
     """Table 1: test accuracies of the fine-tuned models and of task arithmetic, for each way of fine-tuning.
 
     Args:
-        found: by way of fine-tuning ("standard", "controlled"), the evaluations of the fine-tuned models and of task
+        pairs: by way of fine-tuning ("standard", "controlled"), the evaluations of the fine-tuned models and of task
             arithmetic on them.
     """
-    rows = []
-    for place, method in enumerate(("fine_tuned", "task_arithmetic")):
-        for finetuning, pair in found.items():
-            accuracy, relative = _scores(pair[place], pair[0], "test")
-            rows.append((method, finetuning, accuracy, relative, pair[place].scaling_coefficient))
-    columns = ["method", "finetuning", "accuracy", "normalized_accuracy", "scaling_coefficient"]
-    return pd.DataFrame(rows, columns=columns)
+    return pd.DataFrame(
+        {
+            "method": method,
+            "finetuning": finetuning,
+            **mean_scores(pair[place], pair[0]),
+            "scaling_coefficient": pair[place].scaling_coefficient,
+        }
+        for place, method in enumerate(("fine_tuned", "task_arithmetic"))
+        for finetuning, pair in pairs.items()
+    )
 
 
 def subset_table(
-    found: Sequence[Subset],
+    subsets: Sequence[Subset],
     evaluated: Mapping[tuple[str, ...], Sequence[Evaluation]],
     finetuned: Evaluation,
     zeroshot: Mapping[str, float],
@@ -89,21 +80,21 @@ def subset_table(
     """Figure 5: one row per order, n and method; of the fine-tuned and the pretrained models too.
 
     Args:
-        found: the subsets.
+        subsets: the first n tasks of each order.
         evaluated: the evaluations of each, by its tasks.
         finetuned: of every task.
         zeroshot: test accuracy of the pretrained model by task, fraction.
         counts: of the model, for what is stored.
     """
     rows = []
-    for subset in found:
-        own = finetuned.in_order(subset.tasks)
-        base = own.accuracy("test")
-        ratios = normalized([zeroshot[task] for task in subset.tasks], base, subset.tasks)
+    for subset in subsets:
+        base = finetuned.in_order(subset.tasks).accuracy("test")
+        alone = [zeroshot[task] for task in subset.tasks]
+        ratios = normalized(alone, base, subset.tasks)
         scores = {
-            "zeroshot": (_percent(sum(zeroshot[task] for task in subset.tasks) / len(base)), _percent(ratios.mean())),
-            **{evaluation.method: _scores(evaluation, own, "test") for evaluation in evaluated[subset.tasks]},
-            "fine_tuned": (_percent(base.mean()), 100.0),
+            "zeroshot": (percent(sum(alone) / len(alone)), percent(ratios.mean())),
+            **{each.method: mean_scores(each, finetuned).values() for each in evaluated[subset.tasks]},
+            "fine_tuned": (percent(base.mean()), 100.0),
         }
         for method, (accuracy, relative) in scores.items():
             bits = methods.get(method).stored(len(subset.tasks), counts.trainable, counts.frozen, counts.shapes)

@@ -1,12 +1,10 @@
-"""The files of a results folder, from counts of right answers.
-
-Everything here is a function from `Evaluation`s to tables; percent are rounded to 4 decimals.
-"""
+"""The tables of a results folder, from evaluations; percent, rounded to 4 decimals."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from tallmasks.evaluation.records import SPLITS, Evaluation
 from tallmasks.methods import Method
 from tallmasks.methods.bits import Shapes
 from tallmasks.models.families import Family, Spec
+from tallmasks.results.typesetting import Cell, TableLayout, markdown
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 
@@ -42,152 +41,124 @@ class ParameterCounts:
         return round(method.stored(tasks, self.trainable, self.frozen, self.shapes).gigabits, 4)
 
 
-def _percent(fraction: float) -> float:
+def percent(fraction: float) -> float:
+    """A fraction in percent, rounded to 4 decimals."""
     return round(100 * float(fraction), 4)
 
 
+def mean_scores(evaluation: Evaluation, finetuned: Evaluation, split: str = "test") -> dict[str, float]:
+    """Accuracy and normalised accuracy, means over the tasks, in percent.
+
+    Args:
+        evaluation: of some tasks.
+        finetuned: the fine-tuned models on these tasks, in any order.
+        split: "validation" or "test".
+    """
+    accuracy = evaluation.accuracy(split)
+    relative = normalized(accuracy, finetuned.in_order(evaluation.tasks).accuracy(split), evaluation.tasks)
+    return {"accuracy": percent(accuracy.mean()), "normalized_accuracy": percent(relative.mean())}
+
+
 def per_task_table(evaluations: Sequence[Evaluation], finetuned: Evaluation) -> pd.DataFrame:
-    """One row per method, task and split: accuracies in percent and what was chosen; and where tasks have further
-    scores (a freely written answer's exact match and F1), these on test data.
+    """One row per method, task and split: accuracies in percent, and the chosen values.
+
+    Tasks with further scores (exact match and F1 of a free answer) also have these, on test data.
 
     Args:
         evaluations: the rows, of the same tasks in the same order.
-        finetuned: the fine-tuned models on those tasks, which accuracies are relative to; also where they are no row.
+        finetuned: the fine-tuned models on those tasks, which accuracies are relative to.
     """
     rows = []
     names = dict.fromkeys(name for evaluation in evaluations for name in evaluation.further)
-    for evaluation in evaluations:
-        for split in SPLITS:
-            further = evaluation.further if split == "test" else {}
-            accuracy = evaluation.accuracy(split)
-            relative = normalized(accuracy, finetuned.accuracy(split), evaluation.tasks)
-            for index, task in enumerate(evaluation.tasks):
-                rows.append(
-                    {
-                        "method": evaluation.method,
-                        "task": task,
-                        "split": split,
-                        "accuracy": _percent(accuracy[index]),
-                        "normalized_accuracy": _percent(relative[index]),
-                        "scaling_coefficient": evaluation.scaling_coefficient,
-                        "mask_lambda": None if evaluation.mask_lambda is None else evaluation.mask_lambda[index],
-                    }
-                    | {name: _share(further.get(name), index, evaluation.total[split]) for name in names}
-                )
+    for evaluation, split in product(evaluations, SPLITS):
+        accuracy = evaluation.accuracy(split)
+        relative = normalized(accuracy, finetuned.accuracy(split), evaluation.tasks)
+        for index, task in enumerate(evaluation.tasks):
+            row = {
+                "method": evaluation.method,
+                "task": task,
+                "split": split,
+                "accuracy": percent(accuracy[index]),
+                "normalized_accuracy": percent(relative[index]),
+                "scaling_coefficient": evaluation.scaling_coefficient,
+                "mask_lambda": None if evaluation.mask_lambda is None else evaluation.mask_lambda[index],
+            }
+            for name in names:
+                score = evaluation.further[name][index] if split == "test" and name in evaluation.further else None
+                row[name] = None if score is None else percent(score / evaluation.total[split][index])
+            rows.append(row)
     return pd.DataFrame(rows)
-
-
-def _share(sums: Sequence[float | None] | None, task: int, totals: Sequence[int]) -> float | None:
-    """A task's mean score in percent; None of one without it."""
-    score = None if sums is None else sums[task]
-    return None if score is None else _percent(score / totals[task])
 
 
 def interval_table(evaluations: Sequence[Evaluation]) -> pd.DataFrame:
     """One row per method, task and split: counts, accuracy, and its 95 % Wilson interval, all in percent.
 
-    The interval says how far the accuracy on these examples may be from that on all examples of the task.  It is one of
-    a share of right answers: where a task's score is no count there is none.
+    The interval is that of a share of right answers; a task whose score is no count has none.
     """
     rows = []
-    for evaluation in evaluations:
-        for split in SPLITS:
-            correct, total = evaluation.correct[split], evaluation.total[split]
-            low, high = wilson_interval(correct, total)
-            for index, task in enumerate(evaluation.tasks):
-                counted = isinstance(correct[index], int)
-                rows.append(
-                    {
-                        "method": evaluation.method,
-                        "task": task,
-                        "split": split,
-                        "correct": correct[index],
-                        "total": total[index],
-                        "accuracy": _percent(correct[index] / total[index]),
-                        "accuracy_low": _percent(low[index]) if counted else None,
-                        "accuracy_high": _percent(high[index]) if counted else None,
-                    }
-                )
+    for evaluation, split in product(evaluations, SPLITS):
+        counts = evaluation.correct[split], evaluation.total[split]
+        for task, correct, total, low, high in zip(evaluation.tasks, *counts, *wilson_interval(*counts), strict=True):
+            counted = isinstance(correct, int)
+            rows.append(
+                {
+                    "method": evaluation.method,
+                    "task": task,
+                    "split": split,
+                    "correct": correct,
+                    "total": total,
+                    "accuracy": percent(correct / total),
+                    "accuracy_low": percent(low) if counted else None,
+                    "accuracy_high": percent(high) if counted else None,
+                }
+            )
     table = pd.DataFrame(rows)
     return table.assign(correct=pd.Series([row["correct"] for row in rows], dtype=object))  # counts stay whole numbers
 
 
 def summary_table(evaluations: Sequence[Evaluation], finetuned: Evaluation, counts: ParameterCounts) -> pd.DataFrame:
     """One row per method: test accuracy, its normalised mean over the tasks, and storage in 1e9 bits."""
-    rows = []
-    for evaluation in evaluations:
-        method = methods.get(evaluation.method)
-        accuracy = evaluation.accuracy("test")
-        rows.append(
-            {
-                "section": method.section,
-                "method": evaluation.method,
-                "accuracy": _percent(accuracy.mean()),
-                "normalized_accuracy": _percent(
-                    normalized(accuracy, finetuned.accuracy("test"), evaluation.tasks).mean()
-                ),
-                "storage_gb": counts.stored(method, len(evaluation.tasks)),
-            }
-        )
-    return pd.DataFrame(rows)
-
-
-def table_for_people(summary: pd.DataFrame, title: str) -> str:
-    """The summary laid out as in the paper: percent with one decimal, normalised accuracy in parentheses."""
-    lines = [f"# {title}", ""]
-    for section, rows in summary.groupby("section", sort=False):
-        lines += [f"| {str(section).capitalize()} | Acc. (%) | Bits (Gb) |", "|---|---:|---:|"]
-        for row in rows.itertuples():
-            method = methods.get(str(row.method))
-            size = f"{'>' if method.stores_more else ''}{row.storage_gb:.4g}"
-            lines.append(f"| {method.title} | {_score(row)} | {size} |")
-        lines.append("")
-    lines.append("Test accuracy averaged over the tasks, in parentheses relative to the fine-tuned models.")
-    return "\n".join(lines) + "\n"
-
-
-def _score(row: Any) -> str:
-    plain = f"{row.accuracy:.1f}"
-    return plain if row.method == "fine_tuned" else f"{plain} ({row.normalized_accuracy:.1f})"
+    return pd.DataFrame(
+        {
+            "section": methods.get(evaluation.method).section,
+            "method": evaluation.method,
+            **mean_scores(evaluation, finetuned),
+            "storage_gb": counts.stored(methods.get(evaluation.method), len(evaluation.tasks)),
+        }
+        for evaluation in evaluations
+    )
 
 
 def selection_record(evaluations: Sequence[Evaluation], finetuned: Evaluation) -> dict[str, Any]:
-    """What was chosen for each method, with the whole validation curve behind it."""
-    base = finetuned.accuracy("validation")
+    """The chosen values of each method, with the whole validation curve behind them."""
     record: dict[str, Any] = {}
-    for evaluation in evaluations:
-        if not evaluation.grid:
-            continue
+    for evaluation in filter(lambda each: each.grid, evaluations):
         accuracy = accuracies(evaluation.curve, evaluation.total["validation"])
-        relative = normalized(accuracy, base, evaluation.tasks)
+        relative = normalized(accuracy, finetuned.accuracy("validation"), evaluation.tasks)
         if evaluation.mask_lambda is None:
-            record[evaluation.method] = {
-                "scaling_coefficient": evaluation.scaling_coefficient,
-                "validation": [
-                    {
-                        "scaling_coefficient": value,
-                        "accuracy": _percent(accuracy[:, index].mean()),
-                        "normalized_accuracy": _percent(relative[:, index].mean()),
-                    }
-                    for index, value in enumerate(evaluation.grid)
-                ],
-            }
+            means = [[column.mean() for column in values.T] for values in (accuracy, relative)]
+            record[evaluation.method] = _choice(
+                "scaling_coefficient", evaluation.scaling_coefficient, evaluation.grid, *means
+            )
         else:
             record[evaluation.method] = {
-                task: {
-                    "mask_lambda": evaluation.mask_lambda[row],
-                    "validation": [
-                        {
-                            "mask_lambda": value,
-                            "accuracy": _percent(accuracy[row, index]),
-                            "normalized_accuracy": _percent(relative[row, index]),
-                        }
-                        for index, value in enumerate(evaluation.grid)
-                    ],
-                }
-                for row, task in enumerate(evaluation.tasks)
+                task: _choice("mask_lambda", chosen, evaluation.grid, *curves)
+                for task, chosen, *curves in zip(
+                    evaluation.tasks, evaluation.mask_lambda, accuracy, relative, strict=True
+                )
             }
     return record
+
+
+def _choice(
+    name: str, chosen: float | None, grid: Sequence[float], accuracy: Sequence[float], relative: Sequence[float]
+) -> dict[str, Any]:
+    """A chosen value, and the accuracies over the grid, as fractions, that it was chosen by."""
+    curve = [
+        {name: value, "accuracy": percent(score), "normalized_accuracy": percent(ratio)}
+        for value, score, ratio in zip(grid, accuracy, relative, strict=True)
+    ]
+    return {name: chosen, "validation": curve}
 
 
 def agreement_table(profiles: Mapping[str, Mapping[str, float]]) -> pd.DataFrame:
@@ -197,11 +168,7 @@ def agreement_table(profiles: Mapping[str, Mapping[str, float]]) -> pd.DataFrame
         profiles: {method: {n: fraction}}; n is "0".."T", and "merged_zero" for the weights whose multi-task value
             is exactly 0, which no mask can change and which are counted apart.
     """
-    rows = [
-        {"method": method, "n": n, "fraction": round(fraction, 6)}
-        for method, profile in profiles.items()
-        for n, fraction in profile.items()
-    ]
+    rows = [(method, n, round(fraction, 6)) for method, profile in profiles.items() for n, fraction in profile.items()]
     return pd.DataFrame(rows, columns=["method", "n", "fraction"])
 
 
@@ -212,8 +179,7 @@ GAIN_OVER = "task_arithmetic"
 def seeds_table(summaries: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
     """Mean and sample standard deviation over fine-tuning seeds of every row of the summaries.
 
-    `gain` is a row's accuracy minus task arithmetic's *of the same seed*: its spread is the one that a difference
-    between the two has to be held against. Empty where the table has no task arithmetic.
+    `gain` is a row's accuracy minus task arithmetic's *of the same seed*; empty without task arithmetic.
     """
     every = pd.concat([summary.assign(seed=seed) for seed, summary in summaries.items()])
     base = every[every["method"] == GAIN_OVER].set_index("seed")["accuracy"]
@@ -226,23 +192,61 @@ def seeds_table(summaries: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
     return pd.DataFrame(columns).round(4).assign(seeds=len(summaries)).reset_index()
 
 
+# -- for people -----------------------------------------------------------------------------------------------
+
+
+def rows_by_section(
+    table: pd.DataFrame, cells: Callable[[dict[str, Any]], Sequence[str]], bold: int | None = None
+) -> list[tuple[str, list[list[Cell]]]]:
+    """The rows of a table with the columns `section` and `method`: each a title and its `cells`.
+
+    `bold` is the place of the cell that is bold where `accuracy` is the best of its section.  The fine-tuned models,
+    which the others are measured by, are never the best.
+    """
+    sections = []
+    for section, part in table.groupby("section", sort=False):
+        best = part[part["method"] != "fine_tuned"]["accuracy"].max() if bold else None
+        rows = []
+        for record in part.to_dict("records"):
+            row = {str(key): value for key, value in record.items()}
+            is_best = row["method"] != "fine_tuned" and row.get("accuracy") == best
+            texts = [row.get("title") or methods.get(row["method"]).title, *cells(row)]
+            rows.append([Cell(text, is_best and place == bold) for place, text in enumerate(texts)])
+        sections.append((str(section).capitalize(), rows))
+    return sections
+
+
+def score_text(accuracy: float, relative: float, method: str) -> str:
+    """Accuracy with one decimal, and the normalised one in parentheses, as in the paper."""
+    return f"{accuracy:.1f}" if method == "fine_tuned" else f"{accuracy:.1f} ({relative:.1f})"
+
+
+def table_for_people(summary: pd.DataFrame, title: str) -> str:
+    """The summary as Markdown, laid out as in the paper: percent, normalised accuracy in parentheses."""
+
+    def cells(row: Mapping[str, Any]) -> list[str]:
+        more = ">" if methods.get(row["method"]).stores_more else ""
+        score = score_text(row["accuracy"], row["normalized_accuracy"], row["method"])
+        return [score, f"{more}{row['storage_gb']:.4g}"]
+
+    note = "Test accuracy averaged over the tasks, in parentheses relative to the fine-tuned models."
+    layout = TableLayout(title, [], ["", "Acc. (%)", "Bits (Gb)"], rows_by_section(summary, cells), note)
+    return markdown(layout, table_per_section=True)
+
+
 def seeds_table_for_people(table: pd.DataFrame, title: str) -> str:
-    """The table of `seeds_table` with one decimal and the spread behind a plus-minus sign."""
-    lines = [f"# {title}", ""]
-    for section, rows in table.groupby("section", sort=False):
-        lines += [
-            f"| {str(section).capitalize()} | Acc. (%) | Normalised (%) | Gain over TA |",
-            "|---|---:|---:|---:|",
+    """The table of `seeds_table` as Markdown, with one decimal and the spread behind a plus-minus sign."""
+
+    def cells(row: Mapping[str, Any]) -> list[str]:
+        scores = [
+            f"{row[f'{name}_mean']:.1f} ± {row[f'{name}_std']:.1f}" for name in ("accuracy", "normalized_accuracy")
         ]
-        for row in rows.to_dict("records"):
-            gain = "" if pd.isna(row["gain_mean"]) else f"{row['gain_mean']:+.1f} ± {row['gain_std']:.1f}"
-            lines.append(
-                f"| {methods.get(row['method']).title} | {row['accuracy_mean']:.1f} ± {row['accuracy_std']:.1f} "
-                f"| {row['normalized_accuracy_mean']:.1f} ± {row['normalized_accuracy_std']:.1f} | {gain} |"
-            )
-        lines.append("")
-    lines += [
+        gain = "" if pd.isna(row["gain_mean"]) else f"{row['gain_mean']:+.1f} ± {row['gain_std']:.1f}"
+        return [*scores, gain]
+
+    note = (
         f"Test accuracy averaged over the tasks: mean and sample standard deviation over {table['seeds'].iloc[0]} "
         "fine-tuning seeds. Gain: accuracy minus task arithmetic's of the same seed."
-    ]
-    return "\n".join(lines) + "\n"
+    )
+    columns = ["", "Acc. (%)", "Normalised (%)", "Gain over TA"]
+    return markdown(TableLayout(title, [], columns, rows_by_section(table, cells), note), table_per_section=True)

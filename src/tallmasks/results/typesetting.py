@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 
 @dataclass(frozen=True)
@@ -34,17 +35,25 @@ class TableLayout:
     note: str
 
 
-def markdown(table: TableLayout) -> str:
+def markdown(table: TableLayout, table_per_section: bool = False) -> str:
     """GitHub's Markdown; a group's heading stands in each of its columns."""
-    groups = table.groups or [("", len(table.columns) - 1)]
-    spread = ["", *(name for name, span in groups for _ in range(span))]
-    heads = [" ".join(part for part in pair if part) for pair in zip(spread, table.columns, strict=True)]
-    lines = [f"# {table.title}", "", _row(heads), "|---|" + "---:|" * (len(heads) - 1)]
+    groups = ["", *(name for name, span in table.groups or [("", len(table.columns) - 1)] for _ in range(span))]
+    heads = [f"{group} {name}".strip() for group, name in zip(groups, table.columns, strict=True)]
+    rule = "|---|" + "---:|" * (len(heads) - 1)
+    lines = [f"# {table.title}", ""]
+    if not table_per_section:
+        lines += [_row(heads), rule]
     for name, rows in table.sections:
-        if len(table.sections) > 1:
+        if table_per_section:
+            lines += [_row([name, *heads[1:]]), rule]
+        elif len(table.sections) > 1:
             lines.append(_row([f"*{name}*", *[""] * (len(heads) - 1)]))
         lines += [_row([f"**{cell.text}**" if cell.best else cell.text for cell in row]) for row in rows]
-    return "\n".join([*lines, "", table.note, ""])
+        if table_per_section:
+            lines.append("")
+    if not table_per_section:
+        lines.append("")
+    return "\n".join([*lines, table.note, ""])
 
 
 def _row(cells: Sequence[str]) -> str:
@@ -53,36 +62,34 @@ def _row(cells: Sequence[str]) -> str:
 
 def latex(table: TableLayout, label: str) -> str:
     """A `table*` environment for the booktabs package."""
-    heads, spans, first = [""], [], 2
-    for name, span in table.groups:
-        heads.append(rf"\multicolumn{{{span}}}{{c}}{{{_escaped(name)}}}")
-        spans.append(rf"\cmidrule(lr){{{first}-{first + span - 1}}}")
-        first += span
-    body = []
-    for index, (name, rows) in enumerate(table.sections):
-        body += [r"\midrule"] if index else []
-        if len(table.sections) > 1:
-            body.append(rf"\multicolumn{{{len(table.columns)}}}{{l}}{{\textit{{{_escaped(name)}}}}} \\")
-        for row in rows:
-            cells = [rf"\textbf{{{_escaped(cell.text)}}}" if cell.best else _escaped(cell.text) for cell in row]
-            body.append(" & ".join(cells) + r" \\")
+    width = len(table.columns)
     lines = [
         r"% \usepackage{booktabs}",
         r"\begin{table*}[t]",
         r"\centering",
         rf"\caption{{{_escaped(table.title)}. {_escaped(table.note)}}}",
         rf"\label{{tab:{label}}}",
-        rf"\begin{{tabular}}{{@{{}}l{'r' * (len(table.columns) - 1)}@{{}}}}",
+        rf"\begin{{tabular}}{{@{{}}l{'r' * (width - 1)}@{{}}}}",
         r"\toprule",
-        *([" & ".join(heads) + r" \\", " ".join(spans)] if table.groups else []),
-        " & ".join(_escaped(name) for name in table.columns) + r" \\",
-        r"\midrule",
-        *body,
-        r"\bottomrule",
-        r"\end{tabular}",
-        r"\end{table*}",
     ]
-    return "\n".join(lines) + "\n"
+    if table.groups:
+        last = list(accumulate((span for _, span in table.groups), initial=1))
+        heads = [rf" & \multicolumn{{{span}}}{{c}}{{{_escaped(name)}}}" for name, span in table.groups]
+        lines.append("".join(heads) + r" \\")
+        lines.append(" ".join(rf"\cmidrule(lr){{{before + 1}-{end}}}" for before, end in pairwise(last)))
+    lines.append(_latex_row(map(_escaped, table.columns)))
+    for name, rows in table.sections:
+        lines.append(r"\midrule")
+        if len(table.sections) > 1:
+            lines.append(rf"\multicolumn{{{width}}}{{l}}{{\textit{{{_escaped(name)}}}}} \\")
+        for row in rows:
+            texts = [(_escaped(cell.text), cell.best) for cell in row]
+            lines.append(_latex_row(rf"\textbf{{{text}}}" if best else text for text, best in texts))
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table*}", ""])
+
+
+def _latex_row(cells: Iterable[str]) -> str:
+    return " & ".join(cells) + r" \\"
 
 
 _LATEX = {
@@ -115,9 +122,9 @@ def html_page(table: TableLayout) -> str:
         if len(table.sections) > 1:
             body.append(f'<tr class="section"><td colspan="{len(table.columns)}">{html.escape(name)}</td></tr>')
         for row in rows:
-            cells = [html.escape(cell.text) for cell in row]
-            marked = [f"<b>{text}</b>" if cell.best else text for text, cell in zip(cells, row, strict=True)]
-            body.append("<tr>" + "".join(f"<td>{text}</td>" for text in marked) + "</tr>")
+            texts = [(html.escape(cell.text), cell.best) for cell in row]
+            cells = [f"<td><b>{text}</b></td>" if best else f"<td>{text}</td>" for text, best in texts]
+            body.append(f"<tr>{''.join(cells)}</tr>")
     return "\n".join(
         [
             "<!doctype html>",
