@@ -20,7 +20,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 _HOME = "tallmasks.methods.state_dicts"
 _ELSEWHERE = {"TallmasksError": "tallmasks.store.errors", "load_bundle": "tallmasks.bundles.loaded_bundle"}

@@ -15,7 +15,7 @@ from tallmasks.bundles.manifest import Manifest
 from tallmasks.bundles.task_weights import TaskWeights
 from tallmasks.bundles.verification import check_content, check_form
 from tallmasks.store.dtypes import torch_dtypes
-from tallmasks.store.errors import TallmasksError, nearest
+from tallmasks.store.errors import TallmasksError, nearest, needed_for
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
@@ -86,11 +86,13 @@ class Bundle:
         like: a module, on the meta device too, for whose ``load_state_dict`` the names are, all of them: a tied tensor
         has one name in most files, and two in the module.
 
-        Raises TallmasksError where a file is not the bundle's, the base is not to be had, or `like` does not fit.
+        Raises TallmasksError where a file is not the bundle's, the base is not to be had, `like` does not fit, or
+        there is no torch.
         """
-        import torch
+        with needed_for("state_dict (arrays does not)"):
+            import torch
 
-        from tallmasks.bundles.live_modules import state_for
+            from tallmasks.bundles.live_modules import state_for
 
         found: dict[str, torch.Tensor] = {}
         for name, raw in self._raw(task).items():
@@ -123,8 +125,9 @@ class Bundle:
         Raises TallmasksError, before anything is changed, where the module's names or shapes do not fit, the task is
         not in the bundle, or a file is not the bundle's.
         """
-        from tallmasks.bundles.live_modules import placed_tensors
-        from tallmasks.bundles.live_weights import ModuleCopy, overwrite
+        with needed_for("switching a module"):
+            from tallmasks.bundles.live_modules import placed_tensors
+            from tallmasks.bundles.live_weights import ModuleCopy, overwrite
 
         self.manifest.check_task(task)
         placed = placed_tensors(module, self.manifest)
@@ -139,8 +142,9 @@ class Bundle:
 
     def restore_(self, module: torch.nn.Module) -> None:
         """Make a module theta_0 again, in place and exactly. Raises as :meth:`apply_`."""
-        from tallmasks.bundles.live_modules import placed_tensors
-        from tallmasks.bundles.live_weights import overwrite
+        with needed_for("switching a module"):
+            from tallmasks.bundles.live_modules import placed_tensors
+            from tallmasks.bundles.live_weights import overwrite
 
         placed = placed_tensors(module, self.manifest)
         with self._lock:

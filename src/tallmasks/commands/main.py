@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from tallmasks import __version__
 from tallmasks.commands.plain_lines import harmless, in_plain_lines
-from tallmasks.store.errors import TallmasksError, in_words
+from tallmasks.store.errors import TallmasksError, in_words, needed_for
 
 COMMANDS = {
     "merge": "merge fine-tuned models of one base into one model",
@@ -44,13 +44,14 @@ def _main(arguments: list[str]) -> int:
         for name, summary in COMMANDS.items():
             command = commands.add_parser(name, help=summary)
             if arguments[:1] == [name]:  # the others need not be imported
-                module = importlib.import_module(f"tallmasks.commands.{name}")
+                with needed_for(f"tallmasks {name}"):
+                    module = importlib.import_module(f"tallmasks.commands.{name}")
                 command.description = module.__doc__
                 command.formatter_class = argparse.RawDescriptionHelpFormatter
                 module.add_arguments(command)
                 command.set_defaults(run=module.run)
         parsed = parser.parse_args(arguments)
-        with in_words():
+        with in_words(), needed_for(f"tallmasks {parsed.command}"):
             status = int(parsed.run(parsed))
         sys.stdout.flush()
         return status

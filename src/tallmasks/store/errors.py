@@ -12,6 +12,17 @@ from pathlib import Path
 _NO_RIGHT = (errno.EACCES, errno.EPERM, errno.EROFS)
 _ANOTHER_KIND = (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ELOOP)
 
+EXTRAS = {
+    "torch": "torch",
+    **dict.fromkeys(("datasets", "open_clip", "torchvision"), "clip"),
+    **dict.fromkeys(("jinja2", "pyarrow", "tokenizers", "transformers", "yaml"), "t5"),
+    **dict.fromkeys(
+        ("PIL", "dvc", "dvc_data", "matplotlib", "pandas", "pynvml", "scipy", "sklearn", "typing_extensions"),
+        "workflow",
+    ),
+}
+"""The libraries that a plain installation may lack, and the extra of pyproject.toml that brings each."""
+
 
 class TallmasksError(Exception):
     """Something a user can put right.
@@ -46,6 +57,18 @@ def in_words() -> Iterator[None]:
         raise TallmasksError(
             f"{no_folder or path}: expected {expected} there ({why}); move away what is there and run again"
         ) from None
+
+
+@contextmanager
+def needed_for(what: str) -> Iterator[None]:
+    """Raise a TallmasksError where a library of `EXTRAS` is missing: what needs it, and how to install it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        library = (error.name or "").partition(".")[0]
+        if library not in EXTRAS:
+            raise
+        raise TallmasksError(f'{what} needs {library}: pip install "tallmasks[{EXTRAS[library]}]"') from None
 
 
 def _user() -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from tallmasks.store.errors import TallmasksError, at_import, nearest
+from tallmasks.store.errors import TallmasksError, at_import, nearest, needed_for
 from tallmasks.store.fingerprints import fingerprint_of_module
 from tallmasks.tasks.task import Task
 
@@ -103,7 +103,8 @@ def registered(what: str, name: str, known: Mapping[str, str], attribute: str) -
     module, problem = known.get(name, name), ""
     try:
         if all(module.split(".")):  # importlib has errors of other kinds for "", ".x" and "x."
-            found = importlib.import_module(module)
+            with needed_for(f"{what} {name!r}"):
+                found = importlib.import_module(module)
             if hasattr(found, attribute):
                 return getattr(found, attribute)
             problem = f": {getattr(found, '__file__', None) or found} has no object {attribute}"

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tallmasks.store.atomic_files import no_room
 from tallmasks.store.dtypes import DTYPES, FLOATS, torch_dtypes
-from tallmasks.store.errors import TallmasksError, short
+from tallmasks.store.errors import TallmasksError, needed_for, short
 from tallmasks.store.plain_files import read_json
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS
@@ -147,7 +147,8 @@ class TorchSink:
     """A state dict in memory, saved with torch.save at the end."""
 
     def __init__(self, path: Path, base: Checkpoint, file: PlannedFile) -> None:
-        import torch
+        with needed_for(f"writing a {Path(file.name).suffix} file"):
+            import torch
 
         self._path = path
         self._base = base

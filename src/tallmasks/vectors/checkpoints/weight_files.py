@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from tallmasks.store.dtypes import DTYPES, torch_dtypes
-from tallmasks.store.errors import TallmasksError, short
+from tallmasks.store.errors import TallmasksError, needed_for, short
 from tallmasks.store.tensor_files import name_some, open_tensors
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
 from tallmasks.vectors.checkpoints.pickle_walk import check_pickles
@@ -104,9 +104,10 @@ def _add_safetensors(read: _Read, file: str, path: Path) -> None:
 
 
 def _add_torch(read: _Read, file: str, path: Path) -> None:
+    state = _state_dict(path)
     codes = {dtype: code for code, dtype in torch_dtypes().items()}
     first_names: dict[tuple, str] = {}
-    for name, tensor in sorted(_state_dict(path).items()):
+    for name, tensor in sorted(state.items()):
         _refuse_twice(read, name, file, path)
         if (odd := _oddness(tensor)) or tensor.dtype not in codes:
             raise TallmasksError(
@@ -147,13 +148,14 @@ def _state_dict(path: Path) -> dict[str, torch.Tensor]:
     before torch 1.6.
 
     Raises:
-        TallmasksError: the file is damaged, holds pickled code instead of a state dict, or something else.
+        TallmasksError: the file is damaged, holds pickled code instead of a state dict, or something else; or there is
+            no torch.
     """
     import pickle
 
-    import torch
-
     _check_file(path)
+    with needed_for(f"reading a {path.suffix} file"):
+        import torch
     try:
         check_pickles(path)
         state: Any = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))

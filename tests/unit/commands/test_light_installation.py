@@ -1,0 +1,113 @@
+"""What works without the libraries that only an extra of pyproject.toml brings, and what the rest says then.
+
+`tests/long/test_installation.py` does the same in a fresh environment; here their imports fail.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from commands.models_made import make_small
+from tallmasks.store.errors import EXTRAS
+
+ABSENT = sorted({*EXTRAS, "snakemake", "threadpoolctl"} - {"typing_extensions", "yaml"})
+"""The last two come with pydantic and huggingface_hub."""
+WITHOUT = f"""
+import sys
+sys.modules.update(dict.fromkeys({ABSENT}))  # importing these raises ModuleNotFoundError
+from tallmasks.commands.main import main
+def run(words):
+    try:
+        return main(words.split())
+    except SystemExit as end:
+        return end.code
+"""
+TASKS = "--base base --task cars=cars --task dtd=dtd"
+
+
+def without_extras(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
+    """What a Python does that has the plain dependencies alone."""
+    return subprocess.run(
+        [sys.executable, "-c", WITHOUT + code], cwd=folder, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    make_small(tmp_path)
+    return tmp_path
+
+
+def test_a_light_installation_merges_compresses_and_loads(models: Path) -> None:
+    """Whoever wants to merge two models would install gigabytes of PyTorch, Snakemake and DVC first."""
+    done = without_extras(
+        models,
+        f"""
+import numpy, safetensors.numpy, tallmasks
+for number, method in enumerate(("task_arithmetic", "ties", "dare", "consensus_ties", "tsv_m", "iso_c", "wudi")):
+    assert run(f"merge {TASKS} --method {{method}} -o merged{{number}}") == 0
+for method in ("task_arithmetic", "ties", "emr", "bitdelta", "t_switch", "tsv_c"):
+    assert run(f"compress {TASKS} --method {{method}} -o {{method}}") == 0
+    assert run(f"info {{method}}") == run(f"verify {{method}}") == 0
+    assert run(f"export {{method}} --task cars -o {{method}}-cars") == 0
+exported = safetensors.numpy.load_file("ties-cars/model.safetensors")
+numpy.testing.assert_equal(tallmasks.load_bundle("ties").arrays("cars"), exported)
+base, cars = {{"w": numpy.zeros(4, "f4")}}, {{"w": numpy.ones(4, "f4")}}
+vectors = {{"cars": tallmasks.task_vector(base, cars)}}
+assert tallmasks.apply(base, tallmasks.merge(vectors, "sum"))["w"].sum() == 4
+""",
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_a_light_installation_lacks_is_one_line(models: Path) -> None:
+    """A traceback of an import would not say what to install."""
+    torch.save({"w.weight": torch.ones(8, 8)}, models / "pickled.bin")
+    (models / "params.yaml").write_text("")
+    (models / ".dvc").mkdir()
+    lines = {
+        "info pickled.bin": 'reading a .bin file needs torch: pip install "tallmasks[torch]"',
+        f"merge {TASKS.replace('base base', 'base base/model.safetensors')} --method ties -o merged.pt": (
+            'writing a .pt file needs torch: pip install "tallmasks[torch]"'
+        ),
+        "storage": 'tallmasks storage needs pandas: pip install "tallmasks[workflow]"',
+        "prompts paws": 'tallmasks prompts needs jinja2: pip install "tallmasks[t5]"',
+        "verify --restore base": 'tallmasks verify needs dvc: pip install "tallmasks[workflow]"',
+    }
+    done = without_extras(models, f"for words in {list(lines)}:\n    assert run(words) == 1, words\n")
+    assert (done.returncode, done.stderr.splitlines()) == (0, [f"error: {line}" for line in lines.values()])
+
+
+def test_a_bundle_says_what_its_use_with_a_module_needs(models: Path) -> None:
+    """In a notebook too, a missing torch would be a traceback out of the library's inside."""
+    done = without_extras(
+        models,
+        f"""
+import tallmasks
+assert run("compress {TASKS} -o bundle") == 0
+bundle = tallmasks.load_bundle("bundle")
+for use in (lambda: bundle.state_dict("cars"), lambda: bundle.apply_(None, "cars"), lambda: bundle.restore_(None)):
+    try:
+        use()
+    except tallmasks.TallmasksError as error:
+        print(error, file=sys.stderr)
+""",
+    )
+    assert done.returncode == 0
+    assert [line.partition(" needs ")[2] for line in done.stderr.splitlines()] == [
+        'torch: pip install "tallmasks[torch]"'
+    ] * 3
+
+
+@pytest.mark.parametrize("code", ["import tallmasks", "run('--help')", "run('merge --help')"])
+def test_help_and_import_wait_for_no_library(code: str, tmp_path: Path) -> None:
+    """NumPy, numba and pydantic take seconds to import, which nobody waits for who only asks what there is."""
+    libraries = ("numpy", "numba", "pydantic", "rich", "huggingface_hub", "safetensors")
+    slow = libraries if "merge" not in code else ("torch", "huggingface_hub", "pydantic")
+    done = without_extras(tmp_path, f"{code}\nprint(sorted(set({slow}) & set(sys.modules)), file=sys.stderr)")
+    assert done.stderr == f"{sorted(set(slow) & set(ABSENT))}\n"
