@@ -1,0 +1,41 @@
+"""Bundles as version 1.0.0 wrote them, with the weights of their tasks: every later version must read them.
+
+`frozen/<name>/` is a bundle of `tallmasks compress` over `frozen/base.safetensors`; `frozen/<name>.weights.safetensors`
+has the models of its tasks, `<task>/<tensor>`.  These files never change; a new kind of bundle adds its own.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+from tallmasks.bundles.codings import CODINGS
+from tallmasks.bundles.loaded_bundle import load_bundle
+from tallmasks.bundles.manifest import FORMAT, LATER_FORMAT
+from tallmasks.bundles.verification import verify_bundle
+from tallmasks.store.dtypes import OF_BUNDLES
+from task_bundles import all_same
+
+FROZEN = Path(__file__).parent / "frozen"
+NAMES = sorted(path.parent.name for path in FROZEN.glob("*/bundle.json"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_bundle_of_version_1_gives_the_weights_that_it_gave(name: str) -> None:
+    """What somebody compressed and deleted would be lost, or come back as another model."""
+    bundle = load_bundle(FROZEN / name, base=None if name.startswith("included") else FROZEN / "base.safetensors")
+    found = {f"{task}/{tensor}": values for task in bundle.tasks for tensor, values in bundle.state_dict(task).items()}
+    assert all_same(found, load_file(FROZEN / f"{name}.weights.safetensors"))
+    assert verify_bundle(FROZEN / name) == []
+
+
+def test_the_frozen_bundles_are_of_every_kind() -> None:
+    """A format, a dtype or a coding without a sample could become unreadable, and no test would say so."""
+    manifests = [json.loads((FROZEN / name / "bundle.json").read_text()) for name in NAMES]
+    assert {manifest["format"] for manifest in manifests} == {FORMAT, LATER_FORMAT}
+    assert {manifest["dtype"] for manifest in manifests if "masks" in manifest} == set(OF_BUNDLES)
+    codings = {coding.partition(":")[0] for manifest in manifests for coding in manifest.get("codings", {}).values()}
+    assert codings == set(CODINGS)
+    coded = [manifest for manifest in manifests if "entropy_coding" in manifest]
+    assert {"masks" in manifest for manifest in coded} == {True, False}
