@@ -28,16 +28,18 @@ def test_crops_are_resized_as_torchvision_resizes_them() -> None:
 
 
 def test_crops_are_drawn_as_torchvision_draws_them() -> None:
-    """Augmentation would be weaker or stronger than the paper's."""
-    sizes = torch.tensor([[300, 400]]).repeat(4000, 1)
+    """Augmentation would be weaker or stronger than the paper's, or a fine-tuning could not be repeated."""
+    sizes = torch.tensor([[300, 400]]).repeat(1000, 1)
     ours = random_crops(sizes, generator())
     torch.manual_seed(0)
     canvas = Image.new("L", (400, 300))
-    theirs = torch.tensor([RandomResizedCrop.get_params(canvas, (0.9, 1.0), (3 / 4, 4 / 3)) for _ in range(4000)])
+    theirs = torch.tensor([RandomResizedCrop.get_params(canvas, (0.9, 1.0), (3 / 4, 4 / 3)) for _ in range(1000)])
     theirs = theirs / torch.tensor([300, 400, 300, 400])
-    torch.testing.assert_close(ours.mean(0), theirs.mean(0), atol=2e-3, rtol=0)
-    torch.testing.assert_close(ours.std(0), theirs.std(0), atol=2e-3, rtol=0)
+    torch.testing.assert_close(ours.mean(0), theirs.mean(0), atol=4e-3, rtol=0)
+    torch.testing.assert_close(ours.std(0), theirs.std(0), atol=4e-3, rtol=0)
     assert (ours[:, :2] >= 0).all() and (ours[:, :2] + ours[:, 2:] <= 1 + 1e-6).all()
+    assert torch.equal(ours, random_crops(sizes, generator()))
+    assert not torch.equal(ours, random_crops(sizes, generator(1)))
 
 
 def test_an_image_too_long_for_a_crop_gives_its_middle() -> None:
@@ -45,10 +47,3 @@ def test_an_image_too_long_for_a_crop_gives_its_middle() -> None:
     boxes = random_crops(torch.tensor([[200, 500], [500, 200]]), generator())
     expected = torch.tensor([[0, 116 / 500, 1, 267 / 500], [116 / 500, 0, 267 / 500, 1]])
     torch.testing.assert_close(boxes, expected)
-
-
-def test_the_same_seed_draws_the_same_crops() -> None:
-    """A fine-tuning could not be repeated."""
-    sizes = torch.tensor([[100, 120]]).repeat(5, 1)
-    assert torch.equal(random_crops(sizes, generator(3)), random_crops(sizes, generator(3)))
-    assert not torch.equal(random_crops(sizes, generator(3)), random_crops(sizes, generator(4)))

@@ -34,13 +34,15 @@ def weights(tmp_path: Path) -> Path:
 
 
 def test_flat_buffer_holds_the_file_in_name_order(weights: Path) -> None:
-    """Without it a task vector would be added to the wrong weights."""
+    """Without it a task vector would be added to the wrong weights, or storage counted of other parameters."""
     model, tensors = load(SPEC, weights), load_file(weights)
     names = sorted(name for name in tensors if name.startswith("visual."))
     assert model.trainable == tuple(names)
     expected = torch.cat([tensors[name].reshape(-1) for name in names])
     assert torch.equal(model.flat, expected) and torch.equal(model.initial(), expected)
     assert {name: tuple(tensors[name].shape) for name in names} == dict(model.shapes)
+    rest = [n for n in tensors if not n.startswith(("visual.", "transformer.")) and n != clip.VOCABULARY]
+    assert model.parameter_counts() == (model.flat.numel(), sum(tensors[name].numel() for name in rest))
 
 
 def test_head_is_the_plain_statement(weights: Path) -> None:
@@ -59,19 +61,6 @@ def test_head_is_the_plain_statement(weights: Path) -> None:
     torch.testing.assert_close(model.head(task), torch.stack(rows).detach())
 
 
-def test_only_the_visual_tower_is_trainable(weights: Path) -> None:
-    """Without it the storage formula would count the wrong parameters, and heads would drift."""
-    model, tensors = load(SPEC, weights), load_file(weights)
-    trainable, frozen = model.parameter_counts()
-    assert trainable == model.flat.numel()
-    assert frozen == sum(
-        tensor.numel()
-        for name, tensor in tensors.items()
-        if not name.startswith(("visual.", "transformer.")) and name != clip.VOCABULARY
-    )
-    assert model.head(TASKS["cars"]).requires_grad is False
-
-
 def test_loading_draws_no_weights_and_builds_no_tokenizer(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every job of a model would take seconds to make what it never uses."""
     monkeypatch.setattr(clip, "_tokenizer", lambda *_: pytest.fail("a tokenizer is built, and nobody has asked"))
@@ -85,12 +74,6 @@ def test_loading_draws_no_weights_and_builds_no_tokenizer(weights: Path, monkeyp
     with Seen():
         load(SPEC, weights)
     assert "copy_" in done and not {"uniform_", "normal_"} & set(done)
-
-
-def test_unknown_words_are_named(weights: Path) -> None:
-    """Without it a prompt with a word that pretraining never saw would get a random head."""
-    with pytest.raises(TallmasksError, match="flower"):
-        load(SPEC, weights).head(TASKS["flowers102"])
 
 
 def test_damaged_files_are_refused(tmp_path: Path, weights: Path) -> None:
@@ -114,6 +97,8 @@ def test_damaged_files_are_refused(tmp_path: Path, weights: Path) -> None:
         load(SPEC, tmp_path / "cut.safetensors")
     with pytest.raises(TallmasksError, match="'t6'"):
         load({"family": "t6"}, weights)
+    with pytest.raises(TallmasksError, match="flower"):  # a word that pretraining never saw
+        load(SPEC, weights).head(TASKS["flowers102"])
 
 
 @pytest.mark.parametrize(
@@ -128,12 +113,6 @@ def test_the_papers_models_have_the_papers_sizes(architecture: str, trainable: i
     """Without it every storage figure would be off, and nobody would know before the weights are downloaded."""
     found, frozen = FAMILY.architecture_counts({"family": "clip", "architecture": architecture})
     assert (found, found + frozen) == (trainable, every)
-
-
-def test_a_wrong_architecture_gets_the_nearest() -> None:
-    """Without it a typing error in params.yaml would end in a KeyError, after the download."""
-    with pytest.raises(TallmasksError, match="'ViT-B-33'; did you mean 'ViT-B-32'"):
-        FAMILY.architecture_counts({"family": "clip", "architecture": "ViT-B-33"})
 
 
 PREPROCESS = {"size": 32, "mean": [0.48145466, 0.4578275, 0.40821073], "std": [0.26862954, 0.26130258, 0.27577711]}
@@ -184,46 +163,16 @@ def test_images_are_resized_as_by_open_clip(tmp_path: Path) -> None:
 
 def test_batch_statistics_are_no_weights(tmp_path: Path) -> None:
     """Without it a ResNet's running means would be merged as if they had been trained."""
-    tensors = convert_pretrained_resnet(tmp_path)
+    architecture = {**SPEC["architecture"], "vision_cfg": {"image_size": 32, "layers": [1, 1, 1, 1], "width": 4}}
+    resnet = {"family": "clip", "architecture": architecture}
+    torch.save(clip.build(architecture).state_dict(), tmp_path / "resnet.pt")
+    tensors = FAMILY.convert_pretrained(resnet, tmp_path / "resnet.pt")
+    save_file({name: torch.from_numpy(tensor) for name, tensor in tensors.items()}, tmp_path / "resnet.safetensors")
+    assert load(resnet, tmp_path / "resnet.safetensors").trainable == naming.trainable_names(tensors)
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
     names = naming.trainable_names(shapes)
     assert not [name for name in names if "running" in name or "num_batches" in name]
-    assert naming.parameter_counts(shapes) == FAMILY.architecture_counts(RESNET)
-
-
-RESNET: dict[str, Any] = {
-    "family": "clip",
-    "architecture": {
-        "embed_dim": 16,
-        "vision_cfg": {"image_size": 32, "layers": [1, 1, 1, 1], "width": 4},
-        "text_cfg": {"context_length": 16, "width": 16, "heads": 2, "layers": 1},
-    },
-}
-
-
-def convert_pretrained_resnet(folder: Path) -> dict[str, np.ndarray]:
-    """A small ResNet's weights through a file; loading them back works too."""
-    torch.save(clip.build(RESNET["architecture"]).state_dict(), folder / "resnet.pt")
-    tensors = FAMILY.convert_pretrained(RESNET, folder / "resnet.pt")
-    save_file({name: torch.from_numpy(tensor) for name, tensor in tensors.items()}, folder / "resnet.safetensors")
-    assert load(RESNET, folder / "resnet.safetensors").trainable == naming.trainable_names(tensors)
-    return tensors
-
-
-def test_another_buffer_takes_the_networks_place(weights: Path) -> None:
-    """Without it weight sets that lie side by side would all be scored as the first one."""
-    model = load(SPEC, weights)
-    images, head = model.pixels(examples("cars", "test", 4, seed=0)[0]), model.head(TASKS["cars"])
-    other = model.flat + 0.05 * torch.randn(model.flat.shape, generator=torch.Generator().manual_seed(1))
-    with torch.no_grad():
-        first = model.logits(images, head)
-        model.use(other)
-        second = model.logits(images, head)
-        model.use(model.initial())
-        assert torch.equal(model.logits(images, head), first)
-        model.flat.copy_(other)
-        assert torch.equal(model.logits(images, head), second)
-    assert not torch.allclose(first, second, atol=1e-3)
+    assert naming.parameter_counts(shapes) == FAMILY.architecture_counts(resnet)
 
 
 def test_mixed_precision_stays_near(weights: Path) -> None:
@@ -248,7 +197,7 @@ def test_shipped_model_knows_every_task() -> None:
         assert head.shape[0] == len(TASKS[name].classes) and torch.isfinite(head).all()
 
 
-@pytest.mark.parametrize("count", [1, 3, 20])
+@pytest.mark.parametrize("count", [1, 20])
 def test_convolutions_compute_what_linear_layers_do(count: int) -> None:
     """A model would answer, or learn, something else on a CPU than on a GPU."""
     torch.manual_seed(0)
@@ -280,7 +229,7 @@ def test_other_attention_is_left_to_torch() -> None:
             torch.testing.assert_close(found, wanted)
 
 
-@pytest.mark.parametrize("mode", ["inference", "no gradients", "training"])
+@pytest.mark.parametrize("mode", ["inference", "training"])
 def test_each_weight_set_has_its_own_scores_under_autocast(weights: Path, mode: str) -> None:
     """Autocast keeps a weight's bfloat16 cast as long as its outermost context lasts: with it around a loop, every
     weight set would get the scores of the first."""
@@ -299,7 +248,7 @@ def test_each_weight_set_has_its_own_scores_under_autocast(weights: Path, mode: 
 
     expected = [alone(flat) for flat in sets]
     assert not torch.equal(*expected)
-    context = {"inference": torch.inference_mode, "no gradients": torch.no_grad, "training": torch.enable_grad}[mode]
+    context = torch.inference_mode if mode == "inference" else torch.enable_grad
     with context(), torch.autocast("cpu", torch.bfloat16):  # as if somebody had moved the context outward
         for place in (0, 1, 0):
             model.use(sets[place])
@@ -345,8 +294,16 @@ def test_deterministic_algorithms_fill_no_memory() -> None:
         torch.utils.deterministic.fill_uninitialized_memory = before[1]
 
 
-@pytest.mark.parametrize("key", ["adapter", "scoring"])
-def test_what_is_another_familys_is_refused(key: str) -> None:
-    """An adapter would be asked for, and the whole tower be trained."""
-    with pytest.raises(TallmasksError, match=f"models.m.{key}: means nothing to CLIP"):
-        FAMILY.check("m", {**SPEC, key: "ia3"})
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"architecture": "ViT-B-33"}, "'ViT-B-33'; did you mean 'ViT-B-32'"),
+        ({"adapter": "ia3"}, "models.m.adapter: means nothing to CLIP"),
+        ({"scoring": "ia3"}, "models.m.scoring: means nothing to CLIP"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(change: dict[str, str], said: str) -> None:
+    """A typing error would be found after the download, or an adapter asked for and the whole tower trained."""
+    with pytest.raises(TallmasksError, match=said):
+        FAMILY.check("m", {**SPEC, **change})
+        FAMILY.architecture_counts({**SPEC, **change})

@@ -112,21 +112,12 @@ def test_cudas_own_numbers_count_by_speed(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 def test_without_nvidias_library_torch_lists_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """In a container without NVIDIA's tools no job would find its GPU."""
-
     lists(monkeypatch, tmp_path)
     fake = sys.modules["pynvml"]
     monkeypatch.setattr(fake, "nvmlInit", lambda: (_ for _ in ()).throw(fake.NVMLError()))
     monkeypatch.setattr(cuda, "driver", lambda: "13.2")
     monkeypatch.setattr(cuda, "elsewhere", lambda visible=None: GOOD)
     assert cuda.listed() == [Device(0, "NVIDIA H100", "GPU-1", "GPU-1")]
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="a machine without a GPU is asked")
-def test_torch_is_asked_in_a_process_of_its_own() -> None:
-    """The real question would end in a traceback, or be answered by the process that is to be forked."""
-    seen = cuda.elsewhere("GPU-7")
-    assert (seen.devices, seen.visible, seen.torch) == ((), "GPU-7", str(torch.__version__))
-    assert cuda.refusal(seen)
 
 
 def test_a_broken_torch_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

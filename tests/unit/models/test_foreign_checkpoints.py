@@ -90,32 +90,24 @@ def test_both_libraries_give_the_same_features(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("architecture", "width", "layers", "heads", "patch", "projection"),
+    ("architecture", "sizes"),
     [
-        ("ViT-B-32-quickgelu", 768, 12, 12, 32, 512),
-        ("ViT-B-16-quickgelu", 768, 12, 12, 16, 512),
-        ("ViT-L-14-quickgelu", 1024, 24, 16, 14, 768),
+        ("ViT-B-32-quickgelu", (768, 12, 12, 32, 512)),
+        ("ViT-B-16-quickgelu", (768, 12, 12, 16, 512)),
+        ("ViT-L-14-quickgelu", (1024, 24, 16, 14, 768)),
     ],
 )
-@pytest.mark.parametrize("prefix", ["", "vision_model."])  # transformers 5, and what was written before
-def test_every_tensor_of_the_papers_models_has_its_place(
-    architecture: str, width: int, layers: int, heads: int, patch: int, projection: int, prefix: str
-) -> None:
+def test_every_tensor_of_the_papers_models_has_its_place(architecture: str, sizes: tuple[int, ...]) -> None:
     """A real checkpoint would be refused, or lose a tensor, after gigabytes of download."""
-    config = CLIPVisionConfig(
-        hidden_size=width,
-        intermediate_size=4 * width,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        patch_size=patch,
-        projection_dim=projection,
-    )
+    names = ("hidden_size", "num_hidden_layers", "num_attention_heads", "patch_size", "projection_dim")
+    config = CLIPVisionConfig(intermediate_size=4 * sizes[0], **dict(zip(names, sizes, strict=True)))  # type: ignore[arg-type]
     with torch.device("meta"):
-        theirs = {f"{prefix}{name}": tensor for name, tensor in CLIPVisionModel(config).state_dict().items()}
-        theirs[f"{prefix}embeddings.position_ids"] = torch.zeros(1, 50, dtype=torch.int64)
+        state = CLIPVisionModel(config).state_dict() | {"embeddings.position_ids": torch.zeros(1, 50).long()}
         ours = clip.build(architecture).state_dict()
-    found = matched(without_values(theirs), without_values(ours), "visual.")
-    assert found.keys() | {"visual.proj"} == {name for name in ours if name.startswith("visual.")}
+    for prefix in ("", "vision_model."):  # transformers 5, and what was written before
+        theirs = {f"{prefix}{name}": tensor for name, tensor in state.items()}
+        found = matched(without_values(theirs), without_values(ours), "visual.")
+        assert found.keys() | {"visual.proj"} == {name for name in ours if name.startswith("visual.")}
 
 
 # -- where files lie ------------------------------------------------------------------------------------------
@@ -202,24 +194,10 @@ def test_a_folder_of_state_dicts(suffix: str, prefix: str, tmp_path: Path, pretr
 # -- what is refused ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda s: s.pop("model.visual.proj"), "'visual.proj' .* is missing"),
-        (lambda s: s.update({"model.visual.extra": torch.ones(1)}), "'visual.extra' .* is not expected"),
-        (lambda s: s.update({"model.visual.proj": torch.ones(2, 2)}), r"'visual.proj' is \[2, 2\]"),
-        (lambda s: s.update({"model.visual.ln_post.bias": torch.ones(32, dtype=torch.int64)}), "I64"),
-        (lambda s: s.update({"model.logit_scale": torch.tensor(9.0)}), "frozen tensor 'logit_scale'"),
-    ],
-)
-def test_a_checkpoint_of_something_else_is_refused(
-    change: Any, message: str, tmp_path: Path, pretrained: Any, finetuned: Any
-) -> None:
+def test_a_checkpoint_with_another_frozen_part_is_refused(tmp_path: Path, pretrained: Any, finetuned: Any) -> None:
     """A task vector would be computed against weights that it has nothing to do with."""
-    state = as_published(finetuned)
-    change(state)
-    torch.save(state, tmp_path / "there.pt")
-    with pytest.raises(TallmasksError, match=f"there.pt.*{message}"):
+    torch.save(as_published(finetuned) | {"model.logit_scale": torch.tensor(9.0)}, tmp_path / "there.pt")
+    with pytest.raises(TallmasksError, match=r"there.pt.*frozen tensor 'logit_scale'"):
         import_file(tmp_path / "there.pt", pretrained)
 
 

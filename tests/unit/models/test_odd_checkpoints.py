@@ -129,7 +129,7 @@ def save(state: State, path: Path) -> None:
 @pytest.mark.parametrize("change", HARMLESS)
 def test_what_holds_the_same_values_is_imported(change: str, suffix: str, tmp_path: Path) -> None:
     """A checkpoint would be refused, or read wrong, for how it lies in memory."""
-    for name in ("visual.proj", "visual.transformer.resblocks.1.attn.in_proj_weight", "visual.ln_post.bias"):
+    for name in ("visual.transformer.resblocks.1.attn.in_proj_weight", "visual.ln_post.bias"):
         state, path = dict(FINETUNED), tmp_path / f"cars{suffix}"
         HARMLESS[change](state, name)
         save({"state_dict": state, "epoch": 3} if suffix == ".pt" else state, path)
@@ -165,7 +165,7 @@ def test_what_overflows_in_the_task_vector_is_refused(tmp_path: Path) -> None:
     assert "too large to subtract" in refused(path, lambda path: imported(path, pretrained))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(data=st.data())
 def test_a_cut_or_changed_file_is_refused_or_whole(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

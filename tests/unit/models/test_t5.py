@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import runpy
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import torch
 from transformers import T5Config, T5ForConditionalGeneration
 from transformers.models.t5 import modeling_t5
 
-from small_t5 import ARCHITECTURE, SPEC, plain_network, save_small, sentences, small_examples
+from small_t5 import ARCHITECTURE, SPEC, plain_network, random_state, save_small, sentences, small_examples
 from tallmasks import methods
 from tallmasks.methods import bits
 from tallmasks.models.families import family, load
@@ -22,7 +21,6 @@ from tallmasks.models.t5 import FAMILY, t5_network
 from tallmasks.models.t5.ia3 import Ia3Model
 from tallmasks.models.t5.t5_architectures import IA3_SUFFIX, PEFT_PREFIX, Architecture
 from tallmasks.models.t5.t5_network import TextModel
-from tallmasks.models.t5.text_batches import cheapest
 from tallmasks.models.t5.text_scoring import Scoring, exact_match, f1
 from tallmasks.results.reference import paper_table
 from tallmasks.store.errors import TallmasksError
@@ -146,7 +144,7 @@ def test_recipes_hold_how_answers_are_scored() -> None:
 
 def test_scores_are_the_plain_log_probabilities(model: TextModel, folder: Path) -> None:
     """Padding, sharing an input among choices, or the two tables would change what a choice scores."""
-    examples = small_examples(folder, 24, choices=4)
+    examples = small_examples(folder, 12, choices=4)
     plain = plain_scores(model, folder, examples)
     tokens = [[len(row) for row in model._tokenizer(e.answers)] for e in examples]
     settings = {"length_normalized": True}
@@ -161,13 +159,13 @@ def test_scores_are_the_plain_log_probabilities(model: TextModel, folder: Path) 
 
 def test_batches_and_order_do_not_change_counts(model: TextModel, folder: Path) -> None:
     """An accuracy would depend on the memory of the machine."""
-    texts = sentences(40)
+    texts = sentences(20)
     write_texts(folder / "forward", texts, {})
     write_texts(folder / "backward", texts[::-1], {})
     forward, backward = open_texts(folder / "forward"), open_texts(folder / "backward")
     plain = plain_scores(model, folder, forward)
     expected = sum(int(np.argmax(row)) == text.answer for row, text in zip(plain, texts, strict=True))
-    assert [evaluated(model, forward, size) for size in (1, 7, 64)] == [expected] * 3
+    assert [evaluated(model, forward, size) for size in (3, 64)] == [expected] * 2
     assert evaluated(model, backward, 16) == expected
 
 
@@ -181,18 +179,6 @@ def test_choices_may_differ_in_number_and_of_equal_ones_the_first_counts(model: 
     same = [text._replace(answers=("cat", "cat"), answer=answer) for text in sentences(6) for answer in (0, 1)]
     write_texts(folder / "same", same, {})
     assert evaluated(model, open_texts(folder / "same"), 8) == 6
-
-
-def test_batches_hold_every_example_once_and_little_padding(model: TextModel, folder: Path) -> None:
-    """Accuracies would be of other examples than the split's."""
-    examples = small_examples(folder, 50)
-    tokenized = model._tokenized(examples)
-    groups = list(cheapest(tokenized, 8))
-    assert sorted(place for group in groups for place in group) == list(range(50))
-    assert max(map(len, groups)) == 8
-    lengths = [len(tokenized[place].input) for group in groups for place in group]
-    assert lengths == sorted(lengths, reverse=True)
-    assert list(cheapest([], 8)) == []
 
 
 # -- answers that are written ---------------------------------------------------------------------------------
@@ -289,6 +275,7 @@ def test_training_lowers_the_loss_and_leaves_the_rest(spec: dict[str, Any], fold
     before = model.loss(batch).item()
     model.train(True)
     torch.manual_seed(0)
+    assert not torch.equal(model.loss(batch), model.loss(batch)), "dropout is on"
     for _ in range(6):
         optimizer.zero_grad()
         model.loss(batch).backward()
@@ -310,12 +297,13 @@ def test_texts_are_not_augmented(model: TextModel, folder: Path) -> None:
 def test_bfloat16_products_keep_float32_scores(folder: Path) -> None:
     """Half precision would make ties of the choices, or overflow as float16 does."""
     model: Any = load(SPEC, folder / "weights.safetensors", "bfloat16", device="cpu")
-    examples = small_examples(folder, 8)
+    examples = small_examples(folder, 4)
     with torch.inference_mode():
         found = model.choice_scores(model.prepare(examples))[0]
     assert found.dtype == torch.float32 and all(p.dtype == torch.float32 for p in model.parameters())
-    np.testing.assert_allclose(found, plain_scores(model, folder, examples), rtol=0.1, atol=0.5)
-    assert not np.allclose(found, plain_scores(model, folder, examples), atol=1e-4)
+    plain = plain_scores(model, folder, examples)
+    np.testing.assert_allclose(found, plain, rtol=0.1, atol=0.5)
+    assert not np.allclose(found, plain, atol=1e-4)
 
 
 # -- the two tables -------------------------------------------------------------------------------------------
@@ -379,16 +367,15 @@ def test_ia3_begins_with_the_pretrained_model(adapted: Ia3Model, model: TextMode
     assert (adapted.initial() == 1).all() and list(start) == list(adapted.trainable)
 
 
-@pytest.mark.parametrize("free", [False, True], ids=["choices", "free"])
-@pytest.mark.parametrize("budget", [1 << 14, 200], ids=["one pass", "many passes"])
+@pytest.mark.parametrize(("free", "budget"), [(False, 200), (True, 1 << 14)], ids=["many passes", "one pass, free"])
 def test_one_pass_serves_many_weight_sets(
     free: bool, budget: int, adapted: Ia3Model, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A weight set would be given the answers of its neighbour."""
     monkeypatch.setattr("tallmasks.models.t5.ia3.INPUT_TOKENS", budget)
     adapted.scoring = Scoring(max_new_tokens=4, free_answers="mean")
-    sets, seen = [adapted.initial(), *some_vectors(adapted, 6)], set()
-    for batch in adapted.batches(small_examples(folder, 30, free=free), 16):
+    sets, seen = [adapted.initial(), *some_vectors(adapted, 3)], set()
+    for batch in adapted.batches(small_examples(folder, 12, free=free), 8):
         with torch.inference_mode():
             found = adapted.count_right_of(batch, sets)
             expected = []
@@ -405,18 +392,25 @@ def test_one_pass_serves_many_weight_sets(
 # -- refusals -------------------------------------------------------------------------------------------------
 
 
-def spoiled() -> Iterator[tuple[str, Any, str]]:
-    yield "no tokenizer", lambda state: state.pop("tokenizer.json"), "no tensor 'tokenizer.json'"
-    yield "no table", lambda state: state.pop("lm_head.weight"), "'lm_head.weight'.*is missing"
-    yield "another", lambda state: state.update(x=np.ones(2, np.float32)), "'x'.*is not expected"
-    yield "nan", lambda state: state["shared.weight"].__setitem__((0, 0), np.nan), "holds NaN"
-    yield "json", lambda state: state.update({"tokenizer.json": np.frombuffer(b"{", np.uint8)}), "no tokenizer of"
-    yield "bytes", lambda state: state.update({"tokenizer.json": np.array([255], np.uint8)}), "is no text"
-    unpadded = b'{"version":"1.0","added_tokens":[],"model":{"type":"WordLevel","vocab":{"a":0},"unk_token":"a"}}'
-    yield "padding", lambda state: state.update({"tokenizer.json": np.frombuffer(unpadded, np.uint8)}), "no <pad> and"
+UNPADDED = b'{"version":"1.0","added_tokens":[],"model":{"type":"WordLevel","vocab":{"a":0},"unk_token":"a"}}'
 
 
-@pytest.mark.parametrize(("change", "said"), [case[1:] for case in spoiled()], ids=[case[0] for case in spoiled()])
+def as_bytes(text: bytes) -> dict[str, np.ndarray]:
+    return {"tokenizer.json": np.frombuffer(text, np.uint8)}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda state: state.pop("tokenizer.json"), "no tensor 'tokenizer.json'"),
+        (lambda state: state.pop("lm_head.weight"), "'lm_head.weight'.*is missing"),
+        (lambda state: state.update(x=np.ones(2, np.float32)), "'x'.*is not expected"),
+        (lambda state: state["shared.weight"].__setitem__((0, 0), np.nan), "holds NaN"),
+        (lambda state: state.update(as_bytes(b"{")), "no tokenizer of"),
+        (lambda state: state.update(as_bytes(b"\xff")), "is no text"),
+        (lambda state: state.update(as_bytes(UNPADDED)), "no <pad> and"),
+    ],
+)
 def test_a_spoiled_file_is_named(change: Any, said: str, folder: Path, tmp_path: Path) -> None:
     """A traceback from within transformers would be all that a user gets."""
     state = load_state(folder / "weights.safetensors")
@@ -428,8 +422,6 @@ def test_a_spoiled_file_is_named(change: Any, said: str, folder: Path, tmp_path:
 
 def test_a_tokenizer_with_more_words_than_the_table_has_rows(folder: Path, tmp_path: Path) -> None:
     """A question with a late word would end in an index error after an hour."""
-    from small_t5 import random_state
-
     small = {**ARCHITECTURE, "vocab_size": 20}
     state = random_state(0, small) | {"tokenizer.json": load_state(folder / "weights.safetensors")["tokenizer.json"]}
     write_tensors(tmp_path / "w.safetensors", state, {})

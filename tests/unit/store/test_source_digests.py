@@ -96,7 +96,17 @@ def test_what_cannot_be_read_is_refused_by_name(folder: Path, put: Callable[[Pat
     assert "below/odd" in str(error.value)
 
 
-@pytest.mark.parametrize("text", ["", "[1", "[]", '{"one": 3}', '{"one": [1, 2, 3]}'])
+def test_content_is_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every plan, and every job on a cluster, would read tens of gigabytes."""
+    digest = sha256_of_folder(folder)
+    content._sha256.cache_clear()  # as another process
+    monkeypatch.setattr("tallmasks.store.source_digests.hashlib.file_digest", lambda *_: pytest.fail("read again"))
+    assert sha256_of_folder(folder) == digest
+    (folder / ".cache").write_text("a hidden file is no data")
+    assert sha256_of_folder(folder) == digest
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"one": 3}', '{"one": [1, 2, 3]}'])
 def test_a_damaged_memory_is_not_believed(folder: Path, text: str) -> None:
     """A full disk would end every later plan in a traceback."""
     digest = sha256_of_folder(folder)

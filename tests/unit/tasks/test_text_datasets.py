@@ -71,17 +71,6 @@ def test_every_dataset_is_read_as_it_is_published(task: str, tmp_path: Path, cap
     assert len({text.answer for text in found}) == (1 if task == "ropes" else min(7, len(found[0].answers)))
 
 
-def test_the_splits_of_qasc_share_no_row(tmp_path: Path) -> None:
-    """Coefficients would be chosen on the test data, as where both splits are the same rows."""
-    write_repository(tmp_path / "data", "qasc", COUNTS)
-    questions = []
-    for split in SPLITS:
-        texts = written(tmp_path / split, "qasc", split, tmp_path / "data", {"templates": [2]})
-        questions.append({text.input.split('"')[1] for text in texts})
-    assert [len(found) for found in questions] == [7, 4, 7]
-    assert len(set.union(*questions)) == 18
-
-
 def test_fewer_rows_and_prompts(tmp_path: Path) -> None:
     """A trial on a small machine would have to take everything."""
     write_repository(tmp_path / "data", "paws", COUNTS)
@@ -302,8 +291,9 @@ def examples(params: Params, task: str = "paws", split: str = "train") -> Node:
     return Plan(params).examples("reader", task, split)
 
 
-def test_what_decides_the_examples_names_them(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Examples under other wordings, or of another commit, would be taken for those asked for."""
+def test_what_decides_the_examples_names_them(params: Params, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Examples under other wordings, of another commit or of a local copy would be taken for those asked for."""
+    monkeypatch.chdir(tmp_path)
     plan_params.check(params)
     node = examples(params)
     assert node.path.startswith("store/data/text/examples/paws-train-") and not node.sources
@@ -316,24 +306,15 @@ def test_what_decides_the_examples_names_them(params: Params, monkeypatch: pytes
     params["models"]["reader"] = {**reader, "templates": list(range(11)), "examples": {"test": 9}}
     assert examples(params).digest == node.digest
     params["models"]["reader"] = reader
-    params["data"] = {"paws": {"revision": "a" * 40}}
-    digests.add(examples(params).digest)
-    assert len(digests) == 6
+    write_repository(tmp_path / "a", "paws", {"train": 9, "test": 3})
+    for data in ({"revision": "a" * 40}, {"path": str(tmp_path / "a")}):
+        params["data"] = {"paws": data}
+        digests.add(examples(params).digest)
+        assert examples(params, "qasc").digest == examples({**params, "data": {}}, "qasc").digest
+    assert len(digests) == 7
     monkeypatch.setattr("tallmasks.tasks.text.text_catalogue.digest", lambda prompts: "other wordings")
     params["data"] = {}
     assert examples(params).digest not in digests
-
-
-def test_a_local_copy_counts_by_its_content(params: Params, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Data copied to another disk would be read again, or changed data would not."""
-    monkeypatch.chdir(tmp_path)
-    digests = []
-    for folder, count in (("a", 9), ("b", 9), ("c", 8)):
-        write_repository(tmp_path / folder, "paws", {"train": count, "test": 3})
-        params["data"] = {"paws": {"path": str(tmp_path / folder)}}
-        digests.append(examples(params).digest)
-        assert examples(params, "qasc").digest == examples({**params, "data": {}}, "qasc").digest
-    assert digests[0] == digests[1] != digests[2]
 
 
 def test_what_cannot_be_meant_is_refused(params: Params) -> None:

@@ -89,13 +89,10 @@ def test_long_texts_are_cut_as_promptsource_cuts_them() -> None:
     assert kept.endswith("word...") and LONGEST - 10 < len(kept) <= LONGEST
     barely = "x" * (LONGEST + 5)  # Jinja's leeway
     assert barely in render(prompts_of("wiki_qa").prompts[0], {**row, "answer": barely}).input
-
-
-def test_choices_are_not_cut() -> None:
-    """An answer that is scored would be another one than the dataset's."""
-    row = {**TASKS["story_cloze"].row, "sentence_quiz2": "word " * 1000}
-    text = example(TASKS["story_cloze"], prompts_of("story_cloze").prompts[0], row)
-    assert text.target == ("word " * 1000).strip()
+    choices = {**TASKS["story_cloze"].row, "sentence_quiz2": "word " * 1000}  # which are scored, and so not cut
+    assert (
+        example(TASKS["story_cloze"], prompts_of("story_cloze").prompts[0], choices).target == ("word " * 1000).strip()
+    )
 
 
 def test_several_accepted_answers() -> None:
@@ -147,32 +144,26 @@ def test_changed_examples_have_another_number() -> None:
     assert {1: "f3efd855aa6a"}[RENDERING] == found
 
 
-PUBLISHED = """
-dataset: social_i_qa
-templates:
-  b1: !Template
+TEMPLATE = """
+  {id}: !Template
     answer_choices: A ||| B
-    id: b1
-    jinja: "{{context}} \\n ||| {{answer_choices[0]}}"
-    metadata: !TemplateMetadata {choices_in_prompt: false, metrics: [Accuracy], original_task: true}
-    name: kept
+    id: {id}
+    jinja: "{{{{context}}}} \\n ||| {{{{answer_choices[0]}}}}"
+    metadata: !TemplateMetadata {{metrics: [{metric}], original_task: {original}}}
+    name: {name}
     reference: ''
-  a2: !Template
-    answer_choices: null
-    jinja: x ||| y
-    metadata: !TemplateMetadata {metrics: [BLEU, ROUGE], original_task: true}
-    name: scored otherwise
-  a3: !Template
-    answer_choices: null
-    jinja: x ||| y
-    metadata: !TemplateMetadata {metrics: [Accuracy], original_task: false}
-    name: another task
-  a4: !Template
-    answer_choices: null
-    jinja: x ||| y
-    metadata: !TemplateMetadata {metrics: [Accuracy], original_task: true}
-    name: Check if a random answer is valid or not
 """
+PUBLISHED = "dataset: social_i_qa\ntemplates:" + "".join(
+    TEMPLATE.format(id=f"a{place}", name=name, metric=metric, original=original)
+    for place, (name, metric, original) in enumerate(
+        [
+            ("kept", "Accuracy", "true"),
+            ("scored otherwise", "BLEU", "true"),
+            ("another task", "Accuracy", "false"),
+            ("Check if a random answer is valid or not", "Accuracy", "true"),
+        ]
+    )
+)
 
 
 def test_the_selection_can_be_made_again(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallmasks.tasks.texts import FREE, Text, open_texts, write_texts
@@ -16,6 +16,7 @@ EXAMPLES = st.lists(
 )
 
 
+@settings(max_examples=10, deadline=None)
 @given(examples=EXAMPLES)
 def test_a_file_gives_back_every_example(tmp_path_factory, examples: list[Text]) -> None:
     """A letter that is lost on the way, or an answer that moves to the neighbour, is a wrong score."""

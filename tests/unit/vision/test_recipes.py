@@ -10,9 +10,7 @@ import pytest
 
 from tallmasks.plan.node import Node
 from tallmasks.plan.planner import Plan
-from tallmasks.store import source_digests as content
 from tallmasks.store.errors import TallmasksError
-from tallmasks.store.source_digests import sha256_of_folder
 
 Params = dict[str, Any]
 
@@ -64,30 +62,12 @@ def test_a_local_folder_counts_by_its_content(params: Params, tmp_path: Path, mo
     assert examples(params, task="svhn").digest == examples({**params, "data": {}}, task="svhn").digest
 
 
-def test_content_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every plan, and every job on a cluster, would read tens of gigabytes."""
-    monkeypatch.chdir(tmp_path)
-    folder = tmp_path / "data"
-    folder.mkdir()
-    for name in ("one", "two"):
-        (folder / name).write_text(name)
-    digest = sha256_of_folder(folder)
-    content._sha256.cache_clear()  # as another process
-    monkeypatch.setattr("tallmasks.store.source_digests.hashlib.file_digest", lambda *_: pytest.fail("read again"))
-    assert sha256_of_folder(folder) == digest
-    (folder / ".cache").write_text("a hidden file is no data")
-    assert sha256_of_folder(folder) == digest
-
-
-def test_a_task_that_does_not_exist_is_named(params: Params) -> None:
-    """A typo under `data` would leave the download in force."""
-    params["data"] = {"minst": {"path": "x"}}
-    with pytest.raises(TallmasksError, match=r"data: no 'minst'; did you mean 'mnist'"):
-        Plan(params)
-
-
-def test_a_folder_that_does_not_exist_is_named(params: Params) -> None:
-    """A mistyped path would end in a traceback."""
-    params["data"] = {"mnist": {"path": "/nowhere/mnist"}}
-    with pytest.raises(TallmasksError, match="/nowhere/mnist: no such file"):
+@pytest.mark.parametrize(
+    ("task", "folder", "said"),
+    [("minst", "x", "data: no 'minst'; did you mean 'mnist'"), ("mnist", "/nowhere/m", "/nowhere/m: no such file")],
+)
+def test_a_slip_of_the_pen_is_named(params: Params, task: str, folder: str, said: str) -> None:
+    """The download would stay in force, or a mistyped path end in a traceback."""
+    params["data"] = {task: {"path": folder}}
+    with pytest.raises(TallmasksError, match=said):
         _ = examples(params).digest

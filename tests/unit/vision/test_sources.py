@@ -110,26 +110,24 @@ def opened(tmp_path: Path, labels: list[Any], task: str = "stl10", **columns: An
     return open_dataset(TASKS[task], locate(TASKS[task], "train", tmp_path))
 
 
-def test_labels_go_by_name_where_the_files_order_the_classes_otherwise(tmp_path: Path) -> None:
-    """Every image would be scored against another class."""
-    names = list(TASKS["stl10"].classes)[::-1]
-    dataset = opened(tmp_path, [0, 9, 2], names=names)
-    assert dataset.labels.tolist() == [9, 0, 7]
-    assert any("order" in note for note in dataset.notes)
+NAMES = list(TASKS["stl10"].classes)
 
 
-def test_labels_may_be_names(tmp_path: Path) -> None:
-    """Local files with names for labels would have to be converted."""
-    dataset = opened(tmp_path, ["Polka_dotted", "dotted", "46"], "dtd", label_type=pa.string())
-    assert dataset.labels.tolist() == [30, 10, 46]
-
-
-def test_an_unexpected_spelling_is_noted(tmp_path: Path) -> None:
-    """A class that changed its meaning on the hub would go unnoticed."""
-    names = [*TASKS["stl10"].classes[:-1], "lorry"]
-    dataset = opened(tmp_path, [9], names=names)
-    assert dataset.labels.tolist() == [9]
-    assert dataset.notes == ("class 9 is called 'lorry' in the files, 'truck' was expected",)
+@pytest.mark.parametrize(
+    ("task", "labels", "columns", "expected", "note"),
+    [
+        ("stl10", [0, 9, 2], {"names": NAMES[::-1]}, [9, 0, 7], "order"),
+        ("stl10", [9], {"names": [*NAMES[:-1], "lorry"]}, [9], "class 9 is called 'lorry' in the files, 'truck' was"),
+        ("dtd", ["Polka_dotted", "dotted", "46"], {"label_type": pa.string()}, [30, 10, 46], None),
+    ],
+)
+def test_labels_go_by_name(
+    task: str, labels: list[Any], columns: dict[str, Any], expected: list[int], note: str | None, tmp_path: Path
+) -> None:
+    """Every image would be scored against another class, or a class that changed its meaning go unnoticed."""
+    dataset = opened(tmp_path, labels, task, **columns)
+    assert dataset.labels.tolist() == expected
+    assert not dataset.notes if note is None else note in dataset.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -221,7 +219,12 @@ def test_some_shards_do_not_pass_for_all(
 
 
 def test_shards_of_two_sets_are_not_mixed(tmp_path: Path) -> None:
-    """A dataset that was downloaded twice would count its images twice."""
+    """A dataset that was downloaded twice would count its images twice, or one be refused for how it is numbered."""
+    for number in (1, 2):
+        (tmp_path / f"train_{number}_of_2.parquet").touch()
+    assert len(locate(MNIST, "train", tmp_path).paths) == 2
+    for path in tmp_path.iterdir():
+        path.unlink()
     for name in ("train-00000-of-00002.parquet", "train-00001-of-00002.parquet"):
         (tmp_path / name).touch()
     assert len(locate(MNIST, "train", tmp_path).paths) == 2
@@ -231,10 +234,3 @@ def test_shards_of_two_sets_are_not_mixed(tmp_path: Path) -> None:
     (tmp_path / "train-00001-of-00002-0123456789abcdef.parquet").rename(tmp_path / "train-00002-of-00003.parquet")
     with pytest.raises(TallmasksError, match="are not of one set"):
         locate(MNIST, "train", tmp_path)
-
-
-def test_shards_that_count_from_one(tmp_path: Path) -> None:
-    """Whole data would be refused for how they are numbered."""
-    for number in (1, 2):
-        (tmp_path / f"train_{number}_of_2.parquet").touch()
-    assert len(locate(MNIST, "train", tmp_path).paths) == 2
