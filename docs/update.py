@@ -1,4 +1,4 @@
-"""Put what the workflow printed for the tiny models into docs/tiny/, docs/tiny_t5/, later_methods.md and the README.
+"""Put what the workflow printed for the tiny models into docs/ and the README.
 
 `make docs` builds results/tiny/*/ with the spread over seeds first, every method's table over seeds, and tables, seeds
 and figures of the tiny language models, then runs this.  Nothing is computed here: files are copied, and marked blocks
@@ -33,6 +33,9 @@ FILES = (
     "seeds/table.md",
     "seeds/per_seed.csv",
 )
+
+SHORT = ("Zeroshot", "Task arithmetic", "TIES", "Consensus TA", "TALL Mask + TIES", "Fine-tuned")
+"""The rows of the README's table, by their titles."""
 
 LANGUAGE = {
     "tiny_t5": ("radar", "mask_agreement", "threshold", "task_count"),
@@ -174,17 +177,32 @@ def main() -> None:
     copy_paper()
     copy_language()
     copy_later()
-    readme = ROOT / "README.md"
-    text = readme.read_text()
-    for benchmark in BENCHMARKS:
-        for kind in ("table", "seeds"):
-            mark = f"{kind}:{benchmark}"
-            if f"<!-- {mark} -->" in text:
-                folder = ROOT / "docs" / "tiny" / benchmark
-                text = fill(text, mark, body(folder / ("table.md" if kind == "table" else "seeds/table.md")))
-    if "<!-- tiny_t5:11nlp -->" in text:
-        text = fill(text, "tiny_t5:11nlp", body(ROOT / "docs" / "tiny_t5" / "tiny_t5" / "11nlp" / "table.md"))
-    readme.write_text(text)
+    fill_pages()
+
+
+def fill_pages() -> None:
+    """The tables of the README, of the first run and of the tiny model's page."""
+    eight = body(ROOT / "docs" / "tiny" / "8tasks" / "table.md")
+    fill_page(ROOT / "README.md", {"short:8tasks": short(eight)})
+    fill_page(ROOT / "docs" / "first_run.md", {"table:8tasks": eight})
+    spread = {f"seeds:{name}": body(ROOT / "docs" / "tiny" / name / "seeds" / "table.md") for name in BENCHMARKS}
+    fill_page(ROOT / "docs" / "tiny_model.md", spread)
+
+
+def fill_page(page: Path, tables: Mapping[str, str]) -> None:
+    """Write tables between the marks of a page."""
+    text = page.read_text()
+    for mark, table in tables.items():
+        text = fill(text, mark, table, page.name)
+    page.write_text(text)
+
+
+def short(table: str) -> str:
+    """The rows of SHORT, in one table, with the line below the tables."""
+    lines = table.splitlines()
+    rows = {line.split("|")[1].strip(): line for line in lines if line.startswith("| ")}
+    head = [rows["Merging"].replace("Merging", "Method"), "|---|---:|---:|"]
+    return "\n".join([*head, *(rows[title] for title in SHORT), "", lines[-1]])
 
 
 if __name__ == "__main__":

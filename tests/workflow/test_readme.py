@@ -1,15 +1,22 @@
-"""The README's examples of a method and of a task, each put into a file of its own."""
+"""The README: its examples, its tables; and the examples of the pages that go on from there."""
 
+import ast
 import os
 import re
+import runpy
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from project import ROOT, Project
 
 FOLDERS = {"half_sum": "src/tallmasks/methods/rows", "dots": "src/tallmasks/tasks/drawn/own"}
+PAGES = {"half_sum": "README.md", "dots": "docs/own_task.md"}
+TABLES = ("README.md", "docs/first_run.md", "docs/tiny_model.md")
+"""The pages that show tables of docs/tiny."""
 CHECKED = (
     "tests/contract/test_methods.py",
     "tests/contract/test_catalogues.py",
@@ -21,13 +28,18 @@ CONCERNED = "half_sum or dots or not ["
 """Of those, the tests of the examples and the tests of all methods and tasks at once: not those of one other each."""
 
 
+def example(page: str, name: str) -> str:
+    """The block of Python of a page that declares a method or a task."""
+    blocks = re.findall(r"^```python\n(.*?)^```$", (ROOT / page).read_text(), re.M | re.S)
+    (source,) = (block for block in blocks if f"def {name}(" in block or f'"{name}"' in block)
+    return source
+
+
 @pytest.fixture
 def with_examples(project: Project) -> Project:
     """The project with both examples, and a benchmark that asks for them."""
-    examples = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.M | re.S)
     for name, folder in FOLDERS.items():
-        (source,) = (example for example in examples if f"def {name}(" in example or f'"{name}"' in example)
-        project.path(folder, f"{name}.py").write_text(source)
+        project.path(folder, f"{name}.py").write_text(example(PAGES[name], name))
     project.change(lambda params: params["benchmarks"].update(dotted=["dots", "mnist"]))
     project.change(lambda params: params.update(methods=["zeroshot", "half_sum", "fine_tuned"]))
     return project
@@ -81,3 +93,20 @@ def test_a_task_that_is_drawn_otherwise_is_drawn_anew(with_examples: Project) ->
     with_examples.replace("src/tallmasks/tasks/drawn/own/dots.py", "between(4, 7)", "between(4, 8)")
     dots, mnist = paths()
     assert dots != before[0] and mnist == before[1]
+
+
+def test_the_first_method_is_that_of_the_readme() -> None:
+    """The tutorial would teach a method that no test runs."""
+    readme, tutorial = (example(page, "half_sum") for page in ("README.md", "docs/first_method.md"))
+    assert ast.dump(ast.parse(readme)) == ast.dump(ast.parse(tutorial))
+
+
+def test_the_tables_are_those_that_the_workflow_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader would see numbers that no command printed, or those of an earlier version."""
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    shutil.copy(ROOT / "README.md", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path("docs/update.py")["fill_pages"]()
+    assert {page: (tmp_path / page).read_text() for page in TABLES} == {
+        page: (ROOT / page).read_text() for page in TABLES
+    }

@@ -164,10 +164,14 @@ def test_another_base_is_refused(here: Path, tmp_path: Path, capsys: pytest.Capt
     assert "Give the base of the same revision" in said
 
 
-def test_the_lines_of_the_readme(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("page", "heading"), [("README.md", "## Your own checkpoints"), ("docs/own_checkpoints.md", "# Merge or compress")]
+)
+def test_the_lines_of_the_documents(
+    page: str, heading: str, here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The first thing that somebody with checkpoints copies would fail."""
-    readme = (ROOT / "README.md").read_text()
-    section = readme.partition("## Your own checkpoints")[2].partition("\n## ")[0]
+    section = (ROOT / page).read_text().partition(heading)[2].partition("\n## ")[0]
     for name in ("base", "cars", "dtd"):
         (tmp_path / name).symlink_to(here / name)
     monkeypatch.chdir(tmp_path)

@@ -15,7 +15,7 @@ import reference
 import tallmasks
 from tallmasks import TallmasksError
 
-README = Path(__file__).parents[3] / "README.md"
+PAGE = Path(__file__).parents[3] / "docs" / "python.md"
 SHAPES = {"b.weight": (3, 4), "a": (5,)}
 
 
@@ -208,9 +208,9 @@ def test_a_row_of_the_tables_names_its_merge(base: dict[str, np.ndarray]) -> Non
         tallmasks.merge([base], "ties")
 
 
-def test_the_lines_of_the_readme_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lines_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first thing that a reader copies into a notebook would fail."""
-    (lines,) = re.findall(r"^```python\n(import tallmasks\nfrom safe.*?)^```$", README.read_text(), re.M | re.S)
+    (lines,) = re.findall(r"^```python\n(import tallmasks\nfrom safe.*?)^```$", PAGE.read_text(), re.M | re.S)
     assert lines.count("\n") <= 11
     states = {name: draws(seed) for seed, name in enumerate(("base", "cars", "mnist"))}
     for name, tensors in states.items():
