@@ -11,7 +11,7 @@ from tallmasks.tasks.catalogues import ExamplesFile, catalogue
 from tallmasks.tasks.texts import open_texts
 
 MADE = [(name, task) for name in ("drawn", "written") for task in catalogue(name).tasks({})]
-COUNT = 60
+COUNT = 24
 
 
 def made(folder: Path, name: str, task: str, split: str, seed: int) -> Path:

@@ -60,18 +60,19 @@ def breadcrumbs(tensors, middle, outliers):
 
 
 def wudi(matrices, steps=300, learning_rate=1e-5):
-    """Adam as torch has it, on the loss as it stands, by torch's own gradient in float64."""
+    """Adam as Kingma and Ba state it, on the loss as it stands, by torch's own gradient in float64."""
     import torch
 
     given = torch.tensor(matrices, dtype=torch.float64)
     merged = given.sum(0).clone().requires_grad_()
-    optimizer = torch.optim.Adam([merged], lr=learning_rate)
-    for _ in range(steps):
+    mean, square = torch.zeros_like(merged), torch.zeros_like(merged)
+    for step in range(1, steps + 1):
         products = (merged - given) @ given.transpose(1, 2)
         loss = (products.square().sum((1, 2)) / given.square().sum((1, 2))).sum()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        (gradient,) = torch.autograd.grad(loss, merged)
+        mean, square = 0.9 * mean + 0.1 * gradient, 0.999 * square + 0.001 * gradient**2
+        change = (mean / (1 - 0.9**step)) / ((square / (1 - 0.999**step)).sqrt() + 1e-8)
+        merged = (merged - learning_rate * change).detach().requires_grad_()
     return merged.detach().numpy()
 
 

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from chain import LAMBDAS, TRAINABLE, Chain, build
+from strategies import no_deadline
 from tallmasks.bundles.bundle_writer import BundleFacts, bytes_of_bundle, write_from_planes
 from tallmasks.bundles.loaded_bundle import load_bundle
 from tallmasks.bundles.verification import verify_bundle
@@ -48,7 +49,7 @@ def facts_of(chain: Chain, dtype: str = "float32", **changes: object) -> BundleF
     )
 
 
-@settings(max_examples=60, deadline=None)
+@no_deadline
 @given(st.integers(0, 43), st.integers(0, 43), st.sampled_from(LAMBDAS))
 def test_any_piece_of_a_mask_is_that_of_the_whole(chain: Chain, start: int, stop: int, mask_lambda: float) -> None:
     """A task's model would get weights that its mask leaves out, from some tensor on."""

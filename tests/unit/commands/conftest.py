@@ -7,7 +7,7 @@ import pytest
 from commands.models_made import make_llamas, make_small
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def llamas(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("llamas")
     make_llamas(folder)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import functools
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from tallmasks.commands.main import main
 
@@ -17,7 +19,6 @@ NAMED = [word for task in TASKS for word in ("--task", f"{task}=./{task}")]
 
 def make_llamas(folder: Path) -> None:
     """A Llama in bfloat16 in two shards, and three fine-tuned ones whose embeddings nobody moved."""
-    import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
@@ -39,6 +40,22 @@ def make_llamas(folder: Path) -> None:
                 if "embed" not in name:
                     parameter.add_(0.05 * torch.randn(parameter.shape))
         fine_tuned.save_pretrained(folder / task, max_shard_size="20KB")
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    """All parameters, as transformers loads them."""
+    from transformers import LlamaForCausalLM
+
+    return {name: tensor.detach() for name, tensor in LlamaForCausalLM.from_pretrained(folder).named_parameters()}
+
+
+@functools.cache
+def of_base_and_tasks(folder: Path) -> dict[str, dict[str, np.ndarray]]:
+    """The weights of `make_llamas`' models as float32, by model and name."""
+    return {
+        model: {name: tensor.float().numpy() for name, tensor in weights(folder / model).items()}
+        for model in ("base", *TASKS)
+    }
 
 
 SMALL = ("cars", "dtd", "x-v0.1", "x-v0.2")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -14,26 +15,27 @@ from transformers import LlamaForCausalLM
 
 import reference
 import tallmasks
-from commands.models_made import NAMED, TASKS, refusal, run
+from commands.models_made import NAMED, TASKS, of_base_and_tasks, refusal, run, weights
 from conftest import ROOT
 
 
-def flat(model: torch.nn.Module) -> np.ndarray:
-    """All weights, each once, as one float32 vector."""
-    return np.concatenate([p.detach().float().numpy().ravel() for _, p in sorted(model.named_parameters())])
+def flat(parameters: dict[str, torch.Tensor]) -> np.ndarray:
+    """All weights as one float32 vector."""
+    return np.concatenate([tensor.detach().float().numpy().ravel() for _, tensor in sorted(parameters.items())])
 
 
 def loaded(folder: Path) -> np.ndarray:
-    return flat(LlamaForCausalLM.from_pretrained(folder))
+    return flat(weights(folder))
 
 
 def expected(folder: Path, merge: str, task: str, mask_lambda: float) -> np.ndarray:
     """theta_0 + m_t * tau_MTL by the plain statement, in bfloat16."""
-    base, tuned = loaded(folder / "base"), {name: loaded(folder / name) for name in TASKS}
-    vectors = [tuned[name] - base for name in TASKS]
+    models = [[values.ravel() for _, values in sorted(one.items())] for one in of_base_and_tasks(folder).values()]
+    base, *tuned = map(np.concatenate, models)
+    vectors = [one - base for one in tuned]
     limits = [reference.trim_threshold(vector, 0.2) for vector in vectors]
     merged = reference.ties(vectors, limits, mean=False) if merge == "ties" else reference.sum_vectors(vectors)
-    whole = base + merged * reference.mask(tuned[task] - base, merged, mask_lambda)
+    whole = base + merged * reference.mask(vectors[TASKS.index(task)], merged, mask_lambda)
     return torch.from_numpy(whole).to(torch.bfloat16).float().numpy()
 
 
@@ -46,15 +48,16 @@ def test_every_task_comes_back(here: Path, tmp_path: Path, method: str) -> None:
     lambdas = dict.fromkeys(TASKS, 0.5) | {"dtd": 0.3}
     bundle = tallmasks.load_bundle(out)
     model = LlamaForCausalLM.from_pretrained(here / "base")
-    before = flat(model)
+    parameters = dict(model.named_parameters())
+    before = flat(parameters)
     for task in TASKS:
         right = expected(here, method, task, lambdas[task])
         assert run("export", out, "--task", task, "-o", tmp_path / task) == 0
         np.testing.assert_array_equal(loaded(tmp_path / task), right)
         bundle.apply_(model, task)
-        np.testing.assert_array_equal(flat(model), right)
+        np.testing.assert_array_equal(flat(parameters), right)
     bundle.restore_(model)
-    np.testing.assert_array_equal(flat(model), before)
+    np.testing.assert_array_equal(flat(parameters), before)
 
 
 def test_tensors_that_nobody_changed_are_not_stored(here: Path, tmp_path: Path) -> None:
@@ -86,20 +89,8 @@ def test_a_file_may_say_all_that_options_do(here: Path, tmp_path: Path, capsys: 
     file = tmp_path / "bundle.yaml"
     file.write_text(json.dumps(said | {"fit": True, "entropy_coding": True, "include_base": True}))
     assert run("compress", file) == 0
-    assert (
-        run(
-            "compress",
-            "--base",
-            "base",
-            *NAMED,
-            "--fit",
-            "--entropy-coding",
-            "--include-base",
-            "-o",
-            tmp_path / "other",
-        )
-        == 0
-    )
+    words = [*NAMED, "--fit", "--entropy-coding", "--include-base"]
+    assert run("compress", "--base", "base", *words, "-o", tmp_path / "other") == 0
     assert (tmp_path / "bundle/bundle.json").read_bytes() == (tmp_path / "other/bundle.json").read_bytes()
     file.write_text(json.dumps(said | {"entropy_coding": "yes"}))
     assert "entropy_coding: found 'yes', expected true or false" in refusal(capsys, "compress", file)
@@ -133,34 +124,34 @@ def test_a_bundle_with_its_base_needs_nothing_else(
     np.testing.assert_array_equal(loaded(tmp_path / "cars"), expected(here, "sum", "cars", 0.4))
 
 
-def test_info_and_verify(here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nobody could tell what a folder holds, or whether it arrived whole."""
-    out = tmp_path / "bundle"
-    assert run("compress", "--base", "base", *NAMED, "-o", out) == 0
+@pytest.mark.parametrize(
+    ("row", "folder", "words"), [("tall_mask_ties", "masks", []), ("t_switch", "updates", ["--include-base"])]
+)
+def test_info_verify_and_damage(
+    here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], row: str, folder: str, words: list[str]
+) -> None:
+    """Nobody could tell what a folder holds, or whether it arrived whole; or one damaged file would cost all tasks."""
+    out, method = tmp_path / "bundle", row.removeprefix("tall_mask_")
+    assert run("compress", "--base", "base", *NAMED, "--method", method, *words, "-o", out) == 0
+    assert json.loads((out / "bundle.json").read_text())["format"] == f"tallmasks/bundle/{2 if words else 1}"
     capsys.readouterr()
     assert run("info", out) == 0
     said = capsys.readouterr().out
-    assert all(task in said for task in TASKS) and "tall_mask_task_arithmetic" in said and "density" in said
+    assert all(task in said for task in TASKS) and row in said and ("density" in said) == (folder == "masks")
     assert run("info", "base") == 0
     assert "BF16" in capsys.readouterr().out
     assert run("verify", out) == 0
     assert "0 problems" in capsys.readouterr().out
-    mask = out / "masks" / "dtd.safetensors"
-    content = bytearray(mask.read_bytes())
+    file = out / folder / "dtd.safetensors"
+    content = bytearray(file.read_bytes())
     content[-1] ^= 1
-    mask.chmod(0o644)
-    mask.write_bytes(content)
+    file.chmod(0o644)
+    file.write_bytes(content)
     assert run("verify", out) == 1
-    assert "masks/dtd.safetensors" in capsys.readouterr().out
-    assert "masks/dtd.safetensors" in refusal(capsys, "export", out, "--task", "dtd", "-o", tmp_path / "dtd")
+    assert f"{folder}/dtd.safetensors has sha256" in capsys.readouterr().out
+    assert f"{folder}/dtd.safetensors" in refusal(capsys, "export", out, "--task", "dtd", "-o", tmp_path / "dtd")
     assert run("export", out, "--task", "cars", "-o", tmp_path / "cars") == 0
-
-
-def test_another_base_is_refused(here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A task's update would be added to weights that it does not belong to."""
-    out = tmp_path / "bundle"
-    assert run("compress", "--base", "base", *NAMED, "-o", out) == 0
-    said = refusal(capsys, "export", out, "--task", "dtd", "--base", "cars", "-o", tmp_path / "dtd")
+    said = refusal(capsys, "export", out, "--task", "mnist", "--base", "cars", "-o", tmp_path / "mnist")
     assert "Give the base of the same revision" in said
 
 
@@ -189,23 +180,13 @@ def test_emr_has_a_scale_for_every_task(here: Path, tmp_path: Path, capsys: pyte
         assert run("compress", "--base", "base", *NAMED, "--method", "emr", "-o", tmp_path / out) == 0
     assert (tmp_path / "one/bundle.json").read_bytes() == (tmp_path / "two/bundle.json").read_bytes()
     bundle = tallmasks.load_bundle(tmp_path / "one")
-    tuned = {name: dict(LlamaForCausalLM.from_pretrained(here / name).named_parameters()) for name in ("base", *TASKS)}
-    taus = {
-        task: {k: (p.detach().float() - tuned["base"][k].detach().float()).numpy() for k, p in tuned[task].items()}
-        for task in TASKS
-    }
-    for task in TASKS:
-        own, held, updates = 0.0, 0.0, {}
-        for name in tuned["base"]:
-            stacked = np.stack([taus[each][name] for each in TASKS])
-            sign = np.sign(stacked.sum(axis=0))
-            unified = sign * np.maximum(stacked * sign, 0).max(axis=0)
-            updates[name] = np.where(taus[task][name] * unified > 0, unified, 0)
-            own, held = own + np.abs(taus[task][name]).mean(), held + np.abs(updates[name]).mean()
-        assert bundle.manifest.scale[task] == pytest.approx(own / held, rel=1e-5)
-        for name, update in updates.items():
-            found = bundle.update(task, name)
-            np.testing.assert_allclose(found, update.ravel() * own / held, rtol=1e-5, atol=1e-9)
+    base, *tuned = of_base_and_tasks(here).values()
+    flats = np.stack([np.concatenate([(one[name] - base[name]).ravel() for name in base]) for one in tuned])
+    ends = np.cumsum([0, *(values.size for values in base.values())])
+    for task, update in zip(TASKS, reference.emr(flats, list(pairwise(ends))), strict=True):
+        assert bundle.manifest.scale[task] != 1
+        found = np.concatenate([bundle.update(task, name) for name in base])
+        np.testing.assert_allclose(found, update, rtol=1e-5, atol=1e-9)
 
 
 BASE = ["--base", "base", "--task", "cars=cars"]
@@ -219,6 +200,23 @@ def test_a_method_without_masks_of_its_own_is_refused(
     said = refusal(capsys, "compress", *BASE, "--method", method, "-o", "bundle")
     assert said.startswith(f"{method} has no masks") and "expected task_arithmetic, " in said and "bitdelta" in said
     assert run("compress", *BASE, "--method", "ties", "--dry-run", "-o", "bundle") == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--fit"], "bitdelta has no masks"),
+        (["--mask-lambda", "0.3"], "bitdelta has no masks"),
+        (["--dtype", "bfloat16"], "bitdelta has no merged vector"),
+        (["--option", "drop=0.3"], "no option 'drop'"),
+    ],
+)
+def test_what_means_nothing_to_a_method_is_refused(
+    small: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    """A setting would be taken and not be followed."""
+    assert said in refusal(capsys, "compress", *BASE, "--method", "bitdelta", *words, "-o", "bundle")
+    assert not Path("bundle").exists()
 
 
 @pytest.mark.parametrize("coding", [[], ["--entropy-coding"]])

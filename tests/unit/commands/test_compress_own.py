@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,7 @@ import torch
 from transformers import LlamaForCausalLM
 
 import tallmasks
-from commands.models_made import NAMED, TASKS, refusal, run
+from commands.models_made import NAMED, TASKS, of_base_and_tasks, run, weights
 from tallmasks import methods
 from tallmasks.store.tensor_files import Layout
 
@@ -22,16 +21,12 @@ CALLS = {
 }
 
 
-def weights(folder: Path) -> dict[str, torch.Tensor]:
-    return {name: p.detach() for name, p in LlamaForCausalLM.from_pretrained(folder).named_parameters()}
-
-
 def updates(folder: Path, spec: str, task: str) -> dict[str, np.ndarray]:
     """What the tables evaluate of a method: its function on the whole task vector."""
-    base, tuned = weights(folder / "base"), weights(folder / task)
+    base, tuned = of_base_and_tasks(folder)["base"], of_base_and_tasks(folder)[task]
     names = sorted(name for name in base if "embed" not in name)
-    layout = Layout(tuple(names), tuple(tuple(base[name].shape) for name in names))
-    vector = layout.join({name: (tuned[name].float() - base[name].float()).numpy() for name in names})
+    layout = Layout(tuple(names), tuple(base[name].shape for name in names))
+    vector = layout.join({name: tuned[name] - base[name] for name in names})
     given = {"task_vector": vector, "layout": layout, "tasks": len(TASKS)}
     method = methods.get(spec)
     return layout.split(method(**{key: given[key] for key in method.needs}))
@@ -106,35 +101,3 @@ def test_entropy_coding_takes_less_and_changes_nothing(
     assert run("verify", tmp_path / "coded") == run("info", tmp_path / "coded") == 0
     size = sum(part.size for part in coded.manifest.files.values())
     assert f"entropy-coded: {size / 1000:.1f} kB of" in capsys.readouterr().out
-
-
-def test_what_means_nothing_is_refused(here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A setting would be taken and not be followed."""
-    for words, expected in (
-        (["--fit"], "bitdelta has no masks"),
-        (["--mask-lambda", "0.3"], "bitdelta has no masks"),
-        (["--dtype", "bfloat16"], "bitdelta has no merged vector"),
-        (["--option", "drop=0.3"], "no option 'drop'"),
-    ):
-        said = refusal(
-            capsys, "compress", "--base", "base", *NAMED, "--method", "bitdelta", *words, "-o", tmp_path / "x"
-        )
-        assert expected in said and not (tmp_path / "x").exists()
-
-
-def test_a_damaged_file_costs_its_own_task_alone(
-    here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A flipped sign would be another model; or one damaged file the loss of all tasks."""
-    out = tmp_path / "bundle"
-    assert run("compress", "--base", "base", *NAMED, "--method", "t_switch", "--include-base", "-o", out) == 0
-    assert json.loads((out / "bundle.json").read_text())["format"] == "tallmasks/bundle/2"
-    file = out / "updates" / "dtd.safetensors"
-    content = bytearray(file.read_bytes())
-    content[-1] ^= 1
-    file.chmod(0o644)
-    file.write_bytes(content)
-    assert run("verify", out) == 1
-    assert "updates/dtd.safetensors has sha256" in capsys.readouterr().out
-    assert "updates/dtd.safetensors" in refusal(capsys, "export", out, "--task", "dtd", "-o", tmp_path / "dtd")
-    assert run("export", out, "--task", "cars", "-o", tmp_path / "cars") == 0

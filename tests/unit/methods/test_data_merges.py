@@ -1,4 +1,4 @@
-"""RegMean and Fisher merging: against plain statements in torch, on what their data leaves open, and what they gave."""
+"""RegMean and Fisher merging: against plain statements in torch, and on what their data leaves open."""
 
 from __future__ import annotations
 
@@ -94,21 +94,6 @@ def test_fisher_is_the_weighted_mean_of_the_models() -> None:
         weights = [fisher / (length + 1e-6) for fisher, length in zip(fishers, lengths, strict=True)]
         both = sum(weight * own[name] for weight, own in zip(weights, tuned, strict=True))
         torch.testing.assert_close(new[name], both / sum(weights), rtol=0, atol=1e-5)
-
-
-GOLDEN = {"regmean": (20.462958, 2.6247556), "fisher": (19.226325, 2.6305144)}
-"""The L1 norm of the merge of `models(0)`, and its product with the sum of the task vectors, as they once were."""
-
-
-@pytest.mark.parametrize("name", GOLDEN)
-def test_the_seeded_example_gives_what_it_gave(name: str) -> None:
-    """A later change would give another merge under the same name, and no statement above would see it."""
-    base, tuned = models()
-    out = np.empty_like(base)
-    vectors = [TaskVector(one - base, LAYOUT, {}) for one in tuned]
-    methods.get_merge(name)(vectors, out, for_merge(name, LAYOUT, range(TASKS)))
-    found = [abs(out).sum(dtype=np.float64), out.astype(np.float64) @ sum(vector.flat for vector in vectors)]
-    np.testing.assert_allclose(found, GOLDEN[name], rtol=1e-4)
 
 
 def test_files_of_statistics_are_merged_task_by_task(tmp_path: Path) -> None:

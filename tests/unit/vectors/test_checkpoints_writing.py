@@ -37,8 +37,7 @@ def same_as(found, expected, names):
         assert bytes(found.stored(name, 0, size)) == bytes(expected.stored(name, 0, size)), name
 
 
-@pytest.mark.parametrize("shards", ["5GB", "20KB"])
-@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize(("shards", "tied"), [("5GB", True), ("20KB", False)])
 def test_a_folder_is_written_that_transformers_loads(shards, tied, tmp_path):
     """Nobody could use a merged model."""
     from transformers import LlamaForCausalLM
@@ -242,11 +241,9 @@ with new_checkpoint(sys.argv[2], open_checkpoint(sys.argv[1]), None) as new:
 """
 
 
-@pytest.mark.parametrize("kind", ["file", "folder"])
-def test_what_a_killed_process_leaves_is_removed_by_the_next(kind, tmp_path):
+def test_what_a_killed_process_leaves_is_removed_by_the_next(tmp_path):
     """Gigabytes of hidden halves would fill the disk; or the next run would remove what another one is writing."""
-    source = file_of(tmp_path, state()) if kind == "file" else saved_llama(tmp_path / "model")
-    out = tmp_path / ("out.safetensors" if kind == "file" else "out")
+    source, out = saved_llama(tmp_path / "model"), tmp_path / "out"
     environment = {**os.environ, "PYTHONPATH": str(Path(tallmasks.__file__).parents[1])}
     command = [sys.executable, "-c", KILLED, str(source), str(out)]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
@@ -257,7 +254,7 @@ def test_what_a_killed_process_leaves_is_removed_by_the_next(kind, tmp_path):
             assert hidden.exists()  # its owner lives
         process.send_signal(signal.SIGKILL)
     assert hidden.exists() and not list(out.glob(".*"))
-    out.unlink() if kind == "file" else out.rename(tmp_path / "elsewhere")
+    out.rename(tmp_path / "elsewhere")
     with new_checkpoint(out, base, None):
         assert not hidden.exists()
     same_as(open_checkpoint(out), base, base.tensors)

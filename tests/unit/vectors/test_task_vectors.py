@@ -1,7 +1,5 @@
 """Task vectors from checkpoints of every precision, their thresholds, and what bad checkpoints get."""
 
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -48,21 +46,6 @@ def test_difference_is_taken_in_float32_piece_by_piece(before, after, tmp_path, 
     np.testing.assert_array_equal(load_state(tmp_path / "tau")["a"], expected[0])
 
 
-@pytest.mark.parametrize(("code", "finite"), [("F16", 0x7C00), ("BF16", 0x7F80)])
-def test_every_half_precision_number_is_subtracted_exactly(code, finite, tmp_path):
-    """Some 16-bit weights, denormals or zeros among them, would change on their way to float32."""
-    bits = np.arange(1 << 16, dtype=np.uint16)
-    bits = bits[(bits & finite) != finite]
-    values = bits.view(np.float16) if code == "F16" else (bits.astype(np.uint32) << 16).view(np.float32)
-    base = np.random.default_rng(2).standard_normal(bits.size, dtype=np.float32)
-    write_tensors(tmp_path / "pretrained", {"x": base}, {})
-    header = json.dumps({"x": {"dtype": code, "shape": [bits.size], "data_offsets": [0, bits.nbytes]}}).encode()
-    (tmp_path / "checkpoint").write_bytes(len(header).to_bytes(8, "little") + header + bits.tobytes())
-    compute_task_vector(tmp_path / "pretrained", tmp_path / "checkpoint", {"x": base}, tmp_path / "tau", {}, [])
-    found, expected = open_task_vector(tmp_path / "tau").flat, values.astype(np.float32) - base
-    np.testing.assert_array_equal(found.view(np.uint32), expected.view(np.uint32))
-
-
 @no_deadline
 @given(task_vectors(max_tasks=1), st.floats(0, 1.5), st.integers(0, 40))
 def test_threshold_is_the_nth_smallest_magnitude(vectors, fraction, frozen):
@@ -73,13 +56,6 @@ def test_threshold_is_the_nth_smallest_magnitude(vectors, fraction, frozen):
     assert found == reference.trim_threshold(vector, fraction, frozen)
     kept = min(int(fraction * (vector.size + frozen)) + 1, vector.size)
     assert (np.abs(vector) >= found).sum() >= kept
-
-
-def test_a_threshold_that_was_not_stored_is_computed(tmp_path):
-    """Magnitude pruning's fraction depends on the number of tasks, so no file can hold it."""
-    tau = compute(tmp_path)
-    assert tau.threshold(0.2) is tau.thresholds[0.2]
-    assert tau.threshold(0.53) == reference.trim_threshold(tau.flat, 0.53)
 
 
 @pytest.mark.parametrize("fraction", [0.2, 0.53])
@@ -96,9 +72,8 @@ def test_a_fraction_counts_over_frozen_values_too(fraction, tmp_path):
     assert (np.abs(tau.flat) >= tau.threshold(fraction, of_trainable=True)).sum() == int(100 * fraction) + 1
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("place", ["pretrained", "checkpoint"])
-def test_nan_and_infinity_are_named(bad, place, tmp_path):
+@pytest.mark.parametrize(("place", "bad"), [("pretrained", np.inf), ("checkpoint", np.nan), ("checkpoint", -np.inf)])
+def test_nan_and_infinity_are_named(place, bad, tmp_path):
     """One diverged task would silently turn the whole merge into NaN."""
     states = {"pretrained": PRETRAINED, "checkpoint": CHECKPOINT}
     spoiled = CHECKPOINT["b"].copy()
@@ -115,10 +90,11 @@ def test_nan_and_infinity_are_named(bad, place, tmp_path):
         ({"a": None}, "missing: a"),
         ({"c": np.ones(1, np.float32)}, "extra: c"),
         ({"b": np.ones((5, 1), np.float32)}, r"wrongly shaped: b \(found \[5, 1\], expected \[5\]\)"),
+        ({"b": np.ones(5, np.int64)}, "missing: b"),
     ],
 )
 def test_a_checkpoint_of_another_model_is_refused(change, complaint, tmp_path):
-    """Tensors that do not correspond would be subtracted, or left out without a word."""
+    """Tensors that do not correspond would be subtracted, or left out without a word; a counter be merged."""
     checkpoint = {name: array for name, array in {**CHECKPOINT, **change}.items() if array is not None}
     with pytest.raises(TallmasksError, match=f"checkpoint does not fit .*pretrained: {complaint}"):
         compute(tmp_path, checkpoint=checkpoint)
@@ -131,12 +107,6 @@ def test_the_pretrained_model_must_have_what_is_trained(tmp_path):
         compute(tmp_path, trainable=("a", "b", "q"))
     with pytest.raises(TallmasksError, match="no trainable values"):
         compute(tmp_path, checkpoint={}, trainable=())
-
-
-def test_integers_are_not_weights(tmp_path):
-    """A counter among the trainable tensors would be merged like a weight."""
-    with pytest.raises(TallmasksError, match=r"checkpoint does not fit .*missing: b"):
-        compute(tmp_path, checkpoint={**CHECKPOINT, "b": np.ones(5, np.int64)})
 
 
 def test_task_vectors_of_different_models_do_not_merge(tmp_path):
