@@ -32,7 +32,7 @@ ROOMS = (
     "commands",
 )
 """From the ground floor up: a room may import only what lies below it."""
-DATA = {"tasks/vision/vision_tasks.py", "tasks/drawn/objects.py", "tasks/drawn/scenes.py", "tasks/drawn/canvas.py"}
+DATA = {"tasks/drawn/objects.py", "tasks/drawn/scenes.py", "tasks/drawn/canvas.py"}
 """Tables of data, and pictures that are drawn."""
 
 

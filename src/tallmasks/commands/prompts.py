@@ -14,9 +14,10 @@ import textwrap
 from collections.abc import Iterator
 
 from tallmasks.store.errors import TallmasksError, nearest
+from tallmasks.tasks.task import SPLITS
 from tallmasks.tasks.text.prompt_files import prompts_of
 from tallmasks.tasks.text.text_catalogue import example
-from tallmasks.tasks.text.text_tasks import SPLITS, TASKS, TextTask
+from tallmasks.tasks.text.text_tasks import TASKS, TextTask
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +18,8 @@ class HubFiles:
 
     Attributes:
         hub: The dataset repository.
-        files: The files that "train" and "test" are made from, as glob patterns, in which * crosses folders.
-        revision: The commit; None is what the branch main holds when it is first fetched.
+        files: Glob patterns of the files that "train" and "test" are made from; * crosses folders.
+        revision: The commit; None for the branch main, as it is when it is first fetched.
     """
 
     hub: str
@@ -30,12 +29,9 @@ class HubFiles:
 
 @dataclass(frozen=True)
 class Files:
-    """The files of one of a dataset's own splits, and where they are from.
+    """The files of one of a dataset's own splits (or the folder that has a folder per class), and where they are from.
 
-    Attributes:
-        paths: Files, or the one folder that has a folder per class.
-        origin: The dataset repository, or the local folder.
-        revision: The commit that the hub resolved to; None for a local folder.
+    ``origin`` is the dataset repository, with the commit as ``revision``; or a local folder.
     """
 
     paths: tuple[Path, ...]
@@ -44,21 +40,15 @@ class Files:
 
 
 def from_hub(task: str, source: HubFiles, part: str, instead: str) -> Files:
-    """A part's files in this machine's hub cache or on the hub, which then is downloaded.
-
-    Args:
-        task: The task's name, for messages.
-        source: Where its dataset lies.
-        part: A key of ``source.files``.
-        instead: What else a user can do, said where the files cannot be had.
+    """The files of "train" or "test" (``part``), from this machine's hub cache or downloaded.
 
     Raises:
-        TallmasksError: The files are not there, not all there, or cannot be downloaded.
+        TallmasksError: They cannot be had, or not all of them; the message ends with ``instead``, what else to do.
     """
     repository, revision, pattern = source.hub, source.revision or "main", source.files[part]
     paths = _cached(repository, revision, pattern)
     if not paths:
-        names = _listing(task, source, instead)
+        names = _names_on_the_hub(task, source, instead)
         matching = sorted(fnmatch.filter(names, pattern), key=_natural)
         where = hub.address(repository, pattern, revision, "dataset")
         if not matching:
@@ -71,7 +61,7 @@ def from_hub(task: str, source: HubFiles, part: str, instead: str) -> Files:
 
 
 def missing_from_hub(task: str, source: HubFiles, instead: str) -> str | None:
-    """What to say if the hub would have to be asked for a task's files and does not answer; None if all is well."""
+    """The message if a task's files are not cached and the hub does not answer; None if all is well."""
     revision = source.revision or "main"
     if all(_cached(source.hub, revision, pattern) for pattern in source.files.values()) or hub.reachable():
         return None
@@ -83,38 +73,42 @@ def missing_from_hub(task: str, source: HubFiles, instead: str) -> str | None:
     )
 
 
-def in_folder(folder: Path, patterns: Iterable[str]) -> tuple[Path, ...]:
-    """The files in a local folder that match the first pattern which any match, in their natural order."""
-    for pattern in patterns:
-        if paths := sorted((path for path in folder.glob(pattern) if not hidden(path, folder)), key=_natural):
-            return tuple(paths)
-    return ()
+def from_folder(task: str, part: str, folder: Path, patterns: Iterable[str], expected: str) -> Files:
+    """The files in a local folder that match the first pattern with any match, numbers in their names by value.
 
-
-def listed(folder: Path) -> str:
-    """What lies in a folder, for a message."""
-    if not folder.is_dir():
-        return "no such folder"
-    return ", ".join(sorted(path.name for path in folder.iterdir())[:10]) or "nothing"
+    Raises:
+        TallmasksError: There are none, not all shards, or several CSV files; the message ends with what is `expected`.
+    """
+    matches = (sorted((p for p in folder.glob(pattern) if not hidden(p, folder)), key=_natural) for pattern in patterns)
+    paths = next(filter(None, matches), [])
+    several = len(paths) > 1 and paths[0].suffix == ".csv"
+    if not paths or several:
+        there = sorted(path.name for path in folder.iterdir())[:10] if folder.is_dir() else ["no such folder"]
+        listing = f"several: {', '.join(path.name for path in paths)}" if several else ", ".join(there) or "nothing"
+        raise TallmasksError(
+            f"{folder}: no {part} data of {task} (found: {listing}); data.{task}.path in params.yaml names it. "
+            f"Expected {expected}."
+        )
+    refuse_part(task, part, str(folder), [path.name for path in paths])
+    return Files(tuple(paths), str(folder), None)
 
 
 def refuse_part(task: str, part: str, where: str, names: Sequence[str]) -> None:
-    """Refuse some shards of a split, which would pass for a smaller dataset."""
-    if lacking := _lacking(names):
+    """Refuse an incomplete set of shards, which would pass for a smaller dataset."""
+    if problem := _problem_with_shards(names):
         raise TallmasksError(
-            f"{where}: {task}: {lacking}. Expected every shard of {part} once: get the data again, or remove "
+            f"{where}: {task}: {problem}. Expected every shard of {part} once: get the data again, or remove "
             "what is of another set"
         )
 
 
 def hidden(path: Path, folder: Path) -> bool:
-    """Whether a file's name, or that of a folder on the way to it, begins with a dot: such are no part of the digest
-    that stands for a local folder (`tallmasks.store.source_digests`)."""
+    """Whether a file, or a folder on the way to it, is hidden: `store.source_digests` leaves such files out."""
     return any(part.startswith(".") for part in path.relative_to(folder).parts)
 
 
 def _cached(repository: str, revision: str, pattern: str) -> tuple[Path, ...]:
-    """The files in the hub cache if all shards are there, else nothing; touches no network."""
+    """The files in the hub cache if all shards are there, else nothing."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
@@ -127,36 +121,36 @@ def _cached(repository: str, revision: str, pattern: str) -> tuple[Path, ...]:
         matching = sorted(fnmatch.filter(names, pattern), key=_natural)
         if not all(_SHARD.search(name) for name in matching) and hub.reachable():
             continue  # nothing says how many there should be
-        if matching and not _lacking(matching):
+        if matching and not _problem_with_shards(matching):
             return tuple(folder / name for name in matching)
     return ()
 
 
 _SHARD = re.compile(r"(?<!\d)(\d+)[-_.]of[-_.](\d+)(?!\d)")
-"""Which shard of how many a file's name says it is: `train-00000-of-00013.parquet`, with a hash behind that too."""
+"""The number of a shard and of all shards in a file's name: `train-00000-of-00013.parquet`, perhaps with a hash."""
 
 
-def _lacking(names: Sequence[str]) -> str | None:
-    """What is not there, or not as it should be, of shards that say in their names how many they are."""
-    found = [(name, shard) for name in names if (shard := _SHARD.search(name))]
-    if not found:
+def _problem_with_shards(names: Sequence[str]) -> str | None:
+    """What is wrong with a set of files, some of which are shards by their names."""
+    shards = [(name, int(shard[1]), int(shard[2])) for name in names if (shard := _SHARD.search(name))]
+    if not shards:
         return None
-    totals = sorted({int(shard[2]) for _, shard in found})
-    if len(totals) > 1 or len(found) < len(names):
-        odd = next((name for name in names if not _SHARD.search(name)), found[-1][0])
-        return f"{found[0][0]} and {odd} are not of one set"
-    by_number = Counter(int(shard[1]) for _, shard in found)
-    if twice := [number for number, count in sorted(by_number.items()) if count > 1]:
-        both = [name for name, shard in found if int(shard[1]) == twice[0]]
-        return f"{' and '.join(both[:2])} are the same shard"
-    first = 0 if 0 in by_number or totals[0] not in by_number else 1  # some count from 1
-    lacking = sorted(set(range(first, first + totals[0])) - by_number.keys())
+    total = shards[0][2]
+    if odd := [name for name in names if not _SHARD.search(name)] or [name for name, _, of in shards if of != total]:
+        return f"{shards[0][0]} and {odd[0]} are not of one set"
+    by_number: dict[int, str] = {}
+    for name, number, _ in shards:
+        if number in by_number:
+            return f"{by_number[number]} and {name} are the same shard"
+        by_number[number] = name
+    first = 0 if 0 in by_number or total not in by_number else 1  # some count from 1
+    lacking = sorted(set(range(first, first + total)) - by_number.keys())
     if not lacking:
         return None
-    return f"{len(found)} of {totals[0]} shards are there; missing: {', '.join(map(str, lacking[:10]))}"
+    return f"{len(shards)} of {total} shards are there; missing: {', '.join(map(str, lacking[:10]))}"
 
 
-def _listing(task: str, source: HubFiles, instead: str) -> list[str]:
+def _names_on_the_hub(task: str, source: HubFiles, instead: str) -> list[str]:
     """The names of the files in a task's dataset repository."""
     from huggingface_hub import HfApi
 
@@ -165,12 +159,12 @@ def _listing(task: str, source: HubFiles, instead: str) -> list[str]:
         raise TallmasksError(missing_from_hub(task, source, instead) or f"{task}: the hub does not answer")
     commit = hub.full_commit(source.hub, revision, "dataset")
     try:
-        found = HfApi().dataset_info(source.hub, revision=commit, timeout=30)
+        repository = HfApi().dataset_info(source.hub, revision=commit, timeout=30)
     except Exception as error:  # not there, moved, gated, or the connection broke: each has its own type
         raise TallmasksError(
             f"{task}: huggingface.co/datasets/{source.hub} at {revision}: {hub.trouble(error)}. {instead}"
         ) from None
-    return [sibling.rfilename for sibling in found.siblings or ()]
+    return [sibling.rfilename for sibling in repository.siblings or ()]
 
 
 def _natural(name: str | Path) -> list[str | int]:

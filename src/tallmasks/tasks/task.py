@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import yaml
+
+Split = Literal["train", "validation", "test"]
+SPLITS: tuple[Split, ...] = get_args(Split)
 
 
 @dataclass(frozen=True)
@@ -10,10 +17,9 @@ class Task:
     """A classification task with a zero-shot head made from prompts.
 
     Attributes:
-        name: The task's name in params.yaml and in the tables.
         classes: Class names in label order.
         templates: Prompt templates; ``{}`` stands for a class name.
-        description: What an image shows, and how the task's images differ from those of pretraining.
+        description: What an example shows, for people.
     """
 
     name: str
@@ -23,7 +29,7 @@ class Task:
 
     @property
     def free(self) -> bool:
-        """Whether answers are written, not chosen."""
+        """Whether the model writes its answers instead of choosing them."""
         return False
 
     def prompts(self, label: int) -> tuple[str, ...]:
@@ -31,6 +37,16 @@ class Task:
         return tuple(template.format(self.classes[label]) for template in self.templates)
 
     def worded_for(self, checkpoints: str) -> Task:
-        """The task with the class names of a head that fits checkpoints from `checkpoints`: its own, if only these
-        are known."""
+        """The task with the class names that checkpoints from `checkpoints` were fine-tuned with."""
         return self
+
+
+def shipped_yaml(file: Path) -> Any:
+    """The content of a YAML file of the package."""
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the first is fast, and not in every build
+    return yaml.load(file.read_text(encoding="utf-8"), loader)
+
+
+def published_part(split: str) -> str:
+    """Which of a dataset's own splits a split is made from: validation examples are taken from "train"."""
+    return "test" if split == "test" else "train"

@@ -21,7 +21,8 @@ from tallmasks.store import hub
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import open_tensors
 from tallmasks.tasks.catalogues import ExamplesFile, catalogue
-from tallmasks.tasks.text import SPLITS, TASKS
+from tallmasks.tasks.task import SPLITS
+from tallmasks.tasks.text import TASKS
 from tallmasks.tasks.text.prompt_files import prompts_of
 from tallmasks.tasks.text.text_catalogue import example
 from tallmasks.tasks.texts import FREE, Text, open_texts

@@ -11,9 +11,9 @@ from PIL import Image
 from image_files import SCHEMAS, write_repository
 from tallmasks.store.tensor_files import open_tensors
 from tallmasks.tasks.catalogues import catalogue
+from tallmasks.tasks.task import SPLITS
 from tallmasks.tasks.vision import TASKS
 from tallmasks.tasks.vision.decoding import split_indices, squashed, write_examples
-from tallmasks.tasks.vision.vision_tasks import SPLITS
 
 SIDE = 224
 COUNTS = {"train": 12, "test": 5}  # more than ten, which sort before two

@@ -6,13 +6,12 @@ import functools
 import hashlib
 import json
 from collections.abc import Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
-import yaml
+from tallmasks.tasks.task import shipped_yaml
 
-FOLDER = Path(str(files("tallmasks.tasks.text"))) / "templates"
+FOLDER = Path(__file__).with_name("templates")
 
 
 class Prompt(NamedTuple):
@@ -30,14 +29,7 @@ class Prompt(NamedTuple):
 
 
 class PromptFile(NamedTuple):
-    """The prompts of one task.
-
-    Attributes:
-        origin: Where they were published.
-        licence: The licence that they were published under.
-        published: How many there were, of which these were kept.
-        prompts: Those kept, in the published order.
-    """
+    """The prompts of one task that were kept, of so many ``published``, in the published order."""
 
     origin: str
     licence: str
@@ -48,11 +40,10 @@ class PromptFile(NamedTuple):
 @functools.cache
 def prompts_of(task: str) -> PromptFile:
     """The prompts of a text task."""
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    found = yaml.load((FOLDER / f"{task}.yaml").read_text(encoding="utf-8"), loader)
-    return PromptFile(**{**found, "prompts": tuple(Prompt(**prompt) for prompt in found["prompts"])})
+    content = shipped_yaml(FOLDER / f"{task}.yaml")
+    return PromptFile(**{**content, "prompts": tuple(Prompt(**prompt) for prompt in content["prompts"])})
 
 
 def digest(prompts: Sequence[Prompt]) -> str:
-    """sha256 of what some prompts say, for recipes: how their file is laid out does not count."""
+    """sha256 of the content of some prompts, for recipes: the layout of their file does not count."""
     return hashlib.sha256(json.dumps([list(prompt) for prompt in prompts]).encode()).hexdigest()

@@ -10,11 +10,11 @@ from typing import Any
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.source_digests import named_path
 from tallmasks.tasks.catalogues import ExamplesFile, ExamplesRecipe, Params
-from tallmasks.tasks.task import Task
+from tallmasks.tasks.task import Split, Task, published_part
 from tallmasks.tasks.text.prompt_files import Prompt, digest, prompts_of
 from tallmasks.tasks.text.rendering import LONGEST, RENDERING, Row, render
 from tallmasks.tasks.text.text_files import Rows, locate_texts, missing_texts, read_rows
-from tallmasks.tasks.text.text_tasks import TASKS, Split, TextTask, task_of
+from tallmasks.tasks.text.text_tasks import TASKS, TextTask, task_of
 from tallmasks.tasks.texts import FREE, Text, write_texts
 
 
@@ -27,18 +27,18 @@ class TextDatasets:
         return TASKS
 
     def check(self, params: Params) -> None:
-        for task, said in params.get("data", {}).items():
-            if task in TASKS and TASKS[task].ask and "path" not in said:
+        for task, entry in params.get("data", {}).items():
+            if task in TASKS and TASKS[task].ask and "path" not in entry:
                 raise TallmasksError(
-                    f"params.yaml: data.{task}: found {', '.join(said)}, expected path: a local folder"
+                    f"params.yaml: data.{task}: found {', '.join(entry)}, expected path: a local folder"
                 )
 
     def recipe(self, params: Params, model: Params, task: str, split: str, root: Path) -> ExamplesRecipe:
         """From the hub, or from the local folder that `data` names; of every prompt, or of the model's `templates`."""
-        described, source = params.get("data", {}).get(task, {}), TASKS[task].source
+        entry, source = params.get("data", {}).get(task, {}), TASKS[task].source
         data: dict[str, Any] = {"held_out": TASKS[task].held_out}
         chosen = _templates(task, model)
-        found: dict[str, Any] = {
+        recipe: dict[str, Any] = {
             "task": task,
             "split": split,
             "templates": chosen,
@@ -46,11 +46,11 @@ class TextDatasets:
             "rendering": RENDERING,
         }
         if (limit := model.get("examples", {}).get(split)) is not None:
-            found["rows"] = limit
-        if "path" in described:
-            return ExamplesRecipe({**found, "data": data}, {"data": named_path(root, described["path"])})
-        data |= {"hub": source.hub, "files": dict(source.files), "revision": described.get("revision", source.revision)}
-        return ExamplesRecipe({**found, "data": data})
+            recipe["rows"] = limit
+        if "path" in entry:
+            return ExamplesRecipe({**recipe, "data": data}, {"data": named_path(root, entry["path"])})
+        data |= {"hub": source.hub, "files": dict(source.files), "revision": entry.get("revision", source.revision)}
+        return ExamplesRecipe({**recipe, "data": data})
 
     def write(self, recipe: Params, sources: Mapping[str, Path], out: ExamplesFile) -> None:
         task, split, folder = task_of(recipe), recipe["split"], sources.get("data")
@@ -75,11 +75,7 @@ class TextDatasets:
 
 
 def _templates(task: str, model: Params) -> list[int]:
-    """Which of a task's prompts a model gets.
-
-    Raises:
-        TallmasksError: params.yaml names one that the task does not have.
-    """
+    """The numbers of the prompts that a model gets.  Raises TallmasksError if params.yaml names one too many."""
     count, chosen = len(prompts_of(task).prompts), model.get("templates", "all")
     if chosen == "all":
         return list(range(count))
@@ -102,16 +98,12 @@ def examples(task: TextTask, split: Split, rows: Rows, prompts: Sequence[Prompt]
             try:
                 yield example(task, prompt, row)
             except TallmasksError as error:
-                part = task.published["test" if split == "test" else "train"]
+                part = task.published[published_part(split)]
                 raise TallmasksError(f"{task.name}: row {rows.start + index} of {part}: {error}") from None
 
 
 def example(task: TextTask, prompt: Prompt, row: Row) -> Text:
-    """One row under one prompt.
-
-    Raises:
-        TallmasksError: The row has no right answer, or the prompt gives another one than the row's label.
-    """
+    """One row under one prompt.  Raises TallmasksError where the row has no label, or the prompt another answer."""
     question, choices, target = render(prompt, row)
     if task.right is None or choices is None:
         accepted = tuple(dict.fromkeys(map(str.strip, row["answers"]["text"])))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tallmasks.store.errors import TallmasksError
-from tallmasks.tasks.dataset_files import Files, from_hub, in_folder, listed, missing_from_hub, refuse_part
+from tallmasks.tasks.dataset_files import Files, from_folder, from_hub, missing_from_hub
+from tallmasks.tasks.task import Split, published_part
 from tallmasks.tasks.text.rendering import Row
-from tallmasks.tasks.text.text_tasks import Kind, Split, TextTask
+from tallmasks.tasks.text.text_tasks import Kind, TextTask
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,13 +35,7 @@ _WORDS: dict[Kind, str] = {
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of one split, and what a user should know of the files that they are from.
-
-    Attributes:
-        table: The columns that the task needs.
-        start: The place of the first row in the published split.
-        notes: What is not as expected.
-    """
+    """The rows of one split: their columns, the place of the first in the published split, and notes for the user."""
 
     table: pa.Table
     start: int
@@ -55,35 +50,29 @@ class Rows:
 
 
 def locate_texts(task: TextTask, split: Split, folder: Path | None = None) -> Files:
-    """Find the files that a split is made from in a local folder, in this machine's hub cache or on the hub.
+    """The files that a split is made from: in a local folder, in this machine's hub cache, or downloaded.
 
     Raises:
-        TallmasksError: The files are not there, not all there, or cannot be downloaded.
+        TallmasksError: They cannot be had, or not all of them.
     """
-    part = "test" if split == "test" else "train"
+    part = published_part(split)
     if folder is None:
         if task.ask:
             raise TallmasksError(on_request(task))
         return from_hub(task.name, task.source, part, _instead_of_the_hub(task.name))
     name, pattern = task.published[part], task.source.files[part]
-    paths = in_folder(folder, (pattern, f"**/{pattern}", f"**/{name}*.parquet", f"**/{name}/*.parquet"))
-    if not paths or (len(paths) > 1 and paths[0].suffix == ".csv"):
-        found = "several: " + ", ".join(path.name for path in paths) if paths else listed(folder)
-        raise TallmasksError(
-            f"{folder}: no {name} data of {task.name} (found: {found}); data.{task.name}.path in params.yaml names it. "
-            f"Expected {pattern}{'' if task.ask else ' as on the hub'} or {name}*.parquet."
-        )
-    refuse_part(task.name, name, str(folder), [path.name for path in paths])
-    return Files(paths, str(folder), None)
+    patterns = (pattern, f"**/{pattern}", f"**/{name}*.parquet", f"**/{name}/*.parquet")
+    expected = f"{pattern}{'' if task.ask else ' as on the hub'} or {name}*.parquet"
+    return from_folder(task.name, name, folder, patterns, expected)
 
 
 def missing_texts(task: TextTask) -> str | None:
-    """What to say if a task's files cannot be had without a local folder; None if all is well."""
+    """The message if a task's files need a local folder; None if all is well."""
     return on_request(task) if task.ask else missing_from_hub(task.name, task.source, _instead_of_the_hub(task.name))
 
 
 def on_request(task: TextTask) -> str:
-    """What to say of data that nobody may pass on."""
+    """The message about data that nobody may pass on."""
     return (
         f"{task.name}: the data of {task.title} are given out by their authors: ask for them at {task.ask}, put "
         f"{' and '.join(task.source.files.values())} into a folder, and name it as data.{task.name}.path in params.yaml"
@@ -95,13 +84,7 @@ def _instead_of_the_hub(task: str) -> str:
 
 
 def read_rows(task: TextTask, split: Split, files: Files, limit: int | None = None) -> Rows:
-    """Read a split.
-
-    Args:
-        task: The task; training and validation data share its "train" files, of which validation takes the last rows.
-        split: Which split.
-        files: Where `locate_texts` found them.
-        limit: How many of the split's rows, from its first; None for all.
+    """The rows of a split, or the first `limit` of them.
 
     Raises:
         TallmasksError: A column is missing or holds something else, a value is missing, a file is damaged, or there are
@@ -112,21 +95,19 @@ def read_rows(task: TextTask, split: Split, files: Files, limit: int | None = No
     try:
         table = pa.concat_tables([_read(task, path) for path in files.paths])
     except (OSError, ValueError) as error:  # Arrow's errors are of these two
-        said = " ".join(str(error).split())
+        why = " ".join(str(error).split())
         raise TallmasksError(
-            f"{files.origin}: {task.name}: a data file is damaged or of another layout ({said}). Expected Parquet; "
+            f"{files.origin}: {task.name}: a data file is damaged or of another layout ({why}). Expected Parquet; "
             "delete it and get it again."
         ) from error
-    part = "test" if split == "test" else "train"
-    rows = table.num_rows
-    found = f"{rows} {task.published[part]} rows, expected {task.counts[part]}"
-    notes = () if rows == task.counts[part] else (found,)
-    start, end = {"train": (0, rows - task.held_out), "validation": (rows - task.held_out, rows), "test": (0, rows)}[
-        split
-    ]
+    part, rows = published_part(split), table.num_rows
+    counted = f"{rows} {task.published[part]} rows, expected {task.counts[part]}"
+    notes = () if rows == task.counts[part] else (counted,)
+    start = rows - task.held_out if split == "validation" else 0
+    end = rows - task.held_out if split == "train" else rows
     if start < 0 or end <= start:
         needed = "" if split == "test" else f"; more than {task.held_out} are needed, the last ones for validation"
-        raise TallmasksError(f"{files.origin}: {task.name}: {found}{needed}")
+        raise TallmasksError(f"{files.origin}: {task.name}: {counted}{needed}")
     table = table.slice(start, end - start if limit is None else min(limit, end - start))
     for column in table.column_names:
         if table[column].null_count:
@@ -140,21 +121,19 @@ def _read(task: TextTask, path: Path) -> pa.Table:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    opened = _read_csv(path) if path.suffix == ".csv" else pq.ParquetFile(path)
-    schema = opened.schema if isinstance(opened, pa.Table) else opened.schema_arrow
-    if absent := [name for name in task.columns if name not in schema.names]:
+    table = _read_csv(path) if path.suffix == ".csv" else pq.ParquetFile(path).read()
+    names = table.column_names
+    if absent := [name for name in task.columns if name not in names]:
         raise TallmasksError(
-            f"{path}: {task.name}: no column {', '.join(absent)}; found {', '.join(schema.names)}. These are not the "
+            f"{path}: {task.name}: no column {', '.join(absent)}; found {', '.join(names)}. These are not the "
             f"data of {task.title}, or not in its own schema"
         )
-    for name, kind in task.columns.items():
-        if not _fits(schema.field(name).type, kind):
-            raise TallmasksError(
-                f"{path}: {task.name}: the column {name} holds {schema.field(name).type}, expected {_WORDS[kind]}"
-            )
-    columns = list(task.columns)
-    table = opened.select(columns) if isinstance(opened, pa.Table) else opened.read(columns).select(columns)
+    table = table.select(list(task.columns))
     for place, (name, kind) in enumerate(task.columns.items()):
+        if kind not in _kinds(table[name].type):
+            raise TallmasksError(
+                f"{path}: {task.name}: the column {name} holds {table[name].type}, expected {_WORDS[kind]}"
+            )
         if kind in ("number", "numeral"):
             table = table.set_column(place, name, table[name].cast(pa.int64() if kind == "number" else pa.string()))
     return table
@@ -175,39 +154,17 @@ def _read_csv(path: Path) -> pa.Table:
     return table.rename_columns([_CSV_NAMES.get(name, name) for name in table.column_names])
 
 
-def _fits(found: pa.DataType, kind: Kind) -> bool:
-    """Whether a column of a type can hold what is expected."""
-    if kind == "text":
-        return _is_text(found)
-    if kind in ("number", "numeral"):
-        return _is_number(found) or (kind == "numeral" and _is_text(found))
-    if kind == "texts":
-        return _is_texts(found)
-    inside: Sequence[str] = ("text", "label") if kind == "choices" else ("text",)
-    return _is_struct(found) and all(
-        found.get_field_index(name) >= 0 and _is_texts(found.field(name).type) for name in inside
-    )
+def _kinds(column: pa.DataType) -> set[Kind]:
+    """The kinds that a column of a type can be."""
+    from pyarrow import types
 
-
-def _is_text(found: pa.DataType) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_string(found) or pa.types.is_large_string(found) or pa.types.is_string_view(found))
-
-
-def _is_number(found: pa.DataType) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_integer(found) or pa.types.is_boolean(found))
-
-
-def _is_texts(found: Any) -> bool:
-    import pyarrow as pa
-
-    return bool((pa.types.is_list(found) or pa.types.is_large_list(found)) and _is_text(found.value_type))
-
-
-def _is_struct(found: pa.DataType) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_struct(found))
+    if types.is_string(column) or types.is_large_string(column) or types.is_string_view(column):
+        return {"text", "numeral"}
+    if types.is_integer(column) or types.is_boolean(column):
+        return {"number", "numeral"}
+    if types.is_list(column) or types.is_large_list(column):
+        return {"texts"} if "text" in _kinds(column.value_type) else set()
+    lists = {field.name for field in column if "texts" in _kinds(field.type)} if types.is_struct(column) else set()
+    if "text" not in lists:
+        return set()
+    return {"answers", "choices"} if "label" in lists else {"answers"}

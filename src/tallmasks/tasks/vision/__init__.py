@@ -1,6 +1,6 @@
 """The paper's 20 vision tasks, with their data from the Hugging Face hub or from local folders."""
 
 from tallmasks.tasks.vision.vision_catalogue import CATALOGUE
-from tallmasks.tasks.vision.vision_tasks import SPLITS, TASKS, DatasetSource, VisionTask
+from tallmasks.tasks.vision.vision_tasks import TASKS, DatasetSource, VisionTask
 
-__all__ = ["CATALOGUE", "SPLITS", "TASKS", "DatasetSource", "VisionTask"]
+__all__ = ["CATALOGUE", "TASKS", "DatasetSource", "VisionTask"]

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.store.errors import TallmasksError
-from tallmasks.tasks.dataset_files import Files, from_hub, hidden, in_folder, listed, missing_from_hub, refuse_part
+from tallmasks.tasks.dataset_files import Files, from_folder, from_hub, hidden, missing_from_hub
 from tallmasks.tasks.vision.vision_tasks import VisionTask
 
 Encoded = bytes | Path | NDArray[np.uint8]
@@ -28,12 +28,9 @@ Encoded = bytes | Path | NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Dataset:
-    """One split as it lies on disk.
+    """One split as it lies on disk: its labels int64 [N], and notes for the user.
 
-    Attributes:
-        labels: int64 [N].
-        images: Goes through the images from the first: what to call each in a message, and its content.
-        notes: What a user should know about the files.
+    ``images()`` goes through the images from the first: the name of each for messages, and its content.
     """
 
     labels: NDArray[np.int64]
@@ -42,36 +39,25 @@ class Dataset:
 
 
 def locate(task: VisionTask, split: str, folder: Path | None = None) -> Files:
-    """Find a split's files in a local folder, in this machine's hub cache or on the hub, which then is downloaded.
+    """The files of the dataset's own split "train" or "test": in this machine's hub cache, or downloaded.
 
-    Args:
-        task: The task.
-        split: "train" or "test", of the dataset itself.
-        folder: A local folder instead of the hub: a copy of the hub's repository, Parquet files named after the
-            splits, or <split>/<class>/<image>.
+    With a `folder`, from there: a copy of the hub's repository, Parquet files named after the splits, or
+    <split>/<class>/<image>.
 
     Raises:
-        TallmasksError: The files are not there, not all there, or cannot be downloaded.
+        TallmasksError: They cannot be had, or not all of them.
     """
     if folder is None:
         return from_hub(task.name, task.source, split, _instead_of_the_hub(task.name))
     pattern = task.source.files[split]
     own_name = PurePosixPath(pattern).name.split("-")[0]  # Food101's test split is called validation
-    candidates = (pattern, f"**/{own_name}*.parquet", f"**/{own_name}/*.parquet", f"**/{split}*.parquet")
-    paths = in_folder(folder, candidates)
-    if not paths and (folder / split).is_dir():
-        paths = (folder / split,)
-    if not paths:
-        raise TallmasksError(
-            f"{folder}: no {split} data of {task.name} (found: {listed(folder)}); data.{task.name}.path in params.yaml "
-            f"names it. Expected {pattern} as on the hub, {split}*.parquet, or {split}/<class>/<image>."
-        )
-    refuse_part(task.name, split, str(folder), [path.name for path in paths])
-    return Files(paths, str(folder), None)
+    patterns = (pattern, f"**/{own_name}*.parquet", f"**/{own_name}/*.parquet", f"**/{split}*.parquet", f"{split}/")
+    expected = f"{pattern} as on the hub, {split}*.parquet, or {split}/<class>/<image>"
+    return from_folder(task.name, split, folder, patterns, expected)
 
 
 def missing(task: VisionTask) -> str | None:
-    """What to say if the hub would have to be asked for a task's files and does not answer; None if all is well."""
+    """The message if a task's files are not cached and the hub does not answer; None if all is well."""
     return missing_from_hub(task.name, task.source, _instead_of_the_hub(task.name))
 
 
@@ -120,17 +106,16 @@ def _plain(name: str) -> str:
 
 def label_named(task: VisionTask, name: str) -> int | None:
     """The label of a class by its name, an alias or its number, spelling aside; None if it is none of them."""
-    for label, known in [*enumerate(task.classes), *task.aliases.items()]:
-        if _plain(known) == _plain(name):
+    for label, spelling in [*enumerate(task.classes), *task.aliases.items()]:
+        if _plain(spelling) == _plain(name):
             return label
     return int(name) if name.isdecimal() and int(name) < len(task.classes) else None
 
 
 def _order_of(task: VisionTask, names: Sequence[str]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """For every label of the files, the task's label [C]; and what to note.
+    """The task's label for every label of the files [C], and notes for the user.
 
-    Names that say nothing ("0", "1", ...) and names that are spelled too differently keep their place, unless the
-    names that are recognised show that the order is another.
+    Names that are not recognised ("0", "1", other spellings) keep their place, unless the others show another order.
 
     Raises:
         TallmasksError: There are more or fewer names than classes, or the order cannot be told.
@@ -140,9 +125,9 @@ def _order_of(task: VisionTask, names: Sequence[str]) -> tuple[NDArray[np.int64]
             f"{task.name}: the files have {len(names)} classes ({', '.join(names[:5])}, ...), expected "
             f"{len(task.classes)}; these are not this task's data"
         )
-    found = [label_named(task, name) for name in names]
-    unknown = [index for index, label in enumerate(found) if label is None]
-    order = np.array([index if label is None else label for index, label in enumerate(found)])
+    recognised = [label_named(task, name) for name in names]
+    unknown = [index for index, label in enumerate(recognised) if label is None]
+    order = np.array([index if label is None else label for index, label in enumerate(recognised)])
     moved = bool((order != np.arange(len(names))).any())
     if len(set(order.tolist())) < len(names) or (moved and unknown):
         raise TallmasksError(
@@ -174,32 +159,33 @@ def _open_streamed(task: VisionTask, layout: str, paths: Sequence[Path]) -> Data
     image = next((name for name in (task.source.image, "image", *typed) if name in columns), None)
     label = next((name for name in (task.source.label, "label", "cls") if name in columns), None)
     if image is None or label is None:
-        absent = [name for name, found in ((task.source.image, image), (task.source.label, label)) if found is None]
+        absent = [name for name, column in ((task.source.image, image), (task.source.label, label)) if column is None]
         raise TallmasksError(
             f"{paths[0]}: {task.name}: no column {' or '.join(absent)}; found {', '.join(columns)}. Local files may "
             "call them image and label."
         )
 
-    def column(name: str) -> IterableDataset:
+    def only(name: str) -> IterableDataset:
         return rows(columns=[name]) if layout == "parquet" else rows()
 
-    found = [row[label] for row in column(label)]
-    if None in found:
+    stored_labels = [row[label] for row in only(label)]
+    if None in stored_labels:
         raise TallmasksError(
-            f"{task.name}: example {found.index(None)} has no label ({found.count(None)} in all have none)"
+            f"{task.name}: example {stored_labels.index(None)} has no label ({stored_labels.count(None)} in all have "
+            "none)"
         )
     notes: tuple[str, ...] = ()
-    if any(isinstance(value, str) for value in found):
-        labels = _labels_of_names(task, found)
+    if any(isinstance(value, str) for value in stored_labels):
+        labels = _labels_of_names(task, stored_labels)
     else:
-        labels = np.asarray(found, np.int64)
+        labels = np.asarray(stored_labels, np.int64)
         if isinstance(columns[label], ClassLabel):
             order, notes = _order_of(task, columns[label].names)
             inside = (labels >= 0) & (labels < len(order))
             labels = np.where(inside, order[np.where(inside, labels, 0)], labels)
 
     def images() -> Iterator[tuple[str, Encoded]]:
-        for index, row in enumerate(column(image).cast_column(image, Image(decode=False))):
+        for index, row in enumerate(only(image).cast_column(image, Image(decode=False))):
             stored = row[image] or {"bytes": None, "path": None}
             name = f"example {index}" + (f" ({stored['path']})" if stored["path"] else "")
             where = paths[0].parent / stored["path"] if stored["path"] else b""  # nothing: it cannot be decoded
@@ -222,9 +208,9 @@ def _open_folder(task: VisionTask, folder: Path) -> Dataset:
     """One folder per class, as torchvision reads it, without hidden files: classes by name, then images by name."""
     from torchvision.datasets import ImageFolder
 
-    found = ImageFolder(str(folder), allow_empty=True)
-    label_of = _labels_of_names(task, found.classes)
-    samples = [(Path(path), label) for path, label in found.samples if not hidden(Path(path), folder)]
+    images = ImageFolder(str(folder), allow_empty=True)
+    label_of = _labels_of_names(task, images.classes)
+    samples = [(Path(path), label) for path, label in images.samples if not hidden(Path(path), folder)]
     labels = label_of[[label for _, label in samples]]
     return Dataset(labels, lambda: ((str(path.relative_to(folder)), path) for path, _ in samples))
 

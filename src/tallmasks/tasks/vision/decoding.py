@@ -17,19 +17,21 @@ import io
 import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.parallel import parallel
 from tallmasks.store.tensor_files import TensorSpec, new_tensors
+from tallmasks.tasks.task import Split, published_part
 from tallmasks.tasks.vision.data_files import Dataset, Encoded, locate, open_dataset
-from tallmasks.tasks.vision.vision_tasks import LARGEST_VALIDATION, VALIDATION_SHARE, Split, VisionTask
+from tallmasks.tasks.vision.vision_tasks import LARGEST_VALIDATION, VALIDATION_SHARE, VisionTask
 
 LARGEST_UNDECODABLE = 0.001  # share of a split; such images are left out and named, more are an error
 KEPT_SIDE = 112  # squares no larger than this are kept as they are
@@ -42,11 +44,9 @@ Say = Callable[[str], None]
 
 
 def split_indices(count: int, split: Split) -> NDArray[np.int64]:
-    """Which examples of the dataset's training split a split has, in the paper's order.
+    """The examples of "train" or "validation" among `count` published training examples, in the paper's order.
 
-    Args:
-        count: Examples in the training split.
-        split: "train" or "validation": a tenth, at most 5,000, drawn with seed 0.
+    Validation has a tenth, at most 5,000, drawn with seed 0.
     """
     import torch
     from torch.utils.data import random_split
@@ -69,8 +69,7 @@ def write_examples(
 ) -> None:
     """Decode a split into a file of `images` uint8 [N, S, S, 3], `labels` int64 [N] and perhaps `sizes` int32 [N, 2].
 
-    The file's metadata has under "origin" as JSON where the images are from, how many they are, and everything that is
-    not as expected.
+    The metadata get "origin" as JSON: where the images are from, their number, and everything unexpected.
 
     Args:
         task: The task.
@@ -85,12 +84,11 @@ def write_examples(
     Raises:
         TallmasksError: The data are not to be had, not this task's, or too many images cannot be decoded.
     """
-    part = "test" if split == "test" else "train"
+    part = published_part(split)
     files = locate(task, part, folder)
     dataset = open_dataset(task, files)
-    notes = list(dataset.notes)
     odd = _odd_counts(task, part, dataset.labels)
-    notes += odd
+    notes = [*dataset.notes, *odd]
     if odd and folder is None and task.source.revision is None:
         raise TallmasksError(
             f"{files.origin} at {files.revision}: {task.name}: {'; '.join(odd)}. No commit of this repository is "
@@ -99,54 +97,54 @@ def write_examples(
         )
     if absent := len(task.classes) - len(np.unique(dataset.labels)):
         notes.append(f"{absent} of {len(task.classes)} classes have no {part} image")
-    chosen = np.arange(len(dataset.labels)) if split == "test" else split_indices(len(dataset.labels), split)
-    if not len(chosen):
+    wanted = np.ones(len(dataset.labels), bool)
+    if split != "test":
+        wanted[:] = False
+        wanted[split_indices(len(wanted), split)] = True
+    if not wanted.any():
         raise TallmasksError(f"{files.origin}: {task.name}: no images for {split}; {part} has {len(dataset.labels)}")
     for note in notes:
         say(f"warning: {task.name}: {note}")
-    wanted = np.zeros(len(dataset.labels), bool)
-    wanted[chosen] = True
     decode, stored_side, has_sizes = _way_of_decoding(dataset, split, side)
     undecodable: dict[int, str] = {}
-    while True:  # a second time only if some images cannot be decoded, as the file's size must be known before
+    while True:  # a second time if some images cannot be decoded: the file's size must be known before
+        count = int(wanted.sum())
         facts = {
             "source": files.origin if folder is None else "a local folder",  # its place decides nothing
             "revision": files.revision,
-            "images": int(wanted.sum()),
+            "images": count,
             "warnings": notes,
             "undecodable": list(undecodable.values()),
         }
         specs = {
-            "images": TensorSpec(np.dtype(np.uint8), (int(wanted.sum()), stored_side, stored_side, 3)),
-            "labels": TensorSpec(np.dtype(np.int64), (int(wanted.sum()),)),
+            "images": TensorSpec(np.dtype(np.uint8), (count, stored_side, stored_side, 3)),
+            "labels": TensorSpec(np.dtype(np.int64), (count,)),
         }
         if has_sizes:
-            specs["sizes"] = TensorSpec(np.dtype(np.int32), (int(wanted.sum()), 2))
+            specs["sizes"] = TensorSpec(np.dtype(np.int32), (count, 2))
         failed: dict[int, str] = {}
-        try:
-            with new_tensors(output, specs, {**metadata, "origin": json.dumps(facts)}) as new:
-                new.tensors["labels"][:] = dataset.labels[wanted]
-                for row, (index, name, decoded) in enumerate(_decoded(dataset, wanted, decode, threads)):
-                    if isinstance(decoded, str):
-                        failed[index] = f"{name}: {decoded}"
-                    else:
-                        new.tensors["images"][row] = decoded[0]
-                        if has_sizes:
-                            new.tensors["sizes"][row] = decoded[1]
-                    if (row + 1) % 10_000 == 0 or row + 1 == wanted.sum():
-                        say(f"{task.name} {split}: {row + 1} of {wanted.sum()} images decoded")
-                if failed:
-                    raise _Undecodable
-        except _Undecodable:
-            undecodable |= failed
-            _check_undecodable(task, split, undecodable, int(wanted.sum()), say)
-            wanted[list(failed)] = False
-        else:
+        with suppress(_Undecodable), new_tensors(output, specs, {**metadata, "origin": json.dumps(facts)}) as new:
+            new.tensors["labels"][:] = dataset.labels[wanted]
+            for row, (index, name, decoded) in enumerate(_decoded(dataset, wanted, decode, threads)):
+                if isinstance(decoded, str):
+                    failed[index] = f"{name}: {decoded}"
+                else:
+                    new.tensors["images"][row] = decoded[0]
+                    if has_sizes:
+                        new.tensors["sizes"][row] = decoded[1]
+                if (row + 1) % 10_000 == 0 or row + 1 == count:
+                    say(f"{task.name} {split}: {row + 1} of {count} images decoded")
+            if failed:
+                raise _Undecodable
+        if not failed:
             return
+        undecodable |= failed
+        _check_undecodable(task, split, undecodable, count, say)
+        wanted[list(failed)] = False
 
 
 def _odd_counts(task: VisionTask, part: str, labels: NDArray[np.int64]) -> list[str]:
-    """What is not as expected of the number of images of a part, all together and, where that is known, by class."""
+    """What is unexpected about the number of images, in all and, of a balanced task, by class."""
     expected = task.counts.get(part, len(labels))
     if len(labels) != expected:
         return [f"{len(labels)} {part} images, expected {expected}"]
@@ -161,7 +159,7 @@ def _odd_counts(task: VisionTask, part: str, labels: NDArray[np.int64]) -> list[
 
 
 class _Undecodable(Exception):
-    """Some images could not be decoded, so the file has too many rows."""
+    """Some images could not be decoded, so the file has too many rows and is dropped."""
 
 
 def _check_undecodable(task: VisionTask, split: Split, undecodable: Mapping[int, str], count: int, say: Say) -> None:
@@ -209,7 +207,7 @@ def _size_of(encoded: Encoded) -> tuple[int, int] | None:
     try:
         with Image.open(io.BytesIO(encoded) if isinstance(encoded, bytes) else encoded) as image:
             return image.size
-    except (OSError, UnidentifiedImageError):
+    except OSError:
         return None
 
 

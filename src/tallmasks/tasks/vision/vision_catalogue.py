@@ -22,8 +22,8 @@ class Vision:
         return {**TASKS, **self._own(params)}
 
     def _own(self, params: Params) -> dict[str, VisionTask]:
-        described = params.get("vision_tasks", {})
-        return {task: own_task(task, said["classes"], said["templates"]) for task, said in described.items()}
+        entries = params.get("vision_tasks", {})
+        return {task: own_task(task, entry["classes"], entry["templates"]) for task, entry in entries.items()}
 
     def check(self, params: Params) -> None:
         for task in params.get("vision_tasks", {}):
@@ -37,15 +37,13 @@ class Vision:
         """From the hub, or from the local folder that `data` or `vision_tasks` names; images fit the model."""
         if "preprocess" not in model:
             raise TallmasksError("params.yaml: a model of vision tasks needs `preprocess`: how large its images are")
-        described = params.get("vision_tasks", {}).get(task) or params.get("data", {}).get(task, {})
+        entry = params.get("vision_tasks", {}).get(task) or params.get("data", {}).get(task, {})
         data: dict[str, Any] = {**TASKS, **self._own(params)}[task].data_recipe
-        found = {"task": task, "split": split, "side": model["preprocess"]["size"]}
-        folder = described.get("path")
-        if folder is None:
-            revision = {key: described[key] for key in ("revision",) if key in described}
-            return ExamplesRecipe({**found, "data": data | revision})
+        recipe = {"task": task, "split": split, "side": model["preprocess"]["size"]}
+        if "path" not in entry:
+            return ExamplesRecipe({**recipe, "data": {**data, "revision": entry.get("revision", data["revision"])}})
         data = {key: value for key, value in data.items() if key not in ("hub", "revision")}
-        return ExamplesRecipe({**found, "data": data}, {"data": named_path(root, folder)})
+        return ExamplesRecipe({**recipe, "data": data}, {"data": named_path(root, entry["path"])})
 
     def write(self, recipe: Params, sources: Mapping[str, Path], out: ExamplesFile) -> None:
         from tallmasks.tasks.vision.decoding import write_examples
