@@ -1,0 +1,48 @@
+"""What the wheel holds, and what it asks for; `tests/long/test_installation.py` installs it."""
+
+import re
+import zipfile
+from email.message import Message
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+
+import tallmasks
+from project import ROOT
+from wheels import build_wheel
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    return zipfile.ZipFile(build_wheel(tmp_path_factory.mktemp("wheel")))
+
+
+@pytest.fixture
+def metadata(wheel: zipfile.ZipFile) -> Message:
+    (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+    return Parser().parsestr(wheel.read(name).decode())
+
+
+def test_the_wheel_is_the_package_alone(wheel: zipfile.ZipFile) -> None:
+    """A logger plugin in it would change the output of every other Snakemake project in the same environment."""
+    names = wheel.namelist()
+    assert {name.partition("/")[0].partition("-")[0] for name in names} == {"tallmasks"}
+    package = Path(tallmasks.__file__).parent
+    shipped = {f"tallmasks/{path.relative_to(package)}" for path in package.rglob("*") if path.is_file()}
+    assert {name for name in shipped if "__pycache__" not in name} <= set(names)
+
+
+def test_a_plain_installation_is_small(metadata: Message) -> None:
+    """`pip install` would bring gigabytes to somebody who merges two models."""
+    asked = [line.partition(">")[0] for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line]
+    light = ["huggingface-hub", "numba", "numpy", "pydantic", "rich", "ruamel-yaml", "safetensors", "xxhash"]
+    assert sorted(name.replace("_", "-").replace(".", "-") for name in asked) == light
+    assert set(metadata.get_all("Provides-Extra", [])) == {"torch", "clip", "t5", "workflow"}
+
+
+def test_the_version_is_one(metadata: Message) -> None:
+    """A bug report or a citation would name a version whose changes nobody can look up."""
+    versions = re.findall(r"^## ([0-9.]+)", (ROOT / "CHANGELOG.md").read_text(), re.M)
+    assert metadata["Version"] == tallmasks.__version__ == versions[0]
+    assert f"version: {tallmasks.__version__}\n" in (ROOT / "CITATION.cff").read_text()
