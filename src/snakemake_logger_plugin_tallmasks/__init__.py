@@ -2,7 +2,7 @@
 
 A logger plugin of Snakemake's; `profiles/default` switches it on where it is installed, as `make install` does.  The
 environment's TALLMASKS_VIEW=full, `make V=1 ...` and Snakemake's own -p, --verbose and --debug-dag give Snakemake's
-own output, and so does a dry run, apart from its errors.
+own output.  A dry run is shown by stage (workflow/bridge/dry_run.py).
 
 Every Snakemake imports this, jobs among them: the standard library alone.
 """
@@ -20,8 +20,8 @@ from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from .errors import in_short, reason
-from .place import elsewhere
-from .progress import Progress, lasting
+from .place import elsewhere, leave_out_profiles
+from .progress import Progress, counted, lasting
 from .results import asked_for, summary
 from .screen import Screen
 
@@ -32,6 +32,7 @@ CHATTER = ("At least one job did not complete", "Exiting because a job execution
 
 if lost := elsewhere():  # Snakemake looks for its Snakefile before it gives a plugin anything to do
     print(lost, file=sys.stderr)
+leave_out_profiles()
 
 
 def _is_dull(record: logging.LogRecord) -> bool:
@@ -58,21 +59,7 @@ class LogHandler(LogHandlerBase):
         self._failed: dict[str, int] = {}  # jobs by reason
         self._complete = False
         self._ended = threading.Event()
-        if self._dry and not self._aside:
-            self._own = self._snakemakes_own()
-
-    def _snakemakes_own(self) -> logging.Handler:
-        """Snakemake's handler, for the list of jobs of a dry run."""
-        from snakemake.logging import ColorizingTextHandler, DefaultFilter, DefaultFormatter
-
-        told = self.common_settings
-        handler: logging.Handler = ColorizingTextHandler(
-            nocolor=told.nocolor,
-            stream=sys.stdout if told.stdout else sys.stderr,
-            formatter=DefaultFormatter(told.quiet, told.show_failed_logs),
-            filter=DefaultFilter(told.quiet, told.debug_dag, told.verbose, told.dryrun, told.printshellcmds),
-        )
-        return handler
+        self._planned: list[dict[str, Any]] = []  # the jobs of a dry run
 
     @property
     def writes_to_stream(self) -> bool:
@@ -104,8 +91,6 @@ class LogHandler(LogHandlerBase):
         try:
             if record.levelno >= logging.ERROR:
                 self._error(record)
-            elif self._dry:
-                self._own.handle(record)
             elif record.levelno >= logging.WARNING:
                 self._screen.line(str(record.msg).strip())
             else:
@@ -122,6 +107,8 @@ class LogHandler(LogHandlerBase):
             self._before.clear()
         elif event == LogEvent.RUN_INFO:
             self._begin(told["stats"])
+        elif event == LogEvent.JOB_INFO and self._dry:
+            self._planned.append(told)
         elif event == LogEvent.JOB_INFO:
             self._progress.start(told)
             self._show()
@@ -140,7 +127,7 @@ class LogHandler(LogHandlerBase):
 
     def _begin(self, stats: dict[str, int]) -> None:
         self._progress.begin(stats)
-        if not self._quiet:
+        if not self._quiet and not self._dry:
             self._screen.line(self._progress.plan())
             threading.Thread(target=self._beat, daemon=True).start()
 
@@ -217,6 +204,8 @@ class LogHandler(LogHandlerBase):
     def _end(self) -> None:
         for line in self._before:
             self._screen.line(line)
+        if self._dry:
+            self._show_plan()
         if self._dry or self._started is None:
             return
         self._progress.remember()
@@ -230,7 +219,21 @@ class LogHandler(LogHandlerBase):
             return
         if self._progress.total and self._progress.done == self._progress.total:
             self._complete = True
-            self._screen.line(f"{self._progress.done} jobs done in {lasting(time.monotonic() - self._started)}")
+            self._screen.line(f"{counted(self._progress.done)} done in {lasting(time.monotonic() - self._started)}")
         if self._complete:
             for line in summary(asked_for(sys.argv[1:]), self._progress.written):
                 self._screen.line(line)
+
+    def _show_plan(self) -> None:
+        """The jobs of a dry run by stage; the bridge, which the Snakefile has imported, knows why they are to run."""
+        if not self._planned or self._quiet:
+            return
+        from bridge import Bridge
+        from bridge.dry_run import by_stage
+
+        seconds = self._progress.seconds_left()
+        time = "" if seconds is None else f", about {lasting(seconds)} by earlier runs"
+        self._screen.line(f"{counted(len(self._planned))} to run{time}:")
+        for line in by_stage(Bridge.opened, self._planned):
+            self._screen.line(line)
+        self._screen.line("Nothing was started. TALLMASKS_VIEW=full (or make V=1) lists every job.")

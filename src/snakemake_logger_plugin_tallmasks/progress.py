@@ -17,6 +17,12 @@ from typing import Any
 TIMES = Path(".tallmasks") / "times.json"
 """Mean seconds of a job by rule and model, from the last run that had any; of a rule's first jobs apart."""
 
+AT_ONCE = "jobs at once"
+"""The key in that file of how many jobs the last run had at work at once."""
+
+DIGEST = re.compile("-[0-9a-f]{12}$")
+RECENT = 8  # jobs of a rule: the time of the next one is the mean of these
+
 START_UP = 60.0
 """Seconds: of a shorter job that began before any of its rule had ended, most may have been imports and compilation,
 which later ones find done."""
@@ -28,8 +34,10 @@ class Running:
 
     rule: str
     model: str
+    name: str
     title: str
     outputs: tuple[str, ...]
+    logs: tuple[str, ...]
     since: float
     first: bool
     """Whether it began before any job of its rule had ended."""
@@ -75,7 +83,11 @@ class Progress:
         self._models.add(model)
         title = job["rule_msg"] or job["rule_name"]
         rule = job["rule_name"]
-        self._running[job["jobid"]] = Running(rule, model, title, tuple(job["output"]), now, not self._done[rule])
+        wildcards, logs = job["wildcards"], tuple(path for path in job["log"] if path.endswith(".log"))
+        name = DIGEST.sub("", str(wildcards.get("name", wildcards.get("benchmark", rule))))
+        self._running[job["jobid"]] = Running(
+            rule, model, name, title, tuple(job["output"]), logs, now, not self._done[rule]
+        )
 
     def finish(self, number: int) -> bool:
         """A job has ended well; True where it was the last of its rule."""
@@ -102,6 +114,7 @@ class Progress:
     def remember(self) -> None:
         """Leave this run's times for the next."""
         times = dict(self._earlier)
+        times[AT_ONCE] = {"": round(self._at_once(), 2)}
         for (rule, model), seconds in self._seconds.items():
             times[rule] = {**times.get(rule, {}), model: round(sum(seconds) / len(seconds), 2)}
         if self._seconds and TIMES.parent.is_dir():
@@ -119,21 +132,29 @@ class Progress:
     def plan(self) -> str:
         """The jobs to come, in one line."""
         parts = ", ".join(f"{count} {_stage(rule)}" for rule, count in self._planned.items())
-        return f"{self.total} job{'s' * (self.total > 1)}: {parts}{self._time_left()}"
+        return f"{counted(self.total)}: {parts}{self._time_left()}"
 
     def last(self) -> str:
         """How far it is, by the stage whose job ended last."""
-        return f"{self._jobs()}: {self._of(self._last_rule)}{self._time_left()}" if self._last_rule else self.now()
+        return f"{self._jobs()}: {self._of(self._last_rule)}" if self._last_rule else self.now()
 
     def now(self) -> str:
-        """How far it is, by the stages that are at work."""
+        """How far it is, by the stages that are at work, and where the job stands that has lasted longest."""
         at_work = Counter(job.rule for job in self._running.values())
         parts = ", ".join(f"{self._of(rule, count)}" for rule, count in at_work.items())
-        return f"{self._jobs()}{': ' if parts else ''}{parts}{self._time_left()}"
+        return f"{self._jobs()}{': ' if parts else ''}{parts}{self._step()}"
+
+    def _step(self) -> str:
+        """What the job that has lasted longest said last."""
+        if not self._running:
+            return ""
+        job = min(self._running.values(), key=lambda job: job.since)
+        step = last_words(job.logs)
+        return f"; {job.name}: {step}" if step else ""
 
     def _jobs(self) -> str:
         failed = f", {self._failed.total()} failed" if self._failed else ""
-        return f"{self.done:>{len(str(self.total))}} of {self.total} jobs done{failed}"
+        return f"{self.done:>{len(str(self.total))}} of {counted(self.total)} done{failed}{self._time_left()}"
 
     def _of(self, rule: str, running: int = 0) -> str:
         done = self._done[rule] + running
@@ -142,48 +163,70 @@ class Progress:
     # -- the time left ------------------------------------------------------------------------------------
 
     def _time_left(self) -> str:
-        """What is left, in words: how long if every stage was measured, at least how long if not, or nothing."""
-        left, known = self._work_left()
-        if left is None:
+        """How long what is left will take, in words; nothing where too little was measured."""
+        seconds = self.seconds_left()
+        if seconds is None:
             return ""
-        seconds = left / self._at_once()
-        if not known:
-            return f", more than {lasting(seconds)} left" if seconds >= 60 else ""
         return f", about {lasting(seconds)} left" if seconds >= 60 else ", less than a minute left"
 
-    def _work_left(self) -> tuple[float | None, bool]:
-        """Seconds of jobs that are still to come, and whether all of them are of a rule that was measured."""
-        left, known, any_known = 0.0, self._planned.total() >= self.total, False
-        now = self._clock()
+    def seconds_left(self) -> float | None:
+        """Seconds to the end of the run, from jobs of the same rules; None where most jobs are of other ones."""
+        now, work, measured = self._clock(), 0.0, 0
+        to_come = max(0, self.total - self._planned.total())  # what a checkpoint of Snakemake's added
         for rule, planned in self._planned.items():
             count = planned - self._done[rule] - self._failed[rule]
             if count <= 0:
                 continue
+            to_come += count
             seconds = self._expected(rule)
             if seconds is None and count == 1:
                 seconds = self._expected(_first(rule))
             if seconds is None:
-                known = False
                 continue
-            any_known = True
+            measured += count
             begun = sum(min(now - job.since, seconds) for job in self._running.values() if job.rule == rule)
-            left += max(0.0, count * seconds - begun)
-        return (left if any_known else None), known
+            work += max(0.0, count * seconds - begun)
+        if not measured or measured < to_come / 2:
+            return None
+        return work * to_come / measured / self._at_once()
 
     def _expected(self, rule: str) -> float | None:
-        """Seconds of a job: as measured in this run, or else in an earlier one of the same models."""
-        here = [second for (name, _), seconds in self._seconds.items() if name == rule for second in seconds]
+        """Seconds of a job: of the last ones in this run, or else in an earlier one of the same models."""
+        here = [second for (name, _), seconds in self._seconds.items() if name == rule for second in seconds[-RECENT:]]
         earlier = [seconds for model, seconds in self._earlier.get(rule, {}).items() if model in self._models]
-        found = here or earlier
-        return sum(found) / len(found) if found else None
+        measured = here or earlier
+        return sum(measured) / len(measured) if measured else None
 
     def _at_once(self) -> float:
         """How many jobs were at work at once, on average; the pauses between them count."""
         if self._first is None or self._clock() - self._first < 1:
-            return 1.0
+            return self._earlier.get(AT_ONCE, {}).get("", 1.0)
         now = self._clock()
         worked = self._worked + sum(now - job.since for job in self._running.values())
         return max(0.1, worked / (now - self._first))
+
+
+STEP = re.compile(r"step (\d+)/(\d+) .* (\d+) s left$")
+"""A line of a fine-tuning's log."""
+
+
+def last_words(logs: Iterable[str]) -> str:
+    """The last line of a job's logs, a fine-tuning's shortened to its step and the time left; empty where none is."""
+    for log in logs:
+        try:
+            with Path(log).open("rb") as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - 500))
+                lines = file.read().decode(errors="replace").splitlines()
+        except OSError:
+            continue
+        if len(lines) > 1 and not lines[-1].startswith("$ "):  # the first is the command, or not whole
+            step = STEP.match(lines[-1])
+            return f"step {step[1]} of {step[2]}, {lasting(float(step[3]))} left" if step else lines[-1].strip()
+    return ""
+
+
+def counted(jobs: int) -> str:
+    return f"{jobs} job{'s' * (jobs != 1)}"
 
 
 def lasting(seconds: float) -> str:

@@ -28,6 +28,7 @@ ROOT = Path(__file__).parents[2]
 CODE = (
     "Snakefile",
     "src/tallmasks",
+    "src/snakemake_logger_plugin_tallmasks",
     "workflow",
     "models/tiny.safetensors",
     "profiles",

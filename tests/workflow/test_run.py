@@ -65,8 +65,26 @@ def test_a_failure_an_interruption_and_the_end_are_said_in_few_words(project: Pr
     output = short.run(*COMMAND).output
     lines = output.splitlines()
     assert "1 finetune" in output, "the one that was run alone is not run again"
-    assert "| Task arithmetic |" in output and lines[-1] == TABLE
-    assert len(lines) < 60 and "\033" not in output
+    assert re.search(r"^Task arithmetic +\d", output, re.M) and "`dvc repro` records it" in output and lines[-1] == TABLE
+    assert len(lines) < 60 and "\033" not in output and "profile" not in output
+
+
+def test_a_dry_run_says_by_stage_what_is_new(project: Project) -> None:
+    """Of 87 jobs a user would read 600 lines, and not find the one value that they come from."""
+    short = Project(project.root, {"TALLMASKS_VIEW": "short"})
+    short.benchmark("new", ["cars", "mnist"])
+    lines = short.run("snakemake", "-n", "--", TABLE).output.splitlines()
+    assert lines[0] == "18 jobs to run:" or lines[0].startswith("18 jobs to run, about ")
+    assert any(re.fullmatch(r" +3 examples +cars-\w+ and 2 more: not made yet", line) for line in lines)
+    assert any(line.endswith("results/tiny/new: not made yet") for line in lines)
+    assert lines[-2] == "No job takes a GPU." and len(lines) < 20
+
+    short.change(lambda params: params["grids"].update(mask_lambda=[0.2, 0.3]))
+    lines = short.run("snakemake", "-n", "--", "results/tiny/two/table.csv").output.splitlines()
+    (mask,) = (line for line in lines if line.split()[1] == "mask")
+    assert mask.endswith("sum-2tasks-s0: params.mask_lambda: [0.2, 0.4] then, [0.2, 0.3] now")
+    assert any(line.endswith("what it is made from changes") for line in lines), "of the consensus"
+    assert any("results/tiny/two is of other parameters" in line for line in lines)
 
 
 def test_without_a_core_nothing_waits(project: Project) -> None:

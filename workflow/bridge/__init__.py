@@ -6,7 +6,7 @@ import functools
 import signal
 import sys
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from snakemake.exceptions import WorkflowError
 
@@ -46,6 +46,9 @@ class Bridge:
     tables: DrawingJobs
     report: ReportJobs
 
+    opened: ClassVar[Bridge]
+    """That of this process's Snakefile."""
+
     @classmethod
     def of(cls, params: dict[str, Any], workflow: Any) -> Bridge:
         """From the content of params.yaml with what `--config` overrides, and Snakemake's workflow object."""
@@ -69,4 +72,5 @@ def begin(workflow: Any) -> tuple[dict[str, Any], Bridge]:
     except (TallmasksError, WorkflowError) as error:
         sys.exit(f"error: {error}")
     bridge.store.run.end_quietly_on(signal.SIGINT)
+    Bridge.opened = bridge
     return params, bridge

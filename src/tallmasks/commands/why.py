@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from tallmasks.plan import recipes
 from tallmasks.plan.node import Node
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.project import Results, Store, open_plan
-from tallmasks.plan.views import DRAWINGS, VIEWS
+from tallmasks.plan.views import DRAWINGS, VIEWS, View
 from tallmasks.store.artifacts import ARTIFACT, Damaged, load_json, read_label
 from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.store.folders import PROVENANCE, RESULTS
@@ -46,7 +47,29 @@ def explain(plan: Plan, target: Path) -> Iterator[str]:
         yield from _explain_artifact(plan, store, target)
 
 
-def _explain_results(results: Results, target: Path) -> Iterator[str]:
+@dataclass(frozen=True)
+class Shown:
+    """What a file or folder of results/ is written from.
+
+    Attributes:
+        recipe: that params.yaml asks for.
+        provenance: the file that says of which recipe it is now.
+        views: the benchmarks and views that it shows.
+        stale: why it has to be written anew; None where it is right.
+    """
+
+    recipe: Mapping[str, Any]
+    provenance: Path
+    views: list[tuple[str, View]]
+    stale: str | None
+
+
+def shown(results: Results, target: Path) -> Shown:
+    """What a file or folder below results/<model>/ is written from.
+
+    Raises:
+        TallmasksError: there is no such model, benchmark, figure or table.
+    """
     plan = results.plan
     _, model, place, *rest = target.parts
     drawing = next((drawing for drawing in DRAWINGS.values() if drawing.folder == place), None)
@@ -57,24 +80,25 @@ def _explain_results(results: Results, target: Path) -> Iterator[str]:
             raise TallmasksError(f"{target}: expected one of the {place} {known}{nearest(name, drawing.known)}")
         recipe = recipes.of_drawing(plan, drawing, model, name)
         provenance = RESULTS / model / drawing.folder / f"{name}.{PROVENANCE}"
-        views = list(recipes.shown_views(recipe))
-        reason = results.drawn_staleness(recipe)
-    else:
-        named = rest[0].split(".")[0] if rest else ""
-        view = VIEWS.get(named, VIEWS["benchmark"])
-        recipe, views = recipes.of_view(plan, view, model, place), [(place, view)]
-        provenance = view.folder(model, place) / view.provenance
-        reason = results.view_staleness(view, model, place)
-    if reason is None:
+        return Shown(recipe, provenance, list(recipes.shown_views(recipe)), results.drawn_staleness(recipe))
+    named = rest[0].split(".")[0] if rest else ""
+    view = VIEWS.get(named, VIEWS["benchmark"])
+    recipe, provenance = recipes.of_view(plan, view, model, place), view.folder(model, place) / view.provenance
+    return Shown(recipe, provenance, [(place, view)], results.view_staleness(view, model, place))
+
+
+def _explain_results(results: Results, target: Path) -> Iterator[str]:
+    plan, what = results.plan, shown(results, target)
+    if what.stale is None:
         yield f"{target} would not be rebuilt: it is what params.yaml asks for, byte for byte."
         return
-    yield f"{target} would be rebuilt: {reason}."
-    before = _recipe_in(plan.root / provenance)
-    yield from _differences(before, recipe) if before else ()
+    yield f"{target} would be rebuilt: {what.stale}."
+    before = _recipe_in(plan.root / what.provenance)
+    yield from (f"    {line}" for line in (_differences(before, what.recipe) if before else ()))
     behind = [
         node
-        for benchmark, view in views
-        for nodes in results.artifacts(view, model, benchmark).values()
+        for benchmark, view in what.views
+        for nodes in results.artifacts(view, target.parts[1], benchmark).values()
         for node in nodes
     ]
     yield from _explain_missing(plan, results.store.missing(behind))
@@ -115,30 +139,33 @@ def _explain_missing(plan: Plan, nodes: list[Node]) -> Iterator[str]:
     reasons: dict[tuple[str, ...], list[Node]] = {}
     for node in nodes:
         inputs = [needed for nodes in node.inputs.values() for needed in nodes]
-        reason = tuple(_news(plan, node))
+        reason = tuple(news(plan, node))
         if reason or not any(needed.path in lacking for needed in inputs):
             reasons.setdefault((node.kind, *reason), []).append(node)
-    for (kind, *news), some in reasons.items():
+    for (kind, *changes), some in reasons.items():
         names = ", ".join(node.slug for node in some[:SHOWN]) + (
             f" and {len(some) - SHOWN} more" if len(some) > SHOWN else ""
         )
-        if news:
+        if changes:
             yield f"{kind} {names}: there with another recipe:"
-            yield from news
+            yield from (f"    {line}" for line in changes)
         else:
             yield f"{kind} {names}: not there, under any recipe with that name."
 
 
-def _news(plan: Plan, node: Node) -> Iterator[str]:
+def news(plan: Plan, node: Node) -> Iterator[str]:
     """What a missing artifact's own recipe has that the nearest one of its name in the store has not."""
-    folder = (plan.root / node.path).parent
-    others = [
+    changes = [list(_differences(earlier, node.recipe)) for earlier in earlier_recipes(plan, node)]
+    yield from min(changes, key=len, default=())
+
+
+def earlier_recipes(plan: Plan, node: Node) -> list[Mapping[str, Any]]:
+    """The recipes of the artifacts of a node's name in the store."""
+    return [
         recipe
-        for path in sorted(folder.glob(f"{node.slug}-*"))
+        for path in sorted((plan.root / node.path).parent.glob(f"{node.slug}-*"))
         if (named := ARTIFACT.fullmatch(path.name)) and named["slug"] == node.slug and (recipe := _recipe_of(path))
     ]
-    changes = [list(_differences(other, node.recipe)) for other in others]
-    yield from min(changes, key=len, default=())
 
 
 def _recipe_of(path: Path) -> Mapping[str, Any] | None:
@@ -153,7 +180,7 @@ def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterato
     old, new = dict(_flat(before)), dict(_flat(after))
     for key in sorted(old.keys() | new.keys()):
         if key.split(".")[0] not in {"inputs", "digest"} and old.get(key) != new.get(key):
-            yield f"    {key}: {_short(old, key)} then, {_short(new, key)} now"
+            yield f"{key}: {_short(old, key)} then, {_short(new, key)} now"
 
 
 def _flat(value: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:

@@ -36,8 +36,9 @@ def job(number: int, rule: str, model: str = "tiny", outputs: tuple[str, ...] = 
         "jobid": number,
         "rule_name": rule,
         "rule_msg": title,
-        "wildcards": {"model": model},
+        "wildcards": {"model": model, "name": f"cars-s{number}-0123456789ab"},
         "output": list(outputs),
+        "log": [f"{number}.log"],
     }
 
 
@@ -122,7 +123,10 @@ def test_how_far_it_is_is_said_and_the_table_comes_last(folder: Path, said: Call
     results = folder / "results/tiny/two"
     results.mkdir(parents=True)
     (results / "table.csv").write_text("method\n")
-    (results / "table.md").write_text("| Merging | Acc. |\n|---|---:|\n| TIES | 73.4 |\n")
+    page = (
+        "# tiny on two\n\n| Merging | Acc. |\n|---|---:|\n| TIES | **73.4** |\n| Zeroshot | 5.1 |\n\nTest accuracy.\n"
+    )
+    (results / "table.md").write_text(page)
     lines = said(
         STARTED,
         counted(finetune=2, results=1),
@@ -135,11 +139,14 @@ def test_how_far_it_is_is_said_and_the_table_comes_last(folder: Path, said: Call
     assert lines[0] == "3 jobs: 2 finetune, 1 results"
     assert any(line.startswith("2 of 3 jobs done: finetune 2 of 2") for line in lines)
     assert any(line.startswith("3 jobs done in ") for line in lines)
-    assert "| TIES | 73.4 |" in lines and lines[-1] == "results/tiny/two/table.csv"
+    shown = ["tiny on two", "", "Merging   Acc.", "TIES      73.4  <- best", "Zeroshot   5.1", "", "Test accuracy."]
+    assert lines[lines.index("tiny on two") :][: len(shown)] == shown
+    assert "Best: merging TIES with 73.4." in lines and lines[-1] == "results/tiny/two/table.csv"
     assert not any("\r" in line or "\033" in line for line in lines), "no control characters in a file"
 
     again = said(STARTED, (logging.INFO, NOTHING_TO_BE_DONE_MSG, {}))
-    assert again.startswith("Nothing to be done") and again.endswith("| TIES | 73.4 |\n\nresults/tiny/two/table.csv\n")
+    assert again.startswith("Nothing to be done") and again.endswith("\nresults/tiny/two/table.csv\n")
+    assert "TIES      73.4  <- best" in again and "DVC" not in again
 
 
 def test_the_same_error_of_eight_jobs_is_said_once_and_no_command(folder: Path, said: Callable[..., str]) -> None:
@@ -215,7 +222,8 @@ def test_time_left_is_said_as_well_as_it_is_known(folder: Path) -> None:
     clock.now = 100.0
     for number in (1, 2):
         first.finish(number)
-    assert first.last().endswith("finetune 2 of 4, more than 2 min left"), "nothing is known of evaluations"
+    expected = "2 of 6 jobs done, about 3 min left: finetune 2 of 4"
+    assert first.last() == expected, "half of the jobs to come are of a stage that was measured"
     for number in (3, 4):
         first.start(job(number, "finetune"))
     clock.now = 200.0
@@ -224,18 +232,32 @@ def test_time_left_is_said_as_well_as_it_is_known(folder: Path) -> None:
     first.start(job(5, "evaluate"))
     clock.now = 500.0
     first.finish(5)
-    assert first.last().endswith("evaluate 1 of 2, about 4 min left"), "300 s of work, 1.4 jobs at once"
+    assert first.last() == "5 of 6 jobs done, about 4 min left: evaluate 1 of 2", "300 s of work, 1.4 jobs at once"
     first.remember()
 
     second = Progress(clock, ["results/tiny/three/table.csv"])
     second.begin({"finetune": 2, "evaluate": 1, "total": 3})
-    assert second.plan().endswith(", about 8 min left"), "2 of 100 s, and one of 300 s, as measured before"
+    assert second.plan().endswith(", about 6 min left"), "2 of 100 s, and one of 300 s, 1.4 at once as before"
     other = Progress(clock, ["results/vit_l14/two/table.csv"])
     other.begin({"finetune": 2, "total": 2})
     assert "left" not in other.plan(), "another model's times mean nothing"
     (folder / ".tallmasks/times.json").write_text('{"finetune": 3')
     assert "left" not in Progress(clock, ["results/tiny/two/table.csv"]).plan(), "a damaged file is no reason to stop"
     assert [lasting(seconds) for seconds in (5, 90, 3600, 9000)] == ["5 s", "2 min", "60 min", "2.5 h"]
+
+
+def test_the_job_that_lasts_longest_says_where_it_stands(folder: Path) -> None:
+    """For an hour of fine-tuning the line would stand still."""
+    progress = Progress(Clock(), [])
+    progress.begin({"finetune": 2, "total": 2})
+    log = write_log(folder, "1")
+    for number in (1, 2):
+        progress.start(job(number, "finetune"))
+    assert progress.now() == "0 of 2 jobs done: finetune 2 of 2"
+    log.write_text(f"$ python job.py {'x' * 900}\nstep 300/1000  loss 0.3100  97 examples/s  72 s left\n")
+    assert progress.now().endswith("; cars-s1: step 300 of 1000, 1 min left")
+    write_log(folder, "1", "cars train: 100 of 200 images decoded")
+    assert progress.now().endswith("; cars-s1: cars train: 100 of 200 images decoded")
 
 
 def test_compilation_is_not_taken_for_what_jobs_take(folder: Path) -> None:
@@ -249,13 +271,13 @@ def test_compilation_is_not_taken_for_what_jobs_take(folder: Path) -> None:
         clock.now += seconds
         progress.finish(number)
         assert "left" not in progress.last() or number == 3
-    assert progress.last().endswith("about 2 min left"), "98 of a second"
+    assert progress.last().endswith("about 2 min left: evaluate 2 of 100"), "98 of a second"
     progress.remember()
     again = Progress(clock, ["results/tiny/two/table.csv"])
     again.begin({"mask": 1, "evaluate": 100, "total": 101})
     assert again.plan().endswith(", about 2 min left"), "20 s of compilation and masks, and 100 of a second"
     again.begin({"mask": 60, "evaluate": 100, "total": 160})
-    assert again.plan().endswith(", more than 2 min left"), "nothing is known of sixty masks"
+    assert again.plan().endswith(", about 3 min left"), "nothing is known of sixty masks: as long as evaluations"
 
 
 def test_the_start_of_a_run_is_not_taken_for_what_jobs_take(folder: Path) -> None:
@@ -274,7 +296,7 @@ def test_the_start_of_a_run_is_not_taken_for_what_jobs_take(folder: Path) -> Non
     clock.now = 14.0
     for number in (3, 4):
         progress.finish(number)
-    assert progress.last().endswith("about 3 min left"), "396 of a second, two at once"
+    assert progress.last().endswith("about 3 min left: examples 4 of 400"), "396 of a second, two at once"
 
 
 def test_a_terminals_last_line_is_written_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,6 +307,7 @@ def test_a_terminals_last_line_is_written_over(monkeypatch: pytest.MonkeyPatch) 
             return True
 
     monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("COLUMNS", "20")
     stream = Terminal()
     screen = Screen(stream)
@@ -292,6 +315,12 @@ def test_a_terminals_last_line_is_written_over(monkeypatch: pytest.MonkeyPatch) 
     screen.line("a line")
     screen.status("")
     assert stream.getvalue() == "1 of 2 jobs done: s\r\033[Ka line\n1 of 2 jobs done: s\r\033[K"
+
+    stream.truncate(0)
+    monkeypatch.setenv("NO_COLOR", "1")
+    for screen in (screen, Screen(stream)):
+        screen.line("error: no room")
+    assert stream.getvalue().strip("\0") == "\033[31merror: no room\033[0m\nerror: no room\n"
 
 
 def test_snakemake_finds_it_and_it_costs_nothing() -> None:
