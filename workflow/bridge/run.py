@@ -67,6 +67,21 @@ class Run:
     def __init__(self, workflow: Any) -> None:
         self.workflow = workflow
         self._lock: IO[str] | None = None
+        self._ask_before_deleting()
+
+    def _ask_before_deleting(self) -> None:
+        """`--delete-all-output` takes the checkpoints along, which cost the most: as `make clean`, only with YES=1."""
+        delete = self.workflow.delete_output
+
+        def with_consent(only_temp: bool = False, dryrun: bool = False) -> None:
+            if not (only_temp or dryrun or os.environ.get("YES") == "1"):
+                raise WorkflowError(
+                    "--delete-all-output deletes fine-tuned checkpoints too, and nothing was deleted. With YES=1 "
+                    "before the command it does; with -n it lists them; `rm -r results` deletes tables and figures alone"
+                )
+            delete(only_temp=only_temp, dryrun=dryrun)
+
+        replace(self.workflow, delete_output=with_consent)
 
     def end_quietly_on(self, number: signal.Signals) -> None:
         """One line instead of the tracebacks of whatever was at work, and no waiting for the jobs that run.

@@ -318,8 +318,8 @@ def test_a_terminals_last_line_is_written_over(monkeypatch: pytest.MonkeyPatch) 
 
     stream.truncate(0)
     monkeypatch.setenv("NO_COLOR", "1")
-    for screen in (screen, Screen(stream)):
-        screen.line("error: no room")
+    for either in (screen, Screen(stream)):
+        either.line("error: no room")
     assert stream.getvalue().strip("\0") == "\033[31merror: no room\033[0m\nerror: no room\n"
 
 
