@@ -18,7 +18,6 @@ from conftest import ROOT
 KINDS = (("base", "", "base"), ("task", "a=", "a"), ("task", "b=", "b"))
 
 
-@pytest.mark.short
 def test_the_benchmark_of_merging_on_disk_runs(tmp_path: Path) -> None:
     """The published numbers could not be measured again, and nobody would see it before the next release."""
     out, place = tmp_path / "out", tmp_path / "files"

@@ -64,6 +64,7 @@ def test_the_examples_of_the_readme_give_a_table(with_examples: Project) -> None
     assert others == {"evaluate": 1, "results": 1}, "nothing of anybody else's is made again"
 
 
+@pytest.mark.long
 def test_the_examples_of_the_readme_pass_the_tests_that_all_must(with_examples: Project) -> None:
     """What the README shows would fail in `make test`."""
     tests = [str(ROOT / file) for file in CHECKED]

@@ -7,14 +7,13 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from project import ROOT, Project, lay_out, warm_python
-from tallmasks.plan.project import open_plan
+from processes import gone, wait_for
+from project import ROOT, warm_python
 
 RUNNER = ROOT / "workflow" / "runner"
 BARE = "import sys; sys.path.insert(0, {scripts!r}); import warm; {then}"
@@ -92,20 +91,6 @@ def run(job):
     status, output, errors = ended(probe(tmp_path, code, warm_python() if warm else "0"))
     assert status == 0, errors
     assert output.startswith("2 1\n")
-
-
-def gone(pid: int) -> bool:
-    try:
-        return Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()[0] in "ZX"
-    except OSError:
-        return True
-
-
-def wait_for(what: Callable[[], bool]) -> None:
-    end = time.monotonic() + 300
-    while not what():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def test_a_killed_job_leaves_nothing_behind(tmp_path: Path, bare: tuple[Path, int]) -> None:
@@ -231,41 +216,3 @@ def test_another_user_is_turned_away(bare: tuple[Path, int]) -> None:
     (bare[0] / "socket").chmod(0o777)
     assert as_another() == 0, "the server itself"
     os.close(folder)
-
-
-def test_a_snakemake_has_its_own_and_kill_9_leaves_neither(tmp_path: Path) -> None:
-    """A server would stay when its Snakemake is gone, or jobs would import torch one by one."""
-    laid_out = lay_out(tmp_path / "project")
-    laid_out.replace(
-        "workflow/scripts/head.py",
-        "def run(job: Job) -> None:\n",
-        "def run(job: Job) -> None:\n    import os, time\n\n"
-        "    os.write(os.open('told', os.O_WRONLY | os.O_CREAT), f'{os.getpid()} {os.getppid()}\\n'.encode())\n"
-        "    time.sleep(600)\n",
-    )
-    own = Project(laid_out.root, {"TALLMASKS_WARM": "1"})
-    head = open_plan(own.root).head("tiny", "dtd").path
-    told = own.path("told")
-    snakemake = own.start("snakemake", "-j2", "--", head, stdout=subprocess.DEVNULL)
-    wait_for(lambda: told.exists() and told.read_text().endswith("\n"))
-    job, server = map(int, told.read_text().split())
-    stat = Path("/proc", str(server), "stat").read_text().rpartition(")")[2].split()
-    assert int(stat[1]) == snakemake.pid
-    assert "warm.py" in Path("/proc", str(server), "cmdline").read_text()
-    assert own.path(".tallmasks", "warm").stat().st_mode & 0o777 == 0o700
-    snakemake.kill()
-    snakemake.wait()
-    wait_for(lambda: gone(server) and gone(job))
-
-
-def test_without_it_the_same_bytes_come_out(project: Project) -> None:
-    """Results would depend on how a job was started."""
-    before = project.sha256("store", "results")
-    made = ["checkpoints/mnist-s0-*", "derived/evaluations/task_arithmetic-2tasks-*", "heads/dtd-*"]
-    targets = [project.one(f"store/tiny/{pattern}") for pattern in made]
-    for path in targets:
-        path.unlink()
-    cold = Project(project.root, {"TALLMASKS_WARM": "0"})
-    jobs = cold.snakemake(*(str(path.relative_to(project.root)) for path in targets)).jobs
-    assert jobs == {"finetune": 1, "evaluate": 1, "head": 1}
-    assert project.sha256("store", "results") == before
