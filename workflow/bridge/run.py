@@ -77,7 +77,7 @@ class Run:
             if not (only_temp or dryrun or os.environ.get("YES") == "1"):
                 raise WorkflowError(
                     "--delete-all-output deletes fine-tuned checkpoints too, and nothing was deleted. With YES=1 "
-                    "before the command it does; with -n it lists them; `rm -r results` deletes tables and figures alone"
+                    "before the command it does; with -n it lists them; `rm -r results` deletes the tables and figures"
                 )
             delete(only_temp=only_temp, dryrun=dryrun)
 
