@@ -12,7 +12,7 @@ from tallmasks.results.figures import style
 def draw(table: Path, out: Path) -> None:
     """Processor time of commands by model, their memory, and processor time by size."""
     rows = pd.read_csv(table)
-    figure, axes = style.panels(3, columns=1, height=2.3)
+    figure, axes = style.empty_panels(3, columns=1, height=2.3)
     whole = rows[~rows["shape"].isin(["arrays", "grid"])]
     labels = list(
         dict.fromkeys(f"{shape}\n{tasks} tasks" for shape, tasks in zip(whole["shape"], whole["tasks"], strict=True))

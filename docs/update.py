@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from tallmasks.results.figures import FIGURES
+from tallmasks.results.figures import FIGURES, load, style
 from tallmasks.results.paper import TABLES
 from tallmasks.results.reference import PAPER_TASKS
 from tallmasks.results.reference.published_orders import beside_orders, laid_out_orders, published_orders
@@ -144,9 +144,14 @@ def copy_paper() -> None:
 
 
 def copy_figure(results: Path, target: Path, name: str) -> None:
-    """A figure of results/<model> and its numbers."""
-    for ending in ("csv", "png", "pdf"):
-        copy(results / "figures" / f"{name}.{ending}", target / "figures" / f"{name}.{ending}")
+    """The numbers of a figure of results/<model>, and the figure drawn from them."""
+    numbers = target / "figures" / f"{name}.csv"
+    copy(results / "figures" / numbers.name, numbers)
+    if numbers.exists():
+        figure = load(name).draw(pd.read_csv(numbers))
+        for kind in ("png", "pdf"):
+            numbers.with_suffix(f".{kind}").write_bytes(style.rendered(figure, kind))
+        style.plt.close(figure)
 
 
 def copy(source: Path, target: Path) -> None:

@@ -49,7 +49,8 @@ def _benchmark(folder: Path, tasks: tuple[str, ...], draw: np.random.Generator) 
         files = "" if method.stores_more else round(1.02 * kind.gigabits, 4)
         table.append((method.section, name, scores[1].mean(), scores[1].mean() + 3, kind.gigabits, files))
         if isinstance(method.protocol, methods.Scaled):
-            curve = [{"scaling_coefficient": x, "normalized_accuracy": 60 - 30 * (x - 0.3) ** 2} for x in COEFFICIENTS]
+            grid = [*COEFFICIENTS, 2.0] if name == "iso_c" else COEFFICIENTS
+            curve = [{"scaling_coefficient": x, "normalized_accuracy": 60 - 30 * (x - 0.3) ** 2} for x in grid]
             selection[name] = {"scaling_coefficient": 0.3, "validation": curve}
         elif isinstance(method.protocol, methods.Masked):
             chosen = draw.choice(LAMBDAS, len(tasks)).tolist()
@@ -89,8 +90,10 @@ def _masks(folder: Path, tasks: tuple[str, ...], draw: np.random.Generator) -> N
     density, tensors, overlap = [], [], []
     for name in MASKED:
         density += [(name, task, 0.4, draw.uniform(0.3, 0.6), 0.01) for task in tasks]
-        for layer in ("stem", "0", "1", "2", "head"):
-            for kind in ("embedding", "projection") if layer in ("stem", "head") else ("attn.in", "attn.out", "mlp.in"):
+        for layer in ("before", "0", "1", "d0", "after"):
+            for kind in (
+                ("embedding", "projection") if layer in ("before", "after") else ("attn.in", "attn.out", "mlp.in")
+            ):
                 tensors.append((name, layer, kind, int(draw.integers(100, 10_000)), draw.uniform(0.2, 0.7)))
         common = draw.uniform(0.2, 0.6, (len(tasks), len(tasks)))
         common = (common + common.T) / 2

@@ -149,6 +149,7 @@ async function look() {
   }
   app.setView({content: "rulegraph"});
   await new Promise(done => setTimeout(done, 50));
+  found.drawn = document.querySelectorAll("#app .opening svg").length;
   found.text = document.querySelector("#app").innerText;
   found.categories = Object.keys(categories);
   document.getElementById("found").textContent = JSON.stringify(found);
@@ -169,6 +170,7 @@ def browser() -> str:
 def opened(browser: str, page: Path, folder: Path) -> str:
     """The DOM of a page after its scripts have run."""
     command = [browser, "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'profile'}"]
+    command += ["--host-resolver-rules=MAP * ~NOTFOUND"]  # without a network
     command += ["--virtual-time-budget=60000", "--window-size=1400,1000", "--dump-dom", page.as_uri()]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=240).stdout
 
@@ -182,10 +184,12 @@ def test_the_report_shows_every_table_and_figure(paper: Project, browser: str, t
     page.write_text(before + PROBE + end + after)
     dom = opened(browser, page, tmp_path)
     found = json.loads(html.unescape(re.findall(r'<pre id="found">(.*?)</pre>', dom, re.S)[0]))
-    text, categories = found.pop("text"), found.pop("categories")
+    text, categories, drawn = (found.pop(name) for name in ("text", "categories", "drawn"))
     assert {"Tables", "Figures", "How it was made", "Result files"} <= set(
         categories
     ) and "Wang et al., ICML 2024" in text
+    opening = text[: text.index("A pretrained model is fine-tuned")]
+    assert "Task arithmetic" in opening and drawn == 2, "the table of methods, the radar, accuracy against bits"
     expected = {f"results/tiny/figures/{name}.svg" for name in OF_THE_PAPER}
     expected |= {f"results/tiny/tables/{name}.html" for name in TABLES}
     expected |= {f"results/tiny/report/{name}.html" for name in ("parameters", "run_times", "provenance")}

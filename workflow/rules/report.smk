@@ -10,7 +10,11 @@ localrules:
 rule about:
     input:
         BRIDGE.report.always,
+        "results/{model}/tables/methods.html",
+        "results/{model}/figures/radar.svg",
+        "results/{model}/figures/pareto.svg",
     output:
+        opening=update("results/{model}/report/opening.html"),
         parameters=report(
             update("results/{model}/report/parameters.html"),
             caption="../report/parameters.rst",
@@ -44,7 +48,7 @@ rule about:
     params:
         command=BRIDGE.report.about(),
     message:
-        "Write the parameters, run times and provenance of {wildcards.model}"
+        "Write the opening, parameters, run times and provenance of {wildcards.model}"
     shell:
         "{params.command} > {log} 2>&1"
 

@@ -1,4 +1,4 @@
-"""Write what a report says of the results of a model as a whole: parameters, run times, provenance."""
+"""Write what a report says of a model as a whole: the results that it opens with, parameters, run times, provenance."""
 
 from __future__ import annotations
 
@@ -21,15 +21,40 @@ MEMORY = re.compile(r"^done in .+, with (\d+) MB of memory$", re.M)
 """What a job that succeeded says last (workflow/runner/job.py)."""
 
 
+OPENING_STYLE = """<style>
+.max-w-lg {max-width: 56rem}
+.h-screen.overflow-auto {align-items: flex-start; justify-content: flex-start}
+.opening table {display: block; overflow-x: auto; white-space: nowrap}
+.opening :is(td, th) {padding: .2rem .7rem}
+.opening :is(td, th):not(:first-child) {text-align: right}
+.opening tr.section td {text-align: left; font-style: italic}
+.opening svg {max-width: 100%; height: auto}
+</style>"""
+"""For the text of Snakemake's report: its column is too narrow for a table, and a long text begins above the window."""
+
+
 def run(job: Job) -> None:
     model, params = job.params["model"], job.params["params"]
     pages = {
+        "opening": opening(model, Path("results") / model),
         "parameters": parameters(model, params),
         "run_times": html_page(run_times(model, Path("logs"))),
         "provenance": html_page(provenance(model, Path("results") / model)),
     }
     for name, page in pages.items():
         atomic_write_text(job.outputs["folder"] / f"{name}.html", page, read_only=False)
+
+
+def opening(model: str, folder: Path) -> str:
+    """The results that a report opens with: the table of methods, accuracy per task, accuracy against stored bits.
+
+    They are parts of a page, with all that they need.
+    """
+    page = (folder / "tables" / "methods.html").read_text()
+    table = page[page.index("<table>") : page.index("</body>")]
+    figures = [(folder / "figures" / f"{name}.svg").read_text() for name in ("radar", "pareto")]
+    drawn = [figure[figure.index("<svg") :] for figure in figures]
+    return "\n".join([OPENING_STYLE, f'<div class="opening"><h2>{html.escape(model)}</h2>', table, *drawn, "</div>\n"])
 
 
 def parameters(model: str, params: Mapping[str, Any]) -> str:

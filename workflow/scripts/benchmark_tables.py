@@ -75,9 +75,12 @@ def counts_of(job: Job) -> ParameterCounts:
 
 
 def metrics(summary: pd.DataFrame) -> str:
-    """The accuracies by method, in the form that `dvc metrics` reads."""
-    columns = summary.set_index("method")[["accuracy", "normalized_accuracy"]]
-    return json.dumps(columns.to_dict(), indent=1) + "\n"
+    """The headline numbers for `dvc metrics` and `dvc exp show`, in percent; a row that was not built has none."""
+    rows = summary.set_index("method")
+    best = rows.drop("fine_tuned", errors="ignore").groupby("section")["normalized_accuracy"].max()
+    plain = rows["accuracy"].filter(["zeroshot", "fine_tuned"])
+    relative = rows["normalized_accuracy"].filter(["task_arithmetic"]).to_dict() | best.add_prefix("best_").to_dict()
+    return json.dumps({"accuracy": plain.to_dict(), "normalized_accuracy": relative}, indent=1) + "\n"
 
 
 def profiles(job: Job, seed: int) -> dict[str, dict[str, float]]:

@@ -107,7 +107,7 @@ class Drawing:
     views: Callable[[Any], tuple[str, ...]]
 
 
-FIGURE = Drawing("figure", 3, "figure", "figures", figures.FIGURES, lambda figure: tuple(figure.views))
+FIGURE = Drawing("figure", 4, "figure", "figures", figures.FIGURES, lambda figure: tuple(figure.views))
 PAPER_TABLE = Drawing("paper_table", 4, "paper_table", "tables", paper.TABLES, lambda table: (table.view,))
 DRAWINGS = {drawing.name: drawing for drawing in (FIGURE, PAPER_TABLE)}
 
@@ -164,7 +164,7 @@ def _tables(plan: Plan, model: str, name: str, seeds: tuple[int, ...]) -> Artifa
     return {f"{seed}/{role}": nodes for seed in seeds for role, nodes in results_of(plan, model, members, seed).items()}
 
 
-@view(script="benchmark_tables", version=5, own_folder=False, params=_rows)
+@view(script="benchmark_tables", version=6, own_folder=False, params=_rows)
 def benchmark(plan: Plan, model: str, name: str) -> Artifacts:
     """The tables of a benchmark."""
     return _tables(plan, model, name, plan.seeds[:1])

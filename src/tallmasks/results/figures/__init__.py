@@ -47,14 +47,14 @@ def _declared() -> dict[str, FigureSpec]:
     It is read and not imported, since the plan needs it and none of what the modules draw with: so all its values are
     written out.
     """
-    found = {}
+    declared = {}
     for path in Path(__file__).parent.glob("*.py"):
         for node in ast.parse(path.read_text()).body:
-            named = isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id
-            if named == "FIGURE" and isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-                said = {str(each.arg): ast.literal_eval(each.value) for each in node.value.keywords}
-                found[path.stem] = FigureSpec(**said)
-    return dict(sorted(found.items(), key=lambda item: item[1].place))
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "FIGURE":
+                assert isinstance(node.value, ast.Call)
+                values = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in node.value.keywords}
+                declared[path.stem] = FigureSpec(**values)
+    return dict(sorted(declared.items(), key=lambda item: item[1].place))
 
 
 FIGURES: dict[str, FigureSpec] = _declared()
@@ -82,15 +82,16 @@ class ResultFiles:
         """selection.json of every benchmark, by name."""
         return {name: json.loads(self.path(name, "selection.json").read_text()) for name in self.benchmarks}
 
+    def with_tasks(self, table: pd.DataFrame) -> pd.DataFrame:
+        """A table with the number of tasks of each row's benchmark as the last column."""
+        return table.assign(tasks=table["benchmark"].map({name: len(tasks) for name, tasks in self.benchmarks.items()}))
+
     def each(self, file: str) -> pd.DataFrame:
         """One CSV of every benchmark, with the benchmark's name in the first column."""
         import pandas as pd  # the plan needs FIGURES, and no table
 
-        parts = [pd.read_csv(self.path(name, file)) for name in self.benchmarks]
-        return pd.concat(
-            [part.assign(benchmark=name) for name, part in zip(self.benchmarks, parts, strict=True)],
-            ignore_index=True,
-        ).pipe(lambda table: table[["benchmark", *table.columns.drop("benchmark")]])
+        parts = {name: pd.read_csv(self.path(name, file)) for name in self.benchmarks}
+        return pd.concat(parts, names=["benchmark"]).reset_index("benchmark").reset_index(drop=True)
 
 
 def in_scope(scope: str, benchmarks: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:

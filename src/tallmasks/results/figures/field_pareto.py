@@ -7,11 +7,7 @@ from matplotlib.figure import Figure
 
 from tallmasks.results.figures import FigureSpec, ResultFiles, pareto
 
-FIGURE = FigureSpec(
-    title="Accuracy against stored bits, every method",
-    place=130,
-    views=("field",),
-)
+FIGURE = FigureSpec(title="Accuracy against stored bits, every method", place=130, views=("field",))
 
 
 def data(results: ResultFiles) -> pd.DataFrame:

@@ -7,11 +7,7 @@ from matplotlib.figure import Figure
 
 from tallmasks.results.figures import FigureSpec, ResultFiles, style
 
-FIGURE = FigureSpec(
-    title="Accuracy against the number of tasks, the best of all methods",
-    place=140,
-    views=("field",),
-)
+FIGURE = FigureSpec(title="Accuracy against the number of tasks, the best of all methods", place=140, views=("field",))
 
 BEST = 6
 """How many methods of each section are drawn."""
@@ -21,8 +17,7 @@ TITLES = {"merging": "One model for all tasks", "compression": "A model for each
 def data(results: ResultFiles) -> pd.DataFrame:
     """One row per benchmark and method, for the methods of each section with the best normalised accuracy on average
     over the benchmarks, the best first, apart from the fine-tuned models; percent."""
-    table = results.each("field.csv").query("method != 'fine_tuned'")
-    table = table.assign(tasks=table["benchmark"].map({name: len(tasks) for name, tasks in results.benchmarks.items()}))
+    table = results.with_tasks(results.each("field.csv").query("method != 'fine_tuned'"))
     means = table.groupby(["section", "method"], sort=False)["normalized_accuracy"].mean()
     best = means.sort_values(ascending=False, kind="stable").groupby("section", sort=False).head(BEST)
     parts = [
@@ -36,16 +31,12 @@ def data(results: ResultFiles) -> pd.DataFrame:
 
 def draw(data: pd.DataFrame) -> Figure:
     """A panel per section, a line per method."""
-    sections = list(style.groups(data, "section"))
-    figure, axes = style.panels(len(sections), columns=2, height=4.2)
-    for panel, (section, part) in zip(axes, sections, strict=True):
-        for method, rows in style.groups(part, "method"):
-            panel.plot(
-                rows["tasks"], rows["normalized_accuracy"], label=style.title_of(method), **style.look(method).line
-            )
-        panel.set(title=TITLES[section], xlabel="number of tasks")
+    labels = {"xlabel": "number of tasks", "ylabel": "normalised accuracy (%)"}
+    figure, panels = style.panels(data, ["section"], columns=2, height=4.0, **labels)
+    for panel, part in panels:
+        style.lines(panel, part, "tasks", "normalized_accuracy")
+        panel.set_title(TITLES[part["section"].iloc[0]])
         panel.set_xticks(sorted(part["tasks"].unique()))
         panel.margins(x=0.08)
-    axes[0].set_ylabel("normalised accuracy (%)")
-    style.legend(figure, axes, columns=4)
+    style.legend(figure)
     return figure

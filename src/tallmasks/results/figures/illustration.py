@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tallmasks.results.figures import FigureSpec, ResultFiles, style
@@ -19,7 +18,12 @@ FIGURE = FigureSpec(
 )
 
 MERGED = "merged"
-ROWS = ("vector", "mask", "masked")
+NAMES = {
+    "vector": ("task vectors τ", "merged vector"),
+    "mask": ("masks m", "consensus mask"),
+    "masked": ("masked vector", "consensus vector"),
+}
+"""Of a row's blocks: the tasks', and the merged one."""
 
 
 def data(results: ResultFiles) -> pd.DataFrame:
@@ -32,42 +36,25 @@ def draw(data: pd.DataFrame) -> Figure:
 
     As in the paper, colour is magnitude: the darker, the further from 0, which is white.
     """
-    columns = list(dict.fromkeys(data["block"]))
-    style.apply()
-    figure, axes = style.panels(len(ROWS) * len(columns), columns=len(columns), height=1.5)
-    largest = float(data[data["row"] != "mask"]["value"].abs().max())
-    for index, panel in enumerate(axes):
-        row, block = ROWS[index // len(columns)], columns[index % len(columns)]
-        part = data[(data["row"] == row) & (data["block"] == block)]
+    blocks = list(dict.fromkeys(data["block"]))
+    figure, panels = style.panels(data, ["row", "block"], columns=len(blocks), height=1.4)
+    largest = float(data[data["row"] != "mask"]["value"].abs().max()) or 1.0
+    for panel, part in panels:
+        row, block = part["row"].iloc[0], part["block"].iloc[0]
         values = part.pivot(index="y", columns="x", values="value").to_numpy()
         if row == "mask":
             panel.imshow(values, cmap="Greys", vmin=0, vmax=1.3, interpolation="nearest")
-        else:
-            panel.imshow(_spread(values, largest), cmap=style.INTENSITY, vmin=0, vmax=1, interpolation="nearest")
-        _label(panel, row, block, first=index % len(columns) == 0)
+        else:  # the square root keeps small weights visible
+            shares = np.sqrt(np.abs(values) / largest)
+            panel.imshow(shares, cmap=style.INTENSITY, vmin=0, vmax=1, interpolation="nearest")
+        panel.set(xticks=[], yticks=[])
+        panel.grid(visible=False)
+        panel.spines[:].set(visible=True, color=style.GREY)
+        of_tasks, of_merged = NAMES[row]
+        if block == MERGED:
+            panel.set_title(of_merged, fontsize=9)
+        elif row == "vector":
+            panel.set_title(title(block), fontsize=9)
+        if block == blocks[0]:
+            panel.set_ylabel(of_tasks)
     return figure
-
-
-def _spread(values: np.ndarray, largest: float) -> np.ndarray:
-    """Square root of the share of the largest magnitude: small weights stay visible, and 0 stays white."""
-    return np.sqrt(np.abs(values) / (largest or 1))
-
-
-def _label(panel: Axes, row: str, block: str, first: bool) -> None:
-    names = {
-        "vector": ("task vectors τ", "merged vector"),
-        "mask": ("masks m", "consensus mask"),
-        "masked": ("masked merged vector", "consensus vector"),
-    }
-    of_tasks, of_merged = names[row]
-    panel.set_xticks([])
-    panel.set_yticks([])
-    panel.grid(visible=False)
-    for spine in panel.spines.values():
-        spine.set(visible=True, color=style.GREY)
-    if block == MERGED:
-        panel.set_title(of_merged, fontsize=7.5)
-    elif row == "vector":
-        panel.set_title(title(block), fontsize=7.5)
-    if first:
-        panel.set_ylabel(of_tasks, fontsize=7.5)

@@ -6,14 +6,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from tallmasks.results.figures import FigureSpec, ResultFiles, style
-from tallmasks.tasks.titles import benchmark_title
 
-FIGURE = FigureSpec(
-    title="Mask agreement profiles",
-    place=30,
-    paper="Figures 3 and 8",
-    views=("benchmark",),
-)
+FIGURE = FigureSpec(title="Mask agreement profiles", place=30, paper="Figures 3 and 8", views=("benchmark",))
 
 MERGED_ZERO = "merged_zero"
 KINDS = {
@@ -28,17 +22,16 @@ LABELS = {
     "selfish": "selfish (n = 1)",
     "general": "general",
     "universal": "universal (n = all)",
-    MERGED_ZERO: "merged value is 0, which no mask changes",
+    MERGED_ZERO: "merged value is 0,\nwhich no mask changes",
 }
 
 
 def data(results: ResultFiles) -> pd.DataFrame:
     """One row per benchmark, method and n, with the kind of those weights and their share in percent."""
-    table = results.each("agreement.csv").astype({"n": str})
-    tasks = table["benchmark"].map({name: len(tasks) for name, tasks in results.benchmarks.items()})
-    kinds = [_kind(n, count) for n, count in zip(table["n"], tasks, strict=True)]
-    percent = (100 * table["fraction"]).round(4)
-    return table.drop(columns="fraction").assign(kind=kinds, percentage=percent, tasks=tasks)
+    table = results.with_tasks(results.each("agreement.csv").astype({"n": str}))
+    kinds = [_kind(n, tasks) for n, tasks in zip(table["n"], table["tasks"], strict=True)]
+    table = table.assign(kind=kinds, percentage=(100 * table["fraction"]).round(4))
+    return table[["benchmark", "method", "n", "kind", "percentage", "tasks"]]
 
 
 def _kind(n: str, tasks: int) -> str:
@@ -50,22 +43,19 @@ def _kind(n: str, tasks: int) -> str:
 def draw(data: pd.DataFrame) -> Figure:
     """A row per benchmark, a column per merge; weights whose merged value is 0 stand apart, on the right."""
     columns = data["method"].nunique()
-    parts = list(data.groupby(["benchmark", "method"], sort=False))
-    figure, axes = style.panels(len(parts), columns=columns, height=1.75, sharey="row")
-    for index, (panel, ((benchmark, method), part)) in enumerate(zip(axes, parts, strict=True)):
+    labels = {"xlabel": "number of tasks n whose mask holds it", "ylabel": "weights (%)"}
+    figure, panels = style.panels(data, ["benchmark", "method"], columns, height=1.75, sharey="row", **labels)
+    for panel, part in panels:
         tasks = int(part["tasks"].iloc[0])
+        apart = 2 + tasks // 10
         for kind, rows in style.groups(part, "kind"):
-            places = [tasks + 2 if n == MERGED_ZERO else int(n) for n in rows["n"].astype(str)]
+            places = [tasks + apart if n == MERGED_ZERO else int(n) for n in rows["n"].astype(str)]
             color, hatch = KINDS[kind]
             panel.bar(
                 places, rows["percentage"], 0.8, color=color, hatch=hatch, edgecolor="#404040", label=LABELS[kind]
             )
-        panel.set_title(f"{style.title_of(str(method))}, {benchmark_title(str(benchmark), tasks)}")
         ticks = range(0, tasks + 1, 1 if tasks <= 10 else 2)
-        panel.set_xticks([*ticks, tasks + 2], [*map(str, ticks), "zero"])
-        panel.set_xlabel("number of tasks n whose mask holds the weight")
+        panel.set_xticks([*ticks, tasks + apart], [*map(str, ticks), "zero"])
         panel.grid(axis="x", visible=False)
-        if index % columns == 0:
-            panel.set_ylabel("weights (%)")
-    style.legend(figure, axes, columns=3)
+    style.legend(figure)
     return figure

@@ -9,53 +9,49 @@ from matplotlib.figure import Figure
 from tallmasks.results.figures import FigureSpec, ResultFiles, style
 from tallmasks.tasks.titles import benchmark_title
 
-FIGURE = FigureSpec(
-    title="Mask density per layer and kind of tensor",
-    place=90,
-    views=("masks",),
-)
+FIGURE = FigureSpec(title="Mask density per layer and kind of tensor", place=90, views=("masks",))
+
+NAMES = {"layer": "layer", "kind": "kind of tensor"}
+ENDS = {"before": "input", "after": "output"}
 
 
 def data(results: ResultFiles) -> pd.DataFrame:
     """One row per method, benchmark and layer, or kind of tensor: the share of its weights in a mask, in percent,
     averaged over the tasks."""
     table = results.each("masks/tensors.csv")
-    tasks = {name: len(tasks) for name, tasks in results.benchmarks.items()}
     rows = []
     for by in ("layer", "kind"):
         for (method, benchmark, value), part in table.groupby(["method", "benchmark", by], sort=False):
             percentage = 100 * np.average(part["density"], weights=part["weights"])
-            rows.append(
-                (method, benchmark, tasks[str(benchmark)], by, str(value), int(part["weights"].sum()), percentage)
-            )
-    columns = ["method", "benchmark", "tasks", "by", "value", "weights", "percentage"]
-    return pd.DataFrame(rows, columns=columns).round({"percentage": 4})
+            rows.append((method, benchmark, by, str(value), int(part["weights"].sum()), round(percentage, 4)))
+    columns = ["method", "benchmark", "by", "value", "weights", "percentage"]
+    return results.with_tasks(pd.DataFrame(rows, columns=columns))[[*columns[:2], "tasks", *columns[2:]]]
 
 
 def draw(data: pd.DataFrame) -> Figure:
-    """A row per method: the layers on the left, the kinds of tensor on the right; a series per benchmark."""
-    rows = list(style.groups(data, "method"))
-    figure, axes = style.panels(2 * len(rows), columns=2, height=2.5, sharey="row")
-    for row, (method, of_method) in enumerate(rows):
-        for panel, (by, part) in zip(axes[2 * row : 2 * row + 2], style.groups(of_method, "by"), strict=True):
-            values = list(dict.fromkeys(part["value"]))
-            places = {value: place for place, value in enumerate(values)}
-            for index, (benchmark, series) in enumerate(style.groups(part, "benchmark")):
-                look = style.series(index)
-                panel.plot(
-                    series["value"].map(places),
-                    series["percentage"],
-                    color=look.color,
-                    marker=look.marker,
-                    linestyle=look.dashes if by == "layer" else "none",
-                    label=benchmark_title(benchmark, int(series["tasks"].iloc[0])),
-                )
-            crowded = by == "kind" or len(values) > 12
-            panel.set_xticks(
-                range(len(values)), values, rotation=40 if crowded else 0, ha="right" if crowded else "center"
-            )
-            panel.set_title(f"{style.title_of(method)}, by {'layer' if by == 'layer' else 'kind of tensor'}")
-            panel.margins(x=0.06)
-        axes[2 * row].set_ylabel("weights selected (%)")
-    style.legend(figure, axes[0], columns=4)
+    """The layers above, the kinds of tensor below; a column per method, a series per benchmark."""
+    columns = data["method"].nunique()
+    labels = {"ylabel": "weights selected (%)"}
+    figure, panels = style.panels(data, ["by", "method"], columns, height=2.4, sharey=True, **labels)
+    for panel, part in panels:
+        by = part["by"].iloc[0]
+        values = list(dict.fromkeys(part["value"].astype(str)))
+        for index, (benchmark, rows) in enumerate(style.groups(part, "benchmark")):
+            line = style.series(index).line
+            line["label"] = benchmark_title(benchmark, int(rows["tasks"].iloc[0]))
+            if by == "kind":
+                line["linestyle"] = "none"
+            panel.plot([values.index(str(value)) for value in rows["value"]], rows["percentage"], **line)
+        names = [_layer(value) if by == "layer" else value for value in values]
+        panel.set_xticks(range(len(values)), names, rotation=40, ha="right", rotation_mode="anchor")
+        panel.set_title(f"{panel.get_title()}, by {NAMES[by]}")
+        panel.margins(x=0.06)
+    style.legend(figure)
     return figure
+
+
+def _layer(value: str) -> str:
+    """A layer's name for people; those of a decoder begin with "d"."""
+    if value in ENDS:
+        return ENDS[value]
+    return f"decoder {int(value[1:]) + 1}" if value.startswith("d") else f"block {int(value) + 1}"

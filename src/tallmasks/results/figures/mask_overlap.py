@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
 from tallmasks.results.figures import FigureSpec, ResultFiles, style
-from tallmasks.tasks.titles import benchmark_title, title
+from tallmasks.tasks.titles import title
 
-FIGURE = FigureSpec(
-    title="Overlap of the masks, task by task",
-    place=100,
-    views=("masks",),
-)
+FIGURE = FigureSpec(title="Overlap of the masks, task by task", place=100, views=("masks",))
 
 METHOD = "tall_mask_task_arithmetic"
 
@@ -46,23 +43,22 @@ def clustered(similarity: pd.DataFrame) -> list[str]:
 
 def draw(data: pd.DataFrame) -> Figure:
     """A heat map per benchmark, all on one scale; the diagonal is left out of the scale and white."""
-    parts = list(style.groups(data, "benchmark"))
-    figure, axes = style.panels(len(parts), columns=2, height=3.3)
+    figure, panels = style.panels(data, ["benchmark"], columns=2, height=3.3)
     apart = data[data["task"] != data["other"]]["jaccard"]
     low, high = (apart.min(), apart.max()) if len(apart) else (0.0, 1.0)
-    for panel, (benchmark, part) in zip(axes, parts, strict=True):
+    for panel, part in panels:
         tasks = list(dict.fromkeys(part["task"]))
         matrix = part.pivot(index="task", columns="other", values="jaccard").loc[tasks, tasks]
-        shown = matrix.where(~pd.DataFrame(matrix.index.to_numpy()[:, None] == tasks, matrix.index, matrix.columns))
+        shown = np.where(np.eye(len(tasks)), np.nan, matrix)
         image = panel.imshow(shown, cmap=style.SEQUENTIAL, vmin=low, vmax=high, interpolation="nearest")
         labels = [title(task) for task in tasks]
-        panel.set_xticks(range(len(tasks)), labels, rotation=90, fontsize=6)
-        panel.set_yticks(range(len(tasks)), labels, fontsize=6)
-        panel.set_title(benchmark_title(benchmark, len(tasks)))
+        size = 8 if len(tasks) < 16 else 7
+        panel.set_xticks(range(len(tasks)), labels, rotation=90, fontsize=size)
+        panel.set_yticks(range(len(tasks)), labels, fontsize=size)
         panel.grid(visible=False)
-    label, place = "Jaccard index of two tasks' masks", style.spare(figure)
+    label, place = "Jaccard index of two tasks' masks", style.free_place(figure)
     if place is None:
-        figure.colorbar(image, ax=axes, shrink=0.6, label=label)
+        figure.colorbar(image, ax=[panel for panel, _ in panels], shrink=0.6, label=label)
     else:
         figure.colorbar(image, cax=place.inset_axes((0.1, 0.5, 0.8, 0.05)), orientation="horizontal", label=label)
     return figure

@@ -7,16 +7,18 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from tallmasks.results.figures import FigureSpec, ResultFiles, style
-from tallmasks.tasks.titles import benchmark_title, title
+from tallmasks.tasks.titles import title
 
 FIGURE = FigureSpec(
-    title="Selected weights and masked accuracy per task",
-    place=20,
-    paper="Figure 2",
-    views=("benchmark", "masks"),
+    title="Selected weights and masked accuracy per task", place=20, paper="Figure 2", views=("benchmark", "masks")
 )
 
 MASKED, BASELINE = "tall_mask_task_arithmetic", "task_arithmetic"
+SELECTED = "weights selected"
+LABELS = {
+    MASKED: "normalised accuracy,\nmasked (TALL Mask + TA)",
+    BASELINE: "normalised accuracy,\ntask arithmetic",
+}
 
 
 def data(results: ResultFiles) -> pd.DataFrame:
@@ -38,22 +40,21 @@ def data(results: ResultFiles) -> pd.DataFrame:
 
 
 def draw(data: pd.DataFrame) -> Figure:
-    """A panel per benchmark: bars for the masks, lines for the accuracies."""
-    parts = list(style.groups(data, "benchmark"))
-    figure, axes = style.panels(len(parts), columns=1, height=1.9)
-    for panel, (benchmark, part) in zip(axes, parts, strict=True):
+    """A panel per benchmark: bars for the masks, markers for the accuracies."""
+    figure, panels = style.panels(data, ["benchmark"], columns=1, height=2.1, ylabel="%")
+    for panel, part in panels:
         places = np.arange(len(part))
-        panel.bar(
-            places, part["mask_percentage"], 0.6, color=style.LIGHT, edgecolor=style.GREY, label="weights selected"
+        panel.bar(places, part["mask_percentage"], 0.6, color=style.LIGHT, edgecolor=style.GREY, label=SELECTED)
+        for method, column in ((MASKED, "masked"), (BASELINE, "task_arithmetic")):
+            look = style.look_of(method)
+            panel.plot(
+                places, part[f"{column}_normalized_accuracy"],
+                color=look.color, marker=look.marker, linestyle="none", label=LABELS[method],
+            )  # fmt: skip
+        panel.set(ylim=(0, None), xlim=(-0.6, len(part) - 0.4))
+        panel.set_xticks(
+            places, [title(task) for task in part["task"]], rotation=40, ha="right", rotation_mode="anchor"
         )
-        for column, method, label in (
-            ("masked_normalized_accuracy", MASKED, "normalised accuracy, masked (TALL Mask + TA)"),
-            ("task_arithmetic_normalized_accuracy", BASELINE, "normalised accuracy, task arithmetic"),
-        ):
-            panel.plot(places, part[column], label=label, **style.look(method).line)
-        panel.set(title=benchmark_title(benchmark, len(part)), ylabel="%", ylim=(0, None))
-        panel.set_xticks(places, [title(task) for task in part["task"]], rotation=35, ha="right")
-        panel.set_xlim(-0.6, len(part) - 0.4)
         panel.grid(axis="x", visible=False)
-    style.legend(figure, axes, columns=3)
+    style.legend(figure)
     return figure

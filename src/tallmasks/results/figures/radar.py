@@ -8,14 +8,9 @@ from matplotlib.figure import Figure
 from matplotlib.projections.polar import PolarAxes
 
 from tallmasks.results.figures import FigureSpec, ResultFiles, style
-from tallmasks.tasks.titles import benchmark_title, title
+from tallmasks.tasks.titles import title
 
-FIGURE = FigureSpec(
-    title="Accuracy per task",
-    place=40,
-    paper="Figures 4 and 9 to 11",
-    views=("benchmark",),
-)
+FIGURE = FigureSpec(title="Accuracy per task", place=40, paper="Figures 4 and 9 to 11", views=("benchmark",))
 
 METHODS = (
     "fine_tuned",
@@ -39,30 +34,31 @@ def data(results: ResultFiles) -> pd.DataFrame:
 
 def draw(data: pd.DataFrame) -> Figure:
     """A radar per benchmark: an axis per task, a closed line per method."""
-    parts = list(style.groups(data, "benchmark"))
-    figure, axes = style.panels(len(parts), columns=2, height=3.4, subplot_kw={"projection": "polar"})
-    for panel, (benchmark, part) in zip(axes, parts, strict=True):
+    figure, panels = style.panels(data, ["benchmark"], columns=2, height=3.2, subplot_kw={"projection": "polar"})
+    for panel, part in panels:
         assert isinstance(panel, PolarAxes)
         tasks = list(dict.fromkeys(part["task"]))
         angles = 2 * np.pi * np.arange(len(tasks)) / len(tasks)
         for method, rows in style.groups(part, "method"):
             closed = [*rows["accuracy"], rows["accuracy"].iloc[0]]
-            panel.plot([*angles, angles[0]], closed, label=style.title_of(method), **style.look(method).line)
-        panel.set_title(benchmark_title(benchmark, len(tasks)), pad=20)
+            line = style.look_of(method).line
+            panel.plot([*angles, angles[0]], closed, label=style.title_of(method), markersize=3, **line)
+        panel.set_title(panel.get_title(), pad=18)
         panel.set_ylim(0, 100)
         panel.set_theta_zero_location("N")
         panel.set_xticks(angles, [])
-        panel.set_yticks([20, 40, 60, 80], ["20", "40", "60", "80"], color=style.GREY, fontsize=6)
-        panel.set_rlabel_position(180 / len(tasks))
+        panel.set_yticks([25, 50, 75], [])
+        for accuracy in (25, 50, 75):  # over the lines, between the first two tasks
+            style.on_white(panel.text(angles[1] / 2, accuracy, str(accuracy), fontsize=7, ha="center", va="center"))
         for angle, task in zip(angles, tasks, strict=True):
             across, up = -np.sin(angle), np.cos(angle)  # where the label lies, seen from the centre
             panel.text(
                 angle,
                 106,
                 title(task),
-                fontsize=6.5,
+                fontsize=8,
                 ha="center" if abs(across) < 0.1 else "left" if across > 0 else "right",
                 va="center" if abs(up) < 0.9 else "bottom" if up > 0 else "top",
             )
-    style.legend(figure, axes, columns=len(METHODS))
+    style.legend(figure)
     return figure

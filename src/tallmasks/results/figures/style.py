@@ -1,51 +1,63 @@
 """One look for all figures: sizes, fonts, and a colour, a marker and a dash pattern for each method.
 
-Colours are those of Okabe and Ito, which people with any colour vision tell apart; methods also differ in marker and
+Colours are those of Okabe and Ito, which people with any colour vision tell apart.  Methods also differ in marker and
 dash pattern, and bars in hatching, so that a figure reads the same in greyscale.
 """
 
 from __future__ import annotations
 
 import io
+import math
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import matplotlib
 
 matplotlib.use("Agg")  # no display is needed, here or on a cluster
 
 import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
+from matplotlib.text import Text
+from matplotlib.ticker import FormatStrFormatter, LogLocator
+from matplotlib.transforms import ScaledTranslation
 
 from tallmasks import methods
+from tallmasks.tasks.titles import benchmark_title
 
-WIDTH = 7.0
-"""Inches: the text width of a two-column page."""
+WIDTH = 6.69
+"""Inches: 17 cm, both columns of a paper's page."""
 
 SETTINGS: dict[str, Any] = {
-    "font.family": "DejaVu Sans",  # comes with matplotlib, so that a figure is the same everywhere
-    "font.size": 8,
-    "axes.titlesize": 9,
-    "axes.labelsize": 8,
-    "xtick.labelsize": 7,
-    "ytick.labelsize": 7,
-    "legend.fontsize": 7,
+    "font.family": "STIXGeneral",  # a face for papers; it comes with matplotlib, so a figure is the same everywhere
+    "mathtext.fontset": "stix",
+    "font.size": 9,
+    "axes.titlesize": 9.5,
+    "axes.labelsize": 9,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "legend.fontsize": 8.5,
     "legend.frameon": False,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
     "axes.axisbelow": True,
+    "axes.linewidth": 0.6,
     "grid.color": "#e4e4e4",
-    "grid.linewidth": 0.6,
-    "lines.linewidth": 1.4,
+    "grid.linewidth": 0.5,
+    "lines.linewidth": 1.2,
     "lines.markersize": 4,
     "hatch.linewidth": 0.5,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
     "figure.dpi": 100,
-    "savefig.dpi": 150,
+    "savefig.dpi": 300,
     "svg.hashsalt": "tallmasks",  # equal figures give equal bytes
     "pdf.fonttype": 42,
 }
@@ -80,25 +92,33 @@ LOOKS = {
     "task_arithmetic": Look(ORANGE, "o", "--"),
     "ties": Look(PURPLE, "^", "-."),
     "consensus_task_arithmetic": Look(BLUE, "s"),
-    "consensus_task_arithmetic_k1": Look(SKY, "s", (0, (5, 1))),
-    "consensus_ties": Look(GREEN, "D"),
+    "consensus_task_arithmetic_k1": Look(SKY, "D", (0, (5, 1))),
+    "consensus_ties": Look(GREEN, "v"),
     "consensus_ties_k1": Look(GREEN, "d", (0, (5, 1))),
     "fine_tuned": Look(BLACK, "*"),
-    "magnitude_pruning": Look(GREY, "p", (0, (1, 1))),
-    "magnitude_masking": Look(OLIVE, "h", (0, (3, 1, 1, 1))),
+    "magnitude_pruning": Look(GREY, "1", (0, (1, 1))),
+    "magnitude_masking": Look(OLIVE, "<", (0, (3, 1, 1, 1))),
     "tall_mask_task_arithmetic": Look(VERMILION, "P"),
-    "tall_mask_ties": Look(VERMILION, "v", (0, (3, 1, 1, 1, 1, 1))),
+    "tall_mask_ties": Look(VERMILION, "X", (0, (3, 1, 1, 1, 1, 1))),
     "iso_c": Look(ORANGE, ">", (0, (2, 1))),
-    "emr": Look(GREEN, "8", (0, (2, 1))),
+    "emr": Look(GREEN, "p", (0, (2, 1))),
 }
-_SPARE = tuple(
-    Look(color, marker, (0, dashes))
-    for dashes in ((2, 1), (4, 1, 1, 1), (1, 3))
-    for color, marker in zip((SKY, ORANGE, GREEN, PURPLE, BLUE, OLIVE, VERMILION, BLACK), "<>81234_", strict=True)
-    if (marker, dashes) not in {(">", (2, 1)), ("8", (2, 1))}
+_OTHERS = tuple(
+    Look(color, "hs^Dvo<>"[(place + turn) % 8], (0, dashes))
+    for turn, dashes in enumerate(((4, 1, 1, 1), (1, 3), (2, 1), (6, 2)))
+    for place, color in enumerate((BLUE, ORANGE, GREEN, PURPLE, VERMILION, OLIVE, BLACK, SKY))
 )
-"""Of methods that users added, in the order of the table."""
-_MARKERS = ("1", "2", "3", "4", "H", "X")
+_SPARE = tuple(
+    added
+    for added in _OTHERS
+    if all(
+        (added.color, added.marker) != (look.color, look.marker)
+        and (added.marker, added.dashes) != (look.marker, look.dashes)
+        for look in LOOKS.values()
+    )
+)
+"""Of the later methods and those that users added, in the order of the table."""
+_MARKERS = ("2", "3", "4", "H", "8", "|")
 """Of methods with options."""
 
 SERIES = (
@@ -113,12 +133,12 @@ SERIES = (
 """For series that are not methods, in their order."""
 
 
-def look(method: str) -> Look:
+def look_of(method: str) -> Look:
     """The look of a method, the same in every figure; one that users added gets a spare one, one with options its own
     colour and another marker."""
     name, _, chosen = method.partition(":")
     if chosen:
-        return Look(look(name).color, _MARKERS[zlib.crc32(chosen.encode()) % len(_MARKERS)], (0, (2, 1)))
+        return Look(look_of(name).color, _MARKERS[zlib.crc32(chosen.encode()) % len(_MARKERS)], (0, (2, 1)))
     if method in LOOKS:
         return LOOKS[method]
     added = [name for name in methods.names() if name not in LOOKS]
@@ -135,12 +155,11 @@ def title_of(method: str) -> str:
     return methods.get(method).title
 
 
-def panels(count: int, columns: int, height: float, **settings: Any) -> tuple[Figure, list[Axes]]:
-    """A figure of full width with `count` panels in rows of `columns`, each `height` inches high.
-
-    Room that is left in the last row is kept for the legend or the colour bar: see `spare`.
-    """
-    apply()
+def empty_panels(count: int, columns: int, height: float, **settings: Any) -> tuple[Figure, list[Axes]]:
+    """A figure over both columns of a page with `count` panels in rows of `columns`, each `height` inches high; further
+    settings are those of `plt.subplots`."""
+    plt.rcdefaults()
+    plt.rcParams.update(SETTINGS)  # type: ignore[arg-type]
     columns = min(columns, count)
     rows = -(-count // columns)
     figure, grid = plt.subplots(
@@ -149,40 +168,110 @@ def panels(count: int, columns: int, height: float, **settings: Any) -> tuple[Fi
     axes = list(grid.flat)
     for unused in axes[count:]:
         unused.remove()
-    if count < len(axes):
-        _spare[figure] = figure.add_subplot(axes[count].get_subplotspec())
-        _spare[figure].set_axis_off()
     return figure, axes[:count]
 
 
-_spare: WeakKeyDictionary[Figure, Axes] = WeakKeyDictionary()
+def panels(
+    data: pd.DataFrame,
+    by: Sequence[str],
+    columns: int,
+    height: float,
+    xlabel: str = "",
+    ylabel: str = "",
+    **settings: Any,
+) -> tuple[Figure, list[tuple[Axes, pd.DataFrame]]]:
+    """The figure of `empty_panels`, and its panels with their rows of the data: one for each value of the columns `by`.
+
+    A panel's title has the method and the benchmark, if these are among the columns.  The outer panels have the labels.
+    """
+    parts = [part for _, part in data.groupby(list(by), sort=False)]
+    figure, axes = empty_panels(len(parts), columns, height, **settings)
+    for panel in axes[::columns]:
+        panel.set_ylabel(ylabel)
+    for panel in axes[-columns:]:
+        panel.set_xlabel(xlabel)
+    for panel, part in zip(axes, parts, strict=True):
+        names = [title_of(part["method"].iloc[0])] if "method" in by else []
+        if "benchmark" in by:
+            tasks = part["tasks"].iloc[0] if "tasks" in part else part["task"].nunique()
+            names.append(benchmark_title(part["benchmark"].iloc[0], int(tasks)))
+        panel.set_title(", ".join(names))
+    return figure, list(zip(axes, parts, strict=True))
 
 
-def spare(figure: Figure) -> Axes | None:
-    """The free place of a figure of `panels`, if its last row has one."""
-    return _spare.get(figure)
+def free_place(figure: Figure) -> Axes | None:
+    """The place that the last row of panels leaves free, as invisible axes; None if there is none."""
+    grid = figure.axes[0].get_gridspec()
+    if grid is None or len(figure.axes) == grid.nrows * grid.ncols:
+        return None
+    place = figure.add_subplot(grid[len(figure.axes)])
+    place.set_axis_off()
+    return place
 
 
-def apply() -> None:
-    """Put the settings in force."""
-    plt.rcdefaults()
-    plt.rcParams.update(SETTINGS)  # type: ignore[arg-type]
-
-
-def legend(figure: Figure, source: Axes | Sequence[Axes], columns: int) -> None:
-    """One legend for the whole figure with every label once: in its free place, or under the panels."""
-    found: dict[str, Any] = {}
-    for axes in [source] if isinstance(source, Axes) else source:
+def legend(figure: Figure) -> None:
+    """One legend for the whole figure with every label once: in its free place, or else to the right of the panels."""
+    handles: dict[str, Any] = {}
+    for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            found.setdefault(label, handle)
-    place = spare(figure)
+            handles.setdefault(label, handle)
+    place = free_place(figure)
     if place is None:
-        figure.legend(list(found.values()), list(found), loc="outside lower center", ncols=min(columns, len(found)))
+        figure.legend(list(handles.values()), list(handles), loc="outside right center")
     else:
-        place.legend(list(found.values()), list(found), loc="center", fontsize=8, labelspacing=0.9)
+        place.legend(list(handles.values()), list(handles), loc="center", ncols=1 + len(handles) // 20)
 
 
-def groups(data: Any, column: str) -> Iterator[tuple[str, Any]]:
+def lines(panel: Axes, data: pd.DataFrame, x: str, y: str) -> None:
+    """A line for each method, of two columns."""
+    for method, rows in groups(data, "method"):
+        panel.plot(rows[x], rows[y], label=title_of(method), **look_of(method).line)
+
+
+def on_white(text: Text) -> None:
+    """Put a text over what is drawn, with a white rim."""
+    text.set(zorder=5, path_effects=[withStroke(linewidth=2, foreground="white")])
+
+
+def points(panel: Axes, data: pd.DataFrame, x: str) -> None:
+    """A hollow marker for each row, at its normalised accuracy and its bits in the column `x` on a logarithmic axis.
+
+    Markers that would hide each other stand side by side.
+    """
+    panel.set_xscale("log")
+    panel.update_datalim(data[[x, "normalized_accuracy"]])
+    lanes = _lanes(data, x)
+    for index, row in data.iterrows():
+        look = look_of(row["method"])
+        aside = ScaledTranslation(0.1 * lanes[index], 0, panel.figure.dpi_scale_trans)
+        panel.plot(
+            [row[x]], [row["normalized_accuracy"]],
+            marker=look.marker, color=look.color, markersize=5.5, markeredgewidth=1, linestyle="none",
+            fillstyle="none", label=row["label"], transform=panel.transData + aside,
+        )  # fmt: skip
+    panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    panel.xaxis.set_major_formatter(FormatStrFormatter("%g"))
+    panel.minorticks_off()
+    panel.margins(x=0.15)
+
+
+def _lanes(data: pd.DataFrame, x: str) -> dict[Any, int]:
+    """By index of each row, its lane among those of about equal `x`: 0, 1, -1, 2, ..., the first that is free there."""
+    gap = 0.04 * (data["normalized_accuracy"].max() - data["normalized_accuracy"].min())
+    places = np.log(data[x]).sort_values()
+    columns = (places.diff() > 0.03 * (places.max() - places.min())).cumsum()
+    lanes: dict[Any, int] = {}
+    for _, column in data.groupby(columns):
+        bottoms: dict[int, float] = {}
+        for index, value in column["normalized_accuracy"].sort_values(ascending=False, kind="stable").items():
+            numbers = ((n + 1) // 2 * (1 if n % 2 else -1) for n in count())
+            lane = next(lane for lane in numbers if bottoms.get(lane, math.inf) - value >= gap)
+            bottoms[lane] = value
+            lanes[index] = lane
+    return lanes
+
+
+def groups(data: pd.DataFrame, column: str) -> Iterator[tuple[str, pd.DataFrame]]:
     """The parts of a table by the values of a column, in the order in which they appear."""
     for value, part in data.groupby(column, sort=False):
         yield str(value), part
@@ -190,6 +279,8 @@ def groups(data: Any, column: str) -> Iterator[tuple[str, Any]]:
 
 def rendered(figure: Figure, kind: str) -> bytes:
     """A figure as the bytes of a "pdf", "svg" or "png" file, without the date: equal figures give equal bytes."""
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")  # laid out once: another time would move it by a hair
     undated: dict[str, dict[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
     content = io.BytesIO()
     figure.savefig(content, format=kind, metadata=undated[kind])

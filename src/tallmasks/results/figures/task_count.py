@@ -16,33 +16,36 @@ FIGURE = FigureSpec(
     scope="largest",
 )
 
+WITH_BAND = ("task_arithmetic", "tall_mask_task_arithmetic")
+"""Merging and compression by the same vector; bands of more methods would hide each other."""
+
 
 def data(results: ResultFiles) -> pd.DataFrame:
     """One row per method and number of tasks n: mean and sample standard deviation over the orders, and storage."""
-    table = results.each("subsets/accuracy.csv")
-    groups = table.groupby(["benchmark", "method", "n"], sort=False)
-    found = groups.agg(
+    groups = results.each("subsets/accuracy.csv").groupby(["benchmark", "method", "n"], sort=False)
+    table = groups.agg(
         orders=("order", "nunique"),
         normalized_accuracy_mean=("normalized_accuracy", "mean"),
         normalized_accuracy_std=("normalized_accuracy", "std"),
         storage_gb=("storage_gb", "first"),
     )
-    return found.round(4).reset_index()
+    return table.round(4).reset_index()
 
 
 def draw(data: pd.DataFrame) -> Figure:
-    """Accuracy on the left, the band one standard deviation to either side; storage on the right."""
-    figure, (accuracy, bits) = style.panels(2, columns=2, height=2.9)
+    """Accuracy on the left, two methods with a band of one standard deviation to either side; storage on the right."""
+    figure, (accuracy, bits) = style.empty_panels(2, columns=2, height=2.6)
     for method, rows in style.groups(data, "method"):
-        line = style.look(method).line | {"markevery": max(1, len(rows) // 10), "label": style.title_of(method)}
+        line = style.look_of(method).line | {"markevery": max(1, len(rows) // 10), "label": style.title_of(method)}
         mean, spread = rows["normalized_accuracy_mean"], rows["normalized_accuracy_std"].fillna(0)
         accuracy.plot(rows["n"], mean, **line)
-        accuracy.fill_between(rows["n"], mean - spread, mean + spread, color=line["color"], alpha=0.15, linewidth=0)
+        if method in WITH_BAND:
+            accuracy.fill_between(rows["n"], mean - spread, mean + spread, color=line["color"], alpha=0.2, linewidth=0)
         bits.plot(rows["n"], rows["storage_gb"], **line)
     accuracy.set(title="Accuracy", ylabel="normalised accuracy (%)")
     bits.set(title="Storage", ylabel="stored bits (Gb)")
     for panel in (accuracy, bits):
         panel.set_xlabel("number of tasks")
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
-    style.legend(figure, accuracy, columns=6)
+    style.legend(figure)
     return figure

@@ -7,13 +7,8 @@ from matplotlib.figure import Figure
 
 from tallmasks import methods
 from tallmasks.results.figures import FigureSpec, ResultFiles, style
-from tallmasks.tasks.titles import benchmark_title
 
-FIGURE = FigureSpec(
-    title="Choosing the scaling coefficient",
-    place=70,
-    views=("benchmark",),
-)
+FIGURE = FigureSpec(title="Choosing the scaling coefficient", place=70, views=("benchmark",))
 
 
 def data(results: ResultFiles) -> pd.DataFrame:
@@ -38,20 +33,18 @@ def data(results: ResultFiles) -> pd.DataFrame:
 
 
 def draw(data: pd.DataFrame) -> Figure:
-    """A panel per benchmark, a line per method, a ring around what was chosen."""
-    parts = list(style.groups(data, "benchmark"))
-    figure, axes = style.panels(len(parts), columns=3, height=2.6, sharey=True)
-    for panel, (benchmark, part) in zip(axes, parts, strict=True):
-        for method, rows in style.groups(part, "method"):
-            line = style.look(method).line
-            panel.plot(rows["scaling_coefficient"], rows["normalized_accuracy"], label=style.title_of(method), **line)
-            best = rows[rows["chosen"]]
-            panel.plot(
-                best["scaling_coefficient"], best["normalized_accuracy"],
-                "o", markersize=9, markerfacecolor="none", markeredgecolor=line["color"],
-            )  # fmt: skip
-        panel.set_title(benchmark_title(benchmark, int(part["tasks"].iloc[0])))
-        panel.set_xlabel("scaling coefficient α")
-    axes[0].set_ylabel("normalised validation accuracy (%)")
-    style.legend(figure, axes, columns=4)
+    """A row per benchmark, a line per method, a ring around each choice; methods with a wider grid have a column of
+    their own."""
+    data = data.assign(end=data.groupby("method")["scaling_coefficient"].transform("max"))
+    data = data.sort_values(["tasks", "benchmark", "end"], kind="stable")
+    columns = data["end"].nunique()
+    labels = {"xlabel": "scaling coefficient α", "ylabel": "normalised\nvalidation accuracy (%)"}
+    figure, panels = style.panels(data, ["benchmark", "end"], columns, height=2.0, sharey="row", **labels)
+    for panel, part in panels:
+        style.lines(panel, part, "scaling_coefficient", "normalized_accuracy")
+        for row in part[part["chosen"]].to_dict("records"):
+            color = style.look_of(row["method"]).color
+            place = [row["scaling_coefficient"]], [row["normalized_accuracy"]]
+            panel.plot(*place, "o", markersize=9, markerfacecolor="none", markeredgecolor=color)
+    style.legend(figure)
     return figure
