@@ -1,9 +1,10 @@
 """Put what the workflow printed for the tiny models into docs/ and the README.
 
 `make docs` builds results/tiny/*/ with the spread over seeds first, every method's table over seeds, and tables, seeds
-and figures of the tiny language models, then runs this.  Nothing is computed here: files are copied, and marked blocks
-of pages are replaced by tables for people.  docs/later_methods.md also shows what `python benchmarks/merges.py` put
-into docs/benchmarks/; where every method was built for one seed alone (`field.csv`), it shows that.
+and figures of the tiny language models, then runs this.  Nothing is computed here: files are copied, figures are drawn
+from their CSVs, and marked blocks of pages are replaced by tables for people.  docs/later_methods.md also shows what
+`python benchmarks/merges.py` put into docs/benchmarks/; where every method was built for one seed alone (`field.csv`),
+it shows that.
 """
 
 from __future__ import annotations
