@@ -6,6 +6,7 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 BIN := .venv/bin
 INSTALLED := .venv/installed
 SLURM := .venv/slurm/installed
+SITE := .venv/site
 SNAKEMAKE := PATH="$(CURDIR)/$(BIN):$$PATH" snakemake -j$(JOBS) --quiet host reason --
 # `make V=1 ...` gives Snakemake's own output
 ifdef V
@@ -16,7 +17,7 @@ endif
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install slurm figures sweep paper report test test-long record check format docs bench bench-eval lock clean FORCE
+.PHONY: help install slurm figures sweep paper report test test-long record check format docs site bench bench-eval lock clean FORCE
 .SUFFIXES:
 
 help:  ## what can be made
@@ -94,7 +95,16 @@ docs: $(INSTALLED) FORCE  ## build the tiny tables with their spread over seeds 
 	  $(foreach model,tiny_t5 tiny_t5_ia3,$(foreach benchmark,7nlp 8qa 11nlp,$(addprefix results/$(model)/$(benchmark)/,table.csv seeds/table.csv))) \
 	  $(foreach figure,radar mask_agreement threshold task_count,results/tiny_t5/figures/$(figure).pdf) \
 	  $(foreach figure,mask_agreement threshold,results/tiny_t5_ia3/figures/$(figure).pdf)
-	$(BIN)/python docs/update.py && $(BIN)/python docs/params_page.py
+	$(BIN)/python docs/update.py && $(BIN)/python docs/params_page.py && $(BIN)/python docs/reference_pages.py
+
+site: $(SITE)/installed  ## build the documents' site, site/index.html; a broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --quiet
+
+# In an environment of its own: the project's needs nothing of it.
+$(SITE)/installed: requirements-site.lock
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-site.lock
+	@touch $@
 
 bench: $(INSTALLED) $(if $(PEER),.venv/$(PEER)/installed)  ## measure merge and compress on disk (SCALE=0.1 smaller, PEER=mergekit beside it), and every merge; into OUT=benchmarks/out
 	$(BIN)/python benchmarks/streaming.py --scale $(SCALE) $(if $(PEER),--peer .venv/$(PEER)) --out $(OUT)
@@ -115,6 +125,8 @@ lock: $(INSTALLED)  ## resolve requirements.lock anew from pyproject.toml
 	  --no-header --no-annotate --extra workflow --group dev pyproject.toml -o requirements.lock
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	  --no-header --no-annotate --no-deps --group slurm -o requirements-slurm.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	  --no-header --no-annotate --group site -o requirements-site.lock
 
 clean:  ## remove what make and the workflow made, but not results/; asks first, YES=1 answers
 	@if [ -e store ] && [ -z "$(YES)" ]; then \

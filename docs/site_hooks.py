@@ -1,0 +1,52 @@
+"""What mkdocs does for the site beyond Markdown: pages and links outside of docs/, and nothing from the network."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File
+
+ROOT = Path(__file__).parent.parent
+PAGES = ("CONTRIBUTING.md", "CHANGELOG.md")
+"""Pages of the project's folder that the site has too."""
+_LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
+_LOADED = re.compile(r"<(?:script|img|iframe)[^>]*\bsrc=\"(?:https?:)?//|<link[^>]*\bhref=\"(?:https?:)?//")
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the pages of the project's folder."""
+    for name in PAGES:
+        files.append(File.generated(config, name, content=(ROOT / name).read_text().replace("](docs/", "](")))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    """Links to files outside of docs/ become pages of the site, or plain text: the site has no source code."""
+    here = (ROOT if page.file.src_uri in PAGES else Path(config.docs_dir)) / Path(page.file.src_uri).parent
+
+    def link(match: re.Match[str]) -> str:
+        text, path, anchor = match[1], match[2], match[3] or ""
+        if "://" in path or path in files.src_uris:
+            return match[0]
+        target = Path(os.path.normpath(here / path))
+        if target.is_relative_to(config.docs_dir) and target.suffix in (".md", ".png", ".svg", ".csv", ".txt"):
+            return match[0]
+        if target.name in PAGES and target.parent == ROOT:
+            up = os.path.relpath(target.name, Path(page.file.src_uri).parent)
+            return f"[{text}]({up}{anchor})"
+        if not target.exists():
+            raise PluginError(f"{page.file.src_uri}: {path} is not there")
+        return text
+
+    return _LINK.sub(link, markdown)
+
+
+def on_post_page(output: str, page: Any, config: Any) -> str:
+    """A page that loads something from the network is refused: readers without one would see half of it."""
+    if loaded := _LOADED.search(output):
+        raise PluginError(f"{page.file.src_uri}: {loaded[0]}...: load nothing from the network")
+    return output
