@@ -46,8 +46,8 @@ class _Answers(BaseHTTPRequestHandler):
         name = path.rpartition("/")[2]
         if path == "/":
             self._send(b"")
-        elif path.startswith(f"/api/models/{REPOSITORY}/revision/"):
-            siblings = [{"rfilename": name} for name in self.server.files]
+        elif path.startswith((f"/api/models/{REPOSITORY}/revision/", f"/api/datasets/{REPOSITORY}/revision/")):
+            siblings = [{"rfilename": name, "size": len(content)} for name, content in self.server.files.items()]
             self._send(json.dumps({"id": REPOSITORY, "sha": COMMIT, "siblings": siblings}).encode())
         elif path == f"/api/models/{REPOSITORY}/tree/{COMMIT}":
             entries = [

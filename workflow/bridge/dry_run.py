@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tallmasks.commands.why import earlier_recipes, news, shown
+from tallmasks.plan import preflight
 from tallmasks.plan.node import Node
+from tallmasks.store import hub
 from tallmasks.store.errors import TallmasksError
 
 if TYPE_CHECKING:
@@ -33,6 +35,24 @@ def by_stage(bridge: Bridge, records: Sequence[Record]) -> Iterator[str]:
         yield f"{len(some):>6} {rule.replace('_', ' '):<{width}}  {name_of(bridge, some[0])}{more}: {why}{others}"
     gpus = sum(job["resources"].get("gpu", 0) > 0 for some in jobs.values() for job in some)
     yield f"{gpus} of the jobs take a GPU." if gpus else "No job takes a GPU."
+    nodes = [node for some in jobs.values() for job in some if (node := node_of(bridge, job))]
+    yield from to_download(nodes)
+    if problems := preflight.unavailable(nodes):
+        yield f"Not to be had now: {len(problems)}. The first: {problems[0]}"
+
+
+def to_download(nodes: Sequence[Node]) -> Iterator[str]:
+    """What the hub's cache lacks of what `nodes` are made from."""
+    wanted = preflight.downloads(nodes)
+    if not wanted:
+        return
+    counts = Counter("data set" if one.kind == "dataset" else "model" for one in wanted)
+    what = " and ".join(f"{count} {kind}{'s' * (count > 1)}" for kind, count in counts.items())
+    try:
+        size = f", {preflight.bytes_of(wanted) / 1e9:.3g} GB" if hub.reachable() else ", and the hub does not answer"
+    except TallmasksError as error:
+        size = f"; {error}"
+    yield f"To download: {what}{size}."
 
 
 def name_of(bridge: Bridge, job: Record) -> str:

@@ -5,12 +5,16 @@ Without it, each of the jobs that download would fail in its turn, up to sixty o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+import fnmatch
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from tallmasks.models.families import family
 from tallmasks.store import hub
+from tallmasks.store.parallel import parallel
 from tallmasks.tasks.catalogues import catalogue
+from tallmasks.tasks.dataset_files import HubFiles, is_cached
 
 if TYPE_CHECKING:
     from tallmasks.plan.node import Node
@@ -36,11 +40,69 @@ def missing_examples(node: Node) -> str | None:
 
 def missing_file(node: Node) -> str | None:
     """What to say of a file of a model on the hub; nothing of one that a library finds by its tag."""
-    named = node.params.get("pretrained", node.params.get("checkpoint"))
-    repository, revision = named.get("hub", named.get("repository")), named.get("revision", "main")
-    if repository is None:
+    wanted = _model_files(node.params)
+    if wanted is None or wanted.cached or hub.reachable():
         return None
-    files = [named["file"]] if "file" in named else list(family(node.params).pretrained_files(named))
-    if any(hub.cached(repository, file, revision) for file in files) or hub.reachable():
+    return hub.absent(wanted.repository, wanted.patterns[0], wanted.revision)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Files of a repository on the hub.
+
+    Attributes:
+        patterns: of a dataset, globs, all of which are read; of a model, names, the first of which is read.
+        cached: whether this machine's hub cache has them.
+    """
+
+    repository: str
+    revision: str
+    kind: hub.Kind
+    patterns: tuple[str, ...]
+    cached: bool
+
+    @property
+    def size(self) -> int:
+        """Bytes of the download, as the hub says.
+
+        Raises:
+            TallmasksError: the hub does not answer, or has no such repository or revision.
+        """
+        sizes = hub.sizes(self.repository, self.revision, self.kind)
+        matching = [[name for name in sizes if fnmatch.fnmatch(name, pattern)] for pattern in self.patterns]
+        if self.kind == "model":
+            matching = list(filter(None, matching))[:1]
+        return sum(sizes[name] for name in {name for names in matching for name in names})
+
+
+def downloads(nodes: Iterable[Node]) -> list[Wanted]:
+    """What jobs would download to make `nodes`, each repository once."""
+    wanted: dict[Wanted, None] = {}
+    for node in nodes:
+        if not {"data", "weights"} & node.sources.keys():
+            source = _dataset_files(node.params) or _model_files(node.params)
+            wanted |= {source: None} if source and not source.cached else {}
+    return list(wanted)
+
+
+def bytes_of(wanted: Iterable[Wanted]) -> int:
+    """Bytes of all of them together; the hub is asked about several at a time."""
+    return sum(parallel(lambda one: one.size, wanted, threads=8))
+
+
+def _dataset_files(params: Mapping[str, Any]) -> Wanted | None:
+    data = params.get("data", {})
+    if not data.get("hub"):  # a local folder, or data that only their authors give out
         return None
-    return hub.absent(repository, files[0], revision)
+    source = HubFiles(data["hub"], data["files"], data["revision"])
+    return Wanted(source.hub, source.revision or "main", "dataset", tuple(source.files.values()), is_cached(source))
+
+
+def _model_files(params: Mapping[str, Any]) -> Wanted | None:
+    named = params.get("pretrained", params.get("checkpoint"))
+    if not isinstance(named, Mapping) or not (repository := named.get("hub", named.get("repository"))):
+        return None
+    revision = named.get("revision", "main")
+    files = (named["file"],) if "file" in named else tuple(family(params).pretrained_files(named))
+    cached = any(hub.cached(repository, file, revision) for file in files)
+    return Wanted(repository, revision, "model", files, cached)

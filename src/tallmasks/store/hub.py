@@ -7,7 +7,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from tallmasks.store.errors import TallmasksError
 
@@ -120,6 +120,22 @@ def download_first(repo: str, files: Sequence[str], revision: str) -> Path:
         except NoSuchFile:
             continue
     return download(repo, files[-1], revision)
+
+
+def sizes(repo: str, revision: str, kind: Kind = "model") -> dict[str, int]:
+    """The bytes of every file of a repository, by name.
+
+    Raises:
+        TallmasksError: the hub does not answer, or has no such repository or revision.
+    """
+    from huggingface_hub import HfApi
+
+    commit = full_commit(repo, revision, kind)
+    try:
+        told: Any = HfApi().repo_info(repo, revision=commit, repo_type=kind, files_metadata=True, timeout=30)
+    except Exception as error:  # see `trouble`
+        raise TallmasksError(f"{address(repo, '', revision, kind)}: {trouble(error)}") from None
+    return {file.rfilename: file.size or 0 for file in told.siblings or ()}
 
 
 def trouble(error: Exception) -> str:

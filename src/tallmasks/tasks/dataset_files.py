@@ -63,7 +63,7 @@ def from_hub(task: str, source: HubFiles, part: str, instead: str) -> Files:
 def missing_from_hub(task: str, source: HubFiles, instead: str) -> str | None:
     """The message if a task's files are not cached and the hub does not answer; None if all is well."""
     revision = source.revision or "main"
-    if all(_cached(source.hub, revision, pattern) for pattern in source.files.values()) or hub.reachable():
+    if is_cached(source) or hub.reachable():
         return None
     patterns = " ".join(f"--include '{pattern}'" for pattern in source.files.values())
     return (
@@ -71,6 +71,11 @@ def missing_from_hub(task: str, source: HubFiles, instead: str) -> str | None:
         f"does not answer. Run `hf download {source.hub} --repo-type dataset --revision {hub.to_type(revision)} "
         f"{patterns}` where there is a network and copy the cache here (HF_HOME says where it lies). {instead}"
     )
+
+
+def is_cached(source: HubFiles) -> bool:
+    """Whether this machine's hub cache has all files of a dataset."""
+    return all(_cached(source.hub, source.revision or "main", pattern) for pattern in source.files.values())
 
 
 def from_folder(task: str, part: str, folder: Path, patterns: Iterable[str], expected: str) -> Files:

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from image_files import cached_repository, write_repository
+from loopback_hub import REPOSITORY, loopback_hub
 from tallmasks.plan.node import Node
 from tallmasks.plan.planner import Plan
-from tallmasks.plan.preflight import unavailable
+from tallmasks.plan.preflight import Wanted, bytes_of, downloads, unavailable
 from tallmasks.store import hub
 
 Params = dict[str, Any]
@@ -47,3 +48,22 @@ def test_what_is_on_this_machine_is_not_missing(params: Params, offline: Path, m
     write_repository(cached_repository(offline, "mnist"), "mnist", {"train": 4, "test": 4})
     monkeypatch.setattr(hub, "reachable", lambda: pytest.fail("asked the network"))
     assert unavailable(behind(params)) == []
+
+
+def test_what_is_to_be_downloaded_is_known_before_the_first_job(params: Params, offline: Path) -> None:
+    """A disk would be full after the third of twenty data sets."""
+    write_repository(cached_repository(offline, "mnist"), "mnist", {"train": 4, "test": 4})
+    named = [(one.kind, one.repository) for one in downloads(behind(params))]
+    assert sorted(named) == [("dataset", "tanganke/kmnist"), ("model", "timm/vit_base_patch32_clip_224.openai")]
+
+
+def test_the_hub_says_how_much_it_is(tmp_path: Path) -> None:
+    """The gigabytes would be those of files that nobody reads, or of the same file in two formats."""
+    sizes = {"train-0.parquet": 70, "test-0.parquet": 30, "README.md": 5, "model.safetensors": 40, "model.bin": 41}
+    (tmp_path / "files").mkdir()
+    for name, size in sizes.items():
+        (tmp_path / "files" / name).write_bytes(bytes(size))
+    with loopback_hub(tmp_path / "files", tmp_path / "cache"):
+        examples = Wanted(REPOSITORY, "main", "dataset", ("train-*.parquet", "test-*.parquet"), False)
+        weights = Wanted(REPOSITORY, "main", "model", ("no.safetensors", "model.safetensors", "model.bin"), False)
+        assert bytes_of([examples, weights]) == 70 + 30 + 40
