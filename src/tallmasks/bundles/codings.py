@@ -89,10 +89,7 @@ class Signs(Whole):
 
     def pack(self, content: Any) -> dict[str, NDArray]:
         negative, scale = content
-        return {
-            ".signs": np.packbits(negative.reshape(-1), bitorder="little"),
-            ".scale": np.array([scale], np.float32),
-        }
+        return {".signs": np.packbits(negative.reshape(-1), bitorder="little"), ".scale": np.array([scale], np.float32)}
 
     def piece(self, parts: Parts, start: int, stop: int) -> NDArray[np.float32]:
         first, scale = start // 8 * 8, parts[".scale"][0]

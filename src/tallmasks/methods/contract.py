@@ -73,8 +73,7 @@ class Method:
     def __call__(self, **inputs: object) -> Vector:
         """The update from the inputs that it ``needs``.
 
-        Raises:
-            TallmasksError: it holds NaN or infinity.
+        Raises TallmasksError where it holds NaN or infinity.
         """
         wanted = {name: inputs[name] for name in self.needs}
         update = self.update(**wanted, **given(self.update, self.chosen))

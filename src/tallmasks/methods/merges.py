@@ -96,8 +96,7 @@ class Merge:
     ) -> Callable[[Sequence[Vector], Place], Vector]:
         """``(rows, place) -> merged``, float32 [n] from T of [n], with its options and its facts of these vectors.
 
-        Raises:
-            TallmasksError: it needs statistics, and there are none.
+        Raises TallmasksError where it needs statistics, and there are none.
         """
         if self.statistics and not statistics:
             raise TallmasksError(
@@ -123,8 +122,7 @@ class Merge:
     def __call__(self, task_vectors: Sequence[TaskVector], out: Vector, statistics: Sequence[Statistics] = ()) -> None:
         """Fill ``out``, float32 [P'].
 
-        Raises:
-            TallmasksError: it holds NaN or infinity then, or it needs statistics and there are none.
+        Raises TallmasksError where it holds NaN or infinity then, or it needs statistics and there are none.
         """
         apply = self.prepared(task_vectors, statistics)
 

@@ -116,8 +116,7 @@ def written(name: str, chosen: Mapping[str, Value]) -> str:
 def chosen_from(texts: Mapping[str, Any], known: Mapping[str, Option], whose: str) -> dict[str, Value]:
     """What is set, without what is set to its default.
 
-    Raises:
-        TallmasksError: there is no such option, or the value is not allowed.
+    Raises TallmasksError where there is no such option, or the value is not allowed.
     """
     found = {}
     for name, value in texts.items():

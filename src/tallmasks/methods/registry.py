@@ -76,8 +76,8 @@ def consensus_row(merge: str, *, row: int, title: str, name: str = "", k: int = 
 def get(spec: str) -> Method:
     """A method by name, as ``ties``, or by name and options, as ``ties:keep=0.1``; a merge's options are its methods'.
 
-    Raises:
-        TallmasksError: there is no such method or option (with the nearest valid name), or the value is not allowed.
+    Raises TallmasksError where there is no such method or option (with the nearest valid name), or the value is not
+    allowed.
     """
     name, texts = options.read(spec)
     plain = _look_up("method", name, _methods)
@@ -119,8 +119,7 @@ def spec_of(entry: str | Mapping[str, Mapping[str, Value]], where: str = "params
 
     ``where`` is what an error begins with.
 
-    Raises:
-        TallmasksError: as `get`.
+    Raises as `get`.
     """
     if isinstance(entry, str):
         return get(entry).name
@@ -144,8 +143,7 @@ def names(group: Group | None = None) -> tuple[str, ...]:
 def specs_of(entries: str | Sequence[str | Mapping[str, Mapping[str, Value]]]) -> tuple[str, ...]:
     """`methods` of params.yaml as the rows that it asks for: words of `GROUPS`, and entries of `spec_of`, in order.
 
-    Raises:
-        TallmasksError: as `get`.
+    Raises as `get`.
     """
     found: list[str] = []
     for entry in [entries] if isinstance(entries, str) else entries:
@@ -199,8 +197,7 @@ def needing(statistic: str) -> tuple[str, ...]:
 def masking(merge: str) -> Method:
     """The TALL-mask method on a merge: the masks that it selects are those that a consensus counts.
 
-    Raises:
-        TallmasksError: there is none.
+    Raises TallmasksError where there is none.
     """
     return _first_on(merge, _is_masking, "masking_row")
 
@@ -209,8 +206,7 @@ def masks_over(spec: str) -> Method:
     """The method whose masks, or own tensors, a bundle holds for a row of the table: itself, or the TALL-mask method on
     the merge that the row is (TIES: on the disjoint sum).
 
-    Raises:
-        TallmasksError: there is none.
+    Raises TallmasksError where there is none.
     """
     if (found := _masks_over(get(spec))) is None:
         raise TallmasksError(

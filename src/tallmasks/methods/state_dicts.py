@@ -36,9 +36,8 @@ def task_vector(base: StateDict, finetuned: StateDict) -> Tensors:
         base: the pretrained model's state dict.
         finetuned: the fine-tuned one's, with the same names and shapes.
 
-    Raises:
-        TallmasksError: names or shapes differ, a model is quantised, or a value is NaN, infinite or too large to
-            subtract in float32.
+    Raises TallmasksError where names or shapes differ, a model is quantised, or a value is NaN, infinite or too large
+    to subtract in float32.
     """
     before, after = _flats({"base": base, "finetuned": finetuned})
     if difference := before.layout.describe_difference(after.layout):
@@ -55,8 +54,7 @@ def merge(task_vectors: Sequence[StateDict] | Mapping[str, StateDict], name: str
         name: "sum", "ties_sum", "ties_mean", "iso_c", ...: `merges` lists them.
         options: of the merge, as ``keep=0.1`` for TIES.
 
-    Raises:
-        TallmasksError: there is no such merge or option, no task vector, or they differ in names or shapes.
+    Raises TallmasksError where there is no such merge or option, no task vector, or they differ in names or shapes.
     """
     flats = _all(task_vectors, "task vectors")
     chosen = registry.get_merge(registry.with_options(name, options))
@@ -88,8 +86,7 @@ def tall_mask(task_vector: StateDict, multi_task_vector: StateDict, mask_lambda:
         mask_lambda: the lambda, a number of Python, NumPy or torch; or several, ascending, for a mask for each of them,
             by lambda.
 
-    Raises:
-        TallmasksError: the vectors differ in names or shapes, or lambdas are not ascending from 0.
+    Raises TallmasksError where the vectors differ in names or shapes, or lambdas are not ascending from 0.
     """
     alone = isinstance(mask_lambda, int | float) or getattr(mask_lambda, "ndim", None) == 0
     try:
@@ -113,8 +110,7 @@ def tall_mask(task_vector: StateDict, multi_task_vector: StateDict, mask_lambda:
 def agreement(masks: Sequence[StateDict] | Mapping[str, StateDict]) -> Tensors:
     """n, uint8: how many tasks' masks hold each weight (Wang et al. 2024, Eq. 7).
 
-    Raises:
-        TallmasksError: there is no mask, or more than 255, or they differ in names or shapes.
+    Raises TallmasksError where there is no mask, or more than 255, or they differ in names or shapes.
     """
     flats = _all(masks, "masks", np.dtype(np.bool_))
     if len(flats) > 255:
@@ -133,8 +129,7 @@ def consensus(multi_task_vector: StateDict, agreement: StateDict, k: int = 2) ->
         agreement: what `agreement` gave, of the masks at each task's lambda.
         k: the threshold; 0 keeps everything.
 
-    Raises:
-        TallmasksError: k is no whole number from 0 up, or larger than every n, which would keep nothing.
+    Raises TallmasksError where k is no whole number from 0 up, or larger than every n, which would keep nothing.
     """
     merged, count = _fitting(
         {"multi_task_vector": multi_task_vector, "agreement": agreement}, {"agreement": np.dtype(np.uint8)}
@@ -156,9 +151,8 @@ def apply_mask(multi_task_vector: StateDict, mask: StateDict) -> Tensors:
 def apply(base: StateDict, update: StateDict, scaling_coefficient: float = 1.0) -> Tensors:
     """theta_0 + alpha * update: a whole state dict in the types of ``base``, whose other tensors stay as they are.
 
-    Raises:
-        TallmasksError: the update has a name or a shape that the base model has not, or a sum is too large for the
-            base's type; or the scaling coefficient is not finite.
+    Raises TallmasksError where the update has a name or a shape that the base model has not, or a sum is too large for
+    the base's type; or the scaling coefficient is not finite.
     """
     if not np.isfinite(float(scaling_coefficient)):
         raise TallmasksError(f"scaling_coefficient is {scaling_coefficient}; expected a finite number")
@@ -245,8 +239,7 @@ def _all(
 def _tied(tensors: StateDict, what: str) -> dict[str, str]:
     """The names whose tensor has an earlier name too, in sorted order, with that name.
 
-    Raises:
-        TallmasksError: this is no state dict, or a tensor has no plain values.
+    Raises TallmasksError where this is no state dict, or a tensor has no plain values.
     """
     if not isinstance(tensors, Mapping):
         raise _refusal(tensors, "a state dict, tensors by name", f"{what}: ")
@@ -326,8 +319,7 @@ def _kind(part: NDArray[Any], like: Any) -> Any:
 def _as(tensor: Any, like: Any, what: str) -> Any:
     """A finite tensor or array in the type of another.
 
-    Raises:
-        TallmasksError: a value is too large for it.
+    Raises TallmasksError where a value is too large for it.
     """
     if _is_torch(like):
         new = tensor.to(like.dtype)

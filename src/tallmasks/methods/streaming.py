@@ -94,8 +94,7 @@ class Stream:
     def rows(self, place: Place) -> Sequence[Vector]:
         """tau_t of every task there, float32 [n] each.
 
-        Raises:
-            TallmasksError: a value is NaN, infinite, or too large to subtract in float32.
+        Raises TallmasksError where a value is NaN, infinite, or too large to subtract in float32.
         """
         return [self.row(task, place) for task in self.changes]
 
@@ -146,8 +145,7 @@ class Merging:
     def __call__(self, place: Place, rows: Sequence[Vector]) -> Vector:
         """tau_MTL there, float32 [n].
 
-        Raises:
-            TallmasksError: it holds NaN or infinity.
+        Raises TallmasksError where it holds NaN or infinity.
         """
         merged = self._apply(rows, place)
         if not kernels.finite(merged):
@@ -191,8 +189,7 @@ def update(method: Method, source: OnePiece) -> Vector:
 def in_stream(method: Method) -> None:
     """Refuse a method that cannot be had from checkpoints in a stream.
 
-    Raises:
-        TallmasksError: it says what is lacking.
+    Raises TallmasksError that says what is lacking.
     """
     if method.whole_model and not method.scaled_mask:
         raise TallmasksError(f"{method.name} looks at whole models at once, which cannot be had in a stream")

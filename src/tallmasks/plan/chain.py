@@ -80,11 +80,7 @@ def head(plan: Plan, model: str, task: str) -> Made:
     prompts = plan.catalogue_of(model)[task].worded_for(
         wording if isinstance(wording, str) else wording.get(task, of_checkpoint)
     )
-    params = {
-        **plan.architecture(model),
-        "classes": list(prompts.classes),
-        "templates": list(prompts.templates),
-    }
+    params = {**plan.architecture(model), "classes": list(prompts.classes), "templates": list(prompts.templates)}
     return Made(task, params, sources=plan.pretrained_source(model))
 
 
@@ -102,11 +98,7 @@ def checkpoint(plan: Plan, model: str, task: str, seed: Seed) -> Made | Node:
     found = locate(spec.get("checkpoints", FINETUNE), spec["architecture"], task, publishers, plan.root)
     if found and not isinstance(seed, Controlled):
         return plan.imported(model, task, found)
-    params = {
-        **plan.training(model, task),
-        "task": task,
-        "seed": seed.seed if isinstance(seed, Controlled) else seed,
-    }
+    params = {**plan.training(model, task), "task": task, "seed": seed.seed if isinstance(seed, Controlled) else seed}
     if isinstance(seed, Controlled):
         params["partition"] = seed.partition(task)
     inputs = {"examples": [plan.examples(model, task, "train")], **plan.task_inputs(model, task)}
@@ -136,8 +128,7 @@ def imported(plan: Plan, model: str, task: str, found: Any) -> Made:
 def of_training_data(plan: Plan, model: str, task: str, seed: Seed, statistic: str) -> Made:
     """What a statistic is made from: the fine-tuned checkpoint, and some examples of what it was trained on.
 
-    Raises:
-        TallmasksError: the model's family does not give what the statistic is computed from.
+    Raises TallmasksError where the model's family does not give what the statistic is computed from.
     """
     spec = plan.model(model)
     if statistic not in statistics_of(spec):
@@ -255,13 +246,7 @@ def evaluated(plan: Plan, model: str, tasks: Tasks, seed: Seed) -> dict[str, Ite
     }
 
 
-@stage(
-    script="evaluate",
-    version=3,
-    folder="store/{model}/derived/evaluations",
-    uses="evaluation",
-    ending="json",
-)
+@stage(script="evaluate", version=3, folder="store/{model}/derived/evaluations", uses="evaluation", ending="json")
 def evaluation(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> Made:
     """Every coefficient of one method on every task's validation data, the choice, and one reading of the test."""
     chosen = methods.get(method)
@@ -339,13 +324,7 @@ def threshold_evaluation(plan: Plan, model: str, tasks: Tasks, merge: str, seed:
     return Made(slug(merge, tasks, seed), params, inputs, plan.pretrained_source(model))
 
 
-@stage(
-    script="task_orders",
-    version=2,
-    folder="store/{model}/derived/task_orders",
-    uses="arrays",
-    ending="json",
-)
+@stage(script="task_orders", version=2, folder="store/{model}/derived/task_orders", uses="arrays", ending="json")
 def task_orders(plan: Plan, model: str, tasks: Tasks) -> Made:
     """The tasks in figure 5's orders, which follow from the zero-shot accuracies."""
     inputs = {"zeroshot": [plan.task_evaluation(model, task, "zeroshot", plan.seeds[0]) for task in tasks]}

@@ -30,9 +30,8 @@ class Index:
     def find(self, model: str, name: str, kind: str | None = None) -> Node:
         """The node of one file name, also in a process that was told nothing but that name.
 
-        Raises:
-            TallmasksError: no declared recipe (of the stage `kind`, if one is given) yields the name, since the
-                parameters have changed or never did.
+        Raises TallmasksError where no declared recipe (of the stage `kind`, if one is given) yields the name, since the
+        parameters have changed or never did.
         """
         key = (model, name)
         with contextlib.suppress(TallmasksError):  # of another model, whose files are not there, say
@@ -52,8 +51,7 @@ class Index:
     def declared(self, models: Iterable[str] | None = None) -> dict[str, Node]:
         """Every artifact that a declared recipe names, by path: those of all or some models, every benchmark and seed.
 
-        Raises:
-            TallmasksError: a source file that a recipe names is not there.
+        Raises TallmasksError where a source file that a recipe names is not there.
         """
         for model_and_benchmark in self._runnable(models or self._plan.models):
             self._declare(*model_and_benchmark)

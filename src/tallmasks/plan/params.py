@@ -28,8 +28,7 @@ FILE = Path("params.yaml")
 def read(path: Path) -> dict[str, Any]:
     """The content of params.yaml, or of a file that overrides some of it.
 
-    Raises:
-        TallmasksError: there is no such file, it is no YAML, or not keys with values.
+    Raises TallmasksError where there is no such file, it is no YAML, or not keys with values.
     """
     try:
         found = read_yaml(path)
@@ -66,8 +65,7 @@ def from_command_line(value: Any) -> Any:
 def check(params: Params) -> None:
     """Refuse what `tallmasks.plan.params_model` does not allow.
 
-    Raises:
-        TallmasksError: the key, what was found there and what is expected.
+    Raises TallmasksError with the key, what was found there and what is expected.
     """
     refusals.check(params, params_model.Params, FILE)
 
@@ -80,9 +78,8 @@ def method_names(params: Params) -> tuple[str, ...]:
 def bundled_row(params: Params) -> str:
     """The row that bundles hold, by the optional key `bundle`.
 
-    Raises:
-        TallmasksError: there is no such method, or its models are neither those of a merged vector under masks nor of
-            tensors that are compressed one by one.
+    Raises TallmasksError where there is no such method, or its models are neither those of a merged vector under masks
+    nor of tensors that are compressed one by one.
     """
     found = methods.get(methods.spec_of(params.get("bundle", "tall_mask_ties")))
     if found.own_tensors is None and found.update is not apply_mask:
@@ -100,8 +97,7 @@ def check_names(params: Params) -> None:
     A benchmark belongs to a catalogue that has all its tasks: one of the models', or one that ships with the package,
     so that a model can be taken out of params.yaml alone.  Which models have it, is asked when its results are.
 
-    Raises:
-        TallmasksError: the key, the name, and the nearest one that exists.
+    Raises TallmasksError with the key, the name, and the nearest one that exists.
     """
     asked = [params["methods"]] if isinstance(params["methods"], str) else params["methods"]
     listed = [entry if isinstance(entry, str) else next(iter(entry)) for entry in asked]

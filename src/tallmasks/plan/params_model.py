@@ -62,8 +62,7 @@ Commit = Annotated[str, Field(pattern="^[0-9a-f]{40}$", description="a commit, a
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="of the file")]
 Registered = Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z_][A-Za-z0-9_.]*$")]
 Wording = Annotated[
-    Literal["ours", "published", "fusionbench"],
-    Field(description="whose class names: ours, published or fusionbench"),
+    Literal["ours", "published", "fusionbench"], Field(description="whose class names: ours, published or fusionbench")
 ]
 Origin = Annotated[Path, Field(description="finetune, published, fusionbench, or a folder of checkpoints")]
 Prompt = Annotated[str, Field(pattern=r"^[^{}]*\{\}[^{}]*$", description="a prompt with one {} for the class name")]
@@ -376,7 +375,6 @@ class Params(Section):
     models: dict[
         Name,
         Annotated[
-            Annotated[ClipEntry, Tag("ClipEntry")] | Annotated[ModelEntry, Tag("ModelEntry")],
-            Discriminator(_model),
+            Annotated[ClipEntry, Tag("ClipEntry")] | Annotated[ModelEntry, Tag("ModelEntry")], Discriminator(_model)
         ],
     ] = Field(min_length=1)

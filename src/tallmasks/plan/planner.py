@@ -40,8 +40,7 @@ class Plan:
         params: the content of params.yaml, already valid under its schema.
         root: the folder that relative paths in `params` are relative to.
 
-    Raises:
-        TallmasksError: `params` name a task, method, model or benchmark that does not exist, or one twice.
+    Raises TallmasksError where `params` name a task, method, model or benchmark that does not exist, or one twice.
     """
 
     def __init__(self, params: Params, root: Path | str = ".") -> None:
@@ -131,8 +130,7 @@ class Plan:
     def tasks_for(self, model: str, benchmark: str) -> tuple[str, ...]:
         """The tasks of a benchmark.
 
-        Raises:
-            TallmasksError: the model has not all of them.
+        Raises TallmasksError where the model has not all of them.
         """
         tasks = self.tasks(benchmark)
         if benchmark not in self.benchmarks(model):

@@ -19,8 +19,7 @@ from tallmasks.store.seals import CONTENT
 def open_plan(root: Path = Path()) -> Plan:
     """The plan of the project in the folder `root`.
 
-    Raises:
-        TallmasksError: there is no params.yaml, or it is not what `params_model` allows.
+    Raises TallmasksError where there is no params.yaml, or it is not what `params_model` allows.
     """
     read = params.read(root / params.FILE)
     params.check(read)

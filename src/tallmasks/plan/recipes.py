@@ -31,8 +31,7 @@ def version_of(kind: str) -> int | None:
 def of_view(plan: Plan, view: View, model: str, benchmark: str) -> dict[str, Any]:
     """The recipe of a view on a benchmark.
 
-    Raises:
-        TallmasksError: the view shows several seeds, and imported checkpoints have none.
+    Raises TallmasksError where the view shows several seeds, and imported checkpoints have none.
     """
     tasks, seeds, spec = plan.tasks_for(model, benchmark), view.seeds_of(plan), plan.model(model)
     if len(seeds) > 1 and any(source_of(spec.get("checkpoints", FINETUNE), task) != FINETUNE for task in tasks):
@@ -64,8 +63,7 @@ def of_view(plan: Plan, view: View, model: str, benchmark: str) -> dict[str, Any
 def of_drawing(plan: Plan, drawing: Drawing, model: str, name: str) -> dict[str, Any]:
     """The recipe of one figure, or of one of the paper's tables: the results folders that it is drawn from.
 
-    Raises:
-        TallmasksError: the model has the tasks of none of the benchmarks that are to be shown.
+    Raises TallmasksError where the model has the tasks of none of the benchmarks that are to be shown.
     """
     drawn = drawing.known[name]
     shown = figures.in_scope(drawn.scope, plan.paper_benchmarks(model))

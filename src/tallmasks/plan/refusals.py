@@ -43,8 +43,7 @@ _ORDER = {"extra_forbidden": 0, "invalid_key": 0, "missing": 1}
 def check(value: Any, model: type[BaseModel], file: object) -> None:
     """Refuse a value that is not what a model of pydantic's allows.
 
-    Raises:
-        TallmasksError: the file, the key, what was found there and what is expected.
+    Raises TallmasksError with the file, the key, what was found and what is expected.
     """
     try:
         model.model_validate(value)

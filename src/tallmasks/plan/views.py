@@ -250,11 +250,7 @@ def _fine_tuned(plan: Plan, model: str, members: Tasks, seed: Seed) -> list[Node
     return [plan.task_evaluation(model, task, "fine_tuned", seed) for task in members]
 
 
-@view(
-    script="mask_tables",
-    version=2,
-    params=_masking_rows,
-)
+@view(script="mask_tables", version=2, params=_masking_rows)
 def masks(plan: Plan, model: str, name: str) -> Artifacts:
     """What the selected masks have in common, and where they lie."""
     members, seed, merges = plan.members(plan.tasks_for(model, name)), plan.seeds[0], agreeing_merges(plan)
@@ -265,11 +261,7 @@ def masks(plan: Plan, model: str, name: str) -> Artifacts:
     }
 
 
-@view(
-    script="threshold_table",
-    version=2,
-    params=_consensus_rows,
-)
+@view(script="threshold_table", version=2, params=_consensus_rows)
 def thresholds(plan: Plan, model: str, name: str) -> Artifacts:
     """Consensus merging at every threshold k."""
     members, seed, merges = plan.members(plan.tasks_for(model, name)), plan.seeds[0], agreeing_merges(plan)

@@ -146,8 +146,7 @@ def check(path: Path, remembered: Path | None = None) -> Label:
         remembered: a folder that remembers which files have been found whole; such a file is not read again as long as
             its inode, its size and its times of change (of which one cannot be set) stay the same.
 
-    Raises:
-        FileNotFoundError, Damaged: as `read_label`; Damaged also where a value changed.
+    Raises as `read_label`; Damaged also where a value changed.
     """
     label = read_label(path)
     if path.suffix != ".safetensors":
@@ -174,8 +173,7 @@ def check(path: Path, remembered: Path | None = None) -> Label:
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON artifact, checked.
 
-    Raises:
-        FileNotFoundError, Damaged: as `check`.
+    Raises as `check`.
     """
     read_label(path)
     return load_json(path)

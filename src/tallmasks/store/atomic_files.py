@@ -38,8 +38,8 @@ def whole(
         read_only: the file is not to be edited.
         new: nothing may be there, but an empty folder where a folder is to be; else a file is replaced.
 
-    Raises:
-        TallmasksError: there is no room on the disk; or, if `new`, there is something, or it cannot be written to.
+    Raises TallmasksError where there is no room on the disk; or, if `new`, there is something, or it cannot be written
+    to.
     """
     path, ours = Path(path), True
     try:

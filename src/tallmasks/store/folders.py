@@ -84,8 +84,7 @@ def set_aside(path: Path, root: Path = Path()) -> str | None:
 def provenance_of(folder: Path, name: str = PROVENANCE) -> dict[str, Any]:
     """A provenance that vouches for some files of a results folder, checked with all of them.
 
-    Raises:
-        Damaged: it is not there or not what was written, or one of the files is not.
+    Raises Damaged where it is not there or not what was written, or one of the files is not.
     """
     path = folder / name
     try:
@@ -111,8 +110,7 @@ def provenance_of(folder: Path, name: str = PROVENANCE) -> dict[str, Any]:
 def only_writer(root: Path = Path()) -> Iterator[None]:
     """Hold the lock that a running snakemake holds.
 
-    Raises:
-        TallmasksError: a snakemake is at work in this folder.
+    Raises TallmasksError where a snakemake is at work in this folder.
     """
     (root / SCRATCH).mkdir(exist_ok=True)
     with (root / SCRATCH / "writer.lock").open("a") as lock:

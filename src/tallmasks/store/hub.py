@@ -57,8 +57,7 @@ def cached_commits(repo: str, revision: str, kind: Kind) -> list[str]:
 def full_commit(repo: str, revision: str, kind: Kind = "model") -> str:
     """The commit of a repository that begins as `revision` does; any other revision as it is.
 
-    Raises:
-        TallmasksError: no commit on the repository's main branch begins so, or more than one.
+    Raises TallmasksError where no commit on the repository's main branch begins so, or more than one.
     """
     from huggingface_hub import HfApi
 
@@ -93,8 +92,8 @@ def reachable() -> bool:
 def download(repo: str, file: str, revision: str, kind: Kind = "model") -> Path:
     """A file of a repository at a revision: from this machine's hub cache, or downloaded into it.
 
-    Raises:
-        TallmasksError: it is not cached and the hub does not answer, or has no such repository, revision or file.
+    Raises TallmasksError where it is not cached and the hub does not answer, or has no such repository, revision or
+    file.
     """
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import RemoteEntryNotFoundError
@@ -183,8 +182,7 @@ def commit_of(path: Path) -> str | None:
 def check_sha256(path: Path, expected: str, what: str) -> None:
     """Refuse a file whose content is not the expected one.
 
-    Raises:
-        TallmasksError: it has another sha256.
+    Raises TallmasksError where it has another sha256.
     """
     with path.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()

@@ -70,8 +70,7 @@ def read_json(path: Path | str) -> Any:
 def expanded(text: str) -> str:
     """A path that begins with `~` from the home folder on; anything else as it is.
 
-    Raises:
-        TallmasksError: there is no such home.
+    Raises TallmasksError where there is no such home.
     """
     try:
         return str(Path(text).expanduser()) if text.startswith("~") else text

@@ -23,8 +23,7 @@ def named_path(root: Path, written: str) -> Path:
     """Where a path of params.yaml leads: from the folder `root` if it is relative, from a home folder if it begins
     with ~ as in a shell.
 
-    Raises:
-        TallmasksError: there is no such home folder.
+    Raises TallmasksError where there is no such home folder.
     """
     try:
         return root / Path(written).expanduser()
@@ -35,8 +34,7 @@ def named_path(root: Path, written: str) -> Path:
 def sha256_of_file(path: Path) -> str:
     """sha256 of a plain file's content, remembered within a process while its identity stays the same.
 
-    Raises:
-        TallmasksError: it is not a plain file that can be read.
+    Raises TallmasksError where it is not a plain file that can be read.
     """
     return _sha256(str(path), _identity(path))
 
@@ -47,8 +45,8 @@ def sha256_of_folder(folder: Path) -> str:
     What is read is remembered in the project's scratch folder by file and identity, so that tens of gigabytes are
     read once and not at every plan, and a cluster job's own plan reads nothing.
 
-    Raises:
-        TallmasksError: something in it is neither a folder nor a plain file that can be read, or leads back to itself.
+    Raises TallmasksError where something in it is neither a folder nor a plain file that can be read, or leads back to
+    itself.
     """
     memory = REMEMBERED / f"{hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:16]}.json"
     known = _recall(memory)

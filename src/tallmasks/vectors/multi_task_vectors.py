@@ -31,8 +31,7 @@ def write_multi_task_vector(
         metadata: what it says of its making.
         statistics: the files of what is known of the tasks' data, in the same order; none where the merge needs none.
 
-    Raises:
-        TallmasksError: there is no task vector, or they differ in layout.
+    Raises TallmasksError where there is no task vector, or they differ in layout.
     """
     vectors = open_task_vectors(task_vectors)
     known = [{name: tensors.view(name) for name in tensors.names} for tensors in map(open_tensors, statistics)]

@@ -55,9 +55,8 @@ def fetched(repository: str, revision: str) -> tuple[Path, dict[str, str]]:
 
     Without a network it is what the cache has; of a full commit too, unless a download of its shards was interrupted.
 
-    Raises:
-        TallmasksError: the hub does not answer and the cache has nothing of it; or the hub has no such repository or
-            revision, or does not give it.
+    Raises TallmasksError where the hub does not answer and the cache has nothing of it; or the hub has no such
+    repository or revision, or does not give it.
     """
     folder = _cached(repository, revision)
     pinned = re.fullmatch(r"[0-9a-f]{40}", revision) is not None

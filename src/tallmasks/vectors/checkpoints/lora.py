@@ -122,9 +122,8 @@ def open_lora(folder: Path, adapters: Sequence[str], base: Checkpoint | None, sa
         base: the model that it was trained on.
         said: what else a `Checkpoint` knows of itself.
 
-    Raises:
-        TallmasksError: there is no base, or the adapter does not fit it; it is of another kind than LoRA on matrices; a
-            file is missing or damaged; it has one of two tied tensors whole.
+    Raises TallmasksError where there is no base, or the adapter does not fit it; it is of another kind than LoRA on
+    matrices; a file is missing or damaged; it has one of two tied tensors whole.
     """
     title = str(said["title"])
     config = _read_config(folder / ADAPTER_CONFIG, title)

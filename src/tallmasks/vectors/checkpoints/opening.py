@@ -33,9 +33,8 @@ def open_checkpoint(spec: str | Path, base: Checkpoint | None = None) -> Checkpo
             What is on the disk is a path.
         base: the model that a LoRA was trained on; others do without.
 
-    Raises:
-        TallmasksError: there is no such thing, a file of it is missing or damaged, it holds code instead of tensors, or
-            it is of a kind that cannot be read in pieces.
+    Raises TallmasksError where there is no such thing, a file of it is missing or damaged, it holds code instead of
+    tensors, or it is of a kind that cannot be read in pieces.
     """
     title = str(spec)
     path = Path(spec)

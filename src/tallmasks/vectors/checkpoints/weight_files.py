@@ -48,9 +48,8 @@ def open_weight_files(files: Mapping[str, Path], shards: Mapping[str, str] | Non
         shards: of a sharded model, the file that each tensor is in; checked.
         facts: what else a `Checkpoint` knows of itself.
 
-    Raises:
-        TallmasksError: a file is missing, damaged, or something else; it holds code; a tensor is there twice, of a kind
-            that has no values, or not where the index says.
+    Raises TallmasksError where a file is missing, damaged, or something else; it holds code; a tensor is there twice,
+    of a kind that has no values, or not where the index says.
     """
     read = _Read()
     for name, path in files.items():
@@ -147,9 +146,7 @@ def _state_dict(path: Path) -> dict[str, torch.Tensor]:
     """The tensors of a file of torch.save, by name; values stay on the disk until they are used, but for the format
     before torch 1.6.
 
-    Raises:
-        TallmasksError: the file is damaged, holds pickled code instead of a state dict, or something else; or there is
-            no torch.
+    Raises TallmasksError where the file is damaged, holds pickled code instead of a state dict, or something else.
     """
     import pickle
 

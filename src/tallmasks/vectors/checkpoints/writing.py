@@ -109,9 +109,8 @@ def new_checkpoint(
         card: the text of a folder's README.md; without it there is none.  A single file has none.
         dtype: F16, BF16, F32 or F64 (or torch's names) for all float tensors; by default each has the base's.
 
-    Raises:
-        TallmasksError: there is something at ``out``, no room on the disk (before anything is written), or a value that
-            is not finite in its dtype.
+    Raises TallmasksError where there is something at ``out``, no room on the disk (before anything is written), or a
+    value that is not finite in its dtype.
     """
     out, code = Path(out), _code(dtype)
     dtypes, files = _plan(out, base, code)
