@@ -1,5 +1,5 @@
-"""Many fine-tuned models of one base in one folder: theta_0 by reference, one merged vector, a bit mask for each task;
-or of methods without a merged vector what they store of each task's own tensors.
+"""Many fine-tuned models of one base in one folder: theta_0 by reference, one merged vector and a bit mask for each
+task, or each task's own compressed tensors.
 
     bundle.json                what it is, where the base is, the sha256 of every other file (`manifest.py`)
     merged.safetensors         tau_MTL by tensor: F32, BF16, F16, or I8 and `<name>.scale`, F32 [rows]; one scale for

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.bundles.bundle_parts import file_specs, order_of, said_of
+from tallmasks.bundles.bundle_parts import file_specs, metadata_of, order_of
 from tallmasks.bundles.codings import Coding
 from tallmasks.bundles.encoding import Merged, scratch_for
-from tallmasks.bundles.entropy_coding import Decoded, Views, encode
+from tallmasks.bundles.entropy_coding import encode
 from tallmasks.bundles.manifest import (
     BASE,
     CARD,
@@ -45,7 +45,7 @@ from tallmasks.store.atomic_files import atomic_write_bytes, whole
 from tallmasks.store.dtypes import FLOATS, OF_BUNDLES
 from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.store.parallel import parallel
-from tallmasks.store.tensor_files import NewTensors, bytes_of_file, name_some, new_tensors, open_tensors
+from tallmasks.store.tensor_files import NewTensors, bytes_of_file, new_tensors, open_tensors
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, sha256_of
 
 
@@ -56,14 +56,14 @@ class BundleFacts:
     Attributes:
         method, options: how the merged vector and the masks were made; options are anything that JSON can say.
         base: theta_0; ``include_base`` copies its files into the bundle.
-        tasks: their names, in order.
-        dtype: of the stored merged vector: float32, bfloat16, float16 or int8.
-        unchanged: names of tensors of floats that no model changed; they are not stored.
+        tasks: different names, in order.
+        dtype: of the stored merged vector, one of `OF_BUNDLES`.
+        unchanged: the float tensors that no model changed; they are not stored.
         mask_lambda: by task; none for tasks left out.
         scale: by task, what the update is multiplied by; 1 for tasks left out.
-        codings: of every tensor that is stored, where a bundle holds each task's own tensors; dtype, mask_lambda and
-            scale then say nothing.
-        entropy_coding: whether the files are coded to fewer bytes, which are decoded as they are opened.
+        codings: of every stored tensor, for a bundle of each task's own tensors; then dtype, mask_lambda and scale
+            are unused.
+        entropy_coding: whether the files are entropy-coded.
     """
 
     method: str
@@ -88,44 +88,28 @@ class NewBundle:
     scale: dict[str, float]
     _merged: Merged
     _masks: Mapping[str, NewTensors]
-    _written: Counter[str] = field(default_factory=Counter)
     _held: Counter[str] = field(default_factory=Counter)
     _lock: Lock = field(default_factory=Lock)
 
     def write(self, name: str, start: int, merged: NDArray[np.float32], masks: Mapping[str, NDArray[np.uint8]]) -> None:
-        """Values ``start``.. of one flattened tensor and each task's mask of them; any thread, each value once.
+        """Values ``start``.. of one flattened stored tensor and each task's mask of them; any thread, each value once.
 
         merged: float32 [n], tau_MTL; masks: by task uint8 [ceil(n / 8)], the bit of value start + 8 j + i is bit i
         of byte j; bits behind the tensor's last value are taken as 0.  Every piece begins at a multiple of 8, and
         ends at one or at the tensor's end.
 
-        Raises:
-            TallmasksError: NaN, infinity, or a value too large for the bundle's dtype (names the tensor).
-            ValueError: the tensor is not stored, or the piece is cut elsewhere, or lacks a task.
+        Raises TallmasksError for NaN, infinity, or a value too large for the bundle's dtype (names the tensor).
         """
-        tensor = self.manifest.stored.get(name)
-        stop = start + merged.size
-        if tensor is None or start < 0 or stop > tensor.size or start % 8 or (stop % 8 and stop != tensor.size):
-            raise ValueError(f"values {start}..{stop} of {name}: not a piece of a stored tensor, cut at multiples of 8")
-        if masks.keys() != self._masks.keys() or any(bits.size != -(-merged.size // 8) for bits in masks.values()):
-            raise ValueError(f"{name}: the masks are not {-(-merged.size // 8)} bytes for each task")
         self._merged.write(name, start, np.ascontiguousarray(merged, np.float32))
         held = {}
         for task, bits in masks.items():
-            packed = self._masks[task].tensors[name][start // 8 : -(-stop // 8)]
+            packed = self._masks[task].tensors[name][start // 8 : -(-(start + merged.size) // 8)]
             packed[...] = bits
             if merged.size % 8:
                 packed[-1] &= (1 << merged.size % 8) - 1
             held[task] = int(np.bitwise_count(packed).sum(dtype=np.int64))
         with self._lock:
-            self._written[name] += merged.size
             self._held.update(held)
-
-    def check_whole(self) -> None:
-        """Raises ValueError where values were never written, or written twice."""
-        for name, tensor in self.manifest.stored.items():
-            if self._written[name] != tensor.size:
-                raise ValueError(f"{name}: {self._written[name]} values were written, of {tensor.size}")
 
     @property
     def densities(self) -> dict[str, float]:
@@ -140,58 +124,37 @@ class NewOwnBundle:
 
     manifest: Manifest
     _files: Mapping[str, NewTensors]
-    _written: set[tuple[str, str]] = field(default_factory=set)
-    _lock: Lock = field(default_factory=Lock)
 
     def write(self, task: str, name: str, content: Any) -> None:
         """One tensor of one task: what its coding takes; any thread, each once.
 
-        Raises:
-            TallmasksError: NaN or infinity (names task and tensor).
-            ValueError: the tensor is not stored, was written before, or the content is of another shape.
+        Raises TallmasksError for NaN or infinity (names task and tensor).
         """
-        coding = self.manifest.codings[name]
-        for ending, values in coding.pack(content).items():
-            target = self._files[task].tensors[name + ending]
-            if values.shape != target.shape:
-                raise ValueError(f"{task}: {name}{ending} has the shape {values.shape}; expected {target.shape}")
+        for ending, values in self.manifest.codings[name].pack(content).items():
             if values.dtype.kind == "f" and not np.isfinite(values).all():
                 raise TallmasksError(
                     f"{task}: tensor {name} holds NaN or infinity, or a value too large to compress in float32;"
                     " expected finite numbers. The checkpoint is damaged or its training diverged: leave it out."
                 )
-            target[...] = values
-        with self._lock:
-            if (task, name) in self._written:
-                raise ValueError(f"{task}: {name} was written twice")
-            self._written.add((task, name))
-
-    def check_whole(self) -> None:
-        """Raises ValueError where a tensor was never written."""
-        for task in self.manifest.tasks:
-            if missing := [name for name in self.manifest.codings if (task, name) not in self._written]:
-                raise ValueError(f"{task}: {name_some(missing)} were never written")
+            self._files[task].tensors[name + ending][...] = values
 
 
 @contextmanager
 def new_bundle(out: Path | str, facts: BundleFacts) -> Iterator[NewBundle]:
     """Create a bundle of masks in the folder ``out``, which appears complete at the end of the ``with`` block or never.
 
-    What a killed process left of an earlier attempt at the same place is removed first.
-
-    Raises TallmasksError where something is at ``out``, the facts contradict each other or the base, the disk has no
-    room (before anything is written), or a written value cannot be stored.
+    All stored values must be written.  Raises TallmasksError where something is at ``out``, the disk has no room, two
+    tensors would have one name, or a value cannot be stored.
     """
     draft = _draft(facts)
     with whole(out, _needed(facts, draft), folder=True, new=True) as folder:
         with ExitStack() as files:
-            merged = files.enter_context(new_tensors(folder / MERGED, file_specs(draft)[MERGED], said_of(draft)))
+            merged = files.enter_context(new_tensors(folder / MERGED, file_specs(draft)[MERGED], metadata_of(draft)))
             scratch = files.enter_context(scratch_for(folder, draft))
             masks = _new_task_files(files, folder, draft)
             encoder = Merged(facts.dtype, merged, scratch)
             new = NewBundle(draft, dict(draft.mask_lambda), dict(draft.scale), encoder, masks)
             yield new
-            new.check_whole()
             encoder.finish()
         chosen = {"mask_lambda": new.mask_lambda, "scale": new.scale}
         _describe(folder, facts, draft.model_copy(update=chosen), new.densities)
@@ -203,19 +166,14 @@ def new_own_bundle(out: Path | str, facts: BundleFacts) -> Iterator[NewOwnBundle
     draft = _draft(facts)
     with whole(out, _needed(facts, draft), folder=True, new=True) as folder:
         with ExitStack() as files:
-            new = NewOwnBundle(draft, _new_task_files(files, folder, draft))
-            yield new
-            new.check_whole()
+            yield NewOwnBundle(draft, _new_task_files(files, folder, draft))
         _describe(folder, facts, draft, {})
 
 
 def write_from_planes(out: Path, facts: BundleFacts, merged: NDArray[np.float32], masks: MaskBundle) -> None:
-    """Write a bundle of tau_MTL and each task's mask at its lambda, both split into the tensors of the layout.
+    """Write a bundle of tau_MTL, float32 [P'], and each task's mask at its lambda of the grid, tensor by tensor.
 
-    merged: float32 [P'] in the layout of ``masks``.  ``facts``: a mask lambda of the grid for every task; unchanged are
-    all tensors of floats that the layout lacks.  A tensor begins at any bit of the flat planes and at the first bit of
-    a byte in the bundle, so bits are packed anew, piece by piece.
-
+    In ``masks`` a tensor begins at any bit, in the bundle at the first bit of a byte: bits are packed anew.
     Raises TallmasksError as :func:`new_bundle`, and for a task or lambda that ``masks`` has not.
     """
     layout = masks.layout
@@ -234,18 +192,14 @@ def write_from_planes(out: Path, facts: BundleFacts, merged: NDArray[np.float32]
 
 
 def bytes_of_bundle(facts: BundleFacts) -> dict[str, int]:
-    """The exact size of every file but the card that a bundle of these facts has, by name; writes nothing.  Before
-    entropy coding.
-
-    Raises TallmasksError as :func:`new_bundle`.
-    """
+    """The exact size of every file but the card, by name, before entropy coding.  Raises as :func:`new_bundle`."""
     return _sizes(facts, _draft(facts))
 
 
 def _sizes(facts: BundleFacts, draft: Manifest) -> dict[str, int]:
     sizes = {name: path.stat().st_size for name, path in _included(facts).items()}
     task_of = {file: task for task, file in draft.task_files.items()}
-    sizes |= {f: bytes_of_file(specs, said_of(draft, task_of.get(f))) for f, specs in file_specs(draft).items()}
+    sizes |= {f: bytes_of_file(specs, metadata_of(draft, task_of.get(f))) for f, specs in file_specs(draft).items()}
     digest = "0" * 64  # as long as any
     sha256 = None if facts.include_base else dict.fromkeys(facts.base.files, digest)
     files = {name: PartFile(sha256=digest, bytes=size) for name, size in sizes.items()}
@@ -264,7 +218,7 @@ def _new_task_files(files: ExitStack, folder: Path, draft: Manifest) -> dict[str
     """The file of every task, opened for writing."""
     specs = file_specs(draft)
     return {
-        task: files.enter_context(new_tensors(folder / file, specs[file], said_of(draft, task)))
+        task: files.enter_context(new_tensors(folder / file, specs[file], metadata_of(draft, task)))
         for task, file in draft.task_files.items()
     }
 
@@ -275,28 +229,12 @@ def _draft(facts: BundleFacts) -> Manifest:
         raise TallmasksError(
             f"dtype is {facts.dtype!r}{nearest(str(facts.dtype), OF_BUNDLES)}; expected one of {', '.join(OF_BUNDLES)}."
         )
-    if not facts.tasks or len(set(facts.tasks)) != len(facts.tasks):
-        raise TallmasksError(
-            f"The tasks are {', '.join(facts.tasks) or 'none'}; expected different names, at least one."
-        )
     unchanged = set(facts.unchanged)
     tensors = {
         name: BundledTensor(shape=tuple(tensor.shape), dtype=tensor.dtype, stored=name not in unchanged)  # type: ignore[arg-type]
         for name, tensor in sorted(facts.base.tensors.items())
         if tensor.dtype in FLOATS
     }
-    for what, names, possible in (
-        ("unchanged", facts.unchanged, tensors.keys()),
-        ("mask_lambda", facts.mask_lambda, facts.tasks),
-        ("scale", facts.scale, facts.tasks),
-    ):
-        if strange := set(names) - set(possible):
-            raise TallmasksError(f"{what} names {name_some(sorted(strange))}; expected some of {name_some(possible)}.")
-    stored = {name: tensor.shape for name, tensor in tensors.items() if tensor.stored}
-    if facts.codings and stored != {name: coding.shape for name, coding in facts.codings.items()}:
-        raise ValueError(
-            f"the codings are of {name_some(facts.codings)}; expected {name_some(stored)}, in their shapes"
-        )
     origin: dict[str, Any] = {key: facts.base.origin.get(key) for key in ("repository", "revision", "path")}
     if facts.codings:
         kind: dict[str, Any] = {
@@ -338,16 +276,21 @@ def _included(facts: BundleFacts) -> dict[str, Path]:
 
 def _code(folder: Path, draft: Manifest) -> EntropyCoding:
     """Entropy-code every file in its place."""
-    merged: Views = Decoded({}) if draft.codings else open_tensors(folder / MERGED)
+    merged = {} if draft.codings else _views(folder / MERGED)
     task_of, sizes = {file: task for task, file in draft.task_files.items()}, {}
     for file, specs in reversed(file_specs(draft).items()):  # tau_MTL last: masks are ordered by it
         path = folder / file
         plain = path.rename(path.with_name(f"{path.name}.plain"))
         order = order_of(draft, file, lambda: merged)
-        encode(path, specs, open_tensors(plain), order, said_of(draft, task_of.get(file)) | {"coder": CODER})
+        encode(path, specs, _views(plain), order, metadata_of(draft, task_of.get(file)) | {"coder": CODER})
         sizes[file] = plain.stat().st_size
         plain.unlink()
     return EntropyCoding(uncoded_bytes=dict(sorted(sizes.items())))
+
+
+def _views(path: Path) -> dict[str, NDArray]:
+    opened = open_tensors(path)
+    return {name: opened.view(name) for name in opened.names}
 
 
 def _describe(folder: Path, facts: BundleFacts, draft: Manifest, densities: Mapping[str, float]) -> None:

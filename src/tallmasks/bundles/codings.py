@@ -1,4 +1,4 @@
-"""How a bundle stores one tensor of a task's own update, where the method has no vector that tasks share.
+"""How a bundle stores one tensor of a task's own update.
 
 A coding is of one shape.  Its ``kind`` is its name in bundle.json; a new one is a class here and in `CODINGS`.
 """
@@ -62,10 +62,7 @@ class Whole:
         return np.array(parts[""].reshape(-1)[start:stop])
 
     def problem(self, parts: Parts) -> str | None:
-        """What the parts hold, all of their right dtypes, that :meth:`pack` never makes; None if nothing.
-
-        Of a part of bytes the largest value and the last are enough; other parts are not looked at.
-        """
+        """What the parts hold that :meth:`pack` never makes.  Reads the largest value and the last of uint8 parts."""
         return None
 
 
@@ -145,10 +142,9 @@ class LowRank(Whole):
     """``.left`` float32 [m, rank], ``.singular`` float32 [rank], descending, ``.right`` float32 [rank, n]: a matrix
     [m, n] is left * diag(singular) * right.
 
-    A method's function gives (left, [m, rank], and right, [rank, n], in float64): the smaller side's singular vectors,
-    and their products with the matrix.  What is evaluated is left @ right in float64, rounded to float32.  What is
-    stored gives it in float32: the factors rounded, the products of a value added up in order.  A value differs by at
-    most (rank + 4) 2^-24 of the sum of their magnitudes.
+    A method's function gives (left [m, rank], right [rank, n]) in float64: the smaller side's singular vectors, and
+    their products with the matrix.  Methods are evaluated with left @ right in float64, rounded to float32.  The stored
+    float32 factors differ from it by at most (rank + 4) 2^-24 of the sum of the products' magnitudes.
     """
 
     kind: ClassVar[str] = "low_rank"
@@ -183,8 +179,8 @@ class LowRank(Whole):
         lengths = np.where(singular > 0, singular, 1)
         order = np.argsort(-singular, kind="stable")
         left, right = (left / lengths, right) if tall else (left, right / lengths[:, None])
-        found = {".left": left[:, order], ".singular": singular[order], ".right": right[order]}
-        return {name: np.ascontiguousarray(values, np.float32) for name, values in found.items()}
+        parts = {".left": left[:, order], ".singular": singular[order], ".right": right[order]}
+        return {name: np.ascontiguousarray(values, np.float32) for name, values in parts.items()}
 
     def piece(self, parts: Parts, start: int, stop: int) -> NDArray[np.float32]:
         from tallmasks.store import half_floats
@@ -207,11 +203,11 @@ CODINGS: dict[str, Any] = {coding.kind: coding for coding in (Whole, Signs, Tern
 
 def coding_of(text: str, shape: tuple[int, ...]) -> Coding | None:
     """The coding that its ``text`` means for a tensor of a shape; None where there is none."""
-    found = re.fullmatch(r"([a-z_]{1,40})(?::(0|[1-9]\d{0,8}))?", text, re.ASCII)
-    if found is None or found[1] not in CODINGS:
+    match = re.fullmatch(r"([a-z_]{1,40})(?::(0|[1-9]\d{0,8}))?", text, re.ASCII)
+    if match is None or match[1] not in CODINGS:
         return None
     try:
-        return CODINGS[found[1]](shape, *([int(found[2])] if found[2] else []))
+        return CODINGS[match[1]](shape, *([int(match[2])] if match[2] else []))
     except (TypeError, ValueError):  # a number too many or too few, or one that the shape has no room for
         return None
 

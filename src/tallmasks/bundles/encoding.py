@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from tallmasks.bundles.bundle_parts import SCALE
 from tallmasks.bundles.manifest import Manifest
-from tallmasks.bundles.update_kernels import PackedValues, quantise_rows, store
+from tallmasks.bundles.update_kernels import quantise_rows
 from tallmasks.store.dtypes import OF_BUNDLES
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.parallel import parallel
 from tallmasks.store.tensor_files import Layout, NewTensors
 from tallmasks.vectors import kernels
-from tallmasks.vectors.checkpoints.float_bytes import TOO_LARGE
+from tallmasks.vectors.checkpoints.float_bytes import TOO_LARGE, rounded
 
 _ENCODED = 1 << 21
 """How many values a thread encodes at once."""
@@ -28,10 +28,7 @@ _ENCODED = 1 << 21
 
 @dataclass(frozen=True)
 class Merged:
-    """merged.safetensors in the making; pieces may come from any thread.
-
-    ``scratch``: of int8, all values as float32, from which each row's scale is found at the end.
-    """
+    """merged.safetensors in the making; ``scratch`` holds the values of int8 as float32 until rows are whole."""
 
     dtype: str
     new: NewTensors
@@ -57,7 +54,7 @@ class Merged:
             self.scratch[name].reshape(-1)[start : start + values.size] = values
         else:
             part = self.new.tensors[name].reshape(-1)[start : start + values.size]
-            store(values, PackedValues(part.view(np.uint8), OF_BUNDLES[self.dtype]))
+            part.view(np.uint8)[...] = rounded(values, OF_BUNDLES[self.dtype])
 
     def finish(self) -> None:
         """Encode what had to wait for whole rows."""
@@ -78,15 +75,13 @@ class Merged:
 
 @contextmanager
 def scratch_for(folder: Path, draft: Manifest) -> Iterator[dict[str, NDArray[np.float32]]]:
-    """Room on the disk for all values as float32, where they are encoded in whole rows."""
+    """Room on the disk for all values of int8 as float32; none where values need not wait for whole rows."""
     layout = Layout(tuple(draft.stored), tuple(tensor.shape for tensor in draft.stored.values()))
     if draft.dtype != "int8":
         yield {}
-        return
-    with TemporaryFile(dir=folder) as file:
-        if layout.size:
+    elif not layout.size:
+        yield layout.split(np.empty(0, np.float32))
+    else:
+        with TemporaryFile(dir=folder) as file:
             os.posix_fallocate(file.fileno(), 0, 4 * layout.size)
-        mapped = (
-            np.memmap(file, np.float32, mode="r+", shape=(layout.size,)) if layout.size else np.empty(0, np.float32)
-        )
-        yield layout.split(np.asarray(mapped))
+            yield layout.split(np.asarray(np.memmap(file, np.float32, mode="r+", shape=(layout.size,))))

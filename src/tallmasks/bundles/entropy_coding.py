@@ -1,12 +1,11 @@
-"""The files of a bundle in fewer bytes: values put into an order in which they are alike, and deflated (RFC 1951).
+"""The files of a bundle in fewer bytes: values are put into an order in which neighbours are alike, and deflated.
 
-A mask's bits are sorted by |tau_MTL|, which is known when they are read, and which says best how likely a weight is to
-be kept: neighbours are then nearly equally likely, and Huffman codes of whole bytes, a table for every 16,384 of them,
-come within two points of what an arithmetic coder would need.  Numbers are taken apart into planes, of their first
-bytes, second bytes and so on: signs and exponents repeat, the rest does not.
+A mask's bits are sorted by |tau_MTL|, which best predicts whether a weight is kept.  Huffman codes of whole bytes then
+come within two points of an arithmetic coder.  Numbers are split into planes: all first bytes, all second bytes, and so
+on, because signs and exponents repeat.
 
-A coded file holds one tensor, ``deflated`` uint8 [k], of all that it held before, wide dtypes first, then by name.
-What is read was checked against its sha256 before.
+A coded file holds one tensor, ``deflated`` uint8 [k] (RFC 1951), of all its tensors, wide dtypes first, then by name.
+Its sha256 is checked before it is read.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,77 +34,51 @@ _MOST_RATIO = 1100
 Specs = Mapping[str, TensorSpec]
 Piece = tuple[str, int, int]
 Bytes = NDArray[np.uint8]
-
-
-class Views(Protocol):
-    """The tensors of an open file."""
-
-    def view(self, name: str) -> NDArray: ...
-
-
-class Order(Protocol):
-    """How the values of some pieces of tensors become bytes that deflate well, and back."""
-
-    def sizes(self, specs: Specs) -> dict[str, int]:
-        """How many values each tensor has, in the order of the stream."""
-        ...
-
-    def count(self, pieces: list[Piece], specs: Specs) -> int:
-        """How many bytes the pieces become."""
-        ...
-
-    def bytes_of(self, pieces: list[Piece], views: Views) -> Bytes: ...
-    def put_back(self, pieces: list[Piece], block: Bytes, views: Views) -> None: ...
-
-
-@dataclass(frozen=True)
-class Decoded:
-    """The tensors of a coded file, in memory."""
-
-    arrays: Mapping[str, NDArray]
-
-    def view(self, name: str) -> NDArray:
-        """One of them, in its shape."""
-        return self.arrays[name]
+Arrays = Mapping[str, NDArray]
+"""The tensors of a file by name, in their shapes."""
 
 
 class Planes:
-    """Numbers in planes: of all their first bytes, then of all their second ones."""
+    """Numbers in planes: all their first bytes, then all their second ones.  Every order has these four methods."""
 
     def sizes(self, specs: Specs) -> dict[str, int]:
+        """How many values each tensor has, in the order of the stream."""
         return {name: specs[name].nbytes for name in file_order(specs)}
 
-    def count(self, pieces: list[Piece], specs: Specs) -> int:
-        return sum(stop - start for _, start, stop in pieces)
+    def count(self, pieces: list[Piece]) -> int:
+        """How many bytes the pieces become."""
+        return _values(pieces)
 
-    def bytes_of(self, pieces: list[Piece], views: Views) -> Bytes:
+    def bytes_of(self, pieces: list[Piece], tensors: Arrays) -> Bytes:
+        """The values of pieces as bytes that deflate well."""
         planes = []
-        for item, group in self._alike(pieces, views):
-            raw = np.concatenate([_raw(views, name)[start:stop] for name, start, stop in group])
+        for item, group in self._alike(pieces, tensors):
+            raw = np.concatenate([_raw(tensors[name])[start:stop] for name, start, stop in group])
             planes.append(raw.reshape(-1, item).T.reshape(-1))
         return np.concatenate(planes)
 
-    def put_back(self, pieces: list[Piece], block: Bytes, views: Views) -> None:
+    def put_back(self, pieces: list[Piece], block: Bytes, tensors: Arrays) -> None:
+        """The inverse of `bytes_of`: writes into ``tensors``."""
         end = 0
-        for item, group in self._alike(pieces, views):
-            first, end = end, end + sum(stop - start for _, start, stop in group)
+        for item, group in self._alike(pieces, tensors):
+            first, end = end, end + _values(group)
             raw, at = block[first:end].reshape(item, -1).T.reshape(-1), 0
             for name, start, stop in group:
-                _raw(views, name)[start:stop] = raw[at : at + stop - start]
+                _raw(tensors[name])[start:stop] = raw[at : at + stop - start]
                 at += stop - start
 
     @staticmethod
-    def _alike(pieces: list[Piece], views: Views) -> list[tuple[int, list[Piece]]]:
-        """The pieces by how many bytes their values have, in order."""
-        grouped = groupby(pieces, key=lambda piece: views.view(piece[0]).itemsize)
+    def _alike(pieces: list[Piece], tensors: Arrays) -> list[tuple[int, list[Piece]]]:
+        """The pieces grouped by the width of their values, in order."""
+        grouped = groupby(pieces, key=lambda piece: tensors[piece[0]].itemsize)
         return [(item, list(group)) for item, group in grouped]
 
 
 @dataclass(frozen=True)
 class ByMagnitude:
-    """A mask's bits by |tau_MTL|, of those in one bucket as they lie.
+    """A mask's bits sorted by |tau_MTL|; bits of one bucket keep their order.
 
-    ``tau``: values of tau_MTL as it is stored, ``(name, start, stop) -> float32``; ``values``: how many a tensor has.
+    ``tau``: stored values of tau_MTL, ``(name, start, stop) -> float32``; ``values``: how many each tensor has.
     """
 
     tau: Callable[[str, int, int], NDArray[np.float32]]
@@ -115,21 +87,20 @@ class ByMagnitude:
     def sizes(self, specs: Specs) -> dict[str, int]:
         return {name: self.values[name] for name in file_order(specs)}
 
-    def count(self, pieces: list[Piece], specs: Specs) -> int:
-        return -(-sum(stop - start for _, start, stop in pieces) // 8)
+    def count(self, pieces: list[Piece]) -> int:
+        return -(-_values(pieces) // 8)
 
-    def bytes_of(self, pieces: list[Piece], views: Views) -> Bytes:
-        bits = [_bits(views.view(name)[start // 8 : -(-stop // 8)], stop - start) for name, start, stop in pieces]
-        ordered = np.empty(sum(part.size for part in bits), np.uint8)
+    def bytes_of(self, pieces: list[Piece], tensors: Arrays) -> Bytes:
+        bits = [_bits(tensors[name][start // 8 : -(-stop // 8)], stop - start) for name, start, stop in pieces]
+        ordered = np.empty(_values(pieces), np.uint8)
         self._sort(pieces, np.concatenate(bits), ordered, back=False)
         return np.packbits(ordered, bitorder="little")
 
-    def put_back(self, pieces: list[Piece], block: Bytes, views: Views) -> None:
-        bits, at = np.empty(sum(stop - start for _, start, stop in pieces), np.uint8), 0
+    def put_back(self, pieces: list[Piece], block: Bytes, tensors: Arrays) -> None:
+        bits, at = np.empty(_values(pieces), np.uint8), 0
         self._sort(pieces, bits, _bits(block, bits.size), back=True)
         for name, start, stop in pieces:
-            part = np.packbits(bits[at : at + stop - start], bitorder="little")
-            views.view(name)[start // 8 : -(-stop // 8)] = part
+            tensors[name][start // 8 : -(-stop // 8)] = np.packbits(bits[at : at + stop - start], bitorder="little")
             at += stop - start
 
     def _sort(self, pieces: list[Piece], bits: Bytes, ordered: Bytes, *, back: bool) -> None:
@@ -138,41 +109,41 @@ class ByMagnitude:
         update_loops.sort_bits(np.concatenate([self.tau(*piece) for piece in pieces]), bits, ordered, back)
 
 
-def encode(path: Path, specs: Specs, views: Views, order: Order, said: Mapping[str, str]) -> None:
-    """Write a coded file of what ``views`` holds, to a place where nothing is; ``said``: its metadata."""
+Order = Planes | ByMagnitude
+
+
+def encode(path: Path, specs: Specs, tensors: Arrays, order: Order, metadata: Mapping[str, str]) -> None:
+    """Write a new coded file of these tensors."""
     coder = zlib.compressobj(9, zlib.DEFLATED, -15, 8, zlib.Z_RLE)
     with TemporaryFile(dir=path.parent) as spool:
         for pieces in _chunks(order.sizes(specs)):
-            spool.write(coder.compress(order.bytes_of(pieces, views).tobytes()))
+            spool.write(coder.compress(order.bytes_of(pieces, tensors).tobytes()))
         spool.write(coder.flush())
         size = spool.tell()
         spool.seek(0)
-        with new_tensors(path, {STREAM: TensorSpec(np.dtype(np.uint8), (size,))}, said) as new:
-            _read_into(spool, new.tensors[STREAM])
+        with new_tensors(path, {STREAM: TensorSpec(np.dtype(np.uint8), (size,))}, metadata) as new:
+            spool.readinto(new.tensors[STREAM].data)
 
 
-def decode(stream: Bytes, specs: Specs, order: Order, title: str) -> Decoded:
+def decode(stream: Bytes, specs: Specs, order: Order, title: str) -> Arrays:
     """The tensors of a coded file; ``stream``: its one tensor, ``title``: what errors call it.
 
     Raises TallmasksError where it is no stream of these tensors.
     """
     if sum(spec.nbytes for spec in specs.values()) > _MOST_RATIO * stream.size + _MOST_RATIO:
         raise _no_stream(title, "it is too short for them")
-    found = Decoded({name: np.empty(spec.shape, spec.dtype) for name, spec in specs.items()})
+    tensors = {name: np.empty(spec.shape, spec.dtype) for name, spec in specs.items()}
     for pieces, block in blocks(stream, specs, order, title):
-        order.put_back(pieces, block, found)
-    return found
+        order.put_back(pieces, block, tensors)
+    return tensors
 
 
 def blocks(stream: Bytes, specs: Specs, order: Order, title: str) -> Iterator[tuple[list[Piece], Bytes]]:
-    """The same in pieces, with their bytes as ``order`` has them: memory does not grow with what is decoded.
-
-    Raises TallmasksError as :func:`decode`, on the way or at the end.
-    """
+    """The same in pieces, as bytes in the stream's order, in bounded memory.  Raises as :func:`decode`, at any step."""
     decoder, at = zlib.decompressobj(-15), 0
     try:
         for pieces in _chunks(order.sizes(specs)):
-            missing = order.count(pieces, specs)
+            missing = order.count(pieces)
             parts: list[bytes] = []
             while missing:
                 source = decoder.unconsumed_tail
@@ -193,25 +164,21 @@ def blocks(stream: Bytes, specs: Specs, order: Order, title: str) -> Iterator[tu
 
 def ones(stream: Bytes, specs: Specs, order: ByMagnitude, title: str) -> int:
     """How many bits are 1 in a coded file of masks.  Raises TallmasksError as :func:`blocks`."""
-    counted = blocks(stream, specs, order, title)
-    return sum(int(_bits(block, sum(stop - start for _, start, stop in pieces)).sum()) for pieces, block in counted)
+    return sum(int(_bits(block, _values(pieces)).sum()) for pieces, block in blocks(stream, specs, order, title))
 
 
-def largest_and_last(stream: Bytes, specs: Specs, title: str) -> Decoded:
-    """Of each tensor of bytes in a coded file that is no mask, its largest value and its last.
-
-    Raises TallmasksError as :func:`blocks`.
-    """
-    found = {name: np.empty(0, spec.dtype) for name, spec in specs.items()}
+def largest_and_last(stream: Bytes, specs: Specs, title: str) -> Arrays:
+    """The largest value and the last of each uint8 tensor in a coded file without masks.  Raises as :func:`blocks`."""
+    extremes = {name: np.empty(0, spec.dtype) for name, spec in specs.items()}
     order = Planes()
     for pieces, block in blocks(stream, specs, order, title):
         sizes = {name: (stop - start) // specs[name].dtype.itemsize for name, start, stop in pieces}
-        some = Decoded({name: np.empty(size, specs[name].dtype) for name, size in sizes.items()})
-        order.put_back([(name, 0, stop - start) for name, start, stop in pieces], block, some)
-        for name, values in some.arrays.items():
+        part = {name: np.empty(size, specs[name].dtype) for name, size in sizes.items()}
+        order.put_back([(name, 0, stop - start) for name, start, stop in pieces], block, part)
+        for name, values in part.items():
             if values.dtype == np.uint8:
-                found[name] = np.array([np.append(found[name][:1], values).max(), values[-1]])
-    return Decoded(found)
+                extremes[name] = np.array([np.append(extremes[name][:1], values).max(), values[-1]])
+    return extremes
 
 
 def _no_stream(title: str, why: str) -> TallmasksError:
@@ -222,7 +189,7 @@ def _no_stream(title: str, why: str) -> TallmasksError:
 
 
 def _chunks(sizes: Mapping[str, int]) -> Iterator[list[Piece]]:
-    """All values of tensors with so many of them, in pieces that begin at multiples of 8 of a tensor's own values."""
+    """All values, ``CHUNK`` at a time, in pieces that begin at multiples of 8 of a tensor's values."""
     chunk: list[Piece] = []
     room = CHUNK
     for name, size in sizes.items():
@@ -239,15 +206,13 @@ def _chunks(sizes: Mapping[str, int]) -> Iterator[list[Piece]]:
         yield chunk
 
 
-def _raw(views: Views, name: str) -> Bytes:
-    return views.view(name).reshape(-1).view(np.uint8)
+def _values(pieces: list[Piece]) -> int:
+    return sum(stop - start for _, start, stop in pieces)
+
+
+def _raw(tensor: NDArray) -> Bytes:
+    return tensor.reshape(-1).view(np.uint8)
 
 
 def _bits(packed: Bytes, count: int) -> Bytes:
     return np.unpackbits(packed, count=count, bitorder="little")
-
-
-def _read_into(file: IO[bytes], target: Bytes) -> None:
-    for start in range(0, target.size, _BUFFER):
-        part = np.frombuffer(file.read(_BUFFER), np.uint8)
-        target[start : start + part.size] = part

@@ -34,8 +34,8 @@ class PlacedTensor(NamedTuple):
 def placed_tensors(module: torch.nn.Module, manifest: Manifest) -> list[PlacedTensor]:
     """The parameters and persistent buffers of a module that a bundle has values of; tied ones once.
 
-    Raises TallmasksError, one line, where names, shapes or ties of the module's tensors of floats are not the
-    bundle's, or they have no values: tensors that the bundle lacks are refused unless they are tied to one that it has.
+    Raises TallmasksError where names, shapes or ties of the module's float tensors are not the bundle's, or they have
+    no values.
     """
     for name, tensor in _named_tensors(module):
         if tensor.is_meta and tensor.is_floating_point():
@@ -53,10 +53,10 @@ def placed_tensors(module: torch.nn.Module, manifest: Manifest) -> list[PlacedTe
 
 
 def state_for(module: torch.nn.Module, manifest: Manifest, weights: Mapping[str, torch.Tensor]) -> Tensors:
-    """A state dict under the names of a bundle as one under those of a module, every tied name in it.
+    """A bundle's state dict under a module's names, every tied name included.
 
-    Tensors that are no floats, and that the bundle's base lacks, are the module's own.
-    Raises TallmasksError as :func:`placed_tensors`; the module's tensors need no values.
+    Tensors without floats that the bundle's base lacks are the module's own.  The module's tensors need no values.
+    Raises TallmasksError as :func:`placed_tensors`.
     """
     placed, own = _matched(module, manifest), module.state_dict()
     parts, names = _as_in_files(module, own, manifest)
@@ -130,11 +130,7 @@ def _why_meta(module: torch.nn.Module) -> str:
 def _as_in_files(module: torch.nn.Module, own: Tensors, manifest: Manifest) -> tuple[Tensors, dict[str, str]]:
     """A module's tensors, those that transformers joined in parts, and the bundle's name for each of their names.
 
-    Tried in order: the names as they are, without the prefix of a wrapper (DDP's ``module.``), with the prefix that all
-    the bundle's names have, and as transformers renames the tensors of a file when it loads them.  ``_orig_mod.`` of
-    torch.compile never counts.  The first that has every tensor of the bundle is taken, else the one that has most.
-
-    Raises TallmasksError where transformers makes other tensors of the bundle's than it has.
+    Of the readings in `_readings`, the first that has every tensor of the bundle, else the one that has most.
     """
     best: tuple[Tensors, dict[str, str]] = own, {}
     most = -1
@@ -148,6 +144,8 @@ def _as_in_files(module: torch.nn.Module, own: Tensors, manifest: Manifest) -> t
 
 
 def _readings(module: torch.nn.Module, own: Tensors, manifest: Manifest) -> Iterator[tuple[Tensors, dict[str, str]]]:
+    """The names as they are, without a wrapper's prefix (DDP's ``module.``), with the prefix of all the bundle's names,
+    and as transformers renames the tensors of a file.  ``_orig_mod.`` of torch.compile never counts."""
     plain = {name: name.replace("_orig_mod.", "") for name in own}
     yield own, plain
     for prefix in _prefixes(plain.values()):
@@ -197,9 +195,9 @@ class _NothingCopied(TorchFunctionMode):
 
 
 def _parted(module: torch.nn.Module, own: Tensors) -> Tensors:
-    """A module's tensors; views of its parts in the place of one that transformers joined of several (experts').
+    """A module's tensors; one that transformers joined of several (experts') as views of its parts, by their names.
 
-    The parts have the names that they have before they are joined.  What was converted otherwise stays as it is.
+    A tensor that was converted otherwise stays as it is.
     """
     if (of_transformers := _of_transformers(module)) is None:
         return own

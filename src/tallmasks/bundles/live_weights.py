@@ -1,7 +1,7 @@
 """Writing a model of a bundle into a torch module in place: nothing is reallocated, all of it or none.
 
-On a GPU, torch operations give the results of the loops on the CPU, bit by bit: one float32 multiplication, one
-addition, one rounding, none of them fused.  Packed tensors are uploaded once and unpacked in pieces.
+On a GPU, torch gives the results of the loops on the CPU bit by bit: one float32 multiplication, one addition, one
+rounding, none fused.  Packed tensors are uploaded once and unpacked in pieces.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tallmasks.bundles.live_modules import PlacedTensor
 from tallmasks.bundles.task_weights import TaskWeights
-from tallmasks.bundles.update_kernels import PackedValues, pieces
+from tallmasks.bundles.update_kernels import pieces
 from tallmasks.store.dtypes import FLOATS, float_codes, torch_dtypes
 from tallmasks.store.parallel import parallel
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
@@ -23,7 +23,7 @@ from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
 PIECE = 1 << 22
 """Values that are unpacked on a GPU at once; a multiple of 8."""
 Uploaded = dict[tuple[str, str, str], torch.Tensor]
-"""What of a bundle lies on GPUs, as it is stored: by device, part and tensor."""
+"""Stored tensors of a bundle on GPUs: by device, part and tensor."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -49,9 +49,8 @@ class ModuleCopy(Checkpoint):
 
 
 def overwrite(placed: list[PlacedTensor], weights: TaskWeights, before: TaskWeights, uploaded: Uploaded) -> None:
-    """Write ``weights`` over the values of a module's tensors; ``before``, if anything stops it on the way.
+    """Write ``weights`` over those of a module's tensors that ``weights.base`` has; ``before``, if anything stops it.
 
-    Tensors that ``weights.base`` does not have, since no model changes them, are left as they are.
     Raises TallmasksError where a file is not the bundle's; then nothing was written.
     """
     weights.check()
@@ -80,8 +79,7 @@ def _write_here(placed: list[PlacedTensor], weights: TaskWeights) -> None:
     def fill(job: tuple[int, int, int]) -> None:
         index, start, stop = job
         name, dtype = placed[index].name, placed[index].dtype
-        out = raws[index][start * FLOATS[dtype] : stop * FLOATS[dtype]]
-        weights.fill(name, start, stop, PackedValues(out, dtype))
+        weights.fill(name, start, stop, raws[index][start * FLOATS[dtype] : stop * FLOATS[dtype]], dtype)
 
     parallel(fill, [(index, *piece) for index, flat in enumerate(flats) for piece in pieces(flat.numel())])
     for one, flat in zip(placed, flats, strict=True):
@@ -136,7 +134,7 @@ def _update(
     tau = upload("merged", packed.raw).view(torch_dtypes()[packed.dtype])[start:stop].float()
     if packed.dtype == "I8":
         tau = tau * upload("scales", packed.row_scales)[torch.arange(start, stop, device=device) // packed.row]
-    bits = upload(f"masks {task}", parts.bits(task, name))[start // 8 : -(-stop // 8)]
+    bits = upload(f"masks {task}", parts.of_task(task)[name])[start // 8 : -(-stop // 8)]
     places = torch.arange(8, dtype=torch.uint8, device=device)
     keep = ((bits[:, None] >> places) & 1).reshape(-1)[: stop - start].bool()
     scale = torch.tensor(parts.manifest.scale[task], dtype=torch.float32, device=device)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any
@@ -11,24 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.bundles.bundle_parts import BundleParts, manifest_of, open_place
-from tallmasks.bundles.manifest import Manifest
 from tallmasks.bundles.task_weights import TaskWeights
 from tallmasks.bundles.verification import check_content, check_form
-from tallmasks.store.dtypes import torch_dtypes
+from tallmasks.store.dtypes import DTYPES, torch_dtypes
 from tallmasks.store.errors import TallmasksError, nearest, needed_for
+from tallmasks.store.parallel import once
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 if TYPE_CHECKING:
     import torch
 
-_NUMPY = {
-    "F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1",
-    "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "u1", "BOOL": "?",
-}  # fmt: skip
 
-
-@dataclass(frozen=True)
 class Bundle:
     """An open bundle. Its files are read, and checked, when they are first needed; values stay memory-mapped.
 
@@ -38,12 +31,14 @@ class Bundle:
     are the base's.
     """
 
-    manifest: Manifest
-    _parts: BundleParts
-    _given: Checkpoint | None
-    _uploaded: dict[tuple[str, str, str], torch.Tensor] = field(default_factory=dict)
-    _found: dict[str, Any] = field(default_factory=dict)
-    _lock: RLock = field(default_factory=RLock)
+    def __init__(self, parts: BundleParts, base: Checkpoint | None) -> None:
+        self.manifest = parts.manifest
+        self._parts, self._given = parts, base
+        self._find_base_once = once(self._find_base)
+        self._of_module: Checkpoint | None = None
+        """theta_0 as the first module had it, where no file has it."""
+        self._uploaded: dict[tuple[str, str, str], torch.Tensor] = {}
+        self._lock = RLock()
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -53,7 +48,7 @@ class Bundle:
     @property
     def base(self) -> Checkpoint:
         """theta_0 from files. Raises TallmasksError where it is not to be had, or is another than the bundle's."""
-        return self._base()
+        return self._find_base_once()
 
     def density(self, task: str) -> float:
         """The fraction of the stored values that a task's mask holds. Raises as :meth:`update`."""
@@ -76,8 +71,8 @@ class Bundle:
         start, stop, _ = slice(start, stop).indices(tensor.size)
         if not tensor.stored or stop <= start:
             return np.zeros(max(stop - start, 0), np.float32)
-        if self.manifest.uncoded and "module" not in self._found:
-            self._base()  # what is decoded is no more than a base that is here
+        if self.manifest.uncoded and self._of_module is None:
+            assert self.base  # what is decoded is no more than a base that is here
         return self._parts.update(task, name, start, stop)
 
     def state_dict(self, task: str, like: torch.nn.Module | None = None) -> dict[str, torch.Tensor]:
@@ -94,23 +89,23 @@ class Bundle:
 
             from tallmasks.bundles.live_modules import state_for
 
-        found: dict[str, torch.Tensor] = {}
+        weights: dict[str, torch.Tensor] = {}
         for name, raw in self._raw(task).items():
-            form = self._base().tensors[name]
+            info = self.base.tensors[name]
             # of an empty array torch sees no row to take apart
             flat = torch.from_numpy(raw) if raw.size else torch.empty(0, dtype=torch.uint8)
-            found[name] = flat.view(torch_dtypes()[form.dtype]).reshape(tuple(form.shape))
-        found = self._with_aliases(found)
-        return found if like is None else state_for(like, self.manifest, found)
+            weights[name] = flat.view(torch_dtypes()[info.dtype]).reshape(info.shape)
+        weights = self._with_aliases(weights)
+        return weights if like is None else state_for(like, self.manifest, weights)
 
     def arrays(self, task: str) -> dict[str, NDArray]:
         """As :meth:`state_dict`, as NumPy arrays. Raises TallmasksError where the base has a dtype that NumPy lacks."""
-        for name, form in self._base().tensors.items():
-            if form.dtype not in _NUMPY:
-                raise TallmasksError(f"The base's tensor {name} is {form.dtype}, which NumPy lacks; use state_dict.")
-        forms = self._base().tensors
-        raws = self._raw(task).items()
-        return self._with_aliases({n: raw.view(_NUMPY[forms[n].dtype]).reshape(forms[n].shape) for n, raw in raws})
+        infos = self.base.tensors
+        for name, info in infos.items():
+            if info.dtype not in DTYPES or not DTYPES[info.dtype].is_numpys:
+                raise TallmasksError(f"The base's tensor {name} is {info.dtype}, which NumPy lacks; use state_dict.")
+        views = {name: raw.view(DTYPES[infos[name].dtype].numpy) for name, raw in self._raw(task).items()}
+        return self._with_aliases({name: view.reshape(infos[name].shape) for name, view in views.items()})
 
     def apply_(self, module: torch.nn.Module, task: str) -> None:
         """Make a module the model of a task, in place: its parameters and persistent buffers of floats.
@@ -135,10 +130,9 @@ class Bundle:
             base = self._any_base()
             if base is None:
                 TaskWeights(self._parts, ModuleCopy(title="the module", tensors={}), task).check()
-                base = self._found["module"] = ModuleCopy.of(placed, self.manifest.stored)
-            overwrite(
-                placed, TaskWeights(self._parts, base, task), TaskWeights(self._parts, base, None), self._uploaded
-            )
+                base = self._of_module = ModuleCopy.of(placed, self.manifest.stored)
+            before = TaskWeights(self._parts, base, None)
+            overwrite(placed, TaskWeights(self._parts, base, task), before, self._uploaded)
 
     def restore_(self, module: torch.nn.Module) -> None:
         """Make a module theta_0 again, in place and exactly. Raises as :meth:`apply_`."""
@@ -155,26 +149,17 @@ class Bundle:
 
     def _raw(self, task: str) -> dict[str, NDArray[np.uint8]]:
         self.manifest.check_task(task)
-        weights = TaskWeights(self._parts, self._base(), task)
+        weights = TaskWeights(self._parts, self.base, task)
         weights.check()
         return weights.raw()
 
-    def _with_aliases(self, found: dict[str, Any]) -> dict[str, Any]:
-        return found | {alias: found[name] for alias, name in self.manifest.aliases.items()}
-
-    def _base(self) -> Checkpoint:
-        """theta_0 from files, checked. Raises TallmasksError where it is not to be had."""
-        with self._lock:
-            if "files" not in self._found:
-                self._found["files"] = self._find_base()
-            return self._found["files"]
+    def _with_aliases(self, tensors: dict[str, Any]) -> dict[str, Any]:
+        return tensors | {alias: tensors[name] for alias, name in self.manifest.aliases.items()}
 
     def _any_base(self) -> Checkpoint | None:
-        """theta_0 from files or from the first module; None where a module has still to be taken for it."""
-        if "module" in self._found:
-            return self._found["module"]
+        """theta_0 from the first module or from files; None where a module has still to be taken for it."""
         try:
-            return self._base()
+            return self._of_module or self.base
         except _NoBase:
             return None
 
@@ -223,4 +208,4 @@ def load_bundle(path_or_repository: str | Path, base: str | Path | Checkpoint | 
     opened = open_checkpoint(base) if isinstance(base, (str, Path)) else base
     if opened is not None:
         check_form(opened, manifest, str(base) if isinstance(base, (str, Path)) else "the base given")
-    return Bundle(manifest, BundleParts(place, manifest), opened)
+    return Bundle(BundleParts(place, manifest), opened)

@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.bundles.bundle_parts import BundleParts
-from tallmasks.bundles.update_kernels import PackedValues, pieces, store
+from tallmasks.bundles.update_kernels import Raw, pieces
 from tallmasks.store.dtypes import FLOATS
 from tallmasks.store.parallel import parallel
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
+from tallmasks.vectors.checkpoints.float_bytes import rounded
 
 
 @dataclass(frozen=True)
@@ -27,12 +28,16 @@ class TaskWeights:
         if self.task is not None:
             self.parts.check(self.task)
 
-    def fill(self, name: str, start: int, stop: int, out: PackedValues) -> None:
-        """Values start..stop (start a multiple of 8) of a flattened tensor of floats into ``out``, in its dtype."""
-        if self.task is None or name not in self.parts.manifest.stored:
-            self._fill_base(name, start, stop, out)
+    def fill(self, name: str, start: int, stop: int, out: Raw, dtype: str) -> None:
+        """Values start..stop (start a multiple of 8) of a flattened tensor of floats into ``out``, in a dtype."""
+        changed = self.task is not None and name in self.parts.manifest.stored
+        if not changed and self.base.tensors[name].dtype == dtype:
+            out[...] = self.base.stored(name, start, stop)
             return
-        store(self.base.piece(name, start, stop) + self.parts.update(self.task, name, start, stop), out)
+        values = self.base.piece(name, start, stop)
+        if self.task is not None and changed:
+            values = values + self.parts.update(self.task, name, start, stop)
+        out[...] = rounded(values, dtype)
 
     def raw(self) -> dict[str, NDArray[np.uint8]]:
         """Every tensor of the model in the base's dtype as fresh bytes, flattened; those that are no floats too."""
@@ -41,19 +46,11 @@ class TaskWeights:
 
         def fill(job: tuple[str, int, int]) -> None:
             name, start, stop = job
-            size, dtype = FLOATS[tensors[name].dtype], tensors[name].dtype
-            self.fill(name, start, stop, PackedValues(raws[name][start * size : stop * size], dtype))
+            dtype = tensors[name].dtype
+            self.fill(name, start, stop, raws[name][start * FLOATS[dtype] : stop * FLOATS[dtype]], dtype)
 
         parallel(fill, [(name, *piece) for name, tensor in tensors.items() for piece in pieces(tensor.size)])
-        for name, form in self.base.tensors.items():
+        for name, info in self.base.tensors.items():
             if name not in raws:
-                size = int(np.prod(form.shape, dtype=np.int64))
-                raws[name] = np.array(self.base.stored(name, 0, size))
-        return {name: raws[name] for name in sorted(raws)}
-
-    def _fill_base(self, name: str, start: int, stop: int, out: PackedValues) -> None:
-        dtype = self.base.tensors[name].dtype
-        if dtype == out.dtype:
-            np.copyto(out.raw, self.base.stored(name, start, stop))
-        else:
-            store(self.base.piece(name, start, stop), out)
+                raws[name] = np.array(self.base.stored(name, 0, info.size))
+        return dict(sorted(raws.items()))

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.store.dtypes import FLOATS
-from tallmasks.vectors.checkpoints.float_bytes import read_only, rounded, widened
+from tallmasks.vectors.checkpoints.float_bytes import read_only, widened
 
 PIECE = 1 << 16
 """Values that a thread takes at once; a multiple of 8."""
@@ -21,19 +21,8 @@ _NO_ROWS = np.ones(1, np.float32)
 Raw = NDArray[np.uint8]
 
 
-class PackedValues(NamedTuple):
-    """Values as they are stored: raw bytes and safetensors' code of their dtype."""
-
-    raw: Raw
-    dtype: str
-
-
 class PackedTau(NamedTuple):
-    """One flattened tensor of tau_MTL as it is stored.
-
-    ``raw``: its bytes; ``dtype``: F32, BF16, F16 or I8; of the last, ``row_scales`` float32 [rows], one for every
-    ``row`` values.
-    """
+    """One flattened tensor of tau_MTL as it is stored: F32, BF16, F16, or I8 with a scale for every ``row`` values."""
 
     raw: Raw
     dtype: str
@@ -60,11 +49,6 @@ def update_piece(tau: PackedTau, bits: Raw, scale: float, start: int, stop: int)
     held = np.unpackbits(bits[first : -(-stop // 8)], count=stop - 8 * first, bitorder="little")[start - 8 * first :]
     update_loops.masked(read_only(tau.piece(start, stop)), held, np.float32(scale), out)
     return out
-
-
-def store(values: NDArray[np.float32], out: PackedValues) -> None:
-    """``out`` = the values in its dtype (F32, BF16, F16 or F64), rounded to nearest even."""
-    np.copyto(out.raw, rounded(values, out.dtype))
 
 
 def pieces(size: int) -> list[tuple[int, int]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from tallmasks.bundles.bundle_parts import BundleParts, manifest_of, open_place
@@ -15,10 +17,9 @@ from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 
 def verify_bundle(path: str | Path) -> list[str]:
-    """All problems of a bundle, a line each; none where every file is as it was written.
+    """All problems of a bundle, a line each.  Reads every byte, but not a base that is not included.
 
-    Reads every byte.  A base that is not included is not looked at.  Files of the folder that the bundle does not
-    name are problems too, but for README.md, the workflow's provenance.json and hidden ones.
+    Files that the bundle does not name are problems too, except README.md, provenance.json and hidden ones.
     """
     try:
         place = open_place(path)
@@ -26,28 +27,22 @@ def verify_bundle(path: str | Path) -> list[str]:
     except TallmasksError as error:
         return [str(error)]
     parts = BundleParts(place, manifest)
-    problems: dict[str, None] = {}
-
-    def check(work: object) -> None:
-        try:
-            assert callable(work)
-            work()
-        except TallmasksError as error:
-            problems[str(error)] = None
 
     def check_base() -> None:
         base = open_checkpoint(parts.included_base())
         check_form(base, manifest, f"{place.title}: base")
         check_content(base, manifest, f"{place.title}: base")
 
-    for name in manifest.files:
-        check(lambda name=name: parts.checked(name))
-    if not manifest.codings:
-        check(lambda: parts.verify(None))
-    for task in manifest.tasks:
-        check(lambda task=task: parts.verify(task))
+    checks: list[Callable[[], object]] = [partial(parts.checked, name) for name in manifest.files]
+    checks += [partial(parts.verify, task) for task in (*([] if manifest.codings else [None]), *manifest.tasks)]
     if manifest.base.included:
-        check(check_base)
+        checks.append(check_base)
+    problems: dict[str, None] = {}
+    for check in checks:
+        try:
+            check()
+        except TallmasksError as error:
+            problems[str(error)] = None
     if place.repository is None:
         known = {MANIFEST, CARD, PROVENANCE, *manifest.files}
         for file in sorted(place.root.rglob("*")):
@@ -59,10 +54,7 @@ def verify_bundle(path: str | Path) -> list[str]:
 
 
 def check_form(base: Checkpoint, manifest: Manifest, place: str) -> None:
-    """Refuse a base whose tensors of floats are not those that a bundle names; its values stay unread.
-
-    Raises TallmasksError.
-    """
+    """Raises TallmasksError where a base's float tensors are not those of the bundle; reads no values."""
     floats = {name: tensor for name, tensor in base.tensors.items() if tensor.dtype in FLOATS}
     if missing := manifest.tensors.keys() - floats.keys():
         raise TallmasksError(f"{place} lacks {name_some(sorted(missing))} of the bundle. Give the bundle's own base.")
@@ -71,26 +63,23 @@ def check_form(base: Checkpoint, manifest: Manifest, place: str) -> None:
             f"{place} holds {name_some(sorted(extra))}, which the bundle has not. Give the bundle's own base."
         )
     for name, tensor in manifest.tensors.items():
-        found = floats[name].dtype, tuple(floats[name].shape)
-        if found != (tensor.dtype, tensor.shape):
+        info = floats[name]
+        if (info.dtype, tuple(info.shape)) != (tensor.dtype, tensor.shape):
             raise TallmasksError(
-                f"{place}: tensor {name} is {found[0]} {list(found[1])}; the bundle expects {tensor.dtype}"
+                f"{place}: tensor {name} is {info.dtype} {list(info.shape)}; the bundle expects {tensor.dtype}"
                 f" {list(tensor.shape)}. Give the bundle's own base."
             )
 
 
 def check_content(base: Checkpoint, manifest: Manifest, place: str) -> None:
-    """Refuse a base whose weight files are not, byte for byte, those that a bundle was made of.
-
-    Raises TallmasksError.
-    """
-    found, expected = base.sha256s(), manifest.base_sha256
+    """Raises TallmasksError where a base's weight files are not, byte for byte, those that a bundle was made of."""
+    actual, expected = base.sha256s(), manifest.base_sha256
     # an included base counts its companions too
-    strange = [name for name, digest in found.items() if digest not in expected.values()]
-    if strange or not found or (not manifest.base.included and sorted(found.values()) != sorted(expected.values())):
-        name = strange[0] if strange else name_some(sorted(found)) or "(none)"
+    strange = [name for name, digest in actual.items() if digest not in expected.values()]
+    if strange or not actual or (not manifest.base.included and sorted(actual.values()) != sorted(expected.values())):
+        name = strange[0] if strange else name_some(sorted(actual)) or "(none)"
         raise TallmasksError(
-            f"{place}: the weight file {name} has sha256 {found.get(name, 'of its own')}; the bundle was made of"
+            f"{place}: the weight file {name} has sha256 {actual.get(name, 'of its own')}; the bundle was made of"
             f" {name_some(f'{digest} ({name})' for name, digest in expected.items())}. Give the base of the same"
             " revision, as it was published."
         )

@@ -1,9 +1,8 @@
-"""Storage in bits, by the formulae of appendix C of Wang et al. 2024 and in their manner (one float is 32 bits).
+"""Storage in bits, by the formulae of appendix C of Wang et al. 2024 (one float is 32 bits).
 
-Each function is what a method may give as its ``storage``: from T tasks, P' trainable and F frozen parameters.  One
-that treats matrices apart from other tensors also takes the ``shapes`` of the trainable tensors, by name.  Without them
-it gives its leading term, as if these were one square matrix of a block.  Options that a formula depends on have the
-method's names.
+Each function may be a method's ``storage``: from T tasks, P' trainable and F frozen parameters, and the method's
+options.  Where matrices count apart it takes the ``shapes`` of the trainable tensors, by name.  Without them it assumes
+one square matrix of a block.
 """
 
 from __future__ import annotations

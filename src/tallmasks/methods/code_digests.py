@@ -1,9 +1,8 @@
-"""What stands for the code of a merge or a method in recipes: everything that computes, nothing that people read.
+"""Digests of the code of merges and methods for recipes: everything that computes, nothing that people read.
 
-A function in ``rows/`` counts with the definitions of its file and of the files in ``rows/`` that this one imports.
-What registers there does not count: ``@merge(...)``, ``@method(...)``, and calls that stand alone.  Those of their
-arguments that compute, functions and protocols, are counted by themselves.  A function from elsewhere counts by name,
-since its code is a stage's.
+A function in ``rows/`` counts with the definitions of its file and of the files in ``rows/`` that it imports.
+Registrations there do not count: ``@merge(...)``, ``@method(...)``, and calls that stand alone.  Functions from
+elsewhere count by name, because their code is a stage's.
 """
 
 from __future__ import annotations
@@ -68,13 +67,13 @@ def _of_module(name: str) -> str:
 
 def _defining(path: Path) -> list[ast.stmt]:
     """The statements of a file without the package's imports and without what registers."""
-    found = []
+    kept = []
     for statement in ast.parse(path.read_bytes()).body:
         if isinstance(statement, ast.FunctionDef):
             statement.decorator_list = [one for one in statement.decorator_list if not _registers(one)]
         if not (is_own_import(statement) or isinstance(statement, ast.Expr)):
-            found.append(statement)
-    return found
+            kept.append(statement)
+    return kept
 
 
 def _registers(decorator: ast.expr) -> bool:

@@ -1,8 +1,7 @@
 """What a method's function can ask for, by the names of its parameters: each input is declared once.
 
-Planner, evaluation, sweeps and commands loop over the declarations.  An input is either the content of artifacts
-(``stage`` and ``role`` say of which), or follows from other inputs (``of`` says from which).  A file of the folder may
-declare its own:
+An input is the content of artifacts (``stage`` and ``role``), or follows from other inputs (``of``).  A file of the
+folder ``rows`` may declare its own:
 
     @input("norm", "the Euclidean norm of tau_t, float", per="task", of=("task_vector",))
     def norm(source: Source, task: int, level: int) -> float:
@@ -29,36 +28,23 @@ Per = Literal["benchmark", "task", "mask_lambda"]
 
 
 class Source(Protocol):
-    """Where the inputs of one method on a set of tasks are found: in artifacts, or in memory."""
+    """The inputs of one method on ``count`` tasks, from artifacts or from memory; `INPUTS` says what each is."""
 
     @property
-    def count(self) -> int:
-        """T, how many tasks there are."""
-
+    def count(self) -> int: ...
     @property
-    def pretrained(self) -> Any:
-        """theta_0 over the trainable tensors, float32 [P']."""
-
+    def pretrained(self) -> Any: ...
     @property
-    def layout(self) -> Layout:
-        """The names and shapes of the trainable tensors."""
-
+    def layout(self) -> Layout: ...
     @property
-    def multi_task_vector(self) -> NDArray[np.float32]:
-        """tau_MTL of the method's merge, float32 [P']."""
+    def multi_task_vector(self) -> NDArray[np.float32]: ...
+    @property
+    def agreement(self) -> NDArray[np.uint8]: ...
+    def task_vector(self, task: int) -> TaskVector: ...
+    def threshold(self, task: int) -> np.float32: ...
 
     def merged(self, merge: str) -> NDArray[np.float32]:
-        """tau_MTL of another merge, made anew from the task vectors, float32 [P']."""
-
-    @property
-    def agreement(self) -> NDArray[np.uint8]:
-        """n(p) of the masks that are selected for the method's merge, uint8 [P']."""
-
-    def task_vector(self, task: int) -> TaskVector:
-        """tau_t of one task, with its thresholds."""
-
-    def threshold(self, task: int) -> np.float32:
-        """The magnitude from which on tau_t is in the share that the method keeps."""
+        """tau_MTL of another merge, computed from the task vectors, float32 [P']."""
 
     def packed_mask(self, task: int, level: int) -> NDArray[np.uint8]:
         """m_t for a place in the grid of lambdas, packed bits uint8 [ceil(P' / 8)], lowest bit first."""
@@ -76,11 +62,10 @@ class Input:
         meaning: What it is, with shape and dtype.
         per: What it differs by: "benchmark" (the same for all tasks), "task", or "mask_lambda" (task and lambda).
         find: Its value, from a source, a task's index and a place in the grid of lambdas.
-        stage: The stage whose artifacts it needs, if any.
-        role: Their role in an evaluation's recipe.
+        stage, role: The stage whose artifacts it needs, if any, and their role in an evaluation's recipe.
         each: Whether that is an artifact per task; else one of the method's merge.
         packed: Whether the value is packed bits, which the method gets as bool [P'].
-        of: The names of the inputs that ``find`` looks at, where it is no artifact itself.
+        of: The inputs that ``find`` looks at, where it is no artifact itself.
     """
 
     name: str
@@ -114,21 +99,21 @@ INPUTS: dict[str, Input] = {}
 Find = Callable[[Source, int, int], Any]
 
 
-def input(name: str, meaning: str, *, per: Per, **said: Any) -> Callable[[Find], Find]:
+def input(name: str, meaning: str, *, per: Per, **fields: Any) -> Callable[[Find], Find]:
     """Decorator: declare an input by the function that finds its value."""
 
     def register(find: Find) -> Find:
         if name in INPUTS:
             raise ValueError(f"input {name} is declared twice")
-        INPUTS[name] = Input(name, meaning, per, find, **said)
+        INPUTS[name] = Input(name, meaning, per, find, **fields)
         return find
 
     return register
 
 
 def misfit(protocol: ProtocolOfMethod, needs: Collection[str], every: Collection[str]) -> str | None:
-    """What is wrong with the inputs that a method of a protocol ``needs``, or with ``every`` input that these follow
-    from, if anything: one model for all tasks has no input of one task, and a lambda is chosen for masks alone."""
+    """What is wrong with the inputs of a method, if anything.  One model for all tasks needs no input of one task, and
+    a lambda is chosen for masks alone.  ``every``: what it ``needs`` and what that follows from."""
     of_one = [name for name in sorted(needs) if INPUTS[name].per != "benchmark"]
     if isinstance(protocol, Fixed | Scaled) and of_one:
         shared = ", ".join(name for name, there in INPUTS.items() if there.per == "benchmark")
@@ -145,39 +130,26 @@ def misfit(protocol: ProtocolOfMethod, needs: Collection[str], every: Collection
     return None
 
 
-_VECTORS = {"stage": "task_vector", "role": "task_vectors", "each": True}
-_MERGED = {"stage": "multi_task_vector", "role": "multi_task_vector"}
-
 input("pretrained", "theta_0 over the trainable tensors, float32 [P']", per="benchmark")(
     lambda source, task, level: source.pretrained
 )
 input("layout", "the names and shapes of the trainable tensors; for methods over the whole model", per="benchmark")(
     lambda source, task, level: source.layout
 )
-input("task_vector", "tau_t, float32 [P']", per="task", **_VECTORS)(
+input("task_vector", "tau_t, float32 [P']", per="task", stage="task_vector", role="task_vectors", each=True)(
     lambda source, task, level: source.task_vector(task).flat
 )
-input(
-    "threshold",
-    "the magnitude from which on tau_t is in its top keep(T), float32 scalar",
-    per="task",
-    of=("task_vector",),
-)(lambda source, task, level: source.threshold(task))
+_THRESHOLD = "the magnitude from which on tau_t is in its top keep(T), float32 scalar"
+input("threshold", _THRESHOLD, per="task", of=("task_vector",))(lambda source, task, level: source.threshold(task))
+_MERGED = {"stage": "multi_task_vector", "role": "multi_task_vector"}
 input("multi_task_vector", "tau_MTL of the method's merge, float32 [P']", per="benchmark", **_MERGED)(
     lambda source, task, level: source.multi_task_vector
 )
-input(
-    "agreement",
-    "n(p), how many tasks' selected masks hold each weight, uint8 [P']",
-    per="benchmark",
-    stage="agreement",
-    role="agreement",
-)(lambda source, task, level: source.agreement)
-input(
-    "mask",
-    "m_t for the mask_lambda at hand, bool [P']",
-    per="mask_lambda",
-    stage="mask_bundle",
-    role="mask_bundle",
-    packed=True,
-)(lambda source, task, level: source.packed_mask(task, level))
+_COUNT = "n(p), how many tasks' selected masks hold each weight, uint8 [P']"
+input("agreement", _COUNT, per="benchmark", stage="agreement", role="agreement")(
+    lambda source, task, level: source.agreement
+)
+_MASKS = {"stage": "mask_bundle", "role": "mask_bundle", "packed": True}
+input("mask", "m_t for the mask_lambda at hand, bool [P']", per="mask_lambda", **_MASKS)(
+    lambda source, task, level: source.packed_mask(task, level)
+)

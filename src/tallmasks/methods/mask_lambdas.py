@@ -16,16 +16,10 @@ FITTED = (0.2, 0.3, 0.4, 0.5, 0.6)
 
 
 def fitted_lambdas(merging: Merging, stream: Stream, grid: Sequence[float] = FITTED) -> list[float]:
-    """For each task the lambda at which what its mask keeps of tau_MTL is as long as tau_t, in the L1 norm.
+    """For each task the lambda of an ascending grid at which m * tau_MTL is as long as tau_t, in the L1 norm.
 
-    The masked distance |m * tau_MTL - tau_t|, which the mask rule is derived from, is smallest at lambda = 1 for every
-    weight and so chooses nothing.  The length does: too small a lambda lets other tasks' weights in, too large a one
-    leaves out what the task needs.  docs/bundles.md compares it with lambdas that validation data chose.
-
-    Args:
-        merging: the merge.
-        stream: the models.
-        grid: lambdas, ascending.
+    The distance |m * tau_MTL - tau_t| is smallest at lambda = 1 for every weight, so it chooses nothing.
+    docs/bundles.md compares these lambdas with those that validation data chose.
     """
 
     def work(place: Place) -> np.ndarray:

@@ -35,7 +35,7 @@ class Place:
 
 
 def pieces_of(sizes: Mapping[str, int], step: int) -> Iterator[Place]:
-    """The pieces of tensors with so many values: of `step` values, the last of each shorter."""
+    """Pieces of `step` values of tensors with these sizes; the last piece of a tensor may be shorter."""
     for name, size in sizes.items():
         for start in range(0, size, step):
             yield Place(name, start, min(start + step, size))
@@ -52,9 +52,9 @@ def each_piece(
     work: Callable[[list[Vector], Place, slice], Result],
     whole_tensors: bool = False,
 ) -> list[Result]:
-    """What ``work`` gives of T slices, float32 [n] each, of every place, in order; it also gets the place in the whole.
+    """The results of ``work`` on T slices, float32 [n] each, of every place, in order; it also gets the flat slice.
 
-    It runs on several threads; whole tensors come one at a time, since their products have threads of their own.
+    It runs on several threads, but on whole tensors one at a time: their products have threads of their own.
     """
     layout = task_vectors[0].layout
     offsets = dict(zip(layout.names, layout.offsets, strict=True))
@@ -75,10 +75,8 @@ class Merge:
         apply: ``(rows, place, facts, **options) -> merged``, float32, for all values of ``rows`` at ``place``.
         over: What rows are.  "slices": T slices, float32 [n] each, in a list or one array [T, n]; "tensors": one
             whole tensor of all tasks, float32 [T, ...].
-        look: Computes the facts, what a slice has to know of the whole: ``(task_vectors, **options) -> anything``,
-            thresholds for instance.  Without it they are None.
-        statistics: The stage whose artifacts, one a task, it needs beside the checkpoints.  ``look`` gets their tensors
-            by name, a mapping a task, as its second argument.
+        look: Computes the facts of the whole, such as thresholds: ``(task_vectors, **options) -> anything``.
+        statistics: The stage whose artifacts, one a task, ``look`` gets as second argument: a mapping of tensors each.
         masked_as: The merge that masks are over, where it is another one.
         chosen: The options that are not at their defaults.
     """
@@ -94,10 +92,7 @@ class Merge:
     def prepared(
         self, task_vectors: Sequence[TaskVector], statistics: Sequence[Statistics] = ()
     ) -> Callable[[Sequence[Vector], Place], Vector]:
-        """``(rows, place) -> merged``, float32 [n] from T of [n], with its options and its facts of these vectors.
-
-        Raises TallmasksError where it needs statistics, and there are none.
-        """
+        """``(rows, place) -> merged``, float32 [n] from T of [n].  Raises TallmasksError without needed statistics."""
         if self.statistics and not statistics:
             raise TallmasksError(
                 f"merge {self.name} needs what the workflow's stage {self.statistics} computes from the tasks' training"
@@ -120,10 +115,7 @@ class Merge:
         return of_tensor
 
     def __call__(self, task_vectors: Sequence[TaskVector], out: Vector, statistics: Sequence[Statistics] = ()) -> None:
-        """Fill ``out``, float32 [P'].
-
-        Raises TallmasksError where it holds NaN or infinity then, or it needs statistics and there are none.
-        """
+        """Fill ``out``, float32 [P'].  Raises TallmasksError for NaN or infinity, or without needed statistics."""
         apply = self.prepared(task_vectors, statistics)
 
         def fill(rows: list[Vector], place: Place, part: slice) -> None:

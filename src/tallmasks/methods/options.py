@@ -1,8 +1,8 @@
 """Options of merges and methods: constants that decide a result and that params.yaml may set.
 
-An option is a keyword-only parameter with a default of the function that is registered.  Its type says what is
-allowed: `Share` for a fraction, ``Literal["l1", "l2"]`` for a word.  What is set stands behind the name, as in
-``ties:keep=0.1``; so it is in every recipe and table, and one method may be in a table with several settings.
+An option is a keyword-only parameter with a default of the registered function.  Its type says what is allowed: `Share`
+for a fraction, ``Literal["l1", "l2"]`` for a word.  A setting is part of the name, as in ``ties:keep=0.1``, and so of
+every recipe and table.
 """
 
 from __future__ import annotations
@@ -78,22 +78,21 @@ class Option:
 
 def options_of(*functions: Callable[..., Any] | None) -> dict[str, Option]:
     """The options of some functions together, by name."""
-    found: dict[str, Option] = {}
+    options: dict[str, Option] = {}
     for function in filter(None, functions):
         bound = function.keywords if isinstance(function, partial) else {}
         plain: Any = function.func if isinstance(function, partial) else function
         plain = plain if inspect.isroutine(plain) else type(plain).__call__
         hints = get_type_hints(plain, include_extras=True)
         for name, parameter in inspect.signature(plain).parameters.items():
-            if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is not parameter.empty:
-                if name in bound:
-                    continue
+            has_default = parameter.kind is parameter.KEYWORD_ONLY and parameter.default is not parameter.empty
+            if has_default and name not in bound:
                 hint = hints.get(name)
                 extras = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
                 bounds = next((extra for extra in extras if isinstance(extra, Between)), None)
                 words = get_args(hint) if get_origin(hint) is Literal else ()
-                found[name] = Option(name, parameter.default, bounds, words)
-    return found
+                options[name] = Option(name, parameter.default, bounds, words)
+    return options
 
 
 def given(function: Callable[..., Any], chosen: Mapping[str, Value]) -> dict[str, Value]:
@@ -114,20 +113,17 @@ def written(name: str, chosen: Mapping[str, Value]) -> str:
 
 
 def chosen_from(texts: Mapping[str, Any], known: Mapping[str, Option], whose: str) -> dict[str, Value]:
-    """What is set, without what is set to its default.
-
-    Raises TallmasksError where there is no such option, or the value is not allowed.
-    """
-    found = {}
+    """The settings that are not the defaults.  Raises TallmasksError for an unknown option or a value not allowed."""
+    chosen = {}
     for name, value in texts.items():
         if name not in known:
             there = ", ".join(known) or "none"
             raise TallmasksError(f"{whose}: there is no option {name!r}{nearest(name, known)}; it has: {there}")
         option = known[name]
-        right = option.checked(_typed(value, type(option.default)), whose)
-        if right != option.default:
-            found[name] = right
-    return found
+        checked = option.checked(_typed(value, type(option.default)), whose)
+        if checked != option.default:
+            chosen[name] = checked
+    return chosen
 
 
 def _typed(value: Any, wanted: type) -> Any:

@@ -21,9 +21,8 @@ class OwnTensors:
     """What :func:`by_tensor` makes of a function.
 
     Attributes:
-        coding: how a tensor is stored, ``(shape) -> coding``; it gets ``name`` and ``tasks`` too if it has such
-            parameters.
-        find: the function, ``(tensor, coding, **options) -> content``.
+        coding: ``(shape) -> coding``, how a tensor is stored; parameters ``name`` and ``tasks`` get these too.
+        find: ``(tensor, coding, **options) -> content``, the function.
     """
 
     coding: Callable[..., Coding]
@@ -62,11 +61,9 @@ class OwnTensors:
 
 
 def by_tensor(coding: Callable[..., Coding]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator, under `method(...)`: the update of a method whose function finds, from one tensor of tau_t, what a
-    coding stores of it; tensors that are stored whole it does not see.
+    """Decorator, under `method(...)`: the update of a method whose function computes what a coding stores of a tensor.
 
-    ``coding`` gets a tensor's shape and, where it has parameters ``name`` and ``tasks``, its name and T.  The method's
-    options are those of the function.
+    The function skips tensors that are stored whole; its options are the method's.  ``coding`` is as in `OwnTensors`.
     """
 
     def decorate(find: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,5 +1,4 @@
-"""Methods in a stream: merged vector, masks and agreement of one piece of one tensor at a time, from anyone's
-checkpoints, whatever their size."""
+"""Methods in a stream: merged vector, masks and agreement of one piece of one tensor at a time."""
 
 from __future__ import annotations
 
@@ -32,10 +31,9 @@ class Stream:
     Args:
         layout: the tensors that some task changed, in sorted order.
         pretrained: theta_0, by piece.
-        changes: tau_t by piece, for every task by its name.
-        frozen: how many values no task changed, which kept fractions are counted over too.
-        roundoff: for each task, the largest relative error with which a tensor's values were rounded, by its name; None
-            where nobody knows.
+        changes: tau_t by piece, by task.
+        frozen: how many values no task changed; kept fractions count them too.
+        roundoff: for each task, the largest relative rounding error of a tensor's values, by name; None if unknown.
     """
 
     def __init__(
@@ -57,8 +55,7 @@ class Stream:
 
     @functools.cached_property
     def vectors(self) -> list[TaskVector]:
-        """The task vectors, whole, of which no more is in memory than what is asked for.  Their thresholds are computed
-        once, those of all tasks together."""
+        """The task vectors, computed where they are asked for; thresholds of all tasks are computed once, together."""
 
         def trimmed(fraction: float, of_trainable: bool) -> list[np.float32]:
             return trim_thresholds(flats, fraction, 0 if of_trainable else self.frozen)
@@ -71,10 +68,10 @@ class Stream:
         ]
 
     def _noise(self, roundoff: Callable[[str], float]) -> Callable[[str], float]:
-        """How large what rounding added to a task's matrix is, by name.
+        """The spectral norm of what rounding added to a task's matrix, by name.
 
-        The spectral norm of independent errors is about the length of their longest row and column together.  Errors
-        are spread evenly between the largest of both signs, so that their root mean square is 3^-1/2 of that.
+        Of independent errors it is about the length of the longest row plus that of the longest column.  Errors are
+        uniform, so their root mean square is 3^-1/2 of the largest.
         """
 
         def noise(name: str) -> float:
@@ -92,10 +89,7 @@ class Stream:
         return places_of(self.layout, whole_tensors)
 
     def rows(self, place: Place) -> Sequence[Vector]:
-        """tau_t of every task there, float32 [n] each.
-
-        Raises TallmasksError where a value is NaN, infinite, or too large to subtract in float32.
-        """
+        """tau_t of every task there, float32 [n] each.  Raises TallmasksError for NaN, infinity or an overflow."""
         return [self.row(task, place) for task in self.changes]
 
     def row(self, task: str, place: Place) -> Vector:
@@ -124,12 +118,7 @@ class _Streamed(TaskVector):
 
 
 class Merging:
-    """A merge on a stream, with what it has to know of the whole.
-
-    Args:
-        merge: the merge.
-        stream: the models.
-    """
+    """A merge on a stream, with its facts of the whole."""
 
     def __init__(self, merge: Merge, stream: Stream) -> None:
         self._name = merge.name
@@ -138,15 +127,11 @@ class Merging:
 
     @property
     def threads(self) -> int | None:
-        """How many threads to use: one for whole tensors, which are large and whose products have threads of their
-        own."""
+        """How many threads to use: one for whole tensors, whose products have threads of their own."""
         return 1 if self.over_tensors else None
 
     def __call__(self, place: Place, rows: Sequence[Vector]) -> Vector:
-        """tau_MTL there, float32 [n].
-
-        Raises TallmasksError where it holds NaN or infinity.
-        """
+        """tau_MTL there, float32 [n].  Raises TallmasksError where it holds NaN or infinity."""
         merged = self._apply(rows, place)
         if not kernels.finite(merged):
             raise TallmasksError(
@@ -159,11 +144,7 @@ class Merging:
 class OnePiece:
     """The inputs of a row that is one model, on one piece: the `tallmasks.methods.Source` of `tallmasks merge`.
 
-    Args:
-        stream: the models.
-        place: where.
-        merging: the merge of the row.
-        lambdas: each task's mask lambda.
+    ``lambdas``: each task's mask lambda.
     """
 
     def __init__(self, stream: Stream, place: Place, merging: Merging, lambdas: Sequence[float]) -> None:
@@ -187,10 +168,7 @@ def update(method: Method, source: OnePiece) -> Vector:
 
 
 def in_stream(method: Method) -> None:
-    """Refuse a method that cannot be had from checkpoints in a stream.
-
-    Raises TallmasksError that says what is lacking.
-    """
+    """Raises TallmasksError for a method that cannot be had from checkpoints in a stream, with what is lacking."""
     if method.whole_model and not method.scaled_mask:
         raise TallmasksError(f"{method.name} looks at whole models at once, which cannot be had in a stream")
     if statistics := registry.statistics_behind(method):

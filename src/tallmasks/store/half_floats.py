@@ -92,7 +92,7 @@ def narrow_float16(patterns, out):
 def low_rank(left, right, scale, start, columns, out):
     """float32 [rows, r], [r * columns] -> [n]: the values from ``start`` on of the flattened scale * (left right).
 
-    Each value is summed over r in order, so that neither where a piece begins nor the machine shows.
+    Each value is summed over r in order, so the result depends on neither the cut nor the machine.
     """
     ranks = right.size // columns
     done = 0
@@ -101,23 +101,10 @@ def low_rank(left, right, scale, start, columns, out):
         count = min(columns - first, out.size - done)
         part = out[done : done + count]
         part[:] = 0
-        k = 0
-        while k + 4 <= ranks:  # four at once: the sums are fetched and stored a quarter as often
-            place = k * columns + first
-            a, b, c, d = left[row, k], left[row, k + 1], left[row, k + 2], left[row, k + 3]
-            row_a = right[place : place + count]
-            row_b = right[place + columns : place + columns + count]
-            row_c = right[place + 2 * columns : place + 2 * columns + count]
-            row_d = right[place + 3 * columns : place + 3 * columns + count]
+        for k in range(ranks):
+            factor, line = left[row, k], right[k * columns + first : k * columns + first + count]
             for j in range(count):
-                part[j] = (((part[j] + a * row_a[j]) + b * row_b[j]) + c * row_c[j]) + d * row_d[j]
-            k += 4
-        while k < ranks:
-            place = k * columns + first
-            a, row_a = left[row, k], right[place : place + count]
-            for j in range(count):
-                part[j] += a * row_a[j]
-            k += 1
+                part[j] += factor * line[j]
         for j in range(count):
             part[j] *= scale
         done += count

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from strategies import no_deadline
 from tallmasks.bundles import entropy_coding
 from tallmasks.bundles.codings import LowRank, Signs, Ternary, Whole
-from tallmasks.bundles.entropy_coding import ByMagnitude, Decoded, Planes, decode, encode
+from tallmasks.bundles.entropy_coding import ByMagnitude, Planes, decode, encode
 from tallmasks.bundles.loaded_bundle import load_bundle
 from tallmasks.bundles.manifest import digest_of
 from tallmasks.bundles.verification import verify_bundle
@@ -58,13 +58,13 @@ def test_a_mask_that_follows_from_magnitudes_takes_next_to_nothing(tmp_path):
     """An option that saves nothing would be a risk for nothing: TALL-masks keep weights by their magnitude."""
     draw = np.random.default_rng(0)
     merged = draw.standard_normal(1 << 17).astype(np.float32)
-    views = Decoded({"w": np.packbits(abs(merged) > 0.7, bitorder="little")})
+    masks = {"w": np.packbits(abs(merged) > 0.7, bitorder="little")}
     specs = {"w": TensorSpec(np.dtype(np.uint8), (1 << 14,))}
     order = ByMagnitude(lambda name, start, stop: merged[start:stop], {"w": merged.size})
-    encode(tmp_path / "coded", specs, views, order, {})
+    encode(tmp_path / "coded", specs, masks, order, {})
     stream = open_tensors(tmp_path / "coded").view("deflated")
     assert stream.size < 0.1 * (1 << 14)
-    np.testing.assert_array_equal(decode(stream, specs, order, "it").view("w"), views.view("w"))
+    np.testing.assert_array_equal(decode(stream, specs, order, "it")["w"], masks["w"])
 
 
 @no_deadline
@@ -81,18 +81,18 @@ def test_pieces_of_any_size_come_back(tmp_path_factory, forms, seed):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(entropy_coding, "CHUNK", 16)
         patch.setattr(entropy_coding, "_BUFFER", 7)
-        encode(path, specs, Decoded(arrays), Planes(), {})
+        encode(path, specs, arrays, Planes(), {})
         found = decode(open_tensors(path).view("deflated"), specs, Planes(), "it")
         sizes = {name: array.size for name, array in arrays.items()}
         masks = {n: np.packbits(draw.random(size) < 0.4, bitorder="little") for n, size in sizes.items()}
         packed = {name: TensorSpec(np.dtype(np.uint8), mask.shape) for name, mask in masks.items()}
         tau = {name: draw.standard_normal(size).astype(np.float32) for name, size in sizes.items()}
         order = ByMagnitude(lambda name, start, stop: tau[name][start:stop], sizes)
-        encode(path.with_name("masks"), packed, Decoded(masks), order, {})
+        encode(path.with_name("masks"), packed, masks, order, {})
         back = decode(open_tensors(path.with_name("masks")).view("deflated"), packed, order, "it")
     for name in specs:
-        np.testing.assert_array_equal(found.view(name), arrays[name])
-        np.testing.assert_array_equal(back.view(name), masks[name])
+        np.testing.assert_array_equal(found[name], arrays[name])
+        np.testing.assert_array_equal(back[name], masks[name])
 
 
 def forge(folder, shapes, **streams):

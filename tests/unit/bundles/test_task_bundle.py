@@ -17,9 +17,10 @@ from tallmasks.bundles import live_weights
 from tallmasks.bundles.bundle_writer import BundleFacts, new_bundle
 from tallmasks.bundles.loaded_bundle import load_bundle
 from tallmasks.bundles.task_weights import TaskWeights
-from tallmasks.bundles.update_kernels import PackedTau, PackedValues, store, update_piece
+from tallmasks.bundles.update_kernels import PackedTau, update_piece
 from tallmasks.store.dtypes import torch_dtypes
 from tallmasks.store.errors import TallmasksError
+from tallmasks.vectors.checkpoints.float_bytes import rounded
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from task_bundles import TASKS, all_same, expected, make, same_bits
 
@@ -416,13 +417,10 @@ def test_pieces_of_any_size_are_the_formula(size, row, codes, scale, seed):
         np.testing.assert_array_equal(found.view(np.uint32), wanted[start:stop].view(np.uint32))
     first = size // 16 * 8
     out = torch.empty(size - first, dtype=torch_dtypes()[out_code])
-    store(theta.float().numpy()[first:] + update_piece(packed, bits, scale, first, size), _packed(out, out_code))
+    summed = theta.float().numpy()[first:] + update_piece(packed, bits, scale, first, size)
+    _bytes(out)[...] = rounded(summed, out_code)
     assert same_bits(out, (theta.float() + torch.from_numpy(wanted))[first:].to(out.dtype))
 
 
 def _bytes(tensor):
     return tensor.contiguous().view(torch.uint8).numpy() if tensor.numel() else np.empty(0, np.uint8)
-
-
-def _packed(tensor, code):
-    return PackedValues(_bytes(tensor), code)
