@@ -53,9 +53,9 @@ class Method:
         title: What people read; with ``paper``.
         merge: The merge behind ``multi_task_vector``, ``agreement`` and ``mask``.
         storage: Its bits from T, P' and F, see `tallmasks.methods.bits`; else those of its protocol.
-        kept: What the input ``threshold`` is of.
+        kept: The share behind the input ``threshold``.
         chosen: Its own options that are not at their defaults.
-        group: "paper", which `methods: all` in params.yaml asks for, or "later".
+        group: "paper" (`methods: all` in params.yaml) or "later".
     """
 
     name: str
@@ -71,10 +71,7 @@ class Method:
     group: Group = "paper"
 
     def __call__(self, **inputs: object) -> Vector:
-        """The update from the inputs that it ``needs``.
-
-        Raises TallmasksError where it holds NaN or infinity.
-        """
+        """The update from the inputs that it ``needs``.  Raises TallmasksError where it holds NaN or infinity."""
         wanted = {name: inputs[name] for name in self.needs}
         update = self.update(**wanted, **given(self.update, self.chosen))
         if not math.isfinite(abs(update).max()):
@@ -93,7 +90,7 @@ class Method:
 
     @property
     def k(self) -> int | None:
-        """Consensus merging: how many tasks' masks must hold a weight for it to be kept; 0 for the merge as it is."""
+        """The threshold of consensus merging; 0 for the merge as it is."""
         if isinstance(self.update, functools.partial):
             return self.update.keywords.get("k")
         return 0 if self.update is merged_vector and self.protocol == Scaled() else None
@@ -124,7 +121,7 @@ class Method:
 
     @property
     def stored_inputs(self) -> list[Input]:
-        """Those of them that are artifacts, one for each role."""
+        """Its inputs that are artifacts, one for each role."""
         return list({needed.role: needed for needed in self.all_inputs.values() if needed.stage}.values())
 
     @functools.cached_property
@@ -154,7 +151,7 @@ class Method:
         return vector.threshold(share, of_trainable=self.kept.of_trainable)
 
     def stored(self, tasks: int, trainable: int, frozen: int, shapes: Shapes = bits.NO_SHAPES) -> Storage:
-        """What it stores for T tasks, P' and F; exactly with the trainable tensors' shapes by name (see `bits`)."""
+        """Its storage for T tasks, P' and F; exact with the trainable tensors' shapes by name (see `bits`)."""
         assert self.storage is not None
         by_shape = {"shapes": shapes} if "shapes" in options_of(self.storage) else {}
         return self.storage(tasks, trainable, frozen, **by_shape, **given(self.storage, self.chosen))
@@ -166,8 +163,7 @@ class Method:
 
     @property
     def looks_at_one_task(self) -> bool:
-        """Whether a task's result is the same in every benchmark: it follows from the pretrained model, or from the
-        task's own checkpoint, alone."""
+        """Whether a task's result is the same in every benchmark."""
         return isinstance(self.protocol, FineTuned) or self.needs <= {"pretrained"}
 
     def __post_init__(self) -> None:

@@ -19,9 +19,9 @@ class Protocol:
     """What all protocols have."""
 
     section: ClassVar[Section] = "compression"
-    """The part of the table that its rows are in: one model for all tasks, or a model per task."""
+    """The part of the table: one model for all tasks ("merging"), or a model per task."""
     storage: ClassVar[Storing | None] = None
-    """What its methods store, where they do not say."""
+    """The default storage of its methods."""
 
     def grid(self, grids: Grids) -> tuple[float, ...]:
         """The values that are tried on validation data; none where nothing is chosen."""

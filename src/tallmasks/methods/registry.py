@@ -53,8 +53,7 @@ def merge(name: str, **fields: Any) -> Callable[[Callable[..., Any]], Callable[.
 def merged_row(
     name: str, *, row: int, title: str, paper: str, merge: str = "", protocol: Protocol | None = None, **fields: Any
 ) -> None:
-    """Register the row that is a merge alone, of its name if nothing else is said; its alpha is tuned unless
-    ``protocol`` says otherwise."""
+    """Register the row that is a merge alone; its alpha is tuned unless ``protocol`` says otherwise."""
     fields |= {"row": row, "title": title, "paper": paper, "merge": merge or name, "protocol": protocol or Scaled()}
     method(name=name, **fields)(merged_vector)
 
@@ -74,10 +73,9 @@ def consensus_row(merge: str, *, row: int, title: str, name: str = "", k: int = 
 
 @functools.cache
 def get(spec: str) -> Method:
-    """A method by name, as ``ties``, or by name and options, as ``ties:keep=0.1``; a merge's options are its methods'.
+    """A method by name, as ``ties``, or with options of its own or its merge's, as ``ties:keep=0.1``.
 
-    Raises TallmasksError where there is no such method or option (with the nearest valid name), or the value is not
-    allowed.
+    Raises TallmasksError for an unknown method or option (with the nearest valid name), or a value not allowed.
     """
     name, texts = options.read(spec)
     plain = _look_up("method", name, _methods)
@@ -115,11 +113,9 @@ def with_options(name: str, chosen: Mapping[str, Value]) -> str:
 
 
 def spec_of(entry: str | Mapping[str, Mapping[str, Value]], where: str = "params.yaml: methods:") -> str:
-    """A row of `methods` in params.yaml by its name: a name, or a name with options, ``{ties: {keep: 0.1}}``.
+    """The method of a row of `methods` in params.yaml: a name, or a name with options, ``{ties: {keep: 0.1}}``.
 
-    ``where`` is what an error begins with.
-
-    Raises as `get`.
+    Raises as `get`, with ``where`` before the message.
     """
     if isinstance(entry, str):
         return get(entry).name
@@ -136,19 +132,16 @@ def slug(spec: str) -> str:
 
 def names(group: Group | None = None) -> tuple[str, ...]:
     """Every method, or those of a group, in the order of the table."""
-    found = [name for name, method in _methods.items() if group in (None, method.group)]
-    return tuple(sorted(found, key=lambda name: (_methods[name].row, name)))
+    members = [name for name, method in _methods.items() if group in (None, method.group)]
+    return tuple(sorted(members, key=lambda name: (_methods[name].row, name)))
 
 
 def specs_of(entries: str | Sequence[str | Mapping[str, Mapping[str, Value]]]) -> tuple[str, ...]:
-    """`methods` of params.yaml as the rows that it asks for: words of `GROUPS`, and entries of `spec_of`, in order.
-
-    Raises as `get`.
-    """
-    found: list[str] = []
+    """The rows of `methods` in params.yaml, in order: words of `GROUPS` and entries of `spec_of`.  Raises as `get`."""
+    specs: list[str] = []
     for entry in [entries] if isinstance(entries, str) else entries:
-        found += names(GROUPS[entry]) if isinstance(entry, str) and entry in GROUPS else [spec_of(entry)]
-    return tuple(found)
+        specs += names(GROUPS[entry]) if isinstance(entry, str) and entry in GROUPS else [spec_of(entry)]
+    return tuple(specs)
 
 
 def merge_names() -> tuple[str, ...]:
@@ -157,14 +150,13 @@ def merge_names() -> tuple[str, ...]:
 
 
 def kept_fractions() -> tuple[float, ...]:
-    """The fractions that merges and methods keep by default: every task vector carries their exact thresholds, so that
-    no later step searches for them."""
+    """The default kept fractions of merges and methods; every task vector stores their exact thresholds."""
     entries: list[Merge | Method] = [*_merges.values(), *_methods.values()]
     return tuple(sorted({float(entry.options["keep"].default) for entry in entries if "keep" in entry.options}))
 
 
 def code(rows: Iterable[str] = (), merges: Iterable[str] = ()) -> dict[str, dict[str, str]]:
-    """What stands for the code of some methods and merges in recipes: one that is edited is another one."""
+    """The digests of the code of some methods and merges, for recipes."""
     codes = {
         "methods": {name: get(name).code for name in rows},
         "merges": {name: get_merge(name).code for name in merges},
@@ -173,19 +165,19 @@ def code(rows: Iterable[str] = (), merges: Iterable[str] = ()) -> dict[str, dict
 
 
 def shown(rows: Iterable[str]) -> dict[str, str]:
-    """What tables show of some methods beside what is evaluated, as digests by name."""
+    """Digests of what tables show of some methods beside their evaluations, by name."""
     entries = {name: get(name) for name in rows}
     return {name: digest_of(one.row, one.title, one.paper, one.storage, one.tuned) for name, one in entries.items()}
 
 
 def tuned_merge(method: Method, value: float) -> str:
-    """The merge of a method whose merge has a tuned option, with a value for that."""
+    """The merge of a method with a value for its tuned option."""
     name, texts = options.read(str(method.merge))
     return with_options(name, {**texts, str(method.tuned): value})
 
 
 def statistics_behind(method: Method) -> str | None:
-    """The stage of what a method's merge has to know of the tasks' data, if it has to."""
+    """The stage of the data statistics that a method's merge needs, if any."""
     return get_merge(method.merge).statistics if method.merge else None
 
 
@@ -195,24 +187,18 @@ def needing(statistic: str) -> tuple[str, ...]:
 
 
 def masking(merge: str) -> Method:
-    """The TALL-mask method on a merge: the masks that it selects are those that a consensus counts.
-
-    Raises TallmasksError where there is none.
-    """
+    """The TALL-mask method on a merge, whose masks a consensus counts.  Raises TallmasksError where there is none."""
     return _first_on(merge, _is_masking, "masking_row")
 
 
 def masks_over(spec: str) -> Method:
-    """The method whose masks, or own tensors, a bundle holds for a row of the table: itself, or the TALL-mask method on
-    the merge that the row is (TIES: on the disjoint sum).
-
-    Raises TallmasksError where there is none.
-    """
-    if (found := _masks_over(get(spec))) is None:
+    """The method whose masks, or own tensors, a bundle holds for a row: itself, or the TALL-mask method on its merge
+    (TIES: on the disjoint sum).  Raises TallmasksError where there is none."""
+    if (method := _masks_over(get(spec))) is None:
         raise TallmasksError(
             f"{spec} has no masks, nor are there any over it; expected {', '.join(names_with_masks())}"
         )
-    return found
+    return method
 
 
 def names_with_masks() -> tuple[str, ...]:
@@ -236,7 +222,7 @@ def _is_masking(method: Method) -> bool:
 
 
 def consensus(merge: str) -> Method:
-    """The consensus method on a merge; the first row of the table where there are several.  Raises as `masking`."""
+    """The first consensus row on a merge.  Raises as `masking`."""
     return _first_on(merge, lambda method: "agreement" in method.needs, "consensus_row")
 
 
@@ -246,8 +232,8 @@ def at_threshold(merge: str, k: int) -> Method | None:
 
 
 def _first_on(merge: str, wanted: Callable[[Method], bool], registering: str) -> Method:
-    if found := _on(merge, wanted):
-        return found[0]
+    if methods := _on(merge, wanted):
+        return methods[0]
     name, _ = options.read(merge)
     raise TallmasksError(
         f"merge {name}: there is no {registering.removesuffix('_row')} row on it; add one by "
@@ -259,8 +245,8 @@ def _on(merge: str, wanted: Callable[[Method], bool]) -> Sequence[Method]:
     """The methods on a merge, with its options, that are wanted."""
     name, texts = options.read(merge)
     chosen = options.chosen_from(texts, get_merge(name).options, f"merge {name}")
-    found = [method for method in map(get, names()) if method.merge == name and wanted(method)]
-    return [get(options.written(method.name, chosen)) for method in found]
+    rows = [method for method in map(get, names()) if method.merge == name and wanted(method)]
+    return [get(options.written(method.name, chosen)) for method in rows]
 
 
 def _add(what: str, registry: dict[str, Entry], entry: Entry) -> None:

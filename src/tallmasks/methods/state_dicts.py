@@ -1,8 +1,7 @@
 """The paper's steps on state dicts in memory: tensors by name, of torch or of NumPy, in any float type.
 
-Everything is computed in float32, as in the workflow, and comes back as what went in: torch tensors on their device, or
-NumPy arrays.  torch is imported only where tensors are given.  Tensors that are not of floats (counters, say) are no
-part of a task vector.  A tensor under several names, such as a tied embedding, counts once, as in a file.
+Everything is computed in float32 and returned as the input was: torch tensors on their device, or NumPy arrays.  Task
+vectors leave out tensors that are no floats.  A tensor under several names, such as a tied embedding, counts once.
 """
 
 from __future__ import annotations
@@ -31,10 +30,6 @@ Tensors = dict[str, Any]
 
 def task_vector(base: StateDict, finetuned: StateDict) -> Tensors:
     """tau = theta_t - theta_0, float32, for every tensor of floats (Ilharco et al. 2023).
-
-    Args:
-        base: the pretrained model's state dict.
-        finetuned: the fine-tuned one's, with the same names and shapes.
 
     Raises TallmasksError where names or shapes differ, a model is quantised, or a value is NaN, infinite or too large
     to subtract in float32.
@@ -77,14 +72,12 @@ def tall_mask(
 def tall_mask(task_vector: StateDict, multi_task_vector: StateDict, mask_lambda: Any) -> Any:
     """m_t = 1{|tau_t| > lambda |tau_MTL - tau_t|}, bool (Wang et al. 2024, Eq. 4 and 5).
 
-    The paper writes >=, its published code >, as here: a weight with equal sides is left out.  So a weight that no task
-    moved, with 0 on both sides, is in no mask.
+    The paper writes >=, its code >, as here: a weight that no task moved is in no mask.
 
     Args:
         task_vector: of one task.
         multi_task_vector: what `merge` gave.
-        mask_lambda: the lambda, a number of Python, NumPy or torch; or several, ascending, for a mask for each of them,
-            by lambda.
+        mask_lambda: a number; or several, ascending, for a mask of each, by lambda.
 
     Raises TallmasksError where the vectors differ in names or shapes, or lambdas are not ascending from 0.
     """
@@ -98,13 +91,9 @@ def tall_mask(task_vector: StateDict, multi_task_vector: StateDict, mask_lambda:
     own, merged = _fitting({"task_vector": task_vector, "multi_task_vector": multi_task_vector})
     planes = np.empty((len(grid).bit_length(), -(-own.values.size // 8)), np.uint8)
     kernels.pack_levels([own.values], merged.values, grid, [planes])
-    found = {
-        value: own.back(
-            np.unpackbits(kernels.packed_mask(planes, place), count=own.values.size, bitorder="little").view(np.bool_)
-        )
-        for place, value in enumerate(grid)
-    }
-    return found[grid[0]] if alone else found
+    levels = kernels.unpack_levels(planes, own.values.size)
+    masks = {value: own.back(levels > place) for place, value in enumerate(grid)}
+    return masks[grid[0]] if alone else masks
 
 
 def agreement(masks: Sequence[StateDict] | Mapping[str, StateDict]) -> Tensors:
@@ -169,13 +158,12 @@ def apply(base: StateDict, update: StateDict, scaling_coefficient: float = 1.0) 
 
 @dataclass(frozen=True)
 class _Flat:
-    """A state dict as one vector, and what it came from."""
+    """A state dict as one vector; ``tied``: the name that counts, by each other name of the same tensor."""
 
     values: NDArray[Any]
     layout: Layout
     like: StateDict
     tied: Mapping[str, str]
-    """Names of tensors that have another name too, which counts; by name."""
 
     @classmethod
     def of(cls, tensors: StateDict, what: str, tied: Mapping[str, str], dtype: np.dtype[Any] | None) -> _Flat:
@@ -183,7 +171,7 @@ class _Flat:
         own = {name: tensor for name, tensor in tensors.items() if name not in tied}
         if dtype is None:
             _refuse_quantised(own, what)
-        arrays = {name: found for name, tensor in own.items() if (found := _array(tensor, dtype)) is not None}
+        arrays = {name: array for name, tensor in own.items() if (array := _array(tensor, dtype)) is not None}
         if not arrays:
             raise TallmasksError(f"{what}: found no tensors of {dtype or 'floats'}; expected a state dict")
         names = tuple(sorted(arrays))
@@ -237,10 +225,7 @@ def _all(
 
 
 def _tied(tensors: StateDict, what: str) -> dict[str, str]:
-    """The names whose tensor has an earlier name too, in sorted order, with that name.
-
-    Raises TallmasksError where this is no state dict, or a tensor has no plain values.
-    """
+    """The earlier name, in sorted order, of each tensor with several.  Raises TallmasksError for no state dict."""
     if not isinstance(tensors, Mapping):
         raise _refusal(tensors, "a state dict, tensors by name", f"{what}: ")
     if odd := [name for name in tensors if not isinstance(name, str)]:
@@ -254,7 +239,7 @@ def _tied(tensors: StateDict, what: str) -> dict[str, str]:
 
 
 def _place(tensor: Any, what: str) -> Any:
-    """Where a tensor's or an array's values are, and how they are read; None where it has none."""
+    """Equal for two tensors or arrays that are the same values in memory; None without values."""
     if isinstance(tensor, np.ndarray):
         return (tensor.ctypes.data, tensor.shape, tensor.strides, tensor.dtype) if tensor.size else None
     if not _is_torch(tensor):
@@ -268,21 +253,20 @@ def _place(tensor: Any, what: str) -> Any:
 
 
 def _refusal(given: Any, expected: str, what: str = "") -> TallmasksError:
-    """The error for something of another kind; it says what to pass."""
+    """The error for an argument of another kind; it says what to pass."""
+    kind, advice = f"a {type(given).__name__}", ""
     if isinstance(given, str | PathLike):
-        found, advice = f"the path {given}", "; load the file first, as with safetensors.torch.load_file"
+        kind, advice = f"the path {given}", "; load the file first, as with safetensors.torch.load_file"
     elif _is_module(given):
-        found, advice = f"a module ({type(given).__name__})", "; pass its state_dict()"
-    else:
-        found, advice = f"a {type(given).__name__}", ""
-    return TallmasksError(f"{what}found {found}; expected {expected}{advice}")
+        kind, advice = f"a module ({type(given).__name__})", "; pass its state_dict()"
+    return TallmasksError(f"{what}found {kind}; expected {expected}{advice}")
 
 
 def _refuse_quantised(tensors: StateDict, what: str) -> None:
     for name, tensor in tensors.items():
         dtype = str(getattr(tensor, "dtype", "")).removeprefix("torch.")
-        if found := quantised_tensor(name, dtype, tuple(getattr(tensor, "shape", ()))):
-            raise TallmasksError(f"{what} is quantised: {found}; expected 16 bits or more. Dequantise it")
+        if sign := quantised_tensor(name, dtype, tuple(getattr(tensor, "shape", ()))):
+            raise TallmasksError(f"{what} is quantised: {sign}; expected 16 bits or more. Dequantise it")
 
 
 def _is_module(given: Any) -> bool:
@@ -317,10 +301,7 @@ def _kind(part: NDArray[Any], like: Any) -> Any:
 
 
 def _as(tensor: Any, like: Any, what: str) -> Any:
-    """A finite tensor or array in the type of another.
-
-    Raises TallmasksError where a value is too large for it.
-    """
+    """A finite tensor or array in the type of another.  Raises TallmasksError where a value is too large for it."""
     if _is_torch(like):
         new = tensor.to(like.dtype)
         fits = bool(new.isfinite().all())
