@@ -1,9 +1,8 @@
 """The array kernels: loops over contiguous slices, exact and in pieces.
 
-Every vector here is float32 [P'] and may be a memory map, or anything that gives a slice when it is asked. The work is
-cut into pieces of ``piece`` values for :func:`tallmasks.store.parallel.parallel`: memory grows with one piece, never
-with T models, and since each value belongs to one piece the number of threads never changes a result. Fast-math stays
-off: float32 operations happen one by one in the order written here, and denormals count.
+Every vector is float32 [P'], a memory map or anything that can be sliced. Work is cut into pieces of ``piece`` values,
+a multiple of 8. Memory use does not depend on model size, and the number of threads never changes a result. Fast-math
+is off: float32 operations happen in the order written here, and denormals count.
 """
 
 from __future__ import annotations
@@ -16,7 +15,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.store.parallel import cores, once, parallel
+from tallmasks.store.parallel import cores as threads
+from tallmasks.store.parallel import once, parallel
 
 PIECE = 1 << 16
 """Values in a piece: a handful of float32 slices of this length stay in a core's L2 cache."""
@@ -26,14 +26,12 @@ PARTITIONED = 1 << 18
 
 Vector = NDArray[np.float32]
 Result = TypeVar("Result")
-threads = cores
 
 
 def majority_sign(vectors: Sequence[Vector], thresholds: Sequence[np.float32], piece: int = PIECE) -> Any:
-    """What :func:`merge_ties` asks for the sign where the trimmed vectors sum to 0: -1, 0 or 1, that of the sum of all
-    elected signs.  The vectors are read when it is first asked.
+    """A function that gives the majority for :func:`merge_ties`: -1, 0 or 1, the sign of the sum of all elected signs.
 
-    ``vectors``: T >= 1 of [P'], trimmed to |tau| >= threshold, one per task.
+    The T >= 1 vectors are read at its first call.  They are trimmed to |tau| >= threshold, one per task.
     """
 
     def balance(part: slice) -> int:
@@ -49,10 +47,9 @@ def merge_ties(
 ) -> None:
     """TIES (Yadav et al. 2023): trim, elect a sign per weight, merge the entries that agree with it.
 
-    Trim keeps |tau| >= threshold, one per task. The elected sign is that of the sum of the trimmed vectors; where
-    the sum is 0, the majority (:func:`majority_sign`; where that is 0 too, no entry agrees).
-    ``rows``: slices [n] of T vectors; ``out`` [n] becomes the sum of the agreeing entries, or with ``mean`` their
-    mean (0 where none agrees).
+    Trim keeps |tau| >= threshold, one per task. The elected sign is that of the sum of the trimmed vectors, or where
+    that is 0 the :func:`majority_sign`. ``rows``: slices [n] of T vectors; ``out`` [n] becomes the sum of the agreeing
+    entries, or with ``mean`` their mean (0 where none agrees).
     """
     trimmed = _trimmed(rows, thresholds, mean)
     _, undecided = _compiled().elect(*trimmed, np.float32(0), out)
@@ -61,14 +58,14 @@ def merge_ties(
 
 
 def _trimmed(rows: Sequence[Vector], thresholds: Sequence[np.float32], mean: bool) -> NDArray[np.float32]:
-    """Of the trimmed values of T slices [n]: their sum, the sums of those above and below 0, and with ``mean`` how many
-    these are, else 0; float32 [5, n]."""
-    found, loops = np.zeros((5, rows[0].size), np.float32), _compiled()
+    """Sum, positive sum and negative sum of the trimmed values of T slices [n], and with ``mean`` how many are positive
+    and negative, else 0; float32 [5, n]."""
+    sums, loops = np.zeros((5, rows[0].size), np.float32), _compiled()
     for row, limit in zip(map(_plain, rows), thresholds, strict=True):
-        loops.add_trimmed(row, np.float32(limit), *found[:3])
+        loops.add_trimmed(row, np.float32(limit), *sums[:3])
         if mean:
-            loops.count_trimmed(row, np.float32(limit), *found[3:])
-    return found
+            loops.count_trimmed(row, np.float32(limit), *sums[3:])
+    return sums
 
 
 def nth_magnitude(vector: Vector, n: int) -> np.float32:
@@ -79,14 +76,10 @@ def nth_magnitude(vector: Vector, n: int) -> np.float32:
 def nth_magnitudes(rows: Callable[[slice], Sequence[Vector]], size: int, n: int) -> list[np.float32]:
     """The exact n-th smallest |value| of each of T vectors of ``size`` values, 1 <= n <= size, without sorting them.
 
-    For float32 the order of magnitudes is the order of the bit patterns without their sign; 0.0 and -0.0 are one value
-    and denormals count. Up to PARTITIONED values are partitioned. More are walked through twice: a histogram of the
-    upper 16 bits, then one of the lower 16 bits among the values with the upper half where the answer lies.
-
+    Magnitudes of float32 are ordered as their bit patterns without the sign. Up to PARTITIONED values are partitioned.
+    More are read twice: for a histogram of the upper 16 bits, then one of the lower 16 bits where the answer lies.
     ``rows`` gives a slice [n] of each vector.
     """
-    if not 1 <= n <= size:
-        raise ValueError(f"n = {n} is not within 1..{size}")
     if size <= PARTITIONED:
         return [np.float32(np.partition(np.abs(row), n - 1)[n - 1]) for row in rows(slice(0, size))]
     loops = _compiled()
@@ -114,7 +107,7 @@ def _histograms(rows: Callable[[slice], Sequence[Vector]], size: int, count: Cal
                 count(task, _plain(row).view(np.uint32), counts[task])
         return counts
 
-    share = min(-(-size // cores()), 1 << 31)
+    share = min(-(-size // threads()), 1 << 31)
     return np.cumsum(np.sum(in_pieces(size, work, share), axis=0, dtype=np.int64), axis=1)
 
 
@@ -127,14 +120,12 @@ def pack_levels(
 ) -> None:
     """The TALL-mask of each task for every lambda of an ascending grid, in one pass over the data.
 
-    The level of a weight is the number of lambdas with ``|tau_t| > float32(lambda) * |tau_MTL - tau_t|`` (Eq. 5 of
-    Wang et al. 2024 with > for >=, as in their code: a weight that no task moved is in no mask). Each comparison is
-    evaluated in float32 as written, and since rounding is monotone the mask of the j-th lambda is ``level > j``.
+    The level of a weight is the number of lambdas with ``|tau_t| > float32(lambda) * |tau_MTL - tau_t|``, in float32
+    (Eq. 5 of Wang et al. 2024 with > for >=, as in their code). The mask of the j-th lambda is ``level > j``.
 
     ``planes``: per task uint8 [B, ceil(P' / 8)] to overwrite; bit i of byte j of plane b is bit b of the
-    level of weight 8 j + i. ``piece`` must be a multiple of 8.
+    level of weight 8 j + i.
     """
-    _check_whole_bytes(piece)
 
     def work(part: slice) -> None:
         for vector, of_task in zip(task_vectors, planes, strict=True):
@@ -191,10 +182,7 @@ def unpack_levels(planes: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
 
 
 def packed_mask(planes: NDArray[np.uint8], index: int) -> NDArray[np.uint8]:
-    """The mask of the grid's ``index``-th lambda, ``level > index``, as packed bits uint8 [ceil(P' / 8)].
-
-    Compares eight weights a byte, plane by plane from the highest bit, without unpacking.
-    """
+    """The mask of the grid's ``index``-th lambda, ``level > index``, as packed bits uint8 [ceil(P' / 8)]."""
     above = np.zeros(planes.shape[1], np.uint8)
     equal = np.full(planes.shape[1], 255, np.uint8)
     for bit in reversed(range(planes.shape[0])):
@@ -212,9 +200,8 @@ def count_agreement(
     """``out[p]`` = n(p), the number of tasks whose mask at its own lambda, the grid's index-th, holds weight p.
 
     ``planes``: per task, T <= 255, uint8 [B, ceil(P' / 8)] as of :func:`pack_levels`; ``indices``: per task;
-    ``out`` uint8 [P'] is overwritten. ``piece`` must be a multiple of 8.
+    ``out`` uint8 [P'] is overwritten.
     """
-    _check_whole_bytes(piece)
 
     def work(part: slice) -> None:
         counts, packed = out[part], slice(part.start // 8, -(-part.stop // 8))
@@ -225,16 +212,8 @@ def count_agreement(
     in_pieces(out.size, work, piece)
 
 
-def _check_whole_bytes(piece: int) -> None:
-    if piece % 8:
-        raise ValueError(f"piece = {piece} is not a multiple of 8")
-
-
 def count_values(agreement: NDArray[np.uint8], multi_task_vector: Vector, piece: int = PIECE) -> NDArray[np.int64]:
-    """How many weights have each n, int64 [2, 256]: those whose tau_MTL is not 0, and those where it is 0 (or -0).
-
-    ``agreement`` uint8 [P'], ``multi_task_vector`` [P'].
-    """
+    """How many weights have each agreement n (uint8 [P']), int64 [2, 256]: where tau_MTL is not 0, and where it is."""
 
     def work(part: slice) -> NDArray[np.int64]:
         joint = agreement[part].astype(np.intp) + 256 * (multi_task_vector[part] == 0)
@@ -276,8 +255,7 @@ def _compiled() -> ModuleType:
 
 
 def _plain(row: Vector) -> Vector:
-    """A slice as a read-only array whose values lie one behind the other: memory maps and arrays then share one
-    compiled loop."""
+    """A slice as a contiguous read-only array: memory maps and arrays then share one compiled loop."""
     view = np.require(np.asarray(row), np.float32, ["C", "A"])[:]
     view.flags.writeable = False
     return view

@@ -20,23 +20,16 @@ def write_multi_task_vector(
     metadata: Mapping[str, str],
     statistics: Sequence[Path] = (),
 ) -> None:
-    """Merge task-vector files, in the order given.
+    """Merge task-vector files, in the order given, into the new file ``out``.
 
-    Args:
-        merge: fills its second argument, float32 [P'], from task vectors of one layout, and from the tensors of
-            each task's statistics.
-        name: what the file says that it was merged by.
-        task_vectors: the files.
-        out: the new file.
-        metadata: what it says of its making.
-        statistics: the files of what is known of the tasks' data, in the same order; none where the merge needs none.
-
+    ``merge``, called ``name`` in the file, fills its second argument, float32 [P'], from the task vectors and the
+    tensors of each task's ``statistics``, if it needs any.
     Raises TallmasksError where there is no task vector, or they differ in layout.
     """
     vectors = open_task_vectors(task_vectors)
-    known = [{name: tensors.view(name) for name in tensors.names} for tensors in map(open_tensors, statistics)]
+    of_data = [{name: tensors.view(name) for name in tensors.names} for tensors in map(open_tensors, statistics)]
     with new_flat(out, vectors[0].layout, {**metadata, "format": MERGED_FORMAT, "merge": name}) as new:
-        merge(vectors, new.flat, known)
+        merge(vectors, new.flat, of_data)
 
 
 def open_multi_task_vector(path: Path | str) -> NDArray[np.float32]:

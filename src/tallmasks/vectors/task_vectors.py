@@ -14,7 +14,6 @@ from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import Layout, new_flat, open_tensors
 from tallmasks.vectors import kernels
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.float_bytes import subtracted
 from tallmasks.vectors.checkpoints.weight_files import open_weight_files
 
 FORMAT = "tallmasks/task_vector/1"
@@ -31,14 +30,14 @@ class TaskVector:
     thresholds: dict[float, np.float32]
     """Smallest kept magnitude by kept fraction."""
     frozen: int = 0
-    """How many frozen values, which never move, a kept fraction is counted over beside the P' of ``flat``."""
+    """How many frozen values kept fractions count beside the P' of ``flat``."""
     noise: Callable[[str], float] = lambda name: 0.0
-    """How large what rounding added to a matrix, by its name, is: a spectral norm; 0 where nobody knows."""
+    """The spectral norm of what rounding added to a matrix, by name; 0 if unknown."""
 
     def threshold(self, fraction: float, *, of_trainable: bool = False) -> np.float32:
         """The magnitude from which on a weight is among the top ``fraction``: stored, or else computed (exact).
 
-        The fraction is one of P' + ``frozen`` values, or with ``of_trainable`` one of the P' whatever ``frozen`` is.
+        The fraction is one of P' + ``frozen`` values, or with ``of_trainable`` of P'.
         """
         if of_trainable and self.frozen:
             return trim_threshold(self.flat, fraction)
@@ -53,12 +52,10 @@ def trim_threshold(vector: NDArray[np.float32], fraction: float, frozen: int = 0
 
 
 def trim_thresholds(vectors: Sequence[NDArray[np.float32]], fraction: float, frozen: int = 0) -> list[np.float32]:
-    """The v of "keep |tau| >= v" for each of T vectors [P']: the n-th smallest magnitude of P' + ``frozen`` values, of
-    which the latter are 0.  All vectors are read in the same walk.
+    """The v of "keep |tau| >= v" for each of T vectors [P'], all read in one walk.
 
-    With P of them, n = P - int(fraction * P), as in the published code of Wang et al. 2024, which counts over a whole
-    state dict (P = P' + F): int(fraction * P) + 1 of the P' values stay, and any that tie with the last of them; all
-    where there are no more.
+    It is the n-th smallest magnitude of P = P' + ``frozen`` values (the frozen ones are 0), n = P - int(fraction * P),
+    as in the code of Wang et al. 2024.  int(fraction * P) + 1 of the P' values stay, and any that tie with the last.
     """
     size = vectors[0].size
     n = size - int(fraction * (size + frozen))
@@ -78,13 +75,10 @@ def compute_task_vector(
 ) -> None:
     """Write tau = float32(theta_t) - float32(theta_0) over the trainable tensors, piece by piece.
 
-    ``checkpoint`` holds exactly the tensors of ``initial``, which is theta_0 as the model begins with it; each is
-    float16, bfloat16 or float32. ``pretrained`` is the file that messages name. The thresholds of the kept
-    ``fractions`` go into the metadata (keys of a JSON object), and with them ``frozen``, the number of frozen values
-    that a fraction is counted over too.
+    ``initial``: theta_0 as the model begins with it, with the tensors of ``checkpoint``; ``pretrained``: the file that
+    messages name. The metadata holds the thresholds of the kept ``fractions``, counted over P' + ``frozen`` values.
 
-    Raises TallmasksError where tensors are missing, extra or wrongly shaped, or hold NaN or infinity
-    (names file and tensor); then nothing is written.
+    Raises TallmasksError where tensors are missing, extra or wrongly shaped, or hold NaN or infinity.
     """
     after = open_weight_files({checkpoint.name: checkpoint}, title=str(checkpoint))
     layout = _agreed_layout(pretrained, Layout.of(initial), after)
@@ -145,7 +139,8 @@ def _subtract(pretrained: Path, before: NDArray, after: Checkpoint, name: str, o
     for start in range(0, out.size, _PIECE):
         piece = slice(start, min(start + _PIECE, out.size))
         pair = [before[piece].astype(np.float32, copy=False), after.piece(name, piece.start, piece.stop)]
-        out[piece] = subtracted(pair[1], "F32", pair[0], "F32")
+        with np.errstate(over="ignore", invalid="ignore"):
+            np.subtract(pair[1], pair[0], out=out[piece])
         if not kernels.finite(out[piece]):
             files = (pretrained, after.title)
             bad = [path for path, values in zip(files, pair, strict=True) if not kernels.finite(values)]

@@ -186,28 +186,12 @@ def test_values_that_are_none_leave_nothing(value, said, tmp_path):
     base = open_checkpoint(file_of(tmp_path, state()))
     values = np.full(33, value, np.float32)
 
-    def write(swallow):
+    def write():
         with new_checkpoint(tmp_path / "out.safetensors", base, None) as new:
-            try:
-                new.write("a.half", 0, values)
-            except tallmasks.TallmasksError:
-                if not swallow:
-                    raise
+            new.write("a.half", 0, values)
 
-    for swallow in (False, True):
-        found = refusal(lambda: write(swallow))  # noqa: B023
-        assert said in found and "a.half" in found
-    left(tmp_path, "model.safetensors")
-
-
-def test_a_tensor_written_in_part_leaves_nothing(tmp_path):
-    """The rest of it would be the base's, or zero."""
-    base = open_checkpoint(file_of(tmp_path, state()))
-    with pytest.raises(ValueError, match="3 of 33"), new_checkpoint(tmp_path / "out.safetensors", base, None) as new:
-        new.write("a.half", 0, np.ones(3, np.float32))
-    for name, start in (("a.half", 31), ("steps", 0), ("a.half", -1)):
-        with pytest.raises(ValueError, match="float values"), new_checkpoint(tmp_path / "o.pt", base, None) as new:
-            new.write(name, start, np.ones(3, np.float32))
+    found = refusal(write)
+    assert said in found and "a.half" in found
     left(tmp_path, "model.safetensors")
 
 

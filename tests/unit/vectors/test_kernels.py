@@ -62,13 +62,6 @@ def test_nth_magnitude_of_long_vectors(kind, threads, monkeypatch):
         same_bits(np.array(found), np.sort(np.abs(vectors))[:, n - 1])
 
 
-@pytest.mark.parametrize("n", [0, 4])
-def test_nth_magnitude_refuses_what_is_not_there(n):
-    """A wrong count would read a threshold out of thin air."""
-    with pytest.raises(ValueError, match=r"1\.\.3"):
-        kernels.nth_magnitude(np.ones(3, np.float32), n)
-
-
 @no_deadline
 @given(task_vectors(), FRACTIONS, st.booleans(), PIECES)
 def test_ties_is_trim_elect_merge(vectors, fraction, mean, piece):
@@ -184,12 +177,3 @@ def test_pieces_and_threads_do_not_show(threads, monkeypatch):
     counts = np.empty(total.size, np.uint8)
     kernels.count_agreement(planes, [1, 1, 1], counts)
     same_bits(counts, reference.agreement([reference.mask(vector, total, 0.5) for vector in vectors]))
-
-
-def test_bit_planes_need_pieces_of_whole_bytes():
-    """Two threads would write the same byte."""
-    vector = np.ones(16, np.float32)
-    with pytest.raises(ValueError, match="multiple of 8"):
-        packed_levels([vector], vector, [0.5], piece=12)
-    with pytest.raises(ValueError, match="multiple of 8"):
-        kernels.count_agreement([np.zeros((1, 2), np.uint8)], [0], np.empty(16, np.uint8), piece=12)

@@ -45,9 +45,9 @@ class TensorInfo(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Checkpoint:
-    """An open checkpoint.  Values stay on the disk until they are asked for; every method may be called by any thread.
+    """An open checkpoint.  Values stay on the disk until they are asked for; any thread may call any method.
 
-    Where a tensor's name is asked for, an alias will do.
+    Methods take an alias for a tensor's name.
 
     Attributes:
         title: what the user called it.
@@ -55,14 +55,13 @@ class Checkpoint:
         aliases: the other names, each with the one that counts.
         files: the files that decide the values, by their names in the folder.
         companions: the small other files of a folder (configuration, tokenizer), by name; README.md is none.
-        left_out: the folder's files that are neither read nor companions, each with a reason where it needs one.
+        left_out: the folder's other files, each with a reason where it needs one.
         origin: where it is from: ``{"repository": ..., "revision": <full commit>}`` or ``{"path": ...}``.
         places: the weight file of every tensor, by tensor, in the order of their bytes.
         is_folder: whether it is a folder, or one file.
         metadata: of a safetensors file, by its name in the folder.
         index: the index of a sharded model, whose text is kept when a model is written like this one.
-        arrays: the values of each tensor as they lie in its file, in its shape; of a dtype that is not in
-            `tallmasks.store.dtypes`, its bytes.  They are mapped into memory, read-only.
+        arrays: each tensor in its shape, memory-mapped and read-only; the bytes of dtypes that are not in `DTYPES`.
     """
 
     title: str

@@ -21,19 +21,11 @@ compressed-tensors, HQQ."""
 
 
 def check_fit(base: Checkpoint, task_checkpoints: Mapping[str, Checkpoint]) -> None:
-    """Refuse checkpoints that were not fine-tuned from the base's architecture; no float is read.
+    """Refuse checkpoints, by task, that were not fine-tuned from the base's architecture; reads no floats.
 
-    Tensors that are no floats are the base's in all that is made of the checkpoints: one that is missing, more, or has
-    other values is only warned of.
-
-    Args:
-        base: theta_0.
-        task_checkpoints: theta_t by task.
-
-    Raises:
-        TallmasksError: a line for every problem: the base or a checkpoint has no floats or is quantised, there are
-            names that only one of the two has, another shape, another vocabulary, tied tensors that the other has
-            apart, or other dtypes than floats where the other has floats.
+    Other constants than the base's are only warned of: results keep those of the base.
+    Raises TallmasksError with a line for every problem: no floats, quantised weights, or other names, shapes,
+    vocabularies, ties or dtypes.
     """
     problems = [f"{base.title}: it has no tensor of floats; expected the weights of a model"] * (not base.layout.size)
     problems += list(_quantised(base))
@@ -52,10 +44,7 @@ def check_fit(base: Checkpoint, task_checkpoints: Mapping[str, Checkpoint]) -> N
 
 
 def unchanged(base: Checkpoint, tasks: Sequence[Checkpoint] | Mapping[str, Checkpoint]) -> tuple[str, ...]:
-    """The float tensors whose bytes are those of the base in every task, sorted; a LoRA's untouched ones.
-
-    They are compared in pieces, up to the first that differs.  The checkpoints are such as `check_fit` accepts.
-    """
+    """The float tensors whose bytes are those of the base in every task, sorted; the checkpoints fit the base."""
     checkpoints = list(tasks.values()) if isinstance(tasks, Mapping) else list(tasks)
 
     def is_same(name: str) -> bool:
@@ -92,8 +81,8 @@ def _problems(base: Checkpoint, task: Checkpoint) -> Iterator[str]:
         if mine.is_float != theirs.is_float:
             dtypes.append(f"{name} (found {theirs.dtype}, expected {mine.dtype})")
         elif mine.is_float and mine.shape != theirs.shape:
-            found = f"{name} (found {list(theirs.shape)}, expected {list(mine.shape)})"
-            (vocabulary if _is_vocabulary(name, mine.shape, theirs.shape) else shapes).append(found)
+            difference = f"{name} (found {list(theirs.shape)}, expected {list(mine.shape)})"
+            (vocabulary if _is_vocabulary(name, mine.shape, theirs.shape) else shapes).append(difference)
     if shapes:
         yield (
             f"{task.title} has other shapes: {name_some(shapes)}; expected those of {base.title}. Give a checkpoint of"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,24 +43,11 @@ class PlannedFile:
         return len(self.header) + max((end for _, end in self.spans.values()), default=0)
 
 
-class Sink(Protocol):
-    """Where bytes of tensors go."""
-
-    def put(self, name: str, start: int, data: NDArray[np.uint8]) -> None:
-        """Bytes start.. of a tensor; any thread may call it."""
-
-    def finish(self) -> None:
-        """Called once all bytes are there."""
-
-
 def planned(base: Checkpoint, dtypes: Mapping[str, str], single: str | None) -> list[PlannedFile]:
-    """The files of a checkpoint like ``base``: tensors in its order, or where dtypes or the format are others, in that
-    of the safetensors library.
+    """The files of a checkpoint like ``base``, with the ``dtypes`` of every tensor.
 
-    Args:
-        base: what it is like.
-        dtypes: of every tensor.
-        single: the name of the one file of a checkpoint that is no folder.
+    Tensors keep the base's order, or where dtypes or the format change, have that of the safetensors library.
+    ``single``: the name of the one file of a checkpoint that is no folder.
     """
     files = []
     for file in base.files:
@@ -87,16 +74,16 @@ def planned(base: Checkpoint, dtypes: Mapping[str, str], single: str | None) -> 
 def small_files(
     base: Checkpoint, files: Sequence[PlannedFile], card: str | None, code: str | None
 ) -> dict[str, bytes | Path]:
-    """What a folder has beside its weights, by name: the companions, the index and the card, new or to be copied.
+    """The companions, the index and the card by name: texts, or files to be copied.
 
-    With a dtype for all tensors, ``code``, a configuration names that one: transformers loads as it says.
+    With ``code``, a dtype for all tensors, config.json names it, because transformers loads in that dtype.
     """
-    found: dict[str, bytes | Path] = dict(base.companions)
-    if code is not None and "config.json" in found:
+    texts: dict[str, bytes | Path] = dict(base.companions)
+    if code is not None and "config.json" in texts:
         dtype = DTYPES[code].torch
-        found["config.json"] = _edited(base.companions["config.json"], lambda config: _told(config, dtype))
+        texts["config.json"] = _edited(base.companions["config.json"], lambda config: _with_dtype(config, dtype))
     if base.index is not None:
-        found[_INDEX] = base.index
+        texts[_INDEX] = base.index
         if base.index.name != _INDEX or code is not None:
             total = sum(end - start for file in files for start, end in file.spans.values())
             weight_map = dict(sorted((name, file.name) for file in files for name in file.spans))
@@ -105,10 +92,10 @@ def small_files(
                 facts = index["metadata"] if isinstance(index.get("metadata"), dict) else {}
                 return {**index, "metadata": {**facts, "total_size": total}, "weight_map": weight_map}
 
-            found[_INDEX] = _edited(base.index, written)
+            texts[_INDEX] = _edited(base.index, written)
     if card is not None:
-        found[_CARD] = card.encode()
-    return found
+        texts[_CARD] = card.encode()
+    return texts
 
 
 class SafetensorsSink(AbstractContextManager):
@@ -132,11 +119,12 @@ class SafetensorsSink(AbstractContextManager):
             raise
 
     def put(self, name: str, start: int, data: NDArray[np.uint8]) -> None:
+        """Bytes start.. of a tensor; any thread may call it."""
         for descriptor, offset in self._places[name]:
             _write_at(descriptor, offset + start, np.ascontiguousarray(data).data)
 
     def finish(self) -> None:
-        pass
+        """Called once all bytes are there."""
 
     def __exit__(self, *error: object) -> None:
         while self._descriptors:
@@ -150,9 +138,7 @@ class TorchSink:
         with needed_for(f"writing a {Path(file.name).suffix} file"):
             import torch
 
-        self._path = path
-        self._base = base
-        self._file = file
+        self._path, self._base, self._file = path, base, file
         own = [name for name in file.spans if name not in base.aliases]
         sizes = {name: file.spans[name][1] - file.spans[name][0] for name in own}
         self._tensors = {name: torch.empty(size, dtype=torch.uint8) for name, size in sizes.items()}
@@ -204,11 +190,11 @@ def _edited(path: Path, edit: Callable[[Any], Any]) -> bytes:
         ) from None
 
 
-def _told(value: Any, dtype: str) -> Any:
+def _with_dtype(value: Any, dtype: str) -> Any:
     if isinstance(value, dict):
         floats = [DTYPES[code].torch for code in FLOATS]
         return {
-            key: dtype if key in ("dtype", "torch_dtype") and inner in floats else _told(inner, dtype)
+            key: dtype if key in ("dtype", "torch_dtype") and inner in floats else _with_dtype(inner, dtype)
             for key, inner in value.items()
         }
-    return [_told(inner, dtype) for inner in value] if isinstance(value, list) else value
+    return [_with_dtype(inner, dtype) for inner in value] if isinstance(value, list) else value

@@ -28,10 +28,9 @@ def open_checkpoint(spec: str | Path, base: Checkpoint | None = None) -> Checkpo
     """Open a checkpoint; its values stay on the disk until they are asked for, and no code in it is run.
 
     Args:
-        spec: a .safetensors file; a file of torch.save's; a folder of a transformers or open_clip model, or with one
+        spec: a .safetensors file; a file of torch.save; a folder of a transformers or open_clip model, or with one
             weight file; a folder of a PEFT LoRA; a repository of the hub, `org/name` or `org/name@revision`.
-            What is on the disk is a path.
-        base: the model that a LoRA was trained on; others do without.
+        base: the model that a LoRA was trained on; others need none.
 
     Raises TallmasksError where there is no such thing, a file of it is missing or damaged, it holds code instead of
     tensors, or it is of a kind that cannot be read in pieces.
@@ -63,7 +62,7 @@ def _open_folder(folder: Path, title: str, origin: Mapping[str, str], base: Chec
     except OSError as error:
         raise TallmasksError(f"{title}: {error.strerror}; expected a folder that can be read") from None
     companions, left_out = _companions(folder, names)
-    said: dict[str, Any] = {"title": title, "origin": origin, "companions": companions, "is_folder": True}
+    facts: dict[str, Any] = {"title": title, "origin": origin, "companions": companions, "is_folder": True}
     whole = [name for name in (_SINGLE, _INDEX, _TORCH_SINGLE, _TORCH_INDEX) if name in names]
     adapters = [name for name in ADAPTER_FILES if name in names]
     if ADAPTER_CONFIG in names or adapters:
@@ -74,7 +73,7 @@ def _open_folder(folder: Path, title: str, origin: Mapping[str, str], base: Chec
             )
         for name in (ADAPTER_CONFIG, *adapters[:1]):
             within(folder, name)
-        return open_lora(folder, adapters, base, said)
+        return open_lora(folder, adapters, base, facts)
     for index in (_INDEX, _TORCH_INDEX):
         if whole and whole[0] == index:
             within(folder, index)
@@ -87,11 +86,11 @@ def _open_folder(folder: Path, title: str, origin: Mapping[str, str], base: Chec
                 )
             for name in files:
                 within(folder, name)
-            said["left_out"] = _described(left_out, {index, *files})
-            return open_weight_files(files, shards, **said, index=folder / index)
+            facts["left_out"] = _described(left_out, {index, *files})
+            return open_weight_files(files, shards, **facts, index=folder / index)
     name = whole[0] if whole else _only_weights(names, title)
     within(folder, name)
-    return open_weight_files({name: folder / name}, **said, left_out=_described(left_out, {name}))
+    return open_weight_files({name: folder / name}, **facts, left_out=_described(left_out, {name}))
 
 
 def _only_weights(names: set[str], title: str) -> str:

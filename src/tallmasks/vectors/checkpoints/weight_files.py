@@ -41,12 +41,11 @@ class _Read:
 
 
 def open_weight_files(files: Mapping[str, Path], shards: Mapping[str, str] | None = None, **facts: Any) -> Checkpoint:
-    """Open weight files of one model.
+    """Open weight files of one model, by their names in the folder.
 
     Args:
-        files: by their names in the folder.
-        shards: of a sharded model, the file that each tensor is in; checked.
-        facts: what else a `Checkpoint` knows of itself.
+        shards: of a sharded model, the file of each tensor; checked.
+        facts: other fields of the `Checkpoint`.
 
     Raises TallmasksError where a file is missing, damaged, or something else; it holds code; a tensor is there twice,
     of a kind that has no values, or not where the index says.
@@ -143,8 +142,7 @@ def _array(tensor: torch.Tensor, code: str) -> NDArray:
 
 
 def _state_dict(path: Path) -> dict[str, torch.Tensor]:
-    """The tensors of a file of torch.save, by name; values stay on the disk until they are used, but for the format
-    before torch 1.6.
+    """The tensors of a file of torch.save by name, memory-mapped, except for the format before torch 1.6.
 
     Raises TallmasksError where the file is damaged, holds pickled code instead of a state dict, or something else.
     """
@@ -176,7 +174,7 @@ def _state_dict(path: Path) -> dict[str, torch.Tensor]:
 
 
 def _check_file(path: Path) -> None:
-    """Refuse what can be told from outside not to be a file of tensors, and would hang or fill the memory."""
+    """Refuse what is no file of tensors, and would hang or fill the memory."""
     if not path.is_file():
         problem = "not a plain file" if path.exists() else "no such file"
         raise TallmasksError(f"{path}: {problem}; expected a file of tensors, .safetensors or as torch.save writes it")

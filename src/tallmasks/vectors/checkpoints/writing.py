@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -18,7 +16,7 @@ from tallmasks.store.parallel import parallel
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.float_bytes import narrowed
 from tallmasks.vectors.checkpoints.lora import LoraCheckpoint
-from tallmasks.vectors.checkpoints.new_files import PlannedFile, SafetensorsSink, Sink, TorchSink, planned, small_files
+from tallmasks.vectors.checkpoints.new_files import PlannedFile, SafetensorsSink, TorchSink, planned, small_files
 from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH
 
 _COPIED = 1 << 21
@@ -29,46 +27,24 @@ _AT_ONCE = 4
 class NewCheckpoint:
     """A checkpoint in the making; see :func:`new_checkpoint`."""
 
-    def __init__(self, out: Path, base: Checkpoint, dtypes: Mapping[str, str], sink: Sink) -> None:
-        self._out = out
-        self._base = base
-        self._dtypes = dtypes
-        self._sink = sink
-        self._written: Counter[str] = Counter()
-        self._lock = threading.Lock()
-        self._failed: BaseException | None = None
+    def __init__(
+        self, out: Path, base: Checkpoint, dtypes: Mapping[str, str], sink: SafetensorsSink | TorchSink
+    ) -> None:
+        self._out, self._base, self._dtypes, self._sink = out, base, dtypes, sink
+        self._written: set[str] = set()
 
     def write(self, name: str, start: int, values: NDArray[np.float32]) -> None:
         """Values start.. of a flattened float tensor, float32 [n], rounded to nearest even into the tensor's dtype.
 
-        Any thread may call it, in any order; no value may be written twice.
-
-        Raises:
-            TallmasksError: a value is NaN, infinite, or too large for the dtype.  Then nothing will appear.
-            ValueError: there are no such values in the base, or they are no floats.
+        Any thread may call it, in any order; all values of a tensor are written, or none.
+        Raises TallmasksError where a value is NaN, infinite, or too large for the dtype.
         """
         name = self._base.aliases.get(name, name)
-        info = self._base.info(name)
-        if not info.is_float or not 0 <= start <= start + values.size <= info.size:
-            raise ValueError(f"{name}: {info} has no float values {start}..{start + values.size}")
-        try:
-            self._put(name, start, values)
-        except BaseException as error:
-            self._failed = error
-            raise
-        with self._lock:
-            self._written[name] += values.size
+        self._put(name, start, values)
+        self._written.add(name)
 
     def finish(self) -> None:
-        """Take all that nobody has written from the base.
-
-        Raises what a `write` has raised; ValueError where a tensor is written in part.
-        """
-        if self._failed is not None:
-            raise self._failed
-        for name, count in self._written.items():
-            if count != self._base.info(name).size:
-                raise ValueError(f"{name}: {count} of {self._base.info(name).size} values were written")
+        """Take the tensors that nobody has written from the base."""
         pieces = (
             (name, start, min(start + _COPIED, info.size))
             for name, info in self._base.tensors.items()
@@ -99,14 +75,13 @@ def new_checkpoint(
     """Write a checkpoint like ``base``; it appears at ``out`` whole, on a clean exit, or not at all.
 
     A file stays one file and a folder a folder with the same shards, index and companions.  Tensors that nobody writes
-    are the base's, byte for byte.  Files of torch.save become safetensors, tied tensors under each of their names;
-    but where a single file's ``out`` ends as those do (.pt, .pth, .bin, .ckpt), a state dict is put together in memory
-    and saved, tied tensors once.
+    are the base's, byte for byte.  Files of torch.save become safetensors, tied tensors under each of their names.  But
+    a single file whose ``out`` ends in .pt, .pth, .bin or .ckpt is saved by torch.save, tied tensors once.
 
     Args:
         out: where nothing is yet, or for a folder an empty folder.
         base: what it is like; no LoRA.
-        card: the text of a folder's README.md; without it there is none.  A single file has none.
+        card: the text of a folder's README.md, if any.
         dtype: F16, BF16, F32 or F64 (or torch's names) for all float tensors; by default each has the base's.
 
     Raises TallmasksError where there is something at ``out``, no room on the disk (before anything is written), or a
@@ -120,7 +95,7 @@ def new_checkpoint(
         for name, text in texts.items():
             (place / name).write_bytes(text if isinstance(text, bytes) else text.read_bytes())
         if not base.is_folder and out.suffix in TORCH:
-            sink: Sink = TorchSink(place, base, files[0])
+            sink: SafetensorsSink | TorchSink = TorchSink(place, base, files[0])
         else:
             sink = stack.enter_context(SafetensorsSink(place, files, base))
         new = NewCheckpoint(out, base, dtypes, sink)
