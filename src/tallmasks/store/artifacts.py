@@ -1,8 +1,8 @@
-"""Artifacts of the store: what each says of itself, whether that is to be believed, and how new ones are sealed.
+"""Artifacts of the store: their labels, whether they are whole, and how new ones are sealed.
 
-What an artifact says of itself is its *label*: the recipe that its name carries the digest of, its content, the kind of
-machine that it was made on, and the *identities* (content and machine) of the artifacts that it was made from.  Reading
-a label takes the file's header; `check` reads all of the file.
+An artifact's *label* is its recipe (its name has the recipe's digest), its content, the kind of machine it was made on,
+and the *identities* (content and machine) of the artifacts it was made from.  `read_label` reads the file's header;
+`check` reads all of the file.
 """
 
 from __future__ import annotations
@@ -31,12 +31,7 @@ CLOCK_NS = 1_000_000_000  # a file that changed within this time may change once
 
 
 class Damaged(TallmasksError):
-    """A file is not what was written.
-
-    Attributes:
-        path: the file.
-        why: what is wrong with it, to be read after its name.
-    """
+    """A file is not what was written; ``why`` says what is wrong with ``path``."""
 
     def __init__(self, path: Path, why: str) -> None:
         super().__init__(f"{path} {why}")
@@ -45,23 +40,17 @@ class Damaged(TallmasksError):
 
 @dataclass(frozen=True)
 class Label:
-    """What an artifact says of itself.
-
-    Attributes:
-        recipe: everything that decides its content.
-        content: the digest of its values.
-        machine: the kind of machine that it was made on, in words.
-        made_from: the identities of what it was made from, by role, in the recipe's order.
-    """
+    """What an artifact says of itself; see the module."""
 
     recipe: Mapping[str, Any]
     content: str
     machine: str
     made_from: Mapping[str, Sequence[str]]
+    """Identities by role, in the recipe's order."""
 
     @property
     def identity(self) -> str:
-        """Content and kind of machine, as those that are made from it record it."""
+        """Content and kind of machine, as artifacts that are made from it record it."""
         return identity(self.content, self.machine)
 
 
@@ -75,15 +64,14 @@ def identity(content: str, machine: str) -> str:
     return f"{content}/{hashlib.sha256(machine.encode()).hexdigest()[:8]}"
 
 
-def same(recorded: str, found: str) -> bool:
-    """Whether an input is still the one that somebody recorded: two identities.
+def same(recorded: str, current: str) -> bool:
+    """Whether an input with the ``current`` identity counts as the recorded one.
 
-    The same recipe gives the same bytes on the same kind of machine, so another content from there is damage, then or
-    now.  From another kind of machine it is rounding: the last bits of a product, which nobody's work is redone for.
+    Another content from the same kind of machine is damage.  From another kind it is rounding, and nothing is redone.
     """
     content, machine = recorded.split("/")
-    found_content, found_machine = found.split("/")
-    return content == found_content or machine != found_machine
+    current_content, current_machine = current.split("/")
+    return content == current_content or machine != current_machine
 
 
 # -- reading --------------------------------------------------------------------------------------------------
@@ -92,11 +80,8 @@ def same(recorded: str, found: str) -> bool:
 def read_label(path: Path) -> Label:
     """The label of an artifact, from its header (of a JSON artifact, from all of it).
 
-    Raises:
-        FileNotFoundError: there is nothing at that path.
-        NotADirectoryError: there is a file in the place of one of its folders.
-        Damaged: it is no regular file, cannot be read, is not whole, not sealed, or its recipe is not the one that its
-            name carries.
+    Raises FileNotFoundError or NotADirectoryError where there is no such path, and Damaged where it is no regular file,
+    cannot be read, is not whole, not sealed, or has another recipe's digest in its name.
     """
     try:
         if not stat.S_ISREG(path.stat().st_mode):
@@ -139,20 +124,16 @@ def _check_texts(*by_role: Mapping[str, Sequence[str]]) -> None:
 
 
 def check(path: Path, remembered: Path | None = None) -> Label:
-    """As `read_label`, after reading all of the file: its values are the ones that were written.
+    """As `read_label`, after reading all of the file.  Raises as `read_label`; Damaged also where a value changed.
 
-    Args:
-        path: the artifact.
-        remembered: a folder that remembers which files have been found whole; such a file is not read again as long as
-            its inode, its size and its times of change (of which one cannot be set) stay the same.
-
-    Raises as `read_label`; Damaged also where a value changed.
+    ``remembered``: a folder that records which files were whole; such a file is not read again while its inode, size
+    and times stay the same.
     """
     label = read_label(path)
     if path.suffix != ".safetensors":
         return label  # has been read whole
-    found = path.stat()
-    state = f"{found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns} {label.content}"
+    stat_now = path.stat()
+    state = f"{stat_now.st_ino} {stat_now.st_size} {stat_now.st_mtime_ns} {stat_now.st_ctime_ns} {label.content}"
     if remembered:
         with suppress(OSError, ValueError):
             if (remembered / path.name).read_text() == state:
@@ -164,17 +145,14 @@ def check(path: Path, remembered: Path | None = None) -> Label:
         raise Damaged(path, f"is not whole: {error}") from None
     if content != label.content:
         raise Damaged(path, CHANGED)
-    if remembered and time.time_ns() - found.st_ctime_ns > CLOCK_NS:
+    if remembered and time.time_ns() - stat_now.st_ctime_ns > CLOCK_NS:
         with suppress(OSError, TallmasksError):  # then it is read again the next time
             atomic_write_text(remembered / path.name, state, read_only=False)
     return label
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON artifact, checked.
-
-    Raises as `check`.
-    """
+    """A JSON artifact, checked.  Raises as `check`."""
     read_label(path)
     return load_json(path)
 
@@ -192,12 +170,7 @@ def _metadata(path: Path) -> dict[str, str]:
 
 
 def load_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file, unchecked.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        Damaged: it is no JSON object.
-    """
+    """A JSON object from a file, unchecked.  Raises FileNotFoundError, and Damaged where it is no JSON object."""
     try:
         value = json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -213,7 +186,7 @@ def load_json(path: Path) -> dict[str, Any]:
 
 
 def facts_of(recipe: Mapping[str, Any], made_from: Mapping[str, Iterable[str]], threads: int) -> dict[str, Any]:
-    """What a new artifact says of its making."""
+    """What a new artifact says of its making: all but its content and seal."""
     return {
         "recipe": recipe,
         "made_from": {role: list(identities) for role, identities in made_from.items()},
@@ -222,7 +195,7 @@ def facts_of(recipe: Mapping[str, Any], made_from: Mapping[str, Iterable[str]], 
 
 
 def as_metadata(facts: Mapping[str, Any]) -> dict[str, str]:
-    """`facts_of` as the metadata of a safetensors file, which holds text only; it is sealed when it is written."""
+    """`facts_of` as the metadata of a safetensors file, which holds text only."""
     return {key: value if isinstance(value, str) else canonical(value) for key, value in facts.items()}
 
 
@@ -234,5 +207,5 @@ def sealed(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def write_json(path: Path, value: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
-    """Write a JSON artifact, whole or not at all, with what it says of its making (see `facts_of`)."""
+    """Write a JSON artifact with the facts of its making (`facts_of`), whole or not at all."""
     atomic_write_text(path, json.dumps(sealed({**value, **facts}), ensure_ascii=False))

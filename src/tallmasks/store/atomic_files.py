@@ -1,7 +1,6 @@
 """Files and folders that appear whole or not at all.
 
-Each is built under a hidden name beside its place.  Who builds it holds a lock on that name: what nobody holds was left
-by a process that was killed, and goes when somebody next builds for the same place.
+Each is built under a hidden, locked name beside its place.  The next writer removes what a killed process left.
 """
 
 from __future__ import annotations
@@ -32,14 +31,13 @@ def whole(
     """The hidden place to build a file or a folder at; on a clean exit it is fsynced and gets its name.
 
     Args:
-        path: its name, with the folders above it, which are made.
-        size: bytes; refused before anything is written where the disk has not that many.
+        path: its name; folders above it are made.
+        size: bytes that are taken from the disk before anything is written.
         folder: it is a folder.
         read_only: the file is not to be edited.
-        new: nothing may be there, but an empty folder where a folder is to be; else a file is replaced.
+        new: nothing may be there but an empty folder for a folder; else a file is replaced.
 
-    Raises TallmasksError where there is no room on the disk; or, if `new`, there is something, or it cannot be written
-    to.
+    Raises TallmasksError where the disk has no room; with `new`, where something is there or it cannot be written.
     """
     path, ours = Path(path), True
     try:
@@ -81,7 +79,7 @@ def atomic_write_text(path: Path | str, text: str, *, read_only: bool = True) ->
 
 @contextmanager
 def hidden_beside(path: Path, *, folder: bool = True) -> Iterator[Path]:
-    """A new hidden folder (or file) beside a path, which is removed at the end, or later if the process is killed."""
+    """A new hidden folder (or file) beside a path; it is removed at the end, or by the next writer."""
     parent = path.parent
     parent.mkdir(parents=True, exist_ok=True)
     _remove_left(parent, path.name)

@@ -97,12 +97,12 @@ def short(value: object) -> str:
 
 
 def at_import(error: Exception) -> TallmasksError:
-    """What went wrong in a module that somebody added, at its import: in one line, with the file and the line there."""
+    """An error at the import of a module that somebody added, in one line with its file and line."""
     if isinstance(error, SyntaxError):
-        file, line, said = error.filename, error.lineno, error.msg
+        file, line, message = error.filename, error.lineno, error.msg
     else:
         ran = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.name == "<module>"]
         file, line = (ran[-1].filename, ran[-1].lineno) if ran else (None, None)
-        said = str(error)
+        message = str(error)
     where = f"{file}, line {line}: " if file else ""
-    return TallmasksError(f"{where}{type(error).__name__}: {' '.join(said.split())}; put it right there")
+    return TallmasksError(f"{where}{type(error).__name__}: {' '.join(message.split())}; put it right there")

@@ -1,8 +1,4 @@
-"""A folder of files as one artifact: a safetensors file with a tensor of bytes for each, named by its relative path.
-
-An artifact is one file, whose name and header vouch for it; so whatever reads, checks, restores or removes artifacts
-knows a folder that is kept this way too.
-"""
+"""A folder of files as one artifact: a safetensors file with a tensor of bytes for each, named by its relative path."""
 
 from __future__ import annotations
 
@@ -20,10 +16,7 @@ _PIECE = 1 << 24
 
 
 def archive_folder(folder: Path, out: Path, metadata: Mapping[str, str]) -> None:
-    """Write every file under a folder into ``out``, piece by piece.
-
-    Raises TallmasksError where the disk has no room.
-    """
+    """Write every file under a folder into ``out``, piece by piece.  Raises TallmasksError on a full disk."""
     files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if not path.is_dir()}
     specs = {name: TensorSpec(np.dtype(np.uint8), (path.stat().st_size,)) for name, path in files.items()}
     with new_tensors(out, specs, {**metadata, "format": FORMAT}) as new:
@@ -35,9 +28,9 @@ def archive_folder(folder: Path, out: Path, metadata: Mapping[str, str]) -> None
 
 
 def archived_files(path: Path) -> dict[str, NDArray[np.uint8]]:
-    """The files of an archive by relative path, each as its bytes, memory-mapped and read-only.
+    """The bytes of an archive's files by relative path, memory-mapped and read-only.
 
-    Raises TallmasksError where it is no archive, or has a file that would lie outside of a folder that it is put into.
+    Raises TallmasksError where it is no archive, or a path leads out of its folder.
     """
     archive = open_tensors(path, FORMAT)
     for name in archive.names:

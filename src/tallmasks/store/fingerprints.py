@@ -23,22 +23,15 @@ def fingerprint(statements: Iterable[ast.stmt]) -> str:
 
 @functools.cache
 def fingerprint_of_file(path: Path) -> str:
-    """The digest of a source file, as it was when this process first asked.
-
-    Where it imports this package from does not count: what it imports is held to the numbers of the stages.
-    """
+    """The digest of a source file without its imports of this package, as it was when this process first asked."""
     statements = ast.parse(path.read_bytes()).body
     return fingerprint(statement for statement in statements if not is_own_import(statement))
 
 
 @functools.cache
 def fingerprint_of_module(name: str) -> str:
-    """The digest of a module from outside and of what it imports from where it lies: from its own package, or, in a
-    folder of the user's, from the modules beside it.
-
-    Args:
-        name: its dotted name; it can be imported.
-    """
+    """The digest of an importable module from outside, with what it imports from its own package, or from the modules
+    beside it."""
     spec = importlib.util.find_spec(name)
     file = Path(str(spec.origin if spec else None))
     root = file.parents[name.count(".") + (file.name == "__init__.py")]
@@ -59,16 +52,16 @@ def fingerprint_of_module(name: str) -> str:
 
 
 def imported_by(path: Path, package: str) -> set[str]:
-    """The modules that a file of a package may import, by their full names; among them names that are no modules."""
-    found = set()
+    """The full names of what a file of a package imports, modules and others."""
+    names = set()
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             above = package.rsplit(".", node.level - 1)[0] if node.level > 1 else package
             module = ".".join(filter(None, [above if node.level else "", node.module]))
-            found |= {module, *(f"{module}.{alias.name}" for alias in node.names)}
-    return found
+            names |= {module, *(f"{module}.{alias.name}" for alias in node.names)}
+    return names
 
 
 def _plain(value: object) -> object:

@@ -25,8 +25,7 @@ PROVENANCE = "provenance.json"
 
 
 def entries_under(folder: Path) -> Iterator[Path]:
-    """What lies under a folder, sorted: whatever is no folder, and a folder where an artifact should be.  Neither the
-    folder itself nor anything in it is followed as a link."""
+    """What lies under a folder, sorted: everything but folders, and folders named as artifacts.  Follows no links."""
     if folder.is_symlink() or not folder.is_dir():
         return
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
@@ -47,13 +46,12 @@ def entries_at(start: Path) -> list[Path]:
 
 
 def leads_nowhere(path: Path) -> bool:
-    """Whether this is neither a file nor a folder: a named pipe, say, for which DVC waits for ever, or a link to
-    nothing, at which it fails."""
+    """Whether this is neither a file nor a folder: a named pipe or a broken link, at which DVC hangs or fails."""
     return not path.is_file() and not path.is_dir()
 
 
 def is_artifact(path: Path) -> bool:
-    """Whether the workflow made this file, as far as its header says: its recipe is the one that its name carries."""
+    """Whether the workflow made this file, as far as its header and name say."""
     try:
         return ARTIFACT.fullmatch(path.name) is not None and bool(read_label(path))
     except (Damaged, OSError):
@@ -61,10 +59,7 @@ def is_artifact(path: Path) -> bool:
 
 
 def set_aside(path: Path, root: Path = Path()) -> str | None:
-    """Move what is damaged or made from damage to .tallmasks/damaged/, where nothing looks for it; say so in words.
-
-    A link is removed instead.  None where somebody else has done so already.
-    """
+    """Move a damaged file to .tallmasks/damaged/, or remove a link, and say so; None where it is already gone."""
     place = root / path
     try:
         if place.is_symlink():
@@ -82,9 +77,9 @@ def set_aside(path: Path, root: Path = Path()) -> str | None:
 
 
 def provenance_of(folder: Path, name: str = PROVENANCE) -> dict[str, Any]:
-    """A provenance that vouches for some files of a results folder, checked with all of them.
+    """A provenance in a results folder, checked with all files that it vouches for.
 
-    Raises Damaged where it is not there or not what was written, or one of the files is not.
+    Raises Damaged where it or one of the files is not there or not what was written.
     """
     path = folder / name
     try:
@@ -108,10 +103,7 @@ def provenance_of(folder: Path, name: str = PROVENANCE) -> dict[str, Any]:
 
 @contextmanager
 def only_writer(root: Path = Path()) -> Iterator[None]:
-    """Hold the lock that a running snakemake holds.
-
-    Raises TallmasksError where a snakemake is at work in this folder.
-    """
+    """Hold the lock of a running snakemake.  Raises TallmasksError where a snakemake is at work in this folder."""
     (root / SCRATCH).mkdir(exist_ok=True)
     with (root / SCRATCH / "writer.lock").open("a") as lock:
         try:

@@ -38,12 +38,12 @@ def _is_short(revision: str) -> bool:
 
 
 def to_type(revision: str) -> str:
-    """A revision for a command line; of a commit that is known by its first digits, what to look up for it."""
+    """A revision for a command line; for a shortened commit, what to look up."""
     return f"<the commit that begins with {revision}>" if _is_short(revision) else revision
 
 
 def cached_commits(repo: str, revision: str, kind: Kind) -> list[str]:
-    """What a revision stands for in this machine's hub cache: the commits that it is the beginning of, or itself."""
+    """The cached commits that a shortened commit may mean; any other revision itself."""
     from huggingface_hub import constants
     from huggingface_hub.file_download import repo_folder_name
 
@@ -55,22 +55,22 @@ def cached_commits(repo: str, revision: str, kind: Kind) -> list[str]:
 
 @functools.cache
 def full_commit(repo: str, revision: str, kind: Kind = "model") -> str:
-    """The commit of a repository that begins as `revision` does; any other revision as it is.
+    """The commit that a shortened one means; any other revision as it is.
 
-    Raises TallmasksError where no commit on the repository's main branch begins so, or more than one.
+    Raises TallmasksError where no commit on the main branch begins so, or more than one.
     """
     from huggingface_hub import HfApi
 
     if not _is_short(revision):
         return revision
     try:
-        known = [found.commit_id for found in HfApi().list_repo_commits(repo, repo_type=kind)]
+        commits = [commit.commit_id for commit in HfApi().list_repo_commits(repo, repo_type=kind)]
     except Exception as error:  # see `trouble`
         raise TallmasksError(f"huggingface.co/{repo}: its commits cannot be listed: {trouble(error)}") from None
-    matching = [commit for commit in known if commit.startswith(revision)]
+    matching = [commit for commit in commits if commit.startswith(revision)]
     if len(matching) != 1:
         raise TallmasksError(
-            f"huggingface.co/{repo}: {len(matching)} of its {len(known)} commits begin with {revision}, expected one; "
+            f"huggingface.co/{repo}: {len(matching)} of its {len(commits)} commits begin with {revision}, expected one; "
             "give the revision in params.yaml as all 40 digits"
         )
     return matching[0]
@@ -92,8 +92,7 @@ def reachable() -> bool:
 def download(repo: str, file: str, revision: str, kind: Kind = "model") -> Path:
     """A file of a repository at a revision: from this machine's hub cache, or downloaded into it.
 
-    Raises TallmasksError where it is not cached and the hub does not answer, or has no such repository, revision or
-    file.
+    Raises TallmasksError where it is not cached, and the hub does not answer or has no such file.
     """
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import RemoteEntryNotFoundError
@@ -138,10 +137,7 @@ def sizes(repo: str, revision: str, kind: Kind = "model") -> dict[str, int]:
 
 
 def trouble(error: Exception) -> str:
-    """What an error of the hub's libraries means and what to do, in one line.
-
-    Their errors have no base of their own: httpx, hf_xet and the hub raise a dozen types.
-    """
+    """What an error of the hub's libraries (a dozen types without a base) means and what to do, in one line."""
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 
     log_in = "log in with `hf auth login`, or set HF_TOKEN"
@@ -151,8 +147,8 @@ def trouble(error: Exception) -> str:
         return f"the hub has no such repository, or it is private. Check the spelling, or {log_in}"
     if isinstance(error, RevisionNotFoundError):
         return "the repository has no such revision. Check the spelling"
-    said = " ".join(str(error).split())[:300] or type(error).__name__
-    return f"the download failed: {said}. Run the command again; what is there already is not downloaded twice"
+    reason = " ".join(str(error).split())[:300] or type(error).__name__
+    return f"the download failed: {reason}. Run the command again; what is there already is not downloaded twice"
 
 
 def absent(repo: str, file: str, revision: str, kind: Kind = "model") -> str:
@@ -180,14 +176,11 @@ def commit_of(path: Path) -> str | None:
 
 
 def check_sha256(path: Path, expected: str, what: str) -> None:
-    """Refuse a file whose content is not the expected one.
-
-    Raises TallmasksError where it has another sha256.
-    """
+    """Raises TallmasksError where a file has another sha256."""
     with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != expected:
+        actual = hashlib.file_digest(file, "sha256").hexdigest()
+    if actual != expected:
         raise TallmasksError(
-            f"{what}: the file {path} has sha256 {found}, expected {expected}; delete it and download it again, or "
+            f"{what}: the file {path} has sha256 {actual}, expected {expected}; delete it and download it again, or "
             "correct `sha256` in params.yaml"
         )

@@ -27,12 +27,12 @@ def machine(threads: int) -> str:
 def _hardware() -> str:
     described = Path("/proc/cpuinfo")
     lines = described.read_text().splitlines() if described.exists() else []
-    said = {"model name": "", "flags": ""}
+    processor = {"model name": "", "flags": ""}
     for line in lines:  # processors of one name can differ in what they can do
         key, _, value = line.partition(":")
-        said |= {key.strip(): value.strip()} if key.strip() in said else {}
-    abilities = hashlib.sha256(said["flags"].encode()).hexdigest()[:8]
-    return f"{platform.machine()} {said['model name'] or platform.processor()} ({abilities})"
+        processor |= {key.strip(): value.strip()} if key.strip() in processor else {}
+    abilities = hashlib.sha256(processor["flags"].encode()).hexdigest()[:8]
+    return f"{platform.machine()} {processor['model name'] or platform.processor()} ({abilities})"
 
 
 _version = functools.cache(version)

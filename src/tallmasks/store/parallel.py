@@ -20,15 +20,10 @@ def cores() -> int:
 
 
 def parallel(work: Callable[[Item], Result], items: Iterable[Item], threads: int | None = None) -> list[Result]:
-    """The results of `work` on every item, in the order of the items.
+    """The results of `work` on every item, in the order of the items, on ``threads`` threads (default :func:`cores`).
 
-    The caller's thread works too, and alone where there is one item.  After an error no further item is begun, and the
-    first error is raised when all threads have stopped.
-
-    Args:
-        work: called from any thread.
-        items: what has nothing in common.
-        threads: how many; :func:`cores` by default.
+    The caller's thread works too.  After an error no further item is begun, and the first error is raised when all
+    threads have stopped.
     """
     numbered = list(enumerate(items))
     waiting = iter(numbered)  # next() of a list's iterator is one step for all threads

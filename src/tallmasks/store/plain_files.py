@@ -1,7 +1,4 @@
-"""Reading files that came from somebody else: plain files only, and none outside of their folder.
-
-Whoever opens a named pipe waits for ever, and a link may lead to a secret.  Both are refused by name.
-"""
+"""Reading files from somebody else: no named pipes, which never end, and no links out of their folder."""
 
 from __future__ import annotations
 
@@ -68,10 +65,7 @@ def read_json(path: Path | str) -> Any:
 
 
 def expanded(text: str) -> str:
-    """A path that begins with `~` from the home folder on; anything else as it is.
-
-    Raises TallmasksError where there is no such home.
-    """
+    """A path with `~` replaced by the home folder.  Raises TallmasksError where there is no such home."""
     try:
         return str(Path(text).expanduser()) if text.startswith("~") else text
     except RuntimeError:

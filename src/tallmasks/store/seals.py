@@ -1,14 +1,11 @@
-"""Seals: digests by which an artifact vouches for its own content, so that no damage to it is believed.
+"""Seals: digests by which an artifact vouches for its own content.
 
-An artifact carries, in a safetensors file's metadata or as keys of a JSON object, what it says of its making, and two
-digests (XXH3, 128 bits, 32 hexadecimal digits):
+An artifact has two digests (XXH3, 128 bits) in a safetensors file's metadata or as keys of a JSON object:
 
-- `content` is of its values alone: of the names, dtypes, shapes and bytes of tensors, or of a JSON object without
-  what is said of its making.  Two artifacts with the same values have the same content, wherever they were made.
+- `content` is of its values: names, dtypes, shapes and bytes of tensors, or a JSON object without the keys in `MAKING`.
 - `seal` is of all the rest, `content` included.
 
-XXH3 finds what disks, networks and hands do to a file, at the speed of memory; it is no protection against somebody who
-writes a false file on purpose and computes its digests anew.
+They find accidental damage at the speed of memory, but nothing that somebody forged.
 """
 
 from __future__ import annotations
@@ -32,11 +29,9 @@ def canonical(value: object) -> str:
 
 
 def content_of_tensors(tensors: Sequence[tuple[str, str, Sequence[int]]], data: NDArray) -> str:
-    """The content of a safetensors file.
+    """The content of a safetensors file, from its data section, uint8 [bytes].
 
-    Args:
-        tensors: name, dtype as safetensors names it, and shape of every tensor, in the order of their bytes.
-        data: the file's data section, uint8 [bytes]; may be mapped into memory.
+    ``tensors``: name, safetensors' dtype and shape of every tensor, in the order of their bytes.
     """
     digest = xxhash.xxh3_128(canonical([[name, dtype, list(shape)] for name, dtype, shape in tensors]).encode())
     digest.update(data.data)

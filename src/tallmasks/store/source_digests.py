@@ -20,11 +20,7 @@ that takes another's name brings its own inode."""
 
 
 def named_path(root: Path, written: str) -> Path:
-    """Where a path of params.yaml leads: from the folder `root` if it is relative, from a home folder if it begins
-    with ~ as in a shell.
-
-    Raises TallmasksError where there is no such home folder.
-    """
+    """A path of params.yaml, relative to `root` or to a home folder (~).  Raises TallmasksError for an unknown home."""
     try:
         return root / Path(written).expanduser()
     except RuntimeError as error:
@@ -34,7 +30,7 @@ def named_path(root: Path, written: str) -> Path:
 def sha256_of_file(path: Path) -> str:
     """sha256 of a plain file's content, remembered within a process while its identity stays the same.
 
-    Raises TallmasksError where it is not a plain file that can be read.
+    Raises TallmasksError where it cannot be read.
     """
     return _sha256(str(path), _identity(path))
 
@@ -42,23 +38,20 @@ def sha256_of_file(path: Path) -> str:
 def sha256_of_folder(folder: Path) -> str:
     """sha256 over the names and contents of all files under a folder, links followed, hidden files left out.
 
-    What is read is remembered in the project's scratch folder by file and identity, so that tens of gigabytes are
-    read once and not at every plan, and a cluster job's own plan reads nothing.
-
-    Raises TallmasksError where something in it is neither a folder nor a plain file that can be read, or leads back to
-    itself.
+    Digests are remembered in the project's scratch folder by file and identity: gigabytes are read once.
+    Raises TallmasksError where something in it cannot be read, or leads back to itself.
     """
     memory = REMEMBERED / f"{hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:16]}.json"
-    known = _recall(memory)
-    found: dict[str, list[int | str]] = {}
+    remembered = _recall(memory)
+    current: dict[str, list[int | str]] = {}
     for path in sorted(_files(folder)):
         name, identity = path.relative_to(folder).as_posix(), _identity(path)
-        same = name in known and known[name][:-1] == [*identity]
-        found[name] = known[name] if same else [*identity, _sha256(str(path), identity)]
-    if found != known:
+        same = name in remembered and remembered[name][:-1] == [*identity]
+        current[name] = remembered[name] if same else [*identity, _sha256(str(path), identity)]
+    if current != remembered:
         with suppress(OSError, TallmasksError):  # a folder that cannot be written to: then it is read again
-            atomic_write_text(memory, json.dumps(found), read_only=False)
-    return hashlib.sha256(b"".join(_line(name, str(entry[-1])) for name, entry in found.items())).hexdigest()
+            atomic_write_text(memory, json.dumps(current), read_only=False)
+    return hashlib.sha256(b"".join(_line(name, str(entry[-1])) for name, entry in current.items())).hexdigest()
 
 
 def _line(name: str, sha256: str) -> bytes:
@@ -72,9 +65,9 @@ def _line(name: str, sha256: str) -> bytes:
 def _recall(memory: Path) -> dict[str, list[int | str]]:
     """What was remembered of a folder; nothing where that cannot be read."""
     with suppress(TallmasksError, OSError, ValueError):
-        known = json.loads(memory.read_text())
-        if isinstance(known, dict):
-            return {name: entry for name, entry in known.items() if isinstance(entry, list) and len(entry) == 5}
+        entries = json.loads(memory.read_text())
+        if isinstance(entries, dict):
+            return {name: entry for name, entry in entries.items() if isinstance(entry, list) and len(entry) == 5}
     return {}
 
 

@@ -1,9 +1,7 @@
 """Tensors in safetensors files: read lazily and in pieces, written whole or not at all.
 
-A *flat* vector is every tensor of one dtype, in sorted-name order, each C-contiguous, concatenated: the data
-section of a safetensors file is exactly that array, so such a file is memory-mapped and never copied.
-A file that exists is complete: it is written under a hidden temporary name in the same folder, fsynced, made
-read-only and renamed.
+A *flat* vector is every tensor of one dtype, in sorted-name order, concatenated: the data section of a safetensors file
+is that array, so such a file is memory-mapped and never copied.
 """
 
 from __future__ import annotations
@@ -144,16 +142,19 @@ class TensorFile:
 
     def view(self, name: str) -> NDArray:
         """One tensor as it is on disk, memory-mapped and read-only; bfloat16 comes as its bits, uint16."""
-        return self._stored(name).reshape(self.shape(name))
+        code = self.dtype(name)
+        if code not in DTYPES:
+            raise TallmasksError(f"{self.path}: tensor {name} has the unknown dtype {code}. Store it as float32.")
+        return self.stored(name).view(DTYPES[code].numpy).reshape(self.shape(name))
 
     def read(self, name: str) -> NDArray:
         """A copy of one tensor in its stored dtype; bfloat16 comes as its bits, uint16."""
         return self.view(name).copy()
 
     def flat(self, dtype: DTypeLike = np.float32) -> NDArray:
-        """The whole data section as one read-only vector [P'], memory-mapped, not copied.
+        """The data section as one read-only, memory-mapped vector [P'] of one dtype, tensors in sorted-name order.
 
-        Raises TallmasksError unless every tensor has ``dtype`` and they lie in sorted-name order.
+        Raises TallmasksError where the file has another dtype or order.
         """
         code = code_of(np.dtype(dtype))
         end = 0
@@ -183,12 +184,6 @@ class TensorFile:
         """The data section, memory-mapped and read-only."""
         return self._bytes[8 + int(self._bytes[:8].view("<u8")[0]) :]
 
-    def _stored(self, name: str) -> NDArray:
-        code = self.dtype(name)
-        if code not in DTYPES:
-            raise TallmasksError(f"{self.path}: tensor {name} has the unknown dtype {code}. Store it as float32.")
-        return self.stored(name).view(DTYPES[code].numpy)
-
     def _entry(self, name: str) -> dict:
         try:
             return self._entries[name]
@@ -199,14 +194,13 @@ class TensorFile:
 def open_tensors(path: Path | str, kind: str | None = None) -> TensorFile:
     """Open a safetensors file for lazy reading; with ``kind``, only one whose metadata has that "format".
 
-    Raises TallmasksError, naming the file, where it is absent, truncated, not safetensors, of another format,
-    or where its tensors overlap or leave holes.
+    Raises TallmasksError where it is absent, not a whole safetensors file, or of another format.
     """
     tensors = TensorFile(path)
-    found = tensors.metadata.get("format")
-    if kind is not None and found != kind:
+    actual = tensors.metadata.get("format")
+    if kind is not None and actual != kind:
         raise TallmasksError(
-            f"{path} is of format {found}; expected {kind}. Give the right file, or delete this one and make it again."
+            f"{path} is of format {actual}; expected {kind}. Give the right file, or delete this one and make it again."
         )
     return tensors
 
@@ -223,10 +217,7 @@ def load_state(path: Path | str) -> dict[str, NDArray]:
 
 
 def write_tensors(path: Path | str, tensors: Mapping[str, NDArray], metadata: Mapping[str, str]) -> None:
-    """Write tensors by name, atomically; equal input gives equal bytes.
-
-    Raises TallmasksError where the disk has no room (names the file and the bytes needed).
-    """
+    """Write tensors by name, whole or not at all; equal input gives equal bytes.  Raises TallmasksError on a full disk."""
     arrays = {name: np.asarray(array) for name, array in tensors.items()}
     specs = {name: TensorSpec(array.dtype, array.shape) for name, array in arrays.items()}
     with new_tensors(path, specs, metadata) as new:
@@ -251,13 +242,10 @@ class NewTensors:
 
 @contextmanager
 def new_tensors(path: Path | str, specs: Mapping[str, TensorSpec], metadata: Mapping[str, str]) -> Iterator[NewTensors]:
-    """Create a safetensors file and fill it in pieces; it appears at ``path`` only on a clean exit.
+    """Create a safetensors file and fill it in pieces; it appears at ``path``, sealed, only on a clean exit.
 
-    ``new.metadata`` may be added to until the exit: the header keeps 1 KiB free for it. At the exit the file gets
-    the digests that vouch for it (:mod:`tallmasks.store.seals`). Use the arrays only inside the ``with`` block.
-
-    Raises TallmasksError before the first value is written where the disk has no
-    room.
+    ``new.metadata`` may grow by 1 KiB until the exit. Use the arrays only inside the ``with`` block.
+    Raises TallmasksError before the first value is written where the disk has no room.
     """
     size = sum(spec.nbytes for spec in specs.values())
     room = bytes_of_file(specs, metadata) - size
@@ -267,8 +255,6 @@ def new_tensors(path: Path | str, specs: Mapping[str, TensorSpec], metadata: Map
         yield new
         _seal(specs, new)
         header = _encode_header(specs, new.metadata).ljust(room - 8)
-        if len(header) > room - 8:
-            raise ValueError(f"{path}: more than {_LATE_METADATA} bytes of metadata were added at the end")
         mapped[:room] = np.frombuffer(len(header).to_bytes(8, "little") + header, np.uint8)
         mapped.flush()
 
