@@ -70,8 +70,8 @@ def full_commit(repo: str, revision: str, kind: Kind = "model") -> str:
     matching = [commit for commit in commits if commit.startswith(revision)]
     if len(matching) != 1:
         raise TallmasksError(
-            f"huggingface.co/{repo}: {len(matching)} of its {len(commits)} commits begin with {revision}, expected one; "
-            "give the revision in params.yaml as all 40 digits"
+            f"huggingface.co/{repo}: {len(matching)} of its {len(commits)} commits begin with {revision}, expected"
+            " one; give the revision in params.yaml as all 40 digits"
         )
     return matching[0]
 
