@@ -217,7 +217,10 @@ def load_state(path: Path | str) -> dict[str, NDArray]:
 
 
 def write_tensors(path: Path | str, tensors: Mapping[str, NDArray], metadata: Mapping[str, str]) -> None:
-    """Write tensors by name, whole or not at all; equal input gives equal bytes. Raises TallmasksError on a full disk."""
+    """Write tensors by name, whole or not at all; equal input gives equal bytes.
+
+    Raises TallmasksError on a full disk.
+    """
     arrays = {name: np.asarray(array) for name, array in tensors.items()}
     specs = {name: TensorSpec(array.dtype, array.shape) for name, array in arrays.items()}
     with new_tensors(path, specs, metadata) as new:

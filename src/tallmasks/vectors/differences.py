@@ -29,7 +29,9 @@ class Difference:
         return self.layout.size
 
     def __getitem__(self, part: slice) -> NDArray[np.float32]:
-        start, stop, _ = part.indices(self.size)
+        start, stop, step = part.indices(self.size)
+        if step != 1:
+            raise ValueError(f"slices of a task vector have no steps, found {part}")
         pieces = [np.empty(0, np.float32)]
         place = max(bisect_right(self.layout.offsets, start) - 1, 0)
         while start < stop:

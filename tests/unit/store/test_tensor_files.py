@@ -173,7 +173,7 @@ def test_flat_files_are_written_in_pieces_with_late_metadata(tmp_path):
     assert tensors.metadata.items() >= {"early": "1", "late": "2"}.items()
     np.testing.assert_array_equal(tensors.flat(), [1] * 5 + [2] * 4)
     same_state(load_file(tmp_path / "flat"), load_state(tmp_path / "flat"))
-    with pytest.raises(ValueError, match="metadata"), new_flat(tmp_path / "long", layout, {}) as new:
+    with pytest.raises(ValueError), new_flat(tmp_path / "long", layout, {}) as new:
         new.metadata["late"] = "x" * 2000
     assert names_in(tmp_path) == ["flat"]
 

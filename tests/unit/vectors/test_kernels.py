@@ -49,7 +49,7 @@ def test_nth_magnitude_is_what_sorting_gives(vectors, data):
 @pytest.mark.parametrize("kind", ["spread", "equal", "denormal"])
 def test_nth_magnitude_of_long_vectors(kind, threads, monkeypatch):
     """Where most values share a magnitude, or a histogram's bin, another value would be the threshold."""
-    monkeypatch.setattr("tallmasks.vectors.kernels.cores", lambda: threads)
+    monkeypatch.setattr("tallmasks.vectors.kernels.threads", lambda: threads)
     vectors = np.random.default_rng(0).standard_normal((2, 100_000), dtype=np.float32)
     if kind == "spread":
         vectors = np.ldexp(vectors, np.arange(vectors.shape[1]) % 200 - 100)
