@@ -1,7 +1,6 @@
 """The stages of the chain, from examples to evaluations: what each artifact is made from.
 
-Every function is a declaration (see `tallmasks.plan.node.stage`).  It is called with the plan, the model and what else
-tells one artifact from another; `plan.<stage>(model, ...)` gives the node.
+`plan.<stage>(model, ...)` calls the function of a stage (see `tallmasks.plan.node.stage`) and gives the node.
 """
 
 from __future__ import annotations
@@ -24,15 +23,14 @@ if TYPE_CHECKING:
     from tallmasks.plan.planner import Plan
 
 Seed = int | Controlled
-"""Of a fine-tuning: how its examples are drawn and, in the controlled experiment, which weights it may change."""
+"""Of a fine-tuning; in the controlled experiment also which weights it may change."""
 Tasks = tuple[str, ...]
 STATISTICS_EXAMPLES = 256
-"""How many examples statistics of a task's data are computed from, where params.yaml says nothing; as in the code of
-MergeLM and FusionBench."""
+"""Examples behind a task's statistics, unless params.yaml says otherwise; as in the code of MergeLM and FusionBench."""
 
 
 def slug(name: str, tasks: Tasks, seed: Seed) -> str:
-    """How the artifacts of a set of tasks are called."""
+    """The name of an artifact of a set of tasks."""
     return f"{methods.slug(name)}-{len(tasks)}tasks-s{seed}"
 
 
@@ -47,7 +45,7 @@ def slug(name: str, tasks: Tasks, seed: Seed) -> str:
     missing=preflight.missing_examples,
 )
 def examples(plan: Plan, model: str, task: str, split: str) -> Made:
-    """One split of one task; shared by all models that take the same examples of one catalogue."""
+    """One split of one task, shared by all models with the same examples."""
     spec = plan.model(model)
     made = catalogue(spec["tasks"]).recipe(plan.params, spec, task, split, plan.root)
     code = outside_code(spec["tasks"], CATALOGUES)
@@ -64,7 +62,7 @@ def examples(plan: Plan, model: str, task: str, split: str) -> Made:
     missing=preflight.missing_file,
 )
 def pretrained(plan: Plan, model: str) -> Made:
-    """Pretrained weights that are not in the project's own format, converted once."""
+    """Pretrained weights of another format, converted once."""
     named = plan.model(model)["pretrained"]
     if isinstance(named, str):
         return Made("pretrained", plan.architecture(model), sources={"weights": plan.named_path(named)})
@@ -95,9 +93,9 @@ def checkpoint(plan: Plan, model: str, task: str, seed: Seed) -> Made | Node:
     """The trainable tensors after fine-tuning on one task, here or by somebody else."""
     spec = plan.model(model)
     publishers = family(spec).publishers
-    found = locate(spec.get("checkpoints", FINETUNE), spec["architecture"], task, publishers, plan.root)
-    if found and not isinstance(seed, Controlled):
-        return plan.imported(model, task, found)
+    elsewhere = locate(spec.get("checkpoints", FINETUNE), spec["architecture"], task, publishers, plan.root)
+    if elsewhere and not isinstance(seed, Controlled):
+        return plan.imported(model, task, elsewhere)
     params = {**plan.training(model, task), "task": task, "seed": seed.seed if isinstance(seed, Controlled) else seed}
     if isinstance(seed, Controlled):
         params["partition"] = seed.partition(task)
@@ -115,20 +113,20 @@ def checkpoint(plan: Plan, model: str, task: str, seed: Seed) -> Made | Node:
     constraint="imported-.+-[0-9a-f]{12}",
     missing=preflight.missing_file,
 )
-def imported(plan: Plan, model: str, task: str, found: Any) -> Made:
-    """The trainable tensors of a checkpoint that somebody else fine-tuned, the same for every seed."""
-    params = {**plan.architecture(model), "task": task, "checkpoint": found.recipe}
-    sources = plan.pretrained_source(model) | ({"weights": found.local} if found.local else {})
+def imported(plan: Plan, model: str, task: str, origin: Any) -> Made:
+    """The trainable tensors of somebody else's checkpoint, the same for every seed."""
+    params = {**plan.architecture(model), "task": task, "checkpoint": origin.recipe}
+    sources = plan.pretrained_source(model) | ({"weights": origin.local} if origin.local else {})
     return Made(f"imported-{task}", params, sources=sources)
 
 
-# -- what is known of a task's data ---------------------------------------------------------------------------
+# -- statistics of a task's data ------------------------------------------------------------------------------
 
 
-def of_training_data(plan: Plan, model: str, task: str, seed: Seed, statistic: str) -> Made:
-    """What a statistic is made from: the fine-tuned checkpoint, and some examples of what it was trained on.
+def statistic_from(plan: Plan, model: str, task: str, seed: Seed, statistic: str) -> Made:
+    """A statistic of a fine-tuned checkpoint on some of its training examples.
 
-    Raises TallmasksError where the model's family does not give what the statistic is computed from.
+    Raises TallmasksError where the model's family cannot compute it.
     """
     spec = plan.model(model)
     if statistic not in statistics_of(spec):
@@ -148,14 +146,14 @@ def of_training_data(plan: Plan, model: str, task: str, seed: Seed, statistic: s
 
 @stage(script="data_statistic", version=1, folder="store/{model}/derived/grams", uses="evaluation")
 def grams(plan: Plan, model: str, task: str, seed: Seed) -> Made:
-    """The second moments of what enters each linear layer of the fine-tuned network, for RegMean."""
-    return of_training_data(plan, model, task, seed, "grams")
+    """The second moments of each linear layer's inputs in the fine-tuned network, for RegMean."""
+    return statistic_from(plan, model, task, seed, "grams")
 
 
 @stage(script="data_statistic", version=1, folder="store/{model}/derived/fisher", uses="evaluation")
 def fisher(plan: Plan, model: str, task: str, seed: Seed) -> Made:
     """The squared gradients of the fine-tuned network's log-probabilities, for Fisher merging."""
-    return of_training_data(plan, model, task, seed, "fisher")
+    return statistic_from(plan, model, task, seed, "fisher")
 
 
 # -- vectors, masks, consensus --------------------------------------------------------------------------------
@@ -172,7 +170,7 @@ def task_vector(plan: Plan, model: str, task: str, seed: Seed) -> Made:
 
 @stage(script="merge_vectors", version=2, folder="store/{model}/derived/multi_task_vectors", uses="arrays")
 def multi_task_vector(plan: Plan, model: str, tasks: Tasks, merge: str, seed: Seed) -> Made:
-    """The task vectors of a set of tasks, merged; by what is known of the tasks' data, where the merge needs that."""
+    """The task vectors of a set of tasks, merged; with statistics of their data if the merge needs them."""
     inputs = {"task_vectors": plan.task_vectors(model, tasks, seed)}
     if statistics := methods.get_merge(merge).statistics:
         inputs["statistics"] = [getattr(plan, statistics)(model, task, seed) for task in tasks]
@@ -190,8 +188,8 @@ def mask_bundle(plan: Plan, model: str, tasks: Tasks, merge: str, seed: Seed) ->
     return Made(slug(merge, tasks, seed), params, inputs)
 
 
-def masked(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> dict[str, Iterable[Node]]:
-    """What a masking method chose: its merged vector, the masks, and the evaluation that selects among them."""
+def masking_inputs(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> dict[str, Iterable[Node]]:
+    """A masking method's merged vector, its masks, and the evaluation that selects among them."""
     merge = methods.get(method).merge
     return {
         "multi_task_vector": [plan.multi_task_vector(model, tasks, merge, seed)],
@@ -203,7 +201,7 @@ def masked(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> dic
 @stage(script="agreement", version=2, folder="store/{model}/derived/agreements", uses="arrays")
 def agreement(plan: Plan, model: str, tasks: Tasks, merge: str, seed: Seed) -> Made:
     """How many tasks' selected masks hold each weight; the selection is that of the TALL-mask method."""
-    inputs = masked(plan, model, tasks, methods.masking(merge).name, seed)
+    inputs = masking_inputs(plan, model, tasks, methods.masking(merge).name, seed)
     return Made(slug(merge, tasks, seed), {"tasks": list(tasks)}, inputs)
 
 
@@ -228,9 +226,8 @@ def task_evaluation(plan: Plan, model: str, task: str, method: str, seed: Seed) 
     return Made(name, params, inputs, plan.pretrained_source(model))
 
 
-def looked_at(plan: Plan, model: str, tasks: Tasks) -> dict[str, Iterable[Node]]:
-    """What models are evaluated on: what the tasks need beside examples, the validation data to choose by, the test
-    data."""
+def evaluation_data(plan: Plan, model: str, tasks: Tasks) -> dict[str, Iterable[Node]]:
+    """Validation data to choose by, test data, and the tasks' other inputs."""
     return {
         **plan.inputs_of_tasks(model, tasks),
         "validation": [plan.examples(model, task, "validation") for task in tasks],
@@ -238,20 +235,20 @@ def looked_at(plan: Plan, model: str, tasks: Tasks) -> dict[str, Iterable[Node]]
     }
 
 
-def evaluated(plan: Plan, model: str, tasks: Tasks, seed: Seed) -> dict[str, Iterable[Node]]:
+def evaluation_inputs(plan: Plan, model: str, tasks: Tasks, seed: Seed) -> dict[str, Iterable[Node]]:
     """What every evaluation on a set of tasks reads."""
     return {
-        **looked_at(plan, model, tasks),
+        **evaluation_data(plan, model, tasks),
         "fine_tuned": [plan.task_evaluation(model, task, "fine_tuned", seed) for task in tasks],
     }
 
 
 @stage(script="evaluate", version=3, folder="store/{model}/derived/evaluations", uses="evaluation", ending="json")
 def evaluation(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> Made:
-    """Every coefficient of one method on every task's validation data, the choice, and one reading of the test."""
+    """Every coefficient of one method on every task's validation data, and the best one on the test data."""
     chosen = methods.get(method)
-    inputs = evaluated(plan, model, tasks, seed)
-    if chosen.tuned:  # it merges anew for every value
+    inputs = evaluation_inputs(plan, model, tasks, seed)
+    if chosen.tuned:  # merges anew for every value
         inputs["task_vectors"] = plan.task_vectors(model, tasks, seed)
     else:
         for needed in chosen.stored_inputs:
@@ -269,8 +266,7 @@ def evaluation(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) ->
 
 @stage(script="bundle_archive", version=1, folder="store/{model}/derived/bundles", uses="arrays")
 def bundle_archive(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> Made:
-    """The models of a set of tasks as a bundle: of a masking row, whose lambdas its evaluation chose, or of what a
-    method stores of each task's own tensors.  Its base is the pretrained file, named by its path."""
+    """The models of a masking row, or of a method with own tensors, as a bundle; its base is the pretrained file."""
     (theta0,) = plan.pretrained_source(model).values()
     base = theta0.path if isinstance(theta0, Node) else os.path.relpath(theta0, plan.root)
     params = {**plan.architecture(model), "method": method, "tasks": list(tasks), "base": base}
@@ -278,7 +274,7 @@ def bundle_archive(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed
         params["code"] = methods.code([method])
         inputs: dict[str, Iterable[Node]] = {"task_vectors": plan.task_vectors(model, tasks, seed)}
     else:
-        inputs = masked(plan, model, tasks, method, seed)
+        inputs = masking_inputs(plan, model, tasks, method, seed)
     return Made(slug(method, tasks, seed), params, inputs, plan.pretrained_source(model))
 
 
@@ -290,9 +286,9 @@ def bundle_archive(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed
     ending="json",
 )
 def dtype_evaluation(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> Made:
-    """The models of a masking row out of bundles in every dtype of tau_MTL, at the lambdas that were chosen."""
+    """A masking row's models from bundles in every dtype of tau_MTL, at the chosen lambdas."""
     archive = plan.bundle_archive(model, tasks, method, seed)
-    inputs = {**looked_at(plan, model, tasks), **archive.inputs}
+    inputs = {**evaluation_data(plan, model, tasks), **archive.inputs}
     params = {**plan.evaluator(model), **archive.params, "dtypes": list(OF_BUNDLES)}
     return Made(slug(method, tasks, seed), params, inputs, plan.pretrained_source(model))
 
@@ -308,8 +304,7 @@ def dtype_evaluation(plan: Plan, model: str, tasks: Tasks, method: str, seed: Se
     ending="json",
 )
 def threshold_evaluation(plan: Plan, model: str, tasks: Tasks, merge: str, seed: Seed) -> Made:
-    """Consensus merging for the thresholds k from 0 to T + 1 that no row of the tables is at, alpha tuned at each
-    (figure 6)."""
+    """Consensus merging at every threshold k from 0 to T + 1 without a row of its own, alpha tuned (figure 6)."""
     consensus = methods.consensus(merge).name
     params = {
         **plan.evaluator(model),
@@ -326,7 +321,7 @@ def threshold_evaluation(plan: Plan, model: str, tasks: Tasks, merge: str, seed:
 
 @stage(script="task_orders", version=2, folder="store/{model}/derived/task_orders", uses="arrays", ending="json")
 def task_orders(plan: Plan, model: str, tasks: Tasks) -> Made:
-    """The tasks in figure 5's orders, which follow from the zero-shot accuracies."""
+    """The tasks in figure 5's orders, by zero-shot accuracies."""
     inputs = {"zeroshot": [plan.task_evaluation(model, task, "zeroshot", plan.seeds[0]) for task in tasks]}
     return Made(f"{len(tasks)}tasks", {"tasks": list(tasks)}, inputs)
 
@@ -350,5 +345,5 @@ def subset_evaluation(plan: Plan, model: str, tasks: Tasks, seed: Seed) -> Made:
         "code": methods.code(names, merges),
         "grids": {name: list(grid) for name, grid in plan.params["grids"].items()},
     }
-    inputs = {**evaluated(plan, model, tasks, seed), "task_vectors": plan.task_vectors(model, tasks, seed)}
+    inputs = {**evaluation_inputs(plan, model, tasks, seed), "task_vectors": plan.task_vectors(model, tasks, seed)}
     return Made(f"{len(tasks)}tasks-s{seed}", params, inputs, plan.pretrained_source(model))

@@ -1,4 +1,4 @@
-"""Every artifact that a declared recipe names, found by its name."""
+"""Artifacts of declared recipes, by name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Index:
-    """The artifacts of a plan; those of a model and a benchmark are named when they are first asked for."""
+    """The artifacts of a plan, named when they are first asked for: naming reads their sources."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -24,14 +24,13 @@ class Index:
         self._complete: set[tuple[str, str]] = set()
 
     def add(self, node: Node) -> None:
-        """Take notice of an artifact; it gets its name, which reads its sources, when names are asked for."""
+        """Add an artifact."""
         self._new.append(node)
 
     def find(self, model: str, name: str, kind: str | None = None) -> Node:
-        """The node of one file name, also in a process that was told nothing but that name.
+        """The node of a file name, whatever this process has planned before.
 
-        Raises TallmasksError where no declared recipe (of the stage `kind`, if one is given) yields the name, since the
-        parameters have changed or never did.
+        Raises TallmasksError where no declared recipe (of the stage `kind`, if given) yields the name.
         """
         key = (model, name)
         with contextlib.suppress(TallmasksError):  # of another model, whose files are not there, say
@@ -49,32 +48,32 @@ class Index:
         return node
 
     def declared(self, models: Iterable[str] | None = None) -> dict[str, Node]:
-        """Every artifact that a declared recipe names, by path: those of all or some models, every benchmark and seed.
+        """The artifacts of all or some models for every benchmark and seed, by path.
 
-        Raises TallmasksError where a source file that a recipe names is not there.
+        Raises TallmasksError where a source file is not there.
         """
         for model_and_benchmark in self._runnable(models or self._plan.models):
             self._declare(*model_and_benchmark)
         return {node.path: node for node in self._nodes.values()}
 
     def closure(self, model: str, seeds: Iterable[int] | None = None) -> list[Node]:
-        """Every artifact behind every benchmark that `model` has the tasks of, each once, sorted by path."""
+        """The artifacts behind every benchmark of a model, each once, sorted by path."""
         plan = self._plan
-        found: dict[str, Node] = {}
+        by_path: dict[str, Node] = {}
         for benchmark in plan.benchmarks(model):
             for seed in plan.seeds[:1] if seeds is None else seeds:
                 for nodes in results_of(plan, model, plan.members(plan.tasks(benchmark)), seed).values():
-                    found |= {node.path: node for top in nodes for node in top.walk()}
-        return [found[path] for path in sorted(found)]
+                    by_path |= {node.path: node for top in nodes for node in top.walk()}
+        return [by_path[path] for path in sorted(by_path)]
 
     def _runnable(self, models: Iterable[str]) -> list[tuple[str, str]]:
         return [(model, benchmark) for model in models for benchmark in self._plan.benchmarks(model)]
 
     def _declare(self, model: str, benchmark: str) -> None:
-        """Make every node of a model and benchmark known, for every seed."""
+        """Add every node of a model and benchmark, for every seed."""
         if (model, benchmark) in self._complete:
             return
-        # zero-shot first, which needs none of the checkpoints that may not be there
+        # zero-shot first: it needs no checkpoints, which may not be there
         for view in sorted(VIEWS.values(), key=lambda view: view.seeds != "none"):
             view.artifacts(self._plan, model, benchmark)
             self._take_in()
@@ -83,7 +82,7 @@ class Index:
         self._complete.add((model, benchmark))
 
     def _take_in(self) -> None:
-        """Name what is new.  What cannot be named, since a source is not there, is left for the next time."""
+        """Name what is new.  What has no source yet is left for the next time."""
         new, self._new, failed = self._new, [], None
         for node in new:
             try:

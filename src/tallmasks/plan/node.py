@@ -1,8 +1,6 @@
 """An artifact of the store before it is made, and the declaration of the stage that makes it.
 
-A stage is declared once, by a function that says what an artifact of it is made from (see `tallmasks.plan.chain`): its
-number, its folder, its ending and what its jobs may use stand there, and paths, the index, the check of stage numbers,
-`why`, `gc` and the rules' patterns follow.
+A stage is declared once, in `tallmasks.plan.chain`.  Paths, the index, `why`, `gc` and the rules' patterns follow.
 """
 
 from __future__ import annotations
@@ -12,14 +10,11 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from tallmasks.store.artifacts import digest_of
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.source_digests import sha256_of_file, sha256_of_folder
-
-if TYPE_CHECKING:
-    pass
 
 Uses = Literal["arrays", "evaluation", "finetuning"]
 """A key of a model's `resources` in params.yaml."""
@@ -30,11 +25,11 @@ class Made:
     """What one artifact of a stage is made from.
 
     Attributes:
-        slug: what people read in its name, before the digest.
+        slug: the part of its name before the digest.
         params: plain JSON values that decide its content.
-        inputs: artifacts by role, in an order that counts.
-        sources: files and folders of the user's by role, or an artifact in the place of one.
-        owner: whose folder it lies in, where it is not the model's.
+        inputs: artifacts by role; their order counts.
+        sources: the user's files and folders by role, or an artifact instead.
+        owner: the owner of its folder, if not the model.
     """
 
     slug: str
@@ -51,13 +46,13 @@ class Stage:
     Attributes:
         name: in recipes, in params of rules and in messages.
         version: raised when a change of code changes what the stage makes.
-        folder: where its artifacts lie; ``{model}`` stands for the owner.
+        folder: of its artifacts; ``{model}`` stands for the owner.
         uses: what its jobs may use.
-        script: the step that makes one, of workflow/scripts/.
-        ending: of its files.
-        constraint: of the names in a folder that several stages share, a regular expression.
-        missing: what to say of an artifact that cannot be made on this machine now; None where all is well.
+        script: in workflow/scripts/.
         declare: the function that was decorated.
+        ending: of its files.
+        constraint: a regular expression of its names, in a folder that several stages share.
+        missing: the message for an artifact that cannot be made on this machine now; None where it can.
     """
 
     name: str
@@ -80,15 +75,15 @@ STAGES: dict[str, Stage] = {}
 Declared = TypeVar("Declared", bound=Callable[..., "Made | Node"])
 
 
-def stage(**said: Any) -> Callable[[Declared], Declared]:
-    """Decorator: declare a stage by the function (plan, model, ...) that says what one of its artifacts is made from;
-    the function's name is the stage's.  A function may return the artifact of another stage instead."""
+def stage(**fields: Any) -> Callable[[Declared], Declared]:
+    """Decorator: declare a stage, named after a function ``(plan, model, ...) -> what one artifact is made from``.
+
+    The function may return the artifact of another stage instead.
+    """
 
     def register(declare: Declared) -> Declared:
         name = getattr(declare, "__name__")  # noqa: B009
-        if name in STAGES:
-            raise ValueError(f"stage {name} is declared twice")
-        STAGES[name] = Stage(name=name, declare=declare, **said)
+        STAGES[name] = Stage(name=name, declare=declare, **fields)
         return declare
 
     return register
@@ -103,7 +98,7 @@ def sha256_of_source(path: Path) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """One artifact of the store: what it is, what it is made from, where it lies."""
+    """One artifact of the store."""
 
     stage: Stage
     model: str
@@ -114,7 +109,6 @@ class Node:
 
     @classmethod
     def of(cls, stage: Stage, model: str, made: Made) -> Node:
-        """The artifact of a stage that a declaration describes."""
         artifacts = {role: (source,) for role, source in made.sources.items() if isinstance(source, Node)}
         return cls(
             stage,
@@ -132,7 +126,7 @@ class Node:
 
     @functools.cached_property
     def recipe(self) -> dict[str, Any]:
-        """Everything that decides the content, as plain JSON values."""
+        """Everything that decides its content, as plain JSON values."""
         return {
             "kind": self.kind,
             "version": self.stage.version,
@@ -155,11 +149,11 @@ class Node:
 
     def walk(self) -> Iterator[Node]:
         """This node and everything that it is made from, each once."""
-        seen: set[int] = set()
-        todo: list[Node] = [self]
-        while todo:
-            node = todo.pop()
-            if id(node) not in seen:
-                seen.add(id(node))
+        visited: set[int] = set()
+        waiting: list[Node] = [self]
+        while waiting:
+            node = waiting.pop()
+            if id(node) not in visited:
+                visited.add(id(node))
                 yield node
-                todo.extend(needed for nodes in node.inputs.values() for needed in nodes)
+                waiting.extend(needed for nodes in node.inputs.values() for needed in nodes)

@@ -1,7 +1,6 @@
-"""params.yaml: reading it, and refusing what cannot be meant before anything is planned.
+"""params.yaml: reading it, and refusing mistakes before anything is planned.
 
-Three sieves, each with messages of one line: `strict_yaml` for what a file may hold at all, `params_model` for keys,
-types and bounds, and `check_names` for names that must exist.
+`strict_yaml` checks the syntax, `params_model` keys, types and bounds, and `check_names` names.
 """
 
 from __future__ import annotations
@@ -31,30 +30,30 @@ def read(path: Path) -> dict[str, Any]:
     Raises TallmasksError where there is no such file, it is no YAML, or not keys with values.
     """
     try:
-        found = read_yaml(path)
+        content = read_yaml(path)
     except FileNotFoundError:
         above = next((folder for folder in path.resolve().parents[1:] if (folder / path.name).exists()), None)
         where = f": cd {above}" if above else ""
         raise TallmasksError(f"{path}: no such file; run this in the project's folder{where}") from None
-    if not isinstance(found, dict):
-        raise TallmasksError(f"{path}: found {refusals.shown(found)}, expected keys with values")
-    return found
+    if not isinstance(content, dict):
+        raise TallmasksError(f"{path}: found {refusals.shown(content)}, expected keys with values")
+    return content
 
 
 def overridden(params: Params, other: Params) -> dict[str, Any]:
-    """`params` with the values of `other` in their place, key by key as far as both hold mappings."""
-    found = dict(params)
+    """`params` with the values of `other` in their place, key by key where both hold mappings."""
+    merged = dict(params)
     for key, value in other.items():
-        inside = found.get(key)
+        inside = merged.get(key)
         if isinstance(value, Mapping):
-            found[key] = overridden(inside if isinstance(inside, Mapping) else {}, value)
+            merged[key] = overridden(inside if isinstance(inside, Mapping) else {}, value)
         else:
-            found[key] = value
-    return found
+            merged[key] = value
+    return merged
 
 
 def from_command_line(value: Any) -> Any:
-    """A value as `snakemake --config` passes it on: what stands in lists and mappings there are texts alone."""
+    """A value as `snakemake --config` passes it on; lists and mappings hold texts alone there."""
     if isinstance(value, Mapping):
         return {key: from_command_line(inside) for key, inside in value.items()}
     if isinstance(value, list):
@@ -63,41 +62,34 @@ def from_command_line(value: Any) -> Any:
 
 
 def check(params: Params) -> None:
-    """Refuse what `tallmasks.plan.params_model` does not allow.
-
-    Raises TallmasksError with the key, what was found there and what is expected.
-    """
+    """Raises TallmasksError where `params_model` does not allow a value, with its key and what is expected."""
     refusals.check(params, params_model.Params, FILE)
 
 
 def method_names(params: Params) -> tuple[str, ...]:
-    """The rows of every table, in their order: names of methods, with what is set of their options behind them."""
+    """The rows of every table, in order: names of methods with their options."""
     return methods.specs_of(params["methods"])
 
 
 def bundled_row(params: Params) -> str:
     """The row that bundles hold, by the optional key `bundle`.
 
-    Raises TallmasksError where there is no such method, or its models are neither those of a merged vector under masks
-    nor of tensors that are compressed one by one.
+    Raises TallmasksError where it is no method with masks or own tensors.
     """
-    found = methods.get(methods.spec_of(params.get("bundle", "tall_mask_ties")))
-    if found.own_tensors is None and found.update is not apply_mask:
-        known = [name for name in methods.names() if methods.get(name).update is apply_mask]
+    row = methods.get(methods.spec_of(params.get("bundle", "tall_mask_ties")))
+    if row.own_tensors is None and row.update is not apply_mask:
+        masking = [name for name in methods.names() if methods.get(name).update is apply_mask]
         own = [name for name in methods.names() if methods.get(name).own_tensors]
         raise TallmasksError(
-            f"{FILE}: bundle: found {found.name!r}, expected a masking row: {', '.join(known)}; or {', '.join(own)}"
+            f"{FILE}: bundle: found {row.name!r}, expected a masking row: {', '.join(masking)}; or {', '.join(own)}"
         )
-    return found.name
+    return row.name
 
 
 def check_names(params: Params) -> None:
-    """Refuse a name that does not exist, or that is there twice.
+    """Raises TallmasksError where a name does not exist, or is there twice, with its key and the nearest one.
 
-    A benchmark belongs to a catalogue that has all its tasks: one of the models', or one that ships with the package,
-    so that a model can be taken out of params.yaml alone.  Which models have it, is asked when its results are.
-
-    Raises TallmasksError with the key, the name, and the nearest one that exists.
+    One catalogue, of a model or shipped, must have all tasks of a benchmark.  No model needs to have them.
     """
     asked = [params["methods"]] if isinstance(params["methods"], str) else params["methods"]
     listed = [entry if isinstance(entry, str) else next(iter(entry)) for entry in asked]
@@ -138,41 +130,40 @@ def check_names(params: Params) -> None:
 
 
 def known_tasks(params: Params, model: Params) -> Mapping[str, Task]:
-    """The tasks that a model of params.yaml may have, its own ones among them."""
+    """The tasks that a model of params.yaml may have, those of the user's own too."""
     return catalogue(model["tasks"]).tasks(params)
 
 
 def _downloaded_tasks() -> list[str]:
-    """The tasks whose data may be had from a local folder instead of the hub."""
-    catalogues = map(catalogue, CATALOGUES)
-    return [task for known in catalogues if not known.versioned for task in known.tasks({})]
+    """The tasks whose data may come from a local folder instead of the hub."""
+    return [task for one in map(catalogue, CATALOGUES) if not one.versioned for task in one.tasks({})]
 
 
-def _check_names(key: str, names: Iterable[str], known: Iterable[str]) -> None:
+def _check_names(key: str, names: Iterable[str], valid: Iterable[str]) -> None:
     for name in names:
-        if name not in known:
-            raise TallmasksError(f"{FILE}: {key}: no {name!r}{nearest(name, known)}; there is: {', '.join(known)}")
+        if name not in valid:
+            raise TallmasksError(f"{FILE}: {key}: no {name!r}{nearest(name, valid)}; there is: {', '.join(valid)}")
 
 
-def _check_model(name: str, model: Params, known: Mapping[str, Task]) -> None:
+def _check_model(name: str, model: Params, tasks: Mapping[str, Task]) -> None:
     checkpoints, wording = model.get("checkpoints"), model.get("wording")
-    _check_names(f"models.{name}.wording", wording if isinstance(wording, Mapping) else (), known)
+    _check_names(f"models.{name}.wording", wording if isinstance(wording, Mapping) else (), tasks)
     for task in checkpoints.get("tasks", {}) if isinstance(checkpoints, Mapping) else ():
-        if task not in known:
+        if task not in tasks:
             raise TallmasksError(
-                f"{FILE}: models.{name}.checkpoints.tasks: there is no task {task!r}{nearest(task, known)}"
+                f"{FILE}: models.{name}.checkpoints.tasks: there is no task {task!r}{nearest(task, tasks)}"
             )
     family(model).check(name, model)
 
 
-def _check_tasks(benchmarks: Mapping[str, list[str]], known: Mapping[str, Iterable[str]]) -> None:
-    """Every task of a benchmark must be one of some model's or catalogue's, and all of them of the same."""
-    every = list(dict.fromkeys(task for tasks in known.values() for task in tasks))
+def _check_tasks(benchmarks: Mapping[str, list[str]], tasks_of: Mapping[str, Iterable[str]]) -> None:
+    """One model or catalogue must have all tasks of a benchmark."""
+    every = list(dict.fromkeys(task for tasks in tasks_of.values() for task in tasks))
     for key, tasks in benchmarks.items():
         for task in tasks:
             if task not in every:
                 raise TallmasksError(f"{FILE}: {key}: no model has a task {task!r}{nearest(task, every)}")
-        lacking = {model: [task for task in tasks if task not in those] for model, those in known.items()}
+        lacking = {model: [task for task in tasks if task not in those] for model, those in tasks_of.items()}
         if all(lacking.values()):
             fewest = min(map(len, lacking.values()))  # a model of another catalogue would list nearly all of them
             near = (f"{model} has no {', '.join(these)}" for model, these in lacking.items() if len(these) == fewest)

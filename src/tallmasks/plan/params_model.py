@@ -1,7 +1,6 @@
 """What params.yaml may hold: its keys, types and bounds.  docs/params.md is made of it.
 
-Upper bounds are far above what anybody runs and far below what would fill a disk, a memory or a year: a number above
-them is a slip of the pen.  A number is finite, and 6.0 is no whole number.
+A number above an upper bound is a slip of the pen: it would fill a disk, a memory or a year.
 """
 
 from __future__ import annotations

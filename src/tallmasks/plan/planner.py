@@ -1,12 +1,10 @@
 """Parameters to recipes to paths: what has to be made, from what, and where it lies.
 
-Every artifact is a `Node`.  Its digest is a function of what it is made *from* (kind, stage version, parameters,
-digests of its inputs, sha256 of source files), never of who asked for it (a benchmark's name) nor of when (file
-times).  Its path carries the digest, so "the file exists" means "it is up to date", a parameter set back to an old
-value finds the old artifact again, and two benchmarks with the same members share everything.
+Every artifact is a `Node`.  Its path has a digest of everything that decides its content: kind, stage version,
+parameters, inputs and source files.  So a file that exists is up to date, a parameter that is set back finds the old
+artifact, and two benchmarks with the same tasks share everything.
 
-Pure: no Snakemake, no DVC, no torch; nothing is read but the parameters, the source files that they name and, for
-figure 5, the orders of the tasks where they are known.
+Nothing is read but the parameters, their source files and, for figure 5, the orders of the tasks.
 """
 
 from __future__ import annotations
@@ -31,16 +29,16 @@ from tallmasks.training.controlled import Controlled
 
 
 class Plan:
-    """What `params` ask for.
+    """The artifacts that `params` ask for.
 
-    `plan.<stage>(model, ...)` is an artifact of that stage, as `tallmasks.plan.chain` declares it; the same arguments
-    give the same `Node` object.  `plan.index` finds artifacts by their names.
+    `plan.<stage>(model, ...)` is an artifact of a stage of `tallmasks.plan.chain`; the same arguments give the same
+    `Node` object.  `plan.index` has artifacts by name.
 
     Args:
-        params: the content of params.yaml, already valid under its schema.
-        root: the folder that relative paths in `params` are relative to.
+        params: the content of params.yaml, valid under its schema.
+        root: the folder of relative paths in `params`.
 
-    Raises TallmasksError where `params` name a task, method, model or benchmark that does not exist, or one twice.
+    Raises TallmasksError as `check_names`.
     """
 
     def __init__(self, params: Params, root: Path | str = ".") -> None:
@@ -60,14 +58,14 @@ class Plan:
             made = stage.declare(self, model, *which)
             if isinstance(made, Node):  # of another stage
                 return made
-            found = Node.of(stage, model, made)
-            self.index.add(found)
-            return found
+            artifact = Node.of(stage, model, made)
+            self.index.add(artifact)
+            return artifact
 
         setattr(self, name, node)
         return node
 
-    # -- what params.yaml declares ------------------------------------------------------------------------
+    # -- params.yaml --------------------------------------------------------------------------------------
 
     @property
     def models(self) -> Mapping[str, Params]:
@@ -75,12 +73,10 @@ class Plan:
 
     @property
     def method_names(self) -> tuple[str, ...]:
-        """The rows of every table, in their order."""
         return method_names(self.params)
 
     @property
     def bundled_row(self) -> str:
-        """The row of the tables that bundles hold."""
         return bundled_row(self.params)
 
     @property
@@ -103,17 +99,16 @@ class Plan:
         return first["resources"][step]
 
     def pretraining(self, model: str) -> tuple[dict[str, Any], Path]:
-        """The recipe of the pretrained weights that ship with the project, and where they lie."""
+        """The recipe and the path of the pretrained weights that ship with the project."""
         spec = self.model(model)
         params = {**self.architecture(model), "pretraining": dict(spec["pretraining"]), "tasks": spec["tasks"]}
         return {"kind": "pretrained", "params": params}, self.named_path(spec["pretrained"])
 
     def catalogue_of(self, model: str) -> Mapping[str, Task]:
-        """The tasks that a model may have, those of params.yaml's own among them."""
         return known_tasks(self.params, self.model(model))
 
     def tasks(self, benchmark: str) -> tuple[str, ...]:
-        """The tasks of a benchmark in the order in which people read them."""
+        """The tasks of a benchmark, in the order of the tables."""
         benchmarks = self.params["benchmarks"]
         if benchmark not in benchmarks:
             raise TallmasksError(
@@ -123,76 +118,71 @@ class Plan:
         return tuple(benchmarks[benchmark])
 
     def benchmarks(self, model: str) -> tuple[str, ...]:
-        """The benchmarks whose tasks a model has, each and every one."""
-        known = self.catalogue_of(model).keys()
-        return tuple(name for name, tasks in self.params["benchmarks"].items() if known >= set(tasks))
+        """The benchmarks whose tasks a model has, all of them."""
+        available = self.catalogue_of(model).keys()
+        return tuple(name for name, tasks in self.params["benchmarks"].items() if available >= set(tasks))
 
     def tasks_for(self, model: str, benchmark: str) -> tuple[str, ...]:
-        """The tasks of a benchmark.
-
-        Raises TallmasksError where the model has not all of them.
-        """
+        """The tasks of a benchmark.  Raises TallmasksError where the model lacks one."""
         tasks = self.tasks(benchmark)
         if benchmark not in self.benchmarks(model):
-            known = self.catalogue_of(model)
+            available = self.catalogue_of(model)
             able = [name for name in self.models if benchmark in self.benchmarks(name)]
             raise TallmasksError(
                 f"results/{model}/{benchmark}: the model has no task "
-                f"{', '.join(repr(task) for task in tasks if task not in known)}; "
+                f"{', '.join(repr(task) for task in tasks if task not in available)}; "
                 f"models that have all tasks of the benchmark: {', '.join(able) or 'none in params.yaml'}"
             )
         return tasks
 
     @staticmethod
     def members(tasks: Iterable[str]) -> tuple[str, ...]:
-        """The *set* of tasks in its one canonical order: what a recipe sees of a benchmark."""
+        """The set of tasks in its canonical order, as recipes have it."""
         return tuple(sorted(set(tasks)))
 
     def named_path(self, written: str) -> Path:
-        """A path as params.yaml has it."""
         return named_path(self.root, written)
 
-    # -- what recipes hold of a model ---------------------------------------------------------------------
+    # -- a model in recipes -------------------------------------------------------------------------------
 
     def architecture(self, model: str) -> dict[str, Any]:
         return network_of(self.model(model))
 
     def training(self, model: str, task: str) -> dict[str, Any]:
-        """What a job must know that fine-tunes the network on a task."""
+        """The settings of a job that fine-tunes the network on a task."""
         spec = self.model(model)
         looks = "validate_every" in spec["finetuning"]
         settings = family(spec).training_settings(spec, self.catalogue_of(model)[task], looks)
         return self.architecture(model) | settings | {"finetuning": dict(spec["finetuning"])}
 
     def network(self, model: str) -> dict[str, Any]:
-        """What a job must know that gives examples to the network."""
+        """The settings of a job that gives examples to the network."""
         return self.architecture(model) | family(self.model(model)).settings(self.model(model))
 
     def evaluator(self, model: str) -> dict[str, Any]:
-        """What a job must know that counts right answers."""
+        """The settings of a job that counts right answers."""
         return self.network(model) | {"evaluation": dict(self.model(model)["evaluation"])}
 
     def sweep_images(self, model: str, sweep: str) -> dict[str, int]:
-        """How many examples are behind one choice or one accuracy of a sweep, by split; all where nothing is said."""
+        """How many examples one choice or accuracy of a sweep uses, by split; a split without a number uses all."""
         return dict(self.model(model).get("sweeps", {}).get(sweep, {}))
 
     def pretrained_source(self, model: str) -> dict[str, Path | Node]:
-        """A model's pretrained weights, by role: a file of the project's, or what is converted from another or from
-        the hub."""
+        """A model's pretrained weights by role: a file in the project's format, or the converted artifact."""
         named = self.model(model)["pretrained"]
         if isinstance(named, str) and named.endswith(".safetensors"):
             return {"pretrained": self.named_path(named)}
         return {"pretrained": self.pretrained(model)}
 
     def task_inputs(self, model: str, task: str) -> dict[str, list[Node]]:
-        """What the model's family needs of a task beside its examples, by role."""
-        wanted = family(self.model(model)).task_inputs
-        return {role: [getattr(self, stage)(model, task)] for role, stage in wanted.items()}
+        """A task's inputs beside its examples, by role, as the model's family needs them."""
+        stages = family(self.model(model)).task_inputs
+        return {role: [getattr(self, stage)(model, task)] for role, stage in stages.items()}
 
     def inputs_of_tasks(self, model: str, tasks: Iterable[str]) -> dict[str, list[Node]]:
-        """The same of several tasks, each role in the plural."""
-        wanted = family(self.model(model)).task_inputs
-        return {f"{role}s": [getattr(self, stage)(model, task) for task in tasks] for role, stage in wanted.items()}
+        """The same for several tasks, each role in the plural."""
+        stages = family(self.model(model)).task_inputs
+        return {f"{role}s": [getattr(self, stage)(model, task) for task in tasks] for role, stage in stages.items()}
 
     def task_vectors(self, model: str, tasks: Iterable[str], seed: Seed) -> list[Node]:
         return [self.task_vector(model, task, seed) for task in tasks]
@@ -200,14 +190,14 @@ class Plan:
     # -- the paper's figures ------------------------------------------------------------------------------
 
     def subsets(self, model: str, benchmark: str) -> list[tuple[Subset, Node]] | None:
-        """Figure 5's subsets of a benchmark, each once; None as long as the zero-shot accuracies are not known."""
+        """Figure 5's subsets of a benchmark, each once; None before zero-shot accuracies are there."""
         path = self.root / self.task_orders(model, self.members(self.tasks(benchmark))).path
         try:
             ordered, _ = read_orders(path)
         except (FileNotFoundError, Damaged):
             return None
-        found = subsets({order: ordered[order] for order in self.subset_orders})
-        return [(subset, self.subset_evaluation(model, subset.tasks, self.seeds[0])) for subset in found]
+        chosen = {order: ordered[order] for order in self.subset_orders}
+        return [(subset, self.subset_evaluation(model, subset.tasks, self.seeds[0])) for subset in subsets(chosen)]
 
     @property
     def subset_orders(self) -> tuple[str, ...]:

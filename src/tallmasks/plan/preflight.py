@@ -1,6 +1,6 @@
-"""Before a build: what it must download that is neither in this machine's hub cache nor to be had now.
+"""Before a build: downloads that are neither in this machine's hub cache nor to be had now.
 
-Without it, each of the jobs that download would fail in its turn, up to sixty of them with one message each.
+Without it up to sixty jobs would fail, one after the other.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 
 
 def unavailable(nodes: Iterable[Node]) -> list[str]:
-    """One message for each dataset and file that `nodes` are made from and that cannot be had; empty if all is well.
+    """One message for each dataset or file that `nodes` need and that cannot be had.
 
-    The network is asked only about what is not in the cache, and that once.
+    The network is asked once, and only for files that are not in the cache.
     """
-    said: dict[str, None] = {}
+    messages: dict[str, None] = {}
     for node in nodes:
         local = {"data", "weights"} & node.sources.keys()  # a folder or file instead
         if node.stage.missing and not local and (message := node.stage.missing(node)):
-            said[message] = None
-    return list(said)
+            messages[message] = None
+    return list(messages)
 
 
 def missing_examples(node: Node) -> str | None:
-    """What to say of examples that cannot be made now."""
+    """The message for examples that cannot be made now."""
     return catalogue(node.model).missing(node.params)
 
 
 def missing_file(node: Node) -> str | None:
-    """What to say of a file of a model on the hub; nothing of one that a library finds by its tag."""
+    """The message for a model's file on the hub; None for one that a library finds by its tag."""
     wanted = _model_files(node.params)
     if wanted is None or wanted.cached or hub.reachable():
         return None
@@ -63,11 +63,7 @@ class Wanted:
 
     @property
     def size(self) -> int:
-        """Bytes of the download, as the hub says.
-
-        Raises:
-            TallmasksError: the hub does not answer, or has no such repository or revision.
-        """
+        """Bytes of the download.  Raises TallmasksError where the hub does not answer, or has no such repository."""
         sizes = hub.sizes(self.repository, self.revision, self.kind)
         matching = [[name for name in sizes if fnmatch.fnmatch(name, pattern)] for pattern in self.patterns]
         if self.kind == "model":

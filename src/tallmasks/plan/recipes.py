@@ -1,4 +1,4 @@
-"""The recipes of what is written into results/, and the numbers of all stages, of the store and of the results."""
+"""The recipes of results, and the versions of all stages, of the store and of the results."""
 
 from __future__ import annotations
 
@@ -19,20 +19,17 @@ if TYPE_CHECKING:
 
 
 def versions() -> dict[str, int]:
-    """The number of every stage."""
+    """The version of every stage."""
     return {name: stage.version for name, stage in STAGES.items()} | views.numbers()
 
 
 def version_of(kind: str) -> int | None:
-    """The number of the stage that a recipe's `kind` names, of an artifact or a results folder; None of none."""
+    """The version of the stage that a recipe's `kind` names; None where there is none."""
     return versions().get(kind.removesuffix("_view"))
 
 
 def of_view(plan: Plan, view: View, model: str, benchmark: str) -> dict[str, Any]:
-    """The recipe of a view on a benchmark.
-
-    Raises TallmasksError where the view shows several seeds, and imported checkpoints have none.
-    """
+    """The recipe of a view.  Raises TallmasksError for several seeds of imported checkpoints, which have none."""
     tasks, seeds, spec = plan.tasks_for(model, benchmark), view.seeds_of(plan), plan.model(model)
     if len(seeds) > 1 and any(source_of(spec.get("checkpoints", FINETUNE), task) != FINETUNE for task in tasks):
         raise TallmasksError(
@@ -61,9 +58,9 @@ def of_view(plan: Plan, view: View, model: str, benchmark: str) -> dict[str, Any
 
 
 def of_drawing(plan: Plan, drawing: Drawing, model: str, name: str) -> dict[str, Any]:
-    """The recipe of one figure, or of one of the paper's tables: the results folders that it is drawn from.
+    """The recipe of one figure, or of one of the paper's tables.
 
-    Raises TallmasksError where the model has the tasks of none of the benchmarks that are to be shown.
+    Raises TallmasksError where the model has all tasks of none of `paper.benchmarks`.
     """
     drawn = drawing.known[name]
     shown = figures.in_scope(drawn.scope, plan.paper_benchmarks(model))
@@ -92,7 +89,7 @@ def of_drawing(plan: Plan, drawing: Drawing, model: str, name: str) -> dict[str,
 
 
 def _published_as(plan: Plan, model: str) -> dict[str, str]:
-    """Whose published numbers stand beside a model's, where its name does not say that."""
+    """The name of a model's published numbers, where it is another one."""
     published = published_name(plan.model(model))
     return {"published": published} if published != model and (published or model in PUBLISHED.values()) else {}
 

@@ -1,4 +1,4 @@
-"""What a pydantic model has against a value, in one line: the key, what was found, what is expected."""
+"""The errors of a pydantic model in one line: the key, what was found, what is expected."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tallmasks.store.errors import TallmasksError, nearest
 
 Schema = Mapping[str, Any]
 KEY = "[key]"
-"""What pydantic puts behind the place of a mapping's key that is wrong itself."""
+"""What pydantic appends to the place of a mapping's wrong key."""
 
 _KINDS = {
     "integer": "a whole number",
@@ -27,7 +27,7 @@ _BOUNDS = (("from", "minimum"), ("above", "exclusiveMinimum"), ("to", "maximum")
 
 
 class Section(BaseModel):
-    """Keys with values: every key is listed, and no value is converted."""
+    """Keys with values: unlisted keys are refused, and no value is converted."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -41,10 +41,7 @@ _ORDER = {"extra_forbidden": 0, "invalid_key": 0, "missing": 1}
 
 
 def check(value: Any, model: type[BaseModel], file: object) -> None:
-    """Refuse a value that is not what a model of pydantic's allows.
-
-    Raises TallmasksError with the file, the key, what was found and what is expected.
-    """
+    """Raises TallmasksError where a model does not allow a value, with the file and the key."""
     try:
         model.model_validate(value)
     except ValidationError as error:
@@ -52,10 +49,10 @@ def check(value: Any, model: type[BaseModel], file: object) -> None:
 
 
 def _refusal(error: ValidationError, value: Any, schema: Schema) -> str:
-    """The deepest error, since other choices of a union failed before it; an unknown key before what it stands for."""
+    """The deepest error, since other choices of a union fail before it; an unknown key before its value."""
     placed = [(_keys(entry["loc"], value), entry) for entry in error.errors(include_url=False)]
     keys, first = min(placed, key=lambda each: (-len(each[0]), _ORDER.get(each[1]["type"], 2)))
-    kind, loc, found = first["type"], first["loc"], first["input"]
+    kind, loc, actual = first["type"], first["loc"], first["input"]
     wrong_name = KEY in loc or kind == "invalid_key"
     if wrong_name or kind == "extra_forbidden":  # the place is the mapping that has the key
         keys, loc = keys[:-1], loc[: loc.index(KEY) - 1] if KEY in loc else loc[:-1]
@@ -63,7 +60,7 @@ def _refusal(error: ValidationError, value: Any, schema: Schema) -> str:
     part = _part(loc, value, schema)
     if wrong_name:
         expected = described(part.get("propertyNames", {"type": "string"}))
-        return f"{where}found the name {shown(found)}, expected {expected}"
+        return f"{where}found the name {shown(actual)}, expected {expected}"
     if kind == "extra_forbidden":
         return f"{where}{unknown_key(first['loc'][-1], part['properties'])}"
     if kind == "missing":
@@ -71,16 +68,16 @@ def _refusal(error: ValidationError, value: Any, schema: Schema) -> str:
         return f"{where}{', '.join(absent)}: not there, and there is no default; add it"
     if kind == "value_error" and (reason := str(first["ctx"]["error"])):
         return f"{where}{reason}"
-    return f"{where}found {shown(found)}, expected {described(part)}{_unquoted(found, part)}"
+    return f"{where}found {shown(actual)}, expected {described(part)}{_unquoted(actual, part)}"
 
 
 def unknown_key(key: object, keys: Mapping[str, Any]) -> str:
-    """That there is no such key, and which there are."""
+    """The message for an unknown key."""
     return f"there is no key {shown(key)}{nearest(str(key), keys)}; expected {', '.join(keys)}"
 
 
 def _keys(loc: tuple[int | str, ...], value: Any) -> list[int | str]:
-    """The keys that lead to a place: those of `loc` that are no names of a union's choices."""
+    """The keys that lead to a place: `loc` without the names of a union's choices."""
     keys = []
     for step in loc:
         if _has(value, step):
@@ -96,28 +93,28 @@ def _has(value: Any, step: int | str) -> bool:
 
 
 def _part(loc: tuple[int | str, ...], value: Any, schema: Schema) -> Schema:
-    """The part of a model's JSON schema that a place is held to, with the descriptions on the way to it."""
+    """The part of a model's JSON schema for a place, with the descriptions on the way to it."""
     part = _resolved(schema, schema)
     for step in loc:
         choices = part.get("anyOf", part.get("oneOf", [part]))
         named = next((choice for choice in choices if choice.get("$ref", "").endswith(f"/{step}")), None)
-        found = [inside for choice in choices if (inside := _inside(_resolved(choice, schema), step)) is not None]
+        fitting = [inside for choice in choices if (inside := _inside(_resolved(choice, schema), step)) is not None]
         if named is not None:
             part = _resolved(named, schema)
-        elif found and _has(value, step):
-            part, value = _resolved(found[0], schema), value[step]
+        elif fitting and _has(value, step):
+            part, value = _resolved(fitting[0], schema), value[step]
     return part
 
 
 def _resolved(part: Schema, schema: Schema) -> Schema:
-    """Without a reference at its top; what stands beside the reference counts."""
+    """Replace a reference at the top; keys beside it count."""
     if "$ref" not in part:
         return part
     return {**schema["$defs"][part["$ref"].rpartition("/")[2]], **{key: part[key] for key in part if key != "$ref"}}
 
 
 def _inside(part: Schema, step: int | str) -> Schema | None:
-    """What a part holds under a key or a place of a list."""
+    """The part of the schema under a key or an index."""
     if isinstance(step, int):
         return part.get("items")
     values = [*part.get("patternProperties", {}).values(), part.get("additionalProperties")]
@@ -154,7 +151,7 @@ def _unquoted(value: Any, part: Schema) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value as it is named in a message: short, and in one line."""
+    """A value in a message: short, and in one line."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):

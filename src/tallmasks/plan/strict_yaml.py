@@ -1,4 +1,4 @@
-"""YAML files that people write by hand, read strictly, as YAML 1.2 (which DVC reads too)."""
+"""YAML files that people write by hand, read strictly, as YAML 1.2 like DVC."""
 
 from __future__ import annotations
 
@@ -20,12 +20,10 @@ MOST = 20_000  # values, with every reference in its place; the shipped params.y
 
 
 def read_yaml(path: Path) -> Any:
-    """The value that a YAML file holds: mappings, lists, texts, numbers, true, false and null.
+    """The value of a YAML file: mappings, lists, texts, numbers, true, false and null.
 
-    Raises:
-        FileNotFoundError: there is no such file.
-        TallmasksError: it is no plain file, too large, no UTF-8 or no YAML; a key is there twice; it is nested without
-            end, refers to itself, or its references stand for more values than anybody means.
+    Raises FileNotFoundError, and TallmasksError where it is no plain file, too large or deep, no UTF-8 or no YAML, or a
+    key is there twice.
     """
     text = _text(path)
     try:
@@ -43,7 +41,7 @@ def read_yaml(path: Path) -> Any:
 
 
 def scalar(text: str) -> Any:
-    """What an unquoted `text` stands for in such a file, a number say; the text itself where it is nothing else."""
+    """What an unquoted `text` means in such a file: null, a number, true or false, or the text itself."""
     if text.strip() in ("", "~", "null"):
         return None
     try:
@@ -83,7 +81,7 @@ def _yaml() -> YAML:
 
 
 def _check_events(text: str) -> None:
-    """Refuse tags, nesting without end and references that multiply, before anything is built of them."""
+    """Refuse tags, deep nesting and references that multiply, before anything is built of them."""
     values, sizes = 0, dict[str | None, int]()
     begun: list[tuple[str | None, int]] = []  # of the collections that are open: anchor, and values before them
     for event in _yaml().parse(text):

@@ -1,8 +1,7 @@
-"""The folders of results/: what each shows of a model, and from what it is written.
+"""The folders of results/: what each shows of a model, and the artifacts that it is written from.
 
-A view is declared once, by a function that says which artifacts it is written from; its recipe, unlike an artifact's,
-holds the benchmark's name and the order of its tasks, which the files show.  Figures and the paper's tables are drawn
-from views.
+A view's recipe, unlike an artifact's, has the benchmark's name and the order of its tasks, because its files show them.
+Figures and the paper's tables are drawn from views.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ class View:
     """Some files of results/<model>/<benchmark>/.
 
     Attributes:
-        name: in recipes, and of the folder below the benchmark's, if it has one of its own.
+        name: in recipes, and of its own folder.
         version: raised when a change of code changes what is written.
-        script: the step that writes it, of workflow/scripts/.
-        artifacts: what it is written from, by role, for a model and a benchmark.
-        params: what else its files follow from, for a model.
+        script: in workflow/scripts/.
+        artifacts: ``(plan, model, benchmark) -> the artifacts that it is written from``, by role.
+        params: ``(plan, model) -> the parameters that it depends on``.
         seeds: how many of the fine-tuning seeds it shows.
         own_folder: whether it has a folder of its own, below the benchmark's.
         provenance: the file that vouches for its files.
@@ -73,14 +72,13 @@ def _nothing(plan: Plan, model: str) -> dict[str, Any]:
 
 
 def view(
-    *, version: int, script: str, params: Callable[[Plan, str], dict[str, Any]] = _nothing, **said: Any
+    *, version: int, script: str, params: Callable[[Plan, str], dict[str, Any]] = _nothing, **fields: Any
 ) -> Callable[[WrittenFrom], WrittenFrom]:
-    """Decorator: declare a view by the function (plan, model, benchmark) that says what it is written from; the
-    function's name is the view's."""
+    """Decorator: declare a view, named after a function ``(plan, model, benchmark) -> its artifacts``."""
 
     def register(artifacts: WrittenFrom) -> WrittenFrom:
         name = getattr(artifacts, "__name__")  # noqa: B009
-        VIEWS[name] = View(name, version, script, artifacts, params, **said)
+        VIEWS[name] = View(name, version, script, artifacts, params, **fields)
         return artifacts
 
     return register
@@ -88,15 +86,15 @@ def view(
 
 @dataclass(frozen=True)
 class Drawing:
-    """Files of one kind in a folder of results/<model>/, each drawn from views: figures, or the paper's tables.
+    """Figures, or the paper's tables: files in a folder of results/<model>/ that are drawn from views.
 
     Attributes:
-        name: of the kind, in recipes.
+        name: in recipes.
         version: raised when a change of code changes what is drawn.
-        script: the step that draws one.
+        script: in workflow/scripts/.
         folder: below results/<model>/.
-        known: what can be drawn, by name.
-        views: the views that one of them is drawn from.
+        known: each figure or table, by name.
+        views: the views that one is drawn from.
     """
 
     name: str
@@ -113,7 +111,7 @@ DRAWINGS = {drawing.name: drawing for drawing in (FIGURE, PAPER_TABLE)}
 
 
 def numbers() -> dict[str, int]:
-    """The number of every view and kind of drawing, by name."""
+    """The version of every view and kind of drawing, by name."""
     declared: list[View | Drawing] = [*VIEWS.values(), *DRAWINGS.values()]
     return {one.name: one.version for one in declared}
 
@@ -136,7 +134,7 @@ def agreeing_merges(plan: Plan) -> list[str]:
 
 
 def results_of(plan: Plan, model: str, tasks: Tasks, seed: Seed) -> Artifacts:
-    """What the tables are written from, by role, for the set `tasks`."""
+    """The artifacts behind the tables of a set of tasks, by role."""
     merges = agreeing_merges(plan)
     return {
         **_evaluations(plan, model, tasks, seed, plan.method_names),
@@ -146,7 +144,7 @@ def results_of(plan: Plan, model: str, tasks: Tasks, seed: Seed) -> Artifacts:
 
 
 def _evaluations(plan: Plan, model: str, tasks: Tasks, seed: Seed, names: Sequence[str]) -> Artifacts:
-    """The evaluations of some methods on the set `tasks`, by role; of the fine-tuned models in any case."""
+    """The evaluations of some methods and of the fine-tuned models on a set of tasks, by role."""
     rows = [methods.get(name) for name in names]
     alone = [row for row in rows if row.looks_at_one_task] + [methods.get("fine_tuned")]
     return {
@@ -178,7 +176,7 @@ def seeds(plan: Plan, model: str, name: str) -> Artifacts:
 
 @view(script="zeroshot_table", version=1, seeds="none", own_folder=False, provenance=f"zeroshot.{PROVENANCE}")
 def zeroshot(plan: Plan, model: str, name: str) -> Artifacts:
-    """zeroshot.csv, the one results file without fine-tuning."""
+    """zeroshot.csv, which needs no fine-tuning."""
     members = plan.members(plan.tasks_for(model, name))
     return {"task_evaluations": [plan.task_evaluation(model, task, "zeroshot", plan.seeds[0]) for task in members]}
 
@@ -191,15 +189,14 @@ def bundle(plan: Plan, model: str, name: str) -> Artifacts:
 
 
 def field_methods(plan: Plan, model: str) -> list[str]:
-    """Every method whose inputs can be had of a model, the later ones too, and what `methods` in params.yaml has with
-    options."""
+    """Every method whose inputs a model has, and those with options in params.yaml."""
     names = [*methods.names(), *(name for name in plan.method_names if name not in methods.names())]
     stages = {name: {needed.stage for needed in methods.get(name).stored_inputs} for name in names}
-    known = {None, *statistics_of(plan.model(model))}
+    statistics = {None, *statistics_of(plan.model(model))}
     return [
         name
         for name in names
-        if stages[name] <= STAGES.keys() and methods.statistics_behind(methods.get(name)) in known
+        if stages[name] <= STAGES.keys() and methods.statistics_behind(methods.get(name)) in statistics
     ]
 
 
@@ -208,23 +205,25 @@ def _field_rows(plan: Plan, model: str) -> dict[str, Any]:
     return {"methods": names, "shown": methods.shown(names)}
 
 
+def _fields(plan: Plan, model: str, name: str, seeds: tuple[int, ...]) -> Artifacts:
+    members, names = plan.members(plan.tasks_for(model, name)), field_methods(plan, model)
+    return {
+        f"{seed}/{role}": nodes
+        for seed in seeds
+        for role, nodes in _evaluations(plan, model, members, seed, names).items()
+    }
+
+
 @view(script="field", version=2, own_folder=False, provenance=f"field.{PROVENANCE}", params=_field_rows)
 def field(plan: Plan, model: str, name: str) -> Artifacts:
-    """field.csv, the long table of every method; ours beside what was published of each."""
-    members, seed = plan.members(plan.tasks_for(model, name)), plan.seeds[0]
-    found = _evaluations(plan, model, members, seed, field_methods(plan, model))
-    return {f"{seed}/{role}": nodes for role, nodes in found.items()}
+    """field.csv, the long table of every method, beside its published numbers."""
+    return _fields(plan, model, name, plan.seeds[:1])
 
 
 @view(script="seeds", version=1, seeds="all", params=_field_rows)
 def field_seeds(plan: Plan, model: str, name: str) -> Artifacts:
     """The tables over all fine-tuning seeds, of every method."""
-    members, names = plan.members(plan.tasks_for(model, name)), field_methods(plan, model)
-    return {
-        f"{seed}/{role}": nodes
-        for seed in plan.seeds
-        for role, nodes in _evaluations(plan, model, members, seed, names).items()
-    }
+    return _fields(plan, model, name, plan.seeds)
 
 
 # -- behind the paper's figures -------------------------------------------------------------------------------
@@ -252,7 +251,7 @@ def _fine_tuned(plan: Plan, model: str, members: Tasks, seed: Seed) -> list[Node
 
 @view(script="mask_tables", version=2, params=_masking_rows)
 def masks(plan: Plan, model: str, name: str) -> Artifacts:
-    """What the selected masks have in common, and where they lie."""
+    """Densities and overlaps of the selected masks."""
     members, seed, merges = plan.members(plan.tasks_for(model, name)), plan.seeds[0], agreeing_merges(plan)
     return {
         "selections": [plan.evaluation(model, members, methods.masking(merge).name, seed) for merge in merges],
@@ -265,17 +264,17 @@ def masks(plan: Plan, model: str, name: str) -> Artifacts:
 def thresholds(plan: Plan, model: str, name: str) -> Artifacts:
     """Consensus merging at every threshold k."""
     members, seed, merges = plan.members(plan.tasks_for(model, name)), plan.seeds[0], agreeing_merges(plan)
-    known = [methods.at_threshold(merge, k) for merge in merges for k in range(len(members) + 2)]
+    rows = [methods.at_threshold(merge, k) for merge in merges for k in range(len(members) + 2)]
     return {
         "thresholds": [plan.threshold_evaluation(model, members, merge, seed) for merge in merges],
-        "rows": [plan.evaluation(model, members, row.name, seed) for row in known if row],
+        "rows": [plan.evaluation(model, members, row.name, seed) for row in rows if row],
         "fine_tuned": _fine_tuned(plan, model, members, seed),
     }
 
 
 @view(script="stored_table", version=1, params=_masking_rows)
 def stored(plan: Plan, model: str, name: str) -> Artifacts:
-    """What models out of bundles score, and what these take on the disk, for every dtype of tau_MTL."""
+    """Accuracies of models from bundles, and the bundles' sizes, for every dtype of tau_MTL."""
     members, seed = plan.members(plan.tasks_for(model, name)), plan.seeds[0]
     rows = [methods.masking(merge).name for merge in agreeing_merges(plan)]
     return {
@@ -302,8 +301,10 @@ def controlled(plan: Plan, model: str, name: str) -> Artifacts:
 
 @view(script="subset_tables", version=2, params=_orders, grows=True)
 def subsets(plan: Plan, model: str, name: str) -> Artifacts:
-    """Figure 5, written from the evaluation of every subset as well, once the zero-shot accuracies say which those are;
-    here stands the one of the whole benchmark, whose recipe changes whenever that of a subset does."""
+    """Figure 5; the evaluations of all subsets follow once zero-shot accuracies decide which they are.
+
+    The recipe of "whole", the evaluation of the whole benchmark, changes whenever that of a subset does.
+    """
     members, seed = plan.members(plan.tasks_for(model, name)), plan.seeds[0]
     return {
         "orders": [plan.task_orders(model, members)],
