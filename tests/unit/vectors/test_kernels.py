@@ -50,6 +50,7 @@ def test_nth_magnitude_is_what_sorting_gives(vectors, data):
 def test_nth_magnitude_of_long_vectors(kind, threads, monkeypatch):
     """Where most values share a magnitude, or a histogram's bin, another value would be the threshold."""
     monkeypatch.setattr("tallmasks.vectors.kernels.threads", lambda: threads)
+    monkeypatch.setattr(kernels, "PARTITIONED", 1 << 15)
     vectors = np.random.default_rng(0).standard_normal((2, 100_000), dtype=np.float32)
     if kind == "spread":
         vectors = np.ldexp(vectors, np.arange(vectors.shape[1]) % 200 - 100)
