@@ -92,15 +92,15 @@ def _latex_row(cells: Iterable[str]) -> str:
     return " & ".join(cells) + r" \\"
 
 
-_LATEX = {
+_LATEX = str.maketrans({
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
     "±": r"$\pm$", "α": r"$\alpha$", "λ": r"$\lambda$", "τ": r"$\tau$", "−": "$-$",
-}  # fmt: skip
+})  # fmt: skip
 
 
 def _escaped(text: str) -> str:
-    return "".join(_LATEX.get(character, character) for character in text)
+    return text.translate(_LATEX)
 
 
 _STYLE = """body {font-family: sans-serif; margin: 1.5em; color: #111; background: #fff}
@@ -125,15 +125,12 @@ def html_page(table: TableLayout) -> str:
             texts = [(html.escape(cell.text), cell.best) for cell in row]
             cells = [f"<td><b>{text}</b></td>" if best else f"<td>{text}</td>" for text, best in texts]
             body.append(f"<tr>{''.join(cells)}</tr>")
-    return "\n".join(
-        [
-            "<!doctype html>",
-            f'<html lang="en"><head><meta charset="utf-8"><title>{html.escape(table.title)}</title>',
-            f"<style>{_STYLE}</style></head><body>",
-            f"<h2>{html.escape(table.title)}</h2>",
-            f"<table><thead>{f'<tr><th></th>{groups}</tr>' if groups else ''}<tr>{heads}</tr></thead><tbody>",
-            *body,
-            f"</tbody></table><p>{html.escape(table.note)}</p></body></html>",
-            "",
-        ]
-    )
+    lines = "\n".join(body)
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{html.escape(table.title)}</title>
+<style>{_STYLE}</style></head><body>
+<h2>{html.escape(table.title)}</h2>
+<table><thead>{f"<tr><th></th>{groups}</tr>" if groups else ""}<tr>{heads}</tr></thead><tbody>
+{lines}
+</tbody></table><p>{html.escape(table.note)}</p></body></html>
+"""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
+import runpy
 import shutil
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -21,6 +23,8 @@ from tallmasks import methods
 from tallmasks.results import figures
 from tallmasks.results.figures import FIGURES, ResultFiles, mask_overlap, pareto, style
 from tallmasks.store.errors import TallmasksError
+
+DOCS = Path(__file__).parents[3] / "docs"
 
 
 @pytest.fixture(scope="module")
@@ -338,6 +342,20 @@ def test_small_projects(tmp_path: Path, count: int) -> None:
     for name in FIGURES:
         module = figures.load(name)
         assert module.draw(module.data(shown(few, name))).axes
+
+
+def test_the_documents_example_is_a_figure(
+    results: ResultFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever copied it would get no figure, or one without its numbers."""
+    (source,) = re.findall(r"^```python\n(.*?)^```$", (DOCS / "figures.md").read_text(), re.M | re.S)
+    (tmp_path / "bars.py").write_text(source)
+    monkeypatch.setattr(figures, "__file__", str(tmp_path / "__init__.py"))
+    assert list(figures._declared()) == ["bars"]
+    module = runpy.run_path(str(tmp_path / "bars.py"))
+    data = module["data"](results)
+    for panel, (_, part) in zip(module["draw"](data).axes, data.groupby("benchmark", sort=False), strict=True):
+        assert heights(panel) == part["accuracy"].tolist()
 
 
 def test_an_unknown_figure_names_the_nearest() -> None:

@@ -108,15 +108,8 @@ _OTHERS = tuple(
     for turn, dashes in enumerate(((4, 1, 1, 1), (1, 3), (2, 1), (6, 2)))
     for place, color in enumerate((BLUE, ORANGE, GREEN, PURPLE, VERMILION, OLIVE, BLACK, SKY))
 )
-_SPARE = tuple(
-    added
-    for added in _OTHERS
-    if all(
-        (added.color, added.marker) != (look.color, look.marker)
-        and (added.marker, added.dashes) != (look.marker, look.dashes)
-        for look in LOOKS.values()
-    )
-)
+_TAKEN = {pair for look in LOOKS.values() for pair in ((look.color, look.marker), (look.marker, look.dashes))}
+_SPARE = tuple(look for look in _OTHERS if not _TAKEN & {(look.color, look.marker), (look.marker, look.dashes)})
 """Of the later methods and those that users added, in the order of the table."""
 _MARKERS = ("2", "3", "4", "H", "8", "|")
 """Of methods with options."""

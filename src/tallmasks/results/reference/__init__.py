@@ -38,10 +38,15 @@ BENCHMARKS = {frozenset(tasks): name for name, tasks in _MEMBERS.items()}
 """The paper's benchmarks (its appendix on the tasks) by their members; the names are those of its tables here."""
 
 
+def shipped(name: str) -> pd.DataFrame:
+    """A table of this folder."""
+    with (files(__name__) / f"{name}.csv").open() as file:
+        return pd.read_csv(file)
+
+
 def paper_table(number: int) -> pd.DataFrame:
     """Table ``number`` of the paper as it ships; ``benchmark`` and ``method`` are names of params.yaml."""
-    with (files(__name__) / f"table{number}.csv").open() as file:
-        return pd.read_csv(file)
+    return shipped(f"table{number}")
 
 
 def paper_rows(
@@ -68,8 +73,7 @@ def in_paper(model: str) -> bool:
 
 def single_task() -> pd.DataFrame:
     """What the authors published of single models on single tasks."""
-    with (files(__name__) / "single_task.csv").open() as file:
-        return pd.read_csv(file)
+    return shipped("single_task")
 
 
 def dtd_excess(model: str, tasks: Collection[str]) -> float:
@@ -78,10 +82,10 @@ def dtd_excess(model: str, tasks: Collection[str]) -> float:
 
     0 for other models, and where DTD is not among the tasks.
     """
-    known = single_task().query("model == @model and task == 'dtd' and method == 'fine_tuned' and split == 'test'")
-    if known.empty or "dtd" not in tasks:
+    rows = single_task().query("model == @model and task == 'dtd' and method == 'fine_tuned' and split == 'test'")
+    if rows.empty or "dtd" not in tasks:
         return 0.0
-    accuracy = known.set_index("generation")["accuracy"]
+    accuracy = rows.set_index("generation")["accuracy"]
     return float(accuracy["first"] - accuracy["second"]) / len(tasks)
 
 
@@ -135,7 +139,8 @@ def beside_published(ours: pd.DataFrame, model: str) -> pd.DataFrame:
         ours: `task`, `method` and `accuracy` in percent, and other columns as they come.
         model: a `tallmasks.results.paper.published_name`.
     """
-    known = single_task().query("model == @model and split == 'test'").drop(columns=["model", "split"])
-    joined = ours.merge(known.rename(columns={"accuracy": "accuracy_published"}), on=["task", "method"], how="left")
+    published = single_task().query("model == @model and split == 'test'").drop(columns=["model", "split"])
+    published = published.rename(columns={"accuracy": "accuracy_published"})
+    joined = ours.merge(published, on=["task", "method"], how="left")
     joined["accuracy_difference"] = (joined["accuracy"] - joined["accuracy_published"]).round(4)
     return joined[[*ours.columns, *PUBLISHED]]

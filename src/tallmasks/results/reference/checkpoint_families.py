@@ -18,11 +18,10 @@ their own, "own", of which the normalised accuracy is held against every family'
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from importlib.resources import files
 
 import pandas as pd
 
-from tallmasks.results.reference import PAPER_TASKS, paper_rows, single_task
+from tallmasks.results.reference import BENCHMARKS, paper_rows, shipped, single_task
 
 OWN = "own"
 _OF_PUBLISHERS = {"published": "C2", "fusionbench": "FB"}
@@ -32,29 +31,24 @@ _NUMBERS = ("accuracy", "normalized_accuracy")
 def family_of(sources: Iterable[str | None]) -> str:
     """The family of a benchmark's checkpoints, from where each task's is from (None: fine-tuned here); "own" where they
     are of several, or somebody's."""
-    found = {_OF_PUBLISHERS.get(str(source), OWN) for source in sources}
-    return found.pop() if len(found) == 1 else OWN
+    families = {_OF_PUBLISHERS.get(str(source), OWN) for source in sources}
+    return families.pop() if len(families) == 1 else OWN
 
 
 def published_numbers(model: str, tasks: Sequence[str]) -> pd.DataFrame:
     """What was published of a model on exactly these tasks: ``method``, ``family``, ``accuracy``,
     ``normalized_accuracy`` (percent, empty where it was not printed) and ``source``; no rows where nothing was."""
-    with (files(__package__) / "later.csv").open() as file:
-        later = pd.read_csv(file)
-    members = set(tasks)
-    names = {frozenset(PAPER_TASKS[:count]): f"{count}tasks" for count in (8, 14, 20)}
-    later = later[(later["model"] == model) & (later["benchmark"] == names.get(frozenset(members)))]
-    paper = paper_rows(model, tasks)
-    parts = [later, *([] if paper is None else [paper.assign(family="C1")]), _second_generation(model, members)]
+    later, paper = shipped("later"), paper_rows(model, tasks)
+    later = later[(later["model"] == model) & (later["benchmark"] == BENCHMARKS.get(frozenset(tasks)))]
+    parts = [later, *([] if paper is None else [paper.assign(family="C1")]), _second_generation(model, set(tasks))]
     columns = ["method", "family", *_NUMBERS, "source"]
     return pd.concat([part.reindex(columns=columns) for part in parts if len(part)] or [pd.DataFrame(columns=columns)])
 
 
 def _second_generation(model: str, tasks: set[str]) -> pd.DataFrame:
     """Means over the tasks of what was published task by task; none where a task is missing."""
-    known = single_task().query("model == @model and split == 'test' and generation == 'second'")
-    known = known[known["task"].isin(tasks)]
-    groups = known.groupby(["method", "source"])["accuracy"].agg(["mean", "size"]).reset_index()
+    rows = single_task().query("model == @model and split == 'test' and generation == 'second' and task in @tasks")
+    groups = rows.groupby(["method", "source"])["accuracy"].agg(["mean", "size"]).reset_index()
     whole = groups[groups["size"] == len(tasks)]
     return pd.DataFrame(
         {
@@ -76,12 +70,12 @@ def beside_families(ours: pd.DataFrame, model: str, tasks: Sequence[str], family
         family: of our checkpoints; of "own" ones the accuracies stay empty, and what has no normalised accuracy, or
             nothing but 100, is left out.
     """
-    known = published_numbers(model, tasks).rename(columns={name: f"{name}_published" for name in _NUMBERS})
+    published = published_numbers(model, tasks).rename(columns={name: f"{name}_published" for name in _NUMBERS})
     if family == OWN:
-        known = known[known["normalized_accuracy_published"].notna() & (known["method"] != "fine_tuned")]
+        published = published.query("normalized_accuracy_published.notna() and method != 'fine_tuned'")
     else:
-        known = known[known["family"] == family]
-    joined = ours[["method", *_NUMBERS]].merge(known, on="method").assign(checkpoints=family)
+        published = published.query("family == @family")
+    joined = ours[["method", *_NUMBERS]].merge(published, on="method").assign(checkpoints=family)
     if family == OWN:
         joined[["accuracy", "accuracy_published"]] = None
     columns = ["method", "checkpoints", "family"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import pandas as pd
 
@@ -20,14 +21,15 @@ def published_orders(model: str, tasks: Sequence[str]) -> pd.DataFrame:
         model: whose numbers they are.
         tasks: the benchmark's.
     """
-    known = published_numbers(model, tasks).dropna(subset="accuracy")
-    known = known[known["method"].isin(methods.names()) & ~known["method"].isin(["fine_tuned", "zeroshot"])]
-    known = known.assign(
-        publication=[str(source).partition(",")[0] for source in known["source"]],
-        section=[methods.get(str(name)).section for name in known["method"]],
+    merged = [name for name in methods.names() if name not in ("fine_tuned", "zeroshot")]
+    published = published_numbers(model, tasks).dropna(subset="accuracy")
+    published = published[published["method"].isin(merged)]
+    published = published.assign(
+        publication=[str(source).partition(",")[0] for source in published["source"]],
+        section=[methods.get(str(name)).section for name in published["method"]],
     )
     rows = []
-    for (family, publication, _), part in known.groupby(["family", "publication", "section"], sort=False):
+    for (family, publication, _), part in published.groupby(["family", "publication", "section"], sort=False):
         best = part.groupby("method", sort=False)["accuracy"].max().sort_values(kind="stable")
         for lower, higher in pairwise(best.index):
             if best[higher] > best[lower]:
@@ -44,9 +46,9 @@ def beside_orders(orders: pd.DataFrame, per_seed: pd.DataFrame) -> pd.DataFrame:
         per_seed: ``seed``, ``method`` and ``accuracy`` in percent.
     """
     ours = per_seed.pivot(index="seed", columns="method", values="accuracy")
-    found = orders[orders["lower"].isin(ours.columns) & orders["higher"].isin(ours.columns)].reset_index(drop=True)
-    gains = [ours[row.higher] - ours[row.lower] for row in found.itertuples()]
-    return found.assign(
+    orders = orders[orders["lower"].isin(ours.columns) & orders["higher"].isin(ours.columns)].reset_index(drop=True)
+    gains = [ours[row.higher] - ours[row.lower] for row in orders.itertuples()]
+    return orders.assign(
         gain_mean=[round(float(gain.mean()), 4) for gain in gains],
         gain_std=[round(float(gain.std(ddof=1)), 4) for gain in gains],
         holding=[int((gain > 0).sum()) for gain in gains],
@@ -57,12 +59,12 @@ def beside_orders(orders: pd.DataFrame, per_seed: pd.DataFrame) -> pd.DataFrame:
 def laid_out_orders(compared: pd.DataFrame, title: str) -> TableLayout:
     """`beside_orders` as people read it."""
     rows = []
-    for record in compared.to_dict("records"):
-        row = {str(key): value for key, value in record.items()}
-        spread = "" if pd.isna(row["gain_std"]) else f" ± {row['gain_std']:.1f}"
-        order = f"{methods.get(row['higher']).title} above {methods.get(row['lower']).title}"
-        ours = f"{row['gain_mean']:+.1f}{spread}", f"{row['holding']} of {row['seeds']}"
-        texts = (order, f"{row['source']} ({row['family']})", f"+{row['published']:.1f}", *ours)
+    row: Any
+    for row in compared.itertuples():
+        order = f"{methods.get(row.higher).title} above {methods.get(row.lower).title}"
+        spread = "" if pd.isna(row.gain_std) else f" ± {row.gain_std:.1f}"
+        ours = f"{row.gain_mean:+.1f}{spread}", f"{row.holding} of {row.seeds}"
+        texts = (order, f"{row.source} ({row.family})", f"+{row.published:.1f}", *ours)
         rows.append([Cell(text) for text in texts])
     return TableLayout(
         title,
