@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
@@ -13,15 +14,35 @@ from mkdocs.structure.files import File
 ROOT = Path(__file__).parent.parent
 PAGES = ("CONTRIBUTING.md", "CHANGELOG.md")
 """Pages of the project's folder that the site has too."""
+NOTEBOOK = "notebook.ipynb"
 _LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 _LOADED = re.compile(r"<(?:script|img|iframe)[^>]*\bsrc=\"(?:https?:)?//|<link[^>]*\bhref=\"(?:https?:)?//")
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages of the project's folder."""
+    """Add the pages of the project's folder, and the notebook as a page."""
     for name in PAGES:
         files.append(File.generated(config, name, content=(ROOT / name).read_text().replace("](docs/", "](")))
+    notebook = json.loads((Path(config.docs_dir) / NOTEBOOK).read_text())
+    page = "\n\n".join(_cell(cell) for cell in notebook["cells"])
+    files.append(File.generated(config, NOTEBOOK.replace(".ipynb", ".md"), content=page))
     return files
+
+
+def _cell(cell: Any) -> str:
+    """A cell of a notebook as Markdown, with what it printed and drew."""
+    source = "".join(cell["source"])
+    if cell["cell_type"] == "markdown":
+        return source
+    parts = [f"```python\n{source}\n```"]
+    for output in cell["outputs"]:
+        if "text" in output:
+            parts.append(f"```text\n{''.join(output['text']).rstrip()}\n```")
+        else:
+            parts.append(
+                f'<img alt="The figure of this cell" src="data:image/png;base64,{output["data"]["image/png"]}">'
+            )
+    return "\n\n".join(parts)
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
@@ -32,6 +53,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         text, path, anchor = match[1], match[2], match[3] or ""
         if "://" in path or path in files.src_uris:
             return match[0]
+        if path == NOTEBOOK:
+            return f"[{text}](notebook.md)"
         target = Path(os.path.normpath(here / path))
         if target.is_relative_to(config.docs_dir) and target.suffix in (".md", ".png", ".svg", ".csv", ".txt"):
             return match[0]

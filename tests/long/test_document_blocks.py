@@ -1,0 +1,172 @@
+"""Every block of shell, Python and YAML in the documents, as far as it can run here; and the notebook."""
+
+import argparse
+import ast
+import importlib
+import importlib.util
+import json
+import os
+import re
+import runpy
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from dvc.cli.parser import get_main_parser
+
+from conftest import ROOT
+from tallmasks.commands.main import COMMANDS
+from tallmasks.plan import params as plan_params
+
+GENERATED = {"commands.md", "params.md", "methods.md"}
+PAGES = [ROOT / "README.md", *(page for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in GENERATED)]
+PLAIN = {"cd", "du", "git", "source"}
+"""Commands of the machine, which are taken as they are."""
+PYTHON = {
+    "README.md": "tests/workflow/test_readme.py and tests/unit/commands/test_compress.py",
+    "docs/first_method.md": "tests/workflow/test_readme.py",
+    "docs/own_checkpoints.md": "tests/unit/commands/test_compress.py",
+    "docs/own_task.md": "tests/workflow/test_readme.py",
+    "docs/python.md": "tests/unit/methods/test_state_dicts.py",
+}
+"""Which tests run the blocks of Python of a page."""
+
+
+def blocks(language: str) -> Iterator[tuple[str, str]]:
+    """The blocks of a language, each with its page."""
+    for page in PAGES:
+        for found, text in re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(), re.M | re.S):
+            if found == language:
+                yield str(page.relative_to(ROOT)), text
+
+
+def commands() -> Iterator[tuple[str, list[str]]]:
+    """The commands of all blocks of shell, as lists of words, each with its page."""
+    known = {"make", "snakemake", "dvc", "tallmasks", ".venv/bin/python", "python", *PLAIN}
+    for page, text in blocks(""):
+        if text.split()[0] not in known:  # a diagram, or a list of files
+            continue
+        for line in text.replace("\\\n", " ").splitlines():
+            for part in re.split(r"\s&&\s", line):
+                if words := shlex.split(part, comments=True):
+                    yield page, words
+
+
+COMMANDS_BY_NAME: dict[str, list[tuple[str, list[str]]]] = {}
+for _page, _words in commands():
+    COMMANDS_BY_NAME.setdefault(_words[0], []).append((_page, _words[1:]))
+
+
+@pytest.mark.short
+def test_every_line_of_shell_is_checked_below() -> None:
+    """A new kind of command would stand in a page without any test."""
+    checked = {"make", "snakemake", "dvc", "tallmasks", ".venv/bin/python", *PLAIN}
+    assert set(COMMANDS_BY_NAME) <= checked
+    assert sum(map(len, COMMANDS_BY_NAME.values())) > 60
+
+
+@pytest.mark.short
+def test_the_options_of_the_commands_are_there() -> None:
+    """A reader would copy a line that the command refuses."""
+    for page, words in COMMANDS_BY_NAME["tallmasks"]:
+        assert words[0] in COMMANDS, page
+        parser = argparse.ArgumentParser(prog=page, exit_on_error=False)
+        importlib.import_module(f"tallmasks.commands.{words[0]}").add_arguments(parser)
+        parser.parse_args(words[1:])
+
+
+@pytest.mark.short
+def test_the_options_of_dvc_are_there() -> None:
+    """Likewise, of DVC's own commands."""
+    for _, words in COMMANDS_BY_NAME["dvc"]:
+        get_main_parser().parse_args(words)
+
+
+@pytest.mark.short
+def test_the_targets_of_make_are_there() -> None:
+    """A reader would be told that there is no rule for what the page shows."""
+    targets = {word for _, words in COMMANDS_BY_NAME["make"] for word in words}
+    done = subprocess.run(["make", "-n", *sorted(targets)], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.short
+def test_the_files_given_to_python_are_there() -> None:
+    """A reader would run a test that has moved."""
+    for page, words in COMMANDS_BY_NAME[".venv/bin/python"]:
+        files = [word for word in words if word.endswith(".py")]
+        assert files and all((ROOT / file).exists() for file in files), page
+
+
+def test_the_targets_of_snakemake_are_there(tmp_path: Path) -> None:
+    """A dry run of everything that the pages ask for."""
+    copy = tmp_path / "project"
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+    for name in listed.stdout.split("\0")[:-1]:
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, copy / name)
+    settings = copy / "params.yaml"
+    settings.write_text(settings.read_text().replace("benchmarks:\n", "benchmarks:\n  mine: [mnist, svhn]\n", 1))
+    targets = {
+        word
+        for _, words in COMMANDS_BY_NAME["snakemake"]
+        for word in words
+        if not word.startswith("-") and not word.startswith("profiles/")
+    }
+    assert len(targets) > 15
+    environment = {**os.environ, "PYTHONPATH": str(copy / "src"), "TALLMASKS_GPUS": ""}
+    done = subprocess.run(
+        [sys.executable, "-m", "snakemake", "-n", "-j1", *sorted(targets)],
+        cwd=copy,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.short
+def test_every_block_of_python_is_run_by_a_test() -> None:
+    """A page could show code that nobody ran."""
+    pages = set()
+    for page, text in blocks("python"):
+        ast.parse(text)
+        pages.add(page)
+    assert pages == set(PYTHON)
+
+
+@pytest.mark.short
+def test_the_blocks_of_yaml_are_accepted() -> None:
+    """A reader would copy a key into params.yaml that is refused."""
+    settings = yaml.safe_load((ROOT / "params.yaml").read_text())
+    checked = 0
+    for _, text in blocks("yaml"):
+        added = yaml.safe_load(text)
+        if not set(added) <= {"benchmarks", "grids", "methods", "data", "vision_tasks"}:
+            continue  # what stands under a model
+        params = {**settings, **added}
+        for key in {"benchmarks", "grids", "data"} & set(added):
+            params[key] = {**settings.get(key, {}), **added[key]}
+        if "dotted" in params["benchmarks"] or "<commit" in text:  # of a task that the page adds
+            continue
+        plan_params.check(params)
+        checked += 1
+    assert checked >= 5
+
+
+def test_the_notebook_runs(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """Its cells would stop with an error, or its pictures show what they do not compute."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    tool = runpy.run_path(str(ROOT / "docs" / "run_notebook.py"))
+    kept = json.loads((ROOT / "docs" / "notebook.ipynb").read_text())
+    kinds = [[each["output_type"] for each in cell.get("outputs", [])] for cell in kept["cells"]]
+    assert sum(map(len, kinds)) >= 6, "run `python docs/run_notebook.py`"
+    done = tool["executed"](kept)
+    assert [[each["output_type"] for each in cell.get("outputs", [])] for cell in done["cells"]] == kinds
