@@ -21,17 +21,9 @@ K = 2
 
 
 def block(vectors: Mapping[str, TaskVector], mask_lambda: float) -> pd.DataFrame:
-    """The first weights of the largest matrix: vectors, masks, and what the masks leave of the merged vector.
+    """The first weights of the largest matrix: task vectors, masks, and the masked sum of the vectors.
 
-    The merge is the sum of these task vectors, every mask has the same lambda, and the consensus keeps what two tasks
-    agree on.
-
-    Args:
-        vectors: by task, of one layout.
-
-    Returns:
-        One row per weight: ``row`` ("vector", "mask", "masked"), ``block`` (a task or "merged"), ``y``, ``x``,
-        ``value``.
+    One row per weight: ``row`` ("vector", "mask", "masked"), ``block`` (a task or "merged"), ``y``, ``x``, ``value``.
     """
     layout = next(iter(vectors.values())).layout
     matrices = [name for name, shape in zip(layout.names, layout.shapes, strict=True) if len(shape) == 2]
@@ -60,8 +52,7 @@ def block(vectors: Mapping[str, TaskVector], mask_lambda: float) -> pd.DataFrame
 
 
 def _first_weights(matrix: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The first rows and columns of a matrix, at most [SIDE, SIDE]; of a single row or column, which (IA)^3 has, the
-    first weights line by line."""
+    """The first rows and columns, at most [SIDE, SIDE]; of a single row or column, as of (IA)^3, line by line."""
     if 1 in matrix.shape and matrix.size >= SIDE:
         rows = min(SIDE, matrix.size // SIDE)
         return matrix.reshape(-1)[: rows * SIDE].reshape(rows, SIDE).copy()

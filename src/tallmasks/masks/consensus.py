@@ -1,4 +1,4 @@
-"""Consensus: how many tasks need each weight, the mask agreement profile, and the weights that k tasks agree on."""
+"""Consensus: how many tasks' masks hold each weight, their profile, and the weights that k tasks agree on."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ class AgreementProfile:
     fractions: tuple[float, ...]
     """For n = 0..T, the fraction of the P' weights that exactly n masks hold; they sum to 1."""
     merged_zero: tuple[float, ...]
-    """For n = 0..T, the part of it whose multi-task value is exactly 0: no mask changes what they do.
+    """For n = 0..T, the part of it whose multi-task value is exactly 0.
 
-    Where the merge gives 0, the mask rule |tau_t| > lambda |tau_t| holds for every task that moved the
-    weight. With TIES that is common, and it looks like agreement (n = T) though nothing is shared.
+    There the mask rule |tau_t| > lambda |tau_t| holds for every task that moved the weight.  It looks like agreement,
+    often with TIES, though nothing is shared.
     """
 
 
 def write_agreement(out: Path, mask_bundle: Path, chosen: Mapping[str, float], metadata: Mapping[str, str]) -> None:
-    """Write n(p) = the number of tasks whose mask at its own chosen mask_lambda holds p: uint8, flat.
+    """Write n(p), the number of tasks whose mask holds p: uint8, flat.
 
-    ``chosen``: mask_lambda by task, for every task of the bundle. Raises TallmasksError where one is missing,
-    unknown or not of the grid, or there are more than 255 tasks.
+    ``chosen``: mask_lambda by task, for every task of the bundle.  Raises TallmasksError where one is missing, unknown
+    or not of the grid, or there are more than 255 tasks.
     """
     bundle = open_mask_bundle(mask_bundle)
     if set(chosen) != set(bundle.tasks) or len(chosen) > 255:

@@ -103,9 +103,8 @@ def write_mask_bundle(
     lambdas: Sequence[float],
     metadata: Mapping[str, str],
 ) -> None:
-    """Write every task's masks for the whole grid, in one pass over the task vectors.
+    """Write every task's masks for the whole grid, in one pass over the untrimmed task vectors.
 
-    ``task_vectors``: files by task name; the masks are of these untrimmed vectors whatever the merge trimmed.
     Raises TallmasksError where the grid is not ascending, or the vectors differ in layout.
     """
     _check_grid(lambdas)
@@ -126,7 +125,7 @@ def write_mask_bundle(
 
 
 def apply_mask(multi_task_vector: NDArray[np.float32], mask: NDArray[np.bool_]) -> NDArray[np.float32]:
-    """The specialised update m_t * tau_MTL, float32 [P']; the specialised model is theta_0 + it."""
+    """The update m_t * tau_MTL of one task, float32 [P']."""
     return multi_task_vector * mask
 
 

@@ -1,4 +1,4 @@
-"""What masks have in common and where they lie: densities, by task and by tensor, and overlaps of two tasks."""
+"""Densities of masks, by task and by tensor, and overlaps of two tasks."""
 
 from __future__ import annotations
 
@@ -19,22 +19,18 @@ def statistics(
 ) -> dict[str, pd.DataFrame]:
     """Tables of the masks at each task's chosen lambda.
 
-    Weights whose multi-task value is exactly 0 are told apart or left out: the mask rule holds there for every task
-    that moved the weight, and no mask changes what they do (TIES makes many).
+    Weights with a multi-task value of exactly 0 are counted apart or left out, because no mask matters there.
 
     Args:
-        bundle: the masks.
         chosen: mask_lambda by task, in the order of the tables.
-        multi_task_vector: tau_MTL, float32 [P'], that the masks are of.
-        place: the layer and the kind of a tensor, by its name; layers count from 0 between "before" and "after",
-            those of a decoder from d0 behind the others.
+        multi_task_vector: tau_MTL, float32 [P'].
+        place: the layer and the kind of a tensor, by name; layers are "before", 0, 1, ..., d0, d1, ... (of a decoder),
+            "after".
 
     Returns:
         ``density``: by task, the share of the P' weights in its mask, and the part of it that merged to 0.
-        ``tensors``: by layer and kind of tensor, the share of its weights in a mask, merged zeros left out, mean over
-        the tasks.
-        ``overlap``: by pair of tasks, the Jaccard index of their masks, merged zeros left out: weights in both over
-        weights in one or both, 1 where both are empty.
+        ``tensors``: by layer and kind, the share of its weights in a mask without merged zeros, mean over the tasks.
+        ``overlap``: by pair of tasks, the Jaccard index of their masks without merged zeros, 1 if both are empty.
     """
     size = bundle.layout.size
     moved = np.packbits(multi_task_vector != 0, bitorder="little")
@@ -72,11 +68,11 @@ def _tensors(bundle: MaskBundle, masks: Mapping[str, NDArray[np.uint8]], place: 
 
 
 def _overlap(masks: Mapping[str, NDArray[np.uint8]]) -> pd.DataFrame:
-    found = {(task, task): 1.0 for task in masks}
+    jaccard = {(task, task): 1.0 for task in masks}
     for one, other in combinations(masks, 2):
         both, either = _count(masks[one] & masks[other]), _count(masks[one] | masks[other])
-        found[one, other] = found[other, one] = both / either if either else 1.0
-    rows = [(one, other, found[one, other]) for one in masks for other in masks]
+        jaccard[one, other] = jaccard[other, one] = both / either if either else 1.0
+    rows = [(one, other, jaccard[one, other]) for one in masks for other in masks]
     return pd.DataFrame(rows, columns=["task", "other", "jaccard"])
 
 

@@ -61,8 +61,8 @@ def masked_and_scaled(tasks: int, trainable: int, frozen: int) -> Storage:
 
 
 def low_rank(tasks: int, trainable: int, frozen: int, *, shapes: Shapes = NO_SHAPES) -> Storage:
-    """TSV-C: of every task and matrix [m, n] floor(min(m, n) / T) singular values with their vectors of m + n floats;
-    other tensors, and matrices without any, whole; and the pretrained model."""
+    """TSV-C: the pretrained model, and of every task's matrix [m, n] floor(min(m, n) / T) singular values with their
+    vectors of m + n floats.  Other tensors, and matrices without any, are whole."""
 
     def floats(shape: tuple[int, ...]) -> int:
         rank = min(shape) // tasks if is_matrix(shape) else 0
@@ -73,8 +73,8 @@ def low_rank(tasks: int, trainable: int, frozen: int, *, shapes: Shapes = NO_SHA
 
 
 def signs(tasks: int, trainable: int, frozen: int, *, shapes: Shapes = NO_SHAPES) -> Storage:
-    """BitDelta: of every task and linear layer of a block a bit a weight and one float; other tensors whole; and the
-    pretrained model."""
+    """BitDelta: the pretrained model, and of every task's linear layers in blocks a bit a weight and one float.  Other
+    tensors are whole."""
 
     def bits_of(name: str, shape: tuple[int, ...]) -> int:
         values = math.prod(shape)
@@ -85,9 +85,8 @@ def signs(tasks: int, trainable: int, frozen: int, *, shapes: Shapes = NO_SHAPES
 
 
 def switches(tasks: int, trainable: int, frozen: int, *, shapes: Shapes = NO_SHAPES, drop: float = 0.6) -> Storage:
-    """T-Switch: of every task a bit a weight that says whether it is kept, a sign for each that is, and one float a
-    tensor; and the pretrained model.  (An entropy code would need 1.37 bits a weight in place of 1.4 at ``drop`` 0.6.)
-    """
+    """T-Switch: the pretrained model, and of every task a bit a weight, a sign for each kept weight, and one float a
+    tensor."""
     tensors = (shapes or _one_matrix(trainable)).values()
     own = sum(size + int(size * (1 - drop)) + FLOAT_BITS for size in map(math.prod, tensors))
     return Storage(FLOAT_BITS * (trainable + frozen) + tasks * own)

@@ -112,8 +112,10 @@ def input(name: str, meaning: str, *, per: Per, **fields: Any) -> Callable[[Find
 
 
 def misfit(protocol: ProtocolOfMethod, needs: Collection[str], every: Collection[str]) -> str | None:
-    """What is wrong with the inputs of a method, if anything.  One model for all tasks needs no input of one task, and
-    a lambda is chosen for masks alone.  ``every``: what it ``needs`` and what that follows from."""
+    """Why a method's inputs do not fit its protocol: an input of one task, or of a lambda that nobody chooses.
+
+    ``every``: the inputs that it ``needs`` and those that they follow from.
+    """
     of_one = [name for name in sorted(needs) if INPUTS[name].per != "benchmark"]
     if isinstance(protocol, Fixed | Scaled) and of_one:
         shared = ", ".join(name for name, there in INPUTS.items() if there.per == "benchmark")

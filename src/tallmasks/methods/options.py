@@ -112,14 +112,14 @@ def written(name: str, chosen: Mapping[str, Value]) -> str:
     return f"{name}:{','.join(f'{key}={chosen[key]}' for key in sorted(chosen))}" if chosen else name
 
 
-def chosen_from(texts: Mapping[str, Any], known: Mapping[str, Option], whose: str) -> dict[str, Value]:
+def chosen_from(texts: Mapping[str, Any], options: Mapping[str, Option], whose: str) -> dict[str, Value]:
     """The settings that are not the defaults.  Raises TallmasksError for an unknown option or a value not allowed."""
     chosen = {}
     for name, value in texts.items():
-        if name not in known:
-            there = ", ".join(known) or "none"
-            raise TallmasksError(f"{whose}: there is no option {name!r}{nearest(name, known)}; it has: {there}")
-        option = known[name]
+        if name not in options:
+            there = ", ".join(options) or "none"
+            raise TallmasksError(f"{whose}: there is no option {name!r}{nearest(name, options)}; it has: {there}")
+        option = options[name]
         checked = option.checked(_typed(value, type(option.default)), whose)
         if checked != option.default:
             chosen[name] = checked

@@ -26,9 +26,9 @@ def cached(repo: str, file: str, revision: str, kind: Kind = "model") -> Path | 
     from huggingface_hub import try_to_load_from_cache
 
     for commit in cached_commits(repo, revision, kind):
-        found = try_to_load_from_cache(repo, file, revision=commit, repo_type=kind)
-        if isinstance(found, str):
-            return Path(found)
+        path = try_to_load_from_cache(repo, file, revision=commit, repo_type=kind)
+        if isinstance(path, str):
+            return Path(path)
     return None
 
 
@@ -97,8 +97,8 @@ def download(repo: str, file: str, revision: str, kind: Kind = "model") -> Path:
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import RemoteEntryNotFoundError
 
-    if (found := cached(repo, file, revision, kind)) is not None:
-        return found
+    if (path := cached(repo, file, revision, kind)) is not None:
+        return path
     if not reachable():
         raise TallmasksError(absent(repo, file, revision, kind))
     commit = full_commit(repo, revision, kind)

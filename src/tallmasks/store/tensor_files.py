@@ -87,10 +87,10 @@ class Layout:
             view[...] = tensors[name]
         return flat
 
-    def describe_difference(self, found: Layout) -> str:
-        """What ``found`` has missing, extra or in another shape, for an error message; empty if equal."""
+    def describe_difference(self, other: Layout) -> str:
+        """What ``other`` has missing, extra or in another shape, for an error message; empty if equal."""
         mine = dict(zip(self.names, self.shapes, strict=True))
-        theirs = dict(zip(found.names, found.shapes, strict=True))
+        theirs = dict(zip(other.names, other.shapes, strict=True))
         wrong = [
             f"{name} (found {list(theirs[name])}, expected {list(mine[name])})"
             for name in self.names
@@ -98,7 +98,7 @@ class Layout:
         ]
         parts = {
             "missing": [name for name in self.names if name not in theirs],
-            "extra": [name for name in found.names if name not in mine],
+            "extra": [name for name in other.names if name not in mine],
             "wrongly shaped": wrong,
         }
         return "; ".join(f"{kind}: {name_some(names)}" for kind, names in parts.items() if names)

@@ -178,8 +178,8 @@ def test_what_is_no_plain_file_is_refused(project: Path) -> None:
         ("clip_norm: 1.0", "clipnorm: 1.0", "finetuning: .*clip_?norm"),
         ("mask_lambda: [0.2, 0.3", "mask_lambda: [0.3, 0.2", "grids.mask_lambda: found .*ascending"),
         ("  8tasks:", f"  {'8' * 200}tasks:", "benchmarks: found the name '888.*at most 100"),
-        ("data: {}", "data: {cars: {path: ''}}", "data.cars.path: found '', expected a text .a path"),
-        ("data: {}", 'data: {cars: {path: "a\\nb"}}', "data.cars.path: found"),
+        ("\nmodels:\n", "\ndata: {cars: {path: ''}}\nmodels:\n", "data.cars.path: found '', expected a text .a path"),
+        ("\nmodels:\n", '\ndata: {cars: {path: "a\\nb"}}\nmodels:\n', "data.cars.path: found"),
     ],
     ids=lambda value: re.sub(r"\W+", "-", value[:30]),
 )

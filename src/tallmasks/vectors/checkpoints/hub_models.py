@@ -53,10 +53,8 @@ def repository_of(spec: str) -> tuple[str, str] | None:
 def fetched(repository: str, revision: str) -> tuple[Path, dict[str, str]]:
     """The folder of a repository at a revision, and its origin: ``{"repository", "revision": <full commit>}``.
 
-    Without a network it is what the cache has; of a full commit too, unless a download of its shards was interrupted.
-
-    Raises TallmasksError where the hub does not answer and the cache has nothing of it; or the hub has no such
-    repository or revision, or does not give it.
+    Without a network, or for a full commit that is there with all its shards, it is what the cache has.
+    Raises TallmasksError where neither the cache nor the hub has it.
     """
     folder = _cached(repository, revision)
     pinned = re.fullmatch(r"[0-9a-f]{40}", revision) is not None
@@ -75,8 +73,8 @@ def fetched(repository: str, revision: str) -> tuple[Path, dict[str, str]]:
 def _cached(repository: str, revision: str) -> Path | None:
     """A snapshot in this machine's cache that has weights."""
     for file in _TELLING:
-        if (found := hub.cached(repository, file, revision)) is not None:
-            folder = found.parent
+        if (path := hub.cached(repository, file, revision)) is not None:
+            folder = path.parent
             return folder if any(any(folder.glob(pattern)) for pattern in _WEIGHTS) else None
     return None
 
@@ -96,12 +94,12 @@ def _downloaded(repository: str, revision: str) -> Path:
 
     commit = hub.full_commit(repository, revision)
     try:
-        known = HfApi().model_info(repository, revision=commit)
-        names = [sibling.rfilename for sibling in known.siblings or []]
-        return Path(snapshot_download(repository, revision=known.sha, allow_patterns=wanted(names)))
+        info = HfApi().model_info(repository, revision=commit)
+        names = [sibling.rfilename for sibling in info.siblings or []]
+        return Path(snapshot_download(repository, revision=info.sha, allow_patterns=wanted(names)))
     except Exception as error:  # see `trouble`
-        said = hub.trouble(error)
-        raise TallmasksError(f"huggingface.co/{repository} at {revision} (no such path is here): {said}") from None
+        reason = hub.trouble(error)
+        raise TallmasksError(f"huggingface.co/{repository} at {revision} (no such path is here): {reason}") from None
 
 
 def wanted(names: Sequence[str]) -> list[str]:
@@ -109,8 +107,8 @@ def wanted(names: Sequence[str]) -> list[str]:
     top = [name for name in names if "/" not in name]
 
     def first(patterns: Sequence[str]) -> list[str]:
-        """The files that match the first pattern which any file matches."""
-        return next((found for pattern in patterns if (found := fnmatch.filter(top, pattern))), [])
+        """The files of the first pattern that has any."""
+        return next(filter(None, (fnmatch.filter(top, pattern) for pattern in patterns)), [])
 
     weights = {*first(_ADAPTERS), *first(_MODELS)}
     weights = weights or {name for name in first(_WEIGHTS) if not name.startswith(OF_TRAINING)}

@@ -113,19 +113,19 @@ class LoraCheckpoint(Checkpoint):
         return self.adapter if name in self.whole else self.base
 
 
-def open_lora(folder: Path, adapters: Sequence[str], base: Checkpoint | None, said: Mapping[str, Any]) -> Checkpoint:
+def open_lora(folder: Path, adapters: Sequence[str], base: Checkpoint | None, facts: Mapping[str, Any]) -> Checkpoint:
     """Open a folder of PEFT's.  A and B are read into memory.
 
     Args:
         folder: with adapter_config.json.
         adapters: its files of weights, the best first.
         base: the model that it was trained on.
-        said: what else a `Checkpoint` knows of itself.
+        facts: other fields of the `Checkpoint`.
 
     Raises TallmasksError where there is no base, or the adapter does not fit it; it is of another kind than LoRA on
     matrices; a file is missing or damaged; it has one of two tied tensors whole.
     """
-    title = str(said["title"])
+    title = str(facts["title"])
     config = _read_config(folder / ADAPTER_CONFIG, title)
     if not adapters:
         raise TallmasksError(f"{title}: {ADAPTER_FILES[0]} is missing beside {ADAPTER_CONFIG}. Download it again")
@@ -136,7 +136,7 @@ def open_lora(folder: Path, adapters: Sequence[str], base: Checkpoint | None, sa
             f" or {_MERGE[0].lower()}{_MERGE[1:]}"
         )
     weights = {adapters[0]: folder / adapters[0]}
-    adapter = open_weight_files(weights, title=title, origin=said["origin"])
+    adapter = open_weight_files(weights, title=title, origin=facts["origin"])
     factors, others = _sorted_out(adapter, title)
     targets = list(dict.fromkeys([*(f"{module}.weight" for module in factors), *others]))
     renamed = _fitted(targets, base, title)
@@ -163,7 +163,7 @@ def open_lora(folder: Path, adapters: Sequence[str], base: Checkpoint | None, sa
         products[name] = _product(pair, _scale(config, module, pair, adapter, title), name, base, adapter, config)
     tensors = {**base.tensors, **{name: adapter.tensors[stored] for name, stored in whole.items()}}
     return LoraCheckpoint(
-        **{**said, "files": {**weights, ADAPTER_CONFIG: folder / ADAPTER_CONFIG}},
+        **{**facts, "files": {**weights, ADAPTER_CONFIG: folder / ADAPTER_CONFIG}},
         tensors=dict(sorted(tensors.items())),
         aliases=base.aliases,
         places=base.places,
@@ -197,9 +197,9 @@ def _read_config(path: Path, title: str) -> dict[str, Any]:
         try:
             config[option] = ModulePatterns(patterns)
         except (ValueError, AttributeError) as error:
-            found = error if isinstance(patterns, dict) else short(patterns)
+            problem = error if isinstance(patterns, dict) else short(patterns)
             raise TallmasksError(
-                f"{path}: {option} has {found}; expected numbers by names of modules, with . .* \\d+ [0-9]+ and | at"
+                f"{path}: {option} has {problem}; expected numbers by names of modules, with . .* \\d+ [0-9]+ and | at"
                 f" most. {_MERGE}"
             ) from None
     return config
@@ -208,8 +208,8 @@ def _read_config(path: Path, title: str) -> dict[str, Any]:
 def _tied(base: Checkpoint, config: Mapping[str, Any]) -> set[str]:
     """The base's tensors that are two of the model: tied in its files, or an embedding without a head beside it."""
     try:
-        known = read_json(base.companions["config.json"])["architectures"]
-        with_head = any(str(architecture).endswith(_WITH_HEAD) for architecture in known)
+        architectures = read_json(base.companions["config.json"])["architectures"]
+        with_head = any(str(architecture).endswith(_WITH_HEAD) for architecture in architectures)
     except (KeyError, OSError, ValueError, TypeError):  # without a configuration the adapter's says it
         with_head = config.get("task_type") in (None, "CAUSAL_LM", "SEQ_2_SEQ_LM")
     shapes = Counter(info.shape for info in base.tensors.values())
@@ -260,14 +260,14 @@ def _sorted_out(adapter: Checkpoint, title: str) -> tuple[dict[str, dict[str, st
 
 def _fitted(targets: Sequence[str], base: Checkpoint, title: str) -> dict[str, str]:
     """The base's name of each target: the same, or with one prefix more or less for all of them."""
-    known = base.tensors.keys()
+    names = base.tensors.keys()
     parts = targets[0].split(".")
     taken = [f"{'.'.join(parts[:count])}." for count in range(1, len(parts) - 1)]
-    given = [name.removesuffix(targets[0]) for name in known if name.endswith(f".{targets[0]}")]
+    given = [name.removesuffix(targets[0]) for name in names if name.endswith(f".{targets[0]}")]
     guesses: list[dict[str, str]] = [{name: name for name in targets}]
     guesses += [{name: name.removeprefix(prefix) for name in targets} for prefix in taken]
     guesses += [{name: prefix + name for name in targets} for prefix in given]
-    fitting = [guess for guess in guesses if set(guess.values()) <= known and len(set(guess.values())) == len(targets)]
+    fitting = [guess for guess in guesses if set(guess.values()) <= names and len(set(guess.values())) == len(targets)]
     if fitting and (fitting[0] == guesses[0] or len(fitting) == 1):
         return fitting[0]
     if fitting:
@@ -275,8 +275,8 @@ def _fitted(targets: Sequence[str], base: Checkpoint, title: str) -> dict[str, s
             f"{title}: {targets[0]} may be {name_some([guess[targets[0]] for guess in fitting])} of {base.title};"
             f" expected one that fits. {_MERGE}"
         )
-    best = min(guesses, key=lambda guess: len(set(guess.values()) - known))
-    absent = sorted(name for name in targets if best[name] not in known)
+    best = min(guesses, key=lambda guess: len(set(guess.values()) - names))
+    absent = sorted(name for name in targets if best[name] not in names)
     tied = [name for name in absent if best[name] in base.aliases]
     raise TallmasksError(
         f"{title}: it changes {name_some(tied or absent)}, "
@@ -289,10 +289,10 @@ def _scale(config: Mapping[str, Any], module: str, pair: Mapping[str, str], adap
     """alpha / r, or alpha / sqrt(r) with rank-stabilised scaling; the patterns as peft reads them."""
     rank = config["rank_pattern"].value(module, config.get("r"))
     alpha = config["alpha_pattern"].value(module, config.get("lora_alpha"))
-    found = adapter.tensors[pair["A"]].shape[:1]
-    if isinstance(rank, bool) or not isinstance(rank, int) or found != (rank,) or rank < 1:
+    stored = adapter.tensors[pair["A"]].shape[:1]
+    if isinstance(rank, bool) or not isinstance(rank, int) or stored != (rank,) or rank < 1:
         raise TallmasksError(
-            f"{title}: {pair['A']} has rank {list(found)}, and {ADAPTER_CONFIG} says {rank!r}; expected the same. Copy"
+            f"{title}: {pair['A']} has rank {list(stored)}, and {ADAPTER_CONFIG} says {rank!r}; expected the same. Copy"
             " the folder again"
         )
     if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not math.isfinite(alpha):
@@ -311,9 +311,9 @@ def _product(
     transposed = "embedding" in pair or bool(config.get("fan_in_fan_out"))
     left, right = (a.T, b.T) if transposed else (b, a)
     if left.shape[1] != right.shape[0] or (left.shape[0], right.shape[1]) != info.shape or not info.is_float:
-        found = f"{left.shape[0]} x {right.shape[1]} (of ranks {left.shape[1]} and {right.shape[0]})"
+        shape = f"{left.shape[0]} x {right.shape[1]} (of ranks {left.shape[1]} and {right.shape[0]})"
         raise TallmasksError(
-            f"{adapter.title}: the delta of {name} is {found}, and {base.title} has {list(info.shape)} of {info.dtype};"
+            f"{adapter.title}: the delta of {name} is {shape}, and {base.title} has {list(info.shape)} of {info.dtype};"
             " expected the same shape, of floats. Give the base that it was trained on"
         )
     run = np.ascontiguousarray(right).reshape(-1)
@@ -332,10 +332,10 @@ def _matrix(adapter: Checkpoint, name: str) -> NDArray[np.float32]:
 
 
 def _check_whole(name: str, stored: str, adapter: Checkpoint, base: Checkpoint, title: str) -> None:
-    found, expected = adapter.info(stored), base.tensors[name]
-    if found.shape != expected.shape or not (found.is_float and expected.is_float):
+    actual, expected = adapter.info(stored), base.tensors[name]
+    if actual.shape != expected.shape or not (actual.is_float and expected.is_float):
         raise TallmasksError(
-            f"{title}: it holds {name} as {found.dtype} {list(found.shape)}, and {base.title} as {expected.dtype}"
+            f"{title}: it holds {name} as {actual.dtype} {list(actual.shape)}, and {base.title} as {expected.dtype}"
             f" {list(expected.shape)}; expected floats of the same shape. Give the base that it was trained on; where"
             f" its vocabulary was enlarged: {_MERGE}"
         )

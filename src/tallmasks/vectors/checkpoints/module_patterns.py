@@ -77,11 +77,11 @@ def _choice(text: str) -> _Choice:
 
 def _after(token: _Token, places: set[int], module: str) -> set[int]:
     """Where one can be in the name after a token, from any of some places."""
-    found = set(places) if token.often == "*" else set()
+    after = set(places) if token.often == "*" else set()
     reached = places
     while reached:
-        reached = {place + 1 for place in reached if place < len(module) and token.takes(module[place])} - found
-        found |= reached
+        reached = {place + 1 for place in reached if place < len(module) and token.takes(module[place])} - after
+        after |= reached
         if not token.often:
             break
-    return found
+    return after

@@ -100,9 +100,9 @@ def _only_weights(names: set[str], title: str) -> str:
             return name
     some = sorted(n for n in names if n.endswith((SAFETENSORS, *TORCH)) and not n.startswith((*OF_TRAINING, ".")))
     if len(best := [name for name in some if name.endswith(SAFETENSORS)] or some) != 1:
-        found = f"{len(best)} files of weights ({name_some(best)})" if best else "no file of weights"
+        weights = f"{len(best)} files of weights ({name_some(best)})" if best else "no file of weights"
         raise TallmasksError(
-            f"{title}: {found}; expected a model as transformers or open_clip save it ({_SINGLE}, {_INDEX},"
+            f"{title}: {weights}; expected a model as transformers or open_clip save it ({_SINGLE}, {_INDEX},"
             f" {_TORCH_SINGLE}, {OPEN_CLIP_FILES[0]}), a LoRA, or one file of weights. Name the file itself"
         )
     return best[0]

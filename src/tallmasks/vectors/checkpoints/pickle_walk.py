@@ -62,9 +62,8 @@ class _Tuple:
 def check_pickles(path: Path) -> None:
     """Refuse a file whose pickles do more than rebuild tensors.
 
-    Raises:
-        UnpicklingError: they call something else, or have keys that are no words and no numbers.
-        ValueError, IndexError, KeyError, RuntimeError, OSError: the file is damaged.
+    Raises UnpicklingError where they call something else, or have keys that are no words and no numbers; and
+    ValueError, IndexError, KeyError, RuntimeError or OSError where the file is damaged.
     """
     with open_plain(path) as file:
         if file.read(len(_ZIP)) == _ZIP:
