@@ -14,7 +14,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -105,9 +104,8 @@ def write_mask_bundle(
 ) -> None:
     """Write every task's masks for the whole grid, in one pass over the untrimmed task vectors.
 
-    Raises TallmasksError where the grid is not ascending, or the vectors differ in layout.
+    ``lambdas``: the grid, ascending.  Raises TallmasksError where the vectors differ in layout.
     """
-    _check_grid(lambdas)
     vectors = open_task_vectors(list(task_vectors.values()), multi_task_vector)
     merged = open_tensors(multi_task_vector)
     layout = Layout.of(merged)
@@ -127,12 +125,3 @@ def write_mask_bundle(
 def apply_mask(multi_task_vector: NDArray[np.float32], mask: NDArray[np.bool_]) -> NDArray[np.float32]:
     """The update m_t * tau_MTL of one task, float32 [P']."""
     return multi_task_vector * mask
-
-
-def _check_grid(lambdas: Sequence[float]) -> None:
-    ascending = all(low < high for low, high in pairwise(lambdas))
-    if not (lambdas and ascending and lambdas[0] >= 0 and len(lambdas) < 256 and np.isfinite(lambdas).all()):
-        raise TallmasksError(
-            f"The grid of mask lambdas is {list(lambdas)}; expected 1 to 255 different finite numbers from 0 up, in"
-            " ascending order."
-        )

@@ -64,14 +64,6 @@ def test_what_is_not_in_the_bundle_is_named(chain):
         open_mask_bundle(chain.folder / "sum")
 
 
-@pytest.mark.parametrize("grid", [[], [0.3, 0.2], [0.2, 0.2], [-0.1, 0.2], [0.2, float("nan")], [0.1, float("inf")]])
-def test_a_grid_that_is_not_ascending_is_refused(chain, grid, tmp_path):
-    """Levels would count masks that are not nested."""
-    with pytest.raises(TallmasksError, match="grid of mask lambdas"):
-        write_mask_bundle(tmp_path / "bundle", chain.task_vectors, chain.folder / "sum", grid, {})
-    assert not (tmp_path / "bundle").exists()
-
-
 def test_masks_need_the_merge_of_the_same_model(chain, tmp_path):
     """Task vectors would be compared with another model's merge."""
     other = build(tmp_path, tasks=("dtd",))
