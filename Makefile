@@ -17,7 +17,6 @@ endif
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install slurm figures sweep paper report test test-long record check format docs site bench bench-eval lock clean FORCE
 .SUFFIXES:
 
 help:  ## what can be made
@@ -30,19 +29,41 @@ help:  ## what can be made
 results/%: $(INSTALLED) FORCE
 	@$(SNAKEMAKE) $@
 
+# Make would take a folder that is there, or a file by its whole path, for a target with nothing to do.
+TARGETS := $(shell sed -n 's/^\([a-z][a-z-]*\):.*\#\#.*/\1/p' Makefile)
+WHOLE_PATHS := $(filter-out $(CURDIR)/results/,$(filter $(CURDIR)/results/%,$(MAKECMDGOALS)))
+UNKNOWN := $(filter-out $(TARGETS) $(WHOLE_PATHS) results/% .venv/%,$(MAKECMDGOALS)) $(filter results/,$(MAKECMDGOALS))
+.PHONY: $(TARGETS) $(WHOLE_PATHS) $(UNKNOWN) FORCE
+
+$(WHOLE_PATHS): $(INSTALLED)
+	@$(SNAKEMAKE) $(@:$(CURDIR)/%=%)
+
+$(UNKNOWN):
+	@$(PYTHON) -c 'import difflib, sys; asked, *targets = sys.argv[1:]; \
+	  nearest = difflib.get_close_matches(asked, targets, 1); \
+	  hint = f"did you mean {nearest[0]}?" if nearest else "`make` lists the targets; results are files under results/"; \
+	  sys.exit(f"error: {asked}: make has no such target; {hint}")' '$@' $(TARGETS)
+
 install: $(INSTALLED)  ## create .venv with everything pinned in requirements.lock
 
+# What a step prints is shown where it fails, but not where Ctrl-C ends it: each Python under way would print a traceback.
+STEP = step() { echo "$$*"; errors=$$("$$@" 2>&1) || { echo "$$errors" >&2; exit 1; }; }; \
+  trap 'echo "Interrupted; the same command installs what is missing" >&2; exit 130' INT; step
+
 $(INSTALLED): requirements.lock pyproject.toml
+	@command -v $(firstword $(PYTHON)) >/dev/null || { \
+	  echo "error: $(PYTHON): there is no such program; Python 3.11 or newer is needed: make PYTHON=python3.12 ..." >&2; \
+	  exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "error: $(PYTHON) is $$($(PYTHON) -V 2>&1), and Python 3.11 or newer is needed:" \
 	       "make PYTHON=python3.12 ..." >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 	  echo "error: $(PYTHON) cannot make virtual environments; on Debian or Ubuntu: apt install python3-venv" >&2; \
 	  exit 1; }
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@$(STEP) $(PYTHON) -m venv .venv
+	@$(STEP) $(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	@$(STEP) $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
+	@$(STEP) $(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@for command in snakemake dvc tallmasks; do $(BIN)/$$command --version >/dev/null || exit 1; done
 	@touch $@
 

@@ -1,0 +1,97 @@
+"""What `make` says before Snakemake or the installation have a word: of targets, and of the Python to install with."""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from project import ROOT
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A project whose snakemake prints what it is called with."""
+    (tmp_path / "results/tiny").mkdir(parents=True)
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    for name in ("requirements.lock", "pyproject.toml", ".venv/installed"):
+        (tmp_path / name).touch()
+    program(tmp_path / ".venv/bin/snakemake", 'echo "snakemake $*"')
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    return tmp_path
+
+
+def program(path: Path, lines: str) -> None:
+    path.write_text(f"#!/bin/sh\n{lines}\n")
+    path.chmod(0o755)
+
+
+def make(folder: Path, *words: str | Path) -> tuple[int, list[str]]:
+    """The exit status of make, and what it prints but for its own last line."""
+    done = subprocess.run(
+        ["make", *words], cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+    )
+    return done.returncode, [line for line in done.stdout.splitlines() if not line.startswith("make: ***")]
+
+
+def test_an_unknown_target_is_one_line_with_the_nearest(folder: Path) -> None:
+    """Whoever mistypes would look through the Makefile."""
+    assert make(folder, "figure") == (2, ["error: figure: make has no such target; did you mean figures?"])
+
+
+@pytest.mark.parametrize("target", ["results", "results/", "Makefile", "."])
+def test_what_is_there_but_is_no_target_is_an_error(target: str, folder: Path) -> None:
+    """`make results` would end with "Nothing to be done", as if all were built."""
+    for name in (target, f"{folder}/{target}".rstrip(".")):
+        status, lines = make(folder, name)
+        assert status == 2 and len(lines) == 1 and lines[0].startswith(f"error: {name}: make has no such target")
+
+
+def test_a_result_may_have_its_whole_path(folder: Path) -> None:
+    """A path that a shell completed would have nothing to be done, whatever changed."""
+    (folder / "results/tiny/table.csv").touch()
+    for name in ("results/tiny/table.csv", folder / "results/tiny/table.csv"):
+        status, lines = make(folder, name, "JOBS=1")
+        assert (status, lines) == (0, ["snakemake -j1 --quiet host reason -- results/tiny/table.csv"])
+
+
+def test_a_python_that_is_not_there_is_one_line(folder: Path) -> None:
+    """The reason would stand behind the shell's own complaints."""
+    (folder / ".venv/installed").unlink()
+    status, lines = make(folder, "PYTHON=nosuch", "install")
+    assert status == 2 and len(lines) == 1 and lines[0].startswith("error: nosuch: there is no such program")
+
+
+def test_an_interrupted_installation_is_one_line(folder: Path) -> None:
+    """Ctrl-C would print the tracebacks of pip and of venv."""
+    (folder / ".venv/installed").unlink()
+    program(
+        folder / "python",
+        'case "$*" in *venv*.venv) trap "echo Traceback >&2; exit 1" INT; touch begun; sleep 60;; esac',
+    )
+    making = subprocess.Popen(
+        ["make", "PYTHON=./python", "install"],
+        cwd=folder,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    while not (folder / "begun").exists():
+        assert making.poll() is None
+        time.sleep(0.01)
+    os.killpg(making.pid, signal.SIGINT)
+    said, interrupted, *rest = making.communicate()[0].splitlines()
+    assert said == "./python -m venv .venv"
+    assert interrupted == "Interrupted; the same command installs what is missing"
+    assert all(line.startswith("make: ***") for line in rest) and making.returncode
+
+
+def test_a_failed_installation_shows_why(folder: Path) -> None:
+    """Of a full disk nobody would read more than "Error 1"."""
+    (folder / ".venv/installed").unlink()
+    program(folder / "python", 'case "$*" in *venv*.venv) echo "no space left on device" >&2; exit 1;; esac')
+    assert make(folder, "PYTHON=./python", "install") == (2, ["./python -m venv .venv", "no space left on device"])
