@@ -16,23 +16,13 @@ _NORMAL_QUANTILE = 1.959963984540054  # 97.5 %
 
 
 def accuracies(correct: ArrayLike, total: ArrayLike) -> NDArray[np.float64]:
-    """Fractions of right answers, in [0, 1].
-
-    Args:
-        correct: counts or sums of scores, [tasks] or [tasks, grid].
-        total: numbers of examples, [tasks].
-    """
+    """Fractions of right answers (counts or sums of scores, [tasks] or [tasks, grid]) of examples [tasks]."""
     counts, totals = np.asarray(correct, np.float64), np.asarray(total, np.float64)
     return counts / totals.reshape(totals.shape + (1,) * (counts.ndim - totals.ndim))
 
 
 def wilson_interval(correct: ArrayLike, total: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The 95 % interval of a binomial proportion (Wilson 1927), as fractions: lower and upper end.
-
-    Args:
-        correct: counts of right answers.
-        total: numbers of examples, of the same shape.
-    """
+    """The lower and upper end of the 95 % interval of a binomial proportion (Wilson 1927), as fractions."""
     n, z = np.asarray(total, np.float64), _NORMAL_QUANTILE
     p = np.asarray(correct, np.float64) / n
     centre = (p + z**2 / (2 * n)) / (1 + z**2 / n)
@@ -41,12 +31,9 @@ def wilson_interval(correct: ArrayLike, total: ArrayLike) -> tuple[NDArray[np.fl
 
 
 def mean_interval(correct: ArrayLike, total: ArrayLike) -> tuple[float, float]:
-    """The 95 % interval of the mean over tasks of their accuracies, as fractions: Wilson's interval of each task,
-    joined by the squares of how far their ends lie from the accuracies (Zou and Donner 2008).
+    """The 95 % interval of the mean over tasks of their accuracies, as fractions.
 
-    Args:
-        correct: counts of right answers, [tasks].
-        total: numbers of examples, [tasks].
+    The distances of the ends of each task's Wilson interval are joined by their squares (Zou and Donner 2008).
     """
     low, high = wilson_interval(correct, total)
     each = accuracies(correct, total)
@@ -63,7 +50,7 @@ def normalized(accuracy: ArrayLike, finetuned: ArrayLike, tasks: Sequence[str]) 
         tasks: names, for the error message.
 
     Raises:
-        TallmasksError: a fine-tuned model has no right answer, so that nothing can be relative to it.
+        TallmasksError: a fine-tuned model has no right answer.
     """
     values, base = np.asarray(accuracy, np.float64), np.asarray(finetuned, np.float64)
     if not base.all():
@@ -76,26 +63,15 @@ def normalized(accuracy: ArrayLike, finetuned: ArrayLike, tasks: Sequence[str]) 
 
 
 def first_best(scores: ArrayLike) -> int:
-    """The index of the largest score; of equal ones the first, which on an ascending grid is the smallest value."""
+    """The index of the largest score; of equal ones the first."""
     return int(np.argmax(np.asarray(scores)))
 
 
 def choose_coefficient(correct: ArrayLike, total: ArrayLike, finetuned: ArrayLike, tasks: Sequence[str]) -> int:
-    """The grid index with the best validation normalised accuracy averaged over the tasks.
-
-    Args:
-        correct: validation counts, [tasks, grid], the grid ascending.
-        total: validation examples, [tasks].
-        finetuned: validation accuracy of the fine-tuned models, [tasks].
-        tasks: names, for error messages.
-    """
+    """The grid index with the best normalised validation accuracy [tasks, grid], as a mean over the tasks."""
     return first_best(normalized(accuracies(correct, total), finetuned, tasks).mean(axis=0))
 
 
 def choose_per_task(correct: ArrayLike) -> list[int]:
-    """For each task the grid index with the most right answers on its own validation data: lambda_t.
-
-    Args:
-        correct: validation counts, [tasks, grid], the grid ascending.
-    """
+    """The grid index of lambda_t for each task: the most right answers on its validation data, [tasks, grid]."""
     return [first_best(row) for row in np.asarray(correct)]

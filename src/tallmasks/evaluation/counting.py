@@ -1,8 +1,7 @@
 """Counting right answers of many weight sets on many tasks.
 
-A weight set is theta_0 + coefficient * update.  It is built on the model's device in one operation and never written
-to disk.  As many as the memory holds lie there side by side and share one pass over the examples, which are read from
-the disk, brought to the device and prepared once for all of them.
+A weight set is theta_0 + coefficient * update, built on the model's device in one operation and never written to disk.
+As many as the memory holds share one pass over the examples, which are read and prepared once for all of them.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ GPU_SHARE = 0.6
 
 @dataclass(frozen=True)
 class TaskData:
-    """A task as an evaluation sees it: its examples by split."""
+    """The examples of a task, by split."""
 
     name: str
     splits: Mapping[str, Examples]
@@ -39,11 +38,10 @@ class Evaluator:
 
     Args:
         model: the pretrained model.
-        tasks: the tasks, in the order of all the counts that come back.
+        tasks: in the order of all counts.
         batch_size: examples per forward pass.
         progress: called with a line for people every few seconds.
-        resident: how many weight sets may lie in the device's memory at once; if None, what fits beside all that
-            lies there when a pass begins.
+        resident: weight sets in the device's memory at once; None for as many as fit when a pass begins.
         unit: what people call the examples.
     """
 
@@ -56,12 +54,9 @@ class Evaluator:
         resident: int | None = None,
         unit: str = "examples",
     ) -> None:
-        self.model = model
-        self.tasks = tuple(tasks)
-        self.batch_size = batch_size
-        self._progress = progress
+        self.model, self.tasks, self.batch_size = model, tuple(tasks), batch_size
+        self._progress, self._unit, self._resident = progress, unit, resident
         self._pretrained = model.initial()
-        self._resident, self._unit = resident, unit
         self._buffers: list[torch.Tensor] = []
 
     def totals(self, split: str) -> list[int]:
@@ -69,13 +64,7 @@ class Evaluator:
         return [len(task.splits[split]) for task in self.tasks]
 
     def scaled(self, split: str, update: Update, coefficients: Sequence[float]) -> list[list[Score]]:
-        """Right answers of theta_0 + coefficient * update for every task and coefficient, [tasks][coefficients].
-
-        Args:
-            split: "validation" or "test".
-            update: float32 [P'], for example a multi-task vector.
-            coefficients: scaling coefficients.
-        """
+        """Right answers of theta_0 + coefficient * update, float32 [P'], as [tasks][coefficients]."""
         direction = self._on_device(update)
         counts: list[list[Score]] = [[] for _ in self.tasks]
         report = _Report(self._progress, split, self._unit, len(coefficients) * sum(self.totals(split)))
@@ -90,17 +79,14 @@ class Evaluator:
         return counts
 
     def as_is(self, split: str, weights: Update) -> list[Score]:
-        """Right answers of one weight set float32 [P'], on every task, [tasks]."""
+        """Right answers of one weight set, float32 [P'], on every task, [tasks]."""
         report = _Report(self._progress, split, self._unit, sum(self.totals(split)))
         return [self._count(task, split, [self._on_device(weights)], report)[0] for task in self.tasks]
 
     def own(self, split: str, updates: Callable[[int], Iterator[Update]], candidates: int) -> list[list[Score]]:
         """Right answers of each task's own weight sets on that task, [tasks][candidates].
 
-        Args:
-            split: "validation" or "test".
-            updates: for a task's index, its float32 [P'] updates one after the other.
-            candidates: how many they are, for the progress report.
+        ``updates`` gives the float32 [P'] updates for a task's index, as many as there are ``candidates``.
         """
         report = _Report(self._progress, split, self._unit, candidates * sum(self.totals(split)))
         counts: list[list[Score]] = [[] for _ in self.tasks]
@@ -119,25 +105,27 @@ class Evaluator:
         return counts
 
     def further(self, weights: Callable[[int], Update]) -> dict[str, list[float | None]]:
-        """What the weight set of each task's index scores on its test data beside what counts, by name [tasks]; None of
-        a task without such a score, and nothing of a model that has none (`Model`)."""
+        """Test scores in other measures of the weight set for each task's index, by name [tasks]; see `Model`.
+
+        None for a task without such scores, nothing for a model without them.
+        """
         score = getattr(self.model, "further_scores", None)
         if score is None:
             return {}
-        found: list[dict[str, float]] = []
+        by_task: list[dict[str, float]] = []
         for index, task in enumerate(self.tasks):
             own = self.model.use(self._on_device(weights(index)))
-            found.append(score(task.splits["test"], self.batch_size))
+            by_task.append(score(task.splits["test"], self.batch_size))
             self.model.use(own)
-        names = dict.fromkeys(name for scores in found for name in scores)
-        return {name: [scores.get(name) for scores in found] for name in names}
+        names = dict.fromkeys(name for scores in by_task for name in scores)
+        return {name: [scores.get(name) for scores in by_task] for name in names}
 
     def built(self, update: Update, coefficient: float = 1.0) -> torch.Tensor:
-        """theta_0 + coefficient * update, in memory that the next weight set takes."""
+        """theta_0 + coefficient * update, in memory that the next weight set overwrites."""
         return torch.add(self._pretrained, self._on_device(update), alpha=coefficient, out=self._buffer(0))
 
     def place(self, array: NDArray) -> NDArray | torch.Tensor:
-        """An array where updates are to be computed from it: as it is on a CPU, on the device where that is a GPU."""
+        """An array for computing updates: as it is on a CPU, else on the GPU."""
         return array if self.model.device.type == "cpu" else torch.from_numpy(array).to(self.model.device)
 
     def _on_device(self, update: Update) -> torch.Tensor:
@@ -146,7 +134,7 @@ class Evaluator:
         return torch.from_numpy(np.ascontiguousarray(update)).to(self.model.device)
 
     def _room(self) -> int:
-        """How many weight sets may lie in the device's memory, with all that lies there already."""
+        """How many weight sets fit into the device's memory."""
         if self._resident:
             return self._resident
         device, size = self._pretrained.device, self._pretrained.nbytes

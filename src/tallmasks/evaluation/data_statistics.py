@@ -1,6 +1,6 @@
-"""What is known of a task's data beside its checkpoint: second moments of layer inputs, and squared gradients.
+"""Statistics of a task's data: second moments of layer inputs, and squared gradients.
 
-Both look at one example at a time, so that nothing is padding, and no result depends on how examples are put together.
+Both take one example at a time, so that nothing is padding and no result depends on the batches.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from tallmasks.store.errors import TallmasksError
 
 
 def layer_grams(model: WatchedModel, examples: Examples) -> dict[str, NDArray[np.float32]]:
-    """X^T X / n of every linear layer, float32 [k, k] by the name of its weight [m, k], where X [n, k] is what enters
-    it of all examples, token after token (Jin et al. 2023, RegMean).
+    """X^T X / n of every linear layer, float32 [k, k] by the name of its weight [m, k] (Jin et al. 2023, RegMean).
 
-    Products are float32, one for each example; their sums are float64.
+    X [n, k] are its inputs for all examples, token after token.  Products are float32, one for each example; their sums
+    are float64.
 
     Raises:
         TallmasksError: no linear layer ran.
@@ -28,7 +28,7 @@ def layer_grams(model: WatchedModel, examples: Examples) -> dict[str, NDArray[np
     sums: dict[str, torch.Tensor] = {}
     rows: Counter[str] = Counter()
 
-    def told(name: str, inputs: torch.Tensor) -> None:
+    def add(name: str, inputs: torch.Tensor) -> None:
         tokens = inputs.detach().reshape(-1, inputs.shape[-1]).float()
         product = tokens.T @ tokens
         if name in sums:
@@ -37,7 +37,7 @@ def layer_grams(model: WatchedModel, examples: Examples) -> dict[str, NDArray[np
             sums[name] = product.double()
         rows[name] += len(tokens)
 
-    with torch.no_grad(), model.watched(told):
+    with torch.no_grad(), model.watched(add):
         for batch in _one_by_one(model, examples):
             model.log_probabilities(batch)
     if not sums:
@@ -48,11 +48,10 @@ def layer_grams(model: WatchedModel, examples: Examples) -> dict[str, NDArray[np
 def squared_gradients(model: WatchedModel, examples: Examples) -> dict[str, NDArray[np.float32]]:
     """The diagonal of the Fisher information as Fisher merging estimates it, float32 by tensor.
 
-    It is the mean over examples of the squared gradient of sum_c sqrt(p_c) log p_c, p being what the network takes for
-    probable, held fixed: neither the labels nor the most probable class decide, but all classes by their probability.
-    So does the official code of Matena and Raffel 2022 as MergeLM has it (yule-BUAA/MergeLM, `fisher_merging`), where
-    the gradients of a batch are added before they are squared, so that its batch size counts; here it is 1.  Of text,
-    the choices are the target's tokens, one after the other.
+    It is the mean over examples of the squared gradient of sum_c sqrt(p_c) log p_c, with the network's probabilities p
+    held fixed.  So all classes count by their probability, not the labels or the most probable class.  The code of
+    Matena and Raffel 2022 in MergeLM (yule-BUAA/MergeLM, `fisher_merging`) does the same, but adds the gradients of a
+    batch before squaring, so that its batch size matters; here it is 1.  For text, the target's tokens are the choices.
     """
     parameters = model.parameters()
     total = [torch.zeros_like(parameter) for parameter in parameters]

@@ -1,4 +1,4 @@
-"""The one interpreter of methods: what their protocols mean, for tables, sweeps and commands alike."""
+"""Evaluations of methods by their protocols, for tables, sweeps and commands."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tallmasks.vectors.task_vectors import TaskVector, open_task_vector
 
 
 class Tuner:
-    """Chooses alpha on validation data and reads the test data once, for one update after the other.
+    """Chooses alpha on validation data, then reads the test data once.
 
     Args:
         evaluator: the model with its tasks.
@@ -35,23 +35,19 @@ class Tuner:
 
     def __init__(self, evaluator: Evaluator, grid: Sequence[float], finetuned: Sequence[float]) -> None:
         self._evaluator, self._grid, self._finetuned = evaluator, tuple(grid), finetuned
-        self._still: dict[str, list[Score]] = {}
+        self._unchanged: dict[str, list[Score]] = {}
 
     def _counts(self, split: str, update: Update, coefficients: Sequence[float]) -> list[list[Score]]:
-        """Right answers, [tasks][coefficients]; theta_0, which alpha = 0 gives whatever the update, counts once."""
-        still, nothing = self._still.get(split), not bool((update != 0).any())
-        wanted = [0.0] if nothing else list(coefficients)
-        if still is not None:
-            wanted = [value for value in wanted if value]
+        """Right answers, [tasks][coefficients].  theta_0 (alpha = 0, or an update of zeros) is counted once a split."""
+        alphas = list(coefficients) if bool((update != 0).any()) else [0.0] * len(coefficients)
+        wanted = [alpha for alpha in dict.fromkeys(alphas) if alpha or split not in self._unchanged]
         counted = self._evaluator.scaled(split, update, wanted) if wanted else [[] for _ in self._evaluator.tasks]
-        found = [dict(zip(wanted, row, strict=True)) for row in counted]
+        by_alpha = [dict(zip(wanted, row, strict=True)) for row in counted]
         if 0.0 in wanted:
-            still = self._still[split] = [row[0.0] for row in found]
-        alone = still or [0] * len(found)
-        return [
-            [zero if nothing or not value else row[value] for value in coefficients]
-            for row, zero in zip(found, alone, strict=True)
-        ]
+            self._unchanged[split] = [row[0.0] for row in by_alpha]
+        for row, score in zip(by_alpha, self._unchanged.get(split, [0] * len(by_alpha)), strict=True):
+            row[0.0] = score
+        return [[row[alpha] for alpha in alphas] for row in by_alpha]
 
     def __call__(self, method: str, update: Update) -> Evaluation:
         """The evaluation of theta_0 + alpha * update, float32 [P'], under the name of a method."""
@@ -62,11 +58,11 @@ class Tuner:
         )
 
     def over(self, method: str, updates: Callable[[float], Update]) -> Evaluation:
-        """The same where what is tried is no factor: theta_0 + updates(value), made anew for every value."""
+        """The evaluation of theta_0 + updates(value), where the chosen value is no factor."""
 
         def counts(split: str, values: Sequence[float]) -> list[list[Score]]:
-            found = [self._evaluator.scaled(split, updates(value), [1.0]) for value in values]
-            return [[score for (score,) in row] for row in zip(*found, strict=True)]
+            by_value = [self._evaluator.scaled(split, updates(value), [1.0]) for value in values]
+            return [[score for (score,) in row] for row in zip(*by_value, strict=True)]
 
         return self._chosen(method, counts, lambda value: self._evaluator.built(updates(value)))
 
@@ -94,30 +90,24 @@ class Tuner:
 
 
 class Updates:
-    """The updates of one method, computed where the model is.
-
-    Args:
-        method: the method.
-        source: where its inputs are found.
-        evaluator: with the model; its device is where arrays are brought to.
-    """
+    """The updates of one method, computed on the evaluator's device from the inputs in a source."""
 
     def __init__(self, method: Method, source: Source, evaluator: Evaluator) -> None:
         self._method, self._source, self._evaluator = method, source, evaluator
-        self._known: dict[str, tuple[object, Any]] = {}
+        self._inputs: dict[str, tuple[object, Any]] = {}
 
     def __call__(self, task: int = 0, level: int = 0) -> Update:
-        """The update for a task and a place in the grid of lambdas, where it looks at these; float32 [P'].
+        """The update for a task and a place in the grid of lambdas, float32 [P'].
 
-        What is the same for all tasks, or for all lambdas of a task, is brought to the device once.
+        Inputs that all tasks share, or all lambdas of a task, are brought to the device once.
         """
-        which = {"benchmark": None, "task": task, "mask_lambda": (task, level)}
+        keys = {"benchmark": None, "task": task, "mask_lambda": (task, level)}
         for name in self._method.needs:
             declared = INPUTS[name]
-            now = which[declared.per]
-            if name not in self._known or self._known[name][0] != now:
-                self._known[name] = now, self._placed(declared.find(self._source, task, level), declared.packed)
-        return self._method(**{name: value for name, (_, value) in self._known.items()})
+            key = keys[declared.per]
+            if name not in self._inputs or self._inputs[name][0] != key:
+                self._inputs[name] = key, self._placed(declared.find(self._source, task, level), declared.packed)
+        return self._method(**{name: value for name, (_, value) in self._inputs.items()})
 
     def _placed(self, value: Any, packed: bool) -> Any:
         if packed:
@@ -128,13 +118,13 @@ class Updates:
 def evaluate(
     method: Method, source: Source, evaluator: Evaluator, tune: Tuner | None, lambdas: Sequence[float]
 ) -> Evaluation:
-    """One method on a set of tasks, by its protocol (see `tallmasks.methods`).
+    """The evaluation of one method on a set of tasks, by its protocol (see `tallmasks.methods`).
 
     Args:
-        method: what is evaluated.
-        source: where its inputs are found.
-        evaluator: the model with the tasks, in the source's order; for all but what is tuned over the benchmark.
-        tune: chooses alpha, or what is tuned in its place, for the protocol "scaled".
+        method: the method.
+        source: its inputs.
+        evaluator: the model with the tasks, in the source's order.
+        tune: chooses alpha, or another value in its place, for the protocol "scaled".
         lambdas: the grid of mask lambdas, ascending, for the protocol "masked".
     """
     update = Updates(method, source, evaluator)
@@ -189,8 +179,8 @@ class FromFiles:
     """The inputs of a method in artifacts; satisfies `tallmasks.methods.Source`.
 
     Args:
-        method: whose inputs they are.
-        tasks: in the order of the files that are one per task.
+        method: the method.
+        tasks: in the order of the artifacts of a role that has one per task.
         inputs: the artifacts by role.
         pretrained: theta_0, float32 [P'].
     """
@@ -206,7 +196,7 @@ class FromFiles:
 
     def files(self, role: str) -> Sequence[Path]:
         if role not in self._inputs:
-            names = " or ".join(sorted(name for name, known in INPUTS.items() if known.role == role)) or role
+            names = " or ".join(sorted(name for name, declared in INPUTS.items() if declared.role == role)) or role
             raise TallmasksError(
                 f"{self._method.name}: an input of it looks at {names} and does not say so; declare it with of=(...,)"
             )
@@ -257,13 +247,13 @@ def merged_in_memory(merge: str, vectors: Sequence[TaskVector]) -> NDArray[np.fl
 
 
 class InMemory:
-    """Merges, masks and agreements of some task vectors, made when they are asked for, by merge.
+    """Merges, masks and agreements of some task vectors, each made at its first use.
 
     Args:
         vectors: the task vectors, in the order of the tasks.
         pretrained: theta_0, float32 [P'].
         lambdas: the grid of mask lambdas, ascending.
-        select: the lambda that each task's mask is chosen at, for the TALL-mask method on a merge.
+        select: the chosen lambda of each task, for the TALL-mask method on a merge.
     """
 
     def __init__(
@@ -294,7 +284,7 @@ class InMemory:
         return planes
 
     def agreement(self, merge: str) -> NDArray[np.uint8]:
-        """n(p) of the masks that the TALL-mask method on a merge selects, uint8 [P']."""
+        """n(p) of the masks that the TALL-mask method on a merge chooses, uint8 [P']."""
         selected = self._select(methods.masking(merge))
         out = np.empty(self.vectors[0].flat.size, np.uint8)
         kernels.count_agreement(self.planes(merge), [self._lambdas.index(value) for value in selected], out)

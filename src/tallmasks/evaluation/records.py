@@ -1,11 +1,10 @@
-"""Evaluations and what follows from them, as JSON artifacts."""
+"""Evaluations as JSON artifacts."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from tallmasks.store.artifacts import Damaged, read_json
 
 SPLITS = ("validation", "test")
 Score = int | float
-"""A number of right answers; or the sum of the examples' scores, each in 0 to 1, of a task whose score is no count."""
+"""A number of right answers; or, where an answer can be partly right, the sum of the examples' scores in 0 to 1."""
 
 
 @dataclass(frozen=True)
@@ -25,17 +24,14 @@ class Evaluation:
     """What one method scored on a set of tasks.
 
     Attributes:
-        method: a name in the registry of methods.
-        tasks: the tasks, in the order of all the lists here.
+        tasks: in the order of all lists here.
         total: examples per split, {split: [tasks]}.
-        correct: right answers of the chosen model per split, {split: [tasks]}: whole numbers where they are counted,
-            others where a task is scored otherwise.
-        scaling_coefficient: the coefficient that was chosen or given, None where there is none.
-        mask_lambda: the chosen lambda of each task, None where there is none.
+        correct: right answers of the chosen model per split, {split: [tasks]}.
+        scaling_coefficient: chosen or fixed; None for a method without one.
+        mask_lambda: the chosen lambda of each task; None for a method without masks.
         grid: the values that were tried on validation data, empty where nothing was chosen.
         curve: right answers on validation data for each of them, [tasks][grid].
-        further: by name, what the chosen model scores otherwise on test data, sums of 0 to 1 for each example [tasks];
-            None of a task that has no such score.
+        further: test scores of the chosen model in other measures, by name [tasks]; None for a task without such.
     """
 
     method: str
@@ -49,47 +45,42 @@ class Evaluation:
     further: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse what cannot have been counted or chosen, with a ValueError."""
-        rows: list[tuple[str, Sequence[int], Sequence[Score]]]
-        rows = [(split, self.total[split], self.correct[split]) for split in SPLITS]
-        for task, row in enumerate(self.curve):
-            rows.append((f"curve {task}", [self.total["validation"][task]] * len(self.grid), row))
-        for what, totals, counts in rows:
-            if len(counts) != len(totals) or not all(map(_is_score, counts, totals)):
-                raise ValueError(f"{what}: {list(counts)} of {list(totals)} are no scores of so many examples")
-        for name, sums in self.further.items():
-            pairs = zip(sums, self.total["test"], strict=True)
-            if not all(score is None or _is_score(score, total) for score, total in pairs):
-                raise ValueError(
-                    f"{name}: {list(sums)} of {list(self.total['test'])} are no scores of so many examples"
-                )
-        chosen = [*(self.mask_lambda or ()), *([] if self.scaling_coefficient is None else [self.scaling_coefficient])]
-        for number in (*self.grid, *chosen):
-            if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
-                raise ValueError(f"{number!r} is no finite number")
-        if self.grid and not set(chosen) <= set(self.grid):
-            raise ValueError(f"{chosen} was not chosen from the grid {list(self.grid)}")
-        lengths = [len(self.total["test"]), len(self.total["validation"]), len(self.mask_lambda or self.tasks)]
-        if {*lengths, len(self.curve or self.tasks)} != {len(self.tasks)} or bool(self.grid) != bool(self.curve):
-            raise ValueError(f"there is not one of everything for each of {len(self.tasks)} tasks")
+        """Refuse scores that no model can have, with a ValueError: models from outside count by their own code."""
+        rows: list[tuple[str, Sequence[Score | None]]]
+        rows = [
+            *self.correct.items(),
+            *self.further.items(),
+            *(("curve", row) for row in zip(*self.curve, strict=True)),
+        ]
+        for name, scores in rows:
+            totals = self.total["validation" if name in ("validation", "curve") else "test"]
+            optional = name in self.further
+            if len(scores) != len(self.tasks) or not all(
+                _is_score(score, total) or (optional and score is None)
+                for score, total in zip(scores, totals, strict=True)
+            ):
+                raise ValueError(f"{name}: {list(scores)} of {list(totals)} are no scores of so many examples")
 
     def to_json(self) -> dict[str, Any]:
-        """All of it; `further` only where there is something in it, as most tasks have nothing of the kind."""
-        found = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return found if self.further else {name: value for name, value in found.items() if name != "further"}
+        """All fields, without an empty `further`, as most tasks have it."""
+        everything = {each.name: getattr(self, each.name) for each in fields(self)}
+        if not self.further:
+            del everything["further"]
+        return everything
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Evaluation:
-        value = {"further": {}, **value}
-        fields = {name: value[name] for name in cls.__dataclass_fields__}
+        lambdas = value["mask_lambda"]
         return cls(
-            **{
-                **fields,
-                "tasks": tuple(value["tasks"]),
-                "mask_lambda": None if value["mask_lambda"] is None else tuple(value["mask_lambda"]),
-                "grid": tuple(value["grid"]),
-                "curve": tuple(tuple(row) for row in value["curve"]),
-            }
+            method=value["method"],
+            tasks=tuple(value["tasks"]),
+            total=value["total"],
+            correct=value["correct"],
+            scaling_coefficient=value["scaling_coefficient"],
+            mask_lambda=None if lambdas is None else tuple(lambdas),
+            grid=tuple(value["grid"]),
+            curve=tuple(map(tuple, value["curve"])),
+            further=value.get("further", {}),
         )
 
     def in_order(self, tasks: Sequence[str]) -> Evaluation:
@@ -99,21 +90,19 @@ class Evaluation:
         def sorted_rows(rows: Sequence[Any]) -> tuple[Any, ...]:
             return tuple(rows[i] for i in order) if rows else ()
 
-        return Evaluation(
-            method=self.method,
+        return replace(
+            self,
             tasks=tuple(tasks),
             total={split: sorted_rows(counts) for split, counts in self.total.items()},
             correct={split: sorted_rows(counts) for split, counts in self.correct.items()},
-            scaling_coefficient=self.scaling_coefficient,
             mask_lambda=None if self.mask_lambda is None else sorted_rows(self.mask_lambda),
-            grid=self.grid,
             curve=sorted_rows(self.curve),
             further={name: sorted_rows(sums) for name, sums in self.further.items()},
         )
 
     @classmethod
     def joined(cls, single: Sequence[Evaluation]) -> Evaluation:
-        """One evaluation of several tasks from evaluations of one task each, which all had nothing to choose."""
+        """One evaluation of several tasks from evaluations of one task each, with nothing chosen."""
         names = dict.fromkeys(name for part in single for name in part.further)
         return cls(
             method=single[0].method,
@@ -134,7 +123,7 @@ def _is_score(score: object, total: object) -> bool:
 
 @contextmanager
 def _record(path: Path) -> Iterator[dict[str, Any]]:
-    """A JSON artifact; what is not in it as it should be raises Damaged."""
+    """A JSON artifact.  A missing or wrong value raises Damaged."""
     record = read_json(path)
     try:
         yield record

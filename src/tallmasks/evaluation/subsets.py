@@ -1,9 +1,9 @@
 """Which subsets of a benchmark stand for "n tasks": appendix "Sample subset selection protocol" of Wang et al. 2024.
 
-Eight orders of all tasks, four over zero-shot accuracy and four over names; the first n tasks of each order are its
-subset of size n.  A *zigzag* or *wave* order takes the two ends of a sorted list in turn, and the other one of the
-two is the same list backwards.  Which is which follows the paper's lists, not the words: over accuracy the zigzag
-begins at the ends (STL10, KMNIST, CIFAR10, ...), over names the wave does (CIFAR10, SVHN, CIFAR100, ...).
+There are eight orders of all tasks, four by zero-shot accuracy and four by name.  The first n tasks of an order are
+its subset of size n.  A *zigzag* or *wave* order takes the two ends of a sorted list in turn; the other one of the two
+is the same list backwards.  Which is which follows the paper's lists, not the words: by accuracy the zigzag begins at
+the ends (STL10, KMNIST, CIFAR10, ...), by name the wave does (CIFAR10, SVHN, CIFAR100, ...).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ORDERS = tuple(f"{sort}_{shape}" for sort in SORTS for shape in SHAPES)
 
 @dataclass(frozen=True)
 class Subset:
-    """A set of tasks, and every (order, n) of which it holds the first n tasks."""
+    """A set of tasks, and every (order, n) whose first n tasks it holds."""
 
     tasks: tuple[str, ...]
     """Sorted by name."""
@@ -34,19 +34,21 @@ def orders(zeroshot: Mapping[str, float]) -> dict[str, tuple[str, ...]]:
     Args:
         zeroshot: zero-shot accuracy by task.  Of equal ones the first by name comes first.
 
-    Names are compared as the paper spells them, character by character: capitals before small letters.
+    Names are compared in the paper's spelling, capitals before small letters.
     """
     by_name = tuple(sorted(zeroshot, key=title))
     by_accuracy = tuple(sorted(by_name, key=lambda task: zeroshot[task]))
-    found: dict[str, tuple[str, ...]] = {}
-    for sort, ascending in (("zeroshot", by_accuracy), ("name", by_name)):
-        found[f"{sort}_ascending"] = ascending
-        found[f"{sort}_descending"] = ascending[::-1]
-    from_ends = _from_ends(found["zeroshot_descending"])
-    found |= {"zeroshot_zigzag": from_ends, "zeroshot_wave": from_ends[::-1]}
-    from_ends = _from_ends(found["name_ascending"])
-    found |= {"name_wave": from_ends, "name_zigzag": from_ends[::-1]}
-    return {order: found[order] for order in ORDERS}
+    accuracy_ends, name_ends = _from_ends(by_accuracy[::-1]), _from_ends(by_name)
+    return {
+        "zeroshot_ascending": by_accuracy,
+        "zeroshot_descending": by_accuracy[::-1],
+        "zeroshot_wave": accuracy_ends[::-1],
+        "zeroshot_zigzag": accuracy_ends,
+        "name_ascending": by_name,
+        "name_descending": by_name[::-1],
+        "name_wave": name_ends,
+        "name_zigzag": name_ends[::-1],
+    }
 
 
 def _from_ends(tasks: Sequence[str]) -> tuple[str, ...]:
@@ -57,11 +59,7 @@ def _from_ends(tasks: Sequence[str]) -> tuple[str, ...]:
 
 
 def subsets(ordered: Mapping[str, Sequence[str]], sizes: Iterable[int] | None = None) -> list[Subset]:
-    """The first n tasks of every order for every n; sets that coincide appear once, smaller ones first.
-
-    Args:
-        ordered: orders of the same tasks, by name.
-        sizes: the values of n; without them 1 to the number of tasks.
+    """The first n tasks of every order, for every n or those in ``sizes``; equal sets appear once, small ones first.
 
     Raises:
         TallmasksError: a size is not within 1 to the number of tasks.

@@ -1,6 +1,6 @@
-"""Many merged models in one process: what figures 5 and 6 of Wang et al. 2024 are evaluated with.
+"""Evaluations of many merged models in one process, for figures 5 and 6 of Wang et al. 2024.
 
-Merges, masks and consensus masks are made in memory, so that a sweep costs its evaluations and little else.
+Merges, masks and consensus masks are made in memory, so a sweep costs little more than its evaluations.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from tallmasks.vectors.task_vectors import TaskVector
 
 
 def share(images: int | None, tasks: int) -> int | None:
-    """How many examples each of T tasks gives to `images` in all, at least one; None stands for every one."""
+    """The examples of each of T tasks, at least one, for `images` in all; None stands for every one."""
     return None if images is None else max(1, images // tasks)
 
 
 def sample(examples: Examples, count: int | None) -> Examples:
-    """`count` of the examples, drawn without replacement and always the same ones; all if there are no more.
+    """`count` of the examples, always the same ones, or all if there are no more.
 
-    The stream is the one that NumPy has promised never to change (NEP 19).
+    NumPy has promised never to change this stream (NEP 19).
     """
     if count is None or count >= len(examples):
         return examples
@@ -38,21 +38,20 @@ def sample(examples: Examples, count: int | None) -> Examples:
 def thresholds(
     tune: Tuner, method: str, multi_task_vector: Vector, agreement: NDArray[np.uint8], ks: Iterable[int]
 ) -> Iterator[Evaluation]:
-    """Consensus merging (Wang et al. 2024, Eq. 8 and 9), one evaluation after the other: k = 0 is the merge itself, and
-    for k > T no weight is left."""
+    """Evaluations of consensus merging (Wang et al. 2024, Eq. 8 and 9): k = 0 is the merge, k > T leaves no weight."""
     for k in ks:
         yield tune(method, keep_agreed(multi_task_vector, agreement, k))
 
 
 class TaskSubset:
-    """One set of tasks with its merges, masks and agreements, made when they are asked for.
+    """One set of tasks with its merges, masks and agreements, each made at its first use.
 
     Args:
         vectors: the task vectors by task, in the order of the evaluators' tasks.
         pretrained: theta_0, float32 [P'].
-        tuner: makes the chooser of alpha for a grid; its evaluator has the examples for that.
-        own: the evaluator whose validation examples mask lambdas are chosen on.
-        grids: what is tried, by the keys of `grids` in params.yaml.
+        tuner: the chooser of alpha for a grid.
+        own: the evaluator with the validation examples for mask lambdas.
+        grids: the values to try, by the keys of `grids` in params.yaml.
     """
 
     def __init__(
@@ -72,10 +71,10 @@ class TaskSubset:
         """One method on this set of tasks, by its protocol (see `tallmasks.methods`)."""
         if method.name not in self._masked:
             tune = self._tuner(method.protocol.grid(self._grids)) if isinstance(method.protocol, Scaled) else None
-            found = evaluate(method, self._memory.of(method), self._own, tune, self._grids["mask_lambda"])
+            scores = evaluate(method, self._memory.of(method), self._own, tune, self._grids["mask_lambda"])
             if not isinstance(method.protocol, Masked):
-                return found
-            self._masked[method.name] = found
+                return scores
+            self._masked[method.name] = scores
         return self._masked[method.name]
 
     def _selected(self, method: Method) -> Sequence[float]:

@@ -1,9 +1,9 @@
-"""Checkpoints that others have fine-tuned: what `checkpoints` in params.yaml says of where they are.
+"""Checkpoints that others have fine-tuned, as `checkpoints` in params.yaml names them.
 
 It is ``finetune`` (nothing is imported), the name of one of the family's publishers, or a folder; or a mapping of
 
     source:    one of these
-    revision:  the hub revision, a commit to be pinned; without it the one that is known here ("published"), or "main"
+    revision:  the hub revision, a commit; else the publisher's
     path:      a local copy of the hub's files, with the hub's file names
     tasks:     another source for some tasks, {task: source}
 """
@@ -31,8 +31,8 @@ class Publisher:
         tasks: their name of each task.
         repository: the hub repository of a model and a task, by their names.
         file: the file in it.
-        revision: the commit that is taken where none is named.
-        generation: of what checkpoints these are, for people.
+        revision: the default commit.
+        generation: the version of the checkpoints, for people.
         architecture: turns an architecture's name into a key of ``models``.
     """
 
@@ -47,7 +47,7 @@ class Publisher:
 
 @dataclass(frozen=True)
 class Imported:
-    """Where one task's checkpoint comes from: from the hub (`repository`, `file`, `revision`) or from `local`."""
+    """The source of one task's checkpoint: on the hub (`repository`, `file`, `revision`) or at `local`."""
 
     source: str
     repository: str | None = None
@@ -57,62 +57,55 @@ class Imported:
 
     @property
     def recipe(self) -> dict[str, str]:
-        """What decides the content, for the artifact's recipe; a local file's sha256 comes beside it."""
+        """For the artifact's recipe, beside the sha256 of a local file."""
         if self.local is not None:
             return {"source": self.source}
         assert self.repository and self.file and self.revision
-        return {
-            "source": self.source,
-            "repository": self.repository,
-            "file": self.file,
-            "revision": self.revision,
-        }
+        return {"source": self.source, "repository": self.repository, "file": self.file, "revision": self.revision}
 
 
 def source_of(checkpoints: Any, task: str) -> str:
-    """What `checkpoints` in params.yaml says of a task: ``finetune``, the name of a publisher, or a folder."""
+    """The source of a task's checkpoint: ``finetune``, the name of a publisher, or a folder."""
     if isinstance(checkpoints, str):
         return checkpoints
     return str(checkpoints.get("tasks", {}).get(task, checkpoints["source"]))
 
 
 def seen_validation(origins: Mapping[str, Mapping[str, Any]], publishers: Mapping[str, Publisher]) -> str | None:
-    """What to know of a choice made on validation data with checkpoints that others fine-tuned; None where all were
-    fine-tuned here.
+    """A warning: imported checkpoints may have been fine-tuned on the validation images.  None if there are none.
 
     Args:
-        origins: by task, where its ``checkpoint`` is from, as the artifacts know it; of one that was fine-tuned here,
-            where its examples are from.
-        publishers: those of the model's family, whose checkpoints saw most of the images.
+        origins: the origin in the artifacts by task, of an imported ``checkpoint`` or of the examples.
+        publishers: those of the model's family; their checkpoints were fine-tuned on most of the images.
     """
     sources: dict[str, list[str]] = {}
     for task, origin in origins.items():
         if source := origin.get("checkpoint", {}).get("source"):
             sources.setdefault(source, []).append(task)
-    said = [
+    warnings = [
         f"those of {source} ({', '.join(tasks)}) "
         + ("were fine-tuned on most of these images" if source in publishers else "may have seen these images")
         for source, tasks in sources.items()
     ]
-    if not said:
+    if not warnings:
         return None
     return (
         "alpha and lambda are chosen on this project's validation images, and of the imported checkpoints "
-        + "; ".join(said)
+        + "; ".join(warnings)
     )
 
 
 def locate(
     checkpoints: Any, architecture: Any, task: str, publishers: Mapping[str, Publisher], root: Path = Path()
 ) -> Imported | None:
-    """Where the checkpoint of a task comes from; None if it is fine-tuned here.  Looks at file names at most.
+    """The source of a task's checkpoint; None if it is fine-tuned here.  Reads no file.
 
     Args:
         checkpoints: the value of that key in params.yaml.
         architecture: the model's, a name or a configuration.
-        task: a task's name.
+        task: the task's name.
         publishers: those of the model's family.
-        root: what relative paths are relative to.
+        root: the folder of relative paths.
 
     Raises:
         TallmasksError: the source has no checkpoint of this model or task, or the folder has none.
@@ -123,18 +116,18 @@ def locate(
         return None
     if source not in publishers:
         return Imported("folder", local=_in_folder(named_path(root, source), source, task, publishers))
-    known = publishers[source]
-    name = known.architecture(str(architecture))
-    for what, found, names in (("model", name, known.models), ("task", task, known.tasks)):
-        if found not in names:
+    publisher = publishers[source]
+    model = publisher.architecture(str(architecture))
+    for kind, name, names in (("model", model, publisher.models), ("task", task, publisher.tasks)):
+        if name not in names:
             raise TallmasksError(
-                f"params.yaml: checkpoints: {source} has no {what} {found!r}{nearest(found, names)}; it has "
+                f"params.yaml: checkpoints: {source} has no {kind} {name!r}{nearest(name, names)}; it has "
                 f"{', '.join(names)}. Set `checkpoints: {FINETUNE}`, or another source for this task under "
                 "`checkpoints.tasks`"
             )
-    revision = settings.get("revision", known.revision) if source == settings["source"] else known.revision
-    names_there = known.models[name], known.tasks[task]
-    repository, file = known.repository(*names_there), known.file(*names_there)
+    revision = settings.get("revision", publisher.revision) if source == settings["source"] else publisher.revision
+    published = publisher.models[model], publisher.tasks[task]
+    repository, file = publisher.repository(*published), publisher.file(*published)
     if "path" in settings:
         folder = named_path(root, settings["path"])
         places = [folder / file, folder / repository / file, folder / repository.split("/")[-1] / file]
@@ -150,7 +143,7 @@ def _in_folder(folder: Path, written: str, task: str, publishers: Mapping[str, P
     for file in files:
         if file.is_file():
             return file
-    if (folder / task).is_dir():  # of a model, or of an adapter
+    if (folder / task).is_dir():
         return folder / task
     hint = "" if folder.is_dir() else nearest(written, (FINETUNE, *publishers))
     raise TallmasksError(

@@ -1,8 +1,7 @@
-"""What there is to be known of this machine's GPUs: everything that asks CUDA or NVIDIA's driver stands here.
+"""This machine's GPUs: all questions to CUDA and to NVIDIA's driver.
 
-torch is asked in the process that computes, or in a short-lived one (`python -m tallmasks.models.cuda`): asking
-initialises CUDA, and a process that has done so cannot be forked.  NVIDIA's management library lists devices without
-that.
+A question to torch initialises CUDA, after which a process cannot be forked.  So the process that computes asks, or a
+short-lived one (`python -m tallmasks.models.cuda`).  NVIDIA's management library lists devices without that.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ NO_DRIVER = f"no NVIDIA driver found (libcuda.so.1); install one on this machine
 
 @dataclass(frozen=True)
 class Device:
-    """What a job may lease: a GPU, or one of the parts into which MIG divides one.
+    """A GPU, or one of the parts into which MIG divides one.
 
     Attributes:
         number: Of the GPU, in the order of its list.
@@ -57,16 +56,16 @@ class Seen:
 
 @dataclass(frozen=True)
 class Sight:
-    """What torch and the driver say in one process.
+    """The answers of torch and the driver in one process.
 
     Attributes:
         torch: torch's version.
-        built_for: The CUDA version of this build of torch, "13.2"; None of a build for CPUs.
-        kernels: The architectures that this build has kernels for, as `torch.cuda.get_arch_list` names them.
-        driver: The newest CUDA version that the driver knows, "12.4"; None where there is no driver.
-        devices: What CUDA gives this process.
+        built_for: The CUDA version of this build of torch, "13.2"; None for a build for CPUs.
+        kernels: The architectures with kernels in this build, as `torch.cuda.get_arch_list` names them.
+        driver: The newest CUDA version that the driver supports, "12.4"; None without a driver.
+        devices: The devices that CUDA gives this process.
         visible: CUDA_VISIBLE_DEVICES in that process, if it is set.
-        error: What CUDA said where it gives nothing.
+        error: CUDA's error where it gives none.
     """
 
     torch: str
@@ -82,7 +81,7 @@ class Sight:
 
 
 def driver() -> str | None:
-    """The newest CUDA version that this machine's driver knows; None where there is no driver."""
+    """The newest CUDA version that this machine's driver supports; None without a driver."""
     version = ctypes.c_int()
     try:
         status = ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
@@ -98,10 +97,10 @@ def sight() -> Sight:
     devices: tuple[Seen, ...] = ()
     error = ""
     if torch.cuda.is_available():
-        found = [torch.cuda.get_device_properties(number) for number in range(torch.cuda.device_count())]
+        properties = map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))
         devices = tuple(
             Seen(one.name, f"{'MIG' if 'MIG' in one.name else 'GPU'}-{one.uuid}", (one.major, one.minor))
-            for one in found
+            for one in properties
         )
     elif torch.version.cuda is not None:
         try:
@@ -114,7 +113,7 @@ def sight() -> Sight:
 
 
 def free_bytes(device: torch.device) -> int:
-    """Bytes of a device's memory for new tensors: what nobody uses, and what torch keeps unused for itself."""
+    """Bytes of a device's memory for new tensors: free ones, and those that torch keeps unused."""
     import torch
 
     kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
@@ -122,12 +121,12 @@ def free_bytes(device: torch.device) -> int:
 
 
 def make_repeatable() -> None:
-    """Have a GPU compute the same bits from the same input, and float32 where float32 is asked for."""
+    """Have a GPU compute the same bits from the same input, and float32 in float32."""
     import torch
 
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when the first product is computed
     torch.use_deterministic_algorithms(True, warn_only=True)
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # nobody reads any
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
 
 
@@ -139,10 +138,10 @@ def upload(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
 
 
 def elsewhere(visible: str | None = None) -> Sight:
-    """`sight` in a short-lived process: of the devices that `visible` names, or of all that the machine has.
+    """`sight` in a short-lived process, for the devices that `visible` names, or for all of the machine.
 
     Raises:
-        TallmasksError: If torch cannot be imported there.
+        TallmasksError: torch cannot be imported there.
     """
     environment = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
     if visible is not None:
@@ -152,16 +151,16 @@ def elsewhere(visible: str | None = None) -> Sight:
     if done.returncode:
         last = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
         raise TallmasksError(f"torch cannot be asked for GPUs: {last}; `make install` makes the environment anew")
-    told = json.loads(done.stdout)
-    seen = tuple(Seen(one["name"], one["uuid"], tuple(one["capability"])) for one in told["devices"])
-    return Sight(**told | {"kernels": tuple(told["kernels"]), "devices": seen})
+    answer = json.loads(done.stdout)
+    devices = tuple(Seen(one["name"], one["uuid"], tuple(one["capability"])) for one in answer["devices"])
+    return Sight(**answer | {"kernels": tuple(answer["kernels"]), "devices": devices})
 
 
 # -- judging ----------------------------------------------------------------------------------------------
 
 
 def refusal(seen: Sight) -> str | None:
-    """Why a job cannot compute on the GPUs that it sees, and what to do, in one line; None where it can."""
+    """Why a job cannot compute on the GPUs that it sees, and what to do, in one line; None if it can."""
     if seen.built_for is None:
         return (
             f"the installed torch {seen.torch} is a build for CPUs; `make install` in a fresh .venv installs the CUDA "
@@ -170,7 +169,8 @@ def refusal(seen: Sight) -> str | None:
     if not seen.devices:
         if seen.driver is None:
             return NO_DRIVER
-        if _version(seen.driver) < _version(seen.built_for):
+        driver_version, built_version = (tuple(map(int, text.split("."))) for text in (seen.driver, seen.built_for))
+        if driver_version < built_version:
             return (
                 f"the NVIDIA driver knows CUDA up to {seen.driver}, and torch {seen.torch} asks for {seen.built_for}; "
                 f"install a newer driver, or a torch built for CUDA {seen.driver} or older, {ON_A_CPU}"
@@ -188,37 +188,30 @@ def refusal(seen: Sight) -> str | None:
     return None
 
 
-def _version(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split("."))
-
-
 def _has_kernels(capability: tuple[int, int], kernels: Iterable[str]) -> bool:
-    """Whether code for one of some architectures runs on a device: sm_80 on 8.6 and compute_80 on anything newer."""
-    for kernel in kernels:
+    """Whether code for one of the architectures runs on a device: sm_80 on 8.6, compute_80 on anything newer."""
+
+    def runs(kernel: str) -> bool:
         parts = re.fullmatch(r"(sm|compute)_(\d+)(\d)([af]?)", kernel)
         if parts is None:
-            continue
+            return False
         built = int(parts[2]), int(parts[3])
-        same = built[0] == capability[0]
         if parts[4] == "a":
-            fits = built == capability
-        elif parts[1] == "sm" or parts[4]:
-            fits = same and built[1] <= capability[1]
-        else:
-            fits = built <= capability
-        if fits:
-            return True
-    return False
+            return built == capability
+        portable = parts[1] == "compute" and not parts[4]
+        return built <= capability and (portable or built[0] == capability[0])
+
+    return any(map(runs, kernels))
 
 
 def choose(wanted: Wanted | None) -> torch.device:
-    """Where a model is to be: the first GPU that this process sees, or the CPU.
+    """The device of a model: the first GPU that this process sees, or the CPU.
 
     Args:
-        wanted: "cuda" or "cpu"; None for a GPU where there is one that can be used.
+        wanted: "cuda" or "cpu"; None for a GPU if there is a usable one.
 
     Raises:
-        TallmasksError: If a GPU is wanted and there is none to compute on; the message says why.
+        TallmasksError: A GPU is wanted and there is none to compute on; the message says why.
     """
     import torch
 
@@ -236,7 +229,7 @@ def choose(wanted: Wanted | None) -> torch.device:
 
 
 def listed() -> list[Device]:
-    """What jobs may lease on this machine, in nvidia-smi's order: GPUs, and of those that MIG divides their parts."""
+    """The devices of this machine in nvidia-smi's order: GPUs, or the parts of those that MIG divides."""
     import pynvml as nvml
 
     try:
@@ -254,10 +247,10 @@ def listed() -> list[Device]:
 
 
 def _parts(nvml: ModuleType, gpu: Any) -> Iterator[Any]:
-    """The parts into which MIG divides a GPU; none of a whole one."""
+    """The parts into which MIG divides a GPU; none for a whole one."""
     try:
         places = nvml.nvmlDeviceGetMaxMigDeviceCount(gpu) if nvml.nvmlDeviceGetMigMode(gpu)[0] else 0
-    except nvml.NVMLError:  # it knows no MIG
+    except nvml.NVMLError:  # a GPU without MIG
         return
     for place in range(places):
         with suppress(nvml.NVMLError):  # no part in this place
@@ -265,19 +258,19 @@ def _parts(nvml: ModuleType, gpu: Any) -> Iterator[Any]:
 
 
 def _as_cuda_numbers_them() -> list[Device]:
-    """The machine's devices in CUDA's own order, by torch; none where there is no driver."""
+    """The machine's devices in CUDA's own order, by torch; none without a driver."""
     if driver() is None:
         return []
     return [Device(number, one.name, one.uuid, one.uuid) for number, one in enumerate(elsewhere().devices)]
 
 
 def usable(environment: Mapping[str, str] | None = None) -> list[Device]:
-    """The devices that jobs may use: those of TALLMASKS_GPUS, else of CUDA_VISIBLE_DEVICES, else all that are listed.
+    """The devices that jobs may use: those in TALLMASKS_GPUS, else in CUDA_VISIBLE_DEVICES, else all.
 
     Both take numbers and UUIDs; TALLMASKS_GPUS has nvidia-smi's numbers, CUDA_VISIBLE_DEVICES those of CUDA.
 
     Raises:
-        TallmasksError: If a name is of no device of this machine, or of several.
+        TallmasksError: A name fits no device of this machine, or several.
     """
     environment = os.environ if environment is None else environment
     for variable in ("TALLMASKS_GPUS", "CUDA_VISIBLE_DEVICES"):
@@ -288,11 +281,7 @@ def usable(environment: Mapping[str, str] | None = None) -> list[Device]:
 
 
 def enough(count: int) -> list[Device]:
-    """The devices that jobs may use, which are at least as many as one job asks for.
-
-    Raises:
-        TallmasksError: If they are fewer; the message says why where there is none.
-    """
+    """The devices that jobs may use.  Raises TallmasksError if they are fewer than one job's ``count``."""
     devices = usable()
     if not devices:
         raise TallmasksError(f"{count} GPU{'s' * (count > 1)} wanted for one job, there is {nothing()}")
@@ -313,24 +302,24 @@ def _named(variable: str, names: Sequence[str], environment: Mapping[str, str]) 
     for one in devices:
         choices.setdefault(one.gpu, []).append(one)  # a divided GPU stands for its parts
         choices.setdefault(one.uuid, [one])
-    found: dict[str, Device] = {}
+    chosen: dict[str, Device] = {}
     for name in names:
         if name.isdigit():
-            meant = {one.gpu for one in devices if one.number == int(name)}
+            matches = {one.gpu for one in devices if one.number == int(name)}
         else:
-            meant = {name} & choices.keys() or {uuid for uuid in choices if uuid.startswith(name)}
-        if len(meant) != 1:
+            matches = {name} & choices.keys() or {uuid for uuid in choices if uuid.startswith(name)}
+        if len(matches) != 1:
             there = ", ".join(f"{one.number} ({one.uuid})" for one in devices) or nothing()
             raise TallmasksError(
-                f"{variable}: {name!r} names {len(meant) or 'no'} GPU{'s' * (len(meant) > 1)} of this machine; "
+                f"{variable}: {name!r} names {len(matches) or 'no'} GPU{'s' * (len(matches) > 1)} of this machine; "
                 f"there is {there}"
             )
-        found |= {one.uuid: one for one in choices[meant.pop()]}
-    return list(found.values())
+        chosen |= {one.uuid: one for one in choices[matches.pop()]}
+    return list(chosen.values())
 
 
 def nothing() -> str:
-    """Why nothing is listed, and what to do."""
+    """Why no device is listed, and what to do."""
     if "" in (os.environ.get("TALLMASKS_GPUS"), os.environ.get("CUDA_VISIBLE_DEVICES")):
         return f"none that may be used: TALLMASKS_GPUS or CUDA_VISIBLE_DEVICES is set to nothing; unset it, {ON_A_CPU}"
     why = NO_DRIVER if driver() is None else refusal(elsewhere())

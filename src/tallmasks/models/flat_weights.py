@@ -1,4 +1,4 @@
-"""The trainable tensors of a network in one flat buffer, of which its parameters are views."""
+"""The trainable tensors of a network in one flat buffer; its parameters are views of it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,10 @@ if TYPE_CHECKING:
 
 
 class FlatWeights:
-    """What of `tallmasks.models.families.Model` is the same for every network: its weights.
+    """The weights of a `tallmasks.models.families.Model`, which explains the attributes and methods.
 
     Args:
-        parameters: the trainable parameters by the names that a checkpoint has for them, on one device.
-
-    Attributes:
-        trainable: their names, sorted.
-        shapes: their shapes, in the same order.
-        device: where they are.
+        parameters: the trainable parameters by their names in a checkpoint, on one device.
     """
 
     def __init__(self, parameters: Mapping[str, torch.nn.Parameter]) -> None:
@@ -37,13 +32,12 @@ class FlatWeights:
 
     @property
     def flat(self) -> torch.Tensor:
-        """The buffer in use.  It may be written to, so the pretrained weights are copied when it is first asked for."""
+        """The buffer in use.  Callers may write to it, so the pretrained weights are copied first."""
         if self._flat is self._pretrained:
             self.use(self._pretrained.clone())
         return self._flat
 
     def use(self, flat: torch.Tensor) -> torch.Tensor:
-        """Take the weights from another buffer, float32 [P'] on ``device``; copies nothing.  Returns the former one."""
         former, self._flat = self._flat, flat
         for parameter, view in zip(self._parameters, self._views(), strict=True):
             parameter.data = view
@@ -54,14 +48,11 @@ class FlatWeights:
         return [piece.view(shape) for piece, shape in zip(pieces, self.shapes.values(), strict=True)]
 
     def initial(self) -> torch.Tensor:
-        """The trainable tensors as they were loaded, float32 [P']; not a copy, so not to be written to."""
         return self._pretrained
 
     def parameters(self) -> list[torch.nn.Parameter]:
-        """The trainable parameters in the order of ``trainable``, for an optimizer: views of ``flat``."""
-        _ = self.flat
+        _ = self.flat  # the parameters become views of a copy
         return list(self._parameters)
 
     def named_arrays(self) -> dict[str, NDArray[np.float32]]:
-        """Copies of the trainable tensors by name, float32, as a checkpoint stores them."""
         return {name: view.cpu().numpy().copy() for name, view in zip(self.trainable, self._views(), strict=True)}

@@ -1,4 +1,4 @@
-"""Weights that others saved, held against what a family expects: names, shapes, finite values."""
+"""Checks of weights that others saved: names, and finite values."""
 
 from __future__ import annotations
 
@@ -11,20 +11,16 @@ from tallmasks.store.errors import TallmasksError, short
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 
 SAME = 1e-3
-"""How far a frozen value may be from the pretrained one: half-precision copies are nearer."""
+"""Largest difference of a frozen value from the pretrained one; half-precision copies are nearer."""
 
 
-def without_prefix(checkpoint: Checkpoint, some: str) -> dict[str, str]:
-    """The checkpoint's name of each tensor, by the name without what stands before all of them.
-
-    Args:
-        checkpoint: the checkpoint.
-        some: the name of one tensor, without a prefix.
+def without_prefix(checkpoint: Checkpoint, example: str) -> dict[str, str]:
+    """The checkpoint's name of each tensor, by the name without a prefix, which the tensor ``example`` shows.
 
     Raises:
         TallmasksError: it holds a tensor with the prefix and without.
     """
-    prefix = next((name.removesuffix(some) for name in sorted(checkpoint.names) if name.endswith(some)), "")
+    prefix = next((name.removesuffix(example) for name in sorted(checkpoint.names) if name.endswith(example)), "")
     names = {name.removeprefix(prefix): name for name in checkpoint.names}
     if twice := len(checkpoint.names) - len(names):
         raise TallmasksError(
@@ -37,11 +33,11 @@ def without_prefix(checkpoint: Checkpoint, some: str) -> dict[str, str]:
 def check_names(
     checkpoint: Checkpoint, names: Collection[str], wanted: Collection[str], allowed: Collection[str], expected: str
 ) -> None:
-    """Refuse a checkpoint without all wanted tensors, or with tensors that are not allowed.  ``expected`` is said."""
-    for what, some in (("missing", set(wanted) - set(names)), ("not expected", set(names) - set(allowed))):
-        if some:
+    """Refuse a checkpoint without all wanted tensors, or with tensors that are not allowed.  Messages end: expected."""
+    for problem, odd in (("missing", set(wanted) - set(names)), ("not expected", set(names) - set(allowed))):
+        if odd:
             raise TallmasksError(
-                f"{checkpoint.title}: tensor {short(min(some))} ({len(some)} in all) is {what}; expected {expected}"
+                f"{checkpoint.title}: tensor {short(min(odd))} ({len(odd)} in all) is {problem}; expected {expected}"
             )
 
 

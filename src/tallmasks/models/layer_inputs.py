@@ -1,4 +1,4 @@
-"""What enters the linear layers of a network while it runs, as forward hooks see it."""
+"""The inputs of a network's linear layers while it runs, by forward hooks."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from typing import Any
 import torch
 from torch import nn
 
-Told = Callable[[str, torch.Tensor], None]
-"""Gets the name of a weight [m, n], and what is multiplied by it, [..., n]."""
+Receiver = Callable[[str, torch.Tensor], None]
+"""Gets the name of a weight [m, n], and the inputs that it multiplies, [..., n]."""
 
 
 @contextmanager
-def watched(network: nn.Module, trained: Mapping[str, nn.Parameter], told: Told) -> Iterator[None]:
-    """A context in which every pass of `network` tells what enters its linear layers.
+def watched(network: nn.Module, trained: Mapping[str, nn.Parameter], receive: Receiver) -> Iterator[None]:
+    """A context in which every pass of `network` gives the inputs of its linear layers to `receive`.
 
-    A linear layer is an `nn.Linear`, or an attention whose queries, keys and values have one weight
-    (``in_proj_weight``) and one input; where they have several inputs, nothing is told.
+    A linear layer is an `nn.Linear`, or an attention with one weight (``in_proj_weight``) and one input for queries,
+    keys and values.
 
     Args:
         network: its layers must be called as modules.
-        trained: the weights that count, by name; of others nothing is told.
-        told: is called in the pass, once for each call of a layer.
+        trained: the weights to watch, by name.
+        receive: is called once for each call of a layer.
     """
     names = {id(parameter): name for name, parameter in trained.items()}
     hooks = []
     for module in network.modules():
         weight = module.weight if isinstance(module, nn.Linear) else getattr(module, "in_proj_weight", None)
         if (name := names.get(id(weight))) is not None:
-            hooks.append(module.register_forward_pre_hook(_telling(name, told)))
+            hooks.append(module.register_forward_pre_hook(_hook(name, receive)))
     try:
         yield
     finally:
@@ -38,10 +38,10 @@ def watched(network: nn.Module, trained: Mapping[str, nn.Parameter], told: Told)
             hook.remove()
 
 
-def _telling(name: str, told: Told) -> Callable[[nn.Module, tuple[Any, ...]], None]:
+def _hook(name: str, receive: Receiver) -> Callable[[nn.Module, tuple[Any, ...]], None]:
     def hook(module: nn.Module, inputs: tuple[Any, ...]) -> None:
         first, *others = (value for value in inputs if isinstance(value, torch.Tensor))
         if isinstance(module, nn.Linear) or all(other is first for other in others):
-            told(name, first)
+            receive(name, first)
 
     return hook

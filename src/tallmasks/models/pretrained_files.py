@@ -1,17 +1,26 @@
-"""Pretrained files on their way into a network."""
+"""Pretrained files: safetensors, with the recipe of those made here."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch.overrides import TorchFunctionMode
 
+from tallmasks.store.atomic_files import whole
 from tallmasks.store.errors import TallmasksError
+
+
+def write_pretrained(tensors: dict[str, torch.Tensor], recipe: Mapping[str, Any], output: Path) -> None:
+    """Write a pretrained file, with the recipe as JSON in its metadata."""
+    metadata = {"format": "tallmasks/pretrained/1", "recipe": json.dumps(dict(recipe), sort_keys=True)}
+    with whole(output) as unfinished:
+        save_file(tensors, unfinished, metadata)
 
 
 def read_pretrained(weights: Path) -> dict[str, torch.Tensor]:
@@ -31,37 +40,33 @@ def read_pretrained(weights: Path) -> dict[str, torch.Tensor]:
         raise TallmasksError(f"{weights}: not a whole safetensors file ({error}). Restore or remake it.") from None
 
 
-def check_tensors(weights: Path, expected: Mapping[str, tuple[int, ...]], found: Mapping[str, torch.Tensor]) -> None:
-    """Refuse a file whose tensor names or shapes differ from the architecture's, or that holds NaN or infinity.
-
-    Args:
-        weights: the file, for messages.
-        expected: shapes by name.
-        found: what the file holds.
-    """
+def check_tensors(weights: Path, expected: Mapping[str, tuple[int, ...]], tensors: Mapping[str, torch.Tensor]) -> None:
+    """Refuse the tensors of a file whose names or shapes are not the expected ones, or that hold NaN or infinity."""
     remedy = "The file and `architecture` in params.yaml must belong together: restore one, or pretrain anew."
-    for what, names in (("missing", expected.keys() - found.keys()), ("not expected", found.keys() - expected.keys())):
+    for what, names in (
+        ("missing", expected.keys() - tensors.keys()),
+        ("not expected", tensors.keys() - expected.keys()),
+    ):
         if names:
             raise TallmasksError(f"{weights}: tensor {min(names)!r} ({len(names)} in all) is {what}. {remedy}")
     for name, shape in expected.items():
-        if found[name].shape != shape:
+        if tensors[name].shape != shape:
             raise TallmasksError(
-                f"{weights}: tensor {name!r} has shape {list(found[name].shape)}, expected {list(shape)}. {remedy}"
+                f"{weights}: tensor {name!r} has shape {list(tensors[name].shape)}, expected {list(shape)}. {remedy}"
             )
-        if not is_finite(found[name]):
+        if not is_finite(tensors[name]):
             raise TallmasksError(f"{weights}: tensor {name!r} holds NaN or infinity. {remedy}")
 
 
 def is_finite(tensor: torch.Tensor) -> bool:
-    """Whether a tensor, of any shape and dtype, holds no NaN and no infinity: in one walk, where
-    ``torch.isfinite(tensor).all()`` takes several and memory for each."""
+    """Whether a tensor holds no NaN and no infinity, in one walk: ``torch.isfinite(tensor).all()`` takes several."""
     if not tensor.numel() or not tensor.is_floating_point():
         return bool(torch.isfinite(tensor).all())
     return bool(torch.isfinite(torch.stack(torch.aminmax(tensor))).all())  # NaN is both the least and the largest
 
 
 class Uninitialised(TorchFunctionMode):
-    """Leaves out drawing initial weights, which take seconds, where all of them are loaded from a file anyway."""
+    """Skips drawing initial weights, which takes seconds, where all of them are loaded from a file."""
 
     _DRAWN = ("normal_", "uniform_", "trunc_normal_", "kaiming_uniform_")
 

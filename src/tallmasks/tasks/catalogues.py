@@ -1,7 +1,7 @@
-"""The contract of a catalogue: what the workflow asks about its tasks and their examples, and who answers.
+"""The contract of a catalogue of tasks and their examples.
 
-A catalogue is a package with an object `CATALOGUE`.  One that is added is a folder and a line in `CATALOGUES`; one that
-lies elsewhere is named in params.yaml by its module (`tasks: my_package.my_tasks`).
+A catalogue is a package with an object `CATALOGUE`.  A new one is a folder and a line in `CATALOGUES`; params.yaml
+names one from outside by its module (`tasks: my_package.my_tasks`).
 """
 
 from __future__ import annotations
@@ -27,12 +27,7 @@ Params = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class ExamplesRecipe:
-    """What decides one split of one task.
-
-    Attributes:
-        params: plain JSON values.
-        sources: files and folders of the user's, by role; their sha256 enters the recipe.
-    """
+    """What decides one split of one task: plain JSON values, and the user's files and folders by role."""
 
     params: Params
     sources: Mapping[str, Path] = field(default_factory=dict)
@@ -40,10 +35,7 @@ class ExamplesRecipe:
 
 @dataclass(frozen=True)
 class ExamplesFile:
-    """A file of examples that is to be written: where, what it says of its making, and with how many threads.
-
-    `say` is called with lines for people.
-    """
+    """A file of examples to be written: its path and metadata, the threads to use, and `say` for progress lines."""
 
     path: Path
     metadata: Mapping[str, str]
@@ -55,38 +47,37 @@ class Catalogue(Protocol):
     """Where a model's tasks come from.
 
     Attributes:
-        versioned: Whether DVC keeps the examples: not what everybody can download.
+        versioned: Whether DVC keeps the examples, as nobody else can download them.
     """
 
     @property
     def versioned(self) -> bool: ...
 
     def tasks(self, params: Params) -> Mapping[str, Task]:
-        """The tasks by name, those among them that params.yaml describes."""
+        """The tasks by name, with those that params.yaml describes."""
 
     def check(self, params: Params) -> None:
-        """Refuse what params.yaml says of this catalogue and cannot be meant, with a TallmasksError of one line."""
+        """Refuse wrong values in params.yaml with a TallmasksError of one line."""
 
     def recipe(self, params: Params, model: Params, task: str, split: str, root: Path) -> ExamplesRecipe:
-        """What decides the examples of one split of a task for a model, from its entry in params.yaml.
+        """The recipe of one split of a task for a model, from its entry in params.yaml.
 
-        Paths in params.yaml are relative to `root`.  The recipe of a catalogue from outside has its code beside these
-        params, as ``catalogue_code``.
+        Paths in params.yaml are relative to `root`.  The code of a catalogue from outside joins the recipe later.
         """
 
     def write(self, recipe: Params, sources: Mapping[str, Path], out: ExamplesFile) -> None:
-        """Make the examples that a recipe's params and sources decide.
+        """Make the examples of a recipe.
 
         Raises:
             TallmasksError: They cannot be had; the message says what to do.
         """
 
     def missing(self, recipe: Params) -> str | None:
-        """What to say if examples without sources cannot be made on this machine now; None if all is well."""
+        """The message if examples without sources cannot be made on this machine now; None if all is well."""
 
 
 def catalogue(name: str) -> Catalogue:
-    """A catalogue by what a model's ``tasks`` key in params.yaml says.
+    """The catalogue that a model's ``tasks`` key in params.yaml names.
 
     Raises:
         TallmasksError: There is none of that name, or the module that it names has none.
@@ -94,34 +85,33 @@ def catalogue(name: str) -> Catalogue:
     return registered("task catalogue", name, CATALOGUES, "CATALOGUE")
 
 
-def registered(what: str, name: str, known: Mapping[str, str], attribute: str) -> Any:
-    """An object of a package that is known by a name of its own, or named as a module.
+def registered(what: str, name: str, packages: Mapping[str, str], attribute: str) -> Any:
+    """The object `attribute` of a module: one of the package's, by a short name, or any by its own name.
 
     Raises:
-        TallmasksError: There is no such package, it has no object of that name, or its import ends in an error.
+        TallmasksError: There is no such module or object, or its import ends in an error.
     """
-    module, problem = known.get(name, name), ""
+    module, problem = packages.get(name, name), ""
     try:
         if all(module.split(".")):  # importlib has errors of other kinds for "", ".x" and "x."
             with needed_for(f"{what} {name!r}"):
-                found = importlib.import_module(module)
-            if hasattr(found, attribute):
-                return getattr(found, attribute)
-            problem = f": {getattr(found, '__file__', None) or found} has no object {attribute}"
+                imported = importlib.import_module(module)
+            if hasattr(imported, attribute):
+                return getattr(imported, attribute)
+            problem = f": {getattr(imported, '__file__', None) or imported} has no object {attribute}"
     except TallmasksError:
         raise
     except Exception as error:
         if not (isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")):
             raise TallmasksError(f"{what} {name!r}: {at_import(error)}") from error
     raise TallmasksError(
-        f"no {what} {name!r}{problem}{nearest(name, known)}; there are: {', '.join(known)}, and every importable "
+        f"no {what} {name!r}{problem}{nearest(name, packages)}; there are: {', '.join(packages)}, and every importable "
         f"module with an object {attribute}"
     )
 
 
-def outside_code(name: str, known: Mapping[str, str]) -> str | None:
-    """What stands in recipes for the code of a module from outside; None of the package's own, for which the numbers of
-    the stages stand."""
-    if known.get(name, name).partition(".")[0] == __name__.partition(".")[0]:
+def outside_code(name: str, packages: Mapping[str, str]) -> str | None:
+    """The fingerprint of a module from outside, for recipes; None for the package's own, as stages have versions."""
+    if packages.get(name, name).partition(".")[0] == __name__.partition(".")[0]:
         return None
     return fingerprint_of_module(name)

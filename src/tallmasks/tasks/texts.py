@@ -1,7 +1,6 @@
-"""Text examples as a file: an input, the answers that come with it, and which of them is right.
+"""Text examples as a file: an input, its answers, and the number of the right one.
 
-Text catalogues write such files and text families read them; what is text stays text until a family's tokenizer sees
-it.
+Text catalogues write such files, and text families read and tokenize them.
 """
 
 from __future__ import annotations
@@ -17,16 +16,15 @@ from numpy.typing import NDArray
 from tallmasks.store.tensor_files import open_tensors, write_tensors
 
 FREE = -1
-"""The answer of an example whose answer is written freely: its answers are those that count as right."""
+"""The answer of an example without choices: the model writes it, and every one of ``answers`` counts as right."""
 
 
 class Text(NamedTuple):
     """One example.
 
     Attributes:
-        input: what the model reads.
         answers: the choices; or, where the model writes its answer, every accepted one, the one to learn first.
-        answer: which choice is right, or `FREE`.
+        answer: the number of the right choice, or `FREE`.
     """
 
     input: str
@@ -35,7 +33,7 @@ class Text(NamedTuple):
 
     @property
     def target(self) -> str:
-        """What fine-tuning teaches."""
+        """The answer to learn."""
         return self.answers[max(self.answer, 0)]
 
 
@@ -45,11 +43,11 @@ class Texts(Sequence[Text]):
 
     Attributes:
         letters: UTF-8 of every distinct string, one after the other, uint8; may be mapped into memory.
-        ends: where each string ends, int64 [strings].
-        inputs: the string that is each example's input, int64 [N].
-        answers: the strings that are answers, int64 [answers of all examples].
-        spans: where each example's answers begin and end in ``answers``, int64 [N, 2].
-        right: which answer is right, or `FREE`, int64 [N].
+        ends: the end of each string in ``letters``, int64 [strings].
+        inputs: the string of each example's input, int64 [N].
+        answers: the strings of all examples' answers, int64.
+        spans: begin and end of each example's answers in ``answers``, int64 [N, 2].
+        right: the number of the right answer, or `FREE`, int64 [N].
     """
 
     letters: NDArray[np.uint8]
@@ -63,7 +61,7 @@ class Texts(Sequence[Text]):
         return len(self.right)
 
     def __getitem__(self, some: Any) -> Any:
-        """One example by its number; some of them by a slice or by indices int64 [n]."""
+        """One example by its number; several by a slice or by indices int64 [n]."""
         if not isinstance(some, int | np.integer):
             return Texts(self.letters, self.ends, self.inputs[some], self.answers, self.spans[some], self.right[some])
         start, end = self.spans[some]
@@ -76,22 +74,22 @@ class Texts(Sequence[Text]):
 
 
 def write_texts(path: Path, examples: Iterable[Text], metadata: Mapping[str, str]) -> int:
-    """Write examples, whole or not at all; how many they were.  A string that comes again is stored once."""
-    known: dict[str, int] = {}
+    """Write examples, whole or not at all, and return their number.  Equal strings are stored once."""
+    strings: dict[str, int] = {}
     inputs: list[int] = []
     answers: list[int] = []
     spans: list[tuple[int, int]] = []
     right: list[int] = []
     for example in examples:
-        inputs.append(known.setdefault(example.input, len(known)))
+        inputs.append(strings.setdefault(example.input, len(strings)))
         start = len(answers)
-        answers += [known.setdefault(answer, len(known)) for answer in example.answers]
+        answers += [strings.setdefault(answer, len(strings)) for answer in example.answers]
         spans.append((start, len(answers)))
         right.append(example.answer)
-    strings = [string.encode() for string in known]
+    encoded = [string.encode() for string in strings]
     tensors: dict[str, NDArray[Any]] = {
-        "letters": np.frombuffer(b"".join(strings), np.uint8),
-        "ends": np.cumsum([len(string) for string in strings], dtype=np.int64),
+        "letters": np.frombuffer(b"".join(encoded), np.uint8),
+        "ends": np.cumsum([len(letters) for letters in encoded], dtype=np.int64),
         "inputs": np.array(inputs, np.int64),
         "answers": np.array(answers, np.int64),
         "spans": np.array(spans, np.int64).reshape(-1, 2),

@@ -1,4 +1,4 @@
-"""How the paper spells its task names: for labels, and for the orders over names of its sample subset selection."""
+"""The paper's spelling of its tasks' names, for labels and for its orders by name."""
 
 TITLES = {
     name.lower(): name
@@ -8,7 +8,7 @@ TITLES = {
         "EMNIST", "CIFAR10", "Food101", "FashionMNIST", "RenderedSST2", "KMNIST",
     )
 }  # fmt: skip
-"""Of the vision tasks, in the paper's order."""
+"""The vision tasks in the paper's order."""
 
 _NLP_TITLES = {
     "qasc": "QASC",

@@ -6,7 +6,6 @@ each of them whole.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,51 +17,35 @@ from tallmasks.store.errors import TallmasksError
 
 @dataclass(frozen=True)
 class Controlled:
-    """A controlled fine-tuning, in the place of a fine-tuning seed.
-
-    Attributes:
-        seed: of the fine-tuning and of the partition.
-        tasks: who has a part, in the order of the parts.
-    """
+    """A controlled fine-tuning: the seed of the training and of the partition, and the tasks by part."""
 
     seed: int
     tasks: tuple[str, ...]
 
     def __str__(self) -> str:
-        """As it stands in file names, behind an "s"."""
+        """In file names, behind an "s"."""
         return f"{self.seed}-controlled{len(self.tasks)}"
 
     def partition(self, task: str) -> dict[str, Any]:
-        """What a checkpoint's recipe says of its part.
-
-        Raises:
-            TallmasksError: the task has no part.
-        """
-        if task not in self.tasks:
-            raise TallmasksError(f"{task} has no part of the weights; those who have: {', '.join(self.tasks)}")
+        """The task's part in a checkpoint's recipe."""
         return {"seed": self.seed, "parts": len(self.tasks), "part": self.tasks.index(task)}
 
 
 def owners(size: int, parts: int, seed: int) -> NDArray[np.uint8]:
-    """Whose each weight is: uint8 [size], parts 0..parts-1 at random, their sizes equal up to one weight.
+    """The part of each weight: uint8 [size], parts 0..parts-1 at random, their sizes equal up to one weight.
 
-    The stream is the one that NumPy has promised never to change (NEP 19), since it is a part of recipes.
+    NumPy has promised never to change this stream (NEP 19), which belongs to recipes.
 
     Raises:
         TallmasksError: not 1 to 255 parts, or more parts than weights.
     """
     if not 1 <= parts <= min(255, size):
         raise TallmasksError(f"{size} weights cannot be dealt out to {parts} tasks; give 1 to 255 tasks")
-    found = np.resize(np.arange(parts, dtype=np.uint8), size)
-    np.random.RandomState(seed).shuffle(found)
-    return found
+    parts_of_weights = np.resize(np.arange(parts, dtype=np.uint8), size)
+    np.random.RandomState(seed).shuffle(parts_of_weights)
+    return parts_of_weights
 
 
 def part_mask(size: int, partition: dict[str, Any]) -> NDArray[np.bool_]:
     """bool [size]: the weights that one task may change, from the `partition` of its recipe."""
     return owners(size, partition["parts"], partition["seed"]) == partition["part"]
-
-
-def disjoint(masks: Sequence[NDArray[np.bool_]]) -> bool:
-    """Whether no weight is in two of the masks [P']."""
-    return bool((np.sum(masks, axis=0, dtype=np.uint8) <= 1).all())

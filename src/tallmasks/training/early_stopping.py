@@ -11,15 +11,13 @@ from tallmasks.models.families import Examples, Model
 
 @dataclass
 class BestSoFar:
-    """What a training has learned of its validation data.
+    """The looks of a training at its validation examples.
 
     Attributes:
-        examples: the validation examples.
-        every: how many steps lie between two looks at them.
-        patience: so many looks in a row without a better score end the training; None for no end.
-        batch_size: examples per forward pass.
-        curve: rows (step, score), the score a fraction of the examples.
-        weights: float32 [P'], on the CPU: those of the best look, the first of equal ones.
+        every: steps between two looks.
+        patience: looks in a row without a better score that end the training; None for no end.
+        curve: rows (step, score); scores are in 0 to 1.
+        weights: float32 [P'], on the CPU, of the best look; of equal ones, the first.
     """
 
     examples: Examples
@@ -31,18 +29,17 @@ class BestSoFar:
 
     @property
     def step(self) -> int:
-        """The step whose weights are the best."""
+        """The step with the best score."""
         return max(self.curve, key=lambda row: row[1])[0]
 
     @property
     def exhausted(self) -> bool:
-        """Whether the last `patience` looks were all no better than one before them."""
-        behind = sum(step > self.step for step, _ in self.curve)
-        return self.patience is not None and behind >= self.patience
+        """Whether the last `patience` looks were no better than one before them."""
+        later = sum(step > self.step for step, _ in self.curve)
+        return self.patience is not None and later >= self.patience
 
     def look(self, model: Model, step: int) -> float:
-        """Score the model after a step, and keep its weights if they are the best; the score.  Dropout is off for it,
-        and no random number is drawn."""
+        """The model's score after a step; its weights are kept if it is the best.  Draws no random number."""
         model.train(False)
         right = torch.zeros((), dtype=torch.int64, device=model.device)
         with torch.inference_mode():

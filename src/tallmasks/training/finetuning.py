@@ -3,7 +3,8 @@
 import math
 import time
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -27,21 +28,18 @@ class FinetuneConfig:
 
     Attributes:
         iterations: Optimizer steps, at most.
-        batch_size: Examples per step.
         learning_rate: Peak of the schedule.
-        weight_decay: Of AdamW.
-        epsilon: Of AdamW. Where it is large against a weight's gradient, that weight hardly moves.
-        seed: Of the order of the examples, of their augmentation and of dropout, together with the task's name.
-        schedule: What follows on the warm-up: half a cosine down to 0, or the peak to the end.
+        epsilon: Of AdamW.  A weight with a gradient far below it hardly moves.
+        seed: Of the order of the examples, their augmentation and dropout, together with the task's name.
+        schedule: After the warm-up, half a cosine down to 0, or the peak to the end.
         warmup_iterations: Steps of linear growth up to the peak.
         clip_norm: Largest norm of the whole gradient; None for any.
-        augmentation: Random changes of the training examples, as the family's `Model.prepare` knows them.
-        precision: Of the network's products, which `models.load` is told; weights and optimizer are float32.
-        micro_batch_size: Examples per forward and backward pass, where a whole batch does not fit into memory;
-            gradients are summed up. Without it, all of the batch.
-        validate_every: Steps between two looks at the validation examples, the best of which gives the checkpoint; the
-            last step's is one of them. Without it the last step gives the checkpoint.
-        patience: So many looks in a row without a better score end the training; None for no end.
+        augmentation: Random changes of the training examples, as the family's `Model.prepare` takes them.
+        precision: Of the network's products; weights and optimizer are float32.
+        micro_batch_size: Examples per forward and backward pass, whose gradients are summed; None for the whole batch.
+        validate_every: Steps between two looks at the validation examples.  The best look gives the checkpoint.  None:
+            the last step gives it.
+        patience: Looks in a row without a better score that end the training; None for no end.
     """
 
     iterations: int
@@ -87,13 +85,13 @@ class Progress:
 
 @dataclass(frozen=True)
 class FinetuneResult:
-    """A fine-tuned checkpoint and how it came about.
+    """A fine-tuned checkpoint and its training.
 
     Attributes:
         checkpoint: The trainable tensors by name, float32.
         curve: Rows (step, learning rate, loss), one per step.
-        validation: Rows (step, score), one per look at the validation examples, the score a fraction of them.
-        step: The step whose weights they are.
+        validation: Rows (step, score), one per look at the validation examples; scores are in 0 to 1.
+        step: The step that the weights are from.
     """
 
     checkpoint: dict[str, NDArray[np.float32]]
@@ -115,48 +113,23 @@ def finetune(
 ) -> FinetuneResult:
     """Fine-tune a model on one task.
 
-    The model is changed in place. The result depends on the arguments alone: torch's own generators, from which dropout
-    draws, are seeded here and given back as they were, and the number of threads is whatever the caller has set. A
-    training that goes on from a saved state ends with the same bits as one that was never interrupted.
+    The model is changed in place.  The result depends on the arguments alone, for one number of threads.  A training
+    that continues from a saved state ends with the same bits as one that was never interrupted.
 
     Args:
         model: The pretrained model.
-        task: Name of the task; with the seed it decides the order of the examples.
+        task: With the seed it decides the order of the examples.
         examples: The training examples.
-        config: The recipe.
+        config: The settings.
         report: Called every few steps.
-        state: Where an unfinished training is kept, and goes on from; without it, an interrupted one begins anew.
-        allowed: bool [P'], the weights that may change; all of them if None.
+        state: The file of an unfinished training; without it, an interrupted one begins anew.
+        allowed: bool [P'], the weights that may change; None for all.
         unit: What people call the examples.
         validation: The validation examples, where `validate_every` is set.
 
     Raises:
-        TallmasksError: If the loss stops being a finite number, or the GPU's memory is too small for the batch.
+        TallmasksError: The loss is no finite number, or the GPU's memory is too small for the batch.
     """
-    if (validation is None) != (config.validate_every is None):
-        raise ValueError("validation examples are needed where `validate_every` is set, and nowhere else")
-    device = model.device
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        torch.manual_seed(zlib.crc32(f"{config.seed} {task} dropout".encode()))
-        model.train(True)
-        try:
-            return _finetune(model, task, examples, config, report, state, allowed, unit, validation)
-        finally:
-            model.train(False)
-
-
-def _finetune(
-    model: Model,
-    task: str,
-    examples: Examples,
-    config: FinetuneConfig,
-    report: Callable[[Progress], None],
-    state: TrainingState | None,
-    allowed: NDArray[np.bool_] | None,
-    unit: str,
-    validation: Examples | None,
-) -> FinetuneResult:
-    """`finetune`, with dropout switched on."""
     generator = torch.Generator().manual_seed(zlib.crc32(f"{config.seed} {task}".encode()))
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay, eps=config.epsilon
@@ -168,27 +141,28 @@ def _finetune(
         best = BestSoFar(validation, config.validate_every, config.patience, at_once)
     batches = ShuffledBatches(len(examples), config.batch_size, generator)
     training = Underway(model, optimizer, generator, batches, best)
-    if state:
-        state.restore(training)
     curve, losses = training.curve, list[torch.Tensor]()
-    first, start = len(curve), time.monotonic()
-    for step in range(first + 1, config.iterations + 1):
-        batch = next(batches)
-        rate = config.learning_rate * rate_share(step, config)
-        for group in optimizer.param_groups:
-            group["lr"] = rate
-        prepared = model.prepare(examples[batch.numpy()], config.augmentation, generator)
-        losses.append(_backward(model, prepared, config))
-        if part:
-            part.mask_gradients()
-        if config.clip_norm is not None:
-            torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm)
-        optimizer.step()
-        if part:
-            part.restore_others()
-        curve.append((step, rate, math.nan))
-        look = best is not None and (step % best.every == 0 or step == config.iterations)
-        if step % PROGRESS_EVERY == 0 or step == config.iterations or look:  # reading a loss waits for the GPU
+    with _dropout(model, f"{config.seed} {task} dropout"):
+        if state:
+            state.restore(training)
+        first, start = len(curve), time.monotonic()
+        for step in range(first + 1, config.iterations + 1):
+            rate = config.learning_rate * rate_share(step, config)
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+            prepared = model.prepare(examples[next(batches).numpy()], config.augmentation, generator)
+            losses.append(_backward(model, prepared, config))
+            if part:
+                part.mask_gradients()
+            if config.clip_norm is not None:
+                torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm)
+            optimizer.step()
+            if part:
+                part.restore_others()
+            curve.append((step, rate, math.nan))
+            look = best is not None and (step % best.every == 0 or step == config.iterations)
+            if step % PROGRESS_EVERY and step != config.iterations and not look:
+                continue  # reading a loss waits for the GPU
             for row, loss in zip(range(step - len(losses), step), torch.stack(losses).tolist(), strict=True):
                 curve[row] = (*curve[row][:2], loss)
                 if not math.isfinite(loss):
@@ -210,8 +184,20 @@ def _finetune(
     return FinetuneResult(model.named_arrays(), tuple(curve), tuple(best.curve), best.step)
 
 
+@contextmanager
+def _dropout(model: Model, seed: str) -> Iterator[None]:
+    """Dropout is on.  torch's own generators, from which it draws, are seeded, and restored afterwards."""
+    with torch.random.fork_rng([model.device] if model.device.type == "cuda" else []):
+        torch.manual_seed(zlib.crc32(seed.encode()))
+        model.train(True)
+        try:
+            yield
+        finally:
+            model.train(False)
+
+
 def _backward(model: Model, batch: Batch, config: FinetuneConfig) -> torch.Tensor:
-    """Set the gradients of the mean loss over a batch, in as many passes as the memory asks for; that loss."""
+    """Set the gradients of the mean loss over a batch, a micro-batch at a time; returns the loss."""
     for parameter in model.parameters():
         parameter.grad = None
     size = config.micro_batch_size or len(batch)
@@ -244,7 +230,7 @@ class _Part:
             parameter.grad.masked_fill_(others.view_as(parameter), 0)
 
     def restore_others(self) -> None:
-        """Take back what weight decay did: it moves weights without a gradient too."""
+        """Undo weight decay, which moves weights without a gradient too."""
         self._model.flat.copy_(torch.where(self._others, self._pretrained, self._model.flat))
 
 
@@ -253,6 +239,12 @@ def cosine_schedule(step: int, steps: int, warmup: int) -> float:
     if step <= warmup:
         return step / warmup
     return 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(1, steps + 1 - warmup)))
+
+
+def plateau_schedule(step: int, steps: int, warmup: int, decay_share: float) -> float:
+    """Share of the peak learning rate at a step: linear warm-up, plateau, linear decay to 0 over the last steps."""
+    left = (steps + 1 - step) / (decay_share * steps)
+    return min(1.0, step / warmup, left)
 
 
 def rate_share(step: int, config: FinetuneConfig) -> float:
@@ -272,7 +264,6 @@ def progress_at(
     unit: str = "examples",
     score: float | None = None,
 ) -> Progress:
-    """Progress after a step of a training that began (or went on, after step ``first``) at ``start`` on the monotonic
-    clock; with the score of a look at the validation examples."""
+    """Progress after a step of a training that began, or continued after step ``first``, at ``start`` (monotonic)."""
     rate = (step - first) / max(time.monotonic() - start, 1e-9)
     return Progress(step, steps, loss, rate * batch_size, (steps - step) / rate, unit, score)

@@ -1,14 +1,13 @@
 """Contrastive pretraining of the tiny CLIP on drawn pictures and their captions.
 
-Two languages share the pictures. A clean picture carries a prompt of its task. A picture in the field style carries
-the same prompt with the class name spelled backwards: the features learn what the tasks' own domain looks like, and
-no word of a zero-shot head is ever paired with it. The task-only shift and the real digits are never seen.
+Two languages share the pictures.  A clean picture has a prompt of its task.  A picture in the field style has the
+same prompt with the class name spelled backwards: the features learn the look of the tasks' own domain, and no word of
+a zero-shot head is paired with it.  The task-only shift and the real digits do not occur.
 
-Every process draws its own share of the pictures and trains on it; gradients are averaged once a step. The result
-depends on the number of processes, which the file's metadata therefore records.
+Every process draws its own share of the pictures and trains on it; gradients are averaged once a step.  The result
+depends on the number of processes, which the file's metadata records.
 """
 
-import json
 import math
 import os
 import tempfile
@@ -24,22 +23,21 @@ import torch.distributed as dist
 import torch.multiprocessing as multiprocessing
 from numpy.typing import NDArray
 from open_clip.model import CLIP
-from safetensors.torch import save_file
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tallmasks.models.clip import network as clip
 from tallmasks.models.clip import tokenizer
 from tallmasks.models.clip.augmentation import Augmentation, augment
-from tallmasks.store.atomic_files import whole
+from tallmasks.models.pretrained_files import write_pretrained
 from tallmasks.tasks.drawn import NAMES, TASKS, picture
 from tallmasks.tasks.drawn.canvas import IMAGE_SIDE
-from tallmasks.training.finetuning import progress_at
+from tallmasks.training.finetuning import plateau_schedule, progress_at
 
 PROGRESS_EVERY = 100  # steps
 
-# glibc gives large buffers back to the kernel after every step unless told otherwise, which costs a quarter of the
-# time. It reads this when a process starts.
+# else glibc gives large buffers back to the kernel after every step, which costs a quarter of the time; read when a
+# process starts
 KEEP_BUFFERS = {
     "MALLOC_MMAP_THRESHOLD_": str(1 << 25),
     "MALLOC_TRIM_THRESHOLD_": str(1 << 33),
@@ -58,15 +56,12 @@ class PretrainConfig:
         batch_size: Pictures per step, over all processes.
         captions: Captions that a step compares a picture with, at least those of its own batch.
         learning_rate: Plateau of the schedule.
-        warmup_steps: Steps of linear growth up to the plateau.
         decay_share: Last share of the steps, over which the learning rate falls linearly to 0.
         weight_decay: Of AdamW, on matrices only.
-        betas: Of AdamW.
         clip_norm: Largest norm of the whole gradient.
         largest_logit_scale: Cap of exp(logit scale).
         text_to_image_weight: Weight of the loss from captions to pictures.
         seed: Of the pictures, the initial weights and the order.
-        augmentation: Random changes of the pictures.
     """
 
     images: int
@@ -87,18 +82,18 @@ class PretrainConfig:
 
     @classmethod
     def of(cls, knobs: Mapping[str, Any]) -> "PretrainConfig":
-        """The configuration from the plain mapping in params.yaml."""
+        """The configuration from its mapping in params.yaml."""
         betas, augmentation = tuple(knobs["betas"]), Augmentation(**knobs["augmentation"])
         return cls(**{**knobs, "betas": betas, "augmentation": augmentation})
 
 
 def pretrain_tiny(config: Mapping[str, Any], output: Path, processes: int) -> None:
-    """Pretrain the tiny model from nothing and write the file that ships with the project.
+    """Pretrain the tiny model from nothing and write the safetensors file that ships with the project.
 
     Args:
         config: The model's entry in params.yaml, with ``architecture`` and ``pretraining``.
-        output: The safetensors file to write; it appears only when it is complete.
-        processes: Processes of one thread each. They must divide the batch size.
+        output: The file.
+        processes: Of one thread each; their number must divide the batch size.
     """
     os.environ.update(KEEP_BUFFERS | {"OMP_NUM_THREADS": "1"})  # for the processes started below
     with tempfile.TemporaryDirectory() as meeting_point:
@@ -123,7 +118,9 @@ def _worker(rank: int, processes: int, meeting_point: str, config: Mapping[str, 
     network = clip.build(config["architecture"], len(vocabulary))
     train(network, images, labels, tokens, recipe, rank, processes)
     if rank == 0:
-        write(network, vocabulary, {**config, "processes": processes}, output)
+        tensors = {name: tensor.contiguous() for name, tensor in network.state_dict().items()}
+        tensors[clip.VOCABULARY] = torch.tensor(vocabulary)
+        write_pretrained(tensors, {**config, "processes": processes}, output)
     dist.barrier()
     dist.destroy_process_group()
 
@@ -170,16 +167,16 @@ def train(
     rank: int,
     processes: int,
 ) -> None:
-    """Train a network in place.
+    """Train a network in place; process 0 prints progress.
 
     Args:
-        network: The network, with the same initial weights in every process.
+        network: With the same initial weights in every process.
         images: This process's pictures [N, 32, 32, 3].
         labels: Index of each picture's caption [N].
         tokens: Captions in every wording, int64 [captions, wordings, context length].
-        recipe: The recipe.
-        rank: This process's number; process 0 prints progress.
-        processes: How many there are.
+        recipe: The settings.
+        rank: This process's number.
+        processes: Their number.
     """
     generator = torch.Generator().manual_seed(recipe.seed * processes + rank)
     parameters = list(network.parameters())
@@ -202,8 +199,8 @@ def train(
         wording = torch.randint(tokens.shape[1], (len(bank),), generator=generator)
         # bfloat16 products run on the CPU's matrix units; its fused attention has a slow backward pass there
         with sdpa_kernel(SDPBackend.MATH), torch.autocast("cpu", torch.bfloat16):
-            seen, said = network.encode_image(pictures), network.encode_text(tokens[bank, wording])
-        logits = functional.normalize(seen.float(), dim=-1) @ functional.normalize(said.float(), dim=-1).T
+            shown, worded = network.encode_image(pictures), network.encode_text(tokens[bank, wording])
+        logits = functional.normalize(shown.float(), dim=-1) @ functional.normalize(worded.float(), dim=-1).T
         logits = logits * network.logit_scale.exp()
         loss = contrastive_loss(logits, target, recipe.text_to_image_weight)
         gradient.zero_()
@@ -212,7 +209,8 @@ def train(
         gradient /= processes
         gradient *= min(1.0, recipe.clip_norm / float(gradient.norm() + 1e-12))
         for group in optimizer.param_groups:
-            group["lr"] = recipe.learning_rate * plateau_schedule(step, recipe)
+            share = plateau_schedule(step, recipe.steps, recipe.warmup_steps, recipe.decay_share)
+            group["lr"] = recipe.learning_rate * share
         optimizer.step()
         with torch.no_grad():
             network.logit_scale.clamp_(0, math.log(recipe.largest_logit_scale))
@@ -240,34 +238,19 @@ def contrastive_loss(logits: torch.Tensor, target: torch.Tensor, text_to_image_w
     return to_text + text_to_image_weight * to_image
 
 
-def plateau_schedule(step: int, recipe: PretrainConfig) -> float:
-    """Share of the learning rate at a step: linear warm-up, plateau, linear decay to 0."""
-    left = (recipe.steps + 1 - step) / (recipe.decay_share * recipe.steps)
-    return min(1.0, step / recipe.warmup_steps, left)
-
-
 def _caption_bank(
     labels: torch.Tensor, caption_count: int, size: int, generator: torch.Generator
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The captions of a batch, filled up with random others: their indices [R], and the row of each picture's own."""
+    """The captions of a batch and random others: their indices [R], and the row of each picture's own."""
     others = torch.randperm(caption_count, generator=generator)[:size]
     bank = torch.unique(torch.cat([labels, others]))
     return bank, torch.searchsorted(bank, labels)
 
 
 def _flat_gradient(parameters: list[torch.nn.Parameter]) -> torch.Tensor:
-    """One buffer that holds the gradients of all parameters as views, so that they are averaged in one exchange."""
+    """One buffer with the gradients of all parameters as views, so that one exchange averages them."""
     buffer = torch.zeros(sum(parameter.numel() for parameter in parameters))
     pieces = buffer.split([parameter.numel() for parameter in parameters])
     for parameter, piece in zip(parameters, pieces, strict=True):
         parameter.grad = piece.view_as(parameter)
     return buffer
-
-
-def write(network: CLIP, vocabulary: tuple[int, ...], recipe: Mapping[str, Any], output: Path) -> None:
-    """Write the network and its vocabulary as one safetensors file, with the recipe as JSON in its metadata."""
-    tensors = {name: tensor.contiguous() for name, tensor in network.state_dict().items()}
-    tensors[clip.VOCABULARY] = torch.tensor(vocabulary)
-    metadata = {"format": "tallmasks/pretrained/1", "recipe": json.dumps(recipe, sort_keys=True)}
-    with whole(output) as unfinished:
-        save_file(tensors, unfinished, metadata)

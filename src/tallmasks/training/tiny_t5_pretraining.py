@@ -1,10 +1,9 @@
 """Pretraining of the tiny T5 on texts of the written world: gaps, continuations, and plain problems.
 
-Every text begins with the marker of its dialect. The tasks' own wordings never occur, so that zero-shot accuracy is
-what the model makes of words that it has not met.
+Every text begins with the marker of its dialect.  The tasks' own wordings do not occur, so zero-shot accuracy is that
+of a model that has never read them.
 """
 
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,13 +12,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import save_file
 from torch.nn import functional
 
-from tallmasks.store.atomic_files import whole
+from tallmasks.models.pretrained_files import write_pretrained
 from tallmasks.tasks.written.documents import Pair, begun, problem, with_gaps
 from tallmasks.tasks.written.lexicon import END, lexicon, tokenizer_json
-from tallmasks.training.finetuning import progress_at
+from tallmasks.training.finetuning import plateau_schedule, progress_at
 from tallmasks.training.plain_t5 import PlainT5
 
 PROGRESS_EVERY = 100  # steps
@@ -37,10 +35,7 @@ class TinyT5Recipe:
         steps: Optimizer steps.
         batch_size: Texts per step.
         learning_rate: Plateau of the schedule.
-        warmup_steps: Steps of linear growth up to the plateau.
         decay_share: Last share of the steps, over which the learning rate falls linearly to 0.
-        weight_decay: Of AdamW.
-        betas: Of AdamW.
         clip_norm: Largest norm of the whole gradient.
         seed: Of the texts and the initial weights.
     """
@@ -59,21 +54,16 @@ class TinyT5Recipe:
 
     @classmethod
     def of(cls, knobs: Mapping[str, Any]) -> "TinyT5Recipe":
-        """The recipe from the plain mapping in params.yaml."""
+        """The recipe from its mapping in params.yaml."""
         return cls(**{**knobs, "betas": tuple(knobs["betas"])})
-
-    def rate(self, step: int) -> float:
-        """The learning rate at a step: linear warm-up, plateau, linear decay to 0."""
-        left = (self.steps + 1 - step) / (self.decay_share * self.steps)
-        return self.learning_rate * min(1.0, step / self.warmup_steps, left)
 
 
 def pretrain_tiny_t5(config: Mapping[str, Any], output: Path) -> None:
-    """Pretrain the tiny T5 from nothing, in one thread, and write the file that ships with the project.
+    """Pretrain the tiny T5 from nothing, in one thread, and write the safetensors file that ships with the project.
 
     Args:
         config: The model's entry in params.yaml, with ``architecture`` and ``pretraining``.
-        output: The safetensors file to write; it appears only when it is complete.
+        output: The file.
     """
     recipe = TinyT5Recipe.of(config["pretraining"])
     network = PlainT5(config["architecture"], recipe.seed)
@@ -87,9 +77,7 @@ def pretrain_tiny_t5(config: Mapping[str, Any], output: Path) -> None:
         torch.set_num_threads(threads)
     tensors = {name: tensor.detach().clone() for name, tensor in network.tensors.items()}
     tensors[TOKENIZER] = torch.frombuffer(bytearray(tokenizer_json().encode()), dtype=torch.uint8)
-    metadata = {"format": "tallmasks/pretrained/1", "recipe": json.dumps(dict(config), sort_keys=True)}
-    with whole(output) as unfinished:
-        save_file(tensors, unfinished, metadata)
+    write_pretrained(tensors, config, output)
 
 
 class Tokenize:
@@ -125,19 +113,19 @@ def train(network: PlainT5, recipe: TinyT5Recipe) -> None:
     start, losses, right, asked = time.monotonic(), 0.0, 0, 0
     for step in range(1, recipe.steps + 1):
         texts = pairs(recipe, step)
-        read, wanted = tokenize([text for text, _ in texts]), tokenize([text for _, text in texts], IGNORED)
-        given = functional.pad(wanted.clamp(min=0), (1, -1))
-        logits = network.logits(read, given)
-        loss = functional.cross_entropy(logits.flatten(0, 1), wanted.flatten(), ignore_index=IGNORED)
+        inputs, targets = tokenize([text for text, _ in texts]), tokenize([text for _, text in texts], IGNORED)
+        logits = network.logits(inputs, functional.pad(targets.clamp(min=0), (1, -1)))
+        loss = functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORED)
         gradient.zero_()
         loss.backward()
         gradient *= min(1.0, recipe.clip_norm / float(gradient.norm() + 1e-12))
         for group in optimizer.param_groups:
-            group["lr"] = recipe.rate(step)
+            share = plateau_schedule(step, recipe.steps, recipe.warmup_steps, recipe.decay_share)
+            group["lr"] = recipe.learning_rate * share
         optimizer.step()
         losses += loss.item() / PROGRESS_EVERY
-        right += int((logits.argmax(dim=-1) == wanted)[:, 0].sum())
-        asked += len(wanted)
+        right += int((logits.argmax(dim=-1) == targets)[:, 0].sum())
+        asked += len(targets)
         if step % PROGRESS_EVERY == 0:
             line = progress_at(step, recipe.steps, recipe.batch_size, losses, start)
             print(f"{line}  right first words {100 * right / asked:.1f} %", flush=True)

@@ -1,7 +1,7 @@
-"""An unfinished training on disk: after a kill it goes on as if it had never stopped.
+"""An unfinished training on disk: after a kill it continues as if it had never stopped.
 
-Its file says of itself what the checkpoint will say: the recipe, and the content of what the training reads.  A state
-that was damaged, or is another training's, is not gone on from.
+Its file has the label of the checkpoint: the recipe, and the content of what the training reads.  A damaged state, or
+one of another training, is refused.
 """
 
 from __future__ import annotations
@@ -28,16 +28,11 @@ Curve = list[tuple[int, float, float]]
 
 @dataclass
 class Underway:
-    """A training between two steps: all that decides how it goes on.
-
-    Dropout draws from torch's own generator of the model's device, which is a part of it.
+    """A training between two steps, with torch's own generator of the model's device, from which dropout draws.
 
     Attributes:
-        model: with its weights.
-        optimizer: with the moments of the weights.
         generator: of the order of the examples and of their changes.
-        batches: the examples that come next.
-        best: what validation data have said; None where they are not looked at.
+        best: the looks at validation data; None without them.
         curve: rows (step, learning rate, loss), one per step.
     """
 
@@ -49,12 +44,12 @@ class Underway:
     curve: Curve = field(default_factory=list)
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """All of it."""
-        found = {
+        """Everything that decides how the training continues."""
+        moments = {
             name: torch.cat([self.optimizer.state[each][name].reshape(-1) for each in self.model.parameters()])
             for name in ("exp_avg", "exp_avg_sq")
         }
-        found |= {
+        everything = moments | {
             "weights": self.model.flat,
             "generator": self.generator.get_state(),
             "waiting": self.batches.waiting,
@@ -62,11 +57,11 @@ class Underway:
             "dropout": _global_generator(self.model.device).get_state(),
         }
         if self.best and self.best.weights is not None:
-            found |= {"best": self.best.weights, "looks": torch.tensor(self.best.curve, dtype=torch.float64)}
-        return found
+            everything |= {"best": self.best.weights, "looks": torch.tensor(self.best.curve, dtype=torch.float64)}
+        return everything
 
     def take(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Go on from what another one's `tensors` were."""
+        """Continue from the `tensors` of another training."""
         sizes = [parameter.numel() for parameter in self.model.parameters()]
         self.curve[:] = [(int(step), rate, loss) for step, rate, loss in tensors["curve"].tolist()]
         self.model.flat.copy_(tensors["weights"])
@@ -79,15 +74,14 @@ class Underway:
             }
         self.generator.set_state(tensors["generator"])
         self.batches.waiting = tensors["waiting"]
-        if "dropout" in tensors:  # not in the states of trainings that had none
-            _global_generator(self.model.device).set_state(tensors["dropout"])
+        _global_generator(self.model.device).set_state(tensors["dropout"])
         if self.best and "best" in tensors:
             self.best.weights = tensors["best"]
             self.best.curve[:] = [(int(step), score) for step, score in tensors["looks"].tolist()]
 
 
 def _global_generator(device: torch.device) -> torch.Generator:
-    """torch's own generator of a device, from which dropout draws."""
+    """torch's own generator of a device."""
     if device.type != "cuda":
         return torch.default_generator
     return torch.cuda.default_generators[torch.cuda.current_device() if device.index is None else device.index]
@@ -95,12 +89,11 @@ def _global_generator(device: torch.device) -> torch.Generator:
 
 @dataclass
 class TrainingState:
-    """One file with everything that decides how a training goes on: weights, optimizer, random numbers, order.
+    """The safetensors file of an unfinished training.
 
     Attributes:
-        path: The safetensors file.
-        making: What the checkpoint will say of its making, as metadata (see `tallmasks.store.artifacts.as_metadata`).
-        seconds: Of work that a kill may cost: so often the state is saved.
+        making: The checkpoint's label as metadata (see `tallmasks.store.artifacts.as_metadata`).
+        seconds: Between two saves, which a kill may cost.
     """
 
     path: Path
@@ -109,7 +102,7 @@ class TrainingState:
     _saved: float = field(default_factory=time.monotonic)
 
     def save_if_due(self, training: Underway) -> None:
-        """Write the state after the last step of the curve, if enough time has passed since it was last written."""
+        """Write the state after the last step of the curve, if enough time has passed since the last save."""
         if time.monotonic() - self._saved < self.seconds:
             return
         arrays = {name: tensor.detach().cpu().numpy() for name, tensor in training.tensors().items()}
@@ -117,30 +110,26 @@ class TrainingState:
         self._saved = time.monotonic()
 
     def unfit(self) -> Damaged | None:
-        """Why the training cannot go on from the state that is there; None if it can, or there is none."""
+        """Why the training cannot continue from the file; None if it can, or there is none."""
         try:
             label = check(self.path)
         except FileNotFoundError:
             return None
         except Damaged as damaged:
             return damaged
-        said = as_metadata({"recipe": label.recipe, "made_from": label.made_from})
-        if any(said[key] != self.making[key] for key in said):
+        making = as_metadata({"recipe": label.recipe, "made_from": label.made_from})
+        if any(self.making[key] != value for key, value in making.items()):
             return Damaged(self.path, "is of another training, or of other data")
         return None
 
     def restore(self, training: Underway) -> None:
-        """Take over a saved state, if there is one; the last row of its curve says after which step.
-
-        Raises:
-            Damaged: it is not to be gone on from; see `unfit`.
-        """
-        if (unfit := self.unfit()) is not None:
+        """Continue from the saved state, if there is one.  Raises what `unfit` returns."""
+        if unfit := self.unfit():
             raise unfit
         if self.path.exists():
             arrays = load_state(self.path)
             training.take({name: torch.from_numpy(np.asarray(array)) for name, array in arrays.items()})
 
     def remove(self) -> None:
-        """Delete the state, once what it leads to is safe on disk."""
+        """Delete the state, once the checkpoint is on disk."""
         self.path.unlink(missing_ok=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import runpy
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +136,7 @@ def test_what_cannot_be_meant_is_refused(change: dict[str, Any], said: str) -> N
 
 def test_recipes_hold_how_answers_are_scored() -> None:
     """Results scored in two ways would pass for one another."""
-    assert FAMILY.settings({}) == {"scoring": Scoring().to_json(), "further_scores": ["exact_match", "f1"]}
+    assert FAMILY.settings({}) == {"scoring": asdict(Scoring()), "further_scores": ["exact_match", "f1"]}
     assert FAMILY.settings({"scoring": {"max_new_tokens": 3}})["scoring"]["max_new_tokens"] == 3
 
 

@@ -21,13 +21,19 @@ from tallmasks.store.tensor_files import write_tensors
 from tallmasks.tasks.drawn import TASKS, examples
 from tallmasks.training.batches import ShuffledBatches
 from tallmasks.training.controlled import Controlled, part_mask
-from tallmasks.training.finetuning import FinetuneConfig, FinetuneResult, Progress, cosine_schedule, finetune
+from tallmasks.training.finetuning import (
+    FinetuneConfig,
+    FinetuneResult,
+    Progress,
+    cosine_schedule,
+    finetune,
+    plateau_schedule,
+)
 from tallmasks.training.tiny_pretraining import (
     PretrainConfig,
     all_captions,
     contrastive_loss,
     draw_pairs,
-    plateau_schedule,
 )
 from tallmasks.training.unfinished import TrainingState
 
@@ -227,7 +233,7 @@ def test_schedules() -> None:
     assert cosine_schedule(1, 100, 10) == pytest.approx(0.1)
     assert cosine_schedule(10, 100, 10) == 1
     assert 0 < cosine_schedule(100, 100, 10) < 0.001
-    shares = [plateau_schedule(step, PretrainConfig.of(PRETRAINING)) for step in (1, 10, 60, 100)]
+    shares = [plateau_schedule(step, 100, 10, 0.3) for step in (1, 10, 60, 100)]
     assert shares == pytest.approx([0.1, 1, 1, 1 / 30])
 
 

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
@@ -13,7 +12,7 @@ from transformers import T5Config, T5ForConditionalGeneration
 from tallmasks.tasks.written.lexicon import lexicon, tokenizer_json
 from tallmasks.tasks.written.world import DEED_WORDS
 from tallmasks.training.plain_t5 import PlainT5
-from tallmasks.training.tiny_t5_pretraining import TinyT5Recipe, Tokenize, pretrain_tiny_t5
+from tallmasks.training.tiny_t5_pretraining import Tokenize, pretrain_tiny_t5
 
 ARCHITECTURE: dict[str, Any] = {
     "vocab_size": len(lexicon()), "d_model": 16, "d_ff": 24, "d_kv": 8, "num_heads": 2, "num_layers": 2,
@@ -74,10 +73,3 @@ def test_pretraining_learns_and_its_file_says_how(tmp_path: Path) -> None:
     again = load_file(tmp_path / "again.safetensors")
     assert again.keys() - {"tokenizer.json"} == weights.keys()
     assert all(torch.equal(again[name], weights[name]) for name in weights)
-
-
-def test_the_schedule_rises_and_falls() -> None:
-    """Without it a recipe's warm-up or decay would not be what it says."""
-    recipe = TinyT5Recipe.of({**SPEC["pretraining"], "steps": 100, "warmup_steps": 10, "decay_share": 0.4})
-    shares = [recipe.rate(step) / recipe.learning_rate for step in (1, 10, 60, 100)]
-    assert shares == pytest.approx([0.1, 1, 1, 1 / 40])

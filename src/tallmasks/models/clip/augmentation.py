@@ -1,8 +1,7 @@
-"""Training images changed at random, many at once: moved and relit, or cropped as open_clip's training transform does.
+"""Random changes of many training images at once: moved and relit, or cropped as in open_clip's training transform.
 
-Resizing along one axis is a matrix product, so a batch of crops that all differ is resized by two batched products.
-Bicubic with antialiasing, as Pillow and torchvision have it: the kernel of Catmull and Rom (a = -0.5), widened by the
-scale where an image shrinks.
+Resizing along one axis is a matrix product, so two batched products resize a batch of different crops.  It is bicubic
+with antialiasing, as in Pillow and torchvision: Catmull and Rom's kernel (a = -0.5), widened where an image shrinks.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ CROP_TRIES = 10
 
 @dataclass(frozen=True)
 class Augmentation:
-    """How far a drawn training image may be changed at random.
+    """Limits of the random changes of a drawn training image.
 
     Attributes:
         rotation: Degrees to either side.
@@ -74,13 +73,9 @@ def crop_and_resize(images: torch.Tensor, boxes: torch.Tensor, side: int) -> tor
 
 
 def _weights(start: torch.Tensor, extent: torch.Tensor, source: int, target: int) -> torch.Tensor:
-    """What each source pixel adds to each target pixel, float32 [N, target, source]; rows sum to 1.
+    """The weight of each source pixel in each target pixel, float32 [N, target, source]; rows sum to 1.
 
-    Args:
-        start: First edge of each crop, as a share of the source, [N].
-        extent: Its length, likewise.
-        source: Pixels before.
-        target: Pixels after.
+    Start and extent of each crop [N] are shares of the source; source and target are numbers of pixels.
     """
     first, length = start.double() * source, extent.double() * source
     scale = length / target
@@ -103,12 +98,12 @@ def random_crops(sizes: torch.Tensor, generator: torch.Generator) -> torch.Tenso
     """Crops as torchvision's RandomResizedCrop draws them for open_clip's training transform.
 
     Args:
-        sizes: int [N, 2], height and width of every image before it was made to fit an array of equal images.
-        generator: Where the random numbers come from; on the CPU.
+        sizes: int [N, 2], the original height and width of every image.
+        generator: On the CPU.
 
     Returns:
-        float32 [N, 4] for `crop_and_resize`: the first of ten tries that lies in the image; where none does, the
-        middle of the image, as large as the ratio allows.
+        float32 [N, 4] for `crop_and_resize`: the first of ten tries that fits; else the middle of the image, as large
+        as the ratio allows.
     """
     count = len(sizes)
     height, width = sizes[:, :1].double(), sizes[:, 1:].double()

@@ -1,4 +1,4 @@
-"""Images with labels and the zero-shot head that they are scored with."""
+"""Images with labels and their zero-shot head."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ClipExamples:
         images: uint8 [N, H, W, 3]; may be mapped into memory.
         labels: int64 [N].
         head: the task's zero-shot head, float32 [C, D].
-        sizes: int32 [N, 2], the height and width of each image before it was made square; None if it always was.
+        sizes: int32 [N, 2], the height and width of each image before it was made square; None if it was square.
     """
 
     images: NDArray[np.uint8]

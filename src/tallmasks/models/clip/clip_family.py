@@ -1,4 +1,4 @@
-"""CLIP's answers to what the workflow asks about a family; the network is imported when one is needed."""
+"""The model family CLIP; the network is imported when one is needed."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
 
 class Clip:
-    """open_clip's networks: the image encoder is trained, a zero-shot head from prompts is kept as it is; satisfies
-    `tallmasks.models.families.Family`."""
+    """open_clip's networks: the image encoder is trained, the zero-shot head from prompts is frozen."""
 
     unit = "images"
     imports = ("torch", "torch._dynamo", "open_clip")
@@ -47,11 +46,11 @@ class Clip:
                 "`python -c 'import open_clip; print(open_clip.list_models())'` lists them"
             )
         if not isinstance(architecture, str):
-            for section, known in configuration_keys().items():
-                for key in (architecture[section] if section else architecture).keys() - known:
+            for section, settings in configuration_keys().items():
+                for key in (architecture[section] if section else architecture).keys() - settings:
                     place = ".".join(filter(None, (f"models.{name}.architecture", section, key)))
                     raise TallmasksError(
-                        f"params.yaml: {place}: open_clip has no such setting{nearest(key, known)}; "
+                        f"params.yaml: {place}: open_clip has no such setting{nearest(key, settings)}; "
                         "CLIPVisionCfg and CLIPTextCfg in its model.py list them"
                     )
 
@@ -110,29 +109,27 @@ class Clip:
 
 @functools.cache
 def architectures() -> tuple[str, ...]:
-    """open_clip's models, from the files that it ships: to ask itself would import torch, for seconds."""
-    found = importlib.util.find_spec("open_clip")
-    folders = [Path(place, "model_configs") for place in (found.submodule_search_locations or ())] if found else []
-    files = [file for folder in folders for file in folder.glob("*.json")]
-    return tuple(sorted(file.stem for file in files))
+    """open_clip's models, from its files: importing it would import torch, for seconds."""
+    return tuple(sorted(file.stem for file in (_open_clip() / "model_configs").glob("*.json")))
+
+
+def _open_clip() -> Path:
+    """open_clip's folder."""
+    package = importlib.util.find_spec("open_clip")
+    assert package and package.origin
+    return Path(package.origin).parent
 
 
 @functools.cache
 def configuration_keys() -> dict[str, frozenset[str]]:
-    """What open_clip's configuration of a plain CLIP may hold, by its section, "" for the whole; read from its source,
-    as :func:`architectures`."""
-    found = importlib.util.find_spec("open_clip")
-    assert found and found.origin
-    classes = {
-        node.name: node
-        for node in ast.parse(Path(found.origin).with_name("model.py").read_text(encoding="utf-8")).body
-        if isinstance(node, ast.ClassDef)
-    }
+    """The keys of open_clip's configuration of a plain CLIP by section, "" for the whole, from its source."""
+    source = ast.parse((_open_clip() / "model.py").read_text(encoding="utf-8"))
+    classes = {node.name: node for node in source.body if isinstance(node, ast.ClassDef)}
 
     def settings(name: str) -> frozenset[str]:
         lines = (line.target for line in classes[name].body if isinstance(line, ast.AnnAssign))
         return frozenset(target.id for target in lines if isinstance(target, ast.Name))
 
-    (made,) = (line for line in classes["CLIP"].body if isinstance(line, ast.FunctionDef) and line.name == "__init__")
-    whole = frozenset(argument.arg for argument in made.args.args[1:])
+    (init,) = (line for line in classes["CLIP"].body if isinstance(line, ast.FunctionDef) and line.name == "__init__")
+    whole = frozenset(argument.arg for argument in init.args.args[1:])
     return {"": whole, "vision_cfg": settings("CLIPVisionCfg"), "text_cfg": settings("CLIPTextCfg")}

@@ -1,8 +1,8 @@
 """Fine-tuned CLIP image encoders of others, their tensors under this project's names.
 
-What is read is a state dict of open_clip's (also without its text transformer, under a prefix such as ``model.``), or
-of transformers' CLIPVisionModel.  Every tensor of the image encoder must be there, in its shape and as finite floats,
-and nothing unknown beside them; tensors that the checkpoint holds of the frozen parts must be the pretrained ones.
+A checkpoint is a state dict of open_clip (also without its text transformer, or with a prefix such as ``model.``), or
+of transformers' CLIPVisionModel.  It must hold every tensor of the image encoder, in its shape and as finite floats,
+and nothing unknown.  Frozen tensors in it must be the pretrained ones.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ PUBLISHERS = {
 
 
 class OpenClipTensor(NamedTuple):
-    """The tensors of a checkpoint that make one of open_clip's: one after the other along the first axis."""
+    """The tensors of a checkpoint that make one of open_clip's, joined along the first axis."""
 
     names: tuple[str, ...]
     transposed: bool = False
 
     def info(self, checkpoint: Checkpoint) -> TensorInfo:
-        """Dtype and shape of what they make; of tensors that differ in them, those of one that is odd."""
+        """Dtype and shape of the joined tensor; where parts differ, those of an odd one."""
         infos = [checkpoint.info(name) for name in self.names]
         (dtype, shape) = first = infos[0]
         if odd := [info for info in infos if not info.is_float or info.shape != first.shape or not shape]:
@@ -74,19 +74,14 @@ class OpenClipTensor(NamedTuple):
         return TensorInfo(dtype, shape[::-1] if self.transposed else shape)
 
     def values(self, checkpoint: Checkpoint) -> NDArray[np.float32]:
-        """What they make, float32.  Raises TallmasksError where a value is not finite."""
+        """The joined tensor, float32.  Raises TallmasksError where a value is not finite."""
         parts = [finite_values(checkpoint, name) for name in self.names]
         whole = parts[0] if len(parts) == 1 else np.concatenate(parts)
         return np.ascontiguousarray(whole.T) if self.transposed else whole
 
 
 def convert(checkpoint: Checkpoint, pretrained: Checkpoint, trainable: str) -> dict[str, NDArray[np.float32]]:
-    """The trainable tensors of a checkpoint under open_clip's names, float32.
-
-    Args:
-        checkpoint: the checkpoint.
-        pretrained: the model's pretrained tensors.
-        trainable: the prefix of the tensors that a checkpoint of this project holds, "visual.".
+    """The trainable tensors of a checkpoint, those with the prefix ``trainable``, under open_clip's names, float32.
 
     Raises:
         TallmasksError: a tensor is missing, not expected, there twice, of another shape, of no floats, or not finite in
@@ -114,8 +109,10 @@ def convert(checkpoint: Checkpoint, pretrained: Checkpoint, trainable: str) -> d
 
 
 def matched(checkpoint: Checkpoint, pretrained: Checkpoint, trainable: str) -> dict[str, OpenClipTensor]:
-    """Where a checkpoint has each of open_clip's tensors: every trainable one, those of frozen parts that it has, and
-    each in the shape of the pretrained one.  Raises as `convert`, but looks at no value."""
+    """The checkpoint's source of each trainable tensor, and of the frozen ones that it holds, by open_clip's name.
+
+    Raises as `convert`, but looks at no value.
+    """
     wanted = {name for name in pretrained.tensors if name.startswith(trainable)}
     if any(_OF_TRANSFORMERS in name for name in checkpoint.names):
         sources = from_transformers(without_prefix(checkpoint, _OF_TRANSFORMERS), trainable)
@@ -151,7 +148,7 @@ _TRANSFORMERS = (  # a pattern of transformers' CLIPVisionModel, open_clip's nam
 
 
 def from_transformers(names: Mapping[str, str], prefix: str) -> dict[str, OpenClipTensor]:
-    """The tensors of transformers' CLIPVisionModel, or of CLIPVisionModelWithProjection, that open_clip's are made of.
+    """The sources of open_clip's tensors in transformers' CLIPVisionModel or CLIPVisionModelWithProjection.
 
     Queries, keys and values are one matrix in open_clip.  Names that are not of such a model stay as they are.
 

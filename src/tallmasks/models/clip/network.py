@@ -1,10 +1,10 @@
 """CLIP models, built by open_clip.
 
-A pretrained file holds open_clip's own tensor names in float32 or float16; what a network keeps beside its parameters
-(the statistics of a ResNet's batch normalisation) stands behind ``buffers.``. The text tower of the tiny model knows
-only the words that the prompts use: ``tokenizer.vocabulary`` lists their numbers in open_clip's tokenizer, in
-ascending order, and row i of ``token_embedding.weight`` belongs to entry i. The end-of-text token has the largest
-number and so stays the largest, which is how CLIP finds the end of a prompt.
+A pretrained file holds open_clip's own tensor names in float32 or float16.  Buffers, such as the statistics of a
+ResNet's batch normalisation, have the prefix ``buffers.``.  The text tower of the tiny model has only the words of the
+prompts: ``tokenizer.vocabulary`` lists their numbers in open_clip's tokenizer, ascending, and row i of
+``token_embedding.weight`` belongs to entry i.  So the end-of-text token keeps the largest number, by which CLIP finds
+the end of a prompt.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tallmasks.models.clip.onednn import use_onednn
 from tallmasks.models.clip.tokenizer import Tokenizer
 from tallmasks.models.families import Precision
 from tallmasks.models.flat_weights import FlatWeights
-from tallmasks.models.layer_inputs import Told, watched
+from tallmasks.models.layer_inputs import Receiver, watched
 from tallmasks.models.pretrained_files import Uninitialised, check_tensors, read_pretrained
 from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.tasks.task import Task
@@ -49,16 +49,16 @@ def build(architecture: str | Mapping[str, Any], vocabulary_size: int | None = N
     Args:
         architecture: The name of an open_clip model, or open_clip's configuration of a plain CLIP: ``embed_dim``,
             ``vision_cfg``, ``text_cfg``.
-        vocabulary_size: Rows of the token embedding, where it is not the configuration's.
+        vocabulary_size: Rows of the token embedding; None for the configuration's.
 
     Raises:
-        TallmasksError: If open_clip knows no model of that name.
+        TallmasksError: open_clip has no model of that name.
     """
     config = open_clip.get_model_config(architecture) if isinstance(architecture, str) else dict(architecture)
     if config is None:
-        known = open_clip.list_models()
+        hint = nearest(str(architecture), open_clip.list_models())
         raise TallmasksError(
-            f"params.yaml: architecture: open_clip has no model {architecture!r}{nearest(str(architecture), known)}; "
+            f"params.yaml: architecture: open_clip has no model {architecture!r}{hint}; "
             "`python -c 'import open_clip; print(open_clip.list_models())'` lists them"
         )
     if vocabulary_size is not None:
@@ -74,13 +74,7 @@ def build(architecture: str | Mapping[str, Any], vocabulary_size: int | None = N
 
 @dataclass(frozen=True)
 class Preprocess:
-    """How an image becomes the network's input.
-
-    Attributes:
-        size: Pixels to a side.
-        mean: Of the three channels in 0 to 1, subtracted.
-        std: Of the three channels; divides.
-    """
+    """Makes images the network's input: pixels to a side, and mean and deviation of the three channels in 0 to 1."""
 
     size: int
     mean: tuple[float, float, float]
@@ -97,21 +91,20 @@ class Preprocess:
 
 
 @functools.lru_cache(maxsize=8)
-@torch.inference_mode(False)  # it outlives the mode of whoever asks first
+@torch.inference_mode(False)  # it outlives the mode of the first caller
 def _row(values: tuple[float, ...], device: torch.device) -> torch.Tensor:
-    """A value per channel, float32 [1, 3, 1, 1], brought to a device once."""
+    """A value per channel on a device, float32 [1, 3, 1, 1]."""
     return torch.tensor(values, device=device).view(1, 3, 1, 1)
 
 
 def prepare(images: NDArray[np.uint8] | torch.Tensor) -> torch.Tensor:
-    """Images uint8 [N, H, W, 3] as float32 [N, 3, H, W] in -1 to 1: what the drawn tasks' model takes."""
+    """Images uint8 [N, H, W, 3] as float32 [N, 3, H, W] in -1 to 1, for the drawn tasks' model."""
     return torch.as_tensor(images).permute(0, 3, 1, 2).float().div_(127.5).sub_(1)
 
 
 @dataclass(frozen=True)
 class ImageBatch:
-    """Images as the network takes them, float32 [N, 3, H, W], their labels int64 [N], and the head [C, D]; satisfies
-    `tallmasks.models.families.Batch`."""
+    """Images as the network takes them, float32 [N, 3, H, W], their labels int64 [N], and the head [C, D]."""
 
     pixels: torch.Tensor
     labels: torch.Tensor
@@ -133,9 +126,9 @@ class ClipModel(FlatWeights):
     """A CLIP network with its visual tower in one flat buffer; satisfies `tallmasks.models.families.Model`.
 
     Args:
-        network: The network, with its weights loaded, on the device where it is to stay.
-        tokenizer: Makes what turns prompts into its tokens, for the first head: it takes longer than a small network.
-        preprocess: Turns images into its input.
+        network: With its weights loaded, on its device.
+        tokenizer: Makes the tokenizer, at the first head: that takes longer than a small network.
+        preprocess: Turns images into the network's input.
         precision: Of the image tower's products.
     """
 
@@ -156,10 +149,6 @@ class ClipModel(FlatWeights):
         parameters = network.named_parameters()
         super().__init__({name: p for name, p in parameters if name.startswith(tensor_names.TRAINABLE)})
         self._head: tuple[NDArray[np.float32], torch.Tensor] | None = None
-
-    def parameter_counts(self) -> tuple[int, int]:
-        """P' and F of the paper's storage formula. The text transformer is in neither, as in the paper."""
-        return _counts(self._network)
 
     @functools.cached_property
     def _tokenize(self) -> Tokenize:
@@ -184,13 +173,7 @@ class ClipModel(FlatWeights):
         changes: Mapping[str, Any] | str | None = None,
         generator: torch.Generator | None = None,
     ) -> ImageBatch:
-        """Examples as the network takes them; for training with every image changed at random.
-
-        Args:
-            examples: Some images of one task.
-            changes: "crop" is open_clip's training transform; a mapping has the fields of `Augmentation`.
-            generator: Where the random numbers of the changes come from.
-        """
+        """See `Model.prepare`; the change "crop" is open_clip's training transform, a mapping is an `Augmentation`."""
         images = torch.from_numpy(np.array(examples.images))
         if changes is None:
             pixels = self.pixels(images)
@@ -208,12 +191,12 @@ class ClipModel(FlatWeights):
         self, images: torch.Tensor, sizes: NDArray[np.int32] | None, generator: torch.Generator
     ) -> torch.Tensor:
         height, width = images.shape[1:3]
-        known = torch.tensor([[height, width]]).expand(len(images), 2) if sizes is None else torch.from_numpy(sizes)
-        boxes = cuda.upload(random_crops(known, generator), self.device)
+        own = torch.tensor([[height, width]]).expand(len(images), 2) if sizes is None else torch.from_numpy(sizes)
+        boxes = cuda.upload(random_crops(own, generator), self.device)
         return self.pixels(crop_and_resize(cuda.upload(images, self.device), boxes, self.image_size))
 
     def _on_device(self, head: NDArray[np.float32]) -> torch.Tensor:
-        """A head on the device, brought there once for all batches of a task."""
+        """A head on the device, uploaded once for all batches of a task."""
         if self._head is None or self._head[0] is not head:
             self._head = head, torch.from_numpy(head).to(self.device)
         return self._head[1]
@@ -223,7 +206,7 @@ class ClipModel(FlatWeights):
         return self._preprocess(cuda.upload(torch.as_tensor(images), self.device))
 
     def batches(self, examples: ClipExamples, batch_size: int) -> Iterator[ImageBatch]:
-        """Prepared batches in the order of the examples; the device computes while the next one is being read."""
+        """Prepared batches in the order of the examples; the device computes while the next one is read."""
         for start in range(0, len(examples), batch_size):
             yield self.prepare(examples[start : start + batch_size])
 
@@ -242,15 +225,14 @@ class ClipModel(FlatWeights):
         """Of every class, float32 [N, C]."""
         return functional.log_softmax(self.logits(batch.pixels, batch.head), dim=1)
 
-    def watched(self, told: Told) -> AbstractContextManager[None]:
-        """Within it every pass tells what enters the linear layers, attention's among them; the patches' convolution
-        and the projection at the end are none."""
-        use_onednn(self._network.visual)  # torch's own attention calls no layer that could be watched
-        return watched(self._network, dict(zip(self.trainable, self._parameters, strict=True)), told)
+    def watched(self, receive: Receiver) -> AbstractContextManager[None]:
+        """See `WatchedModel.watched`; the patches' convolution and the last projection are no linear layers."""
+        use_onednn(self._network.visual)  # torch's own attention calls no module with hooks
+        return watched(self._network, dict(zip(self.trainable, self._parameters, strict=True)), receive)
 
     def logits(self, prepared: torch.Tensor, head: torch.Tensor) -> torch.Tensor:
         """Scores float32 [N, C]: normalised image features times the head."""
-        # without the cache, which keeps a weight's cast beyond a change of weight sets where contexts are nested
+        # in nested contexts the cache keeps a weight's cast beyond a change of weight sets
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self._mixed, cache_enabled=False):
             features = self._network.encode_image(prepared)
         with torch.autocast(self.device.type, enabled=False):
@@ -260,18 +242,7 @@ class ClipModel(FlatWeights):
 def load(
     spec: Mapping[str, Any], weights: Path, precision: Precision = "float32", device: cuda.Wanted | None = None
 ) -> ClipModel:
-    """The model of a specification with the weights of a pretrained file.
-
-    Args:
-        spec: ``architecture`` (see `build`), and ``preprocess`` where images are not the drawn tasks'.
-        weights: A pretrained file as this module's docstring says.
-        precision: Of the image tower's products.
-        device: Where it is to be; a GPU if there is one, where nothing is said.
-
-    Raises:
-        TallmasksError: If the file is missing or damaged, its tensors are not those of the architecture, or a GPU is
-            asked for and cannot be had.
-    """
+    """See `Family.load`; the spec has ``architecture`` (see `build`), and ``preprocess`` unless the tasks are drawn."""
     place = cuda.choose(device)
     tensors = read_pretrained(weights)
     architecture = spec["architecture"]
@@ -281,10 +252,10 @@ def load(
     tensors = {name.removeprefix(BUFFER_PREFIX): tensor for name, tensor in tensors.items()}
     expected = network.state_dict()
     check_tensors(weights, {name: tuple(tensor.shape) for name, tensor in expected.items()}, tensors)
-    # `FlatWeights` copies what is trainable out of the file; in the network itself it would be one copy more
+    # `FlatWeights` copies the trainable tensors out of the file, so the network takes them without a copy
     names = [name for name, _ in network.named_parameters() if name.startswith(tensor_names.TRAINABLE)]
-    there = {name: tensors.pop(name).to(expected[name].dtype) for name in names}
-    network.load_state_dict(there, strict=False, assign=True)
+    trainable = {name: tensors.pop(name).to(expected[name].dtype) for name in names}
+    network.load_state_dict(trainable, strict=False, assign=True)
     network.load_state_dict(tensors, strict=False)  # copies into float32
     if place.type == "cuda":
         cuda.make_repeatable()
@@ -306,15 +277,12 @@ def _tokenizer(architecture: str | Mapping[str, Any], context_length: int, vocab
         return SimpleTokenizer(context_length=context_length)
     try:
         return open_clip.get_tokenizer(architecture)
-    except OSError as error:  # a tokenizer from the hub, as SigLIP's
+    except OSError as error:  # a tokenizer from the hub, such as SigLIP's
         raise TallmasksError(f"{architecture}: its tokenizer could not be had from the hub: {error}") from None
 
 
 def architecture_counts(spec: Mapping[str, Any]) -> tuple[int, int]:
-    """P' and F of the paper's storage formula from the architecture alone, built without memory for its weights."""
+    """P' and F of the paper's storage formula from the architecture, without memory for its weights."""
     with torch.device("meta"):
-        return _counts(build(spec["architecture"]))
-
-
-def _counts(network: torch.nn.Module) -> tuple[int, int]:
+        network = build(spec["architecture"])
     return tensor_names.parameter_counts({name: tuple(p.shape) for name, p in network.named_parameters()})

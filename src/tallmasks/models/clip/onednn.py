@@ -1,7 +1,7 @@
 """Linear layers of a transformer as 1x1 convolutions, which torch computes on a CPU with oneDNN.
 
-torch computes a linear layer in float32 with MKL, which leaves half of a processor idle that is not Intel's; oneDNN
-takes the widest instructions of any.
+torch computes a float32 linear layer with MKL, which uses half of a processor of another maker than Intel.  oneDNN uses
+the widest instructions of any.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from torch.nn import functional
 
 
 def use_onednn(module: nn.Module) -> None:
-    """Have the linear layers and the self-attention in `module` computed as convolutions from now on; on a GPU as they
-    were, with every layer called as a module, whose hooks see its inputs.
+    """Compute the linear layers and the self-attention in `module` as convolutions on a CPU.
 
-    Parameters keep their names, shapes and identity; values agree with the former ones up to rounding.
+    Every layer is called as a module, so that hooks see its inputs.  Parameters stay the same objects; results agree up
+    to rounding.
     """
     for layer in module.modules():
         if type(layer) is nn.Linear:
@@ -28,8 +28,7 @@ def use_onednn(module: nn.Module) -> None:
 
 
 def linear(tokens: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-    """`functional.linear`: [N, T, C] with weight [D, C] and bias [D] gives [N, T, D]; other shapes, and on a GPU, as
-    torch does it."""
+    """`functional.linear` of [N, T, C] with weight [D, C] and bias [D], [N, T, D]; torch's own for others or a GPU."""
     if tokens.ndim != 3 or tokens.device.type != "cpu":
         return functional.linear(tokens, weight, bias)
     # channels last, as oneDNN wants it, without a copy

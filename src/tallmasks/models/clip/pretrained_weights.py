@@ -18,7 +18,7 @@ from tallmasks.vectors.checkpoints.weight_files import open_weight_files
 
 
 def download_pretrained(spec: Mapping[str, Any], pretrained: Mapping[str, Any]) -> tuple[Path, dict[str, str]]:
-    """The file of pretrained weights that params.yaml names, and where it comes from, for the provenance.
+    """The file of pretrained weights that params.yaml names, and its origin.
 
     Args:
         spec: ``architecture``.
@@ -26,24 +26,24 @@ def download_pretrained(spec: Mapping[str, Any], pretrained: Mapping[str, Any]) 
             ``tag``, one of open_clip's for this architecture, with a ``revision`` if it lies on the hub.
 
     Raises:
-        TallmasksError: If open_clip knows no such tag, or the file cannot be had or is another.
+        TallmasksError: open_clip has no such tag, or the file cannot be had or is another.
     """
     repository, files, revision = pretrained.get("hub"), [pretrained.get("file")], pretrained.get("revision", "main")
     if repository is None:
-        known = open_clip.pretrained.get_pretrained_cfg(spec["architecture"], pretrained["tag"])
-        if not known:
+        tagged = open_clip.pretrained.get_pretrained_cfg(spec["architecture"], pretrained["tag"])
+        if not tagged:
             tags = open_clip.list_pretrained_tags_by_model(spec["architecture"])
             raise TallmasksError(
                 f"params.yaml: pretrained.tag: open_clip has no weights {pretrained['tag']!r} for "
                 f"{spec['architecture']}{nearest(pretrained['tag'], tags)}; it has {', '.join(tags) or 'none'}"
             )
-        if not known.get("hf_hub"):
+        if not tagged.get("hf_hub"):
             try:
-                path = Path(open_clip.pretrained.download_pretrained(known))
-            except (OSError, RuntimeError) as error:  # no network, or another sha256 than open_clip knows
-                raise TallmasksError(f"{known['url']}: the download failed: {error}; try again where it is") from None
-            return path, {"url": known["url"], "file": path.name}
-        repository, _, file = known["hf_hub"].rpartition("/")
+                path = Path(open_clip.pretrained.download_pretrained(tagged))
+            except (OSError, RuntimeError) as error:  # no network, or another sha256 than open_clip's
+                raise TallmasksError(f"{tagged['url']}: the download failed: {error}; try again where it is") from None
+            return path, {"url": tagged["url"], "file": path.name}
+        repository, _, file = tagged["hf_hub"].rpartition("/")
         files = [file]
     path = hub.download_first(repository, [file for file in files if file] or hub.OPEN_CLIP_FILES, revision)
     if "sha256" in pretrained:
@@ -52,12 +52,12 @@ def download_pretrained(spec: Mapping[str, Any], pretrained: Mapping[str, Any]) 
 
 
 def convert_pretrained(spec: Mapping[str, Any], weights: Path) -> dict[str, NDArray[Any]]:
-    """The tensors of a file of whole-model weights, in any form that open_clip reads, as `load` takes them.
+    """The tensors of a file of whole-model weights, of any format that open_clip reads, as `load` takes them.
 
     Nothing in the file is executed: it is safetensors, or torch's format read with ``weights_only``.
 
     Raises:
-        TallmasksError: If the file is damaged, holds more than tensors, or is not of the architecture.
+        TallmasksError: The file is damaged, holds more than tensors, or is not of the architecture.
     """
     network = build(spec["architecture"])
     named = dict(network.named_parameters())

@@ -1,4 +1,4 @@
-"""What the names in an open_clip file say, for steps that do without torch."""
+"""open_clip's tensor names, for steps without torch."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ KINDS = (
 
 
 def trainable_names(names: Iterable[str]) -> tuple[str, ...]:
-    """Those of a pretrained file's tensor names that a checkpoint holds, sorted."""
+    """The tensors of a checkpoint among those of a pretrained file, sorted."""
     return tuple(sorted(name for name in names if name.startswith(TRAINABLE)))
 
 
 def parameter_counts(shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
-    """P' and F of the paper's storage formula, from the shapes in a pretrained file."""
+    """P' and F of the paper's storage formula, from the shapes in a pretrained file, without the text transformer."""
     sizes = {name: math.prod(shape) for name, shape in shapes.items() if not name.startswith(UNCOUNTED)}
     trainable = sum(size for name, size in sizes.items() if name.startswith(TRAINABLE))
     return trainable, sum(sizes.values()) - trainable
 
 
 def place(tensor: str) -> tuple[str, str]:
-    """The layer ("before", "0", "1", ..., "after") and the kind of a tensor; "other" where no kind is known."""
+    """The layer ("before", "0", "1", ..., "after") and the kind of a tensor, "other" for none of `KINDS`."""
     kind = next((kind for pattern, kind in KINDS if re.search(pattern, tensor)), "other")
     if block := BLOCK.search(tensor):
         return block[1], kind

@@ -1,4 +1,4 @@
-"""open_clip's tokenizer, restricted to the words that a small text tower knows."""
+"""open_clip's tokenizer for a small text tower."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Tokenizer:
         """Token ranks, int64 [N, context length].
 
         Raises:
-            TallmasksError: If a prompt has a word that pretraining never saw.
+            TallmasksError: A prompt has a word that the vocabulary lacks.
         """
         rows = []
         for prompt, tokens in zip(prompts, self._tokenizer(list(prompts)).tolist(), strict=True):
@@ -41,6 +41,6 @@ class Tokenizer:
 
 
 def vocabulary_of(prompts: Iterable[str], context_length: int) -> tuple[int, ...]:
-    """The tokens that prompts use, padding and end of text included, ascending."""
+    """The tokens of some prompts, padding and end of text included, ascending."""
     tokens = SimpleTokenizer(context_length=context_length)(list(prompts))
     return tuple(torch.unique(tokens).tolist())

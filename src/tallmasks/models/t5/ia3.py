@@ -1,7 +1,7 @@
-"""(IA)^3 (Liu et al. 2022): vectors that rescale keys, values, and what enters the feed-forward's second matrix.
+"""(IA)^3 (Liu et al. 2022): vectors that rescale keys, values, and the input of the feed-forward's second matrix.
 
-The network's own weights stay as they are, so one pass can serve many sets of vectors: the inputs are repeated, and
-every repetition is rescaled by a set of its own.
+The network's own weights do not change, so one pass can serve many sets of vectors: the inputs are repeated, and each
+repetition is rescaled by its own set.
 """
 
 from __future__ import annotations
@@ -21,15 +21,7 @@ from tallmasks.models.t5.text_tokenizer import TextTokenizer
 
 
 class Ia3Model(TextModel):
-    """A T5 of which only (IA)^3's vectors are trained, from ones on.
-
-    Args:
-        network: the network, with its weights loaded, on the device where it is to stay.
-        shapes: of the vectors, by their names in PEFT's files, sorted.
-        tokenizer: the network's.
-        scoring: how answers are scored.
-        precision: of the network's products.
-    """
+    """A T5 with only (IA)^3's vectors trained, from ones on; ``shapes`` are theirs, by PEFT's names, sorted."""
 
     def __init__(
         self,
@@ -51,19 +43,19 @@ class Ia3Model(TextModel):
                 module.register_forward_pre_hook(self._input_hook(place))
 
     def count_right_of(self, batch: TextBatch, sets: Sequence[torch.Tensor]) -> torch.Tensor:
-        """`count_right` of every weight set float32 [P'], [sets], in as few passes as the memory allows."""
+        """`count_right` of every weight set, float32 [P'], as [sets], in as few passes as the memory allows."""
         tokens = batch.inputs.numel(), sum(len(e.answers) * max(map(len, e.answers)) for e in batch.examples)
         room = max(1, min(INPUT_TOKENS // tokens[0], ANSWER_TOKENS // tokens[1]))
         sizes = [parameter.numel() for parameter in self._parameters]
-        found = []
+        counts = []
         for start in range(0, len(sets), room):
             stacked = torch.stack(list(sets[start : start + room]))
             self._sets = list(stacked.split(sizes, dim=1))
             try:
-                found.append(self._counts(batch, len(stacked)))
+                counts.append(self._counts(batch, len(stacked)))
             finally:
                 self._sets = None
-        return torch.cat(found)
+        return torch.cat(counts)
 
     def _output_hook(self, place: int) -> Callable[[Any, Any, torch.Tensor], torch.Tensor]:
         return lambda module, inputs, output: self._rescaled(output, place)
@@ -72,7 +64,7 @@ class Ia3Model(TextModel):
         return lambda module, inputs: self._rescaled(inputs[0], place)
 
     def _rescaled(self, hidden: torch.Tensor, place: int) -> torch.Tensor:
-        """Activations [R, T, D] times a vector: the one that is trained, or for every block of rows that of its set."""
+        """Activations [R, T, D] times the trained vector, or each block of rows times the vector of its set."""
         if self._sets is None:
             return (hidden * self._parameters[place].flatten()).to(hidden.dtype)
         vectors = self._sets[place]

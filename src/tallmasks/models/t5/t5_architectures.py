@@ -1,13 +1,13 @@
-"""T5's architectures and the tensors that follow from one, for steps that do without torch.
+"""T5's architectures and their tensors, for steps without torch.
 
 Names are those of the hub's files, once for each tensor: the encoder's and the decoder's `embed_tokens.weight` are
-`shared.weight` under other names.
+other names of `shared.weight`.
 
-The input table `shared` and the output table `lm_head` are two tensors of one shape.  One of them is not trained, as
-the paper's storage figures tell (P' = 750,251,008 of 783,150,080 values); which of the two they do not tell.  Here it
-is `shared`: a row of it gets a gradient only where its token stands in a batch, so that most of its task vector would
-be exactly 0, which the mask rule of every task holds for; `lm_head` gets a gradient in every row at every step, and it
-is what an answer's score comes from.  `frozen_table: lm_head` is the other choice, `none` trains both.
+The input table `shared` and the output table `lm_head` are two tensors of one shape.  The paper's storage figures show
+that one of them is frozen (P' = 750,251,008 of 783,150,080 values), but not which.  Here it is `shared`.  Its rows get
+a gradient only for tokens of a batch, so most of its task vector would be exactly 0, and every task's mask would keep
+it.  `lm_head` gets a gradient in every row at every step, and answers are scored with it.  `frozen_table: lm_head` is
+the other choice, `none` trains both.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 from tallmasks.store.errors import TallmasksError, nearest
 
 TABLES = ("shared.weight", "lm_head.weight")
 FROZEN = {"shared": TABLES[:1], "lm_head": TABLES[1:], "none": ()}
-"""What is not trained, by `frozen_table`."""
+"""The frozen tensors, by `frozen_table`."""
 ADAPTERS = ("ia3",)
 PEFT_PREFIX = "base_model.model."
 IA3_SUFFIX = ".ia3_l"
@@ -35,7 +35,7 @@ _SIZES = {
 }
 """d_model, d_ff, heads and layers of T5 v1.1, whose heads have 64 features each."""
 NAMES = {f"t5-{kind.format(size)}": size for size in _SIZES for kind in ("{}-lm-adapt", "v1_1-{}")}
-"""What the hub calls the models of each size; `google/` before it is understood."""
+"""The hub's names of the models; a prefix `google/` is allowed."""
 _KINDS = (
     (r"EncDecAttention\.k\.ia3_l$", "cross keys"),
     (r"EncDecAttention\.v\.ia3_l$", "cross values"),
@@ -60,8 +60,7 @@ Shapes = dict[str, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Architecture:
-    """What decides the tensors of a T5 and what it computes with them; the names are those of transformers' T5Config,
-    but for `frozen_table`."""
+    """Settings of a T5, with the names of transformers' T5Config, and `frozen_table`."""
 
     vocab_size: int
     d_model: int
@@ -79,35 +78,32 @@ class Architecture:
 
     @classmethod
     def of(cls, written: str | Mapping[str, Any]) -> Architecture:
-        """An `architecture` of params.yaml: a name, T5Config's keys, or a `name` and keys that are to be otherwise.
+        """An `architecture` of params.yaml: a name, T5Config's keys, or a `name` and keys that differ.
 
         Raises:
-            TallmasksError: There is no such name or key, a key is missing, or its value is not of its kind.
+            TallmasksError: There is no such name or key, a key is missing, or a value is wrong.
         """
-        given = {"name": written} if isinstance(written, str) else dict(written)
-        if "name" in given:
-            given = _named(str(given.pop("name"))) | given
-        elif "num_layers" in given:
-            given.setdefault("num_decoder_layers", given["num_layers"])
-        if given.pop("tie_word_embeddings", False) is not False:
+        settings = {"name": written} if isinstance(written, str) else dict(written)
+        if "name" in settings:
+            settings = _named(str(settings.pop("name"))) | settings
+        elif "num_layers" in settings:
+            settings.setdefault("num_decoder_layers", settings["num_layers"])
+        if settings.pop("tie_word_embeddings", False) is not False:
             raise TallmasksError(
                 "params.yaml: architecture: tie_word_embeddings: found true; only T5 v1.1 is here, whose two tables "
                 "are two tensors: set it to false or leave it out"
             )
-        known = {field.name: field for field in fields(cls)}
-        for key in given:
-            if key not in known:
+        keys = {field.name: field for field in fields(cls)}
+        for key in settings:
+            if key not in keys:
                 raise TallmasksError(
-                    f"params.yaml: architecture: there is no key {key!r}{nearest(key, known)}; known: "
-                    f"{', '.join(known)}"
+                    f"params.yaml: architecture: there is no key {key!r}{nearest(key, keys)}; known: {', '.join(keys)}"
                 )
-        if missing := [name for name, field in known.items() if name not in given and field.default is _NOTHING]:
+        if missing := [name for name, field in keys.items() if name not in settings and field.default is MISSING]:
             raise TallmasksError(f"params.yaml: architecture: {', '.join(missing)}: not there; name a model or add it")
-        found = cls(**given)
-        found._check()
-        return found
+        return cls(**settings)._checked()
 
-    def _check(self) -> None:
+    def _checked(self) -> Architecture:
         for field in fields(self):
             value = getattr(self, field.name)
             if field.type == "int" and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
@@ -116,17 +112,18 @@ class Architecture:
             value = getattr(self, name)
             if not isinstance(value, int | float) or not low <= value <= high:
                 raise TallmasksError(f"params.yaml: architecture: {name}: found {value!r}, expected {low} to {high}")
-        for name, known in (("feed_forward_proj", ("gated-gelu", "gated-silu", "relu")), ("frozen_table", FROZEN)):
+        for name, values in (("feed_forward_proj", ("gated-gelu", "gated-silu", "relu")), ("frozen_table", FROZEN)):
             value = str(getattr(self, name))
-            if value not in known:
+            if value not in values:
                 raise TallmasksError(
-                    f"params.yaml: architecture: {name}: found {value!r}, expected one of {', '.join(known)}"
-                    f"{nearest(value, known)}"
+                    f"params.yaml: architecture: {name}: found {value!r}, expected one of {', '.join(values)}"
+                    f"{nearest(value, values)}"
                 )
+        return self
 
     @property
     def config(self) -> dict[str, Any]:
-        """What transformers' T5Config is made with."""
+        """The arguments of transformers' T5Config."""
         keys = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "frozen_table"}
         return {**keys, "tie_word_embeddings": False}
 
@@ -134,45 +131,43 @@ class Architecture:
     def shapes(self) -> Shapes:
         """Every tensor of a pretrained file, sorted by name."""
         inner, model = self.num_heads * self.d_kv, self.d_model
-        found: Shapes = dict.fromkeys(TABLES, (self.vocab_size, model))
+        shapes: Shapes = dict.fromkeys(TABLES, (self.vocab_size, model))
         for side, blocks in (("encoder", self.num_layers), ("decoder", self.num_decoder_layers)):
             attentions = ("SelfAttention", "EncDecAttention") if side == "decoder" else ("SelfAttention",)
-            found[f"{side}.final_layer_norm.weight"] = (model,)
+            shapes[f"{side}.final_layer_norm.weight"] = (model,)
             bias = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
-            found[bias] = (self.relative_attention_num_buckets, self.num_heads)
+            shapes[bias] = (self.relative_attention_num_buckets, self.num_heads)
             for block in range(blocks):
                 layers = f"{side}.block.{block}.layer"
                 for place, attention in enumerate(attentions):
-                    found |= {f"{layers}.{place}.{attention}.{which}.weight": (inner, model) for which in "qkv"}
-                    found[f"{layers}.{place}.{attention}.o.weight"] = (model, inner)
+                    shapes |= {f"{layers}.{place}.{attention}.{which}.weight": (inner, model) for which in "qkv"}
+                    shapes[f"{layers}.{place}.{attention}.o.weight"] = (model, inner)
                 dense = f"{layers}.{len(attentions)}.DenseReluDense"
                 gates = ("wi_0", "wi_1") if self.feed_forward_proj.startswith("gated-") else ("wi",)
-                found |= {f"{dense}.{gate}.weight": (self.d_ff, model) for gate in gates}
-                found[f"{dense}.wo.weight"] = (model, self.d_ff)
-                found |= {f"{layers}.{place}.layer_norm.weight": (model,) for place in range(len(attentions) + 1)}
-        return dict(sorted(found.items()))
+                shapes |= {f"{dense}.{gate}.weight": (self.d_ff, model) for gate in gates}
+                shapes[f"{dense}.wo.weight"] = (model, self.d_ff)
+                shapes |= {f"{layers}.{place}.layer_norm.weight": (model,) for place in range(len(attentions) + 1)}
+        return dict(sorted(shapes.items()))
 
     def trainable(self, adapter: str | None = None) -> Shapes:
-        """What a checkpoint holds, sorted by name: of the whole model all but the frozen table; of (IA)^3 the vectors
-        that rescale keys, values and what enters the feed-forward's second matrix (Liu et al. 2022), as PEFT calls and
-        shapes them."""
+        """A checkpoint's tensors, sorted by name: all but the frozen table; or (IA)^3's vectors in PEFT's layout.
+
+        These rescale keys, values and the input of the feed-forward's second matrix (Liu et al. 2022).
+        """
         if adapter is None:
             return {name: shape for name, shape in self.shapes.items() if name not in FROZEN[self.frozen_table]}
-        found: Shapes = {}
+        vectors: Shapes = {}
         for name, (rows, *columns) in self.shapes.items():
             if part := _RESCALED.fullmatch(name):
                 shape = (rows, 1) if part["out"] else (1, *columns)
-                found[PEFT_PREFIX + part["module"] + IA3_SUFFIX] = shape
-        return dict(sorted(found.items()))
+                vectors[PEFT_PREFIX + part["module"] + IA3_SUFFIX] = shape
+        return dict(sorted(vectors.items()))
 
     def counts(self, adapter: str | None = None) -> tuple[int, int]:
-        """P' and F of the paper's storage formula; of (IA)^3 the whole model is frozen."""
+        """P' and F of the paper's storage formula; with (IA)^3 the whole model is frozen."""
         trained = sum(map(math.prod, self.trainable(adapter).values()))
         every = sum(map(math.prod, self.shapes.values()))
         return trained, every if adapter else every - trained
-
-
-_NOTHING = fields(Architecture)[0].default
 
 
 def _named(name: str) -> dict[str, Any]:
@@ -188,8 +183,8 @@ def _named(name: str) -> dict[str, Any]:
 
 
 def place(tensor: str) -> tuple[str, str]:
-    """The layer of a tensor, "before", "0", "1", ... of the encoder, "d0", "d1", ... of the decoder, "after", and its
-    kind; "other" where no kind is known."""
+    """The layer of a tensor ("before", "0", "1", ... of the encoder, "d0", "d1", ... of the decoder, "after") and its
+    kind, "other" for none of `_KINDS`."""
     name = tensor.removeprefix(PEFT_PREFIX)
     kind = next((kind for pattern, kind in _KINDS if re.search(pattern, name)), "other")
     if block := re.match(r"(en|de)coder\.block\.(\d+)\.", name):

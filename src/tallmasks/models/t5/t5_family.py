@@ -1,8 +1,9 @@
-"""T5's answers to what the workflow asks about a family; the network is imported when one is needed."""
+"""The model family T5; the network is imported when one is needed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +30,10 @@ _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 
 
 class T5:
-    """transformers' T5 v1.1, all of it but one table trained, or (IA)^3's vectors (`adapter: ia3`); satisfies
-    `tallmasks.models.families.Family`.  An answer's score is its probability."""
+    """transformers' T5 v1.1: all of it but one table is trained, or (IA)^3's vectors (`adapter: ia3`).
+
+    An answer's score is its probability.
+    """
 
     unit = "questions"
     imports = ("torch", "torch._dynamo", "transformers.models.t5.modeling_t5", "tokenizers")
@@ -57,19 +60,18 @@ class T5:
 
     def settings(self, spec: Spec) -> dict[str, Any]:
         scoring = Scoring.of(spec)
-        counted = scoring.free_answers == "exact_match"
-        found = {"scoring": scoring.to_json(), "further_scores": list(MARKS)}
-        return found if counted else found | {"sums_of_scores": True}
+        settings = {"scoring": asdict(scoring), "further_scores": list(MARKS)}
+        return settings if scoring.counts else settings | {"sums_of_scores": True}
 
     def training_settings(self, spec: Spec, task: Task, looks: bool) -> dict[str, Any]:
         used = ["max_input_tokens"]
         if looks:
             used += ["free_answers", "max_new_tokens"] if task.free else ["length_normalized"]
-        scoring = Scoring.of(spec).to_json()
+        scoring = asdict(Scoring.of(spec))
         return {"scoring": {key: scoring[key] for key in used}}
 
     def initial_state(self, spec: Spec, pretrained: Path) -> dict[str, NDArray[Any]]:
-        """The trainable tensors of the file; of (IA)^3 ones, which are in no file."""
+        """The trainable tensors of the file; for (IA)^3 ones, which are in no file."""
         adapter = spec.get("adapter")
         trainable = Architecture.of(spec["architecture"]).trainable(adapter)
         if adapter:
@@ -110,18 +112,14 @@ class T5:
                 "folder as transformers saves it: tags are open_clip's"
             )
         repository, revision = pretrained["hub"], pretrained.get("revision", "main")
-        path = hub.download_first(repository, self._named(pretrained), revision)
+        path = hub.download_first(repository, self.pretrained_files(pretrained), revision)
         if "sha256" in pretrained:
             hub.check_sha256(path, pretrained["sha256"], hub.address(repository, path.name, revision))
         hub.download_first(repository, FILES, revision)  # into the folder of the weights
         return path, {"repository": repository, "file": path.name, "commit": hub.commit_of(path) or revision}
 
-    @staticmethod
-    def _named(pretrained: Spec) -> tuple[str, ...]:
-        return (pretrained["file"],) if "file" in pretrained else _WEIGHTS
-
     def pretrained_files(self, pretrained: Spec) -> tuple[str, ...]:
-        return self._named(pretrained)
+        return (pretrained["file"],) if "file" in pretrained else _WEIGHTS
 
     def convert_checkpoint(self, spec: Spec, path: Path, pretrained: Path) -> dict[str, NDArray[np.float32]]:
         from tallmasks.models.t5 import t5_states

@@ -1,7 +1,7 @@
 """T5 networks from pretrained files.
 
-A pretrained file holds the hub's tensors in float32 or half precision, each once, and beside them the JSON of the
-tokenizer as ``tokenizer.json``, uint8: one file is the model.
+A pretrained file holds the hub's tensors in float32 or half precision, each once, and the tokenizer's JSON as
+``tokenizer.json``, uint8.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from tallmasks.store.errors import TallmasksError
 
 
 def build(architecture: Architecture, tensors: Mapping[str, torch.Tensor]) -> T5ForConditionalGeneration:
-    """transformers' network with the tensors of a pretrained file, float32; the two tables stay two tensors.
+    """transformers' network with the tensors of a pretrained file, float32.
 
-    transformers ties them whatever its configuration says, and copying into tied tensors leaves the second one's values
-    in both: so each tensor becomes a parameter of its own.
+    transformers ties the two tables whatever its configuration.  Copying would leave the second one's values in both,
+    so each tensor becomes a parameter of its own.
     """
     with torch.device("meta"):
         network = T5ForConditionalGeneration(T5Config(**architecture.config))
@@ -41,18 +41,7 @@ def build(architecture: Architecture, tensors: Mapping[str, torch.Tensor]) -> T5
 def load(
     spec: Mapping[str, Any], weights: Path, precision: Precision = "float32", device: cuda.Wanted | None = None
 ) -> TextModel:
-    """The model of a specification with the weights of a pretrained file.
-
-    Args:
-        spec: ``architecture``, ``adapter`` and ``scoring``.
-        weights: a pretrained file as this module's docstring says.
-        precision: of the network's products.
-        device: where it is to be; a GPU if there is one, where nothing is said.
-
-    Raises:
-        TallmasksError: the file is missing or damaged, its tensors are not those of the architecture, it has no
-            tokenizer, or a GPU is asked for and cannot be had.
-    """
+    """See `Family.load`; the spec has ``architecture``, ``adapter`` and ``scoring``."""
     place = cuda.choose(device)
     architecture, adapter = Architecture.of(spec["architecture"]), spec.get("adapter")
     tensors = read_pretrained(weights)

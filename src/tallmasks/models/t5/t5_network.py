@@ -1,4 +1,4 @@
-"""T5 networks of transformers as models whose trainable tensors lie in one flat buffer."""
+"""T5 networks of transformers with their trainable tensors in one flat buffer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from transformers import T5ForConditionalGeneration, __version__
 
 from tallmasks.models.families import Precision
 from tallmasks.models.flat_weights import FlatWeights
-from tallmasks.models.layer_inputs import Told, watched
+from tallmasks.models.layer_inputs import Receiver, watched
 from tallmasks.models.t5.text_batches import IGNORED, TextBatch, TokenizedText, cheapest
 from tallmasks.models.t5.text_scoring import MARKS, Scoring
 from tallmasks.models.t5.text_tokenizer import TextTokenizer
@@ -35,10 +35,10 @@ class TextModel(FlatWeights):
     """A T5 with its trainable tensors in one flat buffer; satisfies `tallmasks.models.families.Model`.
 
     Args:
-        network: the network, with its weights loaded, on the device where it is to stay.
-        parameters: what is trained, by the names that a checkpoint has.
+        network: with its weights loaded, on its device.
+        parameters: the trainable ones, by their names in a checkpoint.
         tokenizer: the network's.
-        scoring: how answers are scored.
+        scoring: of answers.
         precision: of the network's products; scores are float32.
     """
 
@@ -57,15 +57,10 @@ class TextModel(FlatWeights):
         super().__init__(parameters)
 
     def train(self, on: bool) -> None:
-        """Switch dropout on or off.  It draws from torch's global generators."""
         self._network.train(on)
 
     def prepare(self, examples: Texts, changes: Any = None, generator: torch.Generator | None = None) -> TextBatch:
-        """Examples as tokens, inputs cut at ``max_input_tokens``; there are no random changes of texts.
-
-        Raises:
-            TallmasksError: there are to be changes.
-        """
+        """Examples as tokens, inputs cut at ``max_input_tokens``.  Raises TallmasksError for changes of texts."""
         if changes is not None:
             raise TallmasksError(
                 f"params.yaml: finetuning.augmentation: found {changes!r}, and texts cannot be changed; leave it out"
@@ -86,9 +81,9 @@ class TextModel(FlatWeights):
         inputs = self._tokenizer([text.input for text in texts], self.scoring.max_input_tokens)
         wanted = [(text.target,) if text.answer == FREE else text.answers for text in texts]
         every = list(dict.fromkeys(answer for answers in wanted for answer in answers))
-        known = dict(zip(every, self._tokenizer(every), strict=True))
+        tokens = dict(zip(every, self._tokenizer(every), strict=True))
         return [
-            TokenizedText(row, tuple(known[answer] for answer in answers), text.answer, text.answers)
+            TokenizedText(row, tuple(tokens[answer] for answer in answers), text.answer, text.answers)
             for row, answers, text in zip(inputs, wanted, texts, strict=True)
         ]
 
@@ -105,38 +100,35 @@ class TextModel(FlatWeights):
         hidden = self._decoded(batch.targets, self._encoded(batch), batch.mask)
         return functional.log_softmax(self._logits(hidden)[batch.targets != IGNORED], dim=-1)
 
-    def watched(self, told: Told) -> AbstractContextManager[None]:
-        """Within it every pass tells what enters the linear layers, the output layer among them; padding too, where a
-        batch has some."""
-        return watched(self._network, dict(zip(self.trainable, self._parameters, strict=True)), told)
+    def watched(self, receive: Receiver) -> AbstractContextManager[None]:
+        """See `WatchedModel.watched`; the output layer is among the linear layers, padding among the inputs."""
+        return watched(self._network, dict(zip(self.trainable, self._parameters, strict=True)), receive)
 
     def count_right(self, batch: TextBatch) -> torch.Tensor:
-        """How many examples are answered right, int64 scalar; where freely written answers have scores in between
-        (``scoring.free_answers``), and the batch has such, the sum of scores, float64.
+        """The number of right answers, int64 scalar; of equally good choices the first counts.
 
-        Of equally good choices the first counts.
+        It is a sum of scores, float64, where a free answer can be partly right (``scoring.free_answers``).
         """
         return self._counts(batch, 1)[0]
 
     def _counts(self, batch: TextBatch, sets: int) -> torch.Tensor:
         """The same for each of the weight sets in use, [sets]."""
-        found = torch.zeros(sets, dtype=torch.int64, device=self.device)
+        right = torch.zeros(sets, dtype=torch.int64, device=self.device)
         choices, free = batch.by_choice
         if choices:
             best = self.choice_scores(choices, sets).argmax(dim=-1)
-            found = found + (best == choices.right).sum(dim=1)
+            right = right + (best == choices.right).sum(dim=1)
         if free:
             rows = iter(self.written(free, sets))
             marks = [
                 [self.scoring.mark(next(rows), example.accepted) for example in free.examples] for _ in range(sets)
             ]
             kind = torch.int64 if self.scoring.counts else torch.float64
-            found = found + torch.tensor(marks, dtype=torch.float64).sum(dim=1).to(self.device, kind)
-        return found
+            right = right + torch.tensor(marks, dtype=torch.float64).sum(dim=1).to(self.device, kind)
+        return right
 
     def further_scores(self, examples: Texts, batch_size: int) -> dict[str, float]:
-        """Sums of both of SQuAD's scores over the answers that are written freely, whichever of them counts; nothing
-        of examples without such."""
+        """Sums of both of SQuAD's scores over the free answers; empty without such."""
         marks: dict[str, float] = {}
         with torch.inference_mode():
             for batch in self.batches(examples[np.flatnonzero(examples.right == FREE)], batch_size):
@@ -146,8 +138,10 @@ class TextModel(FlatWeights):
         return marks
 
     def choice_scores(self, batch: TextBatch, sets: int = 1) -> torch.Tensor:
-        """The log-probability of every choice given the input, float32 [sets, N, C], -infinity where an example has no
-        such choice.  An input is read once for all of its choices."""
+        """The log-probability of every choice given the input, float32 [sets, N, C]; -infinity for a missing choice.
+
+        An input is encoded once for all of its choices.
+        """
         count, choices, longest = batch.choices.shape
         labels = batch.choices.repeat(sets, 1, 1).view(-1, longest)
         hidden = self._decoded(labels, self._encoded(batch, sets), batch.mask.repeat(sets, 1))
@@ -160,31 +154,33 @@ class TextModel(FlatWeights):
 
     @torch.no_grad()
     def written(self, batch: TextBatch, sets: int = 1) -> list[str]:
-        """The answer that the network writes to each input, the most probable token at a time, [sets * N]."""
+        """The network's answer to each input, the most probable token at a time, [sets * N]."""
         states, mask = self._encoded(batch, sets), batch.mask.repeat(sets, 1)
         token = torch.full((len(states), 1), self._tokenizer.pad, device=self.device)
-        found, cache = [], None
+        tokens, cache = [], None
         done = torch.zeros(len(states), dtype=torch.bool, device=self.device)
         for _ in range(self.scoring.max_new_tokens):
             output = self._decoder(token, states, mask, past_key_values=cache, use_cache=True)
             cache = output.past_key_values
             token = self._logits(output.last_hidden_state[:, -1:]).argmax(dim=-1)
-            found.append(token.masked_fill(done[:, None], self._tokenizer.pad))
+            tokens.append(token.masked_fill(done[:, None], self._tokenizer.pad))
             done |= token[:, 0] == self._tokenizer.end
             if done.all():
                 break
         ends = {self._tokenizer.pad, self._tokenizer.end}
-        return [self._tokenizer.text([n for n in row if n not in ends]) for row in torch.cat(found, dim=1).tolist()]
+        return [self._tokenizer.text([n for n in row if n not in ends]) for row in torch.cat(tokens, dim=1).tolist()]
 
     def _encoded(self, batch: TextBatch, sets: int = 1) -> torch.Tensor:
-        """What the encoder makes of the inputs, [sets * N, S, D]: all inputs for one weight set, then for the next."""
+        """The encoder's output, [sets * N, S, D]: all inputs for one weight set, then for the next."""
         with self._products():
             inputs, mask = batch.inputs.repeat(sets, 1), batch.mask.repeat(sets, 1)
             return self._network.encoder(input_ids=inputs, attention_mask=mask).last_hidden_state
 
     def _decoded(self, labels: torch.Tensor, states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        """What the decoder makes of the tokens before each label, [R, L, D]; R a multiple of the inputs, which follow
-        one another with all their rows."""
+        """The decoder's output for the tokens before each label, [R, L, D].
+
+        R is a multiple of the number of inputs; the rows of one input follow each other.
+        """
         start = labels.new_full((len(labels), 1), self._tokenizer.pad)
         before = torch.cat([start, labels[:, :-1]], dim=1)
         return self._decoder(before.masked_fill(before == IGNORED, self._tokenizer.pad), states, mask).last_hidden_state
@@ -196,17 +192,19 @@ class TextModel(FlatWeights):
             )
 
     def _logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Of every token of the vocabulary, in float32 whatever the precision: bfloat16 would make ties of scores."""
+        """Logits of the vocabulary, in float32 for any precision: scores in bfloat16 would have ties."""
         return self._network.lm_head(hidden.float())
 
     def _products(self) -> torch.autocast:
-        # without the cache, which keeps a weight's cast beyond a change of weight sets where contexts are nested
+        # in nested contexts the cache keeps a weight's cast beyond a change of weight sets
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self._mixed, cache_enabled=False)
 
 
 class _SharedInputs(T5Attention):
-    """Attention to inputs that several rows of the decoder share: keys and values are computed once for an input, and
-    the queries of its rows, which see no position and nothing of each other here, stand one behind the other."""
+    """Cross-attention of several rows of the decoder to one input, whose keys and values are computed once.
+
+    The queries of the rows are put one behind the other, as they need no position and do not see each other here.
+    """
 
     def forward(  # type: ignore[override]  # all else by name
         self, hidden_states: torch.Tensor, mask: Any = None, key_value_states: Any = None, **more: Any
@@ -217,11 +215,7 @@ class _SharedInputs(T5Attention):
 
 
 def _share_inputs(network: T5ForConditionalGeneration) -> None:
-    """Replace the cross-attention of a network.
-
-    Raises:
-        TallmasksError: it has none of the class that is replaced.
-    """
+    """Replace the cross-attention of a network.  Raises TallmasksError if it is of another class than expected."""
     layers = [module for module in network.modules() if isinstance(module, T5LayerCrossAttention)]
     attention = [getattr(layer, "EncDecAttention", None) for layer in layers]
     if not attention or {type(one) for one in attention} - {T5Attention, _SharedInputs}:

@@ -1,8 +1,8 @@
-"""T5 weights as others save them, under the names of the hub's files: pretrained, fine-tuned, and (IA)^3's vectors.
+"""T5 weights of others under the names of the hub's files: pretrained, fine-tuned, and (IA)^3's vectors.
 
-What is read is a file of safetensors or of torch.save's (never more of it than tensors), a folder as transformers saves
-it, and for (IA)^3 a folder as PEFT saves it.  A prefix before every name (``transformer.``, ``model.``) is taken off.
-`embed_tokens` of encoder and decoder must be the table `shared` again.
+Sources are a file of safetensors or of torch.save (only its tensors), a folder of transformers, and for (IA)^3 a folder
+of PEFT.  A prefix of all names (``transformer.``, ``model.``) is removed.  `embed_tokens` of encoder and decoder must
+equal the table `shared`.
 """
 
 from __future__ import annotations
@@ -28,46 +28,46 @@ State = dict[str, NDArray[np.float32]]
 
 _REPEATED = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
 _UNUSED = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
-"""In old files; no T5 looks at it."""
+"""In old files; no T5 uses it."""
 _OLD_IA3 = re.compile(r"(?P<module>.+)\.ia3_layer\.ia3_vector")
 _CONFIGURED = ("num_heads", "feed_forward_proj", "layer_norm_epsilon", "relative_attention_max_distance")
-"""What no tensor's shape tells."""
+"""Settings that no tensor's shape shows."""
 
 
 def pretrained_state(architecture: Architecture, weights: Path) -> dict[str, NDArray[Any]]:
-    """What a pretrained file holds: every tensor, float32, and the tokenizer that lies beside the weights.
+    """The content of a pretrained file: every tensor, float32, and the tokenizer beside the weights.
 
     Raises:
         TallmasksError: a file is damaged or missing, or its tensors are not the architecture's.
     """
     if weights.is_dir():
         _check_config(architecture, weights / "config.json")
-    found = _whole(open_checkpoint(weights), architecture.shapes, architecture.shapes)
-    return {**found, TENSOR: tokenizer_beside(weights)}
+    tensors = _whole(open_checkpoint(weights), architecture.shapes, architecture.shapes)
+    return {**tensors, TENSOR: tokenizer_beside(weights)}
 
 
 def fine_tuned_state(architecture: Architecture, path: Path, pretrained: Path) -> State:
     """The trainable tensors of a whole model that somebody else fine-tuned.
 
     Raises:
-        TallmasksError: a file is damaged or missing, its tensors are not the architecture's, or it moved the table that
-            is frozen here.
+        TallmasksError: a file is damaged or missing, its tensors are not the architecture's, or the table that is
+            frozen here differs from the pretrained one.
     """
     trainable, initial = architecture.trainable(), open_checkpoint(pretrained)
-    found = _whole(open_checkpoint(path), trainable, architecture.shapes)
+    tensors = _whole(open_checkpoint(path), trainable, architecture.shapes)
     for name in FROZEN[architecture.frozen_table]:
-        if name in found and (most := float(np.abs(found.pop(name) - initial.float32(name)).max())) > SAME:
+        if name in tensors and (most := float(np.abs(tensors.pop(name) - initial.float32(name)).max())) > SAME:
             other = "lm_head" if name == TABLES[0] else "shared"
             raise TallmasksError(
                 f"{path}: the frozen table {name!r} is up to {most:.3g} from the pretrained one; expected the "
                 f"same. If it was fine-tuned, set `frozen_table` under `architecture` to {other} or none; if it "
                 "was fine-tuned from other weights, set `pretrained` to those"
             )
-    return found
+    return tensors
 
 
-def _whole(checkpoint: Checkpoint, wanted: Shapes, known: Shapes) -> State:
-    """Tensors of a whole model, float32: all that are wanted, and those that are known beside them."""
+def _whole(checkpoint: Checkpoint, wanted: Shapes, allowed: Shapes) -> State:
+    """Tensors of a whole model, float32: all that are wanted, and others that are allowed."""
     names = without_prefix(checkpoint, "encoder.final_layer_norm.weight")
     for name in _REPEATED:
         if name in names and TABLES[0] in names and not _equal(checkpoint, names.pop(name), names[TABLES[0]]):
@@ -81,12 +81,12 @@ def _whole(checkpoint: Checkpoint, wanted: Shapes, known: Shapes) -> State:
             f"{checkpoint.title}: no tensor {TABLES[1]!r}: it was saved with its two tables tied, and the second one "
             f"is lost; expected {hint}. Save its state dict with both"
         )
-    check_names(checkpoint, names, wanted, known, hint)
-    return {name: _array(checkpoint, names[name], known[name]) for name in sorted(names)}
+    check_names(checkpoint, names, wanted, allowed, hint)
+    return {name: _array(checkpoint, names[name], allowed[name]) for name in sorted(names)}
 
 
 def _array(checkpoint: Checkpoint, name: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
-    """One tensor, float32 in a shape that it need not have itself, with finite values."""
+    """One tensor of finite values, float32; a vector may have another number of axes of length 1."""
     info = checkpoint.info(name)
     loose = len([length for length in info.shape if length > 1]) == len([length for length in shape if length > 1]) == 1
     if not info.is_float or (info.shape != shape and not (loose and max(info.shape) == max(shape))):
@@ -105,15 +105,13 @@ def _equal(checkpoint: Checkpoint, one: str, other: str) -> bool:
 
 
 def _check_config(architecture: Architecture, path: Path) -> None:
-    """Refuse a folder whose configuration says that the network computes something else with the same tensors."""
-    if not path.is_file():
-        return
-    found = _json(path)
+    """Refuse a folder whose configuration differs from the architecture where the tensors do not show it."""
+    config = _json(path) if path.is_file() else {}
     for key in _CONFIGURED:
         expected = getattr(architecture, key)
-        if found.get(key, expected) != expected:
+        if config.get(key, expected) != expected:
             raise TallmasksError(
-                f"{path}: {key}: found {found[key]!r}, and `architecture` in params.yaml has {expected!r}; they must "
+                f"{path}: {key}: found {config[key]!r}, and `architecture` in params.yaml has {expected!r}; they must "
                 "belong together"
             )
 
@@ -124,8 +122,8 @@ def _check_config(architecture: Architecture, path: Path) -> None:
 def ia3_state(architecture: Architecture, path: Path) -> State:
     """(IA)^3's vectors that somebody else fine-tuned, under PEFT's names.
 
-    In files of before PEFT the vector of the feed-forward rescales what comes out of `wi_1`, which is what goes into
-    `wo` but for a factor: the same vector.
+    In files older than PEFT the feed-forward's vector rescales the output of `wi_1`.  That is the input of `wo` but for
+    a factor, so the vector is the same.
 
     Raises:
         TallmasksError: a file is damaged or missing, or its vectors are not the architecture's.
@@ -156,20 +154,21 @@ def _adapter(path: Path) -> Checkpoint:
 
 
 def _peft_name(name: str) -> str:
-    """PEFT's name of a vector; of anything else its own."""
-    old = _OLD_IA3.fullmatch(name)
-    module = old["module"].removeprefix("transformer.") if old else name.removesuffix(IA3_SUFFIX)
-    if not old and not name.endswith(IA3_SUFFIX):
+    """PEFT's name of a vector; other names stay as they are."""
+    if old := _OLD_IA3.fullmatch(name):
+        module = re.sub(r"\.wi_1$", ".wo", old["module"].removeprefix("transformer."))
+    elif name.endswith(IA3_SUFFIX):
+        module = name.removesuffix(IA3_SUFFIX)
+    else:
         return name
-    module = re.sub(r"\.wi_1$", ".wo", module) if old else module
     return PEFT_PREFIX + module.removeprefix(PEFT_PREFIX) + IA3_SUFFIX
 
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        found = read_json(path)
+        content = read_json(path)
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        content = None
+    if not isinstance(content, dict):
         raise TallmasksError(f"{path}: not a JSON object; expected a configuration as it was saved. Copy it again")
-    return found
+    return content

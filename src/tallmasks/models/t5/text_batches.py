@@ -1,4 +1,4 @@
-"""Examples as token numbers, and batches of them as tensors that are padded to the longest."""
+"""Examples as token numbers, and batches of them, padded to the longest."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tallmasks.models import cuda
 from tallmasks.tasks.texts import FREE
 
 IGNORED = -100
-"""A label that counts for nothing: padding.  cross_entropy's own."""
+"""The label of padding, cross_entropy's own."""
 INPUT_TOKENS = 1 << 14
-"""At most so many tokens of input in a batch of an evaluation, padding included."""
+"""Most input tokens in a batch of an evaluation, padding included."""
 ANSWER_TOKENS = 1 << 12
-"""Likewise of answers, each of which costs a row of logits as long as the vocabulary."""
+"""Most answer tokens; each costs a row of logits as long as the vocabulary."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class TokenizedText:
 
     Attributes:
         input: token numbers, end of sequence last.
-        answers: those of every choice; where the answer is written freely, of the one to learn.
-        answer: which choice is right, or `FREE`.
-        accepted: the answers in letters that count, of one that is written freely.
+        answers: the token numbers of every choice; of a free answer, those of the one to learn.
+        answer: the number of the right choice, or `FREE`.
+        accepted: the choices in letters, or the accepted free answers.
     """
 
     input: list[int]
@@ -38,14 +38,13 @@ class TokenizedText:
 
     @property
     def target(self) -> list[int]:
-        """What fine-tuning teaches."""
+        """The answer to learn."""
         return self.answers[max(self.answer, 0)]
 
 
 @dataclass(frozen=True)
 class TextBatch:
-    """Examples of one task; satisfies `tallmasks.models.families.Batch`.  Tensors are made when they are asked for, and
-    once, however many weight sets they serve."""
+    """Examples of one task.  Tensors are made at their first use, once for all weight sets."""
 
     examples: tuple[TokenizedText, ...]
     pad: int
@@ -56,7 +55,7 @@ class TextBatch:
 
     @property
     def weight(self) -> float:
-        """Target tokens, over which the loss is a mean."""
+        """The number of target tokens, over which the loss is a mean."""
         return float(sum(len(example.target) for example in self.examples))
 
     def split(self, size: int) -> list[TextBatch]:
@@ -65,10 +64,13 @@ class TextBatch:
 
     @cached_property
     def by_choice(self) -> tuple[TextBatch | None, TextBatch | None]:
-        """Examples with choices, and those whose answer is written freely; None where there are none."""
-        parts = ([e for e in self.examples if e.answer != FREE], [e for e in self.examples if e.answer == FREE])
-        found = [TextBatch(tuple(part), self.pad, self.device) if part else None for part in parts]
-        return found[0], found[1]
+        """Examples with choices, and those with a free answer; None where there are none."""
+        choices = tuple(example for example in self.examples if example.answer != FREE)
+        free = tuple(example for example in self.examples if example.answer == FREE)
+        return (
+            TextBatch(choices, self.pad, self.device) if choices else None,
+            TextBatch(free, self.pad, self.device) if free else None,
+        )
 
     @cached_property
     def inputs(self) -> torch.Tensor:
@@ -77,42 +79,38 @@ class TextBatch:
 
     @cached_property
     def mask(self) -> torch.Tensor:
-        """Which tokens are no padding, bool [N, S]."""
+        """False for padding, bool [N, S]."""
         lengths = torch.tensor([len(example.input) for example in self.examples])
-        return self._there(torch.arange(self.inputs.shape[1]) < lengths[:, None])
+        return cuda.upload(torch.arange(self.inputs.shape[1]) < lengths[:, None], self.device)
 
     @cached_property
     def targets(self) -> torch.Tensor:
-        """What is to be learned, int64 [N, L], `IGNORED` behind the end."""
+        """The answers to learn, int64 [N, L], `IGNORED` behind the end."""
         return self._padded([example.target for example in self.examples], IGNORED)
 
     @cached_property
     def choices(self) -> torch.Tensor:
-        """The tokens of every choice, int64 [N, C, L], `IGNORED` behind the end; nothing else in a choice that others
-        have and the example has not."""
+        """The tokens of every choice, int64 [N, C, L], `IGNORED` behind the end and in missing choices."""
         most = max(len(example.answers) for example in self.examples)
         rows = [row for e in self.examples for row in [*e.answers, *([[]] * (most - len(e.answers)))]]
         return self._padded(rows, IGNORED).view(len(self), most, -1)
 
     @cached_property
     def right(self) -> torch.Tensor:
-        """Which choice is right, int64 [N]."""
-        return self._there(torch.tensor([example.answer for example in self.examples]))
+        """The number of the right choice, int64 [N]."""
+        return cuda.upload(torch.tensor([example.answer for example in self.examples]), self.device)
 
     def _padded(self, rows: Sequence[list[int]], filler: int) -> torch.Tensor:
         longest = max(map(len, rows))
-        return self._there(torch.tensor([row + [filler] * (longest - len(row)) for row in rows]))
-
-    def _there(self, tensor: torch.Tensor) -> torch.Tensor:
-        return cuda.upload(tensor, self.device)
+        return cuda.upload(torch.tensor([row + [filler] * (longest - len(row)) for row in rows]), self.device)
 
 
 def cheapest(examples: Sequence[TokenizedText], batch_size: int) -> Iterator[list[int]]:
-    """The examples of each batch of an evaluation, so that little is padding: the longest first.
+    """The examples of each batch of an evaluation, the longest first, so that little is padding.
 
-    Of at most `batch_size` examples, `INPUT_TOKENS` and `ANSWER_TOKENS`, but of one example at least.
+    A batch has at most `batch_size` examples, `INPUT_TOKENS` and `ANSWER_TOKENS`, but at least one example.
     """
-    order = sorted(range(len(examples)), key=lambda place: -len(examples[place].input))  # of equals the first first
+    order = sorted(range(len(examples)), key=lambda place: -len(examples[place].input))
     shape = [(len(e.input), len(e.answers), max(map(len, e.answers))) for e in examples]
     starts, most, longest = [0], 0, 0
     for end, place in enumerate(order):

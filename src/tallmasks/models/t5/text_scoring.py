@@ -1,7 +1,7 @@
-"""How answers are scored: what params.yaml says of it, and what counts as the same answer.
+"""Scoring of answers: its settings in params.yaml, and the comparison of free answers.
 
-An answer that is written freely is compared as SQuAD does (Rajpurkar et al. 2016): in lower case, without punctuation
-and without articles; with the accepted answer that it is nearest to.
+A free answer is compared as SQuAD does (Rajpurkar et al. 2016), in lower case, without punctuation and articles, with
+the nearest accepted answer.
 """
 
 from __future__ import annotations
@@ -10,26 +10,26 @@ import re
 import string
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from tallmasks.store.errors import TallmasksError, nearest
 
 FREE_ANSWERS = ("exact_match", "f1", "mean")
-"""What a freely written answer's score is: of both, `mean` is the mean."""
+"""Scores of a free answer; `mean` is the mean of the other two."""
 _LIMITS = {"max_input_tokens": (2, 1 << 20), "max_new_tokens": (1, 1 << 16)}
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 @dataclass(frozen=True)
 class Scoring:
-    """What `scoring` in params.yaml says.
+    """The settings under `scoring` in params.yaml.
 
     Attributes:
         length_normalized: whether a choice's score is the mean of its tokens' log-probabilities, and not their sum.
         free_answers: one of `FREE_ANSWERS`.
-        max_input_tokens: where inputs are cut, end of sequence included.
-        max_new_tokens: where a freely written answer is cut.
+        max_input_tokens: the length at which inputs are cut, end of sequence included.
+        max_new_tokens: the length at which a free answer is cut.
     """
 
     length_normalized: bool = False
@@ -42,53 +42,50 @@ class Scoring:
         """From a model's entry in params.yaml, or a recipe.
 
         Raises:
-            TallmasksError: there is no such key, or its value is not of its kind.
+            TallmasksError: there is no such key, or a value is wrong.
         """
-        given, known = spec.get("scoring", {}), [field.name for field in fields(cls)]
-        for key in given:
-            if key not in known:
+        settings, keys = spec.get("scoring", {}), [field.name for field in fields(cls)]
+        for key in settings:
+            if key not in keys:
                 raise TallmasksError(
-                    f"params.yaml: scoring: there is no key {key!r}{nearest(str(key), known)}; known: "
-                    f"{', '.join(known)}"
+                    f"params.yaml: scoring: there is no key {key!r}{nearest(str(key), keys)}; known: {', '.join(keys)}"
                 )
-        found = cls(**given)
-        if not isinstance(found.length_normalized, bool):
-            said = found.length_normalized
-            raise TallmasksError(f"params.yaml: scoring: length_normalized: found {said!r}, expected true or false")
-        if found.free_answers not in FREE_ANSWERS:
-            raise TallmasksError(
-                f"params.yaml: scoring: free_answers: found {found.free_answers!r}, expected one of "
-                f"{', '.join(FREE_ANSWERS)}{nearest(str(found.free_answers), FREE_ANSWERS)}"
-            )
-        for key, (low, high) in _LIMITS.items():
-            value = getattr(found, key)
-            if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-                raise TallmasksError(f"params.yaml: scoring: {key}: found {value!r}, expected {low} to {high}")
-        return found
-
-    def to_json(self) -> dict[str, Any]:
-        """All of it, for recipes."""
-        return asdict(self)
+        scoring = cls(**settings)
+        for key in keys:
+            if expected := _expected(key, value := getattr(scoring, key)):
+                raise TallmasksError(f"params.yaml: scoring: {key}: found {value!r}, expected {expected}")
+        return scoring
 
     @property
     def counts(self) -> bool:
-        """Whether a freely written answer is right or wrong, and nothing in between."""
+        """Whether a free answer is right or wrong, and nothing in between."""
         return self.free_answers == "exact_match"
 
     def mark(self, answer: str, accepted: Sequence[str]) -> float:
-        """The score of a freely written answer, from 0 to 1."""
+        """The score of a free answer, from 0 to 1."""
         wanted = MARKS if self.free_answers == "mean" else (self.free_answers,)
         return sum(MARKS[name](answer, accepted) for name in wanted) / len(wanted)
 
 
+def _expected(key: str, value: object) -> str | None:
+    """The description of right values of a setting, if it has another; else None."""
+    if key == "length_normalized":
+        return None if isinstance(value, bool) else "true or false"
+    if key == "free_answers":
+        hint = nearest(str(value), FREE_ANSWERS)
+        return None if value in FREE_ANSWERS else f"one of {', '.join(FREE_ANSWERS)}{hint}"
+    low, high = _LIMITS[key]
+    return None if type(value) is int and low <= value <= high else f"{low} to {high}"
+
+
 def normalized(answer: str) -> str:
-    """An answer without what counts for nothing in a comparison."""
+    """An answer without case, punctuation and articles."""
     words = re.sub(r"\b(a|an|the)\b", " ", answer.lower().translate(_PUNCTUATION))
     return " ".join(words.split())
 
 
 def exact_match(answer: str, accepted: Sequence[str]) -> float:
-    """1 if an answer is one of those that are accepted, else 0."""
+    """1 if an answer is an accepted one, else 0."""
     return float(any(normalized(answer) == normalized(other) for other in accepted))
 
 
@@ -97,10 +94,10 @@ def f1(answer: str, accepted: Sequence[str]) -> float:
     return max((_f1(normalized(answer).split(), normalized(other).split()) for other in accepted), default=0.0)
 
 
-def _f1(found: list[str], expected: list[str]) -> float:
-    shared = (Counter(found) & Counter(expected)).total()
-    return 2 * shared / (len(found) + len(expected)) if shared else 0.0
+def _f1(words: list[str], accepted: list[str]) -> float:
+    shared = (Counter(words) & Counter(accepted)).total()
+    return 2 * shared / (len(words) + len(accepted)) if shared else 0.0
 
 
 MARKS: Mapping[str, Callable[[str, Sequence[str]], float]] = {"exact_match": exact_match, "f1": f1}
-"""SQuAD's scores of a freely written answer, by what `free_answers` calls them."""
+"""SQuAD's scores of a free answer, by their names in `free_answers`."""

@@ -1,4 +1,4 @@
-"""Text to token numbers, by a tokenizer of `tokenizers` whose JSON lies in the pretrained file."""
+"""Text to token numbers, by a tokenizer of `tokenizers` from the pretrained file."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tallmasks.store.errors import TallmasksError
 from tallmasks.store.plain_files import read_bytes
 
 TENSOR = "tokenizer.json"
-"""uint8, the JSON as UTF-8, in a pretrained file."""
+"""The tensor in a pretrained file with the JSON as UTF-8, uint8."""
 FILES = ("tokenizer.json", "spiece.model")
-"""What a tokenizer is called beside weights; the first that is there counts."""
+"""Names of a tokenizer beside weights; the first that exists counts."""
 PAD, END = "<pad>", "</s>"
 
 
@@ -25,7 +25,7 @@ class TextTokenizer:
 
     Args:
         text: the JSON that `tokenizers` reads.
-        where: the file that it is from, for messages.
+        where: its file, for messages.
         vocabulary: rows of the network's tables.
 
     Raises:
@@ -35,7 +35,7 @@ class TextTokenizer:
     def __init__(self, text: str, where: Path, vocabulary: int) -> None:
         from tokenizers import Tokenizer
 
-        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # a job has the threads that params.yaml gives it
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # params.yaml sets a job's threads
         try:
             self._tokenizer = Tokenizer.from_str(text)
         except Exception as error:  # the library raises the bare class
@@ -63,11 +63,7 @@ class TextTokenizer:
 
 
 def tokenizer_beside(weights: Path) -> NDArray[np.uint8]:
-    """The tokenizer that lies in the folder of a file of weights, or in that folder itself, as `TENSOR` holds it.
-
-    Raises:
-        TallmasksError: there is none.
-    """
+    """The tokenizer in a folder, or beside a file of weights, as `TENSOR`.  Raises TallmasksError if there is none."""
     folder = weights if weights.is_dir() else weights.parent
     for name in FILES:
         if (path := folder / name).exists():

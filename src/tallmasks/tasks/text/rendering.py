@@ -1,9 +1,8 @@
 """From a row of a dataset and a prompt to an example, as promptsource 0.2.3 renders its templates.
 
-Every value put between {{ and }} is cut to 2,048 characters; what comes out is split at ||| and stripped; the choices
-are rendered and split on their own, and not cut.  Two things are not left as they are there.  Its filter `choice` draws
-one of several accepted answers at random: here it is the first, so that examples are the same each time (of the kept
-prompts only those of ROPES have it).  And templates run in Jinja's sandbox.
+Every value between {{ and }} is cut to 2,048 characters.  The result is split at ||| and stripped.  The choices are
+rendered and split on their own, and not cut.  There are two differences: the filter `choice` takes the first of several
+accepted answers (ROPES), not a random one; and templates run in Jinja's sandbox.
 """
 
 from __future__ import annotations
@@ -20,21 +19,15 @@ if TYPE_CHECKING:
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 RENDERING = 1
-"""Stands in the recipes of examples: to be raised when other examples are made of the same rows and prompts."""
+"""In the recipes of examples; raise it when the same rows and prompts give other examples."""
 LONGEST = 2048
 SEPARATOR = "|||"
-_PROTECTED = "\ue000" * len(SEPARATOR)  # from Unicode's private use area: stands for a separator inside a row
+_PROTECTED = "\ue000" * len(SEPARATOR)  # for a separator inside a row; from Unicode's private use area
 Row = Mapping[str, Any]
 
 
 class Rendered(NamedTuple):
-    """What a prompt makes of a row.
-
-    Attributes:
-        input: What the model reads.
-        choices: The answers to choose from; None where the model writes its own.
-        target: The right answer.
-    """
+    """A row in a prompt: the input, the choices (None where the model writes its answer) and the right answer."""
 
     input: str
     choices: tuple[str, ...] | None
@@ -57,10 +50,8 @@ def render(prompt: Prompt, row: Row) -> Rendered:
     except (TemplateError, TypeError, ValueError, LookupError) as error:
         raise TallmasksError(f"the prompt {prompt.name!r} cannot be filled: {error}") from None
     if len(parts) != 2:
-        found = f" {SEPARATOR} ".join(parts)[:80]
-        raise TallmasksError(
-            f"the prompt {prompt.name!r} gives {found!r}, expected an input, {SEPARATOR} and an answer"
-        )
+        text = f" {SEPARATOR} ".join(parts)[:80]
+        raise TallmasksError(f"the prompt {prompt.name!r} gives {text!r}, expected an input, {SEPARATOR} and an answer")
     question, target = map(_unprotect, parts)
     return Rendered(question, None if choices is None else tuple(map(_unprotect, choices)), target)
 
@@ -84,7 +75,7 @@ def _split(text: str) -> list[str]:
 
 
 def _protect(value: Any) -> Any:
-    """A value of a row whose own separators do not split anything."""
+    """A value of a row, with its own separators replaced."""
     if isinstance(value, str):
         return value.replace(SEPARATOR, _PROTECTED)
     if isinstance(value, list):

@@ -60,7 +60,7 @@ class TextDatasets:
             out.say(f"warning: {task.name}: {note}")
         prompts = [prompts_of(task.name).prompts[index] for index in recipe["templates"]]
         facts = {
-            "source": files.origin if folder is None else "a local folder",  # its place decides nothing
+            "source": files.origin if folder is None else "a local folder",  # its path does not matter
             "revision": files.revision,
             "rows": len(rows),
             "prompts": [prompt.name for prompt in prompts],

@@ -1,8 +1,8 @@
-"""From a dataset's files to its images and labels, whatever of four layouts they lie in.
+"""The images and labels of a dataset's files in one of four layouts.
 
-Parquet as the hub has it (an image is a struct of bytes and path, or bytes, or a path), WebDataset tars, gzipped IDX
-files, and one folder per class.  Images come out as they are stored, in the order of the files; labels as integers in
-the order of the task's classes.
+These are Parquet as on the hub (an image is a struct of bytes and path, or bytes, or a path), WebDataset tars, gzipped
+IDX files, and one folder per class.  Images are as stored, in the order of the files.  Labels are integers in the order
+of the task's classes.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _instead_of_the_hub(task: str) -> str:
 
 
 def open_dataset(task: VisionTask, files: Files) -> Dataset:
-    """Read the labels of a split and make its images ready to be read.
+    """The labels and images of a split.
 
     Raises:
         TallmasksError: A column is missing, a label is none of the task's, or a file is damaged.

@@ -1,14 +1,12 @@
 """Decode one split of a vision task once, into arrays that are mapped into memory ever after.
 
-What is stored follows from the images and from the side of the images that the models take:
+The stored pixels depend on the images and on the side of the models' input:
 
-- Small squares of one size (28 x 28 up to 96 x 96 among the paper's tasks) are kept as they are; they are resized on
-  the device.
-- Larger ones for validation and test: as open_clip's evaluation transform leaves them, shorter side resized, centre
+- Small squares of one size (28 x 28 up to 96 x 96 among the paper's tasks) are kept, and resized on the device.
+- Larger images for validation and test are as after open_clip's evaluation transform: shorter side resized, centre
   cropped.
-- Larger ones for training: the whole image, made square, an eighth larger than the models take it, with its own
-  height and width beside it (`sizes`), so that open_clip's random crops can be drawn on the device.  Of images longer
-  than any such crop, only the middle.
+- Larger images for training are made square, a seventh larger than the models' input.  Their own height and width stand
+  beside them (`sizes`), for open_clip's random crops on the device.  Images longer than any such crop lose their ends.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ from tallmasks.tasks.vision.vision_tasks import LARGEST_VALIDATION, VALIDATION_S
 LARGEST_UNDECODABLE = 0.001  # share of a split; such images are left out and named, more are an error
 KEPT_SIDE = 112  # squares no larger than this are kept as they are
 TRAINING_MARGIN = 8 / 7  # side of stored training images by the side that the models take
-LONGEST_RATIO = (4 / 3) / 0.9  # of an image that one of open_clip's training crops fits into
+LONGEST_RATIO = (4 / 3) / 0.9  # of an image that fits one of open_clip's training crops
 CHUNK = 512
 
 Decoded = tuple[NDArray[np.uint8], tuple[int, int]]  # pixels, and the height and width that they stand for
@@ -73,16 +71,16 @@ def write_examples(
 
     Args:
         task: The task.
-        split: Which split.
-        side: Pixels of the side of the images that the models take.
+        split: The split.
+        side: Pixels to a side of the models' input.
         output: The safetensors file.
-        metadata: What else the file says of its making.
+        metadata: Of the file.
         folder: A local folder with the data, instead of the hub.
-        threads: How many images are decoded at once.
+        threads: Images that are decoded at once.
         say: Called with lines of progress.
 
     Raises:
-        TallmasksError: The data are not to be had, not this task's, or too many images cannot be decoded.
+        TallmasksError: The data cannot be had or are not this task's, or too many images cannot be decoded.
     """
     part = published_part(split)
     files = locate(task, part, folder)
@@ -110,7 +108,7 @@ def write_examples(
     while True:  # a second time if some images cannot be decoded: the file's size must be known before
         count = int(wanted.sum())
         facts = {
-            "source": files.origin if folder is None else "a local folder",  # its place decides nothing
+            "source": files.origin if folder is None else "a local folder",  # its path does not matter
             "revision": files.revision,
             "images": count,
             "warnings": notes,
@@ -176,7 +174,7 @@ def _check_undecodable(task: VisionTask, split: Split, undecodable: Mapping[int,
 def _decoded(
     dataset: Dataset, wanted: NDArray[np.bool_], decode: Callable[[Image.Image], Decoded], threads: int
 ) -> Iterator[tuple[int, str, Decoded | str]]:
-    """The wanted images in their order: index in the dataset, name, and what was decoded or why it could not be."""
+    """The wanted images in their order: index in the dataset, name, and the decoded image or an error message."""
 
     def attempt(example: tuple[int, tuple[str, Encoded]]) -> tuple[int, str, Decoded | str]:
         index, (name, encoded) = example
@@ -185,23 +183,23 @@ def _decoded(
         except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:  # Pillow raises all of them
             return index, name, str(error) or type(error).__name__
 
-    examples = ((index, found) for index, found in enumerate(dataset.images()) if wanted[index])
-    while chunk := list(islice(examples, CHUNK)):  # Pillow lets go of the interpreter while it decodes
+    examples = ((index, example) for index, example in enumerate(dataset.images()) if wanted[index])
+    while chunk := list(islice(examples, CHUNK)):  # Pillow decodes without the interpreter's lock
         yield from parallel(attempt, chunk, threads)
 
 
 def open_image(encoded: Encoded) -> Image.Image:
-    """An image as RGB, as torchvision's loader has it: transparency is dropped, palettes are looked up."""
+    """An image as RGB, as by torchvision's loader: without transparency or a palette."""
     if isinstance(encoded, np.ndarray):
         return Image.fromarray(encoded).convert("RGB")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of TIFFs in SUN397 that are read all the same, and of palettes
+        warnings.simplefilter("ignore")  # about TIFFs in SUN397 that can be read, and about palettes
         with Image.open(io.BytesIO(encoded) if isinstance(encoded, bytes) else encoded) as image:
             return image.convert("RGB")
 
 
 def _size_of(encoded: Encoded) -> tuple[int, int] | None:
-    """Width and height, from the header alone; None if there is none."""
+    """Width and height from the header; None for a damaged one."""
     if isinstance(encoded, np.ndarray):
         return encoded.shape[1], encoded.shape[0]
     try:
@@ -212,9 +210,9 @@ def _size_of(encoded: Encoded) -> tuple[int, int] | None:
 
 
 def _way_of_decoding(dataset: Dataset, split: Split, side: int) -> tuple[Callable[[Image.Image], Decoded], int, bool]:
-    """How an image becomes pixels, the side of what is stored, and whether the images' own sizes are stored too.
+    """The decoding function, the side of the stored images, and whether their own sizes are stored too.
 
-    All images of the dataset are looked at, until one shows that they are not small squares of one size.
+    It reads all headers if the images are small squares of one size.
     """
     sizes = (size for _, encoded in dataset.images() if (size := _size_of(encoded)))
     first = next(sizes, (0, 0))
@@ -231,7 +229,7 @@ def _as_it_is(image: Image.Image) -> Decoded:
 
 
 def centre_cropped(image: Image.Image, side: int) -> Decoded:
-    """What open_clip's evaluation transform makes of an image: shorter side resized, bicubic, centre cropped."""
+    """open_clip's evaluation transform: shorter side resized, bicubic, centre cropped."""
     size = image.height, image.width
     longer = int(side * max(size) / min(size))
     image = image.resize((side, longer) if image.width <= image.height else (longer, side), Image.Resampling.BICUBIC)
@@ -240,7 +238,7 @@ def centre_cropped(image: Image.Image, side: int) -> Decoded:
 
 
 def squashed(image: Image.Image, side: int) -> Decoded:
-    """All of an image in a square; of one too long for a training crop, the middle.  Its own size comes with it."""
+    """An image as a square, without the ends of one too long for a training crop, and its own size."""
     width = min(image.width, round(image.height * LONGEST_RATIO))
     height = min(image.height, round(image.width * LONGEST_RATIO))
     left, top = (image.width - width) // 2, (image.height - height) // 2
