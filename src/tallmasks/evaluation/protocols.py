@@ -25,12 +25,9 @@ from tallmasks.vectors.task_vectors import TaskVector, open_task_vector
 
 
 class Tuner:
-    """Chooses alpha on validation data, then reads the test data once.
+    """Chooses alpha from an ascending grid on validation data, then reads the test data once.
 
-    Args:
-        evaluator: the model with its tasks.
-        grid: coefficients, ascending.
-        finetuned: validation accuracy of each task's fine-tuned model, fractions [tasks].
+    ``finetuned`` is the validation accuracy of each task's fine-tuned model, fractions [tasks].
     """
 
     def __init__(self, evaluator: Evaluator, grid: Sequence[float], finetuned: Sequence[float]) -> None:
@@ -120,12 +117,8 @@ def evaluate(
 ) -> Evaluation:
     """The evaluation of one method on a set of tasks, by its protocol (see `tallmasks.methods`).
 
-    Args:
-        method: the method.
-        source: its inputs.
-        evaluator: the model with the tasks, in the source's order.
-        tune: chooses alpha, or another value in its place, for the protocol "scaled".
-        lambdas: the grid of mask lambdas, ascending, for the protocol "masked".
+    The evaluator's tasks are in the source's order.  ``tune`` chooses alpha, or another value in its place, for the
+    protocol "scaled"; ``lambdas`` is the ascending grid for the protocol "masked".
     """
     update = Updates(method, source, evaluator)
     if isinstance(method.protocol, Scaled):
@@ -176,13 +169,9 @@ def _masked(method: Method, update: Updates, evaluator: Evaluator, lambdas: Sequ
 
 
 class FromFiles:
-    """The inputs of a method in artifacts; satisfies `tallmasks.methods.Source`.
+    """The inputs of a method in artifacts by role; satisfies `tallmasks.methods.Source`.
 
-    Args:
-        method: the method.
-        tasks: in the order of the artifacts of a role that has one per task.
-        inputs: the artifacts by role.
-        pretrained: theta_0, float32 [P'].
+    A role with one artifact per task has them in the order of ``tasks``.  ``pretrained`` is theta_0, float32 [P'].
     """
 
     def __init__(
@@ -249,11 +238,8 @@ def merged_in_memory(merge: str, vectors: Sequence[TaskVector]) -> NDArray[np.fl
 class InMemory:
     """Merges, masks and agreements of some task vectors, each made at its first use.
 
-    Args:
-        vectors: the task vectors, in the order of the tasks.
-        pretrained: theta_0, float32 [P'].
-        lambdas: the grid of mask lambdas, ascending.
-        select: the chosen lambda of each task, for the TALL-mask method on a merge.
+    ``pretrained`` is theta_0, float32 [P']; ``lambdas`` the ascending grid; ``select`` gives the chosen lambda of each
+    task for the TALL-mask method on a merge.
     """
 
     def __init__(

@@ -29,12 +29,9 @@ class Subset:
 
 
 def orders(zeroshot: Mapping[str, float]) -> dict[str, tuple[str, ...]]:
-    """The eight orders of the tasks, by name (see ``ORDERS``).
+    """The eight orders of the tasks by name (see ``ORDERS``), from the zero-shot accuracy by task.
 
-    Args:
-        zeroshot: zero-shot accuracy by task.  Of equal ones the first by name comes first.
-
-    Names are compared in the paper's spelling, capitals before small letters.
+    Names are compared in the paper's spelling, capitals before small letters, also of tasks of equal accuracy.
     """
     by_name = tuple(sorted(zeroshot, key=title))
     by_accuracy = tuple(sorted(by_name, key=lambda task: zeroshot[task]))

@@ -29,8 +29,7 @@ class Publisher:
     Attributes:
         models: their name of each architecture, by its name in params.yaml.
         tasks: their name of each task.
-        repository: the hub repository of a model and a task, by their names.
-        file: the file in it.
+        repository: the hub repository of a model and a task, by their names; ``file`` likewise the file in it.
         revision: the default commit.
         generation: the version of the checkpoints, for people.
         architecture: turns an architecture's name into a key of ``models``.
@@ -98,14 +97,7 @@ def seen_validation(origins: Mapping[str, Mapping[str, Any]], publishers: Mappin
 def locate(
     checkpoints: Any, architecture: Any, task: str, publishers: Mapping[str, Publisher], root: Path = Path()
 ) -> Imported | None:
-    """The source of a task's checkpoint; None if it is fine-tuned here.  Reads no file.
-
-    Args:
-        checkpoints: the value of that key in params.yaml.
-        architecture: the model's, a name or a configuration.
-        task: the task's name.
-        publishers: those of the model's family.
-        root: the folder of relative paths.
+    """The source of a task's checkpoint; None if it is fine-tuned here.  Relative paths start at ``root``.
 
     Raises:
         TallmasksError: the source has no checkpoint of this model or task, or the folder has none.

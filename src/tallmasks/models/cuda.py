@@ -205,10 +205,7 @@ def _has_kernels(capability: tuple[int, int], kernels: Iterable[str]) -> bool:
 
 
 def choose(wanted: Wanted | None) -> torch.device:
-    """The device of a model: the first GPU that this process sees, or the CPU.
-
-    Args:
-        wanted: "cuda" or "cpu"; None for a GPU if there is a usable one.
+    """The first GPU that this process sees, or the CPU; with None for ``wanted`` a GPU if there is a usable one.
 
     Raises:
         TallmasksError: A GPU is wanted and there is none to compute on; the message says why.

@@ -97,13 +97,8 @@ class Model(Protocol):
     def prepare(
         self, examples: Any, changes: Mapping[str, Any] | str | None = None, generator: torch.Generator | None = None
     ) -> Batch:
-        """Examples as the network takes them, for training with random changes.
-
-        Args:
-            examples: From `Family.examples`, or some of them.
-            changes: The ``augmentation`` of a fine-tuning in params.yaml; None for none.
-            generator: Of the changes, on the CPU.
-        """
+        """Examples as the network takes them, for training with random changes: the ``augmentation`` of a fine-tuning
+        in params.yaml, drawn from ``generator``, on the CPU."""
 
     def batches(self, examples: Any, batch_size: int) -> Iterator[Batch]:
         """Prepared batches for an evaluation, each example in exactly one, of about ``batch_size`` examples.  The model
@@ -179,13 +174,9 @@ class Family(Protocol):
         """The layer of a tensor ("before", "0", "1", ..., then a decoder's "d0", "d1", ..., "after") and its kind."""
 
     def load(self, spec: Spec, weights: Path, precision: Precision = "float32", device: Wanted | None = None) -> Model:
-        """The model with the weights of a pretrained safetensors file.
+        """The model with the weights of a pretrained safetensors file; on a GPU if there is one and no device is named.
 
-        Args:
-            spec: The model's specification.
-            weights: The file.
-            precision: Of the network's products; "bfloat16" is mixed precision, with the weights in float32.
-            device: "cuda" or "cpu"; None for a GPU if there is one.
+        The precision is that of the network's products; "bfloat16" is mixed precision, with the weights in float32.
 
         Raises:
             TallmasksError: The file does not fit the architecture, or there is no GPU to compute on.

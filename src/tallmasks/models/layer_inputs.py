@@ -18,12 +18,7 @@ def watched(network: nn.Module, trained: Mapping[str, nn.Parameter], receive: Re
     """A context in which every pass of `network` gives the inputs of its linear layers to `receive`.
 
     A linear layer is an `nn.Linear`, or an attention with one weight (``in_proj_weight``) and one input for queries,
-    keys and values.
-
-    Args:
-        network: its layers must be called as modules.
-        trained: the weights to watch, by name.
-        receive: is called once for each call of a layer.
+    keys and values.  It must be called as a module, and its weight be in ``trained``, by name.
     """
     names = {id(parameter): name for name, parameter in trained.items()}
     hooks = []

@@ -88,12 +88,9 @@ class PretrainConfig:
 
 
 def pretrain_tiny(config: Mapping[str, Any], output: Path, processes: int) -> None:
-    """Pretrain the tiny model from nothing and write the safetensors file that ships with the project.
+    """Pretrain the tiny model of an entry in params.yaml from nothing and write the file that ships with the project.
 
-    Args:
-        config: The model's entry in params.yaml, with ``architecture`` and ``pretraining``.
-        output: The file.
-        processes: Of one thread each; their number must divide the batch size.
+    The processes have one thread each; their number must divide the batch size.
     """
     os.environ.update(KEEP_BUFFERS | {"OMP_NUM_THREADS": "1"})  # for the processes started below
     with tempfile.TemporaryDirectory() as meeting_point:
@@ -223,12 +220,9 @@ def train(
 
 
 def contrastive_loss(logits: torch.Tensor, target: torch.Tensor, text_to_image_weight: float) -> torch.Tensor:
-    """Cross-entropy from pictures to captions, plus the divergence from captions to their (several) pictures.
+    """Cross-entropy from pictures to captions, plus the weighted divergence from captions to their (several) pictures.
 
-    Args:
-        logits: Picture by caption [N, R].
-        target: The column of each picture's caption [N].
-        text_to_image_weight: Weight of the second term.
+    The logits are [N, R], picture by caption; target [N] is the column of each picture's caption.
     """
     to_text = functional.cross_entropy(logits, target)
     own = functional.one_hot(target, logits.shape[1]).T.float()

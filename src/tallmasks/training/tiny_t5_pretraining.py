@@ -59,12 +59,7 @@ class TinyT5Recipe:
 
 
 def pretrain_tiny_t5(config: Mapping[str, Any], output: Path) -> None:
-    """Pretrain the tiny T5 from nothing, in one thread, and write the safetensors file that ships with the project.
-
-    Args:
-        config: The model's entry in params.yaml, with ``architecture`` and ``pretraining``.
-        output: The file.
-    """
+    """Pretrain the tiny T5 of an entry in params.yaml from nothing, in one thread, and write the file that ships."""
     recipe = TinyT5Recipe.of(config["pretraining"])
     network = PlainT5(config["architecture"], recipe.seed)
     threads = torch.get_num_threads()

@@ -151,10 +151,7 @@ def from_transformers(names: Mapping[str, str], prefix: str) -> dict[str, OpenCl
     """The sources of open_clip's tensors in transformers' CLIPVisionModel or CLIPVisionModelWithProjection.
 
     Queries, keys and values are one matrix in open_clip.  Names that are not of such a model stay as they are.
-
-    Args:
-        names: the checkpoint's name of each tensor, by transformers' name.
-        prefix: of open_clip's names.
+    ``names`` has the checkpoint's name of each tensor by transformers' name; open_clip's names get the prefix.
     """
     sources: dict[str, OpenClipTensor] = {}
     parts: dict[str, dict[str, str]] = {}

@@ -46,10 +46,8 @@ Tokenize = Callable[[Sequence[str]], torch.Tensor]
 def build(architecture: str | Mapping[str, Any], vocabulary_size: int | None = None) -> CLIP | CustomTextCLIP:
     """open_clip's network with random weights, on the default device.
 
-    Args:
-        architecture: The name of an open_clip model, or open_clip's configuration of a plain CLIP: ``embed_dim``,
-            ``vision_cfg``, ``text_cfg``.
-        vocabulary_size: Rows of the token embedding; None for the configuration's.
+    The architecture is the name of an open_clip model, or open_clip's configuration of a plain CLIP: ``embed_dim``,
+    ``vision_cfg``, ``text_cfg``.  ``vocabulary_size`` are the rows of the token embedding, else the configuration's.
 
     Raises:
         TallmasksError: open_clip has no model of that name.

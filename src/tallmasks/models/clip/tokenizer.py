@@ -11,12 +11,7 @@ from tallmasks.store.errors import TallmasksError
 
 
 class Tokenizer:
-    """open_clip's tokenizer, restricted to the words of a vocabulary.
-
-    Args:
-        vocabulary: Numbers in open_clip's tokenizer, ascending; padding (0) and end of text are among them.
-        context_length: Tokens of a prompt, padding included.
-    """
+    """open_clip's tokenizer, restricted to a vocabulary: ascending numbers, with padding (0) and end of text."""
 
     def __init__(self, vocabulary: Sequence[int], context_length: int) -> None:
         self._tokenizer = SimpleTokenizer(context_length=context_length)

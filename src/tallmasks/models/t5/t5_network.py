@@ -34,12 +34,8 @@ except ImportError:
 class TextModel(FlatWeights):
     """A T5 with its trainable tensors in one flat buffer; satisfies `tallmasks.models.families.Model`.
 
-    Args:
-        network: with its weights loaded, on its device.
-        parameters: the trainable ones, by their names in a checkpoint.
-        tokenizer: the network's.
-        scoring: of answers.
-        precision: of the network's products; scores are float32.
+    The network has its weights and is on its device.  ``parameters`` are the trainable ones, by their names in a
+    checkpoint.  ``precision`` is that of the network's products; scores are float32.
     """
 
     def __init__(
