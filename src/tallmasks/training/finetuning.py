@@ -130,6 +130,8 @@ def finetune(
     Raises:
         TallmasksError: The loss is no finite number, or the GPU's memory is too small for the batch.
     """
+    if (validation is None) != (config.validate_every is None):
+        raise ValueError("validation examples are needed where `validate_every` is set, and nowhere else")
     generator = torch.Generator().manual_seed(zlib.crc32(f"{config.seed} {task}".encode()))
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay, eps=config.epsilon
