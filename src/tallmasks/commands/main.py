@@ -1,4 +1,4 @@
-"""The command line: `tallmasks <command> ...`; why, gc and storage are for the project's folder."""
+"""The command line: `tallmasks <command> ...`; doctor, gc, why, verify and storage are for the project's folder."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ COMMANDS = {
     "compress": "compress fine-tuned models of one base into a bundle: one vector, and a bit mask per task",
     "export": "write one task's model from a bundle",
     "info": "say what a bundle or a checkpoint holds",
+    "doctor": "say what this machine can run of params.yaml, before anybody spends an hour",
     "gc": "list what no declared recipe names in the store, and remove it on confirmation",
     "why": "say why a result or an artifact would be rebuilt, or that it would not",
     "verify": "check the content of artifacts and results files, all of it; --restore puts right what can be",

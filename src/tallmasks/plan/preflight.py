@@ -14,7 +14,7 @@ from tallmasks.models.families import family
 from tallmasks.store import hub
 from tallmasks.store.parallel import parallel
 from tallmasks.tasks.catalogues import catalogue
-from tallmasks.tasks.dataset_files import HubFiles, is_cached
+from tallmasks.tasks.dataset_files import is_cached
 
 if TYPE_CHECKING:
     from tallmasks.plan.node import Node
@@ -41,7 +41,7 @@ def missing_examples(node: Node) -> str | None:
 def missing_file(node: Node) -> str | None:
     """The message for a model's file on the hub; None for one that a library finds by its tag."""
     wanted = _model_files(node.params)
-    if wanted is None or wanted.cached or hub.reachable():
+    if wanted is None or wanted.is_cached() or hub.reachable():
         return None
     return hub.absent(wanted.repository, wanted.patterns[0], wanted.revision)
 
@@ -52,16 +52,19 @@ class Wanted:
 
     Attributes:
         patterns: of a dataset, globs, all of which are read; of a model, names, the first of which is read.
-        cached: whether this machine's hub cache has them.
     """
 
     repository: str
     revision: str
     kind: hub.Kind
     patterns: tuple[str, ...]
-    cached: bool
 
-    @property
+    def is_cached(self) -> bool:
+        """Whether this machine's hub cache has them."""
+        if self.kind == "dataset":
+            return is_cached(self.repository, self.revision, self.patterns)
+        return any(hub.cached(self.repository, file, self.revision) for file in self.patterns)
+
     def size(self) -> int:
         """Bytes of the download.  Raises TallmasksError where the hub does not answer, or has no such repository."""
         sizes = hub.sizes(self.repository, self.revision, self.kind)
@@ -72,33 +75,27 @@ class Wanted:
 
 
 def downloads(nodes: Iterable[Node]) -> list[Wanted]:
-    """What jobs would download to make `nodes`, each repository once."""
-    wanted: dict[Wanted, None] = {}
-    for node in nodes:
-        if not {"data", "weights"} & node.sources.keys():
-            source = _dataset_files(node.params) or _model_files(node.params)
-            wanted |= {source: None} if source and not source.cached else {}
-    return list(wanted)
+    """What jobs would download to make `nodes`, each once."""
+    of_hub = [node.params for node in nodes if not {"data", "weights"} & node.sources.keys()]
+    wanted = dict.fromkeys(_dataset_files(params) or _model_files(params) for params in of_hub)
+    return [one for one in wanted if one and not one.is_cached()]
 
 
 def bytes_of(wanted: Iterable[Wanted]) -> int:
     """Bytes of all of them together; the hub is asked about several at a time."""
-    return sum(parallel(lambda one: one.size, wanted, threads=8))
+    return sum(parallel(Wanted.size, wanted, threads=8))
 
 
 def _dataset_files(params: Mapping[str, Any]) -> Wanted | None:
     data = params.get("data", {})
     if not data.get("hub"):  # a local folder, or data that only their authors give out
         return None
-    source = HubFiles(data["hub"], data["files"], data["revision"])
-    return Wanted(source.hub, source.revision or "main", "dataset", tuple(source.files.values()), is_cached(source))
+    return Wanted(data["hub"], data["revision"] or "main", "dataset", tuple(data["files"].values()))
 
 
 def _model_files(params: Mapping[str, Any]) -> Wanted | None:
     named = params.get("pretrained", params.get("checkpoint"))
     if not isinstance(named, Mapping) or not (repository := named.get("hub", named.get("repository"))):
         return None
-    revision = named.get("revision", "main")
     files = (named["file"],) if "file" in named else tuple(family(params).pretrained_files(named))
-    cached = any(hub.cached(repository, file, revision) for file in files)
-    return Wanted(repository, revision, "model", files, cached)
+    return Wanted(repository, named.get("revision", "main"), "model", files)

@@ -63,7 +63,7 @@ def from_hub(task: str, source: HubFiles, part: str, instead: str) -> Files:
 def missing_from_hub(task: str, source: HubFiles, instead: str) -> str | None:
     """The message if a task's files are not cached and the hub does not answer; None if all is well."""
     revision = source.revision or "main"
-    if is_cached(source) or hub.reachable():
+    if is_cached(source.hub, revision, source.files.values()) or hub.reachable():
         return None
     patterns = " ".join(f"--include '{pattern}'" for pattern in source.files.values())
     return (
@@ -73,9 +73,9 @@ def missing_from_hub(task: str, source: HubFiles, instead: str) -> str | None:
     )
 
 
-def is_cached(source: HubFiles) -> bool:
-    """Whether this machine's hub cache has all files of a dataset."""
-    return all(_cached(source.hub, source.revision or "main", pattern) for pattern in source.files.values())
+def is_cached(repository: str, revision: str, patterns: Iterable[str]) -> bool:
+    """Whether this machine's hub cache has all files of a dataset that match some globs."""
+    return all(_cached(repository, revision, pattern) for pattern in patterns)
 
 
 def from_folder(task: str, part: str, folder: Path, patterns: Iterable[str], expected: str) -> Files:

@@ -64,6 +64,6 @@ def test_the_hub_says_how_much_it_is(tmp_path: Path) -> None:
     for name, size in sizes.items():
         (tmp_path / "files" / name).write_bytes(bytes(size))
     with loopback_hub(tmp_path / "files", tmp_path / "cache"):
-        examples = Wanted(REPOSITORY, "main", "dataset", ("train-*.parquet", "test-*.parquet"), False)
-        weights = Wanted(REPOSITORY, "main", "model", ("no.safetensors", "model.safetensors", "model.bin"), False)
+        examples = Wanted(REPOSITORY, "main", "dataset", ("train-*.parquet", "test-*.parquet"))
+        weights = Wanted(REPOSITORY, "main", "model", ("no.safetensors", "model.safetensors", "model.bin"))
         assert bytes_of([examples, weights]) == 70 + 30 + 40
