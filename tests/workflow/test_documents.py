@@ -45,7 +45,11 @@ OF_OTHERS = {
 def test_the_messages_of_troubleshooting_are_in_the_code() -> None:
     """Somebody who searches the page for a message would find the words of an earlier version."""
     folders = (ROOT / "src", ROOT / "workflow")
-    sources = [ROOT / "Makefile", *(path for folder in folders for path in folder.rglob("*.py"))]
+    sources = [
+        ROOT / "Makefile",
+        ROOT / "workflow" / "dvc-stage.sh",
+        *(path for folder in folders for path in folder.rglob("*.py")),
+    ]
     said = "\n".join(text for source in sources for text in texts(source))
     rows = re.findall(r"^\| (`.*?) \|", (DOCS / "troubleshooting.md").read_text(), re.M)
     quoted = {
