@@ -258,7 +258,7 @@ def _lanes(data: pd.DataFrame, x: str) -> dict[Any, int]:
         bottoms: dict[int, float] = {}
         for index, value in column["normalized_accuracy"].sort_values(ascending=False, kind="stable").items():
             numbers = ((n + 1) // 2 * (1 if n % 2 else -1) for n in count())
-            lane = next(lane for lane in numbers if bottoms.get(lane, math.inf) - value >= gap)
+            lane = next(lane for lane in numbers if not bottoms.get(lane, math.inf) - value < gap)
             bottoms[lane] = value
             lanes[index] = lane
     return lanes
