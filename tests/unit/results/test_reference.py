@@ -10,6 +10,7 @@ from tallmasks.plan.planner import Plan
 from tallmasks.plan.views import PAPER_TABLE
 from tallmasks.results.paper import published_name
 from tallmasks.results.reference import (
+    BENCHMARKS,
     PAPER_TASKS,
     TABLES,
     beside_paper,
@@ -20,6 +21,7 @@ from tallmasks.results.reference import (
     single_task,
 )
 
+NLP = {name: sorted(tasks) for tasks, name in BENCHMARKS.items() if name in ("7nlp", "8qa", "11nlp")}
 PARAMETERS = {  # P' and F: the image encoder, and what else the paper counts
     "vit_b32": (87_849_216, 25_599_489),
     "vit_b16": (86_192_640, 25_599_489),
@@ -194,6 +196,36 @@ def test_what_cannot_be_reached_is_said_beside_it(model: str, points: str) -> No
     assert notes["fine_tuned"] == notes["tall_mask_ties"]
     assert notes["fine_tuned"].startswith(f"about {points} points above what can be reached")
     assert dtd_excess(model, ["cars", "mnist"]) == dtd_excess("t5_large", ["dtd"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("model", "method", "words"),
+    [
+        ("t5_large", "zeroshot", ["QASC"]),
+        ("t5_large", "ties", ["QASC", "embedding table", "in the loss"]),
+        ("t5_large_ia3", "ties", ["QASC", "in the loss"]),
+    ],
+)
+def test_where_a_language_model_differs_is_said_beside_it(model: str, method: str, words: list[str]) -> None:
+    """A point would be sought in one's own code that comes from other test rows."""
+    summary = pd.DataFrame(
+        [{"section": "merging", "method": method, "accuracy": 70.0, "normalized_accuracy": 90.0, "storage_gb": 25.1}]
+    )
+    tasks = NLP["7nlp"]
+    paper = paper_rows(model, tasks)
+    assert paper is not None
+    (note,) = beside_paper(summary, paper, model, tasks)["note"]
+    assert [word for word in ("QASC", "embedding table", "in the loss") if word in note] == words
+
+
+def test_the_sums_that_decide_how_ropes_is_scored_follow_from_the_paper() -> None:
+    """docs/language.md would send people with real numbers after a wrong sum."""
+    fine_tuned = paper_table(2).query("model == 't5_large' and method == 'fine_tuned'").set_index("benchmark")
+    means = fine_tuned["accuracy"]
+    seven, eight, eleven = 7 * means["7nlp"], 8 * means["8qa"], 11 * means["11nlp"]
+    text = (ROOT / "docs/language.md").read_text()
+    for total in (seven + eight - eleven, eleven - seven):
+        assert f"{total:.1f}" in text
 
 
 def test_each_publication_stands_beside_ours() -> None:
