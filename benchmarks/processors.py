@@ -3,7 +3,7 @@
     python benchmarks/processors.py [--table tiny_t5/7nlp] [--out benchmarks/out]
 
 Builds the table anew in clones of this project, once as this processor computes and once under each setting below, by
-which the libraries take the instructions of an older one.  Prints how far each row moved, the seconds of a fine-tuning,
+which the libraries take the instructions of an older one.  Prints how far each row moved, in points of test accuracy,
 and the largest difference of a fine-tuned weight; writes <out>/processors.csv.
 """
 
@@ -42,10 +42,10 @@ def main() -> None:
         moved = pd.DataFrame({name: table - tables["this processor"] for name, table in tables.items()})
         moved.insert(0, "accuracy", tables["this processor"])
         moved.loc["largest difference of a weight"] = [np.nan, *(differing(here, clone) for clone in clones.values())]
-        moved.loc["seconds of a fine-tuning"] = [np.nan, *(seconds(clone) for clone in clones.values())]
+    moved = moved.drop(columns="this processor").round(4)
     arguments.out.mkdir(parents=True, exist_ok=True)
     moved.to_csv(arguments.out / "processors.csv")
-    print(moved.drop(columns="this processor").round(3).to_string())
+    print(moved.to_string())
 
 
 def built(clone: Path, setting: str, table: str) -> Path:
@@ -70,12 +70,6 @@ def differing(one: Path, other: Path) -> float:
     """The largest difference of a weight between the fine-tuned models of two clones."""
     pairs = zip(map(load_file, checkpoints(one)), map(load_file, checkpoints(other)), strict=True)
     return max(float(np.abs(a[name] - b[name]).max()) for a, b in pairs for name in a)
-
-
-def seconds(clone: Path) -> float:
-    """The mean wall time of a fine-tuning, as Snakemake measured it."""
-    times = [pd.read_csv(path, sep="\t")["s"].iloc[0] for path in clone.glob("logs/*/checkpoint/*.benchmark.tsv")]
-    return float(np.mean(times))
 
 
 if __name__ == "__main__":
