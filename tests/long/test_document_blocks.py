@@ -66,7 +66,7 @@ for _page, _words in commands():
 @pytest.mark.short
 def test_every_line_of_shell_is_checked_below() -> None:
     """A new kind of command would stand in a page without any test."""
-    checked = {"make", "snakemake", "dvc", "tallmasks", ".venv/bin/python", *PLAIN}
+    checked = {"make", "snakemake", "dvc", "tallmasks", ".venv/bin/python", "python", *PLAIN}
     assert set(COMMANDS_BY_NAME) <= checked
     assert sum(map(len, COMMANDS_BY_NAME.values())) > 60
 
@@ -99,7 +99,7 @@ def test_the_targets_of_make_are_there() -> None:
 @pytest.mark.short
 def test_the_files_given_to_python_are_there() -> None:
     """A reader would run a test that has moved."""
-    for page, words in COMMANDS_BY_NAME[".venv/bin/python"]:
+    for page, words in [*COMMANDS_BY_NAME[".venv/bin/python"], *COMMANDS_BY_NAME.get("python", [])]:
         files = [word for word in words if word.endswith(".py")]
         assert files and all((ROOT / file).exists() for file in files), page
 
