@@ -209,7 +209,7 @@ TRAPS = [
 ]  # fmt: skip
 
 
-@settings(max_examples=120, deadline=None)
+@settings(deadline=None)
 @given(place=st.sampled_from(PLACES), trap=st.sampled_from(TRAPS) | st.floats().map(repr) | st.integers().map(str))
 def test_any_number_changed_is_refused_or_planned(
     tmp_path_factory: pytest.TempPathFactory, place: tuple[int, tuple[int, int]], trap: str
