@@ -69,7 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
                 new.write(place.name, place.start, source.pretrained + np.float32(alpha) * update(method, source))
 
             parallel(work, stream.places(merging.over_tensors), merging.threads)
-    print(f"{given.output}: {len(given.tasks)} models merged by {method.title}, alpha = {alpha:g}")
+    count = len(given.tasks)
+    print(f"{given.output}: {count} model{'s' * (count > 1)} merged by {method.title}, alpha = {alpha:g}")
     say_copied(models.base)
     return 0
 

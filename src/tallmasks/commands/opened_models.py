@@ -95,7 +95,8 @@ class Models:
     def say_written(self, title: str) -> None:
         """Print where a bundle is, and how large."""
         size = sum(path.stat().st_size for path in self.given.output.rglob("*") if path.is_file())
-        print(f"{self.given.output}: {len(self.given.tasks)} models in {decimal(size)}, by {title}")
+        count = len(self.given.tasks)
+        print(f"{self.given.output}: {count} model{'s' * (count > 1)} in {decimal(size)}, by {title}")
         if self.given.include_base:
             say_copied(self.base)
 
