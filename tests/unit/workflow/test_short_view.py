@@ -149,6 +149,15 @@ def test_how_far_it_is_is_said_and_the_table_comes_last(folder: Path, said: Call
     assert "TIES      73.4  <- best" in again and "DVC" not in again
 
 
+def test_a_report_ends_with_its_path(folder: Path, said: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """`make report` would end without a word on where the page is."""
+    (folder / "results").mkdir()
+    (folder / "results/report.html").write_text("<html>")
+    monkeypatch.setattr(sys, "argv", ["snakemake", "-j2", "--", "report"])
+    output = said(STARTED, counted(report=1), starts(1, "report"), ends(1))
+    assert output.splitlines()[-1] == "results/report.html"
+
+
 def test_the_same_error_of_eight_jobs_is_said_once_and_no_command(folder: Path, said: Callable[..., str]) -> None:
     """The reason would be lost between command lines of several kilobytes."""
     logs = [write_log(folder, str(number), "step 1", "error: no room; make some") for number in range(8)]
