@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,22 +22,28 @@ class Killed(Exception):
     """Stands for kill -9: nothing that comes after it runs."""
 
 
+def always_due(path: Path, making: Mapping[str, str]) -> TrainingState:
+    """A state that is saved whenever no save is being written; the clock stands still."""
+    return TrainingState(path, making, seconds=0, clock=lambda: 0.0)
+
+
 def ends_as_undisturbed(run: Run, folder: Path, stop: int) -> FinetuneResult:
     """Trains once whole, and once killed after `stop` steps and begun again with other random numbers around it; both
     are the same.  Gives the whole one."""
 
     def kill(progress: Any) -> None:
+        state.wait()  # so that the next save, too, is due
         if progress.step > stop:
             raise Killed
 
     undisturbed = run(None, lambda progress: None)
-    state = TrainingState(folder / "training.safetensors", as_metadata(facts_of({}, {}, 1)), seconds=0)
+    state = always_due(folder / "training.safetensors", as_metadata(facts_of({}, {}, 1)))
     with pytest.raises(Killed):
         run(state, kill)
     assert state.path.exists()
     torch.manual_seed(stop)
     steps: list[int] = []
-    resumed = run(TrainingState(state.path, state.making, seconds=0), lambda progress: steps.append(progress.step))
+    resumed = run(always_due(state.path, state.making), lambda progress: steps.append(progress.step))
     assert steps[0] > stop, "it began anew"
     assert (resumed.curve, resumed.validation, resumed.step) == (
         undisturbed.curve, undisturbed.validation, undisturbed.step,

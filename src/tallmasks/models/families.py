@@ -86,7 +86,10 @@ class Model(Protocol):
         """Make another buffer ``flat``, float32 [P'] on ``device``, without a copy.  Returns the former one."""
 
     def initial(self) -> torch.Tensor:
-        """theta_0: the trainable tensors before fine-tuning, float32 [P'] on ``device``.  Not a copy: do not write."""
+        """theta_0: the trainable tensors before fine-tuning, float32 [P'] on ``device``.  Do not write to it.
+
+        On a GPU it is a copy once ``flat`` or ``parameters`` was asked for: the model's own is on the CPU then.
+        """
 
     def parameters(self) -> list[torch.nn.Parameter]:
         """The trainable parameters in the order of ``trainable``, for an optimizer."""

@@ -32,9 +32,13 @@ class FlatWeights:
 
     @property
     def flat(self) -> torch.Tensor:
-        """The buffer in use.  Callers may write to it, so the pretrained weights are copied first."""
+        """The buffer in use.  Callers may write to it, so the pretrained weights are copied first.
+
+        A GPU then has no room for both: the pretrained weights move to the CPU.
+        """
         if self._flat is self._pretrained:
             self.use(self._pretrained.clone())
+            self._pretrained = self._pretrained.cpu()
         return self._flat
 
     def use(self, flat: torch.Tensor) -> torch.Tensor:
@@ -48,7 +52,7 @@ class FlatWeights:
         return [piece.view(shape) for piece, shape in zip(pieces, self.shapes.values(), strict=True)]
 
     def initial(self) -> torch.Tensor:
-        return self._pretrained
+        return self._pretrained.to(self.device)
 
     def parameters(self) -> list[torch.nn.Parameter]:
         _ = self.flat  # the parameters become views of a copy

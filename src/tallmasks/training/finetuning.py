@@ -4,7 +4,7 @@ import math
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -37,6 +37,7 @@ class FinetuneConfig:
         augmentation: Random changes of the training examples, as the family's `Model.prepare` takes them.
         precision: Of the network's products; weights and optimizer are float32.
         micro_batch_size: Examples per forward and backward pass, whose gradients are summed; None for the whole batch.
+            Where a GPU's memory is too small, it is halved.
         validate_every: Steps between two looks at the validation examples.  The best look gives the checkpoint.  None:
             the last step gives it.
         patience: Looks in a row without a better score that end the training; None for no end.
@@ -128,23 +129,21 @@ def finetune(
         validation: The validation examples, where `validate_every` is set.
 
     Raises:
-        TallmasksError: The loss is no finite number, or the GPU's memory is too small for the batch.
+        TallmasksError: The loss is no finite number, or the GPU's memory is too small for one example.
     """
     if (validation is None) != (config.validate_every is None):
         raise ValueError("validation examples are needed where `validate_every` is set, and nowhere else")
     generator = torch.Generator().manual_seed(zlib.crc32(f"{config.seed} {task}".encode()))
-    optimizer = torch.optim.AdamW(
-        model.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay, eps=config.epsilon
-    )
+    optimizer = adamw(model, config.learning_rate, config.weight_decay, config.epsilon)
+    at_once = config.micro_batch_size or config.batch_size
     part = None if allowed is None else _Part(model, allowed)
     best = None
     if validation is not None and config.validate_every is not None:
-        at_once = config.micro_batch_size or config.batch_size
         best = BestSoFar(validation, config.validate_every, config.patience, at_once)
     batches = ShuffledBatches(len(examples), config.batch_size, generator)
-    training = Underway(model, optimizer, generator, batches, best)
+    training = Underway(model, optimizer, generator, batches, at_once, best)
     curve, losses = training.curve, list[torch.Tensor]()
-    with _dropout(model, f"{config.seed} {task} dropout"):
+    with state or nullcontext(), _dropout(model, f"{config.seed} {task} dropout"):
         if state:
             state.restore(training)
         first, start = len(curve), time.monotonic()
@@ -153,7 +152,7 @@ def finetune(
             for group in optimizer.param_groups:
                 group["lr"] = rate
             prepared = model.prepare(examples[next(batches).numpy()], config.augmentation, generator)
-            losses.append(_backward(model, prepared, config))
+            losses.append(_backward(training, prepared))
             if part:
                 part.mask_gradients()
             if config.clip_norm is not None:
@@ -198,22 +197,45 @@ def _dropout(model: Model, seed: str) -> Iterator[None]:
             model.train(False)
 
 
-def _backward(model: Model, batch: Batch, config: FinetuneConfig) -> torch.Tensor:
-    """Set the gradients of the mean loss over a batch, a micro-batch at a time; returns the loss."""
+def adamw(model: Model, learning_rate: float, weight_decay: float, epsilon: float) -> torch.optim.AdamW:
+    """The optimizer of a model's parameters; on a GPU the fused one, which makes no temporary copy of the weights."""
+    fused = True if model.device.type == "cuda" else None
+    return torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=weight_decay, eps=epsilon, fused=fused)
+
+
+def _backward(training: Underway, batch: Batch) -> torch.Tensor:
+    """Set the gradients of the mean loss over a batch; returns the loss.
+
+    Where the GPU's memory is too small, the batch begins anew with half as many examples at once, and so does every
+    later one.  Dropout draws from the same state of the generator again.
+    """
+    drawn = training.dropout.get_state()
+    while (loss := _gradients(training.model, batch, training.at_once)) is None:
+        size, training.at_once = training.at_once, training.at_once // 2
+        if size == 1:
+            raise TallmasksError("the GPU's memory is too small for one example at once; fine-tune on a larger GPU")
+        print(
+            f"the GPU's memory is too small for {size} examples at once; from step {len(training.curve) + 1} on it is "
+            f"{training.at_once}, and gradients are summed up over the same batch",
+            flush=True,
+        )
+        torch.cuda.empty_cache()
+        training.dropout.set_state(drawn)
+    return loss
+
+
+def _gradients(model: Model, batch: Batch, size: int) -> torch.Tensor | None:
+    """Set the gradients of the mean loss, ``size`` examples at a time; the loss, or None if the memory is too small."""
     for parameter in model.parameters():
         parameter.grad = None
-    size = config.micro_batch_size or len(batch)
     total = torch.zeros((), device=model.device)
     try:
         for some in batch.split(size):
             loss = model.loss(some) * (some.weight / batch.weight)
             loss.backward()
             total += loss.detach()
-    except torch.OutOfMemoryError:
-        raise TallmasksError(
-            f"the GPU's memory is too small for {size} examples at once; set `micro_batch_size` under `finetuning` in "
-            f"params.yaml to {max(1, size // 2)}: gradients are then summed up over the same batch"
-        ) from None
+    except torch.OutOfMemoryError:  # what it holds on the GPU is free after the return
+        return None
     return total
 
 

@@ -7,10 +7,12 @@ one of another training, is refused.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+import zlib
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import torch
@@ -24,14 +26,17 @@ if TYPE_CHECKING:
     from tallmasks.training.early_stopping import BestSoFar
 
 Curve = list[tuple[int, float, float]]
+PAUSE = 20  # times what a save takes, at least, until the next one
+JITTER = 0.5  # of a pause, by which a job's may be longer
 
 
 @dataclass
 class Underway:
-    """A training between two steps, with torch's own generator of the model's device, from which dropout draws.
+    """A training between two steps.
 
     Attributes:
         generator: of the order of the examples and of their changes.
+        at_once: examples per forward and backward pass.
         best: the looks at validation data; None without them.
         curve: rows (step, learning rate, loss), one per step.
     """
@@ -40,41 +45,58 @@ class Underway:
     optimizer: torch.optim.Optimizer
     generator: torch.Generator
     batches: ShuffledBatches
+    at_once: int
     best: BestSoFar | None = None
     curve: Curve = field(default_factory=list)
 
-    def tensors(self) -> dict[str, torch.Tensor]:
-        """Everything that decides how the training continues."""
-        moments = {
-            name: torch.cat([self.optimizer.state[each][name].reshape(-1) for each in self.model.parameters()])
-            for name in ("exp_avg", "exp_avg_sq")
-        }
-        everything = moments | {
-            "weights": self.model.flat,
+    @property
+    def dropout(self) -> torch.Generator:
+        """torch's own generator of the model's device, from which dropout draws."""
+        return _global_generator(self.model.device)
+
+    def snapshot(self) -> dict[str, torch.Tensor]:
+        """Everything that decides how the training continues, on the CPU; the next steps do not change it."""
+        everything = {
+            "exp_avg": self._moments("exp_avg"),
+            "exp_avg_sq": self._moments("exp_avg_sq"),
+            "weights": self.model.flat.detach().to("cpu", copy=True),
             "generator": self.generator.get_state(),
             "waiting": self.batches.waiting,
             "curve": torch.tensor(self.curve, dtype=torch.float64),
-            "dropout": _global_generator(self.model.device).get_state(),
+            "dropout": self.dropout.get_state(),
+            "at_once": torch.tensor([self.at_once]),
         }
         if self.best and self.best.weights is not None:
             everything |= {"best": self.best.weights, "looks": torch.tensor(self.best.curve, dtype=torch.float64)}
         return everything
 
+    def _moments(self, name: str) -> torch.Tensor:
+        """One moment of all weights, float32 [P'], copied tensor by tensor: a GPU needs no further memory for it."""
+        parameters = self.model.parameters()
+        moments = torch.empty(sum(parameter.numel() for parameter in parameters))
+        pieces = moments.split([parameter.numel() for parameter in parameters])
+        for parameter, piece in zip(parameters, pieces, strict=True):
+            piece.copy_(self.optimizer.state[parameter][name].reshape(-1))
+        return moments
+
     def take(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Continue from the `tensors` of another training."""
+        """Continue from the `snapshot` of another training."""
+        device, fused = self.model.device, self.optimizer.param_groups[0]["fused"]
         sizes = [parameter.numel() for parameter in self.model.parameters()]
         self.curve[:] = [(int(step), rate, loss) for step, rate, loss in tensors["curve"].tolist()]
         self.model.flat.copy_(tensors["weights"])
         pieces = zip(tensors["exp_avg"].split(sizes), tensors["exp_avg_sq"].split(sizes), strict=True)
         for parameter, (first, second) in zip(self.model.parameters(), pieces, strict=True):
             self.optimizer.state[parameter] = {
-                "step": torch.tensor(float(len(self.curve))),
-                "exp_avg": first.view_as(parameter).to(self.model.device).clone(),
-                "exp_avg_sq": second.view_as(parameter).to(self.model.device).clone(),
+                "step": torch.tensor(float(len(self.curve)), device=device if fused else "cpu"),
+                "exp_avg": first.view_as(parameter).to(device, copy=True),
+                "exp_avg_sq": second.view_as(parameter).to(device, copy=True),
             }
         self.generator.set_state(tensors["generator"])
         self.batches.waiting = tensors["waiting"]
-        _global_generator(self.model.device).set_state(tensors["dropout"])
+        self.dropout.set_state(tensors["dropout"])
+        if "at_once" in tensors:  # states of older versions have none
+            self.at_once = int(tensors["at_once"])
         if self.best and "best" in tensors:
             self.best.weights = tensors["best"]
             self.best.curve[:] = [(int(step), score) for step, score in tensors["looks"].tolist()]
@@ -89,25 +111,62 @@ def _global_generator(device: torch.device) -> torch.Generator:
 
 @dataclass
 class TrainingState:
-    """The safetensors file of an unfinished training.
+    """The safetensors file of an unfinished training, which a thread writes beside the training.
+
+    As a context manager it waits, at the end, for the save that is being written.
 
     Attributes:
         making: The checkpoint's label as metadata (see `tallmasks.store.artifacts.as_metadata`).
-        seconds: Between two saves, which a kill may cost.
+        seconds: Between two saves, at least.
+        clock: Seconds since any moment.
     """
 
     path: Path
     making: Mapping[str, str]
     seconds: float = 300.0
-    _saved: float = field(default_factory=time.monotonic)
+    clock: Callable[[], float] = time.monotonic
+    _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1), init=False)
+    _save: Future[float] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self._due = self.clock() + self._pause(0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.wait()
 
     def save_if_due(self, training: Underway) -> None:
-        """Write the state after the last step of the curve, if enough time has passed since the last save."""
-        if time.monotonic() - self._saved < self.seconds:
+        """Copy the state after the last step of the curve, and have it written, if enough time has passed.
+
+        Raises what the save before it raised.
+        """
+        if self._save and not self._save.done():
             return
-        arrays = {name: tensor.detach().cpu().numpy() for name, tensor in training.tensors().items()}
-        write_tensors(self.path, arrays, self.making)
-        self._saved = time.monotonic()
+        self.wait()
+        start = self.clock()
+        if start >= self._due:
+            self._save = self._thread.submit(self._write, training.snapshot(), start)
+
+    def wait(self) -> None:
+        """Wait for the save that is being written, if there is one.  Raises what it raised."""
+        if self._save:
+            save, self._save = self._save, None
+            self._due = self._pause(save.result()) + self.clock()
+
+    def _write(self, state: Mapping[str, torch.Tensor], start: float) -> float:
+        """Write a state; returns the seconds since ``start``."""
+        write_tensors(self.path, {name: tensor.numpy() for name, tensor in state.items()}, self.making)
+        return self.clock() - start
+
+    def _pause(self, took: float) -> float:
+        """Seconds until the next save, after one that took some.
+
+        It depends on the file's name, so that jobs that start together do not save together.
+        """
+        share = zlib.crc32(self.path.name.encode()) / 2**32
+        return max(self.seconds, PAUSE * took) * (1 + JITTER * share)
 
     def unfit(self) -> Damaged | None:
         """Why the training cannot continue from the file; None if it can, or there is none."""

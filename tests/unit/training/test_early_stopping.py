@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from resumption import ends_as_undisturbed
+from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import write_tensors
 from tallmasks.training.finetuning import FinetuneConfig, FinetuneResult, Progress, finetune
 from tallmasks.training.unfinished import TrainingState
@@ -181,3 +182,54 @@ def test_validation_examples_and_validate_every_come_together(tmp_path: Path) ->
     """Data that were handed over would not be looked at, without a word."""
     with pytest.raises(ValueError, match="validate_every"):
         finetune(model(tmp_path), "north", TRAIN, config())
+
+
+class CrampedModel(DroppingModel):
+    """Has too little memory, every second time, for more than two examples of which one is large."""
+
+    asked, large = 0, 1.5
+
+    def loss(self, batch: Numbers) -> Any:
+        if len(batch) > 2 and float(batch.numbers.max()) > self.large:
+            self.asked += 1
+            if self.asked % 2 == 0:
+                raise torch.OutOfMemoryError
+        return super().loss(batch)
+
+
+def test_a_gpu_with_too_little_memory_halves_what_it_computes_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A training would end after hours at the first batch of long texts; or count some of its examples twice."""
+    model(tmp_path)
+    cramped = CrampedModel(tmp_path / "weights.safetensors")
+    cramped.large = 0.0
+    found = run(cramped, config(micro_batch_size=4, validate_every=None, iterations=10))
+    assert cramped.asked == 2 and capsys.readouterr().out.count("4 examples at once; from step 1 on it is 2") == 1
+    expected = run(model(tmp_path), config(micro_batch_size=2, validate_every=None, iterations=10))
+    assert [row[2] for row in found.curve] == [row[2] for row in expected.curve]
+    for name, tensor in expected.checkpoint.items():
+        np.testing.assert_array_equal(found.checkpoint[name], tensor)
+
+
+def test_a_killed_training_keeps_what_it_computes_at_once(tmp_path: Path) -> None:
+    """After an interruption other units would be dropped than without it."""
+    model(tmp_path)
+    ends_as_undisturbed(
+        lambda state, report: run(
+            CrampedModel(tmp_path / "weights.safetensors"), config(micro_batch_size=4), state, report
+        ),
+        tmp_path,
+        stop=20,
+    )
+
+
+def test_a_gpu_too_small_for_one_example_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job would try for ever, or end in a page of torch's."""
+
+    def full(self: Any, batch: Any) -> None:
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(DroppingModel, "loss", full)
+    with pytest.raises(TallmasksError, match="too small for one example"):
+        run(model(tmp_path), config())

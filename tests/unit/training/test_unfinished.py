@@ -1,0 +1,221 @@
+"""When an unfinished training is saved, and where its tensors are; the GPU is torch's fake one, without values."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tallmasks.models.flat_weights import FlatWeights
+from tallmasks.store.artifacts import as_metadata, facts_of
+from tallmasks.store.errors import TallmasksError
+from tallmasks.training import unfinished
+from tallmasks.training.batches import ShuffledBatches
+from tallmasks.training.finetuning import adamw
+from tallmasks.training.unfinished import TrainingState, Underway
+
+MAKING = as_metadata(facts_of({}, {}, 1))
+
+
+class Clock:
+    """Stands still until it is set."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Standing:
+    """A training that makes no steps."""
+
+    def snapshot(self) -> dict[str, torch.Tensor]:
+        return {"weights": torch.ones(3)}
+
+
+STANDING: Any = Standing()
+
+
+@pytest.fixture
+def writes(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The files that were written, in the place of writing them."""
+    paths: list[Path] = []
+    monkeypatch.setattr(unfinished, "write_tensors", lambda path, *rest: paths.append(path))
+    return paths
+
+
+def test_a_save_that_takes_long_is_made_seldom(writes: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs would spend their hours on saves where many of them share a slow disk."""
+    clock = Clock()
+    state = TrainingState(Path("one"), MAKING, clock=clock)
+
+    def slow(path: Path, *rest: Any) -> None:
+        writes.append(path)
+        clock.now += 100
+
+    def saves(now: float) -> int:
+        """How many saves there were when the clock has gone on to `now`."""
+        clock.now = now
+        state.save_if_due(STANDING)
+        state.wait()
+        return len(writes)
+
+    assert [saves(0), saves(299), saves(450)] == [0, 0, 1], "300 s, and up to half as much again"
+    assert [saves(749), saves(900)] == [1, 2], "and so on, where a save takes no time"
+    monkeypatch.setattr(unfinished, "write_tensors", slow)
+    assert saves(1400) == 3 and clock.now == 1500
+    assert [saves(1500 + 1999), saves(1500 + 3000)] == [3, 4], "20 times 100 s, and up to half as much again"
+
+
+def test_jobs_that_start_together_do_not_save_together(writes: list[Path]) -> None:
+    """Eight jobs would write 12 GB each at one moment, and all wait for it."""
+    clock = Clock()
+    states = [TrainingState(Path(f"{job}.safetensors"), MAKING, clock=clock) for job in range(8)]
+    moments = []
+    for second in range(300, 451):
+        clock.now, before = second, len(writes)
+        for state in states:
+            state.save_if_due(STANDING)
+            state.wait()
+        moments += [second] * (len(writes) - before)
+    assert len(moments) == 8 and len(set(moments)) > 4 and max(moments) - min(moments) > 60
+
+
+def test_a_save_is_written_beside_training_and_waited_for(
+    tmp_path: Path, writes: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps would wait for the disk; or a training end, and remove its state, while it is being written."""
+    may_end, ended = threading.Event(), []
+
+    def write(*rest: Any) -> None:
+        may_end.wait()
+        ended.append(rest)
+
+    class Waiting(TrainingState):
+        def wait(self) -> None:
+            if self._save:
+                may_end.set()
+            super().wait()
+
+    monkeypatch.setattr(unfinished, "write_tensors", write)
+    with Waiting(tmp_path / "state", MAKING, seconds=0, clock=lambda: 0.0) as state:
+        for _ in range(3):
+            state.save_if_due(STANDING)
+        assert not ended, "one is being written: the others are not waited for, and not begun"
+    waited_for = list(ended)
+    may_end.set()
+    assert len(waited_for) == 1
+
+
+def test_an_error_of_a_save_ends_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a full disk a training would go on for days without a state to continue from."""
+
+    def refuse(*rest: Any) -> None:
+        raise TallmasksError("no space")
+
+    monkeypatch.setattr(unfinished, "write_tensors", refuse)
+    with pytest.raises(TallmasksError, match="no space"), TrainingState(tmp_path / "state", MAKING, seconds=0) as state:
+        state.clock = lambda: 1e9
+        state.save_if_due(STANDING)
+
+
+# -- where tensors are ------------------------------------------------------------------------------------------
+
+
+def training_on(device: str) -> Underway:
+    """A training of three tensors after one step."""
+    shapes = {"a": (4, 3), "b": (5,), "c": (2, 2)}
+    model: Any = FlatWeights(
+        {name: torch.nn.Parameter(torch.ones(shape, device=device)) for name, shape in shapes.items()}
+    )
+    optimizer = adamw(model, learning_rate=0.1, weight_decay=0.0, epsilon=1e-8)
+    generator = torch.Generator()
+    training = Underway(model, optimizer, generator, ShuffledBatches(10, 4, generator), 4)
+    training.curve.append((1, 0.1, 1.0))
+    step(training)
+    return training
+
+
+def step(training: Underway) -> None:
+    for parameter in training.model.parameters():
+        parameter.grad = torch.full_like(parameter, 0.5)
+    training.optimizer.step()
+
+
+class Placed(TorchDispatchMode):
+    """Gathers the storages on a GPU that operations give."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.storages: set[int] = set()
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor) and result.device.type == "cuda":
+            self.storages.add(storage(result))
+        return result
+
+
+def storage(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage()._cdata
+
+
+@pytest.fixture
+def fake_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """torch's device "cuda" without a GPU: tensors have shapes and places, and no values."""
+    monkeypatch.setattr(unfinished, "_global_generator", lambda device: torch.default_generator)
+    with FakeTensorMode():
+        yield
+
+
+@pytest.mark.usefixtures("fake_gpu")
+def test_theta_0_leaves_a_gpu_that_trains() -> None:
+    """T5-large's fine-tuning would keep 3 GB on the GPU that no step reads."""
+    training = training_on("cuda")
+    model: Any = training.model
+    assert model.flat.device.type == "cuda" and model._pretrained.device.type == "cpu"
+    assert model.initial().device.type == "cuda", "as the contract says"
+
+
+@pytest.mark.usefixtures("fake_gpu")
+def test_a_save_takes_no_memory_of_the_gpu() -> None:
+    """A training that just fits would end at its first save, after five minutes."""
+    training = training_on("cuda")
+    model = training.model
+    states = [training.optimizer.state[parameter] for parameter in model.parameters()]
+    assert all(tensor.device.type == "cuda" for state in states for tensor in state.values()), "fused AdamW"
+    there = {storage(model.flat)} | {storage(tensor) for state in states for tensor in state.values()}
+    with Placed() as placed:
+        saved = training.snapshot()
+    assert placed.storages <= there and all(tensor.device.type == "cpu" for tensor in saved.values())
+    assert saved["exp_avg"].shape == saved["exp_avg_sq"].shape == model.flat.shape
+
+
+@pytest.mark.usefixtures("fake_gpu")
+def test_a_training_continues_on_the_gpu() -> None:
+    """A resumed training would end at its first step: a tensor of the optimizer is on the CPU."""
+    saved = training_on("cuda").snapshot()
+    with torch._subclasses.fake_tensor.unset_fake_temporarily():
+        real = training_on("cpu").snapshot()
+    training = training_on("cuda")
+    training.take(saved | {name: real[name] for name in ("curve", "generator", "dropout")})
+    states = [training.optimizer.state[parameter] for parameter in training.model.parameters()]
+    assert all(tensor.device.type == "cuda" for state in states for tensor in state.values())
+    step(training)
+
+
+def test_a_snapshot_does_not_change_with_the_next_steps() -> None:
+    """A save, written while training goes on, would mix two steps."""
+    training = training_on("cpu")
+    saved = training.snapshot()
+    before = {name: tensor.clone() for name, tensor in saved.items()}
+    step(training)
+    after = training.snapshot()
+    assert all(torch.equal(saved[name], tensor) for name, tensor in before.items())
+    assert not any(torch.equal(after[name], saved[name]) for name in ("weights", "exp_avg", "exp_avg_sq"))
