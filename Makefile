@@ -94,6 +94,9 @@ test: check  ## code checks and the tests: unit, contract, workflow, and a few o
 test-long: check $(SLURM)  ## code checks and all tests
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
 
+rehearsal: $(INSTALLED)  ## every data set and download on stand-ins, through a hub on this machine
+	$(BIN)/python -m pytest -n0 tests/long/test_hub_rehearsal.py
+
 record: $(INSTALLED)  ## record what every stage makes, once its version was raised or a recipe is new
 	TALLMASKS_RECORD=1 $(BIN)/python -m pytest -n0 tests/workflow/test_stage_bytes.py -k "same_bytes"
 

@@ -1,11 +1,14 @@
-"""A hub on the loopback that answers what huggingface_hub asks for when it downloads a model."""
+"""A hub on the loopback: the part of the Hugging Face hub's API that huggingface_hub asks for when it downloads."""
 
+import functools
 import hashlib
 import json
+import re
 import socket
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -17,20 +20,61 @@ from tallmasks.store import hub
 
 REPOSITORY = "org/name"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
+NEWEST = "f" * 40
+"""A later commit of every repository, which the list of commits shows first, on a page of its own."""
+_API = re.compile(r"/api/(models|datasets)/([^/]+/[^/]+)(?:/(revision|tree|commits)/([^/]+))?")
+_RESOLVE = re.compile(r"/(datasets/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)")
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A folder's files at one commit, which is also the branch main."""
+
+    folder: Path
+    commit: str = COMMIT
+
+    def files(self) -> dict[str, Path]:
+        paths = sorted(path for path in self.folder.rglob("*") if path.is_file())
+        return {path.relative_to(self.folder).as_posix(): path for path in paths}
 
 
 class LoopbackHub(ThreadingHTTPServer):
-    """One repository, a folder's files; ``cut`` names files whose downloads break off, ``gated`` closes all of them."""
+    """Repositories by kind ("models", "datasets") and name.
+
+    Attributes:
+        gated: Repositories with files for members only.
+        cut: Files with downloads that end in a reset connection after one half.
+        cut_once: Files with a next download that ends after one half as if the server had stopped.
+        requests: Every path that was asked for.
+        downloads: Files of every download, with the first byte where it is not 0: `model.safetensors from 512`.
+    """
 
     daemon_threads = True
-    cut: frozenset[str] = frozenset()
-    gated = False
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Answers)
-        self.files = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+        self.repositories: dict[tuple[str, str], Repository] = {}
+        self.gated: set[str] = set()
+        self.cut: set[str] = set()
+        self.cut_once: set[str] = set()
         self.requests: list[str] = []
         self.downloads: list[str] = []
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+    def environment(self, home: Path) -> dict[str, str]:
+        """For a process that is to use this hub and a cache in `home`."""
+        return {
+            "HF_ENDPOINT": self.endpoint,
+            "HF_HOME": str(home),
+            "HF_HUB_CACHE": str(home / "hub"),
+            "HF_HUB_OFFLINE": "0",
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+            "NO_PROXY": "127.0.0.1",
+        }
 
 
 class _Answers(BaseHTTPRequestHandler):
@@ -41,73 +85,139 @@ class _Answers(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.requests.append(self.path)
-        path = self.path.split("?")[0]
-        is_file = path.startswith(f"/{REPOSITORY}/resolve/")
-        name = path.rpartition("/")[2]
+        path = self.path.partition("?")[0]
         if path == "/":
-            self._send(b"")
-        elif path.startswith((f"/api/models/{REPOSITORY}/revision/", f"/api/datasets/{REPOSITORY}/revision/")):
-            siblings = [{"rfilename": name, "size": len(content)} for name, content in self.server.files.items()]
-            self._send(json.dumps({"id": REPOSITORY, "sha": COMMIT, "siblings": siblings}).encode())
-        elif path == f"/api/models/{REPOSITORY}/tree/{COMMIT}":
-            entries = [
-                {"type": "file", "path": name, "size": len(content), "oid": _sha1(content)}
-                for name, content in self.server.files.items()
-            ]
-            self._send(json.dumps(entries).encode())
-        elif is_file and self.server.gated:
-            self._send(b"", 403, **{"X-Error-Code": "GatedRepo", "X-Error-Message": "Access is restricted."})
-        elif is_file and name in self.server.files:
-            content = self.server.files[name]
-            self._send(content, **{"X-Repo-Commit": COMMIT, "ETag": f'"{_sha1(content)}"'})
+            self._send_json({})
+        elif api := _API.fullmatch(path):
+            kind, name, wanted, revision = api.groups()
+            if repository := self._repository(kind, name, "main" if wanted == "commits" else revision or "main"):
+                self._tell(repository, name, wanted)
+        elif resolve := _RESOLVE.fullmatch(path):
+            dataset, name, revision, file = resolve.groups()
+            if repository := self._repository("datasets" if dataset else "models", name, revision):
+                self._give(repository, name, file)
         else:
-            self._send(b"", 404, **{"X-Error-Code": "EntryNotFound" if is_file else "RepoNotFound"})
+            self._refuse(404, "EntryNotFound")
 
-    def _send(self, content: bytes, status: int = 200, **headers: str) -> None:
+    def _repository(self, kind: str, name: str, revision: str) -> Repository | None:
+        """The repository at a revision; None where the request was refused."""
+        repository = self.server.repositories.get((kind, name))
+        if repository is None:
+            self._refuse(401, "RepoNotFound")  # as to everybody who is not logged in
+        elif revision not in ("main", repository.commit):
+            self._refuse(404, "RevisionNotFound")
+            return None
+        return repository
+
+    def _tell(self, repository: Repository, name: str, wanted: str) -> None:
+        """What the repository holds."""
+        files = repository.files()
+        sizes = {file: path.stat().st_size for file, path in files.items()}
+        if wanted == "commits" and "p=1" not in self.path:
+            address = f"{self.server.endpoint}{self.path.partition('?')[0]}?p=1"
+            self._send_json([_commit(NEWEST)], Link=f'<{address}>; rel="next"')
+        elif wanted == "commits":
+            self._send_json([_commit(repository.commit)])
+        elif wanted == "tree":
+            oids = {file: _sha1(path) for file, path in files.items()}
+            self._send_json([{"type": "file", "path": file, "size": sizes[file], "oid": oids[file]} for file in files])
+        else:
+            siblings = [{"rfilename": file, "size": size} for file, size in sizes.items()]
+            self._send_json({"id": name, "sha": repository.commit, "siblings": siblings})
+
+    def _give(self, repository: Repository, name: str, file: str) -> None:
+        """One file, from the first byte that is asked for."""
+        path = repository.files().get(file)
+        if name in self.server.gated:
+            self._refuse(403 if "Authorization" in self.headers else 401, "GatedRepo")
+            return
+        if path is None:
+            self._refuse(404, "EntryNotFound")
+            return
+        size = path.stat().st_size
+        start = int(self.headers.get("Range", "bytes=0-").removeprefix("bytes=").rstrip("-"))
+        headers = {"X-Repo-Commit": repository.commit, "ETag": f'"{_sha1(path)}"', "Accept-Ranges": "bytes"}
+        if start:
+            headers["Content-Range"] = f"bytes {start}-{size - 1}/{size}"
+        self._send_headers(206 if start else 200, size - start, headers)
+        if self.command == "GET":
+            self.server.downloads.append(f"{file} from {start}" if start else file)
+            self._write(path, file, start, size)
+
+    def _write(self, path: Path, file: str, start: int, size: int) -> None:
+        breaks_off = file in self.server.cut or file in self.server.cut_once
+        self.server.cut_once.discard(file)
+        end = start + (size - start) // 2 if breaks_off else size
+        with path.open("rb") as content:
+            content.seek(start)
+            while start < end and (chunk := content.read(min(_CHUNK, end - start))):
+                self.wfile.write(chunk)
+                start += len(chunk)
+        if file in self.server.cut:
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
+        if breaks_off:
+            self.close_connection = True
+            self.connection.close()
+
+    def _refuse(self, status: int, error: str) -> None:
+        self._send_headers(status, 0, {"X-Error-Code": error, "X-Error-Message": "Refused."})
+
+    def _send_json(self, content: object, **headers: str) -> None:
+        encoded = json.dumps(content).encode()
+        self._send_headers(200, len(encoded), headers)
+        if self.command == "GET":
+            self.wfile.write(encoded)
+
+    def _send_headers(self, status: int, length: int, headers: dict[str, str]) -> None:
         self.send_response(status)
-        for name, value in {**headers, "Content-Length": str(len(content))}.items():
+        for name, value in {**headers, "Content-Length": str(length)}.items():
             self.send_header(name, value)
         self.end_headers()
-        if self.command == "HEAD":
-            return
-        name = self.path.rpartition("/")[2]
-        if "/resolve/" in self.path:
-            self.server.downloads.append(name)
-        if name in self.server.cut:
-            self.wfile.write(content[: len(content) // 2])
-            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
-            self.connection.close()
-        else:
-            self.wfile.write(content)
 
     def log_message(self, *arguments: object) -> None:
         """Nothing."""
 
 
-def _sha1(content: bytes) -> str:
-    return hashlib.sha1(content, usedforsecurity=False).hexdigest()
+def _commit(number: str) -> dict[str, object]:
+    return {"id": number, "title": "", "message": "", "date": "2024-12-01T00:00:00.000Z", "authors": []}
+
+
+@functools.cache
+def _sha1(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha1").hexdigest()
+
+
+@contextmanager
+def serving() -> Iterator[LoopbackHub]:
+    """A hub without repositories; see `LoopbackHub.environment` for processes that use it."""
+    server = LoopbackHub()
+    Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 @contextmanager
 def loopback_hub(folder: Path, cache: Path) -> Iterator[LoopbackHub]:
-    """A hub with a folder's files as `org/name`, and an empty cache, for what huggingface_hub does in this process."""
-    server = LoopbackHub(folder)
-    endpoint = f"http://127.0.0.1:{server.server_port}"
-    Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-    try:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("NO_PROXY", "127.0.0.1")
-            patch.setattr(constants, "HF_HUB_CACHE", str(cache))
-            patch.setattr(constants, "HF_HUB_OFFLINE", False)
-            patch.setattr(constants, "ENDPOINT", endpoint)
-            patch.setattr(
-                constants, "HUGGINGFACE_CO_URL_TEMPLATE", endpoint + "/{repo_id}/resolve/{revision}/{filename}"
-            )
-            utils.close_session()
-            hub.reachable.cache_clear()
-            yield server
-    finally:
+    """A hub with a folder's files as model and dataset `org/name`, and an empty cache, for this process."""
+    with serving() as server, pytest.MonkeyPatch.context() as patch:
+        server.repositories = {(kind, REPOSITORY): Repository(folder) for kind in ("models", "datasets")}
+        patch.setenv("NO_PROXY", "127.0.0.1")
+        patch.setattr(constants, "HF_HUB_CACHE", str(cache))
+        patch.setattr(constants, "HF_HUB_OFFLINE", False)
+        patch.setattr(constants, "ENDPOINT", server.endpoint)
+        patch.setattr(
+            constants, "HUGGINGFACE_CO_URL_TEMPLATE", server.endpoint + "/{repo_id}/resolve/{revision}/{filename}"
+        )
         utils.close_session()
         hub.reachable.cache_clear()
-        server.shutdown()
-        server.server_close()
+        hub.full_commit.cache_clear()
+        try:
+            yield server
+        finally:
+            utils.close_session()
+            hub.reachable.cache_clear()
+            hub.full_commit.cache_clear()

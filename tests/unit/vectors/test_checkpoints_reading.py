@@ -326,10 +326,10 @@ def test_a_download_that_breaks_off_is_one_line_and_goes_on(tmp_path):
     folder = saved_llama(tmp_path / "model", shards="20KB")
     shards = sorted(path.name for path in folder.glob("model-*"))
     with loopback_hub(folder, tmp_path / "cache") as server:
-        server.cut = frozenset(shards[1:2])
+        server.cut = set(shards[1:2])
         broken = refusal(lambda: open_checkpoint(f"{REPOSITORY}@{COMMIT}"))
         assert f"org/name at {COMMIT}" in broken and "Run the command again" in broken
-        server.cut = frozenset()
+        server.cut = set()
         server.downloads.clear()
         found = open_checkpoint(f"{REPOSITORY}@{COMMIT}")
         assert server.downloads == shards[1:2] and found.tensors == open_checkpoint(folder).tensors
@@ -346,7 +346,7 @@ def test_what_the_hub_does_not_give_is_said(tmp_path):
         for opened in (open_checkpoint, load_bundle):
             assert "no such repository, or it is private" in refusal(lambda opened=opened: opened("org/other"))
             assert "org/na--me" in refusal(lambda opened=opened: opened("org/na--me"))
-        server.gated = True
+        server.gated = {REPOSITORY}
         for opened in (open_checkpoint, load_bundle):
             assert "is gated. Accept its terms" in refusal(lambda opened=opened: opened(REPOSITORY))
 
