@@ -1,29 +1,105 @@
 """What the T5 models of params.yaml will need: disk, GPU memory, arithmetic.  Computed, not measured on a GPU.
 
-    python benchmarks/estimate_language.py [--tflops 100] [--input-tokens 128] [--answer-tokens 8] [--choices 3]
+    python benchmarks/estimate_language.py [--tflops 100] [--float32-tflops 15] [--input-tokens 128]
+        [--answer-tokens 8] [--choices 3]
 
 - Disk from the shapes of what the chain stores for one benchmark and one seed: checkpoints, task vectors, merged
   vectors, mask bundles, agreements; and of an unfinished training: weights, both moments of AdamW, the best weights.
-- GPU memory of a fine-tuning from weights, gradients and moments (16 bytes a trainable value, 4 a frozen one), without
-  what the backward pass keeps of a micro batch.
+- Memory of a fine-tuning between two steps, on the GPU and on the CPU: every tensor that the model and the optimizer
+  hold after one step, on torch's fake GPU, whose tensors have shapes and no values.  On the CPU come the best weights
+  of early stopping, and weights and moments while they are saved.
+- GPU memory of a pass: what the backward pass keeps of a micro batch, counted on the CPU in the precision of
+  params.yaml, bfloat16 copies of the weights among it, with --answer-tokens.  Kernels need more; nobody counted it.
 - Arithmetic: 2 operations a weight and token of the half that reads it, three times that for a training step, for the
   numbers of rows that the data sets have; how many tokens an input, an answer, and how many choices a question has on
   average is assumed, and said above.  A training is counted to its last step, which early stopping seldom reaches.
-  Hours are that by --tflops, what a GPU sustains (not its peak).
+  Hours are that by what a GPU sustains (not its peak): --tflops in bfloat16, --float32-tflops in strict float32,
+  in which T5 is evaluated.
 """
 
 import argparse
+import gc
 import math
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from tallmasks import methods
+from tallmasks.models.t5.ia3 import Ia3Model
 from tallmasks.models.t5.t5_architectures import Architecture
+from tallmasks.models.t5.t5_loading import build
+from tallmasks.models.t5.t5_network import TextModel
+from tallmasks.models.t5.text_batches import TextBatch, TokenizedText
+from tallmasks.models.t5.text_scoring import Scoring
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.project import open_plan
 from tallmasks.tasks.text.text_tasks import TASKS
+from tallmasks.training.finetuning import adamw
 
 FLOAT, LEVEL_BITS = 4, 3  # bytes of a value; bits of a mask's level for five lambdas
 MODELS = ("t5_large", "t5_large_ia3")
 BENCHMARKS = ("7nlp", "8qa", "11nlp")
+LENGTHS = (128, 300, 512)  # tokens of every input of a micro batch
+
+
+class _Padding:
+    """A tokenizer of which only the padding is asked for."""
+
+    pad = 0
+
+
+def fake_model(spec: Mapping[str, Any], device: str) -> TextModel:
+    """A model without values, as `tallmasks.models.t5.t5_loading.load` makes it."""
+    architecture, adapter = Architecture.of(spec["architecture"]), spec.get("adapter")
+    shapes = architecture.shapes.items()
+    network = build(architecture, {name: torch.empty(shape, device=device) for name, shape in shapes})
+    further: Any = (_Padding(), Scoring(), spec["finetuning"]["precision"])
+    if adapter:
+        return Ia3Model(network, architecture.trainable(adapter), *further)
+    named = dict(network.named_parameters())
+    return TextModel(network, {name: named[name] for name in architecture.trainable()}, *further)
+
+
+def state_bytes(spec: Mapping[str, Any]) -> Counter[str]:
+    """Bytes of all tensors of a training after one step, by the kind of their device."""
+    sizes, counted = Counter[str](), set()
+    with FakeTensorMode() as ours:
+        model = fake_model(spec, "cuda")
+        optimizer = adamw(model, learning_rate=0.0, weight_decay=0.0, epsilon=1e-8)
+        for parameter in model.parameters():
+            parameter.grad = torch.empty_like(parameter)
+        optimizer.step()
+        gc.collect()
+        for tensor in gc.get_objects():
+            if type(tensor) is not FakeTensor or tensor.fake_mode is not ours:
+                continue
+            storage = tensor.untyped_storage()
+            if storage._cdata not in counted:
+                counted.add(storage._cdata)
+                sizes[tensor.device.type] += storage.nbytes()
+    return sizes
+
+
+def kept_bytes(spec: Mapping[str, Any], examples: int, input_tokens: int, answer_tokens: int) -> int:
+    """Bytes that the backward pass needs of some examples of equal lengths, without the weights."""
+    kept: dict[int, torch.UntypedStorage] = {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        kept[storage._cdata] = storage
+        return tensor
+
+    with FakeTensorMode():
+        model = fake_model(spec, "cpu")
+        model.train(True)
+        example = TokenizedText([0] * input_tokens, ([0] * answer_tokens,), 0)
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            model.loss(TextBatch((example,) * examples, 0, model.device))
+        weights = {parameter.untyped_storage()._cdata for parameter in model._network.parameters()}
+    return sum(storage.nbytes() for pointer, storage in kept.items() if pointer not in weights)
 
 
 def halves(architecture: Architecture) -> tuple[int, int]:
@@ -47,6 +123,7 @@ def store_bytes(plan: Plan, trainable: int, tasks: int) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tflops", type=float, default=100.0, help="that a GPU sustains")
+    parser.add_argument("--float32-tflops", type=float, default=15.0, help="that it sustains without tensor cores")
     parser.add_argument("--input-tokens", type=float, default=128.0, help="of an input, on average")
     parser.add_argument("--answer-tokens", type=float, default=8.0, help="of an answer, on average")
     parser.add_argument("--choices", type=float, default=3.0, help="of a question, on average")
@@ -58,15 +135,23 @@ def main() -> None:
         spec = plan.model(model)
         architecture = Architecture.of(spec["architecture"])
         trainable, frozen = architecture.counts(spec.get("adapter"))
-        everything = sum(architecture.counts(None))
         reads, writes = halves(architecture)
         recipe = spec["finetuning"]
         example = 2 * (reads * said.input_tokens + writes * said.answer_tokens)
         question = 2 * (reads * said.input_tokens + writes * said.answer_tokens * said.choices)
         training = 3 * example * recipe["batch_size"] * recipe["iterations"]
-        memory = 16 * trainable + FLOAT * (everything - trainable)
+        speed = said.float32_tflops if spec["evaluation"]["precision"] == "float32" else said.tflops
+        memory = state_bytes(spec)
+        saved = 3 * FLOAT * trainable
         print(f"{model}: {trainable:,} trainable values, {frozen:,} frozen in the paper's formula")
-        print(f"  GPU memory of a fine-tuning without activations: {memory / 1e9:.1f} GB")
+        print(f"  a fine-tuning between two steps: {memory['cuda'] / 1e9:.1f} GB on the GPU")
+        print(
+            f"  on the CPU: {memory['cpu'] / 1e9:.3f} GB of theta_0, {FLOAT * trainable / 1e9:.3f} GB of best weights"
+        )
+        print(f"  and {saved / 1e9:.3f} GB while a save is written")
+        for length in LENGTHS:
+            kept = kept_bytes(spec, recipe["micro_batch_size"], length, round(said.answer_tokens))
+            print(f"  a pass over {recipe['micro_batch_size']} inputs of {length} tokens keeps {kept / 1e9:.1f} GB")
         print(f"  state of an unfinished training: {4 * FLOAT * trainable / 1e9:.3f} GB")
         print(f"  a fine-tuning to step {recipe['iterations']}: {training / said.tflops / 1e12 / 3600:.1f} h")
         for benchmark in BENCHMARKS:
@@ -78,7 +163,7 @@ def main() -> None:
                 + sum(size["test"] for size in sizes)
                 for row in rows
             )
-            hours = asked * question / said.tflops / 1e12 / 3600
+            hours = asked * question / speed / 1e12 / 3600
             print(
                 f"  {benchmark}: store {store_bytes(plan, trainable, len(tasks)) / 1e9:.3g} GB, "
                 f"evaluations {asked:,} questions, {hours:.1f} h"
