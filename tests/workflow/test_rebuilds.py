@@ -44,7 +44,7 @@ def test_a_new_subset_costs_its_new_task_and_its_own_jobs(project: Project) -> N
 def test_a_change_costs_what_lies_downstream_and_views_on_the_way_back(project: Project) -> None:
     """A changed value would leave old results in place, or cost more than what depends on it."""
     before = project.sha256("results")
-    declared = 'script="evaluate",\n    version='
+    declared = '@stage(script="evaluate", version='
     project.replace("src/tallmasks/plan/chain.py", declared, f"{declared}9")
     assert project.dry_run("all").planned == {"consensus": 2, "evaluate": 6, "results": 2}
     project.git("checkout", "-q", "src")

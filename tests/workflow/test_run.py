@@ -5,11 +5,13 @@ import re
 import shlex
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from snakemake.exceptions import WorkflowError
 
 import bridge
 from project import ROOT, Project, Run
@@ -97,6 +99,18 @@ def test_checkpoints_are_not_deleted_with_all_output(project: Project) -> None:
     assert "Would delete" in project.run(*words[:2], "-n", *words[2:]).output and checkpoint.exists()
     Project(project.root, {"YES": "1"}).run(*words)
     assert not checkpoint.exists()
+
+
+def test_a_folder_without_room_is_said_before_the_first_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Snakemake's solver would end in seventy lines of its own, or 33 jobs run whose table cannot be written."""
+    monkeypatch.chdir(tmp_path)
+    Path("results").write_text("a file in the folder's place")
+    with pytest.raises(WorkflowError, match=r"^results cannot be written \(File exists\)"):
+        bridge.Run(None).check_room()
+    Path("results").unlink()
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: "/proc")  # where root cannot write either
+    with pytest.raises(WorkflowError, match=r"^/proc cannot be written .* or set TMPDIR to another folder"):
+        bridge.Run(None).check_room()
 
 
 def test_without_a_core_nothing_waits(project: Project) -> None:

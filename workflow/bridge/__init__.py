@@ -72,5 +72,6 @@ def begin(workflow: Any) -> tuple[dict[str, Any], Bridge]:
     except (TallmasksError, WorkflowError) as error:
         sys.exit(f"error: {error}")
     bridge.store.run.end_quietly_on(signal.SIGINT)
+    bridge.store.run.ask_before_deleting()
     Bridge.opened = bridge
     return params, bridge

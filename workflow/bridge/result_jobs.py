@@ -104,14 +104,15 @@ class ViewJobs:
     def unknown(self, wildcards: Any) -> str:
         """Input function of a file in results/ that no rule makes: says which one may be meant."""
         plain = [strip_wildcard_constraints(pattern) for pattern in self._result_patterns()]
-        known = {
+        files = {
             pattern.replace("{model}", model).replace("{benchmark}", benchmark)
             for pattern in plain
             for model in self.plan.models
             for benchmark in self.plan.params["benchmarks"]
         }
         target = f"results/{wildcards.path}"
-        raise WorkflowError(f"{target}: no rule makes a file of that name{nearest(target, sorted(known))}")
+        named = sorted(file for file in files if "{" not in file)
+        raise WorkflowError(f"{target}: no rule makes a file of that name{nearest(target, named)}")
 
     def _result_patterns(self) -> list[str]:
         outputs = (str(pattern) for rule in self.run.workflow.rules for pattern in rule.output)

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +21,7 @@ from snakemake.jobs import Job
 
 from tallmasks.store.artifacts import digest_of
 from tallmasks.store.errors import TallmasksError, in_words
-from tallmasks.store.folders import SCRATCH
+from tallmasks.store.folders import RESULTS, SCRATCH
 
 InputFunction = Callable[..., Any]
 EXPECTED = "Snakemake 9.27"
@@ -67,9 +68,8 @@ class Run:
     def __init__(self, workflow: Any) -> None:
         self.workflow = workflow
         self._lock: IO[str] | None = None
-        self._ask_before_deleting()
 
-    def _ask_before_deleting(self) -> None:
+    def ask_before_deleting(self) -> None:
         """`--delete-all-output` takes the checkpoints along, which cost the most: as `make clean`, only with YES=1."""
         delete = self.workflow.delete_output
 
@@ -115,6 +115,7 @@ class Run:
         self._leave_files_alone()
         self._start_jobs_at_once()
         if self.writing:
+            self.check_room()
             self._become_the_writer()
         return True
 
@@ -166,6 +167,19 @@ class Run:
             raise WorkflowError("-j0 gives the jobs no core to run on; expected -j1 or more, or -n for a dry run")
         if executor and executor.name == "slurm" and (problem := no_slurm()):
             raise WorkflowError(f"{problem}; run this where slurm is, or without --profile profiles/slurm")
+
+    def check_room(self) -> None:
+        """Stop before the first job where results cannot be written, or where Snakemake has no room for its own."""
+        for folder in (RESULTS, Path(tempfile.gettempdir())):
+            try:
+                folder.mkdir(exist_ok=True)
+                with tempfile.TemporaryFile(dir=folder) as file:
+                    file.write(bytes(1 << 20))
+            except OSError as error:
+                raise WorkflowError(
+                    f"{folder} cannot be written ({error.strerror}); make room or give this user the right to it"
+                    f"{', or set TMPDIR to another folder' if folder != RESULTS else ''}"
+                ) from None
 
     def _become_the_writer(self) -> None:
         """Hold a kernel lock for the life of this process: a second Snakemake waits, and a killed one leaves nothing
