@@ -5,10 +5,15 @@ Each data set lies there as its real repository lays it out, with a few rows; we
 
 from __future__ import annotations
 
+import csv
+import hashlib
+import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +28,10 @@ import small_t5
 import text_data
 from conftest import ROOT, shipped_params
 from loopback_hub import COMMIT, LoopbackHub, Repository, serving
+from project import Project, lay_out
+from small_clip import as_transformers
 from tallmasks.models.clip import network as clip
+from tallmasks.store.tensor_files import open_tensors
 from tallmasks.tasks.text import TASKS as TEXT
 from tallmasks.tasks.vision import TASKS as VISION
 
@@ -61,11 +69,12 @@ def stand_ins(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str],
     save_file(small_t5.random_state(), root / "t5_large" / "model.safetensors")
     (root / "t5_large" / "tokenizer.json").write_text(small_t5.tokenizer_json())
     for number, name in enumerate(("base", "cars", "dtd")):
-        (root / name).mkdir(exist_ok=True)
+        folder = root / "org" / name
+        folder.mkdir(parents=True)
         weight = np.arange(4096, dtype=np.float32).reshape(64, 64) + np.float32(number)
-        save_file({"w.weight": weight}, root / name / f"{name}.safetensors")
-        (root / name / "config.json").write_text("{}")
-        repositories["models", f"org/{name}"] = Repository(root / name)
+        save_file({"w.weight": weight}, folder / f"{name}.safetensors")
+        (folder / "config.json").write_text("{}")
+        repositories["models", f"org/{name}"] = Repository(folder)
     return repositories
 
 
@@ -79,6 +88,165 @@ def hub(stand_ins: dict[tuple[str, str], Repository]) -> Iterator[LoopbackHub]:
     with serving() as server:
         server.repositories = dict(stand_ins)
         yield server
+
+
+@pytest.fixture
+def project(hub: LoopbackHub, tmp_path: Path) -> Project:
+    """The project with an empty cache and this hub; its jobs are forks of a warm Python of its own, which has both."""
+    return Project(lay_out(tmp_path / "project").root, hub.environment(tmp_path / "home") | {"TALLMASKS_WARM": "1"})
+
+
+def small_model(params: dict[str, Any], model: str, benchmarks: dict[str, list[str]], **settings: Any) -> None:
+    """The project's own entry of a model with a small network on a CPU, and two steps of fine-tuning."""
+    entry = shipped_params()["models"][model]
+    params.update(models={model: entry}, build=[model], benchmarks=benchmarks, methods=METHODS, seeds=[0])
+    params["grids"] = {"scaling_coefficient": [0.0, 1.0], "mask_lambda": [0.2, 0.4]}
+    entry.update(evaluation={"batch_size": 8, "precision": "float32"}, **settings)
+    entry["finetuning"].update(iterations=2, batch_size=4, precision="float32")
+    for step in entry["resources"].values():
+        step.update(threads=1, gpu=0, mem_mb=2000)
+
+
+def examples_of(project: Project, target: str) -> list[str]:
+    """The files of examples that a result is made from."""
+    planned = project.run("snakemake", "-n", "--quiet", "host", "--", target).output
+    return sorted(set(re.findall(r"store/data/\S+?\.safetensors", planned)))
+
+
+def origin(project: Project, task: str) -> tuple[str, str]:
+    """Where the test data of a task are from, as their file says it."""
+    facts = json.loads(open_tensors(project.one(f"store/data/*/examples/{task}-test-*.safetensors")).metadata["origin"])
+    return facts["source"], facts["revision"]
+
+
+def methods_in(path: Path) -> list[str]:
+    with path.open() as file:
+        return [row["method"] for row in csv.DictReader(file)]
+
+
+def test_the_20_image_data_sets_and_a_table(hub: LoopbackHub, project: Project) -> None:
+    """A file name, column or type that is another on the hub would stop the run after hours of downloads."""
+    benchmarks = {"all": list(VISION), "two": ["pcam", "renderedsst2"]}
+    pretrained = shipped_params()["models"]["vit_b32"]["pretrained"]
+    weights = hub.repositories["models", pretrained["hub"]].folder / pretrained["file"]
+    sha256 = hashlib.sha256(weights.read_bytes()).hexdigest()
+
+    def shrink(params: dict[str, Any]) -> None:
+        small_model(params, "vit_b32", benchmarks, architecture=CLIP, pretrained=pretrained | {"sha256": sha256})
+        params["models"]["vit_b32"]["preprocess"]["size"] = 32
+        params["data"] = {"emnist": {"revision": COMMIT}}  # without one only the real number of images will do
+
+    project.change(shrink)
+    files = examples_of(project, "results/vit_b32/all/table.csv")
+    assert len(files) == 60
+    run = project.snakemake("results/vit_b32/two/table.csv", "results/vit_b32/all/zeroshot.csv", *files)
+    assert run.jobs["examples"] == 60 and run.jobs["finetune"] == 2
+    assert methods_in(project.path("results/vit_b32/two/table.csv")) == METHODS
+    for name, task in VISION.items():
+        expected = (f"huggingface.co/datasets/{task.source.hub}", full(task.source.revision))
+        assert origin(project, name) == expected
+
+
+def test_the_11_text_data_sets_and_a_table(
+    stand_ins: dict[tuple[str, str], Repository], project: Project, tmp_path: Path
+) -> None:
+    """The same for T5, and for the commits that the project knows by their first digits alone."""
+
+    def shrink(params: dict[str, Any]) -> None:
+        small_model(
+            params, "t5_large", {"all": list(TEXT), "two": ["wsc", "quartz"]}, architecture=small_t5.ARCHITECTURE
+        )
+        entry = params["models"]["t5_large"]
+        entry |= {"templates": [0, 1], "examples": {"train": 6, "validation": 4, "test": 5}}
+        entry["finetuning"].update(micro_batch_size=4, validate_every=1)
+        entry["scoring"].update(max_input_tokens=32, max_new_tokens=4)
+        params["data"] = {"story_cloze": {"path": str(stories)}}
+
+    stories = tmp_path / "stories"
+    text_data.write_repository(stories, "story_cloze", {"train": TEXT["story_cloze"].held_out + 6, "test": 5})
+    project.change(shrink)
+    files = examples_of(project, "results/t5_large/all/table.csv")
+    assert len(files) == 33
+    run = project.snakemake("results/t5_large/two/table.csv", *files)
+    assert run.jobs["examples"] == 33 and run.jobs["finetune"] == 2
+    assert methods_in(project.path("results/t5_large/two/table.csv")) == METHODS
+    for name, task in TEXT.items():
+        if not task.ask:
+            expected = (f"huggingface.co/datasets/{task.source.hub}", full(task.source.revision))
+            assert origin(project, name) == expected
+
+
+def logged(project: Project, pattern: str) -> list[str]:
+    """The lines of a job's log but for the first, which is its command."""
+    return project.one(f"logs/{pattern}.log").read_text().splitlines()[1:]
+
+
+def test_a_job_says_in_one_line_what_the_hub_refuses(hub: LoopbackHub, project: Project) -> None:
+    """Who has to accept terms, or has a repository that moved, would read the tracebacks of a library."""
+    sources = {name: ("datasets", VISION[name].source.hub) for name in ("mnist", "kmnist", "cars", "dtd", "emnist")}
+    hub.gated.add(VISION["mnist"].source.hub)
+    del hub.repositories[sources["kmnist"]]
+    hub.repositories[sources["cars"]] = replace(
+        hub.repositories[sources["cars"]], folder=hub.repositories["models", "org/cars"].folder
+    )
+    hub.repositories[sources["dtd"]] = replace(hub.repositories[sources["dtd"]], commit=COMMIT)
+    expected = {
+        "mnist": "is gated. Accept its terms on its page, and log in with `hf auth login`",
+        "kmnist": "the hub has no such repository, or it is private. Check the spelling",
+        "cars": "no such files; the repository has cars.safetensors, config.json",
+        "dtd": "the repository has no such revision",
+        "emnist": "No commit of this repository is pinned, and it no longer holds what it did",
+    }
+    project.change(lambda params: small_model(params, "vit_b32", {"refused": list(expected)}))
+    tests = [file for file in examples_of(project, "results/vit_b32/refused/table.csv") if "-test-" in file]
+    weights = project.run("snakemake", "-n", "--quiet", "host", "--", "results/vit_b32/refused/zeroshot.csv").output
+    (pretrained,) = set(re.findall(r"store/vit_b32/checkpoints/pretrained\S*\.safetensors", weights))
+    run = project.run("snakemake", "-j2", "--keep-going", "--quiet", "host", "--", *tests, pretrained, fails=True)
+    assert not run.jobs
+    for name, words in expected.items():
+        (line,) = logged(project, f"vision/examples/{name}-test-*")
+        assert line.startswith("error: ") and words in line
+    (line,) = logged(project, "vit_b32/pretrained/*")
+    assert line.startswith("error: ") and "expected e6d1bd7789aa" in line and "delete it and download it again" in line
+
+
+def test_published_checkpoints_of_two_publishers(hub: LoopbackHub, project: Project, tmp_path: Path) -> None:
+    """Whoever takes the authors' models would learn after 600 MB that their files cannot be found, or read."""
+    torch.manual_seed(0)
+    state = clip.build("ViT-B-32-quickgelu").state_dict()
+    encoder = {name: tensor for name, tensor in state.items() if not name.startswith("transformer.")}
+    changed = {name: tensor + 1e-3 * name.startswith("visual.") for name, tensor in encoder.items()}
+    pretrained = {**shipped_params()["models"]["vit_b32"]["pretrained"]}
+    del pretrained["sha256"]
+    theirs = "single_task/ViT-B-32/SVHNVal/nonlinear_finetuned.pt"
+    folders = {name: tmp_path / name for name in ("weights", "published", "fusionbench")}
+    for folder in (*folders.values(), (folders["published"] / theirs).parent):
+        folder.mkdir(parents=True)
+    save_tensors(state, folders["weights"] / pretrained["file"])
+    torch.save({f"model.{name}": tensor for name, tensor in changed.items()}, folders["published"] / theirs)
+    save_tensors(as_transformers(changed), folders["fusionbench"] / "model.safetensors")
+    hub.repositories |= {
+        ("models", pretrained["hub"]): Repository(folders["weights"], pretrained["revision"]),
+        ("models", "nik-dim/tall_masks"): Repository(folders["published"], full("c8d352f")),
+        ("models", "tanganke/clip-vit-base-patch32_mnist"): Repository(folders["fusionbench"]),
+    }
+    hub.cut_once.add(theirs)
+    source = {"source": "published", "tasks": {"mnist": "fusionbench"}}
+    project.change(
+        lambda params: small_model(
+            params, "vit_b32", {"two": ["svhn", "mnist"]}, pretrained=pretrained, checkpoints=source
+        )
+    )
+    planned = project.run("snakemake", "-n", "--quiet", "host", "--", "results/vit_b32/two/table.csv").output
+    files = sorted(set(re.findall(r"store/vit_b32/checkpoints/imported-\w+-\w+\.safetensors", planned)))
+    assert len(files) == 2
+    project.snakemake(*files)
+    assert hub.downloads.count(theirs) == 1
+    assert any(one.startswith(f"{theirs} from ") for one in hub.downloads), "a cut download goes on where it was"
+    for file in files:
+        tensors = open_tensors(project.path(file))
+        for name in ("visual.conv1.weight", "visual.transformer.resblocks.11.attn.in_proj_weight"):
+            np.testing.assert_array_equal(tensors.read(name), changed[name].numpy())
 
 
 # -- commands: ORG/NAME@REVISION in the place of a folder -------------------------------------------------------------
@@ -102,6 +270,7 @@ TALLMASKS = ("-m", "tallmasks.commands.main")
 TASKS = ("--task", f"cars=org/cars@{SHORT}", "--task", "dtd=org/dtd")
 
 
+@pytest.mark.short
 def test_models_and_bundles_by_name_and_revision(hub: LoopbackHub, tmp_path: Path) -> None:
     """Only models in local folders could be merged, and only bundles there loaded."""
     hub.cut.add("dtd.safetensors")

@@ -11,6 +11,7 @@ from huggingface_hub import HfApi
 from torchvision.datasets import ImageFolder
 
 from image_files import RNG, cached_repository, encoded, picture, write_parquet, write_repository
+from loopback_hub import COMMIT, Repository, loopback_hub
 from tallmasks.store.errors import TallmasksError
 from tallmasks.tasks.vision import TASKS
 from tallmasks.tasks.vision.data_files import locate, missing, open_dataset
@@ -39,6 +40,19 @@ def test_what_is_cached_needs_no_network(offline: Path) -> None:
     assert len(files.paths) == 2 and files.revision == TASKS["cifar100"].source.revision
     assert len(open_dataset(TASKS["cifar100"], files).labels) == 6
     assert missing(TASKS["cifar100"]) is None
+
+
+@pytest.mark.parametrize("name", ["mnist", "fer2013", "emnist"])
+def test_every_layout_is_downloaded(name: str, tmp_path: Path) -> None:
+    """Only data sets in local folders could be read; Parquet, tars and IDX files are found by patterns of their own."""
+    source = TASKS[name].source
+    content = write_repository(tmp_path / "files", name, {"train": 6, "test": 4})
+    with loopback_hub(tmp_path / "files", tmp_path / "cache") as server:
+        server.repositories["datasets", source.hub] = Repository(tmp_path / "files", source.revision or COMMIT)
+        for split in ("train", "test"):
+            files = locate(TASKS[name], split)
+            assert files.revision == (source.revision or COMMIT)
+            assert open_dataset(TASKS[name], files).labels.tolist() == content[split][1]
 
 
 @pytest.mark.parametrize(
