@@ -57,7 +57,8 @@ def _main(arguments: list[str]) -> int:
         sys.stdout.flush()
         return status
     except TallmasksError as error:
-        print(f"error: {harmless(str(error))}", file=sys.stderr)
+        in_colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+        print("\033[31merror:\033[0m" if in_colour else "error:", harmless(str(error)), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("\nInterrupted.", file=sys.stderr)

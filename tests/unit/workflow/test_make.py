@@ -13,8 +13,10 @@ from project import ROOT
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A project whose snakemake prints what it is called with."""
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project whose snakemake prints what it is called with; `make test` has no part in its make."""
+    for name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES"):
+        monkeypatch.delenv(name, raising=False)
     (tmp_path / "results/tiny").mkdir(parents=True)
     (tmp_path / ".venv/bin").mkdir(parents=True)
     for name in ("requirements.lock", "pyproject.toml", ".venv/installed"):
