@@ -101,6 +101,7 @@ def test_what_a_method_stores_of_each_task_comes_in_the_place_of_masks(
             np.testing.assert_array_equal(bundle.update(task, name), values.reshape(-1))
 
 
+@pytest.mark.long
 def test_damage_is_seen_and_a_bundle_is_put_right(project: Project) -> None:
     """A flipped bit of a mask would give a model that nobody evaluated."""
     assert "0 problems" in project.tallmasks("verify").output

@@ -4,6 +4,8 @@ import hashlib
 import os
 from pathlib import Path
 
+import pytest
+
 from project import Project
 
 
@@ -45,6 +47,7 @@ def test_damage_is_repaired_and_dvc_lock_stays(project: Project) -> None:
     assert not project.git("status", "--porcelain").output
 
 
+@pytest.mark.long
 def test_what_is_lost_is_named_and_one_file_is_restored(project: Project) -> None:
     """`verify` would pass a store that lost a file, and `--restore` of one file move it away and bring nothing back."""
     lost, damaged = (project.one(f"store/tiny/derived/task_vectors/{task}-s0-*") for task in ("dtd", "svhn"))
@@ -76,6 +79,7 @@ def test_a_tampered_results_file_is_written_again(project: Project) -> None:
     assert project.sha256("results") == before and project.path("dvc.lock").read_bytes() == lock
 
 
+@pytest.mark.long
 def test_damage_under_a_finished_table_costs_one_job(project: Project) -> None:
     """Made again with the same bytes, a task vector would have everything after it made again."""
     vector = project.one("store/tiny/derived/task_vectors/dtd-s0-*.safetensors")

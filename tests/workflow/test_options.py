@@ -1,12 +1,14 @@
 """Options of methods in params.yaml, through the real Snakemake to a table and a figure."""
 
 import pandas as pd
+import pytest
 
 from project import METHODS, Project
 
 ROWS = ["ties", {"ties": {"keep": 0.1}}, {"consensus_ties": {"keep": 0.1}}, {"magnitude_masking": {"keep": 0.3}}]
 
 
+@pytest.mark.long
 def test_one_method_with_two_settings_gives_two_rows(project: Project) -> None:
     """A setting would take the other's place, or be taken for it."""
     project.change(lambda params: params.update(methods=[*METHODS, *ROWS]))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from project import ROOT, Project, lay_out
 from tallmasks.store.tensor_files import write_tensors
@@ -28,6 +29,7 @@ MODEL: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_family_and_a_catalogue_of_ones_own_give_a_table(tmp_path: Path) -> None:
     """Whoever brings another kind of model would have to change the package in a dozen places."""
     laid_out = lay_out(tmp_path / "project")
