@@ -3,7 +3,6 @@ PYTHON ?= python3
 SCALE ?= 1
 OUT ?= benchmarks/out
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
-WORKERS = $$(($(JOBS) + 1)) # test processes: most wait for Snakemake now and then
 BIN := .venv/bin
 INSTALLED := .venv/installed
 SLURM := .venv/slurm/installed
@@ -91,11 +90,11 @@ report: $(INSTALLED)  ## one page with all tables and figures: results/report.ht
 
 test: $(INSTALLED)  ## code checks and the tests: unit, contract, workflow, and a few of the long ones
 	@$(MAKE) --no-print-directory check & checks=$$!; \
-	  $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not long"; tests=$$?; \
+	  $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not long"; tests=$$?; \
 	  wait $$checks || { echo "error: make check: see above" >&2; exit 1; }; exit $$tests
 
 test-long: check $(SLURM)  ## code checks and all tests
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
 
 rehearsal: $(INSTALLED)  ## every data set and download on stand-ins, through a hub on this machine
 	$(BIN)/python -m pytest -n0 tests/long/test_hub_rehearsal.py

@@ -13,7 +13,6 @@ import pytest
 from project import Project, Run
 
 
-@pytest.mark.short
 def test_two_snakemakes_in_one_copy_share_the_work(project: Project) -> None:
     """The second would fail on a lock, or fine-tune what the first is fine-tuning."""
     project.change(lambda params: params["grids"].update(mask_lambda=[0.3, 0.4]))

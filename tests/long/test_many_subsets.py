@@ -36,7 +36,7 @@ RULES = {
 }
 
 
-@pytest.fixture(scope="module", params=[pytest.param(12, marks=pytest.mark.short), 160])
+@pytest.fixture(scope="module", params=[12, 160])
 def many(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Project:
     """The project with so many different benchmarks of 2 to 20 tasks, every method, and nothing built."""
     project = lay_out(tmp_path_factory.mktemp("many") / "project")

@@ -18,7 +18,7 @@ from tallmasks.store.tensor_files import Layout, load_state, open_tensors
 from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
 from tallmasks.vectors.task_vectors import open_task_vector
 
-pytestmark = pytest.mark.xdist_group("bundle_files")  # builds one bundle first, once
+pytestmark = [pytest.mark.xdist_group("bundle_files"), pytest.mark.long]  # builds one bundle first, once
 FOLDER = "results/tiny/two/bundle"
 TARGET = f"{FOLDER}/bundle.json"
 TASKS = ("mnist", "svhn")
@@ -101,7 +101,6 @@ def test_what_a_method_stores_of_each_task_comes_in_the_place_of_masks(
             np.testing.assert_array_equal(bundle.update(task, name), values.reshape(-1))
 
 
-@pytest.mark.long
 def test_damage_is_seen_and_a_bundle_is_put_right(project: Project) -> None:
     """A flipped bit of a mask would give a model that nobody evaluated."""
     assert "0 problems" in project.tallmasks("verify").output

@@ -88,6 +88,7 @@ def why(project: Project) -> str:
     return "\n".join(explain(open_plan(project.root), Path(ZEROSHOT)))
 
 
+@pytest.mark.long
 def test_from_zero_shot_to_the_table(project: Project, tmp_path: Path) -> None:
     """Somebody with data of their own could not use them, and would fine-tune for hours before they see that the
     images are prepared in another way than the paper's."""
