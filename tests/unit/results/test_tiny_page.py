@@ -6,17 +6,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from reference import PAPER_ROWS
+
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = (DOCS / "tiny_model.md").read_text()
-MERGES = (
-    "weight_averaging",
-    "task_arithmetic",
-    "ties",
-    "consensus_task_arithmetic",
-    "consensus_task_arithmetic_k1",
-    "consensus_ties",
-    "consensus_ties_k1",
-)
+MERGES = PAPER_ROWS[PAPER_ROWS.index("weight_averaging") : PAPER_ROWS.index("fine_tuned")]
 
 
 def by_seed(tasks: int) -> pd.DataFrame:
