@@ -43,8 +43,8 @@ def _kind(n: str, tasks: int) -> str:
 def draw(data: pd.DataFrame) -> Figure:
     """A row per benchmark, a column per merge; weights whose merged value is 0 stand apart, on the right."""
     columns = data["method"].nunique()
-    labels = {"xlabel": "number of tasks n whose mask holds it", "ylabel": "weights (%)"}
-    figure, panels = style.panels(data, ["benchmark", "method"], columns, height=1.75, sharey="row", **labels)
+    labels = {"xlabel": "number of tasks n\nwhose mask holds it", "ylabel": "weights (%)"}
+    figure, panels = style.panels(data, ["benchmark", "method"], columns, height=1.55, width=style.COLUMN, sharey="row", **labels)
     for panel, part in panels:
         tasks = int(part["tasks"].iloc[0])
         apart = 2 + tasks // 10
@@ -54,7 +54,7 @@ def draw(data: pd.DataFrame) -> Figure:
             panel.bar(
                 places, rows["percentage"], 0.8, color=color, hatch=hatch, edgecolor="#404040", label=LABELS[kind]
             )
-        ticks = range(0, tasks + 1, 1 if tasks <= 10 else 2)
+        ticks = range(0, tasks + 1, max(1, tasks // 5))
         panel.set_xticks([*ticks, tasks + apart], [*map(str, ticks), "zero"])
         panel.grid(axis="x", visible=False)
     style.legend(figure)

@@ -41,7 +41,7 @@ def data(results: ResultFiles) -> pd.DataFrame:
 
 def draw(data: pd.DataFrame) -> Figure:
     """A panel per benchmark: bars for the masks, markers for the accuracies."""
-    figure, panels = style.panels(data, ["benchmark"], columns=1, height=2.1, ylabel="%")
+    figure, panels = style.panels(data, ["benchmark"], columns=1, height=1.8, width=style.COLUMN, ylabel="%")
     for panel, part in panels:
         places = np.arange(len(part))
         panel.bar(places, part["mask_percentage"], 0.6, color=style.LIGHT, edgecolor=style.GREY, label=SELECTED)
@@ -51,10 +51,8 @@ def draw(data: pd.DataFrame) -> Figure:
                 places, part[f"{column}_normalized_accuracy"],
                 color=look.color, marker=look.marker, linestyle="none", label=LABELS[method],
             )  # fmt: skip
-        panel.set(ylim=(0, None), xlim=(-0.6, len(part) - 0.4))
-        panel.set_xticks(
-            places, [title(task) for task in part["task"]], rotation=40, ha="right", rotation_mode="anchor"
-        )
+        panel.set(ylim=(0, None), yticks=range(0, 101, 25), xlim=(-0.6, len(part) - 0.4))
+        panel.set_xticks(places, [title(task) for task in part["task"]], rotation=90)
         panel.grid(axis="x", visible=False)
     style.legend(figure)
     return figure

@@ -31,8 +31,11 @@ from matplotlib.transforms import ScaledTranslation
 from tallmasks import methods
 from tallmasks.tasks.titles import benchmark_title
 
-WIDTH = 6.69
-"""Inches: 17 cm, both columns of a paper's page."""
+COLUMN = 3.35
+"""Inches: 8.5 cm, one column of a paper's page."""
+
+BOTH_COLUMNS = 6.69
+"""Inches: 17 cm."""
 
 SETTINGS: dict[str, Any] = {
     "font.family": "STIXGeneral",  # a face for papers; it comes with matplotlib, so a figure is the same everywhere
@@ -61,6 +64,17 @@ SETTINGS: dict[str, Any] = {
     "svg.hashsalt": "tallmasks",  # equal figures give equal bytes
     "pdf.fonttype": 42,
 }
+
+NARROW: dict[str, Any] = {
+    "font.size": 7.5,
+    "axes.titlesize": 8,
+    "axes.labelsize": 7.5,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "legend.fontsize": 7,
+    "lines.markersize": 3.5,
+}
+"""What is smaller in a figure for one column."""
 
 BLACK, GREY, LIGHT, OLIVE = "#000000", "#7f7f7f", "#d9d9d9", "#8c7a00"
 ORANGE, SKY, GREEN, BLUE, VERMILION, PURPLE = (
@@ -148,15 +162,17 @@ def title_of(method: str) -> str:
     return methods.get(method).title
 
 
-def empty_panels(count: int, columns: int, height: float, **settings: Any) -> tuple[Figure, list[Axes]]:
-    """A figure over both columns of a page with `count` panels in rows of `columns`, each `height` inches high; further
-    settings are those of `plt.subplots`."""
+def empty_panels(
+    count: int, columns: int, height: float, width: float = BOTH_COLUMNS, **settings: Any
+) -> tuple[Figure, list[Axes]]:
+    """A figure `width` inches wide with `count` panels in rows of `columns`, each `height` inches high; further settings
+    are those of `plt.subplots`."""
     plt.rcdefaults()
-    plt.rcParams.update(SETTINGS)  # type: ignore[arg-type]
+    plt.rcParams.update(SETTINGS | (NARROW if width == COLUMN else {}))  # type: ignore[arg-type]
     columns = min(columns, count)
     rows = -(-count // columns)
     figure, grid = plt.subplots(
-        rows, columns, figsize=(WIDTH, height * rows), squeeze=False, layout="constrained", **settings
+        rows, columns, figsize=(width, height * rows), squeeze=False, layout="constrained", **settings
     )
     axes = list(grid.flat)
     for unused in axes[count:]:
@@ -188,7 +204,7 @@ def panels(
         if "benchmark" in by:
             tasks = part["tasks"].iloc[0] if "tasks" in part else part["task"].nunique()
             names.append(benchmark_title(part["benchmark"].iloc[0], int(tasks)))
-        panel.set_title(", ".join(names))
+        panel.set_title(("\n" if figure.get_figwidth() == COLUMN else ", ").join(names))
     return figure, list(zip(axes, parts, strict=True))
 
 
@@ -203,13 +219,16 @@ def free_place(figure: Figure) -> Axes | None:
 
 
 def legend(figure: Figure) -> None:
-    """One legend for the whole figure with every label once: in its free place, or else to the right of the panels."""
+    """One legend for the whole figure with every label once: in its free place, or to the right of the panels; in a
+    figure for one column, below them."""
     handles: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
     place = free_place(figure)
-    if place is None:
+    if figure.get_figwidth() == COLUMN:
+        figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=2)
+    elif place is None:
         figure.legend(list(handles.values()), list(handles), loc="outside right center")
     else:
         place.legend(list(handles.values()), list(handles), loc="center", ncols=1 + len(handles) // 20)

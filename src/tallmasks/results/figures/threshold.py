@@ -20,19 +20,19 @@ def data(results: ResultFiles) -> pd.DataFrame:
 def draw(data: pd.DataFrame) -> Figure:
     """A panel per benchmark, a line per method; k = 0 is the merge itself, k > T the pretrained model."""
     labels = {
-        "xlabel": "threshold k: a weight is kept if the masks of at least k tasks hold it",
+        "xlabel": "threshold k: a weight is kept if\nthe masks of at least k tasks hold it",
         "ylabel": "normalised accuracy (%)",
     }
-    figure, panels = style.panels(data, ["benchmark"], columns=1, height=1.9, **labels)
+    figure, panels = style.panels(data, ["benchmark"], columns=1, height=1.6, width=style.COLUMN, **labels)
     for panel, part in panels:
         style.lines(panel, part, "k", "normalized_accuracy")
         tasks = int(part["tasks"].iloc[0])
         panel.axvline(tasks + 0.5, color=style.GREY, linestyle=":", linewidth=1)
         panel.annotate(
             "no weight is left: zero-shot → ", (tasks + 0.5, 1), xycoords=("data", "axes fraction"),
-            ha="right", va="top", fontsize=8, color="#505050",
+            ha="right", va="top", fontsize=7, color="#505050",
         )  # fmt: skip
-        panel.set_xticks(sorted(part["k"].unique()))
+        panel.set_xticks(range(0, tasks + 2, 1 + tasks // 16))
         panel.margins(y=0.15)
     panels[0][0].legend(loc="lower left")
     return figure
