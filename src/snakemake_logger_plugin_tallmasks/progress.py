@@ -22,6 +22,7 @@ AT_ONCE = "jobs at once"
 
 DIGEST = re.compile("-[0-9a-f]{12}$")
 RECENT = 8  # jobs of a rule: the time of the next one is the mean of these
+FEW = 4  # jobs of a rule: their start-up hardly matters
 
 START_UP = 60.0
 """Seconds: of a shorter job that began before any of its rule had ended, most may have been imports and compilation,
@@ -163,38 +164,37 @@ class Progress:
     # -- the time left ------------------------------------------------------------------------------------
 
     def _time_left(self) -> str:
-        """How long what is left will take, in words; nothing where too little was measured."""
+        """The time left in words; empty below a minute, and where a stage to come was not measured."""
         seconds = self.seconds_left()
-        if seconds is None:
-            return ""
-        return f", about {lasting(seconds)} left" if seconds >= 60 else ", less than a minute left"
+        return f", about {lasting(seconds)} left" if seconds is not None and seconds >= 60 else ""
 
     def seconds_left(self) -> float | None:
-        """Seconds to the end of the run, from jobs of the same rules; None where most jobs are of other ones."""
-        now, work, measured = self._clock(), 0.0, 0
-        to_come = max(0, self.total - self._planned.total())  # what a checkpoint of Snakemake's added
+        """Seconds to the end of the run; None unless every stage to come was measured."""
+        if self.total != self._planned.total():  # a checkpoint of Snakemake's added jobs of unknown stages
+            return None
+        now, work = self._clock(), 0.0
         for rule, planned in self._planned.items():
             count = planned - self._done[rule] - self._failed[rule]
             if count <= 0:
                 continue
-            to_come += count
-            seconds = self._expected(rule)
-            if seconds is None and count == 1:
-                seconds = self._expected(_first(rule))
+            seconds = self._expected(rule, count)
             if seconds is None:
-                continue
-            measured += count
+                return None
             begun = sum(min(now - job.since, seconds) for job in self._running.values() if job.rule == rule)
             work += max(0.0, count * seconds - begun)
-        if not measured or measured < to_come / 2:
-            return None
-        return work * to_come / measured / self._at_once()
+        return work / self._at_once()
 
-    def _expected(self, rule: str) -> float | None:
-        """Seconds of a job: of the last ones in this run, or else in an earlier one of the same models."""
-        here = [second for (name, _), seconds in self._seconds.items() if name == rule for second in seconds[-RECENT:]]
-        earlier = [seconds for model, seconds in self._earlier.get(rule, {}).items() if model in self._models]
-        measured = here or earlier
+    def _expected(self, rule: str, count: int) -> float | None:
+        """Mean seconds of a stage's jobs; those of the first jobs where only `FEW` are to come."""
+        seconds = self._mean(rule)
+        return self._mean(_first(rule)) if seconds is None and count <= FEW else seconds
+
+    def _mean(self, name: str) -> float | None:
+        """Mean seconds in an earlier run of the same models, until this run has `RECENT` such jobs: a few may be short,
+        as evaluations without a grid are."""
+        here = [second for (rule, _), seconds in self._seconds.items() if rule == name for second in seconds[-RECENT:]]
+        earlier = [seconds for model, seconds in self._earlier.get(name, {}).items() if model in self._models]
+        measured = earlier if earlier and len(here) < RECENT else here
         return sum(measured) / len(measured) if measured else None
 
     def _at_once(self) -> float:

@@ -1,6 +1,7 @@
 """The short view of a run: what a user reads of Snakemake's records."""
 
 import io
+import itertools
 import logging
 import subprocess
 import sys
@@ -220,39 +221,67 @@ def test_errors_are_one_line_without_snakemakes_places() -> None:
     assert in_short("MissingInputException in rule x:\nfoo") == "MissingInputException in rule x:\nfoo"
 
 
-def test_time_left_is_said_as_well_as_it_is_known(folder: Path) -> None:
-    """A user would plan the night by a number that nothing measured."""
-    clock = Clock()
-    first = Progress(clock, ["results/tiny/two/table.csv"])
-    first.begin({"finetune": 4, "evaluate": 2, "total": 6})
-    assert "left" not in first.plan()
-    for number in (1, 2):
-        first.start(job(number, "finetune"))
-    clock.now = 100.0
-    for number in (1, 2):
-        first.finish(number)
-    expected = "2 of 6 jobs done, about 3 min left: finetune 2 of 4"
-    assert first.last() == expected, "half of the jobs to come are of a stage that was measured"
-    for number in (3, 4):
-        first.start(job(number, "finetune"))
-    clock.now = 200.0
-    for number in (3, 4):
-        first.finish(number)
-    first.start(job(5, "evaluate"))
-    clock.now = 500.0
-    first.finish(5)
-    assert first.last() == "5 of 6 jobs done, about 4 min left: evaluate 1 of 2", "300 s of work, 1.4 jobs at once"
-    first.remember()
+class Jobs:
+    """A run whose jobs start together and take some seconds."""
 
-    second = Progress(clock, ["results/tiny/three/table.csv"])
-    second.begin({"finetune": 2, "evaluate": 1, "total": 3})
-    assert second.plan().endswith(", about 6 min left"), "2 of 100 s, and one of 300 s, 1.4 at once as before"
-    other = Progress(clock, ["results/vit_l14/two/table.csv"])
-    other.begin({"finetune": 2, "total": 2})
-    assert "left" not in other.plan(), "another model's times mean nothing"
+    def __init__(self, clock: Clock, target: str, **stats: int) -> None:
+        self.clock, self.numbers = clock, itertools.count()
+        self.progress = Progress(clock, [target])
+        self.progress.begin(stats | {"total": sum(stats.values())})
+
+    def run(self, rule: str, seconds: float, count: int = 1) -> str:
+        """Run `count` jobs at once; what the line says after them."""
+        numbers = list(itertools.islice(self.numbers, count))
+        for number in numbers:
+            self.progress.start(job(number, rule))
+        self.clock.now += seconds
+        for number in numbers:
+            self.progress.finish(number)
+        return self.progress.last()
+
+
+TWO, THREE = "results/tiny/two/table.csv", "results/tiny/three/table.csv"
+
+
+def test_no_time_is_said_that_nothing_measured(folder: Path) -> None:
+    """A user would plan the night by it, or wait two minutes for the end of "less than a minute"."""
+    clock = Clock()
+    first = Jobs(clock, TWO, finetune=4, evaluate=2)
+    assert "left" not in first.progress.plan()
+    assert first.run("finetune", 100, 2) == "2 of 6 jobs done: finetune 2 of 4", "evaluations were not measured"
+    first.run("finetune", 100, 2)
+    assert first.run("evaluate", 300) == "5 of 6 jobs done, about 4 min left: evaluate 1 of 2", "1.4 jobs at once"
+    first.progress.remember()
+
+    again = Jobs(clock, THREE, finetune=2, evaluate=1)
+    assert again.progress.plan().endswith(", about 6 min left"), "2 of 100 s, and one of 300 s, 1.4 at once as before"
+    assert "left" not in Jobs(clock, THREE, evaluate=10, seeds=1).progress.plan(), "seeds were not measured"
+    assert "left" not in Jobs(clock, "results/vit_l14/two/table.csv", finetune=2).progress.plan(), "another model"
     (folder / ".tallmasks/times.json").write_text('{"finetune": 3')
-    assert "left" not in Progress(clock, ["results/tiny/two/table.csv"]).plan(), "a damaged file is no reason to stop"
-    assert [lasting(seconds) for seconds in (5, 90, 3600, 9000)] == ["5 s", "2 min", "60 min", "2.5 h"]
+    assert "left" not in Jobs(clock, TWO, finetune=2).progress.plan(), "a damaged file is no reason to stop"
+    assert [lasting(seconds) for seconds in (90, 3600, 9000)] == ["2 min", "60 min", "2.5 h"]
+
+
+def test_nothing_is_said_below_a_minute(folder: Path) -> None:
+    """The last job may be the longest, as an evaluation with the widest grid."""
+    jobs = Jobs(Clock(), TWO, evaluate=4)
+    assert jobs.run("evaluate", 70).endswith("about 4 min left: evaluate 1 of 4")
+    jobs.run("evaluate", 10, 2)
+    assert jobs.progress.last() == "3 of 4 jobs done: evaluate 3 of 4", "30 s by the mean"
+
+
+def test_the_mean_of_an_earlier_run_counts_until_this_one_has_enough_jobs(folder: Path) -> None:
+    """The first evaluations of a run are short, since they have no grid: a run of six minutes would have 10 s left."""
+    clock = Clock()
+    earlier = Jobs(clock, TWO, evaluate=10)
+    for seconds in (70, 1, 99, 70, 70, 70, 70, 70, 70, 70):
+        earlier.run("evaluate", seconds)
+    earlier.progress.remember()
+    jobs = Jobs(clock, THREE, evaluate=20)
+    assert jobs.run("evaluate", 1).endswith("about 21 min left: evaluate 1 of 20"), "19 of 66 s"
+    for _ in range(9):
+        jobs.run("evaluate", 20)
+    assert jobs.progress.last().endswith("about 3 min left: evaluate 10 of 20")
 
 
 def test_the_job_that_lasts_longest_says_where_it_stands(folder: Path) -> None:
@@ -269,43 +298,17 @@ def test_the_job_that_lasts_longest_says_where_it_stands(folder: Path) -> None:
     assert progress.now().endswith("; cars-s1: cars train: 100 of 200 images decoded")
 
 
-def test_compilation_is_not_taken_for_what_jobs_take(folder: Path) -> None:
-    """The first short jobs of a stage compile what the others find compiled: a run of three minutes would begin with
-    twenty, and so would the next one that has many jobs of a stage that this one had one of."""
+def test_start_up_is_not_taken_for_what_jobs_take(folder: Path) -> None:
+    """The first short jobs of a stage wait for torch, and compile what the others find compiled: a run of eight minutes
+    would begin with more than an hour, and so would the next one."""
     clock = Clock()
-    progress = Progress(clock, ["results/tiny/two/table.csv"])
-    progress.begin({"examples": 1, "mask": 1, "evaluate": 100, "total": 102})
-    for number, (rule, seconds) in enumerate([("examples", 2), ("mask", 20), ("evaluate", 25), ("evaluate", 1)]):
-        progress.start(job(number, rule))
-        clock.now += seconds
-        progress.finish(number)
-        assert "left" not in progress.last() or number == 3
-    assert progress.last().endswith("about 2 min left: evaluate 2 of 100"), "98 of a second"
-    progress.remember()
-    again = Progress(clock, ["results/tiny/two/table.csv"])
-    again.begin({"mask": 1, "evaluate": 100, "total": 101})
-    assert again.plan().endswith(", about 2 min left"), "20 s of compilation and masks, and 100 of a second"
-    again.begin({"mask": 60, "evaluate": 100, "total": 160})
-    assert again.plan().endswith(", about 3 min left"), "nothing is known of sixty masks: as long as evaluations"
-
-
-def test_the_start_of_a_run_is_not_taken_for_what_jobs_take(folder: Path) -> None:
-    """The first short jobs wait for torch: a run of eight minutes would begin with more than an hour."""
-    clock = Clock()
-    progress = Progress(clock, ["results/tiny/two/table.csv"])
-    progress.begin({"examples": 400, "total": 400})
-    for number in (1, 2):
-        progress.start(job(number, "examples"))
-    clock.now = 13.0
-    for number in (1, 2):
-        progress.finish(number)
-    assert "left" not in progress.last()
-    for number in (3, 4):
-        progress.start(job(number, "examples"))
-    clock.now = 14.0
-    for number in (3, 4):
-        progress.finish(number)
-    assert progress.last().endswith("about 3 min left: examples 4 of 400"), "396 of a second, two at once"
+    jobs = Jobs(clock, TWO, examples=400, mask=2)
+    assert "left" not in jobs.run("mask", 20, 2)
+    assert "left" not in jobs.run("examples", 13, 2)
+    assert jobs.run("examples", 1, 2).endswith("about 3 min left: examples 4 of 400"), "396 of a second, two at once"
+    jobs.progress.remember()
+    assert Jobs(clock, TWO, mask=2, examples=400).progress.plan().endswith(", about 4 min left"), "20 s for each mask"
+    assert "left" not in Jobs(clock, TWO, mask=60, examples=400).progress.plan(), "of masks, start-up alone is known"
 
 
 def test_a_terminals_last_line_is_written_over(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,7 +44,9 @@ def draw(data: pd.DataFrame) -> Figure:
     """A row per benchmark, a column per merge; weights whose merged value is 0 stand apart, on the right."""
     columns = data["method"].nunique()
     labels = {"xlabel": "number of tasks n\nwhose mask holds it", "ylabel": "weights (%)"}
-    figure, panels = style.panels(data, ["benchmark", "method"], columns, height=1.55, width=style.COLUMN, sharey="row", **labels)
+    figure, panels = style.panels(
+        data, ["benchmark", "method"], columns, height=1.55, width=style.COLUMN, sharey="row", **labels
+    )
     for panel, part in panels:
         tasks = int(part["tasks"].iloc[0])
         apart = 2 + tasks // 10

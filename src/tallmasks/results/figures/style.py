@@ -165,8 +165,8 @@ def title_of(method: str) -> str:
 def empty_panels(
     count: int, columns: int, height: float, width: float = BOTH_COLUMNS, **settings: Any
 ) -> tuple[Figure, list[Axes]]:
-    """A figure `width` inches wide with `count` panels in rows of `columns`, each `height` inches high; further settings
-    are those of `plt.subplots`."""
+    """A figure `width` inches wide with `count` panels in rows of `columns`, each `height` inches high.  Further
+    settings are those of `plt.subplots`."""
     plt.rcdefaults()
     plt.rcParams.update(SETTINGS | (NARROW if width == COLUMN else {}))  # type: ignore[arg-type]
     columns = min(columns, count)
