@@ -29,6 +29,7 @@ PLAIN = {"cd", "du", "git", "source"}
 """Commands of the machine, which are taken as they are."""
 PYTHON = {
     "README.md": "tests/workflow/test_readme.py and tests/unit/commands/test_compress.py",
+    "docs/bundles.md": "tests/unit/bundles/test_serving.py",
     "docs/figures.md": "tests/unit/results/test_figures.py",
     "docs/first_method.md": "tests/workflow/test_readme.py",
     "docs/own_checkpoints.md": "tests/unit/commands/test_compress.py",

@@ -7,13 +7,16 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.overrides import TorchFunctionMode
 
 from tallmasks.bundles.manifest import Manifest
-from tallmasks.store.dtypes import float_codes
+from tallmasks.store.dtypes import float_codes, torch_dtypes
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import name_some
+from tallmasks.vectors.checkpoints.checkpoint import TensorInfo
 
 Tensors = dict[str, torch.Tensor]
 
@@ -29,6 +32,13 @@ class PlacedTensor(NamedTuple):
     def dtype(self) -> str:
         """safetensors' code of the module's dtype."""
         return float_codes()[self.tensor.dtype]
+
+
+def tensor_of(raw: NDArray[np.uint8], info: TensorInfo) -> torch.Tensor:
+    """The bytes of a tensor as a tensor, which shares their memory."""
+    # of an empty array torch sees no row to take apart
+    flat = torch.from_numpy(raw) if raw.size else torch.empty(0, dtype=torch.uint8)
+    return flat.view(torch_dtypes()[info.dtype]).reshape(info.shape)
 
 
 def placed_tensors(module: torch.nn.Module, manifest: Manifest) -> list[PlacedTensor]:

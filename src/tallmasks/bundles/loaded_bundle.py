@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
-from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.bundles.bundle_parts import BundleParts, manifest_of, open_place
 from tallmasks.bundles.task_weights import TaskWeights
-from tallmasks.bundles.verification import check_content, check_form
-from tallmasks.store.dtypes import DTYPES, torch_dtypes
+from tallmasks.bundles.theta_0 import NoBase, find_base
+from tallmasks.bundles.turns import Turns
+from tallmasks.bundles.verification import check_form
+from tallmasks.store.dtypes import DTYPES
 from tallmasks.store.errors import TallmasksError, nearest, needed_for
 from tallmasks.store.parallel import once
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
@@ -21,9 +24,13 @@ from tallmasks.vectors.checkpoints.opening import open_checkpoint
 if TYPE_CHECKING:
     import torch
 
+Request = TypeVar("Request")
+
 
 class Bundle:
     """An open bundle. Its files are read, and checked, when they are first needed; values stay memory-mapped.
+
+    A bundle can be pickled: a worker opens the same folder and the same base again.
 
     The weights of task t are ``round(float32(theta_0) + u)`` in the base's dtype, where the update u is
     ``scale_t * tau`` where the task's mask has a 1 and +0.0 elsewhere, in float32, tau as it is stored; or, without a
@@ -34,11 +41,16 @@ class Bundle:
     def __init__(self, parts: BundleParts, base: Checkpoint | None) -> None:
         self.manifest = parts.manifest
         self._parts, self._given = parts, base
-        self._find_base_once = once(self._find_base)
+        self._find_base_once = once(lambda: find_base(parts, base))
         self._of_module: Checkpoint | None = None
         """theta_0 as the first module had it, where no file has it."""
         self._uploaded: dict[tuple[str, str, str], torch.Tensor] = {}
-        self._lock = RLock()
+        self._turns = Turns()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        origin = self._given.origin if self._given is not None else {}
+        base = origin.get("path") or (origin and f"{origin['repository']}@{origin['revision']}") or None
+        return load_bundle, (self._parts.place.title, base), {"_of_module": self._of_module}
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -85,18 +97,33 @@ class Bundle:
         there is no torch.
         """
         with needed_for("state_dict (arrays does not)"):
-            import torch
+            from tallmasks.bundles.live_modules import state_for, tensor_of
 
-            from tallmasks.bundles.live_modules import state_for
-
-        weights: dict[str, torch.Tensor] = {}
-        for name, raw in self._raw(task).items():
-            info = self.base.tensors[name]
-            # of an empty array torch sees no row to take apart
-            flat = torch.from_numpy(raw) if raw.size else torch.empty(0, dtype=torch.uint8)
-            weights[name] = flat.view(torch_dtypes()[info.dtype]).reshape(info.shape)
-        weights = self._with_aliases(weights)
+        raws = self._weights(task).raw(self.base.tensors)
+        weights = self._with_aliases({name: tensor_of(raw, self.base.tensors[name]) for name, raw in raws.items()})
         return weights if like is None else state_for(like, self.manifest, weights)
+
+    def named_tensors(self, task: str) -> Iterator[tuple[str, torch.Tensor]]:
+        """The tensors of :meth:`state_dict`, one at a time, sorted by name; a tied tensor under each of its names.
+
+        Memory holds one tensor, and those that the caller keeps.  Raises as :meth:`state_dict`, before the first.
+        """
+        with needed_for("named_tensors"):
+            from tallmasks.bundles.live_modules import tensor_of
+
+        weights, infos = self._weights(task), self.base.tensors
+        names = {name: [name] for name in infos}
+        for alias, name in self.manifest.aliases.items():
+            names[name].append(alias)
+
+        def tensors() -> Iterator[tuple[str, torch.Tensor]]:
+            for name, all_names in names.items():
+                tensor = tensor_of(weights.raw([name])[name], infos[name])
+                for each in all_names:
+                    yield each, tensor
+                del tensor  # before the next one is computed
+
+        return tensors()
 
     def arrays(self, task: str) -> dict[str, NDArray]:
         """As :meth:`state_dict`, as NumPy arrays. Raises TallmasksError where the base has a dtype that NumPy lacks."""
@@ -104,7 +131,8 @@ class Bundle:
         for name, info in infos.items():
             if info.dtype not in DTYPES or not DTYPES[info.dtype].is_numpys:
                 raise TallmasksError(f"The base's tensor {name} is {info.dtype}, which NumPy lacks; use state_dict.")
-        views = {name: raw.view(DTYPES[infos[name].dtype].numpy) for name, raw in self._raw(task).items()}
+        raws = self._weights(task).raw(infos)
+        views = {name: raw.view(DTYPES[infos[name].dtype].numpy) for name, raw in raws.items()}
         return self._with_aliases({name: view.reshape(infos[name].shape) for name, view in views.items()})
 
     def apply_(self, module: torch.nn.Module, task: str) -> None:
@@ -126,7 +154,7 @@ class Bundle:
 
         self.manifest.check_task(task)
         placed = placed_tensors(module, self.manifest)
-        with self._lock:
+        with self._turns.lock:
             base = self._any_base()
             if base is None:
                 TaskWeights(self._parts, ModuleCopy(title="the module", tensors={}), task).check()
@@ -141,17 +169,40 @@ class Bundle:
             from tallmasks.bundles.live_weights import overwrite
 
         placed = placed_tensors(module, self.manifest)
-        with self._lock:
+        with self._turns.lock:
             base = self._any_base()
             if base is not None:
                 weights = TaskWeights(self._parts, base, None)
                 overwrite(placed, weights, weights, self._uploaded)
 
-    def _raw(self, task: str) -> dict[str, NDArray[np.uint8]]:
+    def switched(self, module: torch.nn.Module, task: str) -> AbstractContextManager[None]:
+        """A block in which a module is the model of a task; blocks of other threads wait until it ends.
+
+        A forward outside of any block may see the weights of two tasks while another thread switches.  After the block
+        the module stays as it is.  A block for the same task and module writes nothing, unless torch changed a tensor
+        in between.  One bundle has one lock: open a second for a second module.
+
+        Raises as :meth:`apply_`, and where the thread is in a block of this bundle already.
+        """
+        return self._turns.block(module, task, self.apply_)
+
+    def grouped(self, requests: Iterable[tuple[str, Request]]) -> list[tuple[str, list[Request]]]:
+        """Pairs of a task and anything, by task: first those of the task that :meth:`switched` wrote last.
+
+        Other tasks, and the requests of each, keep their order.  Raises TallmasksError for a task that is not in the
+        bundle.
+        """
+        groups: dict[str, list[Request]] = {}
+        for task, request in requests:
+            self.manifest.check_task(task)
+            groups.setdefault(task, []).append(request)
+        return sorted(groups.items(), key=lambda group: group[0] != self._turns.task)
+
+    def _weights(self, task: str) -> TaskWeights:
         self.manifest.check_task(task)
         weights = TaskWeights(self._parts, self.base, task)
         weights.check()
-        return weights.raw()
+        return weights
 
     def _with_aliases(self, tensors: dict[str, Any]) -> dict[str, Any]:
         return tensors | {alias: tensors[name] for alias, name in self.manifest.aliases.items()}
@@ -160,38 +211,8 @@ class Bundle:
         """theta_0 from the first module or from files; None where a module has still to be taken for it."""
         try:
             return self._of_module or self.base
-        except _NoBase:
+        except NoBase:
             return None
-
-    def _find_base(self) -> Checkpoint:
-        """The base given, else the one included, else the recorded one if it is to be had as it was."""
-        origin = self.manifest.base
-        if self._given is not None:
-            check_content(self._given, self.manifest, "the base given")
-            return self._given
-        if origin.included:
-            return self._checked(self._parts.included_base())
-        problems = []
-        for spec in (origin.path, origin.repository and f"{origin.repository}@{origin.revision}"):
-            try:
-                if spec:
-                    return self._checked(spec)
-            except (TallmasksError, OSError, ValueError) as error:
-                problems.append(" ".join(str(error).split()))
-        raise _NoBase(
-            f"{self._parts.place.title}: its base is not here ({'; '.join(problems) or 'nothing says where it is'})."
-            " Give base=, the file, folder or repository of the model that was fine-tuned."
-        )
-
-    def _checked(self, spec: str | Path) -> Checkpoint:
-        base = open_checkpoint(spec)
-        check_form(base, self.manifest, str(spec))
-        check_content(base, self.manifest, str(spec))
-        return base
-
-
-class _NoBase(TallmasksError):
-    """theta_0 is neither given, nor included, nor where it was."""
 
 
 def load_bundle(path_or_repository: str | Path, base: str | Path | Checkpoint | None = None) -> Bundle:

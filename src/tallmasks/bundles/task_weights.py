@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,9 +40,10 @@ class TaskWeights:
             values = values + self.parts.update(self.task, name, start, stop)
         out[...] = rounded(values, dtype)
 
-    def raw(self) -> dict[str, NDArray[np.uint8]]:
-        """Every tensor of the model in the base's dtype as fresh bytes, flattened; those that are no floats too."""
-        tensors = self.parts.manifest.tensors
+    def raw(self, names: Iterable[str]) -> dict[str, NDArray[np.uint8]]:
+        """Tensors of the model in the base's dtype as fresh bytes, flattened; those that are no floats too."""
+        names, floats = sorted(names), self.parts.manifest.tensors
+        tensors = {name: floats[name] for name in names if name in floats}
         raws = {name: np.empty(tensor.size * FLOATS[tensor.dtype], np.uint8) for name, tensor in tensors.items()}
 
         def fill(job: tuple[str, int, int]) -> None:
@@ -50,7 +52,7 @@ class TaskWeights:
             self.fill(name, start, stop, raws[name][start * FLOATS[dtype] : stop * FLOATS[dtype]], dtype)
 
         parallel(fill, [(name, *piece) for name, tensor in tensors.items() for piece in pieces(tensor.size)])
-        for name, info in self.base.tensors.items():
+        for name in names:
             if name not in raws:
-                raws[name] = np.array(self.base.stored(name, 0, info.size))
-        return dict(sorted(raws.items()))
+                raws[name] = np.array(self.base.stored(name, 0, self.base.tensors[name].size))
+        return {name: raws[name] for name in names}
