@@ -97,7 +97,7 @@ def kept_bytes(spec: Mapping[str, Any], examples: int, input_tokens: int, answer
         model.train(True)
         example = TokenizedText([0] * input_tokens, ([0] * answer_tokens,), 0)
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-            model.loss(TextBatch((example,) * examples, 0, model.device))
+            model.loss(TextBatch((example,) * examples, 0, model.device, input_tokens))
         weights = {parameter.untyped_storage()._cdata for parameter in model._network.parameters()}
     return sum(storage.nbytes() for pointer, storage in kept.items() if pointer not in weights)
 

@@ -58,7 +58,7 @@ class Batch(Protocol):
     def __len__(self) -> int: ...
 
     def split(self, size: int) -> Iterable[Batch]:
-        """Pieces of at most `size` examples, in order."""
+        """Pieces that each take no more memory than `size` of the largest examples; the batch itself if it does."""
 
 
 class Model(Protocol):

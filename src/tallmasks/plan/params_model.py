@@ -186,7 +186,7 @@ class Changes(Section):
 class Finetuning(Section):
     iterations: Steps
     batch_size: Batch
-    micro_batch_size: Batch = optional("examples at once where the memory is short")
+    micro_batch_size: Batch = optional("largest examples per pass; halved where a GPU's memory is too small")
     schedule: Literal["cosine", "constant"] = optional("of the learning rate after the warm-up")
     learning_rate: Rate
     warmup_iterations: Warmup = optional()

@@ -1,10 +1,14 @@
-"""The order in which a training sees its examples."""
+"""The order in which a training sees its examples, and their preparation beside the computation."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import torch
+
+T = TypeVar("T")
 
 
 class ShuffledBatches(Iterator[torch.Tensor]):
@@ -23,3 +27,16 @@ class ShuffledBatches(Iterator[torch.Tensor]):
             self.waiting = torch.cat([self.waiting, torch.randperm(self._count, generator=self._generator)])
         batch, self.waiting = self.waiting[: self._batch_size], self.waiting[self._batch_size :]
         return batch
+
+
+def ahead(make: Callable[[], T], device: torch.device) -> Iterator[T]:
+    """The results of ``make``, without end.  For a GPU a thread makes the next one while the last one is used."""
+    if device.type == "cpu":
+        while True:
+            yield make()
+    with ThreadPoolExecutor(1) as thread:
+        coming = thread.submit(make)
+        while True:
+            result = coming.result()
+            coming = thread.submit(make)
+            yield result

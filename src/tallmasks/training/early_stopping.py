@@ -39,14 +39,29 @@ class BestSoFar:
         return self.patience is not None and later >= self.patience
 
     def look(self, model: Model, step: int) -> float:
-        """The model's score after a step; its weights are kept if it is the best.  Draws no random number."""
+        """The model's score after a step; its weights are kept if it is the best.  Draws no random number.
+
+        Where the GPU's memory is too small, this look and later ones take half as many examples at once.
+        """
         model.train(False)
-        right = torch.zeros((), dtype=torch.int64, device=model.device)
-        with torch.inference_mode():
-            for batch in model.batches(self.examples, self.batch_size):
-                right = right + model.count_right(batch)
+        while (right := self._right(model)) is None:
+            self.batch_size //= 2
+            print(f"the GPU's memory is too small: {self.batch_size} validation examples at once", flush=True)
         model.train(True)
-        self.curve.append((step, right.item() / len(self.examples)))
+        self.curve.append((step, right / len(self.examples)))
         if self.step == step:
             self.weights = model.flat.detach().to("cpu", copy=True)
         return self.curve[-1][1]
+
+    def _right(self, model: Model) -> float | None:
+        """The sum of the examples' scores; None if the memory is too small for several at once."""
+        right = torch.zeros((), dtype=torch.int64, device=model.device)
+        try:
+            with torch.inference_mode():
+                for batch in model.batches(self.examples, self.batch_size):
+                    right = right + model.count_right(batch)
+        except torch.OutOfMemoryError:
+            if self.batch_size == 1:
+                raise
+            return None
+        return right.item()

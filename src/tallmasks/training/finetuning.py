@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tallmasks.models.families import Batch, Examples, Model, Precision
 from tallmasks.store.errors import TallmasksError
-from tallmasks.training.batches import ShuffledBatches
+from tallmasks.training.batches import ShuffledBatches, ahead
 from tallmasks.training.early_stopping import BestSoFar
 from tallmasks.training.unfinished import TrainingState, Underway
 
@@ -36,8 +36,8 @@ class FinetuneConfig:
         clip_norm: Largest norm of the whole gradient; None for any.
         augmentation: Random changes of the training examples, as the family's `Model.prepare` takes them.
         precision: Of the network's products; weights and optimizer are float32.
-        micro_batch_size: Examples per forward and backward pass, whose gradients are summed; None for the whole batch.
-            Where a GPU's memory is too small, it is halved.
+        micro_batch_size: The largest examples that a forward and backward pass may take; gradients are summed over the
+            batch.  None for the whole batch.  See `Batch.split`.  Where a GPU's memory is too small, it is halved.
         validate_every: Steps between two looks at the validation examples.  The best look gives the checkpoint.  None:
             the last step gives it.
         patience: Looks in a row without a better score that end the training; None for no end.
@@ -129,7 +129,7 @@ def finetune(
         validation: The validation examples, where `validate_every` is set.
 
     Raises:
-        TallmasksError: The loss is no finite number, or the GPU's memory is too small for one example.
+        TallmasksError: The loss is no finite number, or the GPU's memory is too small.
     """
     if (validation is None) != (config.validate_every is None):
         raise ValueError("validation examples are needed where `validate_every` is set, and nowhere else")
@@ -139,11 +139,18 @@ def finetune(
     part = None if allowed is None else _Part(model, allowed)
     best = None
     if validation is not None and config.validate_every is not None:
-        best = BestSoFar(validation, config.validate_every, config.patience, at_once)
+        best = BestSoFar(validation, config.validate_every, config.patience, config.batch_size)
     batches = ShuffledBatches(len(examples), config.batch_size, generator)
     training = Underway(model, optimizer, generator, batches, at_once, best)
     curve, losses = training.curve, list[torch.Tensor]()
-    with state or nullcontext(), _dropout(model, f"{config.seed} {task} dropout"):
+
+    def prepare() -> tuple[Batch, dict[str, torch.Tensor]]:
+        """A batch, and what the one after it depends on: a save belongs to the batch that was used last."""
+        batch = model.prepare(examples[next(batches).numpy()], config.augmentation, generator)
+        return batch, training.draws()
+
+    prepared = ahead(prepare, model.device)
+    with _memory_in_words(), state or nullcontext(), _dropout(model, f"{config.seed} {task} dropout"):
         if state:
             state.restore(training)
         first, start = len(curve), time.monotonic()
@@ -151,8 +158,8 @@ def finetune(
             rate = config.learning_rate * rate_share(step, config)
             for group in optimizer.param_groups:
                 group["lr"] = rate
-            prepared = model.prepare(examples[next(batches).numpy()], config.augmentation, generator)
-            losses.append(_backward(training, prepared))
+            batch, training.drawn = next(prepared)
+            losses.append(_backward(training, batch))
             if part:
                 part.mask_gradients()
             if config.clip_norm is not None:
@@ -197,6 +204,18 @@ def _dropout(model: Model, seed: str) -> Iterator[None]:
             model.train(False)
 
 
+@contextmanager
+def _memory_in_words() -> Iterator[None]:
+    """Say in one line that a GPU is too small."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise TallmasksError(
+            "the GPU's memory is too small for one example at once, or for the optimizer's moments; end other programs "
+            "on this GPU, or fine-tune on a larger one (`tallmasks doctor` says what fits)"
+        ) from None
+
+
 def adamw(model: Model, learning_rate: float, weight_decay: float, epsilon: float) -> torch.optim.AdamW:
     """The optimizer of a model's parameters; on a GPU the fused one, which makes no temporary copy of the weights."""
     fused = True if model.device.type == "cuda" else None
@@ -212,8 +231,6 @@ def _backward(training: Underway, batch: Batch) -> torch.Tensor:
     drawn = training.dropout.get_state()
     while (loss := _gradients(training.model, batch, training.at_once)) is None:
         size, training.at_once = training.at_once, training.at_once // 2
-        if size == 1:
-            raise TallmasksError("the GPU's memory is too small for one example at once; fine-tune on a larger GPU")
         print(
             f"the GPU's memory is too small for {size} examples at once; from step {len(training.curve) + 1} on it is "
             f"{training.at_once}, and gradients are summed up over the same batch",
@@ -225,7 +242,10 @@ def _backward(training: Underway, batch: Batch) -> torch.Tensor:
 
 
 def _gradients(model: Model, batch: Batch, size: int) -> torch.Tensor | None:
-    """Set the gradients of the mean loss, ``size`` examples at a time; the loss, or None if the memory is too small."""
+    """Set the gradients of the mean loss, ``size`` of the largest examples at a time; the loss.
+
+    None if the memory is too small, unless ``size`` is 1.
+    """
     for parameter in model.parameters():
         parameter.grad = None
     total = torch.zeros((), device=model.device)
@@ -234,8 +254,10 @@ def _gradients(model: Model, batch: Batch, size: int) -> torch.Tensor | None:
             loss = model.loss(some) * (some.weight / batch.weight)
             loss.backward()
             total += loss.detach()
-    except torch.OutOfMemoryError:  # what it holds on the GPU is free after the return
-        return None
+    except torch.OutOfMemoryError:
+        if size == 1:
+            raise
+        return None  # what it holds on the GPU is free now
     return total
 
 

@@ -36,7 +36,8 @@ class Underway:
 
     Attributes:
         generator: of the order of the examples and of their changes.
-        at_once: examples per forward and backward pass.
+        at_once: the largest examples per forward and backward pass; see `Batch.split`.
+        drawn: `draws` when the last batch was prepared; later ones may be prepared already.
         best: the looks at validation data; None without them.
         curve: rows (step, learning rate, loss), one per step.
     """
@@ -48,6 +49,11 @@ class Underway:
     at_once: int
     best: BestSoFar | None = None
     curve: Curve = field(default_factory=list)
+    drawn: dict[str, torch.Tensor] = field(default_factory=dict)
+
+    def draws(self) -> dict[str, torch.Tensor]:
+        """What the next batch depends on."""
+        return {"generator": self.generator.get_state(), "waiting": self.batches.waiting}
 
     @property
     def dropout(self) -> torch.Generator:
@@ -60,8 +66,7 @@ class Underway:
             "exp_avg": self._moments("exp_avg"),
             "exp_avg_sq": self._moments("exp_avg_sq"),
             "weights": self.model.flat.detach().to("cpu", copy=True),
-            "generator": self.generator.get_state(),
-            "waiting": self.batches.waiting,
+            **self.drawn,
             "curve": torch.tensor(self.curve, dtype=torch.float64),
             "dropout": self.dropout.get_state(),
             "at_once": torch.tensor([self.at_once]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import runpy
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -257,12 +257,18 @@ def test_loss_is_transformers_mean_over_the_batchs_tokens(model: TextModel, fold
 def test_micro_batches_sum_to_the_whole_batch(model: TextModel, folder: Path) -> None:
     """How much memory there is would decide what is learned."""
     batch = model.prepare(small_examples(folder, 10))
+    longest = batch.inputs.shape[1]
+    batch = replace(batch, longest=longest)
     whole = torch.autograd.grad(model.loss(batch), model.parameters())
     pieces = batch.split(3)
-    assert sum(piece.weight for piece in pieces) == batch.weight and [len(piece) for piece in pieces] == [3, 3, 3, 1]
+    assert sum(piece.weight for piece in pieces) == batch.weight and sum(map(len, pieces)) == 10
+    assert batch.split(10)[0] is batch, "a batch that fits is computed as it is"
+    assert all(piece.inputs.numel() <= 3 * longest for piece in pieces)
+    assert len(pieces[0]) == 3 < max(map(len, pieces)), "more at once of short inputs"
+    assert len(replace(batch, longest=1).split(1)) == 10, "one example at least"
     parts = sum(model.loss(piece) * (piece.weight / batch.weight) for piece in pieces)
     for one, other in zip(whole, torch.autograd.grad(parts, model.parameters()), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=5e-6)
     assert all((gradient != 0).any() for gradient in whole), "a tensor that no gradient reaches"
 
 

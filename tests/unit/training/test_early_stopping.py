@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ import torch
 from resumption import ends_as_undisturbed
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import write_tensors
+from tallmasks.training import batches, finetuning
 from tallmasks.training.finetuning import FinetuneConfig, FinetuneResult, Progress, finetune
 from tallmasks.training.unfinished import TrainingState
 from toys.numbers_toy import LinearModel, Numbers
@@ -222,6 +225,47 @@ def test_a_killed_training_keeps_what_it_computes_at_once(tmp_path: Path) -> Non
         tmp_path,
         stop=20,
     )
+
+
+def test_validation_examples_are_halved_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A training would end at its first look, after a hundred steps."""
+    expected, count_right = run(model(tmp_path), config(iterations=12)), LinearModel.count_right
+
+    def cramped(self: Any, batch: Numbers) -> Any:
+        if len(batch) > 3:
+            raise torch.OutOfMemoryError
+        return count_right(self, batch)
+
+    monkeypatch.setattr(DroppingModel, "count_right", cramped)
+    assert run(model(tmp_path), config(iterations=12)).validation == expected.validation
+
+
+def test_the_next_batch_is_prepared_while_this_one_computes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU other examples would be seen than on a CPU, or after an interruption than without one."""
+    expected = run(model(tmp_path), config(iterations=24))
+    threads = set[str]()
+
+    class Preparing(DroppingModel):
+        def prepare(self, *args: Any) -> Any:
+            if len(args) > 1:  # for training
+                threads.add(threading.current_thread().name)
+            return super().prepare(*args)
+
+    model(tmp_path)
+    monkeypatch.setattr(finetuning, "ahead", lambda make, device: batches.ahead(make, torch.device("cuda")))
+    found = ends_as_undisturbed(
+        lambda state, report: run(Preparing(tmp_path / "weights.safetensors"), config(iterations=24), state, report),
+        tmp_path,
+        stop=10,
+    )
+    assert found.curve == expected.curve and threads and threading.current_thread().name not in threads
+
+
+def test_an_optimizer_without_memory_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first step of T5-large on a small GPU would end in a page of torch's."""
+    monkeypatch.setattr(torch.optim.AdamW, "step", Mock(side_effect=torch.OutOfMemoryError))
+    with pytest.raises(TallmasksError, match="or for the optimizer's moments"):
+        run(model(tmp_path), config())
 
 
 def test_a_gpu_too_small_for_one_example_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

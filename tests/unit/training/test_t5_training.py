@@ -36,7 +36,9 @@ def test_a_killed_training_ends_as_an_undisturbed_one(tmp_path: Path, adapter: d
     train, validation = small_examples(tmp_path / "train", 40), small_examples(tmp_path, 12, seed=1)
 
     def run(state: TrainingState | None, report: Callable[[Progress], None]) -> FinetuneResult:
-        model: Any = load({**SPEC, **adapter}, tmp_path / "weights.safetensors", device="cpu")
+        model: Any = load(
+            {**SPEC, **adapter, "scoring": {"max_input_tokens": 20}}, tmp_path / "weights.safetensors", device="cpu"
+        )
         result = finetune(model, "qasc", train, CONFIG, report, state, validation=validation)
         again = [int(model.count_right(batch)) for batch in model.batches(validation, 5)]
         best = max(score for _, score in result.validation)

@@ -138,6 +138,7 @@ def training_on(device: str) -> Underway:
     generator = torch.Generator()
     training = Underway(model, optimizer, generator, ShuffledBatches(10, 4, generator), 4)
     training.curve.append((1, 0.1, 1.0))
+    training.drawn = training.draws()
     step(training)
     return training
 

@@ -70,7 +70,7 @@ class TextModel(FlatWeights):
             yield self._batch([tokenized[place] for place in places])
 
     def _batch(self, tokenized: list[TokenizedText]) -> TextBatch:
-        return TextBatch(tuple(tokenized), self._tokenizer.pad, self.device)
+        return TextBatch(tuple(tokenized), self._tokenizer.pad, self.device, self.scoring.max_input_tokens)
 
     def _tokenized(self, examples: Texts) -> list[TokenizedText]:
         texts = list(examples)

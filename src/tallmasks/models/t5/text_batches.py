@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -44,11 +44,16 @@ class TokenizedText:
 
 @dataclass(frozen=True)
 class TextBatch:
-    """Examples of one task.  Tensors are made at their first use, once for all weight sets."""
+    """Examples of one task.  Tensors are made at their first use, once for all weight sets.
+
+    Attributes:
+        longest: The tokens at which inputs are cut.
+    """
 
     examples: tuple[TokenizedText, ...]
     pad: int
     device: torch.device
+    longest: int
 
     def __len__(self) -> int:
         return len(self.examples)
@@ -59,8 +64,17 @@ class TextBatch:
         return float(sum(len(example.target) for example in self.examples))
 
     def split(self, size: int) -> list[TextBatch]:
-        pieces = (self.examples[start : start + size] for start in range(0, len(self), size))
-        return [TextBatch(piece, self.pad, self.device) for piece in pieces]
+        """Pieces of at most `size` times `longest` input tokens, padding included; the longest inputs first."""
+        room = size * self.longest
+        rest = tuple(sorted(self.examples, key=lambda example: -len(example.input)))
+        if len(rest) * len(rest[0].input) <= room:
+            return [self]
+        pieces = []
+        while rest:
+            count = max(1, room // len(rest[0].input))
+            pieces.append(replace(self, examples=rest[:count]))
+            rest = rest[count:]
+        return pieces
 
     @cached_property
     def by_choice(self) -> tuple[TextBatch | None, TextBatch | None]:
@@ -68,8 +82,8 @@ class TextBatch:
         choices = tuple(example for example in self.examples if example.answer != FREE)
         free = tuple(example for example in self.examples if example.answer == FREE)
         return (
-            TextBatch(choices, self.pad, self.device) if choices else None,
-            TextBatch(free, self.pad, self.device) if free else None,
+            replace(self, examples=choices) if choices else None,
+            replace(self, examples=free) if free else None,
         )
 
     @cached_property
