@@ -197,8 +197,7 @@ def _needed(node: Node) -> list[Node]:
 
 
 def print_plan(plan: Plan, model: str, benchmark: str, tflops: float, cores: int, gpus: int) -> None:
-    members = plan.members(plan.tasks(benchmark))
-    tops = [node for nodes in results_of(plan, model, members, plan.seeds[0]).values() for node in nodes]
+    tops = [node for nodes in results_of(plan, model, benchmark, plan.seeds[0]).values() for node in nodes]
     jobs = {node.path: node for top in tops for node in top.walk()}
     jobs = dict(sorted(jobs.items(), key=lambda item: (_ORDER.index(item[1].kind), item[0])))
     timing = Timing(plan, model, tflops)

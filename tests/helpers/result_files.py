@@ -24,6 +24,7 @@ def write_results(folder: Path, counts: tuple[int, ...] = (8, 14, 20)) -> Result
     for name, tasks in benchmarks.items():
         _benchmark(folder / name, tasks, draw)
         _field(folder / name, len(tasks), draw)
+        _held_out(folder / name, tasks, draw)
         _masks(folder / name / "masks", tasks, draw)
         _thresholds(folder / name / "thresholds", len(tasks), draw)
         _subsets(folder / name / "subsets", len(tasks), draw)
@@ -84,6 +85,16 @@ def _field(folder: Path, tasks: int, draw: np.random.Generator) -> None:
         rows.append((method.section, name, score, score - 1, score + 1, score + 3, stored))
     columns = "section method accuracy accuracy_low accuracy_high normalized_accuracy storage_gb"
     _write(folder / "field.csv", rows, columns)
+
+
+def _held_out(folder: Path, tasks: tuple[str, ...], draw: np.random.Generator) -> None:
+    rows = [
+        (name, task, "test", 40 + place + draw.normal(), 45)
+        for place, name in enumerate(methods.names("paper"))
+        if methods.get(name).section == "merging"
+        for task in tasks
+    ]
+    _write(folder / "held_out.csv", rows, "method task split accuracy normalized_accuracy")
 
 
 def _masks(folder: Path, tasks: tuple[str, ...], draw: np.random.Generator) -> None:

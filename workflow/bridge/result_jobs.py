@@ -15,9 +15,10 @@ from snakemake.io import ancient, regex_from_filepattern, strip_wildcard_constra
 from bridge.run import InputFunction, for_users, stale_marker
 from bridge.store_jobs import StoreJobs
 from tallmasks.plan import recipes
+from tallmasks.plan.drawings import DRAWINGS
 from tallmasks.plan.node import Node
 from tallmasks.plan.project import Results
-from tallmasks.plan.views import DRAWINGS, VIEWS
+from tallmasks.plan.views import VIEWS
 from tallmasks.store.errors import nearest
 from tallmasks.store.folders import PROVENANCE, SCRATCH
 

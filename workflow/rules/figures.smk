@@ -2,7 +2,8 @@ from tallmasks.results import figures, paper
 
 SWEPT = [name for name, spec in figures.FIGURES.items() if "subsets" in spec.views]
 OF_ALL = [name for name, spec in figures.FIGURES.items() if "field" in spec.views]
-DRAWN = [name for name in figures.FIGURES if name not in SWEPT + OF_ALL]
+LEFT_OUT = [name for name, spec in figures.FIGURES.items() if "held_out" in spec.views]
+DRAWN = [name for name in figures.FIGURES if name not in SWEPT + OF_ALL + LEFT_OUT]
 
 
 for _figure, _spec in figures.FIGURES.items():

@@ -58,7 +58,11 @@ rule about:
 rule reported:
     input:
         rules.figures.input,
-        [path for path in BRIDGE.figures.files(SWEPT + OF_ALL, "svg", config["build"]) if Path(path).exists()],
+        [
+            path
+            for path in BRIDGE.figures.files(SWEPT + OF_ALL + LEFT_OUT, "svg", config["build"])
+            if Path(path).exists()
+        ],
         expand("results/{model}/report/parameters.html", model=config["build"]),
     message:
         "Everything that the report shows is there"

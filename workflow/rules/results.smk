@@ -85,6 +85,25 @@ use rule results as field with:
         "Write the table of every method of {wildcards.model} on {wildcards.benchmark}"
 
 
+# the merge of all other tasks, evaluated on each task -> held_out.csv
+use rule results as held_out with:
+    input:
+        unpack(BRIDGE.views.inputs("held_out")),
+    output:
+        table=report(
+            update("results/{model}/{benchmark}/held_out.csv"),
+            category="Result files",
+            subcategory="{model}",
+            labels={"benchmark": "{benchmark}", "file": "held_out.csv"},
+        ),
+        table_for_people=update("results/{model}/{benchmark}/held_out.md"),
+        provenance=update("results/{model}/{benchmark}/held_out.provenance.json"),
+    pathvars:
+        view="held_out",
+    message:
+        "Write the accuracies of {wildcards.model} on each task of {wildcards.benchmark} left out of the merge"
+
+
 # the evaluations of every method and seed -> means and spreads
 use rule results as field_seeds with:
     input:

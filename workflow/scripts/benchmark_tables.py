@@ -60,7 +60,7 @@ def run(job: Job) -> None:
 def comparisons(job: Job, summary: pd.DataFrame, per_task: pd.DataFrame) -> dict[str, pd.DataFrame | None]:
     """Ours beside what was published, by file name; None where nothing was."""
     model, tasks = published_name(job.params), job.params["tasks"]
-    paper = paper_rows(model, tasks)
+    paper = None if "merged" in job.params else paper_rows(model, tasks)
     alone = per_task.query("split == 'test'")[["task", "method", "accuracy"]]
     published = beside_published(alone, model).dropna(subset="source")
     return {

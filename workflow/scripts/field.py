@@ -30,7 +30,7 @@ def run(job: Job) -> None:
         "field.md": markdown(layout),
         "field.tex": latex(layout, f"field-{benchmark}"),
     }
-    if len(compared):
+    if len(compared) and "merged" not in job.params:
         files[PUBLISHED] = compared.to_csv(index=False)
     publish(job, files, {"finetuning_seeds": [seed]} | ({"origins": origins} if origins else {}), f"field.{PROVENANCE}")
     if PUBLISHED not in files:

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from tallmasks.plan import recipes
+from tallmasks.plan.drawings import DRAWINGS
 from tallmasks.plan.node import Node
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.project import Results, Store, open_plan
-from tallmasks.plan.views import DRAWINGS, VIEWS, View
+from tallmasks.plan.views import VIEWS, View
 from tallmasks.store.artifacts import ARTIFACT, Damaged, load_json, read_label
 from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.store.folders import PROVENANCE, RESULTS

@@ -168,6 +168,27 @@ def _masked(method: Method, update: Updates, evaluator: Evaluator, lambdas: Sequ
     )
 
 
+def evaluate_chosen(method: Method, source: Source, evaluator: Evaluator, value: float) -> Evaluation:
+    """The evaluation of a method's one model for all tasks, where ``value`` was chosen by the tasks of the source.
+
+    The evaluator's tasks may be others.
+    """
+    update: Update
+    if method.tuned:
+        update = method(multi_task_vector=source.merged(methods.tuned_merge(method, value)))
+    else:
+        update = Updates(method, source, evaluator)()
+    coefficient = 1.0 if method.tuned else value
+    return Evaluation(
+        method.name,
+        tuple(task.name for task in evaluator.tasks),
+        {split: evaluator.totals(split) for split in SPLITS},
+        {split: [row[0] for row in evaluator.scaled(split, update, [coefficient])] for split in SPLITS},
+        scaling_coefficient=value,
+        further=evaluator.further(lambda task: evaluator.built(update, coefficient)),
+    )
+
+
 class FromFiles:
     """The inputs of a method in artifacts by role; satisfies `tallmasks.methods.Source`.
 

@@ -243,16 +243,19 @@ def evaluation_inputs(plan: Plan, model: str, tasks: Tasks, seed: Seed) -> dict[
     }
 
 
+def method_inputs(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> dict[str, Iterable[Node]]:
+    """The artifacts that a method is computed from."""
+    chosen = methods.get(method)
+    if chosen.tuned:  # merges anew for every value
+        return {"task_vectors": plan.task_vectors(model, tasks, seed)}
+    return {needed.role: needed.artifacts(plan, model, tasks, chosen.merge, seed) for needed in chosen.stored_inputs}
+
+
 @stage(script="evaluate", version=3, folder="store/{model}/derived/evaluations", uses="evaluation", ending="json")
 def evaluation(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> Made:
     """Every coefficient of one method on every task's validation data, and the best one on the test data."""
     chosen = methods.get(method)
-    inputs = evaluation_inputs(plan, model, tasks, seed)
-    if chosen.tuned:  # merges anew for every value
-        inputs["task_vectors"] = plan.task_vectors(model, tasks, seed)
-    else:
-        for needed in chosen.stored_inputs:
-            inputs[needed.role] = needed.artifacts(plan, model, tasks, chosen.merge, seed)
+    inputs = evaluation_inputs(plan, model, tasks, seed) | method_inputs(plan, model, tasks, method, seed)
     params: dict[str, Any] = {
         **plan.evaluator(model),
         "method": method,
@@ -261,6 +264,23 @@ def evaluation(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) ->
     }
     if grid := chosen.protocol.grid(plan.params["grids"]):
         params["grid"] = list(grid)
+    return Made(slug(method, tasks, seed), params, inputs, plan.pretrained_source(model))
+
+
+@stage(
+    script="evaluate_unseen",
+    version=1,
+    folder="store/{model}/derived/unseen_evaluations",
+    uses="evaluation",
+    ending="json",
+)
+def unseen_evaluation(plan: Plan, model: str, merged: Tasks, tasks: Tasks, method: str, seed: Seed) -> Made:
+    """The merged model of some tasks, as their validation data chose it, on other tasks."""
+    chosen = plan.evaluation(model, merged, method, seed)
+    inputs = evaluation_data(plan, model, tasks) | method_inputs(plan, model, merged, method, seed)
+    inputs["selection"] = [chosen]
+    params = {**plan.evaluator(model), **{key: chosen.params[key] for key in ("method", "code")}}
+    params |= {"merged": list(merged), "tasks": list(tasks)}
     return Made(slug(method, tasks, seed), params, inputs, plan.pretrained_source(model))
 
 

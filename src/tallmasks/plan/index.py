@@ -35,10 +35,11 @@ class Index:
         key = (model, name)
         with contextlib.suppress(TallmasksError):  # of another model, whose files are not there, say
             self._take_in()
-        if key not in self._nodes:
-            for model_and_benchmark in self._runnable(self._plan.models):
-                with contextlib.suppress(TallmasksError):
-                    self._declare(*model_and_benchmark)
+        for model_and_benchmark in self._runnable(self._plan.models):
+            if key in self._nodes:
+                break
+            with contextlib.suppress(TallmasksError):
+                self._declare(*model_and_benchmark)
         node = self._nodes.get(key)
         if node is None or kind not in (None, node.kind):
             raise TallmasksError(
@@ -62,7 +63,7 @@ class Index:
         by_path: dict[str, Node] = {}
         for benchmark in plan.benchmarks(model):
             for seed in plan.seeds[:1] if seeds is None else seeds:
-                for nodes in results_of(plan, model, plan.members(plan.tasks(benchmark)), seed).values():
+                for nodes in results_of(plan, model, benchmark, seed).values():
                     by_path |= {node.path: node for top in nodes for node in top.walk()}
         return [by_path[path] for path in sorted(by_path)]
 
@@ -74,11 +75,14 @@ class Index:
         if (model, benchmark) in self._complete:
             return
         # zero-shot first: it needs no checkpoints, which may not be there
+        tasks = self._plan.benchmark(benchmark)
         for view in sorted(VIEWS.values(), key=lambda view: view.seeds != "none"):
-            view.artifacts(self._plan, model, benchmark)
+            if view.refused(tasks) is None:
+                view.artifacts(self._plan, model, benchmark)
+                self._take_in()
+        if not tasks.unseen:
+            self._plan.subsets(model, benchmark)
             self._take_in()
-        self._plan.subsets(model, benchmark)
-        self._take_in()
         self._complete.add((model, benchmark))
 
     def _take_in(self) -> None:

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,30 @@ from tallmasks.tasks.task import Task
 Params = Mapping[str, Any]
 
 FILE = Path("params.yaml")
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A benchmark of params.yaml: the tasks whose models are merged, and those of its tables, in their order."""
+
+    merge: tuple[str, ...]
+    evaluate: tuple[str, ...]
+
+    @classmethod
+    def of(cls, entry: Sequence[str] | Mapping[str, Sequence[str]]) -> Benchmark:
+        """A list of tasks is merged and evaluated."""
+        both = entry if isinstance(entry, Mapping) else {"merge": entry, "evaluate": entry}
+        return cls(tuple(both["merge"]), tuple(both["evaluate"]))
+
+    @property
+    def unseen(self) -> bool:
+        """Whether it evaluates other tasks than it merges, so that a row needs one model for all tasks."""
+        return set(self.merge) != set(self.evaluate)
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """All of its tasks, each once."""
+        return tuple(dict.fromkeys(self.merge + self.evaluate))
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -95,8 +120,12 @@ def check_names(params: Params) -> None:
     listed = [entry if isinstance(entry, str) else next(iter(entry)) for entry in asked]
     rows = [name.partition(":")[0] for name in listed]
     _check_names("methods", rows, (*methods.GROUPS, *methods.names()))
-    benchmarks = {f"benchmarks.{name}": list(tasks) for name, tasks in params["benchmarks"].items()}
-    for key, names in {"methods": list(method_names(params)), **benchmarks}.items():
+    declared = {name: Benchmark.of(entry) for name, entry in params["benchmarks"].items()}
+    listed_once = {"methods": method_names(params)}
+    for name, entry in params["benchmarks"].items():
+        parts = {f".{part}": tasks for part, tasks in entry.items()} if isinstance(entry, Mapping) else {"": entry}
+        listed_once |= {f"benchmarks.{name}{part}": tuple(tasks) for part, tasks in parts.items()}
+    for key, names in listed_once.items():
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
             raise TallmasksError(f"{FILE}: {key}: {', '.join(repeated)} listed twice; list each once")
@@ -111,6 +140,11 @@ def check_names(params: Params) -> None:
             )
     if shown_benchmarks != "all":
         _check_names("paper", shown_benchmarks, params["benchmarks"])
+        if unseen := [name for name in shown_benchmarks if declared[name].unseen]:
+            raise TallmasksError(
+                f"{FILE}: paper.benchmarks: {', '.join(unseen)} evaluates other tasks than it merges, and figures show "
+                "tasks' own models too; leave it out"
+            )
     if orders != "all":
         _check_names("paper", orders, ORDERS)
     if taken := {"figures", "tables"} & params["benchmarks"].keys():
@@ -126,7 +160,7 @@ def check_names(params: Params) -> None:
     had = {name: known_tasks(params, model).keys() for name, model in params["models"].items()}
     used = {model["tasks"] for model in params["models"].values()}
     unused = {f"`tasks: {name}`": catalogue(name).tasks(params).keys() for name in CATALOGUES if name not in used}
-    _check_tasks(benchmarks, had | unused)
+    _check_tasks({f"benchmarks.{name}": one.tasks for name, one in declared.items()}, had | unused)
 
 
 def known_tasks(params: Params, model: Params) -> Mapping[str, Task]:
@@ -156,7 +190,7 @@ def _check_model(name: str, model: Params, tasks: Mapping[str, Task]) -> None:
     family(model).check(name, model)
 
 
-def _check_tasks(benchmarks: Mapping[str, list[str]], tasks_of: Mapping[str, Iterable[str]]) -> None:
+def _check_tasks(benchmarks: Mapping[str, Sequence[str]], tasks_of: Mapping[str, Iterable[str]]) -> None:
     """One model or catalogue must have all tasks of a benchmark."""
     every = list(dict.fromkeys(task for tasks in tasks_of.values() for task in tasks))
     for key, tasks in benchmarks.items():

@@ -350,10 +350,19 @@ def _model(value: Any) -> str:
     return "ClipEntry" if isinstance(value, dict) and value.get("family") == "clip" else "ModelEntry"
 
 
+class UnseenTasks(Section):
+    """the merged model of some tasks, evaluated on others"""
+
+    merge: Texts
+    evaluate: Texts
+
+
 class Params(Section):
     build: list[Name] = Field(description="the models whose benchmarks are built when no target is named")
-    benchmarks: dict[Name, Annotated[list[str], Field(min_length=1)]] = Field(
-        min_length=1, description="named lists of tasks"
+    benchmarks: dict[Name, Annotated[list[str], Field(min_length=1)] | UnseenTasks] = Field(
+        min_length=1,
+        description="named lists of tasks; or {merge: [...], evaluate: [...]}, whose tables have the rows that give "
+        "one model for all tasks",
     )
     methods: Literal["all", "paper", "later"] | Annotated[list[Row], Field(min_length=1)] = Field(
         description='the rows of every table, "all", "later", or a list of names and of names with options, as '

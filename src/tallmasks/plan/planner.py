@@ -20,7 +20,7 @@ from tallmasks.models.families import family, network_of
 from tallmasks.plan.chain import Seed
 from tallmasks.plan.index import Index
 from tallmasks.plan.node import STAGES, Node
-from tallmasks.plan.params import Params, bundled_row, check_names, known_tasks, method_names
+from tallmasks.plan.params import Benchmark, Params, bundled_row, check_names, known_tasks, method_names
 from tallmasks.store.artifacts import Damaged
 from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.store.source_digests import named_path
@@ -107,24 +107,27 @@ class Plan:
     def catalogue_of(self, model: str) -> Mapping[str, Task]:
         return known_tasks(self.params, self.model(model))
 
-    def tasks(self, benchmark: str) -> tuple[str, ...]:
-        """The tasks of a benchmark, in the order of the tables."""
+    def benchmark(self, benchmark: str) -> Benchmark:
         benchmarks = self.params["benchmarks"]
         if benchmark not in benchmarks:
             raise TallmasksError(
                 f"no benchmark {benchmark!r} in params.yaml{nearest(benchmark, benchmarks)}; benchmarks: "
                 f"{', '.join(benchmarks)}; add one as a name and a list of tasks"
             )
-        return tuple(benchmarks[benchmark])
+        return Benchmark.of(benchmarks[benchmark])
+
+    def tasks(self, benchmark: str) -> tuple[str, ...]:
+        """The tasks of a benchmark's tables, in their order."""
+        return self.benchmark(benchmark).evaluate
 
     def benchmarks(self, model: str) -> tuple[str, ...]:
         """The benchmarks whose tasks a model has, all of them."""
         available = self.catalogue_of(model).keys()
-        return tuple(name for name, tasks in self.params["benchmarks"].items() if available >= set(tasks))
+        return tuple(name for name in self.params["benchmarks"] if available >= set(self.benchmark(name).tasks))
 
     def tasks_for(self, model: str, benchmark: str) -> tuple[str, ...]:
-        """The tasks of a benchmark.  Raises TallmasksError where the model lacks one."""
-        tasks = self.tasks(benchmark)
+        """As `tasks`.  Raises TallmasksError where the model lacks a task of the benchmark."""
+        tasks = self.benchmark(benchmark).tasks
         if benchmark not in self.benchmarks(model):
             available = self.catalogue_of(model)
             able = [name for name in self.models if benchmark in self.benchmarks(name)]
@@ -133,7 +136,7 @@ class Plan:
                 f"{', '.join(repr(task) for task in tasks if task not in available)}; "
                 f"models that have all tasks of the benchmark: {', '.join(able) or 'none in params.yaml'}"
             )
-        return tasks
+        return self.tasks(benchmark)
 
     @staticmethod
     def members(tasks: Iterable[str]) -> tuple[str, ...]:
@@ -214,5 +217,5 @@ class Plan:
         listed = self.params["paper"]["benchmarks"]
         able = set(self.benchmarks(model))
         shown = self.params["benchmarks"] if listed == "all" else listed
-        usable = {name: self.tasks(name) for name in shown if name in able}
+        usable = {name: self.tasks(name) for name in shown if name in able and not self.benchmark(name).unseen}
         return dict(sorted(usable.items(), key=lambda item: len(item[1])))

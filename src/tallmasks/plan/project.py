@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from tallmasks.plan import params, recipes
+from tallmasks.plan.drawings import DRAWINGS
 from tallmasks.plan.node import Node
 from tallmasks.plan.planner import Plan
-from tallmasks.plan.views import DRAWINGS, View
+from tallmasks.plan.views import View
 from tallmasks.store.artifacts import Damaged, Label, read_label, same
 from tallmasks.store.folders import PROVENANCE, RESULTS, provenance_of
 from tallmasks.store.seals import CONTENT

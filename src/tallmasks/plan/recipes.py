@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tallmasks.models.checkpoint_sources import FINETUNE, source_of
-from tallmasks.plan import views
-from tallmasks.plan.node import STAGES, Node, sha256_of_source
-from tallmasks.plan.views import VIEWS, Drawing, View
+from tallmasks.plan.drawings import DRAWINGS, Drawing
+from tallmasks.plan.node import STAGES, Node, Stage, sha256_of_source
+from tallmasks.plan.views import VIEWS, View
 from tallmasks.results import figures
 from tallmasks.results.paper import PUBLISHED, published_name
 from tallmasks.store.artifacts import digest_of
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 
 def versions() -> dict[str, int]:
-    """The version of every stage."""
-    return {name: stage.version for name, stage in STAGES.items()} | views.numbers()
+    """The version of every stage, view and kind of drawing, by name."""
+    every: list[Stage | View | Drawing] = [*STAGES.values(), *VIEWS.values(), *DRAWINGS.values()]
+    return {one.name: one.version for one in every}
 
 
 def version_of(kind: str) -> int | None:
@@ -36,6 +37,8 @@ def of_view(plan: Plan, view: View, model: str, benchmark: str) -> dict[str, Any
             f"results/{model}/{benchmark}/{view.name}: checkpoints that were imported have no seeds; it needs "
             f"`checkpoints: {FINETUNE}` in params.yaml"
         )
+    if why := view.refused(plan.benchmark(benchmark)):
+        raise TallmasksError(f"results/{model}/{benchmark}/{view.name}: {why}")
     artifacts = view.artifacts(plan, model, benchmark)
     recipe = {
         "kind": f"{view.name}_view",
@@ -44,7 +47,7 @@ def of_view(plan: Plan, view: View, model: str, benchmark: str) -> dict[str, Any
             "model": model,
             "benchmark": benchmark,
             "tasks": list(tasks),
-            **view.params(plan, model),
+            **view.params(plan, model, benchmark),
             "seeds": list(seeds),
             **plan.architecture(model),
         },

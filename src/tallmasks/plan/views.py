@@ -1,12 +1,11 @@
 """The folders of results/: what each shows of a model, and the artifacts that it is written from.
 
 A view's recipe, unlike an artifact's, has the benchmark's name and the order of its tasks, because its files show them.
-Figures and the paper's tables are drawn from views.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,7 +14,7 @@ from tallmasks import methods
 from tallmasks.models.families import statistics_of
 from tallmasks.plan.chain import Seed, Tasks
 from tallmasks.plan.node import STAGES, Node
-from tallmasks.results import figures, paper
+from tallmasks.plan.params import Benchmark
 from tallmasks.store.folders import PROVENANCE, RESULTS
 
 if TYPE_CHECKING:
@@ -26,6 +25,28 @@ ILLUSTRATED = 4
 
 Artifacts = dict[str, list[Node]]
 WrittenFrom = Callable[["Plan", str, str], Artifacts]
+ShownParams = Callable[["Plan", str, str], dict[str, Any]]
+
+
+def own_tasks(benchmark: Benchmark) -> str | None:
+    """Refuses a benchmark that evaluates other tasks than it merges."""
+    if not benchmark.unseen:
+        return None
+    return (
+        "it shows models or masks of each task's own, and this benchmark evaluates other tasks than it merges; "
+        "expected a benchmark that is a list of tasks"
+    )
+
+
+def any_tasks(benchmark: Benchmark) -> str | None:
+    """Refuses none."""
+    return None
+
+
+def several_tasks(benchmark: Benchmark) -> str | None:
+    """Refuses one task too."""
+    alone = "it leaves each task out in turn, and this benchmark has one; expected two at least"
+    return own_tasks(benchmark) or (alone if len(benchmark.merge) < 2 else None)
 
 
 @dataclass(frozen=True)
@@ -37,22 +58,24 @@ class View:
         version: raised when a change of code changes what is written.
         script: in workflow/scripts/.
         artifacts: ``(plan, model, benchmark) -> the artifacts that it is written from``, by role.
-        params: ``(plan, model) -> the parameters that it depends on``.
+        params: ``(plan, model, benchmark) -> the parameters that it depends on``.
         seeds: how many of the fine-tuning seeds it shows.
         own_folder: whether it has a folder of its own, below the benchmark's.
         provenance: the file that vouches for its files.
         grows: whether it is written from more artifacts once some of them are there.
+        refused: why it cannot be made of a benchmark; None where it can.
     """
 
     name: str
     version: int
     script: str
     artifacts: WrittenFrom
-    params: Callable[[Plan, str], dict[str, Any]]
+    params: ShownParams
     seeds: Literal["none", "first", "all"] = "first"
     own_folder: bool = True
     provenance: str = PROVENANCE
     grows: bool = False
+    refused: Callable[[Benchmark], str | None] = own_tasks
 
     def folder(self, model: str, benchmark: str) -> Path:
         """Where its files lie."""
@@ -67,12 +90,12 @@ class View:
 VIEWS: dict[str, View] = {}
 
 
-def _nothing(plan: Plan, model: str) -> dict[str, Any]:
+def _nothing(plan: Plan, model: str, benchmark: str) -> dict[str, Any]:
     return {}
 
 
 def view(
-    *, version: int, script: str, params: Callable[[Plan, str], dict[str, Any]] = _nothing, **fields: Any
+    *, version: int, script: str, params: ShownParams = _nothing, **fields: Any
 ) -> Callable[[WrittenFrom], WrittenFrom]:
     """Decorator: declare a view, named after a function ``(plan, model, benchmark) -> its artifacts``."""
 
@@ -84,47 +107,30 @@ def view(
     return register
 
 
-@dataclass(frozen=True)
-class Drawing:
-    """Figures, or the paper's tables: files in a folder of results/<model>/ that are drawn from views.
-
-    Attributes:
-        name: in recipes.
-        version: raised when a change of code changes what is drawn.
-        script: in workflow/scripts/.
-        folder: below results/<model>/.
-        known: each figure or table, by name.
-        views: the views that one is drawn from.
-    """
-
-    name: str
-    version: int
-    script: str
-    folder: str
-    known: Mapping[str, Any]
-    views: Callable[[Any], tuple[str, ...]]
-
-
-FIGURE = Drawing("figure", 5, "figure", "figures", figures.FIGURES, lambda figure: tuple(figure.views))
-PAPER_TABLE = Drawing("paper_table", 4, "paper_table", "tables", paper.TABLES, lambda table: (table.view,))
-DRAWINGS = {drawing.name: drawing for drawing in (FIGURE, PAPER_TABLE)}
-
-
-def numbers() -> dict[str, int]:
-    """The version of every view and kind of drawing, by name."""
-    declared: list[View | Drawing] = [*VIEWS.values(), *DRAWINGS.values()]
-    return {one.name: one.version for one in declared}
-
-
 # -- the tables -----------------------------------------------------------------------------------------------
 
 
-def _rows(plan: Plan, model: str) -> dict[str, Any]:
-    return {
-        "methods": list(plan.method_names),
-        "shown": methods.shown(plan.method_names),
-        "agreements": [methods.masking(merge).name for merge in agreeing_merges(plan)],
-    }
+def rows_of(plan: Plan, benchmark: str) -> tuple[str, ...]:
+    """The rows of a benchmark's tables."""
+    return _fitting(plan.benchmark(benchmark), plan.method_names)
+
+
+def _fitting(benchmark: Benchmark, names: Sequence[str]) -> tuple[str, ...]:
+    """Those of some methods that have a model for every task of a benchmark."""
+    rows = [methods.get(name) for name in names]
+    return tuple(row.name for row in rows if not benchmark.unseen or row.looks_at_one_task or row.section == "merging")
+
+
+def _shown(plan: Plan, benchmark: str, names: Sequence[str]) -> dict[str, Any]:
+    tasks = plan.benchmark(benchmark)
+    merged = {"merged": list(tasks.merge)} if tasks.unseen else {}
+    return {"methods": list(names), "shown": methods.shown(names), **merged}
+
+
+def _rows(plan: Plan, model: str, benchmark: str) -> dict[str, Any]:
+    counted = _counted_merges(plan, benchmark)
+    shown = _shown(plan, benchmark, rows_of(plan, benchmark))
+    return {**shown, "agreements": [methods.masking(merge).name for merge in counted]}
 
 
 def agreeing_merges(plan: Plan) -> list[str]:
@@ -133,48 +139,66 @@ def agreeing_merges(plan: Plan) -> list[str]:
     return list(dict.fromkeys(row.merge for row in rows if row.merge and "agreement" in row.needs))
 
 
-def results_of(plan: Plan, model: str, tasks: Tasks, seed: Seed) -> Artifacts:
-    """The artifacts behind the tables of a set of tasks, by role."""
-    merges = agreeing_merges(plan)
+def _counted_merges(plan: Plan, benchmark: str) -> list[str]:
+    """The merges whose agreement the tables of a benchmark show: of masks of the evaluated tasks."""
+    return [] if plan.benchmark(benchmark).unseen else agreeing_merges(plan)
+
+
+def results_of(plan: Plan, model: str, benchmark: str, seed: Seed) -> Artifacts:
+    """The artifacts behind the tables of a benchmark, by role."""
+    tasks, merges = plan.members(plan.tasks_for(model, benchmark)), _counted_merges(plan, benchmark)
     return {
-        **_evaluations(plan, model, tasks, seed, plan.method_names),
+        **_evaluations(plan, model, benchmark, seed, rows_of(plan, benchmark)),
         "agreements": [plan.agreement(model, tasks, merge, seed) for merge in merges],
         "merged": [plan.multi_task_vector(model, tasks, merge, seed) for merge in merges],
     }
 
 
-def _evaluations(plan: Plan, model: str, tasks: Tasks, seed: Seed, names: Sequence[str]) -> Artifacts:
-    """The evaluations of some methods and of the fine-tuned models on a set of tasks, by role."""
+def _evaluations(plan: Plan, model: str, benchmark: str, seed: Seed, names: Sequence[str]) -> Artifacts:
+    """The evaluations of some methods and of the fine-tuned models on a benchmark, by role."""
+    tasks, merged = (plan.members(part) for part in (plan.tasks_for(model, benchmark), plan.benchmark(benchmark).merge))
     rows = [methods.get(name) for name in names]
     alone = [row for row in rows if row.looks_at_one_task] + [methods.get("fine_tuned")]
+    together = [row.name for row in rows if not row.looks_at_one_task]
     return {
         "task_evaluations": [
             plan.task_evaluation(model, task, name, seed)
             for name in sorted({row.name for row in alone})
             for task in tasks
         ],
-        "evaluations": [plan.evaluation(model, tasks, row.name, seed) for row in rows if not row.looks_at_one_task],
+        "evaluations": [
+            plan.evaluation(model, tasks, name, seed)
+            if tasks == merged
+            else plan.unseen_evaluation(model, merged, tasks, name, seed)
+            for name in together
+        ],
     }
 
 
 def _tables(plan: Plan, model: str, name: str, seeds: tuple[int, ...]) -> Artifacts:
-    members = plan.members(plan.tasks_for(model, name))
-    return {f"{seed}/{role}": nodes for seed in seeds for role, nodes in results_of(plan, model, members, seed).items()}
+    return {f"{seed}/{role}": nodes for seed in seeds for role, nodes in results_of(plan, model, name, seed).items()}
 
 
-@view(script="benchmark_tables", version=6, own_folder=False, params=_rows)
+@view(script="benchmark_tables", version=6, own_folder=False, params=_rows, refused=any_tasks)
 def benchmark(plan: Plan, model: str, name: str) -> Artifacts:
     """The tables of a benchmark."""
     return _tables(plan, model, name, plan.seeds[:1])
 
 
-@view(script="seeds", version=4, seeds="all", params=_rows)
+@view(script="seeds", version=4, seeds="all", params=_rows, refused=any_tasks)
 def seeds(plan: Plan, model: str, name: str) -> Artifacts:
     """The tables over all fine-tuning seeds."""
     return _tables(plan, model, name, plan.seeds)
 
 
-@view(script="zeroshot_table", version=1, seeds="none", own_folder=False, provenance=f"zeroshot.{PROVENANCE}")
+@view(
+    script="zeroshot_table",
+    version=1,
+    seeds="none",
+    own_folder=False,
+    provenance=f"zeroshot.{PROVENANCE}",
+    refused=any_tasks,
+)
 def zeroshot(plan: Plan, model: str, name: str) -> Artifacts:
     """zeroshot.csv, which needs no fine-tuning."""
     members = plan.members(plan.tasks_for(model, name))
@@ -200,48 +224,91 @@ def field_methods(plan: Plan, model: str) -> list[str]:
     ]
 
 
-def _field_rows(plan: Plan, model: str) -> dict[str, Any]:
-    names = field_methods(plan, model)
-    return {"methods": names, "shown": methods.shown(names)}
+def _field_rows(plan: Plan, model: str, benchmark: str) -> dict[str, Any]:
+    return _shown(plan, benchmark, _fitting(plan.benchmark(benchmark), field_methods(plan, model)))
 
 
 def _fields(plan: Plan, model: str, name: str, seeds: tuple[int, ...]) -> Artifacts:
-    members, names = plan.members(plan.tasks_for(model, name)), field_methods(plan, model)
+    names = _fitting(plan.benchmark(name), field_methods(plan, model))
     return {
         f"{seed}/{role}": nodes
         for seed in seeds
-        for role, nodes in _evaluations(plan, model, members, seed, names).items()
+        for role, nodes in _evaluations(plan, model, name, seed, names).items()
     }
 
 
-@view(script="field", version=2, own_folder=False, provenance=f"field.{PROVENANCE}", params=_field_rows)
+@view(
+    script="field",
+    version=2,
+    own_folder=False,
+    provenance=f"field.{PROVENANCE}",
+    params=_field_rows,
+    refused=any_tasks,
+)
 def field(plan: Plan, model: str, name: str) -> Artifacts:
     """field.csv, the long table of every method, beside its published numbers."""
     return _fields(plan, model, name, plan.seeds[:1])
 
 
-@view(script="seeds", version=1, seeds="all", params=_field_rows)
+@view(script="seeds", version=1, seeds="all", params=_field_rows, refused=any_tasks)
 def field_seeds(plan: Plan, model: str, name: str) -> Artifacts:
     """The tables over all fine-tuning seeds, of every method."""
     return _fields(plan, model, name, plan.seeds)
 
 
+# -- tasks left out -------------------------------------------------------------------------------------------
+
+
+def _merges(plan: Plan) -> list[str]:
+    """The rows that merge task vectors into one model."""
+    rows = [methods.get(name) for name in plan.method_names]
+    return [row.name for row in rows if row.section == "merging" and not row.looks_at_one_task]
+
+
+def _left_out_rows(plan: Plan, model: str, benchmark: str) -> dict[str, Any]:
+    return {"methods": ["zeroshot", *_merges(plan)]}
+
+
+@view(
+    script="held_out_table",
+    version=1,
+    own_folder=False,
+    provenance=f"held_out.{PROVENANCE}",
+    params=_left_out_rows,
+    refused=several_tasks,
+)
+def held_out(plan: Plan, model: str, name: str) -> Artifacts:
+    """held_out.csv: each task in turn under every merge of the others, beside the zero-shot and fine-tuned models."""
+    members, seed = plan.members(plan.tasks_for(model, name)), plan.seeds[0]
+    left = {task: tuple(other for other in members if other != task) for task in members}
+    return {
+        "task_evaluations": [
+            plan.task_evaluation(model, task, row, seed) for row in ("fine_tuned", "zeroshot") for task in members
+        ],
+        "evaluations": [
+            plan.unseen_evaluation(model, others, (task,), row, seed)
+            for row in _merges(plan)
+            for task, others in left.items()
+        ],
+    }
+
+
 # -- behind the paper's figures -------------------------------------------------------------------------------
 
 
-def _masking_rows(plan: Plan, model: str) -> dict[str, Any]:
+def _masking_rows(plan: Plan, model: str, benchmark: str) -> dict[str, Any]:
     return {"methods": [methods.masking(merge).name for merge in agreeing_merges(plan)]}
 
 
-def _consensus_rows(plan: Plan, model: str) -> dict[str, Any]:
+def _consensus_rows(plan: Plan, model: str, benchmark: str) -> dict[str, Any]:
     return {"methods": [methods.consensus(merge).name for merge in agreeing_merges(plan)]}
 
 
-def _orders(plan: Plan, model: str) -> dict[str, Any]:
+def _orders(plan: Plan, model: str, benchmark: str) -> dict[str, Any]:
     return {"orders": list(plan.subset_orders)}
 
 
-def _lambdas(plan: Plan, model: str) -> dict[str, Any]:
+def _lambdas(plan: Plan, model: str, benchmark: str) -> dict[str, Any]:
     return {"grid": list(plan.params["grids"]["mask_lambda"])}
 
 

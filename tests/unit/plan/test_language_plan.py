@@ -17,9 +17,10 @@ from plans import paths
 from tallmasks import methods
 from tallmasks.models.t5 import FAMILY
 from tallmasks.plan import recipes
+from tallmasks.plan.drawings import DRAWINGS
 from tallmasks.plan.params import check
 from tallmasks.plan.planner import Plan
-from tallmasks.plan.views import DRAWINGS, VIEWS
+from tallmasks.plan.views import VIEWS
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import write_tensors
 from tallmasks.vectors.task_vectors import open_task_vector

@@ -9,8 +9,9 @@ from bridge.result_jobs import shown
 from conftest import ROOT
 from tallmasks.evaluation.subsets import orders
 from tallmasks.plan import recipes
+from tallmasks.plan.drawings import FIGURE
 from tallmasks.plan.planner import Plan
-from tallmasks.plan.views import FIGURE, VIEWS, results_of
+from tallmasks.plan.views import VIEWS, results_of
 from tallmasks.results.figures import FIGURES
 from tallmasks.store.artifacts import facts_of, write_json
 from tallmasks.store.errors import TallmasksError
@@ -106,7 +107,7 @@ def test_thresholds_that_the_tables_have_are_not_evaluated_again(params: Params)
     rows = {str(node.params["method"]) for node in artifacts["rows"]}
     consensus = {f"consensus_{merge}{k}" for merge in ("task_arithmetic", "ties") for k in ("", "_k1")}
     assert rows == consensus | {"task_arithmetic"}
-    behind = results_of(plan, "tiny", plan.members(plan.tasks("8tasks")), 0)["evaluations"]
+    behind = results_of(plan, "tiny", "8tasks", 0)["evaluations"]
     assert {node.path for node in artifacts["rows"]} <= {node.path for node in behind}
 
 

@@ -6,8 +6,8 @@ import pytest
 from conftest import ROOT
 from tallmasks import methods
 from tallmasks.plan import recipes
+from tallmasks.plan.drawings import PAPER_TABLE
 from tallmasks.plan.planner import Plan
-from tallmasks.plan.views import PAPER_TABLE
 from tallmasks.results.paper import published_name
 from tallmasks.results.reference import (
     BENCHMARKS,

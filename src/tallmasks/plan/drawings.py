@@ -1,0 +1,35 @@
+"""Figures, and the paper's tables: what is drawn from views."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tallmasks.results import figures, paper
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """Figures, or the paper's tables: files in a folder of results/<model>/ that are drawn from views.
+
+    Attributes:
+        name: in recipes.
+        version: raised when a change of code changes what is drawn.
+        script: in workflow/scripts/.
+        folder: below results/<model>/.
+        known: each figure or table, by name.
+        views: the views that one is drawn from.
+    """
+
+    name: str
+    version: int
+    script: str
+    folder: str
+    known: Mapping[str, Any]
+    views: Callable[[Any], tuple[str, ...]]
+
+
+FIGURE = Drawing("figure", 5, "figure", "figures", figures.FIGURES, lambda figure: tuple(figure.views))
+PAPER_TABLE = Drawing("paper_table", 4, "paper_table", "tables", paper.TABLES, lambda table: (table.view,))
+DRAWINGS = {drawing.name: drawing for drawing in (FIGURE, PAPER_TABLE)}

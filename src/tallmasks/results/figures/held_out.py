@@ -1,0 +1,36 @@
+"""Beyond the paper: what a merge knows of a task that was left out of it."""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from tallmasks.results.figures import FigureSpec, ResultFiles, style
+
+FIGURE = FigureSpec(
+    title="Accuracy on the task left out, against zero-shot", place=150, views=("held_out",), scope="smallest"
+)
+
+
+def data(results: ResultFiles) -> pd.DataFrame:
+    """One row per benchmark, merge and task left out: test accuracy, and how far it is above zero-shot; percent."""
+    table = results.each("held_out.csv").query("split == 'test'")
+    zeroshot = table[table["method"] == "zeroshot"].set_index(["benchmark", "task"])["accuracy"]
+    merges = table[table["method"] != "zeroshot"]
+    before = zeroshot.loc[list(zip(merges["benchmark"], merges["task"], strict=True))].to_numpy()
+    gain = (merges["accuracy"] - before).round(4)
+    return merges.assign(gain=gain)[["benchmark", "method", "task", "accuracy", "gain"]].reset_index(drop=True)
+
+
+def draw(data: pd.DataFrame) -> Figure:
+    """A panel per benchmark: a bar is a merge's mean over the tasks, a point one task."""
+    ylabel = "accuracy above zero-shot (points)"
+    figure, panels = style.panels(data, ["benchmark"], columns=1, height=3.4, ylabel=ylabel)
+    for panel, part in panels:
+        for place, (_, rows) in enumerate(style.groups(part, "method")):
+            panel.bar(place, rows["gain"].mean(), width=0.7, color=style.LIGHT, edgecolor=style.GREY)
+            panel.plot([place] * len(rows), rows["gain"], color=style.BLUE, marker="_", markersize=9, linestyle="none")
+        panel.axhline(0, color=style.BLACK, linewidth=0.8)
+        names = [style.title_of(str(method)) for method in part["method"].unique()]
+        panel.set_xticks(range(len(names)), names, rotation=40, ha="right", rotation_mode="anchor")
+    return figure

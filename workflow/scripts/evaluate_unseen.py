@@ -1,0 +1,16 @@
+"""Evaluate the merged model of some tasks on others, with the coefficient that its own tasks' validation data chose."""
+
+from job import Job
+from model_io import load_model, load_tasks, new_evaluator
+from tallmasks import methods
+from tallmasks.evaluation.protocols import FromFiles, evaluate_chosen
+from tallmasks.evaluation.records import read_evaluation
+
+
+def run(job: Job) -> None:
+    method, model = methods.get(job.params["method"]), load_model(job)
+    source = FromFiles(method, job.params["merged"], job.inputs, model.initial())
+    chosen = read_evaluation(job.input("selection")).scaling_coefficient
+    assert chosen is not None
+    result = evaluate_chosen(method, source, new_evaluator(job, model, load_tasks(job)), chosen)
+    job.write_json(result.to_json())
