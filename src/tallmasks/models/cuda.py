@@ -120,14 +120,14 @@ def free_bytes(device: torch.device) -> int:
     return torch.cuda.mem_get_info(device)[0] + kept
 
 
-def make_repeatable() -> None:
-    """Have a GPU compute the same bits from the same input, and float32 in float32."""
+def make_repeatable(tf32: bool = False) -> None:
+    """Have a GPU compute the same bits from the same input, and products of float32 in float32 or in TF32."""
     import torch
 
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when the first product is computed
     torch.use_deterministic_algorithms(True, warn_only=True)
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
 
 
 def upload(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:

@@ -32,7 +32,7 @@ STATISTICS = {
     "fisher": "no log-probabilities are known of it (stage fisher), since its family gives none",
 }
 """Stages of statistics of a task's data, and why a model has none."""
-Precision = Literal["float32", "bfloat16"]
+Precision = Literal["float32", "tf32", "bfloat16"]
 Spec = Mapping[str, Any]
 """A model's entry in params.yaml, or its part in a recipe."""
 
@@ -180,6 +180,7 @@ class Family(Protocol):
         """The model with the weights of a pretrained safetensors file; on a GPU if there is one and no device is named.
 
         The precision is that of the network's products; "bfloat16" is mixed precision, with the weights in float32.
+        "tf32" has a GPU round the factors of float32 products to 10 bits, for all models of the process.
 
         Raises:
             TallmasksError: The file does not fit the architecture, or there is no GPU to compute on.

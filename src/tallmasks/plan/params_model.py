@@ -55,7 +55,10 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Decay = Annotated[float, Field(ge=0, lt=1)]
 Channel = Annotated[float, Field(ge=-1000, le=1000)]
 Spread = Annotated[float, Field(ge=1e-6, le=1000)]
-Precision = Annotated[Literal["float32", "bfloat16"], Field(description="of products; weights are float32")]
+Precision = Annotated[
+    Literal["float32", "tf32", "bfloat16"],
+    Field(description="of products; weights are float32; tf32 is float32 on a CPU"),
+]
 Repository = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 Commit = Annotated[str, Field(pattern="^[0-9a-f]{40}$", description="a commit, all 40 hexadecimal digits of it")]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="of the file")]

@@ -295,6 +295,18 @@ def test_deterministic_algorithms_fill_no_memory() -> None:
         torch.utils.deterministic.fill_uninitialized_memory = before[1]
 
 
+def test_float32_is_strict_unless_tf32_is_asked_for() -> None:
+    """Scores would differ between GPUs and CPUs in the fourth digit, without a word in the recipe."""
+    matmul, before = torch.backends.cuda.matmul, torch.are_deterministic_algorithms_enabled()
+    try:
+        cuda.make_repeatable(tf32=True)
+        assert matmul.allow_tf32 and torch.backends.cudnn.allow_tf32
+        cuda.make_repeatable()
+        assert not matmul.allow_tf32 and not torch.backends.cudnn.allow_tf32
+    finally:
+        torch.use_deterministic_algorithms(before)
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

@@ -44,7 +44,7 @@ def clip_changed(params: Params, *keys: Any, value: Any) -> set[str]:
         (("preprocess", "mean"), [0.5, 0.5, 0.5], {"checkpoint", *DERIVED}),
         (("finetuning", "precision"), "float32", {"checkpoint", *DERIVED}),
         (("finetuning", "micro_batch_size"), 32, {"checkpoint", *DERIVED}),
-        (("evaluation", "precision"), "float32", {"evaluation", "task_evaluation", "agreement"}),
+        (("evaluation", "precision"), "tf32", {"evaluation", "task_evaluation", "agreement"}),
     ],
 )
 def test_a_key_rebuilds_what_depends_on_it(params: Params, keys: Any, value: Any, renamed: set[str]) -> None:

@@ -256,7 +256,7 @@ def load(
     network.load_state_dict(trainable, strict=False, assign=True)
     network.load_state_dict(tensors, strict=False)  # copies into float32
     if place.type == "cuda":
-        cuda.make_repeatable()
+        cuda.make_repeatable(tf32=precision == "tf32")
     settings = spec.get("preprocess")
     preprocess = prepare if settings is None else Preprocess(settings["size"], settings["mean"], settings["std"])
     tokenizer = functools.partial(_tokenizer, architecture, network.context_length, vocabulary)

@@ -56,7 +56,7 @@ def load(
     network = build(architecture, tensors)
     torch.nn.Module.to(network, place)
     if place.type == "cuda":
-        cuda.make_repeatable()
+        cuda.make_repeatable(tf32=precision == "tf32")
     scoring = Scoring.of(spec)
     if adapter is not None:
         return Ia3Model(network, architecture.trainable(adapter), tokenizer, scoring, precision)
