@@ -1,7 +1,7 @@
 # Everything from a fresh clone: `make results/tiny/8tasks/table.csv`, `make test`.  `make` alone says what there is.
 PYTHON ?= python3
 SCALE ?= 1
-OUT ?= benchmarks/out
+OUT ?= results/benchmarks
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 BIN := .venv/bin
 INSTALLED := .venv/installed
@@ -132,7 +132,7 @@ $(SITE)/installed: requirements-site.lock
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-site.lock
 	@touch $@
 
-bench: $(INSTALLED) $(if $(PEER),.venv/$(PEER)/installed)  ## measure merge and compress on disk (SCALE=0.1 smaller, PEER=mergekit beside it), and every merge; into OUT=benchmarks/out
+bench: $(INSTALLED) $(if $(PEER),.venv/$(PEER)/installed)  ## measure merge and compress on disk (SCALE=0.1 smaller, PEER=mergekit beside it), and every merge; into OUT=results/benchmarks
 	$(BIN)/python benchmarks/streaming.py --scale $(SCALE) $(if $(PEER),--peer .venv/$(PEER)) --out $(OUT)
 	$(BIN)/python benchmarks/merges.py --out $(OUT)
 

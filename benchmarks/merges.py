@@ -1,6 +1,7 @@
 """Processor time and memory of every merge: on a small ViT of ViT-B/32's proportions, and on one matrix of ViT-L/14.
 
-    python benchmarks/merges.py [--scale 0.25] [--tasks 8] [--matrix-tasks 20] [--only NAME ...] [--out benchmarks/out]
+    python benchmarks/merges.py [--scale 0.25] [--tasks 8] [--matrix-tasks 20] [--only NAME ...]
+                                [--out results/benchmarks]
 
 Writes merges.csv.  The small ViT has 12 layers, of `scale` times the width of 768; its task vectors, and what is known
 of the tasks' data, are noise in memory.  The matrix is [4096, 1024], for the merges over whole tensors.  Every
@@ -96,7 +97,7 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=8)
     parser.add_argument("--matrix-tasks", type=int, default=20, help="0 for no matrix")
     parser.add_argument("--only", nargs="*", help="merges; all")
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/out"))
+    parser.add_argument("--out", type=Path, default=Path("results/benchmarks"))
     parser.add_argument("--worker", nargs=4, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.worker:

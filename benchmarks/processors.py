@@ -1,6 +1,6 @@
 """How far the tiny models' numbers move on another kind of processor.
 
-    python benchmarks/processors.py [--table tiny_t5/7nlp] [--out benchmarks/out]
+    python benchmarks/processors.py [--table tiny_t5/7nlp] [--out results/benchmarks]
 
 Builds the table anew in clones of this project, once as this processor computes and once under each setting below, by
 which the libraries take the instructions of an older one.  Prints how far each row moved, in points of test accuracy,
@@ -33,7 +33,7 @@ SETTINGS = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--table", default="tiny_t5/7nlp", help="<model>/<benchmark>")
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/out"))
+    parser.add_argument("--out", type=Path, default=Path("results/benchmarks"))
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         clones = {name: built(Path(folder, str(i)), name, arguments.table) for i, name in enumerate(SETTINGS)}

@@ -1,6 +1,6 @@
 """Merging and compressing checkpoints on disk: time, processor time and memory, beside mergekit and dense torch.
 
-    python benchmarks/streaming.py [--scale 1] [--peer .venv/mergekit] [--out benchmarks/out]
+    python benchmarks/streaming.py [--scale 1] [--peer .venv/mergekit] [--out results/benchmarks]
 
 Writes streaming.csv and streaming.svg into the folder, and the machine into streaming.machine.txt.  For each model
 (benchmarks/model_shapes.py) a base and fine-tuned models of true shapes are written, measured, and removed.  Every
@@ -423,7 +423,7 @@ def main() -> None:
     )
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--place", type=Path, default=Path(tempfile.gettempdir()), help="where the files are made")
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/out"))
+    parser.add_argument("--out", type=Path, default=Path("results/benchmarks"))
     parser.add_argument("--worker-arrays", nargs=2, type=int, help=argparse.SUPPRESS)
     parser.add_argument("--worker-grid", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
