@@ -1,6 +1,6 @@
 """How far the tiny models' numbers move on another kind of processor.
 
-    python benchmarks/processors.py [--table tiny_t5/7nlp] [--out results/benchmarks]
+    python benchmarks/processors.py [--table tiny_t5/7nlp] [--setting NAME] [--out results/benchmarks]
 
 Builds the table anew in clones of this project, once as this processor computes and once under each setting below, by
 which the libraries take the instructions of an older one.  Prints how far each row moved, in points of test accuracy,
@@ -34,9 +34,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--table", default="tiny_t5/7nlp", help="<model>/<benchmark>")
     parser.add_argument("--out", type=Path, default=Path("results/benchmarks"))
+    parser.add_argument("--setting", action="append", choices=list(SETTINGS)[1:], help="only this one; may be repeated")
     arguments = parser.parse_args()
+    settings = ["this processor", *(arguments.setting or list(SETTINGS)[1:])]
     with tempfile.TemporaryDirectory() as folder:
-        clones = {name: built(Path(folder, str(i)), name, arguments.table) for i, name in enumerate(SETTINGS)}
+        clones = {name: built(Path(folder, str(i)), name, arguments.table) for i, name in enumerate(settings)}
         here = clones["this processor"]
         tables = {name: accuracies(clone, arguments.table) for name, clone in clones.items()}
         moved = pd.DataFrame({name: table - tables["this processor"] for name, table in tables.items()})
