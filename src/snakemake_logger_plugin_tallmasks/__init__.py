@@ -29,6 +29,7 @@ SILENT = "error: the job ended without a word: it was killed, or there was not e
 AT_LEAST = 30.0  # seconds between two lines that say how far it is, but for those that end a stage
 AT_MOST = 600.0  # without any line
 CHATTER = ("At least one job did not complete", "Exiting because a job execution failed", "CalledProcessError")
+NO_LOG = "Failed to setup log file"  # of a project that cannot be written, which is said before the first job
 
 if lost := elsewhere():  # Snakemake looks for its Snakefile before it gives a plugin anything to do
     print(lost, file=sys.stderr)
@@ -161,7 +162,9 @@ class LogHandler(LogHandlerBase):
         elif event == LogEvent.JOB_ERROR:
             if not record.__dict__["indent"]:  # those of a group
                 self._job_failed(record.__dict__)
-        elif not (_is_dull(record) and (self._failed or event == LogEvent.ERROR)):
+        elif not str(record.msg).startswith(NO_LOG) and not (
+            _is_dull(record) and (self._failed or event == LogEvent.ERROR)
+        ):
             self._screen.line(in_short(str(record.msg)))
 
     def _job_failed(self, told: dict[str, Any]) -> None:

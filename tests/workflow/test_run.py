@@ -9,11 +9,13 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from snakemake.exceptions import WorkflowError
 
 import bridge
+from bridge.run import check_project
 from project import ROOT, Project, Run
 
 TABLE = "results/tiny/new/table.csv"
@@ -111,6 +113,22 @@ def test_a_folder_without_room_is_said_before_the_first_job(tmp_path: Path, monk
     monkeypatch.setattr(tempfile, "gettempdir", lambda: "/proc")  # where root cannot write either
     with pytest.raises(WorkflowError, match=r"^/proc cannot be written .* or set TMPDIR to another folder"):
         bridge.Run(None).check_room()
+
+
+def test_a_project_that_cannot_be_written_or_has_no_profile_is_refused_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Snakemake would end in a traceback of fifty lines, or print a header of thirteen before the reason."""
+    monkeypatch.chdir(tmp_path)
+    shown = SimpleNamespace(is_main_process=True, output_settings=SimpleNamespace(show_failed_logs=True))
+    check_project(shown)
+    assert list(Path(".snakemake").iterdir()) == []
+    monkeypatch.chdir("/proc")  # where root cannot write either
+    with pytest.raises(OSError, match=r"/proc/\.snakemake"):
+        check_project(shown)
+    shown.output_settings.show_failed_logs = False
+    with pytest.raises(SystemExit, match=r"^error: profiles/default is not in force"):
+        check_project(shown)
 
 
 def test_without_a_core_nothing_waits(project: Project) -> None:

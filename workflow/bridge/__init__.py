@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 from snakemake.exceptions import WorkflowError
 
 from bridge.result_jobs import DrawingJobs, ReportJobs, ViewJobs
-from bridge.run import Run, for_users, no_slurm
+from bridge.run import Run, check_project, for_users, no_slurm
 from bridge.store_jobs import StoreJobs
 from tallmasks.plan.params import FILE, check, from_command_line, overridden, read
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.project import Results, Store
-from tallmasks.store.errors import TallmasksError
+from tallmasks.store.errors import TallmasksError, in_words
 
 __all__ = ["Bridge", "begin", "configuration", "no_slurm"]
 
@@ -62,9 +62,12 @@ class Bridge:
 def begin(workflow: Any) -> tuple[dict[str, Any], Bridge]:
     """The configuration and the bridge of the Snakefile that is being parsed.
 
-    What is wrong with the parameters ends Snakemake here, in one line without its frames around it.
+    A project that cannot be written, a profile that is not in force and what is wrong with the parameters end Snakemake
+    here, in one line without its frames around it.
     """
     try:
+        with in_words():
+            check_project(workflow)
         params = configuration(workflow)
         bridge = Bridge.of(params, workflow)
         for model in params["build"]:

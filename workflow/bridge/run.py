@@ -58,6 +58,28 @@ def replace(owner: Any, **parts: Any) -> None:
         setattr(owner, name, value)
 
 
+NO_PROFILE = (
+    "error: profiles/default is not in force, and the workflow is only right under it: run snakemake in the project's "
+    "folder, without --workflow-profile and without other --rerun-triggers"
+)
+
+
+def check_project(workflow: Any) -> None:
+    """Refuse a project without its profile, or where Snakemake cannot write its own files.
+
+    While the Snakefile is read: later, Snakemake has printed a header, or ends in a traceback.
+
+    Raises:
+        OSError: the project cannot be written.
+    """
+    if workflow.is_main_process and not workflow.output_settings.show_failed_logs:  # the profile has it
+        sys.exit(NO_PROFILE)
+    folder = Path.cwd() / ".snakemake"
+    folder.mkdir(exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder):
+        pass
+
+
 class Run:
     """What rules ask about the Snakemake that reads them.
 
@@ -133,10 +155,7 @@ class Run:
         settings, execution = self.workflow.dag_settings, self.workflow.execution_settings
         triggers = {str(trigger) for trigger in settings.rerun_triggers}
         if self.workflow.is_main_process and (triggers != {"mtime"} or not execution.ignore_incomplete):
-            sys.exit(  # the short view, which makes one line of Snakemake's errors, is not in force either
-                "error: profiles/default is not in force, and the workflow is only right under it: run snakemake in "
-                "the project's folder, without --workflow-profile and without other --rerun-triggers"
-            )
+            sys.exit(NO_PROFILE)  # the short view, which makes one line of Snakemake's errors, may not be in force
 
     def _leave_files_alone(self) -> None:
         """Switch off what Snakemake does to files around a job, and must not where they appear by rename: removing a
