@@ -6,6 +6,7 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 BIN := .venv/bin
 INSTALLED := .venv/installed
 SLURM := .venv/slurm/installed
+REMOTES := .venv/remotes/installed
 SITE := .venv/site
 SNAKEMAKE := PATH="$(CURDIR)/$(BIN):$$PATH" snakemake -j$(JOBS) --quiet host reason --
 # `make V=1 ...` gives Snakemake's own output
@@ -76,6 +77,16 @@ $(SLURM): $(INSTALLED) requirements-slurm.lock
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --target $(@D) --no-deps --require-hashes -r requirements-slurm.lock
 	@touch $@
 
+remotes: $(INSTALLED)  ## add DVC's plugins for remotes on S3 and over SSH
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --require-hashes -r requirements-remotes.lock
+	$(BIN)/uv pip check --quiet --python $(BIN)/python
+
+# For the tests they lie apart, with an S3 server. Without them the tests of remotes are skipped.
+$(REMOTES): $(INSTALLED) requirements-remotes.lock tests/helpers/moto.txt
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --target $(@D) --no-deps --require-hashes \
+	  -r requirements-remotes.lock -r tests/helpers/moto.txt && touch $@ \
+	  || echo "DVC's plugins could not be installed: the tests of remotes are skipped" >&2
+
 figures: $(INSTALLED)  ## every table of the paper, and every figure but figure 5, of the models under `build`
 	@$(SNAKEMAKE) $@
 
@@ -93,7 +104,7 @@ test: $(INSTALLED)  ## code checks and the tests: unit, contract, workflow, and 
 	  $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not long"; tests=$$?; \
 	  wait $$checks || { echo "error: make check: see above" >&2; exit 1; }; exit $$tests
 
-test-long: check $(SLURM)  ## code checks and all tests
+test-long: check $(SLURM) $(REMOTES)  ## code checks and all tests
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
 
 rehearsal: $(INSTALLED)  ## every data set and download on stand-ins, through a hub on this machine
@@ -151,6 +162,8 @@ lock: $(INSTALLED)  ## resolve requirements.lock anew from pyproject.toml
 	  --no-header --no-annotate --extra workflow --group dev pyproject.toml -o requirements.lock
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	  --no-header --no-annotate --no-deps --group slurm -o requirements-slurm.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	  --no-header --no-annotate --no-deps --group remotes -o requirements-remotes.lock
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	  --no-header --no-annotate --group site -o requirements-site.lock
 

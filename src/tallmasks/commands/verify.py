@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     ]
     provenances = [path for path in found if _vouches(path)]
     checkable, labels = {*artifacts, *provenances}, {}
-    lines = _lacking(wanted)
+    lines = _lacking(arguments.paths or [STORE, RESULTS])
     lines += [
         f"{path} is neither a file nor a folder, and DVC cannot read it; remove it"
         for path in found
