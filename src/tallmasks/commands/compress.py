@@ -50,6 +50,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Write the bundle, and print where it is and how large."""
     given = given_checkpoints.given(arguments, METHOD, list(OF_BUNDLES))
     given.lacks(given_checkpoints.OF_MERGE, "merge")
+    if given.weighting():
+        raise TallmasksError(
+            "weight, density, trim and normalize mean nothing here: they are of `tallmasks merge`; leave them out"
+        )
     method = registry.masks_over(given.spec)
     if method.own_tensors is None:
         in_stream(method)

@@ -3,16 +3,14 @@
     base: meta-llama/Llama-3.2-1B          # what --base takes
     tasks:
       cars: ./cars                         # what --task takes, cars=./cars
-      dtd: {checkpoint: ./dtd, mask_lambda: 0.3}
+      dtd: {checkpoint: ./dtd, mask_lambda: 0.3, weight: 0.7, density: 0.5}
     method: consensus_ties
     options: {keep: 0.1}
     scaling_coefficient: 0.5
     output: ./merged                       # what -o takes
 
-and of `tallmasks compress` alone, true or false: `fit`, `entropy_coding`, `include_base`.
-
-The words of mergekit's files are understood too: `base_model`, `models` (a list of {model, name, parameters}),
-`merge_method`, `parameters`, and `dtype`.  The base is no task where `models` lists it.
+and of `tallmasks merge` alone `weight` and `density` of all tasks, `trim` and `normalize`; of `tallmasks compress`
+alone, true or false: `fit`, `entropy_coding`, `include_base`.  `mergekit_files` has the words of mergekit's files.
 """
 
 from __future__ import annotations
@@ -24,11 +22,15 @@ from pathlib import Path
 from typing import Any
 
 from tallmasks.methods import registry
+from tallmasks.methods.weighting import Setting, Weighting
 from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.store.plain_files import expanded
 
 EXAMPLE_TASK = "cars=./cars"
-OF_MERGE, OF_COMPRESS = ("scaling_coefficient", "k"), ("fit", "entropy_coding", "include_base")
+OF_MERGE = ("scaling_coefficient", "k", "trim")
+OF_COMPRESS = ("fit", "entropy_coding", "include_base")
+BY_TASK = {"mask_lambda": "mask_lambdas", "weight": "weights", "density": "densities"}
+"""What is set for all tasks, and what is set by task."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,9 @@ class Given:
         method: a row of the tables, without options.
         options: by name.
         output: the new file or folder.
-        mask_lambda: for every task without one of its own.
-        mask_lambdas: by task.
+        mask_lambda, weight, density: for every task without one of its own.
+        mask_lambdas, weights, densities: by task.
+        trim, normalize: as in `Weighting`.
     """
 
     base: str
@@ -54,6 +57,12 @@ class Given:
     k: int | None = None
     mask_lambda: float | None = None
     mask_lambdas: Mapping[str, float] = field(default_factory=dict)
+    weight: Setting | None = None
+    weights: Mapping[str, Setting] = field(default_factory=dict)
+    density: Setting | None = None
+    densities: Mapping[str, Setting] = field(default_factory=dict)
+    trim: str | None = None
+    normalize: bool | None = None
     fit: bool = False
     entropy_coding: bool = False
     include_base: bool = False
@@ -76,14 +85,26 @@ class Given:
         Raises:
             TallmasksError: one is named for a task that is not there, or is no number from 0 up.
         """
-        for task in self.mask_lambdas:
-            if task not in self.tasks:
-                raise TallmasksError(f"--mask-lambda {task}=...: there is no task {task!r}{nearest(task, self.tasks)}")
-        general = default if self.mask_lambda is None else self.mask_lambda
-        found = [self.mask_lambdas.get(task, general) for task in self.tasks]
+        by_task = self._by_task("mask_lambda", default)
+        found = [by_task[task] for task in self.tasks]
         if wrong := [value for value in found if not 0 <= value < float("inf")]:
             raise TallmasksError(f"--mask-lambda {wrong[0]}: expected a number from 0 up")
         return found
+
+    def weighting(self) -> Weighting:
+        """How the tasks count.  Raises TallmasksError where a task is named that is not there."""
+        weights, densities = self._by_task("weight"), self._by_task("density")
+        return Weighting(weights, densities, self.trim or "model", self.normalize)
+
+    def _by_task(self, what: str, default: float | None = None) -> dict[str, Any]:
+        """What is set by task, for all tasks that have it."""
+        own, general = getattr(self, BY_TASK[what]), getattr(self, what)
+        for task in own:
+            if task not in self.tasks:
+                option = f"--{what.replace('_', '-')}"
+                raise TallmasksError(f"{option} {task}=...: there is no task {task!r}{nearest(task, self.tasks)}")
+        values = {task: own.get(task, default if general is None else general) for task in self.tasks}
+        return {task: value for task, value in values.items() if value is not None}
 
 
 def add_arguments(
@@ -133,6 +154,9 @@ def given(arguments: argparse.Namespace, default_method: str | None, dtypes: Col
         from tallmasks.commands.models_file import read_models_file  # whose libraries take long to import
 
         said = read_models_file(arguments.file, arguments.base, dtypes)
+        for what, by_task in BY_TASK.items():
+            said[by_task] = {name: task[what] for name, task in said["tasks"].items() if what in task}
+        said["tasks"] = {name: task["checkpoint"] for name, task in said["tasks"].items()}
     if arguments.base is not None:
         said["base"] = arguments.base
     tasks: dict[str, str] = {}
@@ -149,16 +173,22 @@ def given(arguments: argparse.Namespace, default_method: str | None, dtypes: Col
         if not (name and equals):
             raise TallmasksError(f"--option {text}: expected KEY=VALUE, keep=0.1 for instance")
         said.setdefault("options", {})[name] = value
-    for text in arguments.mask_lambda:
-        name, equals, value = text.rpartition("=")
-        if equals:
-            said.setdefault("mask_lambdas", {})[name] = _number(value, f"--mask-lambda {text}")
-        else:
-            said["mask_lambda"] = _number(value, f"--mask-lambda {text}")
+    for what, by_task in BY_TASK.items():
+        for text in getattr(arguments, what, []):
+            name, equals, value = text.rpartition("=")
+            number = _number(value, f"--{what.replace('_', '-')} {text}")
+            if equals:
+                said.setdefault(by_task, {})[name] = number
+            else:
+                said[what] = number
     for name in ("method", "dtype", "output", *OF_MERGE, *OF_COMPRESS):
         if _is_given(getattr(arguments, name, None)):
             said[name] = getattr(arguments, name)
+    if getattr(arguments, "normalize", None) is not None:
+        said["normalize"] = arguments.normalize
     said.setdefault("method", default_method)
+    if said["method"] == "weight_averaging" and said["tasks"]:  # a mean of models is the same from every base
+        said.setdefault("base", next(iter(said["tasks"].values())))
     for name, option in (("base", "--base BASE"), ("tasks", "--task NAME=CHECKPOINT"), ("method", "--method METHOD")):
         if not said.get(name):
             raise TallmasksError(f"{option} is missing")

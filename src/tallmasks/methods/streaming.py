@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tallmasks.methods import inputs, registry
 from tallmasks.methods.contract import Method
 from tallmasks.methods.merges import Merge, Place, Vector, places_of
+from tallmasks.methods.weighting import WeightedMerge, Weighting
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.parallel import once
 from tallmasks.store.tensor_files import Layout
@@ -118,17 +119,22 @@ class _Streamed(TaskVector):
 
 
 class Merging:
-    """A merge on a stream, with its facts of the whole."""
+    """A merge on a stream, with its facts of the whole, and the weights of its tasks if there are any."""
 
-    def __init__(self, merge: Merge, stream: Stream) -> None:
+    def __init__(self, merge: Merge, stream: Stream, of_tasks: Weighting | None = None) -> None:
         self._name = merge.name
-        self._apply = merge.prepared(stream.vectors)
+        self._weighted = WeightedMerge(merge, stream.vectors, stream.tasks, of_tasks) if of_tasks else None
+        self._apply = self._weighted or merge.prepared(stream.vectors)
         self.over_tensors = merge.over == "tensors"
 
     @property
     def threads(self) -> int | None:
         """How many threads to use: one for whole tensors, whose products have threads of their own."""
         return 1 if self.over_tensors else None
+
+    def weighed(self, rows: Sequence[Vector], place: Place) -> Sequence[Vector]:
+        """The task vectors as they count: times their weights."""
+        return self._weighted.weighed(rows, place) if self._weighted else rows
 
     def __call__(self, place: Place, rows: Sequence[Vector]) -> Vector:
         """tau_MTL there, float32 [n].  Raises TallmasksError where it holds NaN or infinity."""
@@ -149,9 +155,10 @@ class OnePiece:
 
     def __init__(self, stream: Stream, place: Place, merging: Merging, lambdas: Sequence[float]) -> None:
         self._lambdas = lambdas
-        self.rows = stream.rows(place)
+        rows = stream.rows(place)
+        self.rows = merging.weighed(rows, place)
         self.pretrained = stream.pretrained(place.name, place.start, place.stop)
-        self.multi_task_vector = merging(place, self.rows)
+        self.multi_task_vector = merging(place, rows)
 
     @property
     def count(self) -> int:

@@ -1,0 +1,120 @@
+"""mergekit's YAML files, in the words of this package's own.
+
+`base_model`, `merge_method`, `models` (a list of {model, name, parameters}), `parameters`, `dtype` and `out_dtype` are
+understood; `weight` and `density` may be numbers, gradients, or lists of {filter, value}.  A file with weights means
+what it means to mergekit: densities are 1 where there is none, TIES trims each tensor by itself, lambda is 1.  The base
+is no task where `models` lists it, but for `linear` with a weight of its own.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tallmasks.methods.registry import get
+from tallmasks.methods.weighting import DENSITY
+from tallmasks.plan.refusals import shown
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.plain_files import expanded
+from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH
+
+MERGEKIT = {"base_model": "base", "merge_method": "method", "models": "tasks", "out": "output"}
+"""What mergekit calls what here has another name."""
+METHODS = {"linear": "weight_averaging", "dare_linear": "dare"}
+_GENERAL = {"lambda": "scaling_coefficient", **{key: key for key in (
+    "scaling_coefficient", "k", "mask_lambda", "weight", "density", "trim", "normalize")}}  # fmt: skip
+_NOT_HERE = {
+    "slices": "layers of several models cannot be stacked here; list whole models under `models`",
+    "modules": "models are merged whole; list them under `models`",
+    "tokenizer": "the tokenizer is the base's; leave it out",
+    "chat_template": "the template is the base's; leave it out",
+}
+
+
+def in_own_words(content: dict[str, Any], path: Path, base: str | None) -> dict[str, Any]:
+    """A file with mergekit's words as one with this package's; ``base`` counts in the place of its own.
+
+    Raises TallmasksError for what mergekit has and this package has not, by its name.
+    """
+    for key, reason in _NOT_HERE.items():
+        if key in content:
+            raise TallmasksError(f"{path}: {key}: {reason}")
+    if (tokenizer := content.pop("tokenizer_source", "base")) != "base":
+        raise TallmasksError(f"{path}: tokenizer_source: found {shown(tokenizer)}, expected base, or leave it out")
+    values = {MERGEKIT.get(key, key): value for key, value in content.items()}
+    if (dtype := values.pop("out_dtype", None)) is not None:
+        values["dtype"] = dtype
+    parameters = dict(_mapping(values.pop("parameters", {}), path, "parameters"))
+    if parameters.pop("rescale", True) is not True:
+        raise TallmasksError(f"{path}: parameters: rescale: DARE enlarges what it keeps; leave it out")
+    parameters.pop("int8_mask", None)  # of mergekit's memory, not of its values
+    general = {own: parameters.pop(key) for key, own in _GENERAL.items() if key in parameters}
+    values = {**general, **values, "options": {**parameters, **_mapping(values.get("options", {}), path, "options")}}
+    if isinstance(values.get("method"), str):
+        values["method"] = METHODS.get(values["method"], values["method"])
+    if isinstance(values.get("tasks"), list):
+        listed = values.get("method") == "weight_averaging"
+        values["tasks"] = _tasks(values["tasks"], path, base or values.get("base"), listed)
+    settings = [values, *_tasks_of(values)]
+    merge = _merge_of(values.get("method"))
+    if merge == "sum":  # for which mergekit takes a density too, and does nothing with it
+        for one in settings:
+            one.pop("density", None)
+    return {**_defaults(merge, values), **values} if any("weight" in one for one in settings) else values
+
+
+def _merge_of(method: Any) -> str:
+    """The merge of a method; nothing of an unknown one, which others refuse."""
+    try:
+        return str(get(method).merge) if isinstance(method, str) else ""
+    except TallmasksError:
+        return ""
+
+
+def _defaults(merge: str, values: dict[str, Any]) -> dict[str, Any]:
+    """What mergekit takes where a file with weights says nothing."""
+    if merge not in DENSITY:
+        return {}
+    defaults: dict[str, Any] = {} if DENSITY[merge] in values["options"] else {"density": 1.0}
+    if merge == "ties_mean":
+        defaults["trim"] = "tensor"
+    if merge == "dare_ties":
+        values["options"].setdefault("keep", 1.0)
+        defaults["normalize"] = False
+    return defaults
+
+
+def _tasks(models: list[Any], path: Path, base: Any, with_base: bool) -> dict[str, dict[str, Any]]:
+    """`models` as `tasks`, without the base; or with it where it has a weight, and it counts."""
+    of_base = Path(expanded(base)).absolute() if isinstance(base, str) else None
+    named: dict[str, dict[str, Any]] = {}
+    for entry in models:
+        entry = {"model": entry} if isinstance(entry, str) else _mapping(entry, path, "models")
+        if unknown := sorted(map(str, entry.keys() - {"model", "name", "parameters"})):
+            raise TallmasksError(f"{path}: models: there is no key {unknown[0]!r}; expected model, name, parameters")
+        model = entry.get("model")
+        if not isinstance(model, str):
+            raise TallmasksError(f"{path}: models: model: found {shown(model)}, expected a path or a repository")
+        parameters = _mapping(entry.get("parameters") or {}, path, "models: parameters")
+        if Path(expanded(model)).absolute() == of_base and not (with_base and "weight" in parameters):
+            continue
+        last = Path(model.partition("@")[0])
+        own = last.stem if last.suffix in (SAFETENSORS, *TORCH) else last.name  # a folder's may have dots
+        name = entry.get("name", own)
+        if not isinstance(name, str):
+            raise TallmasksError(f"{path}: models: name: found {shown(name)}, expected a text")
+        if name in named:
+            raise TallmasksError(f"{path}: models: two are called {name}; give each a `name`")
+        named[name] = {**parameters, "checkpoint": model}
+    return named
+
+
+def _tasks_of(values: dict[str, Any]) -> list[dict[str, Any]]:
+    tasks = values.get("tasks")
+    return [task for task in tasks.values() if isinstance(task, dict)] if isinstance(tasks, dict) else []
+
+
+def _mapping(value: Any, path: Path, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TallmasksError(f"{path}: {where}: found {shown(value)}, expected names and values")
+    return value

@@ -1,0 +1,143 @@
+"""Weights and densities by task, in our words and in mergekit's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+
+import later_reference
+from commands.models_made import refusal, run
+from tallmasks.store.tensor_files import Layout
+
+VALUES = Path(later_reference.__file__).with_name("mergekit_values.safetensors")
+with safe_open(VALUES, "np") as written:
+    FILES, SHAPES = (json.loads(written.metadata()[key]) for key in ("files", "shapes"))
+    THERE = {name: written.get_tensor(name) for name in written.keys()}  # noqa: SIM118, it is no dict
+LAYOUT = Layout(tuple(SHAPES), tuple(map(tuple, SHAPES.values())))
+BASE, ONE, TWO, THREE = (THERE[name] for name in ("base", "one", "two", "three"))
+CALL = ["merge", "--base", "base", "--task", "one=one", "--task", "two=two"]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The models of which mergekit's values are written down, in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("base", "one", "two", "three"):
+        Path(name).mkdir()
+        save_file(dict(LAYOUT.split(THERE[name])), f"{name}/model.safetensors")
+
+
+def merged(*words: object) -> np.ndarray:
+    """What a merge writes, as one run."""
+    out = f"out{len(list(Path.cwd().iterdir()))}"
+    assert run(*words, "-o", out) == 0
+    return LAYOUT.join(load_file(f"{out}/model.safetensors"))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_mergekits_files_give_mergekits_values(here: None, name: str) -> None:
+    """Who comes from mergekit would get another model from the same file (benchmarks/mergekit_values.py)."""
+    Path("merge.yml").write_text(FILES[name])
+    found = merged("merge", "merge.yml")
+    if "linear" in name:  # a sum of models there, here of what they changed
+        np.testing.assert_allclose(found, THERE[name], rtol=2e-7, atol=1e-8)
+    else:
+        np.testing.assert_array_equal(found, THERE[name])
+    assert (found != BASE).mean() > 0.3
+
+
+def test_weights_multiply_task_vectors(here: None) -> None:
+    """A weight would count twice, or not at all."""
+    plain = merged(*CALL, "--method", "task_arithmetic", "--weight", "one=0.7", "--weight", "two=-0.2")
+    expected = BASE + (np.float32(0.7) * (ONE - BASE) + np.float32(-0.2) * (TWO - BASE))
+    np.testing.assert_array_equal(plain, expected)
+    mean = merged(*CALL, "--method", "weight_averaging", "--weight", "one=3")
+    np.testing.assert_allclose(mean, 0.75 * ONE + 0.25 * TWO, rtol=1e-6, atol=1e-8)
+    without_base = merged("merge", *CALL[3:], "--method", "weight_averaging", "--weight", "one=3")
+    np.testing.assert_allclose(without_base, mean, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "method", ["task_arithmetic", "ties", "dare", "dare_ties", "breadcrumbs", "consensus_ties", "weight_averaging"]
+)
+def test_weights_of_one_change_nothing(here: None, method: str) -> None:
+    """The same words with the weights that everybody has would be another method."""
+    alpha = [] if method == "weight_averaging" else ["--scaling-coefficient", 0.4]
+    words = [*CALL, "--method", method, *alpha]
+    np.testing.assert_array_equal(merged(*words, "--weight", 1), merged(*words))
+
+
+@pytest.mark.parametrize(
+    ("method", "option", "value"), [("ties", "keep", 0.5), ("dare", "drop", 0.25), ("breadcrumbs", "middle", 0.3)]
+)
+def test_a_density_is_the_methods_option_by_task(here: None, method: str, option: str, value: float) -> None:
+    """Densities would mean another thing than the option that they replace."""
+    words, density = [*CALL, "--method", method], 1 - value if option == "drop" else value
+    alpha = ["--scaling-coefficient", 0.4]
+    same = merged(*words, *alpha, "--density", density)
+    np.testing.assert_array_equal(same, merged(*words, *alpha, "--option", f"{option}={value}"))
+    assert (merged(*words, *alpha, "--density", f"one={density}") != same).any()
+
+
+def test_trimming_by_tensor_keeps_a_share_of_each(here: None) -> None:
+    """`--trim tensor` would trim the whole model, and a tensor with small changes would lose all of them."""
+    one = ["merge", "--base", "base", "--task", "one=one", "--method", "ties", "--density", "0.25"]
+    changed = LAYOUT.split(merged(*one, "--trim", "tensor") != BASE)
+    wanted = {name: max(1, int(part.size / 4)) for name, part in changed.items()}
+    assert {name: int(part.sum()) for name, part in changed.items() if (LAYOUT.split(ONE != BASE)[name]).any()} == {
+        name: count for name, count in wanted.items() if (LAYOUT.split(ONE != BASE)[name]).any()
+    }
+    assert (merged(*one) != BASE).sum() == int(LAYOUT.size / 4) + 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--method", "iso_c", "--weight", "one=1"], "it takes no weights by task; expected a method on one of: sum"),
+        (["--method", "task_arithmetic", "--density", "0.5"], "it keeps every weight"),
+        (["--method", "dare", "--trim", "tensor"], "trim: it is of TIES alone"),
+        (["--method", "ties", "--density", "1.5"], "found 1.5; expected a number from 0 to 1"),
+        (["--method", "ties", "--weight", "nan"], "expected a finite number"),
+        (["--method", "ties", "--weight", "four=1"], "there is no task 'four'"),
+        (["--method", "weight_averaging", "--no-normalize"], "weight_averaging is a mean"),
+    ],
+)
+def test_what_has_no_meaning_is_one_line(
+    here: None, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    """A weight would be ignored in silence."""
+    assert said in refusal(capsys, *CALL, *words, "-o", "out")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("slices: []\nmerge_method: passthrough", "slices: layers of several models cannot be stacked here"),
+        ("tokenizer_source: union\nmerge_method: ties", "tokenizer_source: found 'union', expected base"),
+        ("models: [{model: one}]\nmerge_method: arcee_fusion\nbase_model: base", "There is no method 'arcee_fusion'"),
+        ("parameters: {rescale: false}\nmerge_method: dare_ties", "rescale: DARE enlarges what it keeps"),
+        ("models: [{model: one, parameters: {gamma: 1}}]\nmerge_method: ties\nbase_model: base", "no key 'gamma'"),
+        (
+            "models: [{model: one, parameters: {density: [1, 0], weight: 1}}]\nmerge_method: ties\nbase_model: base\n"
+            "trim: model",
+            "density of one differs by tensor, which needs --trim tensor",
+        ),
+    ],
+)
+def test_what_mergekit_has_and_this_has_not_is_one_line(
+    here: None, capsys: pytest.CaptureFixture[str], text: str, said: str
+) -> None:
+    """A part of a file would be ignored in silence."""
+    Path("merge.yml").write_text(text)
+    assert said in refusal(capsys, "merge", "merge.yml", "-o", "out")
+
+
+def test_compress_takes_no_weights(here: None, capsys: pytest.CaptureFixture[str]) -> None:
+    """A bundle would give back models that are not those that were compressed."""
+    Path("bundle.yaml").write_text("base: base\ntasks: {one: {checkpoint: one, weight: 0.5}}")
+    assert "of `tallmasks merge`" in refusal(capsys, "compress", "bundle.yaml", "-o", "out")
