@@ -5,7 +5,6 @@ import re
 import shlex
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -110,7 +109,7 @@ def test_a_folder_without_room_is_said_before_the_first_job(tmp_path: Path, monk
     with pytest.raises(WorkflowError, match=r"^results cannot be written \(File exists\)"):
         bridge.Run(None).check_room()
     Path("results").unlink()
-    monkeypatch.setattr(tempfile, "gettempdir", lambda: "/proc")  # where root cannot write either
+    monkeypatch.setenv("TMPDIR", "/proc")  # where root cannot write either
     with pytest.raises(WorkflowError, match=r"^/proc cannot be written .* or set TMPDIR to another folder"):
         bridge.Run(None).check_room()
 

@@ -189,7 +189,8 @@ class Run:
 
     def check_room(self) -> None:
         """Stop before the first job where results cannot be written, or where Snakemake has no room for its own."""
-        for folder in (RESULTS, Path(tempfile.gettempdir())):
+        temporary = os.environ.get("TMPDIR") or tempfile.gettempdir()  # which passes over a full TMPDIR, unlike PuLP
+        for folder in (RESULTS, Path(temporary)):
             try:
                 folder.mkdir(exist_ok=True)
                 with tempfile.TemporaryFile(dir=folder) as file:
