@@ -9,7 +9,9 @@
     shared = tallmasks.consensus(merged, tallmasks.agreement(masks), k=2)
     one_for_all = tallmasks.apply(base, shared, scaling_coefficient=0.3)
 
-    bundle = tallmasks.load_bundle("./bundle")  # of `tallmasks compress`
+    tallmasks.merge_checkpoints("./base", {"cars": "./cars", "dtd": "./dtd"}, "ties", "./merged", weight={"cars": 0.7})
+    tallmasks.compress("./base", {"cars": "./cars", "dtd": "./dtd"}, "./bundle")
+    bundle = tallmasks.load_bundle("./bundle")
     bundle.apply_(module, "cars")
 
 The workflow in ``workflow/`` and the command ``tallmasks`` are built from the same rooms; each says below whom it lies.
@@ -23,23 +25,34 @@ from typing import TYPE_CHECKING, Any
 __version__ = "1.0.0"
 
 _HOME = "tallmasks.methods.state_dicts"
-_ELSEWHERE = {"TallmasksError": "tallmasks.store.errors", "load_bundle": "tallmasks.bundles.loaded_bundle"}
+_ELSEWHERE = {
+    "TallmasksError": "tallmasks.store.errors",
+    "compress": "tallmasks.commands.compress",
+    "load_bundle": "tallmasks.bundles.loaded_bundle",
+    "merge_checkpoints": "tallmasks.commands.merge",
+    "method_names": "tallmasks.commands.merge",
+}
 __all__ = [
     "TallmasksError",
     "__version__",
     "agreement",
     "apply",
     "apply_mask",
+    "compress",
     "consensus",
     "load_bundle",
     "merge",
+    "merge_checkpoints",
     "merges",
+    "method_names",
     "tall_mask",
     "task_vector",
 ]
 
 if TYPE_CHECKING:
     from tallmasks.bundles.loaded_bundle import load_bundle
+    from tallmasks.commands.compress import compress
+    from tallmasks.commands.merge import merge_checkpoints, method_names
     from tallmasks.methods.state_dicts import (
         agreement,
         apply,

@@ -15,16 +15,20 @@ per weight) or tsv_c (matrices of a T-th of their rank).  Their bundles have no 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import fsum, prod
+from os import PathLike
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.bundles.bundle_writer import BundleFacts, new_bundle
+from tallmasks.bundles.bundle_writer import BundleFacts, bytes_of_bundle, new_bundle
 from tallmasks.commands import compressed_tensors, given_checkpoints
-from tallmasks.commands.opened_models import opened, passes
-from tallmasks.methods import Place, ScaledMask, Vector, registry
+from tallmasks.commands.given_checkpoints import Given
+from tallmasks.commands.opened_models import Models, opened, passes
+from tallmasks.methods import Method, Place, ScaledMask, Vector, registry
 from tallmasks.methods.mask_lambdas import FITTED, fitted_lambdas
 from tallmasks.methods.streaming import Merging, in_stream
 from tallmasks.store.dtypes import OF_BUNDLES
@@ -49,6 +53,57 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Write the bundle, and print where it is and how large."""
     given = given_checkpoints.given(arguments, METHOD, list(OF_BUNDLES))
+    method, lambdas, models = _prepared(given)
+    if arguments.dry_run:
+        how = f"compress by {method.title}{', before entropy coding' if given.entropy_coding else ''}"
+        if method.own_tensors:
+            size = sum(bytes_of_bundle(compressed_tensors.facts_of(method, models)).values())
+        else:
+            size = models.bytes_of_bundle(given.dtype, given.include_base)
+        models.describe(how, size)
+        return 0
+    chosen = _write(method, lambdas, models)
+    models.say_written(method.title)
+    for task, value in chosen.items():
+        print(f"  {task}: {'scale' if method.scaled_mask else 'lambda'} = {value:g}")
+    return 0
+
+
+def compress(
+    base: str | PathLike[str],
+    tasks: Mapping[str, str | PathLike[str]],
+    out: str | PathLike[str],
+    method: str = METHOD,
+    *,
+    options: Mapping[str, Any] | None = None,
+    mask_lambda: float | Mapping[str, float] | None = None,
+    fit: bool = False,
+    dtype: Any = None,
+    entropy_coding: bool = False,
+    include_base: bool = False,
+) -> Path:
+    """What `tallmasks compress` does, under the same names: compress checkpoints of one base into a bundle.
+
+    Args:
+        base: a file, a folder, or a repository `org/name@revision`.
+        tasks: the same of fine-tuned models, by task.
+        out: a new folder.
+        options: of the method, {"keep": 0.1}.
+        mask_lambda: for every task, or by task.
+
+    Returns where it is; `tallmasks.load_bundle` opens it.  Raises TallmasksError as the command does.
+    """
+    settings = {name: value for name, value in locals().items() if name not in ("base", "tasks", "out")}
+    given = given_checkpoints.from_python(base, tasks, out, **settings)
+    _write(*_prepared(given))
+    return given.output
+
+
+def _prepared(given: Given) -> tuple[Method, list[float], Models]:
+    """The method, each task's lambda unless it is fitted, and models that fit.
+
+    Raises TallmasksError where something cannot be meant, is not there, or does not fit.
+    """
     given.lacks(given_checkpoints.OF_MERGE, "merge")
     if given.weighting():
         raise TallmasksError(
@@ -66,14 +121,15 @@ def run(arguments: argparse.Namespace) -> int:
             )
         if method.own_tensors:
             raise TallmasksError(f"{method.name} has no masks; leave out --mask-lambda and --fit")
-    lambdas = given.lambdas(MASK_LAMBDA)
-    models = opened(given)
+    return method, given.lambdas(MASK_LAMBDA), opened(given)
+
+
+def _write(method: Method, lambdas: list[float], models: Models) -> dict[str, float]:
+    """Write the bundle; each task's lambda or scale, if it has one."""
+    given = models.given
     if method.own_tensors:
-        return compressed_tensors.compress(method, models, arguments.dry_run)
-    if arguments.dry_run:
-        how = f"compress by {method.title}{', before entropy coding' if given.entropy_coding else ''}"
-        models.describe(how, models.bytes_of_bundle(given.dtype, given.include_base))
-        return 0
+        compressed_tensors.write(method, models)
+        return {}
     with models.progress("compressing", passes(method.merge, given.fit)) as progress:
         stream = models.stream(progress)
         merging = Merging(registry.get_merge(str(method.merge)), stream)
@@ -111,10 +167,7 @@ def run(arguments: argparse.Namespace) -> int:
                     own, held = (fsum(values) for values in zip(*pairs, strict=True))  # of all pieces
                     new.scale[task] = method.scaled_mask.scale(own, held)
             scales = dict(new.scale)
-    models.say_written(method.title)
-    for task, value in (scales if method.scaled_mask else chosen).items():
-        print(f"  {task}: {'scale' if method.scaled_mask else 'lambda'} = {value:g}")
-    return 0
+    return scales if method.scaled_mask else chosen
 
 
 def _scaled(

@@ -8,6 +8,7 @@
     options: {keep: 0.1}
     scaling_coefficient: 0.5
     output: ./merged                       # what -o takes
+    out_shard_size: 5GB
 
 and of `tallmasks merge` alone `weight` and `density` of all tasks, `trim` and `normalize`; of `tallmasks compress`
 alone, true or false: `fit`, `entropy_coding`, `include_base`.  `mergekit_files` has the words of mergekit's files.
@@ -16,8 +17,11 @@ alone, true or false: `fit`, `entropy_coding`, `include_base`.  `mergekit_files`
 from __future__ import annotations
 
 import argparse
+import os
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +31,7 @@ from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.store.plain_files import expanded
 
 EXAMPLE_TASK = "cars=./cars"
-OF_MERGE = ("scaling_coefficient", "k", "trim")
+OF_MERGE = ("scaling_coefficient", "k", "trim", "out_shard_size")
 OF_COMPRESS = ("fit", "entropy_coding", "include_base")
 BY_TASK = {"mask_lambda": "mask_lambdas", "weight": "weights", "density": "densities"}
 """What is set for all tasks, and what is set by task."""
@@ -46,6 +50,8 @@ class Given:
         mask_lambda, weight, density: for every task without one of its own.
         mask_lambdas, weights, densities: by task.
         trim, normalize: as in `Weighting`.
+        out_shard_size: bytes.
+        sha256: what a recipe says of files, by their name, by task; of the base under None.
     """
 
     base: str
@@ -63,6 +69,8 @@ class Given:
     densities: Mapping[str, Setting] = field(default_factory=dict)
     trim: str | None = None
     normalize: bool | None = None
+    out_shard_size: int | None = None
+    sha256: Mapping[str | None, Mapping[str, str]] = field(default_factory=dict)
     fit: bool = False
     entropy_coding: bool = False
     include_base: bool = False
@@ -156,6 +164,9 @@ def given(arguments: argparse.Namespace, default_method: str | None, dtypes: Col
         said = read_models_file(arguments.file, arguments.base, dtypes)
         for what, by_task in BY_TASK.items():
             said[by_task] = {name: task[what] for name, task in said["tasks"].items() if what in task}
+        said["sha256"] = {name: task["sha256"] for name, task in said["tasks"].items() if "sha256" in task}
+        if base_sha256 := said.pop("base_sha256", None):
+            said["sha256"][None] = base_sha256
         said["tasks"] = {name: task["checkpoint"] for name, task in said["tasks"].items()}
     if arguments.base is not None:
         said["base"] = arguments.base
@@ -186,16 +197,57 @@ def given(arguments: argparse.Namespace, default_method: str | None, dtypes: Col
             said[name] = getattr(arguments, name)
     if getattr(arguments, "normalize", None) is not None:
         said["normalize"] = arguments.normalize
+    for name in {None, *said.get("sha256", {})}:  # of a checkpoint that an option has exchanged
+        if arguments.base is not None if name is None else name in tasks:
+            said.get("sha256", {}).pop(name, None)
     said.setdefault("method", default_method)
-    if said["method"] == "weight_averaging" and said["tasks"]:  # a mean of models is the same from every base
-        said.setdefault("base", next(iter(said["tasks"].values())))
+    return complete(said)
+
+
+def complete(said: dict[str, Any]) -> Given:
+    """What was said, with paths as they are meant.  Raises TallmasksError where something is missing."""
+    if said["method"] == "weight_averaging" and said["tasks"] and not said.get("base"):
+        said["base"] = next(iter(said["tasks"].values()))  # a mean of models is the same from every base
     for name, option in (("base", "--base BASE"), ("tasks", "--task NAME=CHECKPOINT"), ("method", "--method METHOD")):
         if not said.get(name):
             raise TallmasksError(f"{option} is missing")
     if not said.get("output"):
         raise TallmasksError("-o OUT is missing: where the result goes")
+    if said.get("out_shard_size") is not None:
+        said["out_shard_size"] = _shard_size(said["out_shard_size"])
     said["tasks"] = {name: expanded(checkpoint) for name, checkpoint in said["tasks"].items()}
     return Given(**{**said, "base": expanded(said["base"]), "output": new_path(said["output"])})
+
+
+def from_python(base: Any, tasks: Mapping[str, Any], out: Any, **settings: Any) -> Given:
+    """The same from a function's arguments: paths may be `Path`, a dtype torch's; what is by task may be a mapping."""
+    if not isinstance(tasks, Mapping) or not tasks:
+        raise TallmasksError(f"tasks: found {type(tasks).__name__}; expected checkpoints by task, {{'cars': './cars'}}")
+    said = {name: value for name, value in settings.items() if value is not None}
+    for what, by_task in BY_TASK.items():
+        if isinstance(said.get(what), Mapping):
+            said[by_task] = said.pop(what)
+    if "dtype" in said:
+        said["dtype"] = str(said["dtype"]).removeprefix("torch.")
+    named = {str(name): _path(checkpoint, f"tasks: {name}") for name, checkpoint in tasks.items()}
+    given_base = None if base is None else _path(base, "base")
+    return complete({**said, "base": given_base, "tasks": named, "output": _path(out, "out")})
+
+
+def _path(value: Any, what: str) -> str:
+    if not isinstance(value, str | PathLike):
+        advice = "task_vector, merge and apply take state dicts and modules"
+        raise TallmasksError(f"{what}: found a {type(value).__name__}; expected a path or a repository: {advice}")
+    return os.fspath(value)
+
+
+def _shard_size(value: Any) -> int:
+    """How many bytes a text such as "5GB" or "500MB" means; a number is bytes."""
+    match = re.fullmatch(r"(\d+)\s*([KMGT]?)(i?)B?", str(value).strip(), re.IGNORECASE)
+    size = int(match[1]) * (1024 if match[3] else 1000) ** " KMGT".index(match[2].upper() or " ") if match else 0
+    if not size:
+        raise TallmasksError(f"--out-shard-size {value}: expected a number of bytes, 5GB or 500MB for instance")
+    return size
 
 
 def _is_given(value: Any) -> bool:

@@ -6,29 +6,34 @@
     tallmasks merge --base ./base --task cars=./cars --task dtd=./dtd --method ties --density 0.5 --trim tensor \\
         --weight cars=0.7 --weight dtd=0.3 -o ./merged
     tallmasks merge merge.yaml
+    tallmasks merge ./merged/merge.yaml -o ./again
 
 A checkpoint is a safetensors file, a folder of a transformers model, a state dict of torch.save, a PEFT LoRA folder, or
-a repository of the hub.  The merged model comes in the layout of the base, with its tokenizer and configuration and a
-model card, whole or not at all; code is not copied, nor what links lead to outside of the folder.  Memory does not grow
-with the models: they are read a piece at a time.
+a repository of the hub.  The merged model comes in the layout of the base, with its tokenizer and configuration, a
+model card and a recipe, whole or not at all; code is not copied, nor what links lead to outside of the folder.  The
+recipe, merge.yaml, makes the same model again and refuses other inputs.  Memory does not grow with the models: they are
+read a piece at a time.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tallmasks.commands import given_checkpoints
 from tallmasks.commands.given_checkpoints import Given
-from tallmasks.commands.model_cards import card_of_merged
-from tallmasks.commands.opened_models import opened, passes, say_copied
+from tallmasks.commands.merge_recipes import CARD, RECIPE, card_of_merged, recipe_of
+from tallmasks.commands.opened_models import Models, opened, passes, say_copied
 from tallmasks.methods import Fixed, Method, Place, Scaled, registry
 from tallmasks.methods.streaming import Merging, OnePiece, in_stream, update
-from tallmasks.methods.weighting import TRIMS, Weighting
+from tallmasks.methods.weighting import TRIMS, Setting, Weighting
 from tallmasks.store.dtypes import DTYPES, FLOATS
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.parallel import parallel
@@ -40,12 +45,7 @@ _DTYPES = [DTYPES[code].torch for code in FLOATS]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    into_one = [
-        name
-        for name in registry.names()
-        if _is_a_merge(registry.get(name)) and not registry.statistics_behind(registry.get(name))
-    ]
-    given_checkpoints.add_arguments(parser, None, into_one, _DTYPES)
+    given_checkpoints.add_arguments(parser, None, method_names(), _DTYPES)
     parser.add_argument("--scaling-coefficient", type=float, help="alpha; else what the method's paper recommends")
     parser.add_argument("--k", type=int, help="of a consensus: how many tasks' masks must hold a weight; 2")
     by_task: dict[str, Any] = {"action": "append", "default": [], "metavar": "[NAME=]VALUE"}
@@ -61,35 +61,105 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--normalize", action=argparse.BooleanOptionalAction, help="divide by the weights; as the method does without"
     )
+    parser.add_argument("--out-shard-size", metavar="SIZE", help="of a folder's weight files, 5GB; else as the base's")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Merge, and print where the result is."""
     given = given_checkpoints.given(arguments, None, _DTYPES)
-    given.lacks(given_checkpoints.OF_COMPRESS, "compress")
-    method, alpha, weighting = merging_method(given)
-    lambdas = given.lambdas(MASK_LAMBDA)
-    models = opened(given)
+    merging = _prepared(given)
+    models, what = merging.models, f"by {merging.method.title}, alpha = {merging.alpha:g}"
     if arguments.dry_run:
-        models.describe(
-            f"merge by {method.title}, alpha = {alpha:g}", bytes_of_new(given.output, models.base, given.dtype)
-        )
+        size = bytes_of_new(given.output, models.base, given.dtype, given.out_shard_size)
+        models.describe(f"merge {what}", size)
         return 0
-    with models.progress("merging", passes(method.merge)) as progress:
-        stream = models.stream(progress)
-        merging = Merging(registry.get_merge(str(method.merge)), stream, weighting)
-        card = card_of_merged(method, alpha, models)
-        with new_checkpoint(given.output, models.base, card, given.dtype) as new:
-
-            def work(place: Place) -> None:
-                source = OnePiece(stream, place, merging, lambdas)
-                new.write(place.name, place.start, source.pretrained + np.float32(alpha) * update(method, source))
-
-            parallel(work, stream.places(merging.over_tensors), merging.threads)
+    _write(merging)
     count = len(given.tasks)
-    print(f"{given.output}: {count} model{'s' * (count > 1)} merged by {method.title}, alpha = {alpha:g}")
+    print(f"{given.output}: {count} model{'s' * (count > 1)} merged {what}")
     say_copied(models.base)
     return 0
+
+
+def merge_checkpoints(
+    base: str | PathLike[str] | None,
+    tasks: Mapping[str, str | PathLike[str]],
+    method: str,
+    out: str | PathLike[str],
+    *,
+    options: Mapping[str, Any] | None = None,
+    scaling_coefficient: float | None = None,
+    k: int | None = None,
+    mask_lambda: float | Mapping[str, float] | None = None,
+    weight: Setting | Mapping[str, Setting] | None = None,
+    density: Setting | Mapping[str, Setting] | None = None,
+    trim: str | None = None,
+    normalize: bool | None = None,
+    dtype: Any = None,
+    out_shard_size: int | str | None = None,
+) -> Path:
+    """What `tallmasks merge` does, under the same names: merge checkpoints of one base into one, and say where it is.
+
+    Args:
+        base: a file, a folder, or a repository `org/name@revision`; None for weight_averaging alone.
+        tasks: the same of fine-tuned models, by task.
+        method: `tallmasks.method_names()` lists them.
+        out: a new file or folder.
+        options: of the method, {"keep": 0.1}.
+        mask_lambda, weight, density: for every task, or by task.
+
+    The other arguments are the command's options.  Raises TallmasksError as the command does.
+    """
+    settings = {name: value for name, value in locals().items() if name not in ("base", "tasks", "out")}
+    given = given_checkpoints.from_python(base, tasks, out, **settings)
+    _write(_prepared(given))
+    return given.output
+
+
+def method_names() -> tuple[str, ...]:
+    """The methods that merge checkpoints into one model, in the order of the tables."""
+    return tuple(
+        name
+        for name in registry.names()
+        if _is_a_merge(registry.get(name)) and not registry.statistics_behind(registry.get(name))
+    )
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A merge that can begin: models that fit, and what is done to them."""
+
+    method: Method
+    alpha: float
+    weighting: Weighting
+    lambdas: Sequence[float]
+    models: Models
+
+
+def _prepared(given: Given) -> _Prepared:
+    """Raises TallmasksError where something cannot be meant, is not there, or does not fit."""
+    given.lacks(given_checkpoints.OF_COMPRESS, "compress")
+    method, alpha, weighting = merging_method(given)
+    return _Prepared(method, alpha, weighting, given.lambdas(MASK_LAMBDA), opened(given))
+
+
+def _write(merged: _Prepared) -> None:
+    """Merge piece by piece into the new file or folder."""
+    method, models, given = merged.method, merged.models, merged.models.given
+    more = {}
+    if models.base.is_folder:
+        recipe = recipe_of(method, merged.alpha, merged.weighting, merged.lambdas, models)
+        more = {RECIPE: recipe, CARD: card_of_merged(method, merged.alpha, models, recipe)}
+    with models.progress("merging", passes(method.merge)) as progress:
+        stream = models.stream(progress)
+        merging = Merging(registry.get_merge(str(method.merge)), stream, merged.weighting)
+        with new_checkpoint(given.output, models.base, None, given.dtype, given.out_shard_size, more) as new:
+
+            def work(place: Place) -> None:
+                source = OnePiece(stream, place, merging, merged.lambdas)
+                change = np.float32(merged.alpha) * update(method, source)
+                new.write(place.name, place.start, source.pretrained + change)
+
+            parallel(work, stream.places(merging.over_tensors), merging.threads)
 
 
 def merging_method(given: Given) -> tuple[Method, float, Weighting]:

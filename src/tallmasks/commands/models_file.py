@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from tallmasks import __version__
 from tallmasks.commands.mergekit_files import MERGEKIT, in_own_words
 from tallmasks.plan.refusals import Section, check, optional, shown
 from tallmasks.plan.strict_yaml import read_yaml
-from tallmasks.store.errors import TallmasksError
+from tallmasks.store.errors import TallmasksError, TallmasksWarning
 
 CHECKPOINT = "a path or a repository"
 
@@ -32,10 +34,13 @@ class FileTask(Section):
     mask_lambda: float = optional()
     weight: TaskSetting = optional()
     density: TaskSetting = optional()
+    sha256: dict[str, str] = optional("by file")
 
 
 class ModelsFile(Section):
+    tallmasks: str = optional("the version that wrote it")
     base: str = optional(CHECKPOINT)
+    base_sha256: dict[str, str] = optional("by file")
     tasks: dict[str, Annotated[str, Field(description=CHECKPOINT)] | FileTask] = optional("checkpoints by task")
     method: str = optional()
     options: dict[str, Any] = optional("names and values")
@@ -45,6 +50,7 @@ class ModelsFile(Section):
     trim: Literal["model", "tensor"] = optional()
     normalize: bool = optional()
     dtype: str = optional()
+    out_shard_size: int | str = optional()
     output: str = optional()
     scaling_coefficient: float = optional()
     k: int = optional()
@@ -79,6 +85,12 @@ def read_models_file(path: Path, base: str | None, dtypes: Collection[str]) -> d
     check({**values, "options": values.get("options", {})}, ModelsFile, path)
     if values.get("dtype") not in (None, *dtypes):
         raise TallmasksError(f"{path}: dtype: found {values['dtype']}, expected one of {', '.join(dtypes)}")
+    if (version := values.pop("tallmasks", __version__)) != __version__:
+        warnings.warn(
+            f"{path}: written by version {version}, and this is {__version__}: the last bits may differ",
+            TallmasksWarning,
+            stacklevel=2,
+        )
     entries = values.get("tasks", {}).items()
     values["tasks"] = {name: {"checkpoint": entry} if isinstance(entry, str) else entry for name, entry in entries}
     return values

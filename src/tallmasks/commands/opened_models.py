@@ -37,7 +37,15 @@ def opened(given: Given) -> Models:
     check_fit(base, {})  # a LoRA is opened on the base
     tasks = {name: open_checkpoint(spec, base) for name, spec in given.tasks.items()}
     check_fit(base, tasks)
-    return Models(given, base, tasks)
+    models = Models(given, base, tasks)
+    for name, expected in given.sha256.items():
+        if models.sha256s.get(name, {}) != dict(expected):
+            what = "the base" if name is None else name
+            raise TallmasksError(
+                f"{what}: {models.every[name].title} is not what the recipe was written with; expected files with the"
+                " same sha256. Give those, or remove `sha256` from the recipe"
+            )
+    return models
 
 
 @dataclass(frozen=True)
@@ -47,6 +55,18 @@ class Models:
     given: Given
     base: Checkpoint
     tasks: Mapping[str, Checkpoint]
+
+    @property
+    def every(self) -> dict[str | None, Checkpoint]:
+        """The base under None, and the tasks."""
+        every: dict[str | None, Checkpoint] = {None: self.base}
+        every.update(self.tasks)
+        return every
+
+    @cached_property
+    def sha256s(self) -> dict[str | None, dict[str, str]]:
+        """The sha256 of every weight file by name, of those that no commit of the hub names."""
+        return {name: one.sha256s() for name, one in self.every.items() if "repository" not in one.origin}
 
     @cached_property
     def unchanged(self) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ vectors leave out tensors that are no floats.  A tensor under several names, suc
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -20,20 +21,27 @@ from tallmasks.methods import registry
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import Layout, name_some
 from tallmasks.vectors import kernels
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.fitting import quantised_tensor
+from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from tallmasks.vectors.task_vectors import TaskVector
 
 StateDict = Mapping[str, Any]
 """Tensors or arrays by name."""
+Model = Any
+"""A state dict; a torch module; or a checkpoint's path or repository, which is read into memory as float32 arrays."""
 Tensors = dict[str, Any]
 
 
-def task_vector(base: StateDict, finetuned: StateDict) -> Tensors:
+def task_vector(base: Model, finetuned: Model) -> Tensors:
     """tau = theta_t - theta_0, float32, for every tensor of floats (Ilharco et al. 2023).
 
     Raises TallmasksError where names or shapes differ, a model is quantised, or a value is NaN, infinite or too large
     to subtract in float32.
     """
+    base_checkpoint = _opened(base)
+    base = _state_dict(base, base_checkpoint)
+    finetuned = _state_dict(finetuned, _opened(finetuned, base_checkpoint))
     before, after = _flats({"base": base, "finetuned": finetuned})
     if difference := before.layout.describe_difference(after.layout):
         raise TallmasksError(f"the fine-tuned model does not fit the base model: {difference}")
@@ -137,7 +145,7 @@ def apply_mask(multi_task_vector: StateDict, mask: StateDict) -> Tensors:
     return merged.back(apply_mask_to_flat(merged.values, kept.values))
 
 
-def apply(base: StateDict, update: StateDict, scaling_coefficient: float = 1.0) -> Tensors:
+def apply(base: Model, update: StateDict, scaling_coefficient: float = 1.0) -> Tensors:
     """theta_0 + alpha * update: a whole state dict in the types of ``base``, whose other tensors stay as they are.
 
     Raises TallmasksError where the update has a name or a shape that the base model has not, or a sum is too large for
@@ -145,6 +153,7 @@ def apply(base: StateDict, update: StateDict, scaling_coefficient: float = 1.0) 
     """
     if not np.isfinite(float(scaling_coefficient)):
         raise TallmasksError(f"scaling_coefficient is {scaling_coefficient}; expected a finite number")
+    base = _state_dict(base, _opened(base))
     before, change = _flats({"base": base, "update": update})
     if difference := change.layout.describe_difference(before.layout):
         raise TallmasksError(f"the update does not fit the base model: {difference}")
@@ -224,6 +233,22 @@ def _all(
     return _fitting(named, dict.fromkeys(named, dtype) if dtype else None)
 
 
+def _opened(model: Model, base: Checkpoint | None = None) -> Checkpoint | None:
+    """The checkpoint that a path or a repository names; None of anything else."""
+    return open_checkpoint(os.fspath(model), base) if isinstance(model, str | PathLike) else None
+
+
+def _state_dict(model: Model, checkpoint: Checkpoint | None) -> StateDict:
+    """What a caller gives as a model: a state dict as it is, a module's, or a checkpoint's tensors."""
+    if checkpoint is None:
+        return model.state_dict() if _is_module(model) else model
+    tensors = {
+        name: checkpoint.float32(name) if info.is_float else checkpoint.arrays[name]
+        for name, info in checkpoint.tensors.items()
+    }
+    return tensors | {alias: tensors[name] for alias, name in checkpoint.aliases.items()}
+
+
 def _tied(tensors: StateDict, what: str) -> dict[str, str]:
     """The earlier name, in sorted order, of each tensor with several.  Raises TallmasksError for no state dict."""
     if not isinstance(tensors, Mapping):
@@ -256,7 +281,7 @@ def _refusal(given: Any, expected: str, what: str = "") -> TallmasksError:
     """The error for an argument of another kind; it says what to pass."""
     kind, advice = f"a {type(given).__name__}", ""
     if isinstance(given, str | PathLike):
-        kind, advice = f"the path {given}", "; load the file first, as with safetensors.torch.load_file"
+        kind, advice = f"the path {given}", "; of models `task_vector` takes paths"
     elif _is_module(given):
         kind, advice = f"a module ({type(given).__name__})", "; pass its state_dict()"
     return TallmasksError(f"{what}found {kind}; expected {expected}{advice}")

@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import reference
+import tallmasks
 from commands.models_made import NAMED, TASKS, of_base_and_tasks, refusal, run, weights
 from small_checkpoints import file_of, lora
 from tallmasks import methods
@@ -54,7 +55,8 @@ def test_merged_folders_are_the_plain_statement(
     found = weights(out)
     for name, values in expected(here, method, alpha).items():
         np.testing.assert_array_equal(found[name].float(), values, err_msg=name)
-    assert {path.name for path in out.iterdir()} == {path.name for path in (here / "base").iterdir()} | {"README.md"}
+    written = {path.name for path in out.iterdir()} - {"README.md", "merge.yaml"}
+    assert written == {path.name for path in (here / "base").iterdir()}
     assert method == "weight_averaging" or f"{alpha:g}" in (out / "README.md").read_text()
 
 
@@ -229,6 +231,93 @@ def test_options_win_over_a_file(small: Path, capsys: pytest.CaptureFixture[str]
     assert "named twice" in refusal(capsys, "merge", "merge.yaml", "--task", "c=cars", "--task", "c=dtd")
 
 
+def test_the_recipe_makes_the_same_model_again(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody could say what a merged model was made of, or make it again."""
+    words = [
+        "--method",
+        "consensus_ties",
+        "--k",
+        1,
+        "--weight",
+        "cars=0.7",
+        "--mask-lambda",
+        "dtd=0.3",
+        "--trim",
+        "tensor",
+    ]
+    assert run(*CALL, *words, "--dtype", "bfloat16", "-o", "first") == 0
+    assert run("merge", "first/merge.yaml", "-o", "second") == 0
+    files = {path.name: path.read_bytes() for path in Path("first").iterdir()}
+    assert files == {path.name: path.read_bytes() for path in Path("second").iterdir()}
+    assert files["merge.yaml"] in files["README.md"]
+    Path("dtd/model.safetensors").write_bytes(Path("cars/model.safetensors").read_bytes())
+    assert "dtd: dtd is not what the recipe was written with" in refusal(capsys, "merge", "first/merge.yaml", "-o", "x")
+    assert run("merge", "first/merge.yaml", "--task", "dtd=x-v0.1", "-o", "third") == 0  # another one is meant
+    recipe = Path("first/merge.yaml").read_text()
+    Path("old.yaml").write_text(re.sub("^tallmasks: .*", "tallmasks: 0.1.0", recipe).replace("dtd", "x-v0.1"))
+    run("merge", "old.yaml", "-o", "fourth")
+    assert "warning: old.yaml: written by version 0.1.0" in capsys.readouterr().err
+
+
+def test_the_card_names_models_and_their_licence(small: Path) -> None:
+    """The hub would not link the models; a licence would be lost, or given where models have others."""
+    for name, license in (("base", "apache-2.0"), ("cars", "apache-2.0"), ("dtd", "mit")):
+        Path(name, "README.md").write_text(f"---\ntags: [x]\nlicense: {license}\n---\n# License: gpl\n")
+    assert run(*CALL[:5], "--method", "ties", "-o", "one") == 0
+    assert "license: apache-2.0\n" in Path("one/README.md").read_text()
+    assert run(*CALL, "--method", "ties", "-o", "two") == 0
+    assert "license" not in Path("two/README.md").read_text().partition("# Merged")[0]
+
+
+def test_shards_of_a_size(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A model too large for one file of the hub could not be published."""
+    assert run(*CALL, "--method", "ties", "-o", "whole") == 0
+    assert run(*CALL, "--method", "ties", "--out-shard-size", "256B", "-o", "shards") == 0
+    index = json.loads(Path("shards/model.safetensors.index.json").read_text())
+    parts = {name: load_file(Path("shards", file))[name] for name, file in index["weight_map"].items()}
+    whole = load_file("whole/model.safetensors")
+    assert len(set(index["weight_map"].values())) == 2 and index["metadata"]["total_size"] == 8 * 8 * 4 + 3 * 8
+    assert whole.keys() == parts.keys() and all(torch.equal(parts[name], whole[name]) for name in whole)
+    assert (
+        run("merge", "--base", "shards", "--task", "a=cars", "--method", "ties", "--out-shard-size", "1MB", "-o", "x")
+        == 0
+    )
+    assert {path.name for path in Path("x").iterdir()} == {"README.md", "merge.yaml", "model.safetensors"}
+    assert "--out-shard-size 0: expected a number of bytes" in refusal(
+        capsys, *CALL, "--method", "ties", "--out-shard-size", "0", "-o", "y"
+    )
+
+
+def test_sub_folders_of_sentence_transformers_go_along(small: Path) -> None:
+    """The merged model would load, and pool in another way."""
+    Path("base/1_Pooling").mkdir()
+    Path("base/1_Pooling/config.json").write_text('{"pooling_mode_mean_tokens": true}')
+    Path("base/1_Pooling/code.py").write_text("")
+    Path("base/modules.json").write_text("[]")
+    assert run(*CALL, "--method", "ties", "-o", "merged") == 0
+    assert Path("merged/1_Pooling/config.json").read_text() == '{"pooling_mode_mean_tokens": true}'
+    assert not Path("merged/1_Pooling/code.py").exists() and Path("merged/modules.json").exists()
+
+
+def test_in_python_as_in_the_shell(small: Path) -> None:
+    """A notebook would need a shell, or give another model under the same words."""
+    models = {"cars": Path("cars"), "dtd": "dtd"}
+    out = tallmasks.merge_checkpoints("base", models, "ties", "python", weight={"cars": 0.7}, options={"keep": 0.5},
+                                      dtype=torch.bfloat16)  # fmt: skip
+    words = ["--method", "ties", "--weight", "cars=0.7", "--option", "keep=0.5", "--dtype", "bfloat16"]
+    assert run(*CALL, *words, "-o", "shell") == 0
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == {
+        path.name: path.read_bytes() for path in Path("shell").iterdir()
+    }
+    tallmasks.compress("base", models, "bundle", mask_lambda={"dtd": 0.3})
+    assert run("compress", *CALL[1:], "--mask-lambda", "dtd=0.3", "-o", "bundle2") == 0
+    first, second = (Path(name, "merged.safetensors").read_bytes() for name in ("bundle", "bundle2"))
+    assert first == second
+    assert "ties" in tallmasks.method_names() and "emr" not in tallmasks.method_names()
+    with pytest.raises(tallmasks.TallmasksError, match="tasks: cars: found a dict; expected a path"):
+        tallmasks.merge_checkpoints("base", {"cars": {}}, "ties", "other")
+
+
 def test_a_dry_run_accepts_what_the_run_accepts(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It would end in a traceback, or print the size of a model that cannot be written."""
     assert run(*CALL, "--method", "ties", "--dry-run", "-o", "out") == 0 and not Path("out").exists()
@@ -278,7 +367,8 @@ def test_a_wrong_value_in_a_file_is_one_line(small: Path, capsys: pytest.Capture
             Path("merge.yaml").write_text(json.dumps({**other, key: value}))
             status = run("merge", "merge.yaml", "--dry-run")
             said = capsys.readouterr().err.splitlines()
-            assert status == (1 if said else 0) and len(said) <= 1, (key, value, said)
+            version = key == "tallmasks" and isinstance(value, str)  # of which there is a warning
+            assert status == (1 if said and not version else 0) and len(said) <= 1, (key, value, said)
             gradient = key in ("weight", "density") and value == [1]
             assert status == 1 or gradient or value not in ([1], [[1]]) or key == "nothing", (key, value)
 

@@ -17,10 +17,13 @@ COMPANIONS = (
     "chat_template.jinja", "tokenizer.json", "tokenizer_config.json", "*.tokenizer", "special_tokens_map.json",
     "added_tokens.json", "*vocab*.json", "vocab.txt", "vocab.bpe", "dict.txt", "merges.txt", "bpe.codes", "*.model",
     "*.spm", "*.tiktoken", "tekken.json", "normalizer.json", "emoji.json", "byte_maps.json", "word_shape.json",
-    "word_pronunciation.json", "LICENSE*", "NOTICE*", "USE_POLICY*",
+    "word_pronunciation.json", "modules.json", "sentence_*_config.json", "config_sentence_transformers.json",
+    "LICENSE*", "NOTICE*", "USE_POLICY*",
 )  # fmt: skip
 """Of a model's folder, what is copied with its weights: configuration, tokenizer, terms."""
-_PATTERNS = (*COMPANIONS, "*.index.json", "adapter_config.json")
+OF_PARTS = re.compile(r"\d+_\w+/[\w.-]+\.(json|safetensors)")
+"""Files of sentence-transformers' sub-folders, such as 1_Pooling."""
+_PATTERNS = (*COMPANIONS, "*.index.json", "adapter_config.json", "README.md")
 """What is downloaded beside its weights."""
 _OF_A_FILE = (".safetensors", ".pt", ".pth", ".bin", ".ckpt")
 _TELLING = ("config.json", "adapter_config.json", "open_clip_config.json", "model.safetensors", "pytorch_model.bin")
@@ -103,7 +106,7 @@ def _downloaded(repository: str, revision: str) -> Path:
 
 
 def wanted(names: Sequence[str]) -> list[str]:
-    """The files of a repository to download: its weights once, as safetensors if they are; nothing of its folders."""
+    """The files of a repository to download: its weights once, as safetensors if they are; of folders `OF_PARTS`."""
     top = [name for name in names if "/" not in name]
 
     def first(patterns: Sequence[str]) -> list[str]:
@@ -112,4 +115,5 @@ def wanted(names: Sequence[str]) -> list[str]:
 
     weights = {*first(_ADAPTERS), *first(_MODELS)}
     weights = weights or {name for name in first(_WEIGHTS) if not name.startswith(OF_TRAINING)}
-    return [name for name in top if name in weights or any(fnmatch.fnmatchcase(name, p) for p in _PATTERNS)]
+    chosen = [name for name in top if name in weights or any(fnmatch.fnmatchcase(name, p) for p in _PATTERNS)]
+    return chosen + [name for name in names if OF_PARTS.fullmatch(name)]

@@ -20,6 +20,7 @@ from tallmasks.store.plain_files import read_json
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS
 
+_SINGLE = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
 _CARD = "README.md"
 _OF_TORCH = {"format": "pt"}
@@ -43,32 +44,64 @@ class PlannedFile:
         return len(self.header) + max((end for _, end in self.spans.values()), default=0)
 
 
-def planned(base: Checkpoint, dtypes: Mapping[str, str], single: str | None) -> list[PlannedFile]:
+def planned(
+    base: Checkpoint, dtypes: Mapping[str, str], single: str | None, shard_size: int | None = None
+) -> list[PlannedFile]:
     """The files of a checkpoint like ``base``, with the ``dtypes`` of every tensor.
 
     Tensors keep the base's order, or where dtypes or the format change, have that of the safetensors library.
-    ``single``: the name of the one file of a checkpoint that is no folder.
+    ``single``: the name of the one file of a checkpoint that is no folder; ``shard_size``: bytes of a file at most.
     """
+    code = {name: dtypes[base.aliases.get(name, name)] for name in base.places}
+    width = {name: _bytes_of(base, name, code[name]) for name in base.places}
+    if shard_size is not None:
+        shards = _shards(width, shard_size)
+        return [_planned_file(base, name, names, code, width, _OF_TORCH) for name, names in shards.items()]
     files = []
     for file in base.files:
         names = [name for name, place in base.places.items() if place == file]
-        code = {name: dtypes[base.aliases.get(name, name)] for name in names}
-        width = {name: _bytes_of(base, name, code[name]) for name in names}
         kept = file.endswith(SAFETENSORS) and all(code[name] == base.info(name).dtype for name in names)
         if not kept:
             names.sort(key=lambda name: (-width[name] // max(base.info(name).size, 1), name))
         metadata = base.metadata.get(file, _OF_TORCH)
-        header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
-        spans, end = {}, 0
-        for name in names:
-            spans[name] = (end, end := end + width[name])
-            shape = list(base.info(name).shape)
-            header[name] = {"dtype": code[name], "shape": shape, "data_offsets": list(spans[name])}
-        text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
-        text = text.ljust(-(-len(text) // 8) * 8)
-        encoded = len(text).to_bytes(8, "little") + text
-        files.append(PlannedFile(single or _renamed(file), encoded, {name: code[name] for name in names}, spans))
+        files.append(_planned_file(base, single or _renamed(file), names, code, width, metadata))
     return files
+
+
+def _shards(width: Mapping[str, int], size: int) -> dict[str, list[str]]:
+    """The names of tensors, in order, by file; a file has a tensor at least."""
+    groups: list[list[str]] = []
+    left = 0
+    for name, taken in width.items():
+        if not groups or taken > left:
+            groups.append([])
+            left = size
+        groups[-1].append(name)
+        left -= taken
+    if len(groups) == 1:
+        return {_SINGLE: groups[0]}
+    return {f"model-{number:05}-of-{len(groups):05}{SAFETENSORS}": names for number, names in enumerate(groups, 1)}
+
+
+def _planned_file(
+    base: Checkpoint,
+    file: str,
+    names: Sequence[str],
+    code: Mapping[str, str],
+    width: Mapping[str, int],
+    metadata: Mapping[str, str],
+) -> PlannedFile:
+    """A file of these tensors, in order."""
+    header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
+    spans, end = {}, 0
+    for name in names:
+        spans[name] = (end, end := end + width[name])
+        shape = list(base.info(name).shape)
+        header[name] = {"dtype": code[name], "shape": shape, "data_offsets": list(spans[name])}
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text = text.ljust(-(-len(text) // 8) * 8)
+    encoded = len(text).to_bytes(8, "little") + text
+    return PlannedFile(file, encoded, {name: code[name] for name in names}, spans)
 
 
 def small_files(
@@ -82,17 +115,18 @@ def small_files(
     if code is not None and "config.json" in texts:
         dtype = DTYPES[code].torch
         texts["config.json"] = _edited(base.companions["config.json"], lambda config: _with_dtype(config, dtype))
-    if base.index is not None:
+    resharded = {file.name for file in files} != {_renamed(file) for file in base.files}
+    if base.index is not None and base.index.name == _INDEX and code is None and not resharded:
         texts[_INDEX] = base.index
-        if base.index.name != _INDEX or code is not None:
-            total = sum(end - start for file in files for start, end in file.spans.values())
-            weight_map = dict(sorted((name, file.name) for file in files for name in file.spans))
+    elif len(files) > 1 or (base.index is not None and not resharded):
+        total = sum(end - start for file in files for start, end in file.spans.values())
+        weight_map = dict(sorted((name, file.name) for file in files for name in file.spans))
 
-            def written(index: Any) -> Any:
-                facts = index["metadata"] if isinstance(index.get("metadata"), dict) else {}
-                return {**index, "metadata": {**facts, "total_size": total}, "weight_map": weight_map}
+        def written(index: Any) -> Any:
+            facts = index["metadata"] if isinstance(index.get("metadata"), dict) else {}
+            return {**index, "metadata": {**facts, "total_size": total}, "weight_map": weight_map}
 
-            texts[_INDEX] = _edited(base.index, written)
+        texts[_INDEX] = _edited(base.index, written)
     if card is not None:
         texts[_CARD] = card.encode()
     return texts
@@ -178,10 +212,10 @@ def _renamed(file: str) -> str:
     return file if file.endswith(SAFETENSORS) else f"{Path(file).stem.replace('pytorch_model', 'model')}{SAFETENSORS}"
 
 
-def _edited(path: Path, edit: Callable[[Any], Any]) -> bytes:
-    """A JSON file with a change.  Raises TallmasksError where it cannot be read, or written again."""
+def _edited(path: Path | None, edit: Callable[[Any], Any]) -> bytes:
+    """A JSON file with a change; no file is {}.  Raises TallmasksError where it cannot be read, or written again."""
     try:
-        return (json.dumps(edit(read_json(path)), indent=2, ensure_ascii=False) + "\n").encode()
+        return (json.dumps(edit(read_json(path) if path else {}), indent=2, ensure_ascii=False) + "\n").encode()
     except (ValueError, RecursionError) as error:
         why = "it is nested too deeply" if isinstance(error, RecursionError) else short(str(error))
         raise TallmasksError(

@@ -13,7 +13,7 @@ from tallmasks.store.hub import OPEN_CLIP_FILES
 from tallmasks.store.plain_files import read_json, within
 from tallmasks.store.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.hub_models import COMPANIONS, OF_TRAINING, fetched, repository_of
+from tallmasks.vectors.checkpoints.hub_models import COMPANIONS, OF_PARTS, OF_TRAINING, fetched, repository_of
 from tallmasks.vectors.checkpoints.lora import ADAPTER_CONFIG, ADAPTER_FILES, open_lora
 from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH, open_weight_files
 
@@ -62,6 +62,7 @@ def _open_folder(folder: Path, title: str, origin: Mapping[str, str], base: Chec
     except OSError as error:
         raise TallmasksError(f"{title}: {error.strerror}; expected a folder that can be read") from None
     companions, left_out = _companions(folder, names)
+    companions |= _of_parts(folder) if "modules.json" in companions else {}
     facts: dict[str, Any] = {"title": title, "origin": origin, "companions": companions, "is_folder": True}
     whole = [name for name in (_SINGLE, _INDEX, _TORCH_SINGLE, _TORCH_INDEX) if name in names]
     adapters = [name for name in ADAPTER_FILES if name in names]
@@ -137,6 +138,12 @@ def _companions(folder: Path, names: set[str]) -> tuple[dict[str, Path], dict[st
         else:
             chosen[name] = path
     return chosen, left_out
+
+
+def _of_parts(folder: Path) -> dict[str, Path]:
+    """The files of sentence-transformers' sub-folders, by `1_Pooling/config.json`."""
+    names = sorted(path.relative_to(folder).as_posix() for path in folder.glob("*/*"))
+    return {name: folder / name for name in names if OF_PARTS.fullmatch(name) and not _unfit(folder, name)}
 
 
 def _unfit(folder: Path, name: str) -> str:

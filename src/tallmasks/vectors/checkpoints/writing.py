@@ -70,7 +70,12 @@ class NewCheckpoint:
 
 @contextmanager
 def new_checkpoint(
-    out: Path, base: Checkpoint, card: str | None = None, dtype: str | None = None
+    out: Path,
+    base: Checkpoint,
+    card: str | None = None,
+    dtype: str | None = None,
+    shard_size: int | None = None,
+    more: Mapping[str, str] | None = None,
 ) -> Iterator[NewCheckpoint]:
     """Write a checkpoint like ``base``; it appears at ``out`` whole, on a clean exit, or not at all.
 
@@ -83,16 +88,21 @@ def new_checkpoint(
         base: what it is like; no LoRA.
         card: the text of a folder's README.md, if any.
         dtype: F16, BF16, F32 or F64 (or torch's names) for all float tensors; by default each has the base's.
+        shard_size: how many bytes of tensors a folder's weight files may have at most, but for larger tensors; by
+            default its files are the base's.
+        more: texts of other files of a folder, by name.
 
     Raises TallmasksError where there is something at ``out``, no room on the disk (before anything is written), or a
     value that is not finite in its dtype.
     """
     out, code = Path(out), _code(dtype)
-    dtypes, files = _plan(out, base, code)
+    dtypes, files = _plan(out, base, code, shard_size)
     texts = small_files(base, files, card, code) if base.is_folder else {}
+    texts |= {name: text.encode() for name, text in (more or {}).items()} if base.is_folder else {}
     needed = sum(file.size for file in files) + sum(map(_size, texts.values()))
     with whole(out, needed, folder=base.is_folder, new=True) as place, ExitStack() as stack:
         for name, text in texts.items():
+            (place / name).parent.mkdir(exist_ok=True)
             (place / name).write_bytes(text if isinstance(text, bytes) else text.read_bytes())
         if not base.is_folder and out.suffix in TORCH:
             sink: SafetensorsSink | TorchSink = TorchSink(place, base, files[0])
@@ -103,9 +113,9 @@ def new_checkpoint(
         new.finish()
 
 
-def bytes_of_new(out: Path, base: Checkpoint, dtype: str | None = None) -> int:
+def bytes_of_new(out: Path, base: Checkpoint, dtype: str | None = None, shard_size: int | None = None) -> int:
     """How many bytes the weight files of a `new_checkpoint` have. Raises as that does."""
-    return sum(file.size for file in _plan(out, base, _code(dtype))[1])
+    return sum(file.size for file in _plan(out, base, _code(dtype), shard_size)[1])
 
 
 def _code(dtype: str | None) -> str | None:
@@ -118,11 +128,15 @@ def _code(dtype: str | None) -> str | None:
     raise TallmasksError(f"dtype {dtype}: expected one of {names}")
 
 
-def _plan(out: Path, base: Checkpoint, code: str | None) -> tuple[dict[str, str], list[PlannedFile]]:
+def _plan(
+    out: Path, base: Checkpoint, code: str | None, shard_size: int | None
+) -> tuple[dict[str, str], list[PlannedFile]]:
     """The dtype of every tensor, and the files."""
     _check(out, base)
+    if shard_size is not None and not base.is_folder:
+        raise TallmasksError(f"{out}: one file has no shards; leave the shard size out, or give the base as a folder")
     dtypes = {name: code if code and info.is_float else info.dtype for name, info in base.tensors.items()}
-    return dtypes, planned(base, dtypes, None if base.is_folder else out.name)
+    return dtypes, planned(base, dtypes, None if base.is_folder else out.name, shard_size)
 
 
 def _check(out: Path, base: Checkpoint) -> None:

@@ -1,0 +1,118 @@
+"""What a merged model says of itself: its recipe, `merge.yaml`, which makes it again, and its card for the hub."""
+
+from __future__ import annotations
+
+import functools
+import io
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from tallmasks import __version__
+from tallmasks.commands.opened_models import Models
+from tallmasks.methods import Fixed, Method, registry
+from tallmasks.methods.options import read
+from tallmasks.methods.weighting import Weighting
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
+
+RECIPE, CARD = "merge.yaml", "README.md"
+_LICENSE = re.compile(r"\A---\n(?:(?!---).*\n)*?license: *[\"']?([\w.-]+)")
+_LONGEST_CARD = 1 << 20
+
+
+def recipe_of(method: Method, alpha: float, weighting: Weighting, lambdas: Sequence[float], models: Models) -> str:
+    """The file from which `tallmasks merge` makes a model again: every setting, every input with its commit or sha256,
+    and the version."""
+    given = models.given
+    tasks: dict[str, dict[str, Any]] = {}
+    for number, (name, checkpoint) in enumerate(models.tasks.items()):
+        tasks[name] = {"checkpoint": _source(checkpoint)}
+        tasks[name] |= {"weight": weighting.weights[name]} if name in weighting.weights else {}
+        tasks[name] |= {"density": weighting.densities[name]} if name in weighting.densities else {}
+        tasks[name] |= {"mask_lambda": lambdas[number]} if "agreement" in method.needs else {}
+        tasks[name] |= {"sha256": models.sha256s[name]} if name in models.sha256s else {}
+    merge = registry.get_merge(str(method.merge))
+    options = {name: option.default for name, option in merge.options.items()} | dict(merge.chosen)
+    consensus = isinstance(method.update, functools.partial)
+    recipe = {
+        "tallmasks": __version__,
+        "base": _source(models.base),
+        "base_sha256": models.sha256s.get(None),
+        "tasks": tasks,
+        "method": read(method.name)[0],
+        "options": options or None,
+        "scaling_coefficient": None if isinstance(method.protocol, Fixed) else alpha,
+        "k": method.update.keywords["k"] if isinstance(method.update, functools.partial) and consensus else None,
+        "trim": weighting.trim if weighting.trim != "model" else None,
+        "normalize": weighting.normalize,
+        "dtype": given.dtype,
+        "out_shard_size": given.out_shard_size,
+    }
+    return _yaml({key: value for key, value in recipe.items() if value is not None})
+
+
+def card_of_merged(method: Method, alpha: float, models: Models, recipe: str) -> str:
+    """README.md of a merged model, as the hub wants it: what was merged, how, and how to make it again."""
+    every = [models.base, *models.tasks.values()]
+    repositories = list(dict.fromkeys(one.origin["repository"] for one in every if "repository" in one.origin))
+    licenses = {_license(one) for one in every}
+    front = [
+        "---",
+        *(["base_model:", *(f"- {json.dumps(name)}" for name in repositories)] if repositories else []),
+        *(["base_model_relation: merge"] if repositories else []),
+        *([f"license: {licenses.pop()}"] if len(licenses) == 1 and None not in licenses else []),
+        "library_name: transformers" if "config.json" in models.base.companions else "library_name: safetensors",
+        "tags: [merge, model-merging, tallmasks]",
+        "---",
+    ]
+    rows = [f"| {name} | {_link(checkpoint)} |" for name, checkpoint in models.tasks.items()]
+    merged = [
+        "# Merged model",
+        "",
+        f"{len(rows)} fine-tuned models of {_link(models.base)}, merged by {method.title} ({method.paper}) with the",
+        f"scaling coefficient {alpha:g}: theta_0 + {alpha:g} tau_MTL, written by `tallmasks merge`.",
+        "",
+        "| task | checkpoint |",
+        "|---|---|",
+        *rows,
+        "",
+        f"`tallmasks merge {RECIPE} -o OUT` makes it again from this file:",
+        "",
+        "```yaml",
+        f"{recipe}```",
+        "",
+    ]
+    return "\n".join([*front, *merged])
+
+
+def _source(checkpoint: Checkpoint) -> str:
+    """What opens a checkpoint again."""
+    origin = checkpoint.origin
+    return f"{origin['repository']}@{origin['revision']}" if "repository" in origin else checkpoint.title
+
+
+def _link(checkpoint: Checkpoint) -> str:
+    if repository := checkpoint.origin.get("repository"):
+        return f"[{repository}](https://huggingface.co/{repository}) at `{checkpoint.origin['revision']}`"
+    return f"`{checkpoint.title}`"
+
+
+def _license(checkpoint: Checkpoint) -> str | None:
+    """The licence that a folder's card names."""
+    if not checkpoint.is_folder or not checkpoint.files:
+        return None
+    path = next(iter(checkpoint.files.values())).parent / CARD
+    if not path.is_file() or path.stat().st_size > _LONGEST_CARD:
+        return None
+    found = _LICENSE.match(path.read_text(errors="replace"))
+    return found[1] if found else None
+
+
+def _yaml(content: dict[str, Any]) -> str:
+    from ruamel.yaml import YAML
+
+    yaml, text = YAML(typ="safe", pure=True), io.StringIO()
+    yaml.default_flow_style, yaml.sort_base_mapping_type_on_output, yaml.width = False, False, 1000  # type: ignore[assignment]
+    yaml.dump(content, text)
+    return text.getvalue()
