@@ -1,6 +1,6 @@
 """Requests a second of the server, beside all models in memory, and beside loading a model at each switch.
 
-    PYTHONPATH=.venv/serve .venv/bin/python examples/serve/benchmark.py [--tasks 8] [--layers 8] [--width 512]
+    PYTHONPATH=.venv/serve .venv/bin/python examples/serve/benchmark.py [--tasks 8] [--layers 6] [--width 384]
 
 Makes small models, exports every task from their bundle, and starts three servers that differ only in where a task's
 weights come from: `bundle` (server.py), `models` (all exported models in memory), `disk` (one model, and the exported
@@ -143,10 +143,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in (
         ("tasks", 8),
-        ("layers", 8),
-        ("width", 512),
+        ("layers", 6),
+        ("width", 384),
         ("clients", 16),
-        ("requests", 160),
+        ("requests", 64),
         ("rounds", 3),
     ):
         parser.add_argument(f"--{name}", type=int, default=default)
@@ -164,6 +164,7 @@ def main() -> None:
             for kind in KINDS
         }
         for number in range(arguments.rounds + 1):  # the first is not counted
+            print(f"round {number} of {arguments.rounds}", file=sys.stderr)
             for count in mixes:
                 for kind, (port, _) in servers.items():
                     sent = questions(tasks[:count], arguments.requests, number)

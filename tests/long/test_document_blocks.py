@@ -25,7 +25,7 @@ from tallmasks.plan import params as plan_params
 
 GENERATED = {"commands.md", "params.md", "methods.md"}
 PAGES = [ROOT / "README.md", *(page for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in GENERATED)]
-PLAIN = {"cd", "du", "git", "source"}
+PLAIN = {"cd", "curl", "du", "git", "source"}
 """Commands of the machine, which are taken as they are."""
 PYTHON = {
     "README.md": "tests/workflow/test_readme.py and tests/unit/commands/test_compress.py",
