@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from urllib.parse import quote, unquote
 
 import pytest
 from huggingface_hub import constants, utils
@@ -22,9 +23,11 @@ REPOSITORY = "org/name"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 NEWEST = "f" * 40
 """A later commit of every repository, which the list of commits shows first, on a page of its own."""
-_API = re.compile(r"/api/(models|datasets)/([^/]+/[^/]+)(?:/(revision|tree|commits)/([^/]+))?")
+_API = re.compile(r"/api/(models|datasets)/([^/]+/[^/]+)(?:/(revision|tree|commits|auth-check)(?:/([^/]+))?)?")
 _RESOLVE = re.compile(r"/(datasets/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)")
 _CHUNK = 1 << 20
+_SMALL = (".json", ".txt", ".md", ".csv")
+"""Files that the hub gives out itself; for all others it redirects to another host."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,7 @@ class LoopbackHub(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Answers)
+        self.cdn = _Cdn(self)
         self.repositories: dict[tuple[str, str], Repository] = {}
         self.gated: set[str] = set()
         self.cut: set[str] = set()
@@ -77,83 +81,51 @@ class LoopbackHub(ThreadingHTTPServer):
         }
 
 
-class _Answers(BaseHTTPRequestHandler):
-    server: LoopbackHub
+class _Cdn(ThreadingHTTPServer):
+    """The other host, on another port, which holds the large files of a hub."""
+
+    daemon_threads = True
+
+    def __init__(self, hub: LoopbackHub) -> None:
+        super().__init__(("127.0.0.1", 0), _CdnAnswers)
+        self.hub = hub
+
+
+class _Sends(BaseHTTPRequestHandler):
+    """How both hosts send what they have."""
+
+    @property
+    def hub(self) -> LoopbackHub:
+        return self.server.hub if isinstance(self.server, _Cdn) else self.server  # type: ignore[return-value]
 
     def do_HEAD(self) -> None:
         self.do_GET()
 
     def do_GET(self) -> None:
-        self.server.requests.append(self.path)
-        path = self.path.partition("?")[0]
-        if path == "/":
-            self._send_json({})
-        elif api := _API.fullmatch(path):
-            kind, name, wanted, revision = api.groups()
-            if repository := self._repository(kind, name, "main" if wanted == "commits" else revision or "main"):
-                self._tell(repository, name, wanted)
-        elif resolve := _RESOLVE.fullmatch(path):
-            dataset, name, revision, file = resolve.groups()
-            if repository := self._repository("datasets" if dataset else "models", name, revision):
-                self._give(repository, name, file)
-        else:
-            self._refuse(404, "EntryNotFound")
+        raise NotImplementedError
 
-    def _repository(self, kind: str, name: str, revision: str) -> Repository | None:
-        """The repository at a revision; None where the request was refused."""
-        repository = self.server.repositories.get((kind, name))
-        if repository is None:
-            self._refuse(401, "RepoNotFound")  # as to everybody who is not logged in
-        elif revision not in ("main", repository.commit):
-            self._refuse(404, "RevisionNotFound")
-            return None
-        return repository
-
-    def _tell(self, repository: Repository, name: str, wanted: str) -> None:
-        """What the repository holds."""
-        files = repository.files()
-        sizes = {file: path.stat().st_size for file, path in files.items()}
-        if wanted == "commits" and "p=1" not in self.path:
-            address = f"{self.server.endpoint}{self.path.partition('?')[0]}?p=1"
-            self._send_json([_commit(NEWEST)], Link=f'<{address}>; rel="next"')
-        elif wanted == "commits":
-            self._send_json([_commit(repository.commit)])
-        elif wanted == "tree":
-            oids = {file: _sha1(path) for file, path in files.items()}
-            self._send_json([{"type": "file", "path": file, "size": sizes[file], "oid": oids[file]} for file in files])
-        else:
-            siblings = [{"rfilename": file, "size": size} for file, size in sizes.items()]
-            self._send_json({"id": name, "sha": repository.commit, "siblings": siblings})
-
-    def _give(self, repository: Repository, name: str, file: str) -> None:
+    def _send_file(self, path: Path, file: str, headers: dict[str, str]) -> None:
         """One file, from the first byte that is asked for."""
-        path = repository.files().get(file)
-        if name in self.server.gated:
-            self._refuse(403 if "Authorization" in self.headers else 401, "GatedRepo")
-            return
-        if path is None:
-            self._refuse(404, "EntryNotFound")
-            return
         size = path.stat().st_size
         start = int(self.headers.get("Range", "bytes=0-").removeprefix("bytes=").rstrip("-"))
-        headers = {"X-Repo-Commit": repository.commit, "ETag": f'"{_sha1(path)}"', "Accept-Ranges": "bytes"}
+        headers |= {"Accept-Ranges": "bytes"}
         if start:
             headers["Content-Range"] = f"bytes {start}-{size - 1}/{size}"
         self._send_headers(206 if start else 200, size - start, headers)
         if self.command == "GET":
-            self.server.downloads.append(f"{file} from {start}" if start else file)
+            self.hub.downloads.append(f"{file} from {start}" if start else file)
             self._write(path, file, start, size)
 
     def _write(self, path: Path, file: str, start: int, size: int) -> None:
-        breaks_off = file in self.server.cut or file in self.server.cut_once
-        self.server.cut_once.discard(file)
+        breaks_off = file in self.hub.cut or file in self.hub.cut_once
+        self.hub.cut_once.discard(file)
         end = start + (size - start) // 2 if breaks_off else size
         with path.open("rb") as content:
             content.seek(start)
             while start < end and (chunk := content.read(min(_CHUNK, end - start))):
                 self.wfile.write(chunk)
                 start += len(chunk)
-        if file in self.server.cut:
+        if file in self.hub.cut:
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
         if breaks_off:
             self.close_connection = True
@@ -178,6 +150,76 @@ class _Answers(BaseHTTPRequestHandler):
         """Nothing."""
 
 
+class _Answers(_Sends):
+    def do_GET(self) -> None:
+        self.hub.requests.append(self.path)
+        path = self.path.partition("?")[0]
+        if path == "/":
+            self._send_json({})
+        elif api := _API.fullmatch(path):
+            kind, name, wanted, revision = api.groups()
+            if repository := self._repository(kind, name, "main" if wanted == "commits" else revision or "main"):
+                self._tell(repository, name, wanted)
+        elif resolve := _RESOLVE.fullmatch(path):
+            dataset, name, revision, file = resolve.groups()
+            if repository := self._repository("datasets" if dataset else "models", name, revision):
+                self._give(repository, name, file)
+        else:
+            self._refuse(404, "EntryNotFound")
+
+    def _repository(self, kind: str, name: str, revision: str) -> Repository | None:
+        """The repository at a revision; None where the request was refused."""
+        repository = self.hub.repositories.get((kind, name))
+        if repository is None:
+            self._refuse(401, "RepoNotFound")  # as to everybody who is not logged in
+        elif revision not in ("main", repository.commit):
+            self._refuse(404, "RevisionNotFound")
+            return None
+        return repository
+
+    def _tell(self, repository: Repository, name: str, wanted: str) -> None:
+        """What the repository holds."""
+        files = repository.files()
+        sizes = {file: path.stat().st_size for file, path in files.items()}
+        if wanted == "commits" and "p=1" not in self.path:
+            address = f"{self.hub.endpoint}{self.path.partition('?')[0]}?p=1"
+            self._send_json([_commit(NEWEST)], Link=f'<{address}>; rel="next"')
+        elif wanted == "commits":
+            self._send_json([_commit(repository.commit)])
+        elif wanted == "auth-check" and name in self.hub.gated:
+            self._refuse(403 if "Authorization" in self.headers else 401, "GatedRepo")
+        elif wanted == "tree":
+            oids = {file: _sha1(path) for file, path in files.items()}
+            self._send_json([{"type": "file", "path": file, "size": sizes[file], "oid": oids[file]} for file in files])
+        else:
+            siblings = [{"rfilename": file, "size": size} for file, size in sizes.items()]
+            gated = "auto" if name in self.hub.gated else False
+            self._send_json({"id": name, "sha": repository.commit, "siblings": siblings, "gated": gated})
+
+    def _give(self, repository: Repository, name: str, file: str) -> None:
+        """One file, or where it lies."""
+        path = repository.files().get(file)
+        if name in self.hub.gated:
+            self._refuse(403 if "Authorization" in self.headers else 401, "GatedRepo")
+        elif path is None:
+            self._refuse(404, "EntryNotFound")
+        else:
+            headers = {"X-Repo-Commit": repository.commit, "ETag": f'"{_sha1(path)}"'}
+            if file.endswith(_SMALL):
+                self._send_file(path, file, headers)
+                return
+            headers |= {"X-Linked-Etag": headers["ETag"], "X-Linked-Size": str(path.stat().st_size)}
+            place = f"http://127.0.0.1:{self.hub.cdn.server_port}{quote(str(path))}?file={quote(file)}"
+            self._send_headers(302, 0, headers | {"Location": place})
+
+
+class _CdnAnswers(_Sends):
+    def do_GET(self) -> None:
+        assert "Authorization" not in self.headers, "the hub's token is no concern of another host"
+        path, _, file = self.path.partition("?file=")
+        self._send_file(Path(unquote(path)), unquote(file), {})
+
+
 def _commit(number: str) -> dict[str, object]:
     return {"id": number, "title": "", "message": "", "date": "2024-12-01T00:00:00.000Z", "authors": []}
 
@@ -191,13 +233,15 @@ def _sha1(path: Path) -> str:
 @contextmanager
 def serving() -> Iterator[LoopbackHub]:
     """A hub without repositories; see `LoopbackHub.environment` for processes that use it."""
-    server = LoopbackHub()
-    Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    hub = LoopbackHub()
+    for server in (hub, hub.cdn):
+        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
     try:
-        yield server
+        yield hub
     finally:
-        server.shutdown()
-        server.server_close()
+        for server in (hub, hub.cdn):
+            server.shutdown()
+            server.server_close()
 
 
 @contextmanager

@@ -115,8 +115,8 @@ def _look_at_sources(missing: list[Node], report: Report) -> None:
                     f"{size / 1e9:.3g} GB to download, and {free / 1e9:.3g} GB free in the hub's cache; make room, or "
                     "set HF_HOME to a folder on a larger disk"
                 )
-        except TallmasksError as error:
-            report.problems.append(str(error))
+        except TallmasksError:
+            report.problems.extend(preflight.refusals(wanted))
     elif wanted:
         report.facts.append(f"{len(wanted)} repositories to download")
     report.problems.extend(preflight.unavailable(missing))

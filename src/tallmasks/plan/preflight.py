@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tallmasks.models.families import family
 from tallmasks.store import hub
+from tallmasks.store.errors import TallmasksError
 from tallmasks.store.parallel import parallel
 from tallmasks.tasks.catalogues import catalogue
 from tallmasks.tasks.dataset_files import is_cached
@@ -84,6 +85,19 @@ def downloads(nodes: Iterable[Node]) -> list[Wanted]:
 def bytes_of(wanted: Iterable[Wanted]) -> int:
     """Bytes of all of them together; the hub is asked about several at a time."""
     return sum(parallel(Wanted.size, wanted, threads=8))
+
+
+def refusals(wanted: Iterable[Wanted]) -> list[str]:
+    """A message for each that the hub does not give, though it answers."""
+    return [message for message in parallel(_refusal, wanted, threads=8) if message]
+
+
+def _refusal(wanted: Wanted) -> str | None:
+    try:
+        wanted.size()
+    except TallmasksError as error:
+        return str(error)
+    return None
 
 
 def _dataset_files(params: Mapping[str, Any]) -> Wanted | None:
