@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tallmasks.bundles.bundle_models import BundleModel
 from tallmasks.bundles.bundle_writer import BundleFacts, bytes_of_bundle, new_bundle
 from tallmasks.commands import compressed_tensors, given_checkpoints
 from tallmasks.commands.given_checkpoints import Given
@@ -121,7 +122,10 @@ def _prepared(given: Given) -> tuple[Method, list[float], Models]:
             )
         if method.own_tensors:
             raise TallmasksError(f"{method.name} has no masks; leave out --mask-lambda and --fit")
-    return method, given.lambdas(MASK_LAMBDA), opened(given)
+    models = opened(given)
+    if isinstance(models.base, BundleModel):
+        raise TallmasksError(f"{given.base}: a bundle's base lies in files of its own; `tallmasks export` it first")
+    return method, given.lambdas(MASK_LAMBDA), models
 
 
 def _write(method: Method, lambdas: list[float], models: Models) -> dict[str, float]:

@@ -3,6 +3,7 @@
     tallmasks info ./bundle
     tallmasks info ./cars
     tallmasks info org/name@revision
+    tallmasks info ./bundle#cars
     tallmasks info ./adapter --base ./base
 
 Reads names, shapes and sizes, and of a bundle how many weights each mask holds; no values of a checkpoint.
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from rich.filesize import decimal
 
+from tallmasks.bundles.bundle_models import open_model
 from tallmasks.bundles.loaded_bundle import Bundle, load_bundle
 from tallmasks.bundles.manifest import MANIFEST
 from tallmasks.store import hub
@@ -25,7 +27,6 @@ from tallmasks.store.errors import TallmasksError
 from tallmasks.store.plain_files import expanded
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.hub_models import repository_of
-from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,8 +44,8 @@ def run(arguments: argparse.Namespace) -> int:
     if _is_bundle(arguments.what):
         of_bundle(load_bundle(arguments.what))
     else:
-        base = open_checkpoint(arguments.base) if arguments.base else None
-        of_checkpoint(open_checkpoint(arguments.what, base))
+        base = open_model(arguments.base) if arguments.base else None
+        of_checkpoint(open_model(arguments.what, base))
     return 0
 
 

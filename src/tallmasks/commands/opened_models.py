@@ -22,7 +22,6 @@ from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import Layout, name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.fitting import check_fit, unchanged
-from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from tallmasks.vectors.differences import Piece
 
 
@@ -32,10 +31,12 @@ def opened(given: Given) -> Models:
     Raises:
         TallmasksError: something is not there, is damaged, or does not fit the base; or the output is there already.
     """
+    from tallmasks.bundles.bundle_models import open_model  # whose libraries take long to import
+
     refuse_existing(given.output, folder=given.output.is_dir())
-    base = open_checkpoint(given.base)
+    base = open_model(given.base)
     check_fit(base, {})  # a LoRA is opened on the base
-    tasks = {name: open_checkpoint(spec, base) for name, spec in given.tasks.items()}
+    tasks = {name: open_model(spec, base) for name, spec in given.tasks.items()}
     check_fit(base, tasks)
     models = Models(given, base, tasks)
     for name, expected in given.sha256.items():

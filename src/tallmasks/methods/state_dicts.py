@@ -15,6 +15,7 @@ from typing import Any, SupportsFloat, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from tallmasks.bundles.bundle_models import open_model
 from tallmasks.masks.consensus import keep_agreed
 from tallmasks.masks.mask_bundles import apply_mask as apply_mask_to_flat
 from tallmasks.methods import registry
@@ -23,7 +24,6 @@ from tallmasks.store.tensor_files import Layout, name_some
 from tallmasks.vectors import kernels
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.fitting import quantised_tensor
-from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from tallmasks.vectors.task_vectors import TaskVector
 
 StateDict = Mapping[str, Any]
@@ -235,7 +235,7 @@ def _all(
 
 def _opened(model: Model, base: Checkpoint | None = None) -> Checkpoint | None:
     """The checkpoint that a path or a repository names; None of anything else."""
-    return open_checkpoint(os.fspath(model), base) if isinstance(model, str | PathLike) else None
+    return open_model(os.fspath(model), base) if isinstance(model, str | PathLike) else None
 
 
 def _state_dict(model: Model, checkpoint: Checkpoint | None) -> StateDict:

@@ -252,3 +252,25 @@ def test_a_wrong_task_is_said_before_a_base_is_looked_for(small: Path, capsys: p
     for words in ([], ["--base", "nowhere"]):
         said = refusal(capsys, "export", "bundle", "--task", "z", *words, "-o", "out")
         assert said.startswith("The bundle has no task 'z'")
+
+
+@pytest.mark.parametrize("coded", [[], ["--entropy-coding"]])
+def test_a_task_of_a_bundle_is_a_checkpoint(small: Path, capsys: pytest.CaptureFixture[str], coded: list[str]) -> None:
+    """A bundle's model would have to be exported before it could be merged."""
+    assert run("compress", "--base", "base", "--task", "a=cars", "--task", "b=dtd", *coded, "-o", "bundle") == 0
+    assert run("export", "bundle", "--task", "b", "-o", "exported") == 0
+    for name, model in (("from-bundle", "bundle#b"), ("from-folder", "exported")):
+        words = ["--base", "base", "--task", f"b={model}", "--task", "x=x-v0.1", "--method", "ties", "-o", name]
+        assert run("merge", *words) == 0
+    written = [Path(name, "model.safetensors").read_bytes() for name in ("from-bundle", "from-folder")]
+    assert written[0] == written[1]
+    assert run("merge", "from-bundle/merge.yaml", "-o", "again") == 0
+    assert run("merge", "--base", "bundle#a", "--task", "x=x-v0.2", "--method", "ties", "-o", "on-another") == 0
+    assert run("info", "bundle#b") == 0 and "bundle#b: 2 tensors" in capsys.readouterr().out
+    vector = tallmasks.task_vector("base", "bundle#b")["w.weight"]
+    assert np.array_equal(vector, tallmasks.task_vector("base", "exported")["w.weight"])
+    words = ["--task", "b=cars", "-o", "other"]
+    assert "did you mean 'b'" in refusal(capsys, "info", "bundle#bb")
+    assert "`tallmasks export` it first" in refusal(capsys, "compress", "--base", "bundle#a", *words)
+    Path("base").rename("moved")
+    assert run("merge", "--base", "moved", "--task", "b=bundle#b", "--method", "ties", "-o", "with-base") == 0
