@@ -112,7 +112,7 @@ class Project:
         return subprocess.Popen(
             command,
             cwd=self.root,
-            env=self._environment(),
+            env=self.surroundings(),
             stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=subprocess.STDOUT,
@@ -147,7 +147,7 @@ class Project:
     def tallmasks(self, *arguments: str, fails: bool = False) -> Run:
         return self.run(sys.executable, "-m", "tallmasks.commands.main", *arguments, fails=fails)
 
-    def _environment(self) -> dict[str, str]:
+    def surroundings(self) -> dict[str, str]:
         """The tests' own, without what steers the engines from outside, and with the tests' Python first."""
         drop = ("SNAKEMAKE_", "DVC_", "GIT_", "TALLMASKS_", "OMP_")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(drop)}

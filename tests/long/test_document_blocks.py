@@ -14,12 +14,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from dvc.cli.parser import get_main_parser
+from safetensors.numpy import save_file
 
-from conftest import ROOT
+from conftest import PARAMS, ROOT
+from project import ORDERS, Project, lay_out
 from tallmasks.commands.main import COMMANDS
 from tallmasks.plan import params as plan_params
 
@@ -27,6 +31,21 @@ GENERATED = {"commands.md", "params.md", "methods.md"}
 PAGES = [ROOT / "README.md", *(page for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in GENERATED)]
 PLAIN = {"cd", "curl", "du", "git", "source"}
 """Commands of the machine, which are taken as they are."""
+SHELL = {"make", "snakemake", "dvc", "tallmasks", ".venv/bin/python", "python", *PLAIN}
+"""What a block of shell begins with."""
+NOT_RUN = {
+    r"make (install|clean|remotes)": "they change an environment of 6 GB: test_clones.py, test_installation.py",
+    r"source ": "the environment of the tests is active",
+    r"snakemake .*(vit_|t5_large)": "a GPU; planned by a dry run below",
+    r"tallmasks doctor": "a GPU and a hub: tests/unit/commands/test_doctor.py",
+    r"dvc repro experiments/vit_b32": "a GPU",
+    r"dvc remote (add|modify)|git commit -m .A remote": "test_remotes.py runs the lines of this section",
+    r"git clone \.\.\.": "an address of the reader's",
+    r"git checkout --ours": "two branches in conflict: test_clones.py",
+    r"\.venv/bin/python -m pytest": "a file of the reader's; tests/workflow/test_readme.py runs it",
+    r"python benchmarks/processors.py": "five tables built anew, an hour",
+}
+"""Lines of shell that no test runs as they are, by how they begin, and why."""
 PYTHON = {
     "README.md": "tests/workflow/test_readme.py and tests/unit/commands/test_compress.py",
     "docs/bundles.md": "tests/unit/bundles/test_serving.py",
@@ -49,9 +68,8 @@ def blocks(language: str) -> Iterator[tuple[str, str]]:
 
 def commands() -> Iterator[tuple[str, list[str]]]:
     """The commands of all blocks of shell, as lists of words, each with its page."""
-    known = {"make", "snakemake", "dvc", "tallmasks", ".venv/bin/python", "python", *PLAIN}
     for page, text in blocks(""):
-        if text.split()[0] not in known:  # a diagram, or a list of files
+        if text.split()[0] not in SHELL:  # a diagram, or a list of files
             continue
         for line in text.replace("\\\n", " ").splitlines():
             for part in re.split(r"\s&&\s", line):
@@ -67,8 +85,7 @@ for _page, _words in commands():
 @pytest.mark.short
 def test_every_line_of_shell_is_checked_below() -> None:
     """A new kind of command would stand in a page without any test."""
-    checked = {"make", "snakemake", "dvc", "tallmasks", ".venv/bin/python", "python", *PLAIN}
-    assert set(COMMANDS_BY_NAME) <= checked
+    assert set(COMMANDS_BY_NAME) <= SHELL
     assert sum(map(len, COMMANDS_BY_NAME.values())) > 60
 
 
@@ -131,6 +148,74 @@ def test_the_targets_of_snakemake_are_there(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A small project with the benchmarks that the pages name, an environment, and a reader's checkpoints."""
+    project = lay_out(tmp_path_factory.mktemp("pages") / "project")
+    shutil.copy(ROOT / "dvc.yaml", project.path("dvc.yaml"))
+    shutil.copytree(ROOT / ".dvc/plots", project.path(".dvc/plots"))
+    shutil.copy(ROOT / "models/tiny_t5.safetensors", project.path("models"))
+    project.change(of_the_pages)
+    project.path(".venv").mkdir()
+    project.path(".venv/bin").symlink_to(Path(sys.executable).parent)
+    project.path(".venv/installed").touch()
+    for number, name in enumerate(("base", "cars", "dtd")):
+        project.path(name).mkdir()
+        weight = np.arange(64, dtype=np.float32).reshape(8, 8) + number
+        save_file({"w.weight": weight}, project.path(name, "model.safetensors"))
+    project.commit("start")
+    return Project(project.root, {"HF_HUB_OFFLINE": "1", "PYTHON": "none, so that make installs nothing"})
+
+
+def of_the_pages(params: dict[str, Any]) -> None:
+    """The benchmarks of the pages with two or three tasks each, fine-tuned in seconds."""
+    texts = yaml.safe_load(PARAMS.read_text())["models"]["tiny_t5"]
+    texts["examples"].update(train=32, validation=24, test=24)
+    texts["finetuning"].update(iterations=3, batch_size=16, warmup_iterations=1)
+    params["models"]["tiny_t5"] = texts
+    two, three = ["svhn", "mnist"], ["mnist", "svhn", "dtd"]
+    params["benchmarks"] = {"8tasks": two, "14tasks": two, "20tasks": three, "mine": two, "11nlp": ["qasc", "paws"]}
+    params["paper"]["subsets"]["orders"] = ORDERS
+    params["build"] = ["tiny"]
+
+
+def scripts() -> Iterator[tuple[str, str]]:
+    """The blocks of shell without the lines of `NOT_RUN`, each with its page."""
+    for page, text in blocks(""):
+        if text.split()[0] in SHELL:
+            lines = text.replace("\\\n", " ").splitlines()
+            yield page, "\n".join(line for line in lines if not any(re.match(begin, line) for begin in NOT_RUN))
+
+
+@pytest.mark.parametrize("page", sorted({page for page, script in scripts() if script}))
+def test_the_lines_of_a_page_run(project: Project, page: str) -> None:
+    """A reader would follow a page to its first line that fails."""
+    for left in ("merged", "bundle", "cars-again"):
+        shutil.rmtree(project.path(left), ignore_errors=True)
+    for name, script in scripts():
+        if name != page:
+            continue
+        done = subprocess.run(
+            ["bash", "-e", "-c", script],
+            cwd=project.root,
+            env=project.surroundings(),
+            input="y\n",
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{script}\n{done.stdout[-3000:]}"
+        project.path(".dvc/config.local").unlink(missing_ok=True)  # names a cache that is not there
+
+
+@pytest.mark.short
+def test_what_is_not_run_stands_in_a_page() -> None:
+    """The reasons would stay when the lines are gone, and be taken for those of others."""
+    lines = [line for _, text in blocks("") for line in text.splitlines()]
+    assert not [begin for begin in NOT_RUN if not any(re.match(begin, line) for line in lines)]
 
 
 @pytest.mark.short
