@@ -269,7 +269,7 @@ def points(panel: Axes, data: pd.DataFrame, x: str) -> None:
 
 def _lanes(data: pd.DataFrame, x: str) -> dict[Any, int]:
     """By index of each row, its lane among those of about equal `x`: 0, 1, -1, 2, ..., the first that is free there."""
-    gap = 0.04 * (data["normalized_accuracy"].max() - data["normalized_accuracy"].min())
+    gap = 0.06 * (data["normalized_accuracy"].max() - data["normalized_accuracy"].min())
     places = np.log(data[x]).sort_values()
     columns = (places.diff() > 0.03 * (places.max() - places.min())).cumsum()
     lanes: dict[Any, int] = {}
