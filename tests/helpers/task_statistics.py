@@ -7,7 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from tallmasks import methods
+from tallmasks.methods.merges import LEARNED
 from tallmasks.store.tensor_files import Layout
+from tallmasks.vectors.task_vectors import TaskVector
+from toys.quadratic_network import QuadraticNetwork
 
 
 def inputs(layout: Layout, task: int, rows: int = 40) -> dict[str, np.ndarray]:
@@ -26,7 +29,16 @@ def made_up(statistic: str, layout: Layout, task: int) -> dict[str, np.ndarray]:
     return {name: (10.0**-task * draw.normal(size=shape) ** 4).astype(np.float32) for name, shape in sizes}
 
 
+def learned(name: str, layout: Layout, tasks: Sequence[int]) -> dict[str, np.ndarray]:
+    """What a merge has learned in two steps, from made-up task vectors."""
+    flats = [np.random.default_rng([task, 2]).normal(size=layout.size).astype(np.float32) for task in tasks]
+    vectors = [TaskVector(flat, layout, {}) for flat in flats]
+    return dict(methods.get_merge(f"{name}:steps=2").learned(QuadraticNetwork(vectors)))
+
+
 def for_merge(name: str, layout: Layout, tasks: Sequence[int]) -> list[dict[str, np.ndarray]]:
     """What a merge has to be given of the tasks; nothing where it needs nothing."""
     statistic = methods.get_merge(name).statistics
+    if statistic == LEARNED:
+        return [learned(name, layout, tasks)]
     return [made_up(statistic, layout, task) for task in tasks] if statistic else []

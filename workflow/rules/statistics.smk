@@ -21,3 +21,15 @@ use rule examples as fisher with:
         stage="fisher",
     message:
         "Compute the squared gradients of {wildcards.model}: {wildcards.name}"
+
+
+# task vectors, validation examples without labels -> what a merge learns from all tasks at once
+use rule examples as learn with:
+    input:
+        unpack(BRIDGE.store.inputs("learned")),
+    output:
+        "store/{model}/derived/learned/{name}.safetensors",
+    pathvars:
+        stage="learned",
+    message:
+        "Learn a merge of {wildcards.model} from unlabelled data: {wildcards.name}"

@@ -39,12 +39,12 @@ def load_task(job: Job) -> TaskData:
     return TaskData(job.params["task"], {split: load_examples(job, split) for split in SPLITS})
 
 
-def load_tasks(job: Job) -> list[TaskData]:
+def load_tasks(job: Job, splits: Sequence[str] = SPLITS) -> list[TaskData]:
     """The tasks of a job on several, whose input files are in the order of the tasks."""
     kin, found = family(job.params), []
     for place, task in enumerate(job.params["tasks"]):
         own = {name: job.inputs[f"{name}s"][place] for name in kin.task_inputs}
-        found.append(TaskData(task, {split: kin.examples(job.inputs[split][place], own) for split in SPLITS}))
+        found.append(TaskData(task, {split: kin.examples(job.inputs[split][place], own) for split in splits}))
     return found
 
 

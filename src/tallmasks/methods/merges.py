@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.methods.code_digests import digest_of
-from tallmasks.methods.options import Option, Value, given, options_of
+from tallmasks.methods.learning import Network
+from tallmasks.methods.options import Option, Value, given, options_of, written
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.parallel import parallel
 from tallmasks.store.tensor_files import Layout
@@ -22,7 +23,9 @@ from tallmasks.vectors.task_vectors import TaskVector
 Vector = NDArray[np.float32]
 Result = TypeVar("Result")
 Statistics = Mapping[str, NDArray[np.float32]]
-"""Statistics of one task's data, by the name of the tensor that they belong to."""
+"""Statistics of one task's data, by the name of the tensor that they belong to; or what a merge has learned."""
+LEARNED = "learned"
+"""The stage in which a merge learns."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,8 @@ class Merge:
             whole tensor of all tasks, float32 [T, ...].
         look: Computes the facts of the whole, such as thresholds: ``(task_vectors, **options) -> anything``.
         statistics: The stage whose artifacts, one a task, ``look`` gets as second argument: a mapping of tensors each.
+        learn: ``(network, **options) -> Statistics``, from all tasks at once (see `Network`): the second argument of
+            ``look``; without one, the facts.
         masked_as: The merge that masks are over, where it is another one.
         chosen: The options that are not at their defaults.
     """
@@ -86,6 +91,7 @@ class Merge:
     over: Literal["slices", "tensors"] = "slices"
     look: Callable[..., Any] | None = None
     statistics: str | None = None
+    learn: Callable[..., Statistics] | None = None
     masked_as: str | None = None
     chosen: Mapping[str, Value] = field(default_factory=dict)
 
@@ -95,12 +101,12 @@ class Merge:
         """``(rows, place) -> merged``, float32 [n] from T of [n].  Raises TallmasksError without needed statistics."""
         if self.statistics and not statistics:
             raise TallmasksError(
-                f"merge {self.name} needs what the workflow's stage {self.statistics} computes from the tasks' training"
-                " data, which checkpoints alone do not give; ask for its row of results/<model>/<benchmark>/field.csv"
+                f"merge {self.name} needs what the workflow's stage {self.statistics} computes from the tasks' data,"
+                " which checkpoints alone do not give; ask for its row of results/<model>/<benchmark>/field.csv"
             )
-        facts = None
+        of_data = [statistics[0] if self.learn else statistics] if self.statistics else []
+        facts: Any = of_data[0] if self.learn else None
         if self.look is not None:
-            of_data = [statistics] if self.statistics else []
             facts = self.look(task_vectors, *of_data, **given(self.look, self.chosen))
         options = given(self.apply, self.chosen)
         if self.over == "slices":
@@ -129,6 +135,17 @@ class Merge:
             )
 
     @property
+    def learning(self) -> str:
+        """What it learns, by its name and those options alone that it learns with."""
+        assert self.learn is not None
+        return written(self.name.partition(":")[0], given(self.learn, self.chosen))
+
+    def learned(self, network: Network) -> Statistics:
+        """What it learns from a network."""
+        assert self.learn is not None
+        return self.learn(network, **given(self.learn, self.chosen))
+
+    @property
     def code(self) -> str:
         """What stands for its code in the recipes of what it merges."""
         return digest_of(self.apply, self.look, self.over, self.statistics)
@@ -136,11 +153,15 @@ class Merge:
     @functools.cached_property
     def options(self) -> dict[str, Option]:
         """Its options by name."""
-        return options_of(self.apply, self.look)
+        return options_of(self.apply, self.look, self.learn)
 
     def __post_init__(self) -> None:
-        options_of(self.apply, self.look)  # it refuses a word without its vocabulary
+        options_of(self.apply, self.look, self.learn)  # it refuses a word without its vocabulary
         if self.over not in ("slices", "tensors"):
             raise ValueError(f"merge {self.name}: over is {self.over!r}; expected slices, tensors")
-        if self.statistics and self.look is None:
+        if self.learn:
+            if self.statistics not in (None, LEARNED):
+                raise ValueError(f"merge {self.name}: found learn= and statistics={self.statistics!r}; expected one")
+            object.__setattr__(self, "statistics", LEARNED)
+        elif self.statistics and self.look is None:
             raise ValueError(f"merge {self.name}: statistics are for its look, and it has none")

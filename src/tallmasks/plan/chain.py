@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from tallmasks import methods
+from tallmasks.methods.merges import LEARNED
 from tallmasks.models.checkpoint_sources import FINETUNE, locate, source_of
 from tallmasks.models.families import STATISTICS, counts_frozen, family, statistics_of
 from tallmasks.plan import preflight
@@ -128,12 +129,7 @@ def statistic_from(plan: Plan, model: str, task: str, seed: Seed, statistic: str
 
     Raises TallmasksError where the model's family cannot compute it.
     """
-    spec = plan.model(model)
-    if statistic not in statistics_of(spec):
-        raise TallmasksError(
-            f"params.yaml: models.{model}: {STATISTICS[statistic]}; leave out methods that need it: "
-            f"{', '.join(methods.needing(statistic))}"
-        )
+    _check_statistic(plan, model, statistic)
     count = int(plan.params.get("statistics", {}).get("examples", STATISTICS_EXAMPLES))
     params = {**plan.network(model), "task": task, "count": count}
     inputs = {
@@ -142,6 +138,14 @@ def statistic_from(plan: Plan, model: str, task: str, seed: Seed, statistic: str
         "checkpoint": [plan.checkpoint(model, task, seed)],
     }
     return Made(f"{task}-s{seed}", params, inputs, plan.pretrained_source(model))
+
+
+def _check_statistic(plan: Plan, model: str, statistic: str) -> None:
+    if statistic not in statistics_of(plan.model(model)):
+        raise TallmasksError(
+            f"params.yaml: models.{model}: {STATISTICS[statistic]}; leave out methods that need it: "
+            f"{', '.join(methods.needing(statistic))}"
+        )
 
 
 @stage(script="data_statistic", version=1, folder="store/{model}/derived/grams", uses="evaluation")
@@ -154,6 +158,23 @@ def grams(plan: Plan, model: str, task: str, seed: Seed) -> Made:
 def fisher(plan: Plan, model: str, task: str, seed: Seed) -> Made:
     """The squared gradients of the fine-tuned network's log-probabilities, for Fisher merging."""
     return statistic_from(plan, model, task, seed, "fisher")
+
+
+@stage(script="learn", version=1, folder="store/{model}/derived/learned", uses="evaluation")
+def learned(plan: Plan, model: str, tasks: Tasks, merge: str, seed: Seed) -> Made:
+    """What a merge learns from all tasks at once: their task vectors, and validation examples without labels.
+
+    Raises TallmasksError where the model's family cannot.
+    """
+    _check_statistic(plan, model, LEARNED)
+    learning = methods.get_merge(merge).learning
+    params = {**plan.network(model), "tasks": list(tasks), "merge": learning, "code": methods.code(merges=[learning])}
+    inputs = {
+        **plan.inputs_of_tasks(model, tasks),
+        "validation": [plan.examples(model, task, "validation") for task in tasks],
+        "task_vectors": plan.task_vectors(model, tasks, seed),
+    }
+    return Made(slug(learning, tasks, seed), params, inputs, plan.pretrained_source(model))
 
 
 # -- vectors, masks, consensus --------------------------------------------------------------------------------
@@ -172,7 +193,9 @@ def task_vector(plan: Plan, model: str, task: str, seed: Seed) -> Made:
 def multi_task_vector(plan: Plan, model: str, tasks: Tasks, merge: str, seed: Seed) -> Made:
     """The task vectors of a set of tasks, merged; with statistics of their data if the merge needs them."""
     inputs = {"task_vectors": plan.task_vectors(model, tasks, seed)}
-    if statistics := methods.get_merge(merge).statistics:
+    if (statistics := methods.get_merge(merge).statistics) == LEARNED:
+        inputs["statistics"] = [plan.learned(model, tasks, merge, seed)]
+    elif statistics:
         inputs["statistics"] = [getattr(plan, statistics)(model, task, seed) for task in tasks]
     return Made(slug(merge, tasks, seed), {"merge": merge, "code": methods.code(merges=[merge])}, inputs)
 

@@ -12,6 +12,7 @@ from tallmasks import methods
 from tallmasks.evaluation.choice import mean_interval
 from tallmasks.evaluation.records import Evaluation
 from tallmasks.methods import Method
+from tallmasks.methods.merges import LEARNED
 from tallmasks.methods.method_protocols import Section
 from tallmasks.results.tables import ParameterCounts, mean_scores, percent, rows_by_section
 from tallmasks.results.typesetting import TableLayout
@@ -34,9 +35,10 @@ def needs(method: Method) -> str:
     if isinstance(method.protocol, methods.Scaled) and method.protocol.values != (1.0,):
         chosen.append(method.tuned or "alpha")
     stages = {*(source.stage for source in method.stored_inputs), methods.statistics_behind(method)}
-    other = sorted(stage for stage in stages - _FROM_CHECKPOINTS if stage)
+    other = sorted(stage for stage in stages - _FROM_CHECKPOINTS - {LEARNED} if stage)
     validation = [f"validation data for {' and '.join(chosen)}"] if chosen else []
-    return "; ".join([*validation, *(f"data statistics ({stage})" for stage in other)]) or "nothing"
+    unlabelled = ["validation data without labels"] if LEARNED in stages else []
+    return "; ".join([*validation, *unlabelled, *(f"data statistics ({stage})" for stage in other)]) or "nothing"
 
 
 def field_table(

@@ -73,11 +73,16 @@ class Layout:
         """P', the number of values."""
         return sum(math.prod(shape) for shape in self.shapes)
 
+    @cached_property
+    def parts(self) -> dict[str, slice]:
+        """The place of each tensor in the flat vector, by name."""
+        ends = (*self.offsets[1:], self.size)
+        return {name: slice(*ends) for name, *ends in zip(self.names, self.offsets, ends, strict=True)}
+
     def split(self, flat: NDArray) -> dict[str, NDArray]:
         """Views of ``flat`` [P'] by tensor name, each in its own shape."""
         return {
-            name: flat[offset : offset + math.prod(shape)].reshape(shape)
-            for name, shape, offset in zip(self.names, self.shapes, self.offsets, strict=True)
+            name: flat[part].reshape(shape) for (name, part), shape in zip(self.parts.items(), self.shapes, strict=True)
         }
 
     def join(self, tensors: Mapping[str, NDArray]) -> NDArray[np.float32]:

@@ -223,6 +223,10 @@ class ClipModel(FlatWeights):
         """Of every class, float32 [N, C]."""
         return functional.log_softmax(self.logits(batch.pixels, batch.head), dim=1)
 
+    def choice_log_probabilities(self, batch: ImageBatch) -> torch.Tensor:
+        """The same: the classes are the choices."""
+        return self.log_probabilities(batch)
+
     def watched(self, receive: Receiver) -> AbstractContextManager[None]:
         """See `WatchedModel.watched`; the patches' convolution and the last projection are no linear layers."""
         use_onednn(self._network.visual)  # torch's own attention calls no module with hooks

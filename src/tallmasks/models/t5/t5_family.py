@@ -52,7 +52,7 @@ class T5:
 
     def statistics(self, spec: Spec) -> tuple[str, ...]:
         """An adapter's vectors are no linear layer's weights."""
-        return ("fisher",) if spec.get("adapter") else tuple(STATISTICS)
+        return tuple(name for name in STATISTICS if name != "grams" or not spec.get("adapter"))
 
     def counts_frozen(self, spec: Spec) -> bool:
         """An adapter's checkpoint holds no frozen value."""

@@ -96,6 +96,17 @@ class TextModel(FlatWeights):
         hidden = self._decoded(batch.targets, self._encoded(batch), batch.mask)
         return functional.log_softmax(self._logits(hidden)[batch.targets != IGNORED], dim=-1)
 
+    def choice_log_probabilities(self, batch: TextBatch) -> torch.Tensor:
+        """Of the answers to choose from, float32 [N, C]; of a free answer, every token that it may begin with."""
+        choices, free = batch.by_choice
+        scores = [self.choice_scores(choices)[0]] if choices else []
+        if free:
+            first = torch.full((len(free), 1), IGNORED, device=self.device)
+            scores.append(self._logits(self._decoded(first, self._encoded(free), free.mask))[:, 0])
+        most = max(rows.shape[1] for rows in scores)
+        logs = [functional.pad(rows.log_softmax(dim=1), (0, most - rows.shape[1]), value=-torch.inf) for rows in scores]
+        return torch.cat(logs).clamp(min=torch.finfo(torch.float32).min)
+
     def watched(self, receive: Receiver) -> AbstractContextManager[None]:
         """See `WatchedModel.watched`; the output layer is among the linear layers, padding among the inputs."""
         return watched(self._network, dict(zip(self.trainable, self._parameters, strict=True)), receive)

@@ -1,0 +1,57 @@
+"""AdaMerging: the coefficients with which the merged model is most certain of unlabelled data."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from tallmasks.methods import Fixed, Network, Place, Share, Statistics, Vector, merge, merged_row
+from tallmasks.methods.rows.parts.certainty import Count, most_certain
+from tallmasks.methods.rows.ties import Elected, agreeing, trim_and_elect
+from tallmasks.vectors.task_vectors import TaskVector
+
+By = Literal["tensor", "task"]
+
+
+def learn(net: Network, *, by: By = "tensor", steps: Count = 500, rate: Share = 1e-3, batch: Count = 16) -> Statistics:
+    """A coefficient for each task and tensor, or `by` task alone.
+
+    As the official code (EnnengYang/AdaMerging, main_layer_wise_adamerging.py, main_task_wise_adamerging.py), where a
+    step adds two batches of 16 test examples of every task.  Here it is one, as in the paper, of validation examples.
+    """
+    return most_certain(net, [vector.flat for vector in net.task_vectors], by, steps, rate, batch)
+
+
+def learn_elected(
+    net: Network, *, keep: Share = 0.2, by: By = "tensor", steps: Count = 500, rate: Share = 1e-3, batch: Count = 16
+) -> Statistics:
+    """The same of what TIES leaves of the task vectors (AdaMerging++, main_layer_wise_adamergingpp.py)."""
+    flats = left([one.flat for one in net.task_vectors], trim_and_elect(net.task_vectors, keep=keep))
+    return most_certain(net, flats, by, steps, rate, batch)
+
+
+def left(rows: Sequence[Vector], elected: Elected) -> list[Vector]:
+    """What is trimmed and agrees with the elected sign, float32 [n] of each task."""
+    sign = np.sign(agreeing(rows, elected, mean=False))
+    return [row * ((abs(row) >= least) & (np.sign(row) == sign)) for row, least in zip(rows, elected[0], strict=True)]
+
+
+def elect(vectors: Sequence[TaskVector], learned: Statistics, *, keep: Share = 0.2) -> tuple[Elected, Statistics]:
+    return trim_and_elect(vectors, keep=keep), learned
+
+
+@merge("adamerging", learn=learn)
+def weighted(rows: Sequence[Vector], place: Place, coefficients: Statistics) -> Vector:
+    """sum_t lambda_t tau_t."""
+    return np.sum([value * row for value, row in zip(coefficients[place.name], rows, strict=True)], axis=0)
+
+
+@merge("adamerging_ties", look=elect, learn=learn_elected)
+def weighted_elected(rows: Sequence[Vector], place: Place, facts: tuple[Elected, Statistics]) -> Vector:
+    return weighted(left(rows, facts[0]), place, facts[1])
+
+
+merged_row("adamerging", row=33, title="AdaMerging", paper="Yang et al. 2024", protocol=Fixed(1.0), group="later")
+merged_row(
+    "adamerging_ties", row=43, title="AdaMerging++", paper="Yang et al. 2024", protocol=Fixed(1.0), group="later"
+)

@@ -1,0 +1,51 @@
+"""Merges that learn: what is learned is what the loss says, and reaches the merge."""
+
+import numpy as np
+import pytest
+
+from tallmasks import methods
+from tallmasks.methods.rows.ties import agreeing, trim_and_elect
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.tensor_files import Layout
+from tallmasks.vectors.task_vectors import TaskVector
+from toys.quadratic_network import QuadraticNetwork
+
+LAYOUT = Layout(("a", "b"), ((6, 5), (7,)))
+
+
+def vectors() -> list[TaskVector]:
+    """Two that change other weights, so that each has a best coefficient of its own."""
+    flats = np.random.default_rng(0).normal(size=(2, LAYOUT.size)).astype(np.float32)
+    flats[0, ::2], flats[1, 1::2] = 0, 0
+    return [TaskVector(flat, LAYOUT, {}) for flat in flats]
+
+
+@pytest.mark.parametrize(("name", "by"), [("adamerging:", "tensor"), ("adamerging_ties:keep=1.0,", "task")])
+def test_adamerging_finds_the_coefficients_of_least_entropy_in_0_to_1(name: str, by: str) -> None:
+    """The merge would be one of other coefficients: not the most certain ones, or beyond what the paper allows."""
+    merge = methods.get_merge(f"{name}by={by},steps=40,rate=0.05")
+    learned = merge.learned(QuadraticNetwork(vectors(), wanted=[0.6, 1.7]))
+    for of_tensor in learned.values():
+        np.testing.assert_allclose(of_tensor, [0.6, 1.0], atol=0.05)
+    out = np.empty(LAYOUT.size, np.float32)
+    merge(vectors(), out, [learned])
+    coefficients = np.concatenate([np.tile(learned["a"], (30, 1)), np.tile(learned["b"], (7, 1))]).T
+    np.testing.assert_allclose(out, (coefficients * [one.flat for one in vectors()]).sum(axis=0), rtol=1e-6)
+
+
+def test_what_ties_leaves_adds_up_to_its_sum() -> None:
+    """AdaMerging++ would weigh entries that TIES throws away, or lack some that it keeps."""
+    draw = np.random.default_rng(1).normal(size=(3, LAYOUT.size)).astype(np.float32)
+    given = [TaskVector(flat, LAYOUT, {}) for flat in draw]
+    out = np.empty(LAYOUT.size, np.float32)
+    ones = {name: np.ones(3, np.float32) for name in LAYOUT.names}
+    methods.get_merge("adamerging_ties")(given, out, [ones])
+    np.testing.assert_allclose(out, agreeing(list(draw), trim_and_elect(given), mean=False), rtol=1e-6)
+
+
+def test_only_the_options_that_it_learns_with_name_what_is_learned() -> None:
+    """500 steps would be computed again for another row, or not for other steps."""
+    assert methods.get_merge("adamerging").learning == "adamerging"
+    assert methods.get_merge("adamerging:by=task,steps=7").learning == "adamerging:by=task,steps=7"
+    with pytest.raises(TallmasksError, match="needs what the workflow's stage learned computes from the tasks' data"):
+        methods.get_merge("adamerging").prepared(vectors())

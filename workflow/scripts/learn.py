@@ -1,0 +1,19 @@
+"""Learn what a merge is made with, from all of its tasks at once and unlabelled validation examples."""
+
+from typing import Any
+
+from job import Job
+from model_io import load_model, load_tasks, say
+from tallmasks import methods
+from tallmasks.evaluation.unlabelled import UnlabelledTasks
+from tallmasks.store.tensor_files import write_tensors
+from tallmasks.vectors.task_vectors import open_task_vectors
+
+
+def run(job: Job) -> None:
+    vectors = open_task_vectors(job.inputs["task_vectors"])
+    examples = [task.splits["validation"] for task in load_tasks(job, ("validation",))]
+    model: Any = load_model(job, "float32")
+    network = UnlabelledTasks(model, examples, vectors, say)
+    tensors = methods.get_merge(job.params["merge"]).learned(network)
+    write_tensors(job.output, tensors, job.metadata)
