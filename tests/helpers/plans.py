@@ -19,7 +19,7 @@ def changed(params: Params, *keys: Any, value: Any) -> set[str]:
     place = other
     for key in keys[:-1]:
         place = place[key]
-    assert place[keys[-1]] != value
+    assert place.get(keys[-1]) != value
     place[keys[-1]] = value
     before, after = paths(params), paths(other)
     assert before.keys() == after.keys()

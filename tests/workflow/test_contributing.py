@@ -22,10 +22,10 @@ from tallmasks.vectors.task_vectors import TaskVector
 layout = Layout(("a",), ((4,),))
 vectors = [TaskVector(np.array(values, np.float32), layout, {}) for values in ([3, 4, 0, 0], [0, 0, 1, 0])]
 memory = InMemory(vectors, np.zeros(4, np.float32), [0.4], lambda method: ())
-for spec in ("unit_length", "unit_length:length=2.0"):
+for spec in ("unit_length", "unit_length:length=2.0", "unit_length:order=1.0"):
     method = methods.get(spec)
     source = memory.of(method)
-    inputs = {name: methods.INPUTS[name].find(source, 0, 0) for name in method.needs}
+    inputs = {name: methods.INPUTS[name].value(source, 0, 0, method.chosen) for name in method.needs}
     print(method.name, method.title, *method(**inputs), *(needed.role for needed in method.stored_inputs), sep="|")
 """
 
@@ -39,11 +39,12 @@ def test_one_file_is_a_method_with_an_option_and_an_input_of_its_own(tmp_path: P
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     run = subprocess.run([sys.executable, "-c", USED], capture_output=True, text=True, env=environment, check=False)
     assert run.returncode == 0, run.stderr
-    plain, longer = (line.split("|") for line in run.stdout.splitlines())
+    plain, longer, other = (line.split("|") for line in run.stdout.splitlines())
     assert plain[:2] == ["unit_length", "Unit length"]
     assert longer[:2] == ["unit_length:length=2.0", "Unit length (length = 2.0)"]
     np.testing.assert_allclose([float(value) for value in plain[2:6]], [0.6, 0.8, 0, 0], rtol=1e-6)
     np.testing.assert_allclose([float(value) for value in longer[2:6]], [1.2, 1.6, 0, 0], rtol=1e-6)
+    np.testing.assert_allclose([float(value) for value in other[2:6]], [3 / 7, 4 / 7, 0, 0], rtol=1e-6)
     assert plain[6:] == ["task_vectors"]
 
 

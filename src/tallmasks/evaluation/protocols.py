@@ -103,7 +103,10 @@ class Updates:
             declared = INPUTS[name]
             key = keys[declared.per]
             if name not in self._inputs or self._inputs[name][0] != key:
-                self._inputs[name] = key, self._placed(declared.find(self._source, task, level), declared.packed)
+                self._inputs[name] = (
+                    key,
+                    self._placed(declared.value(self._source, task, level, self._method.chosen), declared.packed),
+                )
         return self._method(**{name: value for name, (_, value) in self._inputs.items()})
 
     def _placed(self, value: Any, packed: bool) -> Any:

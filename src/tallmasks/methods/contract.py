@@ -127,7 +127,8 @@ class Method:
     @functools.cached_property
     def options(self) -> dict[str, Option]:
         """Its own options by name, without its merge's."""
-        return options_of(self.update, self.kept.share if self.kept else None)
+        inputs = (needed.find for needed in self.all_inputs.values())
+        return options_of(self.update, self.kept.share if self.kept else None, *inputs)
 
     @property
     def own_tensors(self) -> OwnTensors | None:
@@ -187,7 +188,7 @@ class Method:
         options_of(self.update, self.kept.share if self.kept else None)  # it refuses a word without its vocabulary
         if problem := misfit(self.protocol, self.needs, self.all_inputs):
             raise ValueError(f"method {self.name}: {problem}")
-        merged = any(needed.stage and not needed.each for needed in self.all_inputs.values())
+        merged = any(needed.merged for needed in self.all_inputs.values())
         stated = {
             "merge": (self.merge is not None, merged),
             "kept": (self.kept is not None, "threshold" in self.needs),

@@ -10,7 +10,7 @@ folder ``rows`` may declare its own:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from tallmasks.methods.method_protocols import Fixed, Masked, Scaled
 from tallmasks.methods.method_protocols import Protocol as ProtocolOfMethod
+from tallmasks.methods.options import Value, given
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import Layout
 from tallmasks.vectors.task_vectors import TaskVector
@@ -61,9 +62,11 @@ class Input:
         name: The parameter's name.
         meaning: What it is, with shape and dtype.
         per: What it differs by: "benchmark" (the same for all tasks), "task", or "mask_lambda" (task and lambda).
-        find: Its value, from a source, a task's index and a place in the grid of lambdas.
+        find: Its value, from a source, a task's index and a place in the grid of lambdas.  Its keyword-only parameters
+            are options of every method that asks for it.
         stage, role: The stage whose artifacts it needs, if any, and their role in an evaluation's recipe.
         each: Whether that is an artifact per task; else one of the method's merge.
+        joint: Whether it is one of all tasks, whatever the merge.
         packed: Whether the value is packed bits, which the method gets as bool [P'].
         of: The inputs that ``find`` looks at, where it is no artifact itself.
     """
@@ -71,10 +74,11 @@ class Input:
     name: str
     meaning: str
     per: Per
-    find: Callable[[Source, int, int], Any]
+    find: Callable[..., Any]
     stage: str | None = None
     role: str = ""
     each: bool = False
+    joint: bool = False
     packed: bool = False
     of: tuple[str, ...] = ()
 
@@ -85,6 +89,17 @@ class Input:
             raise ValueError(f"input {self.name} is of {sorted(unknown)}; there is {', '.join(INPUTS)}")
         if bool(self.stage) != bool(self.role):
             raise ValueError(f"input {self.name}: stage and role go together")
+        if self.each and self.joint:
+            raise ValueError(f"input {self.name}: found each and joint; expected one artifact per task, or one of all")
+
+    @property
+    def merged(self) -> bool:
+        """Whether its artifact belongs to a merge."""
+        return bool(self.stage) and not (self.each or self.joint)
+
+    def value(self, source: Source, task: int, level: int, chosen: Mapping[str, Value]) -> Any:
+        """What the method gets, with those of its options that are the input's."""
+        return self.find(source, task, level, **given(self.find, chosen))
 
     def artifacts(self, plan: Any, model: str, tasks: Sequence[str], merge: str | None, seed: Any) -> list[Any]:
         """The artifacts that it needs, as nodes of a plan."""
@@ -92,11 +107,14 @@ class Input:
             make = getattr(plan, str(self.stage))
         except AttributeError:
             raise TallmasksError(f"input {self.name}: there is no stage {self.stage!r}; see plan/chain.py") from None
-        return [make(model, task, seed) for task in tasks] if self.each else [make(model, tasks, merge, seed)]
+        if self.each:
+            return [make(model, task, seed) for task in tasks]
+        return [make(model, tasks, merge, seed) if self.merged else make(model, tasks, seed)]
 
 
 INPUTS: dict[str, Input] = {}
-Find = Callable[[Source, int, int], Any]
+Find = Callable[..., Any]
+"""``(source, task, level, *, option=...) -> value``."""
 
 
 def input(name: str, meaning: str, *, per: Per, **fields: Any) -> Callable[[Find], Find]:

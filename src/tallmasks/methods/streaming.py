@@ -171,7 +171,7 @@ class OnePiece:
 
 def update(method: Method, source: OnePiece) -> Vector:
     """The update of a row that is one model on a piece, float32 [n]."""
-    return method(**{name: inputs.INPUTS[name].find(cast(Any, source), 0, 0) for name in method.needs})
+    return method(**{name: inputs.INPUTS[name].value(cast(Any, source), 0, 0, method.chosen) for name in method.needs})
 
 
 def in_stream(method: Method) -> None:

@@ -203,7 +203,7 @@ def multi_task_vector(plan: Plan, model: str, tasks: Tasks, merge: str, seed: Se
 @stage(script="mask", version=2, folder="store/{model}/derived/mask_bundles", uses="arrays")
 def mask_bundle(plan: Plan, model: str, tasks: Tasks, merge: str, seed: Seed) -> Made:
     """The masks of every task for every lambda of the grid."""
-    params = {"tasks": list(tasks), "mask_lambda": list(plan.params["grids"]["mask_lambda"])}
+    params = {"tasks": list(tasks), "mask_lambda": list(plan.grids(model)["mask_lambda"])}
     inputs = {
         "task_vectors": plan.task_vectors(model, tasks, seed),
         "multi_task_vector": [plan.multi_task_vector(model, tasks, merge, seed)],
@@ -285,7 +285,7 @@ def evaluation(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) ->
         "code": methods.code([method], [str(chosen.merge)] if chosen.tuned else []),
         "tasks": list(tasks),
     }
-    if grid := chosen.protocol.grid(plan.params["grids"]):
+    if grid := chosen.protocol.grid(plan.grids(model)):
         params["grid"] = list(grid)
     return Made(slug(method, tasks, seed), params, inputs, plan.pretrained_source(model))
 
@@ -356,7 +356,7 @@ def threshold_evaluation(plan: Plan, model: str, tasks: Tasks, merge: str, seed:
         "code": methods.code([consensus]),
         "thresholds": [k for k in range(len(tasks) + 2) if methods.at_threshold(merge, k) is None],
         "images": plan.sweep_images(model, "thresholds"),
-        "grid": list(plan.params["grids"]["scaling_coefficient"]),
+        "grid": list(plan.grids(model)["scaling_coefficient"]),
     }
     inputs = plan.evaluation(model, tasks, consensus, seed).inputs
     return Made(slug(merge, tasks, seed), params, inputs, plan.pretrained_source(model))
@@ -386,7 +386,7 @@ def subset_evaluation(plan: Plan, model: str, tasks: Tasks, seed: Seed) -> Made:
         "images": plan.sweep_images(model, "subsets"),
         "methods": list(names),
         "code": methods.code(names, merges),
-        "grids": {name: list(grid) for name, grid in plan.params["grids"].items()},
+        "grids": {name: list(grid) for name, grid in plan.grids(model).items()},
     }
     inputs = {**evaluation_inputs(plan, model, tasks, seed), "task_vectors": plan.task_vectors(model, tasks, seed)}
     return Made(f"{len(tasks)}tasks-s{seed}", params, inputs, plan.pretrained_source(model))

@@ -81,6 +81,13 @@ class Grids(Section):
     mask_lambda: Grid
 
 
+class OwnGrids(Section):
+    """in the place of the grids of all models"""
+
+    scaling_coefficient: Grid = optional()
+    mask_lambda: Grid = optional()
+
+
 class Statistics(Section):
     examples: Examples
 
@@ -326,6 +333,7 @@ class ModelEntry(Section):
     ) = optional('which prompts of text tasks, "all" or a list of their numbers')
     finetuning: Finetuning
     pretraining: dict[str, Setting] = optional("how the weights that ship with the project were made")
+    grids: OwnGrids = optional()
     sweeps: Sweeps = optional()
     resources: Resources
 

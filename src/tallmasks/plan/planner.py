@@ -166,6 +166,10 @@ class Plan:
         """The settings of a job that counts right answers."""
         return self.network(model) | {"evaluation": dict(self.model(model)["evaluation"])}
 
+    def grids(self, model: str) -> dict[str, list[float]]:
+        """What is tried on validation data: the model's own grids, else those of all models."""
+        return {**self.params["grids"], **self.model(model).get("grids", {})}
+
     def sweep_images(self, model: str, sweep: str) -> dict[str, int]:
         """How many examples one choice or accuracy of a sweep uses, by split; a split without a number uses all."""
         return dict(self.model(model).get("sweeps", {}).get(sweep, {}))

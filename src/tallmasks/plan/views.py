@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tallmasks import methods
+from tallmasks.methods.merges import LEARNED
 from tallmasks.models.families import statistics_of
 from tallmasks.plan.chain import Seed, Tasks
 from tallmasks.plan.node import STAGES, Node
@@ -213,8 +214,13 @@ def bundle(plan: Plan, model: str, name: str) -> Artifacts:
 
 
 def field_methods(plan: Plan, model: str) -> list[str]:
-    """Every method whose inputs a model has, and those with options in params.yaml."""
-    names = [*methods.names(), *(name for name in plan.method_names if name not in methods.names())]
+    """Every method whose inputs a model has, and those with options in params.yaml.
+
+    Merges that learn take long: they are there if params.yaml names them.
+    """
+    learning = methods.needing(LEARNED)
+    names = [name for name in methods.names() if name not in learning or name in plan.method_names]
+    names += [name for name in plan.method_names if name not in methods.names()]
     stages = {name: {needed.stage for needed in methods.get(name).stored_inputs} for name in names}
     statistics = {None, *statistics_of(plan.model(model))}
     return [
@@ -309,7 +315,7 @@ def _orders(plan: Plan, model: str, benchmark: str) -> dict[str, Any]:
 
 
 def _lambdas(plan: Plan, model: str, benchmark: str) -> dict[str, Any]:
-    return {"grid": list(plan.params["grids"]["mask_lambda"])}
+    return {"grid": list(plan.grids(model)["mask_lambda"])}
 
 
 def _fine_tuned(plan: Plan, model: str, members: Tasks, seed: Seed) -> list[Node]:

@@ -24,7 +24,7 @@ Params = dict[str, Any]
     ("keys", "value", "expected"),
     [
         (("grids", "mask_lambda"), [0.2, 0.4], {"mask_bundle", "agreement", "evaluation"}),
-        (("grids", "scaling_coefficient"), [0.1, 0.2], {"evaluation"}),
+        (("models", "tiny", "grids"), {"scaling_coefficient": [0.1, 0.2]}, {"evaluation"}),
         (
             ("models", "tiny", "finetuning", "learning_rate"),
             0.5,
