@@ -4,8 +4,8 @@
     python benchmarks/estimate.py --plan vit_b32 20tasks [--cores 4] [--gpus 1]
 
 - Disk from the shapes of everything in the store and the sizes of the datasets that the registry expects.
-- Memory from the weights, their gradients and both moments of AdamW (16 bytes a weight), and from what the backward
-  pass keeps of one image, counted on the CPU in the precision of params.yaml.
+- Memory of all tensors between two training steps, and of what the backward pass keeps, in the precision of params.yaml
+  (tallmasks.training.gpu_memory).
 - Arithmetic from torch's own counter: the forward pass of one image, three times that for a training step.  Hours are
   that by --tflops, what a GPU sustains (not its peak): a bound from below, since images must be read as well.
 - With --plan, the jobs of one table in time: each job's seconds from the same arithmetic and from the constants below,
@@ -20,7 +20,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
-from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
 from tallmasks import methods
@@ -31,6 +30,7 @@ from tallmasks.plan.project import open_plan
 from tallmasks.plan.views import results_of
 from tallmasks.tasks.vision.decoding import KEPT_SIDE, TRAINING_MARGIN
 from tallmasks.tasks.vision.vision_tasks import LARGEST_VALIDATION, TASKS, VALIDATION_SHARE
+from tallmasks.training.gpu_memory import at_once, kept_bytes, state_bytes
 
 FLOAT = 4  # bytes
 SMALL = {"eurosat": 64, "mnist": 28, "svhn": 32, "cifar100": 32, "stl10": 96, "pcam": 96, "fer2013": 48, "emnist": 28}
@@ -68,27 +68,12 @@ def evaluated_images(tasks: Iterable[str], alphas: int, lambdas: int) -> int:
     return sum(tried.get(type(row.protocol), 1) * validation + test for row in rows)
 
 
-def flops_and_kept_bytes(architecture: str, size: int, precision: str) -> tuple[float, float]:
-    """Of one image: operations of the forward pass, and bytes that the backward pass needs of it."""
+def flops(architecture: str, size: int) -> float:
+    """Operations of the forward pass over one image."""
     network = clip.build(architecture)
-    kept = []
-    for images in (torch.zeros(1, 3, size, size), torch.zeros(2, 3, size, size)):
-        seen: dict[int, int] = {}
-
-        def keep(tensor: torch.Tensor, seen: dict[int, int] = seen) -> torch.Tensor:
-            seen[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
-            return tensor
-
-        with (
-            torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
-            torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"),
-        ):
-            features = network.encode_image(images)
-        functional.normalize(features.float(), dim=-1).sum().backward()
-        kept.append(sum(seen.values()))
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         network.encode_image(torch.zeros(1, 3, size, size))
-    return counter.get_total_flops(), kept[1] - kept[0]
+    return counter.get_total_flops()
 
 
 @dataclass(frozen=True)
@@ -121,7 +106,7 @@ class Timing:
         text = sum(p.numel() for name, p in network.named_parameters() if name.startswith("transformer."))
         self.prompt = 2 * text * network.context_length
         self.recipe, self.side = spec["finetuning"], spec["preprocess"]["size"]
-        self.image, _ = flops_and_kept_bytes(spec["architecture"], self.side, "float32")
+        self.image = flops(spec["architecture"], self.side)
 
     def _images(self, images: float, models: float, side: float) -> float:
         """Images through the network, or read from the disk, whatever takes longer."""
@@ -245,13 +230,12 @@ def main() -> None:
         every = sum(parameter.numel() for parameter in network.parameters())
         trainable = sum(parameter.numel() for parameter in network.visual.parameters())
         del network
-        flops, kept = flops_and_kept_bytes(spec["architecture"], size, recipe["precision"])
-        at_once = recipe.get("micro_batch_size", recipe["batch_size"])
-        memory = 4 * FLOAT * trainable + at_once * kept
-        step = 3 * flops * recipe["batch_size"]
+        image, images_at_once = flops(spec["architecture"], size), at_once(spec)
+        state, kept = state_bytes(spec)["cuda"], kept_bytes(spec, images_at_once)
+        step = 3 * image * recipe["batch_size"]
         print(
-            f"{model}: one image {flops / 1e9:.1f} GFLOP forward, {kept / 1e6:.0f} MB kept for the backward pass; "
-            f"fine-tuning {memory / 1e9:.0f} GB of GPU memory with {at_once} images at once, "
+            f"{model}: one image {image / 1e9:.1f} GFLOP forward; fine-tuning {state / 1e9:.1f} GB of GPU memory "
+            f"between two steps, and {kept / 1e9:.1f} GB for a pass over {images_at_once} images, "
             f"{recipe['iterations'] * step / 1e12 / tflops / 60:.0f} min a task"
         )
         for benchmark, tasks in benchmarks.items():
@@ -261,7 +245,7 @@ def main() -> None:
             print(
                 f"  {benchmark}: store {store / 1e9:.0f} GB; fine-tuning "
                 f"{len(tasks) * recipe['iterations'] * step / 1e12 / tflops / 3600:.1f} h, evaluation of "
-                f"{images / 1e6:.1f} million images x models {images * flops / 1e12 / tflops / 3600:.1f} h"
+                f"{images / 1e6:.1f} million images x models {images * image / 1e12 / tflops / 3600:.1f} h"
             )
 
 

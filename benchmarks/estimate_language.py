@@ -8,8 +8,10 @@
 - Memory of a fine-tuning between two steps, on the GPU and on the CPU: every tensor that the model and the optimizer
   hold after one step, on torch's fake GPU, whose tensors have shapes and no values.  On the CPU come the best weights
   of early stopping, and weights and moments while they are saved.
-- GPU memory of a pass: what the backward pass keeps of a micro batch, counted on the CPU in the precision of
-  params.yaml, bfloat16 copies of the weights among it, with --answer-tokens.  Kernels need more; nobody counted it.
+- GPU memory of a pass: what the backward pass keeps of it, counted on the CPU in the precision of params.yaml,
+  bfloat16 copies of the weights among it (tallmasks.training.gpu_memory).  Kernels need more; nobody counted it.
+- Operations of a pass: what torch dispatches in a forward and backward pass, counted on tensors without values.  Passes
+  of a step: a batch of inputs of one length, cut as in training; before, it was cut into micro_batch_size examples.
 - Arithmetic: 2 operations a weight and token of the half that reads it, three times that for a training step, for the
   numbers of rows that the data sets have; how many tokens an input, an answer, and how many choices a question has on
   average is assumed, and said above.  A training is counted to its last step, which early stopping seldom reaches.
@@ -18,88 +20,61 @@
 """
 
 import argparse
-import gc
 import math
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tallmasks import methods
-from tallmasks.models.t5.ia3 import Ia3Model
+from tallmasks.models.families import family
 from tallmasks.models.t5.t5_architectures import Architecture
-from tallmasks.models.t5.t5_loading import build
-from tallmasks.models.t5.t5_network import TextModel
 from tallmasks.models.t5.text_batches import TextBatch, TokenizedText
-from tallmasks.models.t5.text_scoring import Scoring
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.project import open_plan
 from tallmasks.tasks.text.text_tasks import TASKS
-from tallmasks.training.finetuning import adamw
+from tallmasks.training.gpu_memory import at_once, kept_bytes, state_bytes
 
 FLOAT, LEVEL_BITS = 4, 3  # bytes of a value; bits of a mask's level for five lambdas
 MODELS = ("t5_large", "t5_large_ia3")
 BENCHMARKS = ("7nlp", "8qa", "11nlp")
-LENGTHS = (128, 300, 512)  # tokens of every input of a micro batch
+LENGTHS = (100, 128, 300, 512)  # tokens of an input
 
 
-class _Padding:
-    """A tokenizer of which only the padding is asked for."""
+class _Operations(TorchDispatchMode):
+    """Counts torch's operations that are no views."""
 
-    pad = 0
+    count = 0
 
-
-def fake_model(spec: Mapping[str, Any], device: str) -> TextModel:
-    """A model without values, as `tallmasks.models.t5.t5_loading.load` makes it."""
-    architecture, adapter = Architecture.of(spec["architecture"]), spec.get("adapter")
-    shapes = architecture.shapes.items()
-    network = build(architecture, {name: torch.empty(shape, device=device) for name, shape in shapes})
-    further: Any = (_Padding(), Scoring(), spec["finetuning"]["precision"])
-    if adapter:
-        return Ia3Model(network, architecture.trainable(adapter), *further)
-    named = dict(network.named_parameters())
-    return TextModel(network, {name: named[name] for name in architecture.trainable()}, *further)
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += function.namespace == "aten" and not function.is_view
+        return function(*args, **(kwargs or {}))
 
 
-def state_bytes(spec: Mapping[str, Any]) -> Counter[str]:
-    """Bytes of all tensors of a training after one step, by the kind of their device."""
-    sizes, counted = Counter[str](), set()
-    with FakeTensorMode() as ours:
-        model = fake_model(spec, "cuda")
-        optimizer = adamw(model, learning_rate=0.0, weight_decay=0.0, epsilon=1e-8)
-        for parameter in model.parameters():
-            parameter.grad = torch.empty_like(parameter)
-        optimizer.step()
-        gc.collect()
-        for tensor in gc.get_objects():
-            if type(tensor) is not FakeTensor or tensor.fake_mode is not ours:
-                continue
-            storage = tensor.untyped_storage()
-            if storage._cdata not in counted:
-                counted.add(storage._cdata)
-                sizes[tensor.device.type] += storage.nbytes()
-    return sizes
+def with_inputs_of(spec: Mapping[str, Any], tokens: int) -> dict[str, Any]:
+    """A model whose largest inputs have so many tokens."""
+    return {**spec, "scoring": {**spec["scoring"], "max_input_tokens": tokens}}
 
 
-def kept_bytes(spec: Mapping[str, Any], examples: int, input_tokens: int, answer_tokens: int) -> int:
-    """Bytes that the backward pass needs of some examples of equal lengths, without the weights."""
-    kept: dict[int, torch.UntypedStorage] = {}
-
-    def keep(tensor: torch.Tensor) -> torch.Tensor:
-        storage = tensor.untyped_storage()
-        kept[storage._cdata] = storage
-        return tensor
-
+def operations_of_a_pass(spec: Mapping[str, Any]) -> int:
+    """Torch's operations in one forward and backward pass; they do not depend on the number of examples."""
     with FakeTensorMode():
-        model = fake_model(spec, "cpu")
+        model, batch = family(spec).outline(with_inputs_of(spec, 100), 2)  # type: ignore[attr-defined]
+        model.parameters()
         model.train(True)
-        example = TokenizedText([0] * input_tokens, ([0] * answer_tokens,), 0)
-        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-            model.loss(TextBatch((example,) * examples, 0, model.device, input_tokens))
-        weights = {parameter.untyped_storage()._cdata for parameter in model._network.parameters()}
-    return sum(storage.nbytes() for pointer, storage in kept.items() if pointer not in weights)
+        with _Operations() as operations:
+            model.loss(batch).backward()
+    return operations.count
+
+
+def passes(spec: Mapping[str, Any], tokens: int) -> int:
+    """Passes of one step, if all inputs have so many tokens."""
+    example = TokenizedText([0] * tokens, ([0],), 0)
+    longest = spec["scoring"]["max_input_tokens"]
+    batch = TextBatch((example,) * spec["finetuning"]["batch_size"], 0, torch.device("cpu"), longest)
+    return len(batch.split(at_once(spec)))
 
 
 def halves(architecture: Architecture) -> tuple[int, int]:
@@ -143,15 +118,26 @@ def main() -> None:
         speed = said.float32_tflops if spec["evaluation"]["precision"] == "float32" else said.tflops
         memory = state_bytes(spec)
         saved = 3 * FLOAT * trainable
+        batch_size, rows = recipe["batch_size"], recipe["micro_batch_size"]
         print(f"{model}: {trainable:,} trainable values, {frozen:,} frozen in the paper's formula")
-        print(f"  a fine-tuning between two steps: {memory['cuda'] / 1e9:.1f} GB on the GPU")
+        print(
+            f"  a fine-tuning between two steps: {memory['cuda'] / 1e9:.1f} GB on the GPU; with theta_0 there, "
+            f"{(memory['cuda'] + memory['cpu']) / 1e9:.1f} GB"
+        )
         print(
             f"  on the CPU: {memory['cpu'] / 1e9:.3f} GB of theta_0, {FLOAT * trainable / 1e9:.3f} GB of best weights"
         )
         print(f"  and {saved / 1e9:.3f} GB while a save is written")
+        operations = operations_of_a_pass(spec)
+        print(f"  a pass: {operations:,} operations of torch")
         for length in LENGTHS:
-            kept = kept_bytes(spec, recipe["micro_batch_size"], length, round(said.answer_tokens))
-            print(f"  a pass over {recipe['micro_batch_size']} inputs of {length} tokens keeps {kept / 1e9:.1f} GB")
+            now, before = passes(spec, length), -(-batch_size // rows)
+            most = -(-batch_size // now)
+            kept = kept_bytes(with_inputs_of(spec, length), most)
+            print(
+                f"  inputs of {length} tokens: a pass over {most} keeps {kept / 1e9:.1f} GB; a step has {now} passes, "
+                f"{now * operations:,} operations; by {rows} examples, {before} and {before * operations:,}"
+            )
         print(f"  state of an unfinished training: {4 * FLOAT * trainable / 1e9:.3f} GB")
         print(f"  a fine-tuning to step {recipe['iterations']}: {training / said.tflops / 1e12 / 3600:.1f} h")
         for benchmark in BENCHMARKS:

@@ -21,6 +21,7 @@ from tallmasks.evaluation.counting import Evaluator, TaskData
 from tallmasks.models import cuda
 from tallmasks.models.clip import network as clip
 from tallmasks.models.clip.clip_examples import ClipExamples
+from tallmasks.models.clip.onednn import use_onednn
 
 CLASSES = 100
 MEAN, STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
@@ -42,6 +43,8 @@ def main() -> int:
     torch.manual_seed(0)
     device = cuda.choose(None)
     network = clip.build(arguments.architecture).to(device)
+    if device.type == "cpu":
+        use_onednn(network.visual)
     size = network.visual.image_size[0]
     model = clip.ClipModel(
         network, lambda: lambda prompts: torch.empty(0), clip.Preprocess(size, MEAN, STD), arguments.precision

@@ -137,8 +137,10 @@ class WatchedModel(Model, Protocol):
 class Family(Protocol):
     """A kind of network.  torch is imported only when a network is needed.
 
-    It may have two further methods.  ``statistics(spec)``: the `STATISTICS` that its networks, as `WatchedModel`s, can
-    give.  ``counts_frozen(spec)``: see `counts_frozen`.
+    It may have three further methods.  ``statistics(spec)``: the `STATISTICS` that its networks, as `WatchedModel`s,
+    can give.  ``counts_frozen(spec)``: see `counts_frozen`.  ``outline(spec, examples)``: a `Model` of the architecture
+    in the precision of its fine-tuning, and a `Batch` of so many of the largest examples, both without values, on
+    torch's default device; `tallmasks.training.gpu_memory` counts with it.
 
     Attributes:
         unit: What people call its examples, in the plural.

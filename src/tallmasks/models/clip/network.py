@@ -39,6 +39,7 @@ from tallmasks.tasks.task import Task
 
 VOCABULARY = "tokenizer.vocabulary"  # int64 [V] in the pretrained file
 BUFFER_PREFIX = "buffers."
+LARGEST_HEAD = 397  # classes, SUN397's
 
 Tokenize = Callable[[Sequence[str]], torch.Tensor]
 
@@ -140,8 +141,6 @@ class ClipModel(FlatWeights):
         self._network = network.eval().requires_grad_(False)
         self._tokenizer, self._preprocess = tokenizer, preprocess
         self._mixed = precision == "bfloat16"
-        if network.logit_scale.device.type == "cpu":
-            use_onednn(self._network.visual)
         size = network.visual.image_size
         self.image_size: int = size[0] if isinstance(size, tuple) else size
         parameters = network.named_parameters()
@@ -264,12 +263,25 @@ def load(
     settings = spec.get("preprocess")
     preprocess = prepare if settings is None else Preprocess(settings["size"], settings["mean"], settings["std"])
     tokenizer = functools.partial(_tokenizer, architecture, network.context_length, vocabulary)
+    if place.type == "cpu":
+        use_onednn(network.visual)
     model = ClipModel(network.to(place), tokenizer, preprocess, precision)
     if isinstance(preprocess, Preprocess) and preprocess.size != model.image_size:
         raise TallmasksError(
             f"params.yaml: preprocess.size is {preprocess.size}, and {architecture} takes {model.image_size} pixels"
         )
     return model
+
+
+def outline(spec: Mapping[str, Any], examples: int) -> tuple[ClipModel, ImageBatch]:
+    """See `Family`; the head is of `LARGEST_HEAD` classes."""
+    with Uninitialised():
+        network = build(spec["architecture"])
+    tokenizer = functools.partial(_tokenizer, spec["architecture"], network.context_length, None)
+    model = ClipModel(network, tokenizer, precision=spec["finetuning"].get("precision", "float32"))
+    pixels = torch.empty(examples, 3, model.image_size, model.image_size)
+    head = torch.empty(LARGEST_HEAD, network.visual.output_dim)
+    return model, ImageBatch(pixels, torch.empty(examples, dtype=torch.int64), head)
 
 
 def _tokenizer(architecture: str | Mapping[str, Any], context_length: int, vocabulary: list[int] | None) -> Tokenize:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from tallmasks.models.cuda import Wanted
     from tallmasks.models.t5.t5_network import TextModel
+    from tallmasks.models.t5.text_batches import TextBatch
 
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 
@@ -94,6 +95,11 @@ class T5:
         from tallmasks.models.t5 import t5_loading
 
         return t5_loading.load(spec, weights, precision, device)
+
+    def outline(self, spec: Spec, examples: int) -> tuple[TextModel, TextBatch]:
+        from tallmasks.models.t5 import t5_loading
+
+        return t5_loading.outline(spec, examples)
 
     def examples(self, path: Path, task_files: Mapping[str, Path]) -> Texts:
         return open_texts(path)

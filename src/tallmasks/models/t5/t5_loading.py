@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -19,9 +20,12 @@ from tallmasks.models.pretrained_files import check_tensors, read_pretrained
 from tallmasks.models.t5.ia3 import Ia3Model
 from tallmasks.models.t5.t5_architectures import Architecture
 from tallmasks.models.t5.t5_network import TextModel
+from tallmasks.models.t5.text_batches import TextBatch, TokenizedText
 from tallmasks.models.t5.text_scoring import Scoring
 from tallmasks.models.t5.text_tokenizer import TENSOR, TextTokenizer
 from tallmasks.store.errors import TallmasksError
+
+ANSWER_TOKENS = 8  # of an answer in `outline`
 
 
 def build(architecture: Architecture, tensors: Mapping[str, torch.Tensor]) -> T5ForConditionalGeneration:
@@ -43,7 +47,7 @@ def load(
 ) -> TextModel:
     """See `Family.load`; the spec has ``architecture``, ``adapter`` and ``scoring``."""
     place = cuda.choose(device)
-    architecture, adapter = Architecture.of(spec["architecture"]), spec.get("adapter")
+    architecture = Architecture.of(spec["architecture"])
     tensors = read_pretrained(weights)
     text = tensors.pop(TENSOR, None)
     if text is None:
@@ -57,7 +61,24 @@ def load(
     torch.nn.Module.to(network, place)
     if place.type == "cuda":
         cuda.make_repeatable(tf32=precision == "tf32")
-    scoring = Scoring.of(spec)
+    return _model(spec, network, tokenizer, precision)
+
+
+def outline(spec: Mapping[str, Any], examples: int) -> tuple[TextModel, TextBatch]:
+    """See `Family`; inputs have ``max_input_tokens``."""
+    shapes = Architecture.of(spec["architecture"]).shapes.items()
+    network = build(Architecture.of(spec["architecture"]), {name: torch.empty(shape) for name, shape in shapes})
+    tokenizer: Any = SimpleNamespace(pad=0)
+    model = _model(spec, network, tokenizer, spec["finetuning"].get("precision", "float32"))
+    longest = model.scoring.max_input_tokens
+    example = TokenizedText([0] * longest, ([0] * ANSWER_TOKENS,), 0)
+    return model, TextBatch((example,) * examples, 0, model.device, longest)
+
+
+def _model(
+    spec: Mapping[str, Any], network: T5ForConditionalGeneration, tokenizer: TextTokenizer, precision: Precision
+) -> TextModel:
+    architecture, adapter, scoring = Architecture.of(spec["architecture"]), spec.get("adapter"), Scoring.of(spec)
     if adapter is not None:
         return Ia3Model(network, architecture.trainable(adapter), tokenizer, scoring, precision)
     named = dict(network.named_parameters())
