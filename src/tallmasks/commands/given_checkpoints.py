@@ -9,6 +9,7 @@
     scaling_coefficient: 0.5
     output: ./merged                       # what -o takes
     out_shard_size: 5GB
+    keep_base: ["embed*"]                  # `only`, `heads` too
 
 and of `tallmasks merge` alone `weight` and `density` of all tasks, `trim` and `normalize`; of `tallmasks compress`
 alone, true or false: `fit`, `entropy_coding`, `include_base`.  `mergekit_files` has the words of mergekit's files.
@@ -19,7 +20,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -31,7 +32,7 @@ from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.store.plain_files import expanded
 
 EXAMPLE_TASK = "cars=./cars"
-OF_MERGE = ("scaling_coefficient", "k", "trim", "out_shard_size")
+OF_MERGE = ("scaling_coefficient", "k", "trim", "out_shard_size", "only", "keep_base", "heads")
 OF_COMPRESS = ("fit", "entropy_coding", "include_base")
 BY_TASK = {"mask_lambda": "mask_lambdas", "weight": "weights", "density": "densities"}
 """What is set for all tasks, and what is set by task."""
@@ -51,6 +52,7 @@ class Given:
         mask_lambdas, weights, densities: by task.
         trim, normalize: as in `Weighting`.
         out_shard_size: bytes.
+        only, keep_base, heads: as in `tensors_apart.apart`.
         sha256: what a recipe says of files, by their name, by task; of the base under None.
     """
 
@@ -70,6 +72,9 @@ class Given:
     trim: str | None = None
     normalize: bool | None = None
     out_shard_size: int | None = None
+    only: Sequence[str] = ()
+    keep_base: Sequence[str] = ()
+    heads: Sequence[str] | None = None
     sha256: Mapping[str | None, Mapping[str, str]] = field(default_factory=dict)
     fit: bool = False
     entropy_coding: bool = False
@@ -215,6 +220,9 @@ def complete(said: dict[str, Any]) -> Given:
         raise TallmasksError("-o OUT is missing: where the result goes")
     if said.get("out_shard_size") is not None:
         said["out_shard_size"] = _shard_size(said["out_shard_size"])
+    for name in ("only", "keep_base", "heads"):
+        if name in said:
+            said[name] = [said[name]] if isinstance(said[name], str) else [] if said[name] is True else said[name]
     said["tasks"] = {name: expanded(checkpoint) for name, checkpoint in said["tasks"].items()}
     return Given(**{**said, "base": expanded(said["base"]), "output": new_path(said["output"])})
 
@@ -252,7 +260,7 @@ def _shard_size(value: Any) -> int:
 
 def _is_given(value: Any) -> bool:
     """Whether an option was given; 0 is a value."""
-    return value is not None and value is not False
+    return value is not None and value is not False and value != ()
 
 
 def _number(value: Any, where: str) -> float:

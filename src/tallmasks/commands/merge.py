@@ -37,6 +37,8 @@ from tallmasks.methods.weighting import TRIMS, Setting, Weighting
 from tallmasks.store.dtypes import DTYPES, FLOATS
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.parallel import parallel
+from tallmasks.store.tensor_files import name_some
+from tallmasks.vectors.checkpoints.new_files import tensors_file
 from tallmasks.vectors.checkpoints.writing import bytes_of_new, new_checkpoint
 
 MASK_LAMBDA = 0.4
@@ -61,6 +63,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--normalize", action=argparse.BooleanOptionalAction, help="divide by the weights; as the method does without"
     )
+    patterns: dict[str, Any] = {"action": "append", "metavar": "PATTERN"}
+    parser.add_argument(
+        "--only", **patterns, help="merge only tensors of such names, 'model.layers.*'; others are the base's"
+    )
+    parser.add_argument("--keep-base", **patterns, help="tensors of such names are the base's, and are not counted")
+    parser.add_argument(
+        "--heads",
+        nargs="*",
+        metavar="PATTERN",
+        help="tensors of other shapes, and of such names, stay each task's own: the merged model has the base's, and"
+        " heads/NAME.safetensors beside it the task's",
+    )
     parser.add_argument("--out-shard-size", metavar="SIZE", help="of a folder's weight files, 5GB; else as the base's")
 
 
@@ -77,6 +91,8 @@ def run(arguments: argparse.Namespace) -> int:
     count = len(given.tasks)
     print(f"{given.output}: {count} model{'s' * (count > 1)} merged {what}")
     say_copied(models.base)
+    if heads := sorted({name for names in models.apart.heads.values() for name in names}):
+        print(f"  not merged, each task's own in heads/: {name_some(heads)}")
     return 0
 
 
@@ -96,6 +112,9 @@ def merge_checkpoints(
     normalize: bool | None = None,
     dtype: Any = None,
     out_shard_size: int | str | None = None,
+    only: Sequence[str] | None = None,
+    keep_base: Sequence[str] | None = None,
+    heads: Sequence[str] | bool | None = None,
 ) -> Path:
     """What `tallmasks merge` does, under the same names: merge checkpoints of one base into one, and say where it is.
 
@@ -106,6 +125,7 @@ def merge_checkpoints(
         out: a new file or folder.
         options: of the method, {"keep": 0.1}.
         mask_lambda, weight, density: for every task, or by task.
+        only, keep_base, heads: patterns of tensors' names; True for the heads that have other shapes.
 
     The other arguments are the command's options.  Raises TallmasksError as the command does.
     """
@@ -145,10 +165,12 @@ def _prepared(given: Given) -> _Prepared:
 def _write(merged: _Prepared) -> None:
     """Merge piece by piece into the new file or folder."""
     method, models, given = merged.method, merged.models, merged.models.given
-    more = {}
+    more: dict[str, str | bytes] = {}
+    if models.apart.heads and not models.base.is_folder:
+        raise TallmasksError("--heads: one file has no place for them; give the base as a folder")
     if models.base.is_folder:
         recipe = recipe_of(method, merged.alpha, merged.weighting, merged.lambdas, models)
-        more = {RECIPE: recipe, CARD: card_of_merged(method, merged.alpha, models, recipe)}
+        more = {RECIPE: recipe, CARD: card_of_merged(method, merged.alpha, models, recipe), **_heads(models)}
     with models.progress("merging", passes(method.merge)) as progress:
         stream = models.stream(progress)
         merging = Merging(registry.get_merge(str(method.merge)), stream, merged.weighting)
@@ -160,6 +182,16 @@ def _write(merged: _Prepared) -> None:
                 new.write(place.name, place.start, source.pretrained + change)
 
             parallel(work, stream.places(merging.over_tensors), merging.threads)
+
+
+def _heads(models: Models) -> dict[str, bytes]:
+    """The file of each task's own tensors, by name."""
+    if not models.apart.heads:
+        return {}
+    from tallmasks.bundles.manifest import task_files  # whose libraries take long to import
+
+    files = task_files(models.apart.heads, "heads/")
+    return {files[task]: tensors_file(models.tasks[task], names) for task, names in models.apart.heads.items()}
 
 
 def merging_method(given: Given) -> tuple[Method, float, Weighting]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 from pathlib import Path
@@ -14,6 +14,7 @@ from rich.filesize import decimal
 
 from tallmasks.commands.given_checkpoints import Given
 from tallmasks.commands.progress import WorkProgress
+from tallmasks.commands.tensors_apart import Apart, apart
 from tallmasks.methods.registry import get_merge
 from tallmasks.methods.streaming import Stream
 from tallmasks.store.atomic_files import refuse_existing
@@ -37,8 +38,9 @@ def opened(given: Given) -> Models:
     base = open_model(given.base)
     check_fit(base, {})  # a LoRA is opened on the base
     tasks = {name: open_model(spec, base) for name, spec in given.tasks.items()}
-    check_fit(base, tasks)
-    models = Models(given, base, tasks)
+    left_out = apart(base, tasks, given.only, given.keep_base, given.heads)
+    models = Models(given, base, tasks, left_out)
+    check_fit(models.part, models.task_parts)
     for name, expected in given.sha256.items():
         if models.sha256s.get(name, {}) != dict(expected):
             what = "the base" if name is None else name
@@ -51,11 +53,22 @@ def opened(given: Given) -> Models:
 
 @dataclass(frozen=True)
 class Models:
-    """What is merged or compressed."""
+    """What is merged or compressed: whole models, and of them what is not left out."""
 
     given: Given
     base: Checkpoint
     tasks: Mapping[str, Checkpoint]
+    apart: Apart = field(default_factory=Apart)
+
+    @cached_property
+    def part(self) -> Checkpoint:
+        """The base as far as it is merged."""
+        return self.apart.without(self.base)
+
+    @cached_property
+    def task_parts(self) -> dict[str, Checkpoint]:
+        """The same of the tasks."""
+        return {name: self.apart.without(checkpoint) for name, checkpoint in self.tasks.items()}
 
     @property
     def every(self) -> dict[str | None, Checkpoint]:
@@ -72,7 +85,7 @@ class Models:
     @cached_property
     def unchanged(self) -> tuple[str, ...]:
         """The tensors of floats that every task has as the base has them."""
-        return unchanged(self.base, self.tasks)
+        return unchanged(self.part, self.task_parts)
 
     @cached_property
     def layout(self) -> Layout:
@@ -82,7 +95,7 @@ class Models:
             TallmasksError: there is none.
         """
         same = set(self.unchanged)
-        changed = [name for name in self.base.layout.names if name not in same]
+        changed = [name for name in self.part.layout.names if name not in same]
         if not changed:
             raise TallmasksError("every task's checkpoint is the base itself: there is nothing to merge")
         shapes = dict(zip(self.base.layout.names, self.base.layout.shapes, strict=True))
@@ -103,7 +116,7 @@ class Models:
             return read
 
         changes = {name: change(checkpoint) for name, checkpoint in self.tasks.items()}
-        frozen = self.base.layout.size - self.layout.size
+        frozen = self.part.layout.size - self.layout.size
         roundoff = [checkpoint.roundoff for checkpoint in self.tasks.values()]
         return Stream(self.layout, self.base.piece, changes, frozen, roundoff)
 

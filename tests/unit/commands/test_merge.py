@@ -288,6 +288,36 @@ def test_shards_of_a_size(small: Path, capsys: pytest.CaptureFixture[str]) -> No
     )
 
 
+def test_every_task_keeps_a_head_of_its_own(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Classifiers with different labels, which most fine-tuned models are, could not be merged."""
+    for name, labels in (("base", 1), ("cars", 3), ("dtd", 2)):
+        tensors = load_file(f"{name}/model.safetensors") | {"head.weight": torch.full((labels, 8), 0.5).bfloat16()}
+        save_file(tensors | {"head.bias": torch.arange(labels) / 2}, f"{name}/model.safetensors")
+    assert run(*CALL, "--method", "ties", "-o", "x") == 1 and "`merge --heads`" in capsys.readouterr().err
+    assert run(*CALL, "--method", "ties", "--heads", "-o", "merged") == 0
+    assert "each task's own in heads/: head.bias, head.weight" in capsys.readouterr().out
+    merged, own = load_file("merged/model.safetensors"), load_file("merged/heads/cars.safetensors")
+    assert merged["head.weight"].shape == (1, 8) and set(own) == {"head.weight", "head.bias"}
+    assert torch.equal(own["head.weight"], torch.full((3, 8), 0.5).bfloat16()) and (moved("merged") == 1.5).all()
+    assert run("merge", "merged/merge.yaml", "-o", "again") == 0
+    assert Path("again/heads/dtd.safetensors").read_bytes() == Path("merged/heads/dtd.safetensors").read_bytes()
+    assert "these are other models" in refusal(capsys, *CALL, "--method", "ties", "--heads", "w*", "-o", "y")
+
+
+def test_what_patterns_leave_out_stays_the_bases(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An embedding would be merged that should not be, or would count among the weights of which TIES keeps a share."""
+    for number, name in enumerate(("base", "cars", "dtd")):
+        extra = {f"embed.{part}": number * torch.arange(40.0) for part in "ab"}
+        save_file(load_file(f"{name}/model.safetensors") | extra, f"{name}/model.safetensors")
+    for words in (["--keep-base", "embed*"], ["--only", "w.*"]):
+        assert run(*CALL, "--method", "ties", *words, "-o", words[0][2:]) == 0
+        merged = load_file(Path(words[0][2:], "model.safetensors"))
+        assert not merged["embed.a"].any() and (moved(words[0][2:]) == 1.5).all()
+    assert "--only x*: no tensor has such a name" in refusal(
+        capsys, *CALL, "--method", "ties", "--only", "x*", "-o", "y"
+    )
+
+
 def test_sub_folders_of_sentence_transformers_go_along(small: Path) -> None:
     """The merged model would load, and pool in another way."""
     Path("base/1_Pooling").mkdir()

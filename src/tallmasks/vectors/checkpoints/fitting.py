@@ -92,7 +92,7 @@ def _problems(base: Checkpoint, task: Checkpoint) -> Iterator[str]:
         yield (
             f"{task.title} has a vocabulary (or outputs) of another size: {name_some(vocabulary)}. Resize it to"
             f" {base.title}'s with transformers' resize_token_embeddings and save it, or give a checkpoint that has the"
-            " base's tokenizer"
+            " base's tokenizer. Heads with labels of their own: `merge --heads`"
         )
     if dtypes:
         yield (

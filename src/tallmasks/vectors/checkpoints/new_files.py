@@ -104,6 +104,14 @@ def _planned_file(
     return PlannedFile(file, encoded, {name: code[name] for name in names}, spans)
 
 
+def tensors_file(checkpoint: Checkpoint, names: Sequence[str]) -> bytes:
+    """A safetensors file of some tensors, as they are stored."""
+    values = {name: checkpoint.stored(name, 0, checkpoint.info(name).size).tobytes() for name in names}
+    code = {name: checkpoint.info(name).dtype for name in names}
+    width = {name: len(content) for name, content in values.items()}
+    return _planned_file(checkpoint, "", names, code, width, _OF_TORCH).header + b"".join(values.values())
+
+
 def small_files(
     base: Checkpoint, files: Sequence[PlannedFile], card: str | None, code: str | None
 ) -> dict[str, bytes | Path]:

@@ -75,7 +75,7 @@ def new_checkpoint(
     card: str | None = None,
     dtype: str | None = None,
     shard_size: int | None = None,
-    more: Mapping[str, str] | None = None,
+    more: Mapping[str, str | bytes] | None = None,
 ) -> Iterator[NewCheckpoint]:
     """Write a checkpoint like ``base``; it appears at ``out`` whole, on a clean exit, or not at all.
 
@@ -90,7 +90,7 @@ def new_checkpoint(
         dtype: F16, BF16, F32 or F64 (or torch's names) for all float tensors; by default each has the base's.
         shard_size: how many bytes of tensors a folder's weight files may have at most, but for larger tensors; by
             default its files are the base's.
-        more: texts of other files of a folder, by name.
+        more: the content of other files of a folder, by name.
 
     Raises TallmasksError where there is something at ``out``, no room on the disk (before anything is written), or a
     value that is not finite in its dtype.
@@ -98,7 +98,8 @@ def new_checkpoint(
     out, code = Path(out), _code(dtype)
     dtypes, files = _plan(out, base, code, shard_size)
     texts = small_files(base, files, card, code) if base.is_folder else {}
-    texts |= {name: text.encode() for name, text in (more or {}).items()} if base.is_folder else {}
+    for name, content in (more or {}).items():
+        texts[name] = content.encode() if isinstance(content, str) else content
     needed = sum(file.size for file in files) + sum(map(_size, texts.values()))
     with whole(out, needed, folder=base.is_folder, new=True) as place, ExitStack() as stack:
         for name, text in texts.items():

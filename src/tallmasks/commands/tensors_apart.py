@@ -1,0 +1,77 @@
+"""Tensors that are not merged: those that stay the base's, and heads that every task has of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.tensor_files import name_some
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
+
+
+@dataclass(frozen=True)
+class Apart:
+    """What is not merged.
+
+    Attributes:
+        names: of the base's tensors and the tasks', aliases among them.
+        heads: of each task, the tensors that lie beside the merged model.
+    """
+
+    names: frozenset[str] = frozenset()
+    heads: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def without(self, checkpoint: Checkpoint) -> Checkpoint:
+        """A checkpoint as far as it is merged."""
+        if not self.names:
+            return checkpoint
+        tensors = {name: info for name, info in checkpoint.tensors.items() if name not in self.names}
+        aliases = {alias: name for alias, name in checkpoint.aliases.items() if name not in self.names}
+        return replace(checkpoint, tensors=tensors, aliases=aliases)
+
+
+def apart(
+    base: Checkpoint,
+    tasks: Mapping[str, Checkpoint],
+    only: Sequence[str] = (),
+    keep_base: Sequence[str] = (),
+    heads: Sequence[str] | None = None,
+) -> Apart:
+    """What patterns leave out, and with ``heads`` what differs in shape or is not in every model.
+
+    Args:
+        only, keep_base: patterns of names, as of a shell.
+        heads: patterns of more tensors that every task keeps; None where no task keeps any.
+
+    Raises TallmasksError where a pattern fits no tensor, or most of the base would be a head.
+    """
+    every = dict.fromkeys(name for one in (base, *tasks.values()) for name in one.names)
+    for option, patterns in (("--only", only), ("--keep-base", keep_base), ("--heads", heads or ())):
+        for pattern in patterns:
+            if not any(fnmatchcase(name, pattern) for name in every):
+                raise TallmasksError(f"{option} {pattern}: no tensor has such a name; there is {name_some(every)}")
+    left = [name for name in every if (only and not _fits(name, only)) or _fits(name, keep_base)]
+    own: list[str] = []
+    if heads is not None:
+        own = [name for name in every if _fits(name, heads) or not _is_shared(name, base, tasks.values())]
+        own = [name for name in own if name not in left]
+        size = sum(base.tensors[name].size for name in own if name in base.tensors)
+        if 2 * size > sum(info.size for info in base.tensors.values()):
+            raise TallmasksError(f"--heads: most of {base.title} would be a head of each task: these are other models")
+    names = {one.aliases.get(name, name) for name in (*left, *own) for one in (base, *tasks.values())}
+    aliases = {alias for one in (base, *tasks.values()) for alias, name in one.aliases.items() if name in names}
+    kept = {task: [name for name in own if name in one.tensors] for task, one in tasks.items()}
+    return Apart(frozenset(names | aliases), {task: found for task, found in kept.items() if found})
+
+
+def _fits(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _is_shared(name: str, base: Checkpoint, tasks: Iterable[Checkpoint]) -> bool:
+    """Whether every model has a tensor, in one shape."""
+    return name in base.names and all(
+        name in one.names and one.info(name).shape == base.info(name).shape for one in tasks
+    )
