@@ -108,10 +108,12 @@ def encoded(image: Image.Image, format: str) -> bytes:
     return buffer.getvalue()
 
 
-def images_and_labels(name: str, count: int, seed: int) -> tuple[list[Image.Image], list[int]]:
-    """Images in the sizes and modes of a dataset, and labels of all over its range."""
+def images_and_labels(
+    name: str, count: int, seed: int, classes: int | None = None
+) -> tuple[list[Image.Image], list[int]]:
+    """Images in the sizes and modes of a dataset, and labels of all over its range, or of its first classes."""
     schema, rng = SCHEMAS[name], np.random.default_rng(seed)
-    classes = len(TASKS[name].classes)
+    classes = classes or len(TASKS[name].classes)
     images = []
     for index in range(count):
         width, height = (schema.side, schema.side) if schema.side else rng.integers(20, 400, 2)
@@ -146,13 +148,13 @@ def write_parquet(
 
 
 def write_repository(
-    folder: Path, name: str, counts: Mapping[str, int]
+    folder: Path, name: str, counts: Mapping[str, int], classes: int | None = None
 ) -> dict[str, tuple[list[Image.Image], list[int]]]:
     """A dataset's repository in small; returns its images, as they come out of the files, and labels by split."""
     task, schema = TASKS[name], SCHEMAS[name]
     content = {}
     for seed, (split, count) in enumerate(counts.items()):
-        images, labels = images_and_labels(name, count, seed)
+        images, labels = images_and_labels(name, count, seed, classes)
         stored = [encoded(image, schema.format) for image in images]
         pattern = task.source.files[split]
         if pattern.endswith(".parquet"):

@@ -76,9 +76,14 @@ MARKED = {
 """The column in which a row says which one it is; of the others `question`."""
 
 
-def made_up(task: str, index: int, split: str = "train") -> dict[str, Any]:
-    """A row that says in one of its texts which one it is, and whose right answer moves from choice to choice."""
+def made_up(task: str, index: int, split: str = "train", choices: int | None = None) -> dict[str, Any]:
+    """A row that says in one of its texts which one it is, and whose right answer moves from choice to choice.
+
+    With `choices`, lists of choices end after so many.
+    """
     row = dict(TASKS[task].row)
+    if choices and "answerKey" in row:
+        row["choices"] = {name: values[:choices] for name, values in row["choices"].items()}
     column = MARKED.get(task, "question")
     row[column] = f"{row[column].rstrip('.?')} {split} {index}."
     if "answerKey" in row:
@@ -109,11 +114,11 @@ def table(task: str, rows: list[dict[str, Any]]) -> pa.Table:
     return pa.table(columns)
 
 
-def write_repository(folder: Path, task: str, counts: Mapping[str, int]) -> None:
+def write_repository(folder: Path, task: str, counts: Mapping[str, int], choices: int | None = None) -> None:
     """A dataset's repository in small, by how many rows its training and test files have; the first in two shards."""
     named = {"train": "default/train", "test": "default/validation"}
     for part, pattern in TASKS[task].source.files.items():
-        rows = [made_up(task, index, part) for index in range(counts[part])]
+        rows = [made_up(task, index, part, choices) for index in range(counts[part])]
         if pattern.endswith(".csv"):
             write_csv(folder / pattern.replace("*", " - all"), rows)
             continue

@@ -38,14 +38,19 @@ from tallmasks.tasks.vision import TASKS as VISION
 pytestmark = pytest.mark.xdist_group("hub")
 SHORT = COMMIT[:7]
 IMAGES = {"train": 40, "test": 8}
+TEXTS = 16
+"""Rows of validation and test data. Each has one prompt and, as a rule, two choices, in turn the right ones: whatever a
+random network answers, some of it is right."""
 METHODS = ["zeroshot", "task_arithmetic", "consensus_task_arithmetic", "fine_tuned", "tall_mask_task_arithmetic"]
 CLIP: dict[str, Any] = {
-    "embed_dim": 32,
+    "embed_dim": 512,
     "quick_gelu": True,
-    "vision_cfg": {"image_size": 32, "patch_size": 8, "width": 32, "layers": 2, "head_width": 16},
-    "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 1},
+    "vision_cfg": {"image_size": 224, "patch_size": 32, "width": 768, "layers": 1, "head_width": 64},
+    "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 64, "heads": 1, "layers": 1},
 }
-"""ViT-B/32's tensors by name, in small."""
+"""ViT-B/32's image encoder with 1 of its 12 layers; beside it, since no task trains it, a small text encoder."""
+T5: dict[str, Any] = {"name": "t5-large-lm-adapt", "num_layers": 1, "num_decoder_layers": 1, "vocab_size": 96}
+"""T5-large with 1 of its 24 layers, and a vocabulary for the stand-in's tokenizer."""
 
 
 @pytest.fixture(scope="module")
@@ -54,11 +59,12 @@ def stand_ins(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str],
     root = tmp_path_factory.mktemp("hub")
     repositories = {}
     for name, task in VISION.items():
-        image_files.write_repository(root / name, name, IMAGES)
+        image_files.write_repository(root / name, name, IMAGES, classes=1)  # which two steps learn
         repositories["datasets", task.source.hub] = Repository(root / name, full(task.source.revision))
     for name, task in TEXT.items():
         if not task.ask:
-            text_data.write_repository(root / name, name, {"train": task.held_out + 6, "test": 5})
+            rows = {"train": task.held_out + 6, "test": TEXTS}
+            text_data.write_repository(root / name, name, rows, choices=2)
             repositories["datasets", task.source.hub] = Repository(root / name, full(task.source.revision))
     for model in ("vit_b32", "t5_large"):
         (root / model).mkdir()
@@ -66,7 +72,7 @@ def stand_ins(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str],
         repositories["models", pretrained["hub"]] = Repository(root / model, pretrained["revision"])
     torch.manual_seed(0)
     save_tensors(clip.build(CLIP).state_dict(), root / "vit_b32" / "open_clip_model.safetensors")
-    save_file(small_t5.random_state(), root / "t5_large" / "model.safetensors")
+    save_file(small_t5.random_state(architecture=T5), root / "t5_large" / "model.safetensors")
     (root / "t5_large" / "tokenizer.json").write_text(small_t5.tokenizer_json())
     for number, name in enumerate(("base", "cars", "dtd")):
         folder = root / "org" / name
@@ -102,7 +108,9 @@ def small_model(params: dict[str, Any], model: str, benchmarks: dict[str, list[s
     params.update(models={model: entry}, build=[model], benchmarks=benchmarks, methods=METHODS, seeds=[0])
     params["grids"] = {"scaling_coefficient": [0.0, 1.0], "mask_lambda": [0.2, 0.4]}
     entry.update(evaluation={"batch_size": 8, "precision": "float32"}, **settings)
-    entry["finetuning"].update(iterations=2, batch_size=4, precision="float32")
+    entry["finetuning"].update(iterations=2, batch_size=4, precision="float32", learning_rate=1e-3)
+    if "warmup_iterations" in entry["finetuning"]:
+        entry["finetuning"]["warmup_iterations"] = 1
     for step in entry["resources"].values():
         step.update(threads=1, gpu=0, mem_mb=2000)
 
@@ -126,50 +134,49 @@ def methods_in(path: Path) -> list[str]:
 
 def test_the_20_image_data_sets_and_a_table(hub: LoopbackHub, project: Project) -> None:
     """A file name, column or type that is another on the hub would stop the run after hours of downloads."""
-    benchmarks = {"all": list(VISION), "two": ["pcam", "renderedsst2"]}
     pretrained = shipped_params()["models"]["vit_b32"]["pretrained"]
     weights = hub.repositories["models", pretrained["hub"]].folder / pretrained["file"]
     sha256 = hashlib.sha256(weights.read_bytes()).hexdigest()
 
     def shrink(params: dict[str, Any]) -> None:
+        benchmarks = {name: shipped_params()["benchmarks"][name] for name in ("8tasks", "20tasks")}
         small_model(params, "vit_b32", benchmarks, architecture=CLIP, pretrained=pretrained | {"sha256": sha256})
-        params["models"]["vit_b32"]["preprocess"]["size"] = 32
         params["data"] = {"emnist": {"revision": COMMIT}}  # without one only the real number of images will do
 
     project.change(shrink)
-    files = examples_of(project, "results/vit_b32/all/table.csv")
+    files = examples_of(project, "results/vit_b32/20tasks/table.csv")
     assert len(files) == 60
-    run = project.snakemake("results/vit_b32/two/table.csv", "results/vit_b32/all/zeroshot.csv", *files)
-    assert run.jobs["examples"] == 60 and run.jobs["finetune"] == 2
-    assert methods_in(project.path("results/vit_b32/two/table.csv")) == METHODS
+    run = project.snakemake("results/vit_b32/8tasks/table.csv", "results/vit_b32/20tasks/zeroshot.csv", *files)
+    assert run.jobs["examples"] == 60 and run.jobs["finetune"] == 8
+    assert methods_in(project.path("results/vit_b32/8tasks/table.csv")) == METHODS
     for name, task in VISION.items():
         expected = (f"huggingface.co/datasets/{task.source.hub}", full(task.source.revision))
         assert origin(project, name) == expected
 
 
+@pytest.mark.parametrize("model", ["t5_large", "t5_large_ia3"])
 def test_the_11_text_data_sets_and_a_table(
-    stand_ins: dict[tuple[str, str], Repository], project: Project, tmp_path: Path
+    model: str, stand_ins: dict[tuple[str, str], Repository], project: Project, tmp_path: Path
 ) -> None:
     """The same for T5, and for the commits that the project knows by their first digits alone."""
 
     def shrink(params: dict[str, Any]) -> None:
-        small_model(
-            params, "t5_large", {"all": list(TEXT), "two": ["wsc", "quartz"]}, architecture=small_t5.ARCHITECTURE
-        )
-        entry = params["models"]["t5_large"]
-        entry |= {"templates": [0, 1], "examples": {"train": 6, "validation": 4, "test": 5}}
+        benchmarks = {name: shipped_params()["benchmarks"][name] for name in ("7nlp", "11nlp")}
+        small_model(params, model, benchmarks, architecture=T5)
+        entry = params["models"][model]
+        entry |= {"templates": [0], "examples": {"train": 6, "validation": TEXTS, "test": TEXTS}}
         entry["finetuning"].update(micro_batch_size=4, validate_every=1)
         entry["scoring"].update(max_input_tokens=32, max_new_tokens=4)
         params["data"] = {"story_cloze": {"path": str(stories)}}
 
     stories = tmp_path / "stories"
-    text_data.write_repository(stories, "story_cloze", {"train": TEXT["story_cloze"].held_out + 6, "test": 5})
+    text_data.write_repository(stories, "story_cloze", {"train": TEXT["story_cloze"].held_out + 6, "test": TEXTS})
     project.change(shrink)
-    files = examples_of(project, "results/t5_large/all/table.csv")
+    files = examples_of(project, f"results/{model}/11nlp/table.csv")
     assert len(files) == 33
-    run = project.snakemake("results/t5_large/two/table.csv", *files)
-    assert run.jobs["examples"] == 33 and run.jobs["finetune"] == 2
-    assert methods_in(project.path("results/t5_large/two/table.csv")) == METHODS
+    run = project.snakemake(f"results/{model}/7nlp/table.csv", *files)
+    assert run.jobs["examples"] == 33 and run.jobs["finetune"] == 7
+    assert methods_in(project.path(f"results/{model}/7nlp/table.csv")) == METHODS
     for name, task in TEXT.items():
         if not task.ask:
             expected = (f"huggingface.co/datasets/{task.source.hub}", full(task.source.revision))
@@ -230,6 +237,10 @@ def test_published_checkpoints_of_two_publishers(hub: LoopbackHub, project: Proj
         ("models", "nik-dim/tall_masks"): Repository(folders["published"], full("c8d352f")),
         ("models", "tanganke/clip-vit-base-patch32_mnist"): Repository(folders["fusionbench"]),
     }
+    for name in ("svhn", "mnist"):  # of every digit, so that a network that always answers the same is right once
+        task = VISION[name]
+        image_files.write_repository(tmp_path / name, name, IMAGES | {"test": 32})
+        hub.repositories["datasets", task.source.hub] = Repository(tmp_path / name, full(task.source.revision))
     hub.cut_once.add(theirs)
     source = {"source": "published", "tasks": {"mnist": "fusionbench"}}
     project.change(
@@ -247,6 +258,21 @@ def test_published_checkpoints_of_two_publishers(hub: LoopbackHub, project: Proj
         tensors = open_tensors(project.path(file))
         for name in ("visual.conv1.weight", "visual.transformer.resblocks.11.attn.in_proj_weight"):
             np.testing.assert_array_equal(tensors.read(name), changed[name].numpy())
+    project.snakemake("results/vit_b32/two/table.csv")
+    assert methods_in(project.path("results/vit_b32/two/table.csv")) == METHODS
+
+
+def test_doctor_names_what_the_hub_refuses(hub: LoopbackHub, project: Project) -> None:
+    """Terms to accept, or a repository that moved, would come up job by job during the run."""
+    project.change(lambda params: small_model(params, "vit_b32", {"three": ["mnist", "kmnist", "cars"]}))
+    ready = project.tallmasks("doctor", "vit_b32").output
+    assert "vit_b32: ready" in ready and "4 repositories to download" in ready
+    hub.gated.add(VISION["mnist"].source.hub)
+    del hub.repositories["datasets", VISION["kmnist"].source.hub]
+    problems = re.findall(r"^    - (.*)$", project.tallmasks("doctor", "vit_b32", fails=True).output, re.M)
+    assert len(problems) == 2
+    assert any(VISION["mnist"].source.hub in line and "is gated. Accept its terms" in line for line in problems)
+    assert any(VISION["kmnist"].source.hub in line and "no such repository" in line for line in problems)
 
 
 # -- commands: ORG/NAME@REVISION in the place of a folder -------------------------------------------------------------
