@@ -53,11 +53,29 @@ T5: dict[str, Any] = {"name": "t5-large-lm-adapt", "num_layers": 1, "num_decoder
 """T5-large with 1 of its 24 layers, and a vocabulary for the stand-in's tokenizer."""
 
 
+Repositories = dict[tuple[str, str], Repository]
+
+
 @pytest.fixture(scope="module")
-def stand_ins(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Repository]:
-    """Every data set and the weights, under the names and at the commits that the project asks for."""
-    root = tmp_path_factory.mktemp("hub")
+def own_models(tmp_path_factory: pytest.TempPathFactory) -> Repositories:
+    """Three models of one tensor."""
+    root = tmp_path_factory.mktemp("own")
     repositories = {}
+    for number, name in enumerate(("base", "cars", "dtd")):
+        folder = root / name
+        folder.mkdir(parents=True)
+        weight = np.arange(4096, dtype=np.float32).reshape(64, 64) + np.float32(number)
+        save_file({"w.weight": weight}, folder / f"{name}.safetensors")
+        (folder / "config.json").write_text("{}")
+        repositories["models", f"org/{name}"] = Repository(folder)
+    return repositories
+
+
+@pytest.fixture(scope="module")
+def stand_ins(own_models: Repositories, tmp_path_factory: pytest.TempPathFactory) -> Repositories:
+    """Every data set and the weights too, under the names and at the commits that the project asks for."""
+    root = tmp_path_factory.mktemp("hub")
+    repositories = dict(own_models)
     for name, task in VISION.items():
         image_files.write_repository(root / name, name, IMAGES, classes=1)  # which two steps learn
         repositories["datasets", task.source.hub] = Repository(root / name, full(task.source.revision))
@@ -74,13 +92,6 @@ def stand_ins(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str],
     save_tensors(clip.build(CLIP).state_dict(), root / "vit_b32" / "open_clip_model.safetensors")
     save_file(small_t5.random_state(architecture=T5), root / "t5_large" / "model.safetensors")
     (root / "t5_large" / "tokenizer.json").write_text(small_t5.tokenizer_json())
-    for number, name in enumerate(("base", "cars", "dtd")):
-        folder = root / "org" / name
-        folder.mkdir(parents=True)
-        weight = np.arange(4096, dtype=np.float32).reshape(64, 64) + np.float32(number)
-        save_file({"w.weight": weight}, folder / f"{name}.safetensors")
-        (folder / "config.json").write_text("{}")
-        repositories["models", f"org/{name}"] = Repository(folder)
     return repositories
 
 
@@ -90,9 +101,16 @@ def full(revision: str | None) -> str:
 
 
 @pytest.fixture
-def hub(stand_ins: dict[tuple[str, str], Repository]) -> Iterator[LoopbackHub]:
+def hub(stand_ins: Repositories) -> Iterator[LoopbackHub]:
     with serving() as server:
         server.repositories = dict(stand_ins)
+        yield server
+
+
+@pytest.fixture
+def small_hub(own_models: Repositories) -> Iterator[LoopbackHub]:
+    with serving() as server:
+        server.repositories = dict(own_models)
         yield server
 
 
@@ -156,7 +174,7 @@ def test_the_20_image_data_sets_and_a_table(hub: LoopbackHub, project: Project) 
 
 @pytest.mark.parametrize("model", ["t5_large", "t5_large_ia3"])
 def test_the_11_text_data_sets_and_a_table(
-    model: str, stand_ins: dict[tuple[str, str], Repository], project: Project, tmp_path: Path
+    model: str, stand_ins: Repositories, project: Project, tmp_path: Path
 ) -> None:
     """The same for T5, and for the commits that the project knows by their first digits alone."""
 
@@ -297,32 +315,32 @@ TASKS = ("--task", f"cars=org/cars@{SHORT}", "--task", "dtd=org/dtd")
 
 
 @pytest.mark.short
-def test_models_and_bundles_by_name_and_revision(hub: LoopbackHub, tmp_path: Path) -> None:
+def test_models_and_bundles_by_name_and_revision(small_hub: LoopbackHub, tmp_path: Path) -> None:
     """Only models in local folders could be merged, and only bundles there loaded."""
-    hub.cut.add("dtd.safetensors")
+    small_hub.cut.add("dtd.safetensors")
     merge = (*TALLMASKS, "merge", "--base", f"org/base@{COMMIT}", *TASKS, "--method", "task_arithmetic")
     merge += ("--scaling-coefficient", "0.5", "-o", "merged")
-    broken = command(hub, tmp_path, *merge)
+    broken = command(small_hub, tmp_path, *merge)
     (line,) = (line for line in broken.stdout.splitlines() if line.startswith("error: "))
     assert broken.returncode == 1 and "Traceback" not in broken.stdout and not (tmp_path / "merged").exists()
     assert "huggingface.co/org/dtd at main" in line and "Run the command again" in line
-    hub.cut.clear()
-    hub.downloads.clear()
-    merged = command(hub, tmp_path, *merge)
+    small_hub.cut.clear()
+    small_hub.downloads.clear()
+    merged = command(small_hub, tmp_path, *merge)
     assert merged.returncode == 0, merged.stdout
-    assert hub.downloads == ["dtd.safetensors"], "what is there already is not downloaded twice"
+    assert small_hub.downloads == ["dtd.safetensors"], "what is there already is not downloaded twice"
     base = np.arange(4096, dtype=np.float32).reshape(64, 64)
     (weights,) = (tmp_path / "merged").glob("*.safetensors")
     np.testing.assert_array_equal(load_file(weights)["w.weight"], base + np.float32(0.5 * (1 + 2)))
 
-    done = command(hub, tmp_path, *TALLMASKS, "compress", "--base", f"org/base@{COMMIT}", *TASKS, "-o", "bundle")
+    done = command(small_hub, tmp_path, *TALLMASKS, "compress", "--base", f"org/base@{COMMIT}", *TASKS, "-o", "bundle")
     assert done.returncode == 0, done.stdout
-    hub.repositories["models", "org/bundle"] = Repository(tmp_path / "bundle")
+    small_hub.repositories["models", "org/bundle"] = Repository(tmp_path / "bundle")
     load = "import tallmasks; print(tallmasks.load_bundle({!r}).arrays('dtd')['w.weight'].tobytes().hex())"
-    here, there = (command(hub, tmp_path, "-c", load.format(name)) for name in ("bundle", f"org/bundle@{SHORT}"))
+    here, there = (command(small_hub, tmp_path, "-c", load.format(name)) for name in ("bundle", f"org/bundle@{SHORT}"))
     assert here.returncode == there.returncode == 0, there.stdout
     assert there.stdout.splitlines()[-1] == here.stdout.splitlines()[-1]
-    assert "bundle.json" in hub.downloads
+    assert "bundle.json" in small_hub.downloads
 
 
 REFUSALS = {
@@ -334,12 +352,12 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("model", REFUSALS)
-def test_a_command_says_in_one_line_what_the_hub_refuses(model: str, hub: LoopbackHub, tmp_path: Path) -> None:
+def test_a_command_says_in_one_line_what_the_hub_refuses(model: str, small_hub: LoopbackHub, tmp_path: Path) -> None:
     """Who misspells a name, or has no access yet, would read the traceback of a library."""
-    hub.repositories["models", "org/gated"] = hub.repositories["models", "org/cars"]
-    hub.gated.add("org/gated")
+    small_hub.repositories["models", "org/gated"] = small_hub.repositories["models", "org/cars"]
+    small_hub.gated.add("org/gated")
     merge = ("merge", "--base", "org/base", "--task", f"cars={model}", "--task", "dtd=org/dtd")
-    done = command(hub, tmp_path, *TALLMASKS, *merge, "--method", "task_arithmetic", "-o", "merged")
+    done = command(small_hub, tmp_path, *TALLMASKS, *merge, "--method", "task_arithmetic", "-o", "merged")
     (line,) = (line for line in done.stdout.splitlines() if line.startswith("error: "))
     assert done.returncode == 1 and "Traceback" not in done.stdout
     assert REFUSALS[model] in line and model.partition("@")[0] in line
