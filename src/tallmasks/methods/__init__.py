@@ -20,7 +20,7 @@ from tallmasks.methods import rows
 from tallmasks.methods.contract import Kept, Method
 from tallmasks.methods.inputs import INPUTS, Input, Source, input
 from tallmasks.methods.learning import Network
-from tallmasks.methods.merges import Merge, Place, Statistics, Vector, each_piece
+from tallmasks.methods.merges import Mask, Merge, Place, Statistics, Vector, each_piece
 from tallmasks.methods.method_protocols import FineTuned, Fixed, Masked, PerTask, Scaled
 from tallmasks.methods.options import Between, Share
 from tallmasks.methods.own_tensors import by_tensor
@@ -52,8 +52,8 @@ from tallmasks.methods.scaled_masks import ScaledMask
 from tallmasks.store.errors import TallmasksError, at_import
 
 __all__ = [
-    "GROUPS", "INPUTS", "Between", "FineTuned", "Fixed", "Input", "Kept", "Masked", "Merge", "Method", "Network",
-    "PerTask", "Place", "Scaled", "ScaledMask", "Share", "Source", "Statistics", "Vector", "at_threshold",
+    "GROUPS", "INPUTS", "Between", "FineTuned", "Fixed", "Input", "Kept", "Mask", "Masked", "Merge", "Method",
+    "Network", "PerTask", "Place", "Scaled", "ScaledMask", "Share", "Source", "Statistics", "Vector", "at_threshold",
     "by_tensor", "code", "consensus", "consensus_row", "each_piece", "get", "get_merge", "input", "kept_fractions",
     "masking", "masking_row", "merge", "merge_names", "merged_row", "method", "names", "needing", "shown", "slug",
     "spec_of", "specs_of", "statistics_behind", "tuned_merge",

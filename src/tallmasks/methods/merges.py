@@ -21,6 +21,7 @@ from tallmasks.vectors import kernels
 from tallmasks.vectors.task_vectors import TaskVector
 
 Vector = NDArray[np.float32]
+Mask = NDArray[np.bool_]
 Result = TypeVar("Result")
 Statistics = Mapping[str, NDArray[np.float32]]
 """Statistics of one task's data, by the name of the tensor that they belong to; or what a merge has learned."""

@@ -70,3 +70,19 @@ def test_layers_are_in_order() -> None:
     """Layer 10 would stand before layer 2."""
     layers = ["after", "10", "before", "2", "0"]
     assert sorted(layers, key=from_input_to_output) == ["before", "0", "2", "10", "after"]
+
+
+@pytest.mark.parametrize(
+    ("tensor", "expected"),
+    [
+        ("visual.conv1.weight", ("before", "patches")),
+        ("visual.bn3.weight", ("before", "norms")),
+        ("visual.layer1.0.conv2.weight", ("0", "convolutions")),
+        ("visual.layer4.2.downsample.1.weight", ("3", "norms")),
+        ("visual.attnpool.q_proj.bias", ("after", "biases")),
+        ("visual.transformer.resblocks.11.ln_2.weight", ("11", "norms")),
+    ],
+)
+def test_the_stages_of_a_resnet_are_layers(tensor: str, expected: tuple[str, str]) -> None:
+    """All layers of a ResNet would fall under "after" in the figure of densities."""
+    assert place(tensor) == expected

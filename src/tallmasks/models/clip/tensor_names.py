@@ -11,11 +11,14 @@ TRAINABLE = "visual."
 UNCOUNTED = ("transformer.", "text.transformer.", "tokenizer.", "buffers.")
 """Prefixes of the tensors that the paper's storage formula leaves out."""
 BLOCK = re.compile(r"\.resblocks\.(\d+)\.")
-BEFORE_BLOCKS = ("visual.conv1", "visual.class_embedding", "visual.positional_embedding", "visual.ln_pre")
+STAGE = re.compile(r"\bvisual\.layer(\d+)\.")
+"""A ResNet's, from 1."""
+BEFORE_BLOCKS = ("visual.conv", "visual.bn", "visual.class_embedding", "visual.positional_embedding", "visual.ln_pre")
 KINDS = (
     (r"bias$", "biases"),
-    (r"\bln_", "norms"),
+    (r"\bln_|\bbn\d|downsample\.1", "norms"),
     (r"embedding$", "embeddings"),
+    (r"layer\d+\.|visual\.conv[23]", "convolutions"),
     (r"conv1", "patches"),
     (r"in_proj", "attention in"),
     (r"out_proj", "attention out"),
@@ -39,8 +42,13 @@ def parameter_counts(shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
 
 
 def place(tensor: str) -> tuple[str, str]:
-    """The layer ("before", "0", "1", ..., "after") and the kind of a tensor, "other" for none of `KINDS`."""
+    """The layer ("before", "0", "1", ..., "after") and the kind of a tensor, "other" for none of `KINDS`.
+
+    A ResNet's layers are its stages.
+    """
     kind = next((kind for pattern, kind in KINDS if re.search(pattern, tensor)), "other")
     if block := BLOCK.search(tensor):
         return block[1], kind
+    if stage := STAGE.search(tensor):
+        return str(int(stage[1]) - 1), kind
     return "before" if tensor.startswith(BEFORE_BLOCKS) else "after", kind
