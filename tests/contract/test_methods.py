@@ -356,11 +356,17 @@ SHOWN = [
     ("wudi.py", "# Adam's", "# those of Adam"),
     ("tsv_m.py", "row=64", "row=65"),
 ]
+ON_SUM = ("sum", "lines", "concrete")
 ON_TIES = ("ties_sum", "ties_mean", "dare_ties", "adamerging", "adamerging_ties")
 COMPUTING = [
     ("wudi.py", "FIRST, SECOND, EPSILON = 0.9", "FIRST, SECOND, EPSILON = 0.8", {"merge wudi"}),
     ("lines.py", "step in range(1, 11)", "step in range(1, 10)", {"lines"}),
-    ("task_arithmetic.py", "return 1 / tasks", "return 2 / tasks", {"weight_averaging", "merge sum", "merge lines"}),
+    (
+        "task_arithmetic.py",
+        "return 1 / tasks",
+        "return 2 / tasks",
+        {"weight_averaging"} | {f"merge {n}" for n in ON_SUM},
+    ),
     ("parts/competition.py", "CLAMPED = 0.01", "CLAMPED = 0.02", {"merge pcb"}),
     ("ties.py", "mean=False", "mean=True", {f"merge {name}" for name in ON_TIES}),
     ("lines_ties.py", "dtype=float", "dtype=int", {"merge lines_ties"}),

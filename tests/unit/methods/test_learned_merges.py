@@ -49,3 +49,15 @@ def test_only_the_options_that_it_learns_with_name_what_is_learned() -> None:
     assert methods.get_merge("adamerging:by=task,steps=7").learning == "adamerging:by=task,steps=7"
     with pytest.raises(TallmasksError, match="needs what the workflow's stage learned computes from the tasks' data"):
         methods.get_merge("adamerging").prepared(vectors())
+
+
+def test_a_concrete_mask_keeps_what_makes_certain() -> None:
+    """The mask would keep the weights that it should leave out, or the merge use another one."""
+    given, merge = vectors(), methods.get_merge("concrete:steps=25,rate=0.1")
+    learned = merge.learned(QuadraticNetwork(given, wanted=[0.9, 0.03]))
+    first = given[0].flat != 0
+    mask = np.concatenate([learned[name].reshape(-1) for name in LAYOUT.names])
+    assert mask[first].mean() > 1.1 > 0.9 > mask[~first].mean()
+    out = np.empty(LAYOUT.size, np.float32)
+    merge(given, out, [learned])
+    np.testing.assert_allclose(out, 0.3 * mask * (given[0].flat + given[1].flat), rtol=1e-5)
