@@ -3,20 +3,24 @@
     tallmasks doctor
     tallmasks doctor vit_b32 t5_large
 
-Looks at Python, PyTorch and the GPU driver, at memory and disk, and at the data sets and weights that the models'
-benchmarks need: which of them the hub's cache has, how much is to be downloaded, and whether the hub answers.  The exit
-status is 1 if a model cannot be run as it is; each problem says what to do.
+Looks at Python, PyTorch and the GPU driver, at the GPUs' memory and at the disk, and at the data sets and weights that
+the models' benchmarks need: which of them the hub's cache has, how much is to be downloaded, whether the hub answers.
+Without names it shows the first problem of each model.  The exit status is 1 if a model cannot be run as it is; each
+problem says what to do.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import platform
 import shutil
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from tallmasks.models import cuda
 from tallmasks.models.families import family
@@ -27,8 +31,8 @@ from tallmasks.plan.project import Store, open_plan
 from tallmasks.store import hub
 from tallmasks.store.errors import TallmasksError, nearest
 
-SHOWN = 2  # problems of a model that nobody named
-STATE = 16  # bytes a trainable value takes while training: weight, gradient, both moments of AdamW
+WIDTH = 110  # letters of a problem where all models are listed: the answer fits on a screen of 24 lines
+FLOAT = 4  # bytes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,16 +45,17 @@ def run(arguments: argparse.Namespace) -> int:
     if wrong := [name for name in arguments.models if name not in plan.models]:
         raise TallmasksError(f"params.yaml has no model {wrong[0]}{nearest(wrong[0], plan.models)}")
     print("\n".join(of_machine(plan.root)))
-    healthy = True
-    for model in arguments.models or plan.models:
-        report = of_model(plan, model)
-        healthy = healthy and not report.problems
-        print(f"{model}: {'ready' if not report.problems else 'cannot be run as it is'}")
-        shown = report.problems if arguments.models else report.problems[:SHOWN]
-        if more := len(report.problems) - len(shown):
-            shown.append(f"{more} more: `tallmasks doctor {model}`")
-        print("\n".join(f"    {line}" for line in [*report.facts, *(f"- {text}" for text in shown)]))
-    return 0 if healthy else 1
+    reports = {model: of_model(plan, model) for model in arguments.models or plan.models}
+    for model, report in reports.items():
+        problems = report.problems
+        print(f"{model}: {'cannot be run as it is' if problems else 'ready'}")
+        if arguments.models:
+            print("\n".join(f"    {line}" for line in [*report.facts, *(f"- {text}" for text in problems)]))
+        elif problems:
+            print(f"    - {textwrap.shorten(problems[0], WIDTH, placeholder=' ...')}")
+    if not arguments.models:
+        print("`tallmasks doctor MODEL` says everything about a model: what fits, what is missing, what to do.")
+    return 1 if any(report.problems for report in reports.values()) else 0
 
 
 def of_machine(root: Path) -> Iterator[str]:
@@ -81,26 +86,75 @@ def of_model(plan: Plan, model: str) -> Report:
     missing = Store(plan.root).missing(nodes)
     report = Report([f"{len(nodes) - len(missing)} of {len(nodes)} artifacts of its benchmarks are there"], [])
     _look_at_gpus(plan, model, report)
+    _look_at_disk(plan, model, missing, report)
     _look_at_sources(missing, report)
     return report
 
 
 def _look_at_gpus(plan: Plan, model: str, report: Report) -> None:
-    wanted = max(plan.resources(model, uses)["gpu"] for uses in ("evaluation", "finetuning"))
-    if not wanted:
+    """Whether there are GPUs, and whether their memory suffices for a fine-tuning."""
+    wanted = {uses: plan.resources(model, uses)["gpu"] for uses in ("evaluation", "finetuning")}
+    if not any(wanted.values()):
         return
-    spec = plan.model(model)
-    trainable, frozen = family(spec).architecture_counts(spec)
-    state = (STATE * trainable + 4 * frozen) / 1e9
-    report.facts.append(
-        f"fine-tuning takes {state:.1f} GB of GPU memory, and activations (docs/gpu.md, docs/language.md)"
-    )
     try:
-        devices = cuda.enough(wanted)
-        if why := cuda.refusal(cuda.elsewhere(",".join(device.uuid for device in devices))):
-            report.problems.append(why)
+        devices = cuda.enough(max(wanted.values()))
     except TallmasksError as error:
         report.problems.append(str(error))
+        return
+    sight = _sight(",".join(device.uuid for device in devices))
+    if why := cuda.refusal(sight):
+        report.problems.append(why)
+    elif wanted["finetuning"] and hasattr(family(plan.model(model)), "outline"):
+        for name, memory in sorted({(one.name, one.memory) for one in sight.devices}):
+            _look_at_memory(plan.model(model), f"{name} ({memory / 1e9:.0f} GB)", memory, report)
+
+
+def _look_at_memory(spec: Mapping[str, Any], device: str, memory: int, report: Report) -> None:
+    from tallmasks.training import gpu_memory
+
+    examples, unit = gpu_memory.room(spec, memory), family(spec).unit
+    if examples:
+        most = gpu_memory.at_once(spec)
+        report.facts.append(f"{device}: a fine-tuning has room for {examples} of the largest {unit} at once, of {most}")
+    else:
+        needed = gpu_memory.state_bytes(spec)["cuda"] + gpu_memory.kept_bytes(spec, 1)
+        report.problems.append(
+            f"{device}: too small for a fine-tuning, which takes {needed / gpu_memory.USABLE / 1e9:.0f} GB at least; "
+            "fine-tune on a larger GPU, or take checkpoints from others (`checkpoints` in params.yaml)"
+        )
+
+
+@functools.cache
+def _sight(visible: str) -> cuda.Sight:
+    return cuda.elsewhere(visible)
+
+
+def store_bytes(plan: Plan, model: str, missing: Iterable[Node]) -> float:
+    """Bytes of the missing checkpoints, vectors, masks and agreements of a model, from its architecture."""
+    spec = plan.model(model)
+    trainable, frozen = family(spec).architecture_counts(spec)
+    levels = len(plan.params["grids"]["mask_lambda"]).bit_length() / 8
+    total = 0.0
+    for node in missing:
+        if node.kind == "pretrained":
+            total += FLOAT * (trainable + frozen)
+        elif node.kind in ("checkpoint", "imported", "task_vector", "multi_task_vector"):
+            total += FLOAT * trainable
+        elif node.kind == "mask_bundle":
+            total += levels * len(node.inputs["task_vectors"]) * trainable
+        elif node.kind == "agreement":
+            total += trainable
+    return total
+
+
+def _look_at_disk(plan: Plan, model: str, missing: list[Node], report: Report) -> None:
+    size, free = store_bytes(plan, model, missing), shutil.disk_usage(plan.root).free
+    report.facts.append(f"their checkpoints, vectors and masks take {size / 1e9:.3g} GB of disk; examples come on top")
+    if size > free:
+        report.problems.append(
+            f"{size / 1e9:.3g} GB of artifacts to make, and {free / 1e9:.3g} GB free for this folder; make room, or "
+            "build fewer benchmarks (docs/disk.md)"
+        )
 
 
 def _look_at_sources(missing: list[Node], report: Report) -> None:

@@ -47,11 +47,12 @@ class Device:
 
 @dataclass(frozen=True)
 class Seen:
-    """One device as torch sees it; ``capability`` is its architecture, (9, 0) for sm_90."""
+    """One device as torch sees it: its architecture, (9, 0) for sm_90, and its memory in bytes."""
 
     name: str
     uuid: str
     capability: tuple[int, int]
+    memory: int = 0
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,12 @@ def sight() -> Sight:
     if torch.cuda.is_available():
         properties = map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))
         devices = tuple(
-            Seen(one.name, f"{'MIG' if 'MIG' in one.name else 'GPU'}-{one.uuid}", (one.major, one.minor))
+            Seen(
+                one.name,
+                f"{'MIG' if 'MIG' in one.name else 'GPU'}-{one.uuid}",
+                (one.major, one.minor),
+                one.total_memory,
+            )
             for one in properties
         )
     elif torch.version.cuda is not None:
@@ -152,7 +158,7 @@ def elsewhere(visible: str | None = None) -> Sight:
         last = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
         raise TallmasksError(f"torch cannot be asked for GPUs: {last}; `make install` makes the environment anew")
     answer = json.loads(done.stdout)
-    devices = tuple(Seen(one["name"], one["uuid"], tuple(one["capability"])) for one in answer["devices"])
+    devices = tuple(Seen(**one | {"capability": tuple(one["capability"])}) for one in answer["devices"])
     return Sight(**answer | {"kernels": tuple(answer["kernels"]), "devices": devices})
 
 

@@ -20,11 +20,6 @@ from tallmasks.training.finetuning import adamw
 USABLE = 0.9  # of a GPU's memory, by hand: CUDA, its libraries and kernels need some
 
 
-def can_count(spec: Mapping[str, Any]) -> bool:
-    """Whether a model's family has `outline`."""
-    return hasattr(family(spec), "outline")
-
-
 def state_bytes(spec: Mapping[str, Any]) -> Counter[str]:
     """Bytes of all tensors of a training on a GPU between two steps, by device: "cuda" and "cpu"."""
     with FakeTensorMode() as ours, torch.device("cuda"):

@@ -10,6 +10,7 @@ from tallmasks.commands.main import main
 from tallmasks.models import cuda
 from tallmasks.plan import preflight
 from tallmasks.store import hub
+from tallmasks.training import gpu_memory
 
 
 @pytest.fixture(autouse=True)
@@ -42,3 +43,35 @@ def test_a_disk_that_is_too_small_for_the_downloads_is_said(monkeypatch: pytest.
     report = doctor.of_model(doctor.open_plan(), "vit_b32")
     assert "21 repositories to download, 2.1e+07 GB" in report.facts
     assert any("make room, or set HF_HOME" in problem for problem in report.problems)
+
+
+@pytest.mark.long
+def test_all_models_are_one_screen(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is wrong would have left the terminal before it could be read."""
+    assert main(["doctor"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert (
+        len(lines) <= 24 and "t5_large_ia3: cannot be run as it is" in lines and "tallmasks doctor MODEL" in lines[-1]
+    )
+
+
+@pytest.mark.parametrize(("room", "ready"), [(8, True), (0, False)])
+def test_a_gpu_that_is_too_small_is_said(room: int, ready: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fine-tuning would end at its first step, after the downloads."""
+    device = cuda.Device(0, "A100", "GPU-1", "GPU-1")
+    seen = cuda.Seen("A100", "GPU-1", (8, 0), 40 * 10**9)
+    monkeypatch.setattr(cuda, "enough", lambda count: [device])
+    monkeypatch.setattr(doctor, "_sight", lambda visible: cuda.Sight("2", "13.2", ("sm_80",), "13.2", (seen,)))
+    monkeypatch.setattr(gpu_memory, "room", lambda spec, memory: room if memory == 40 * 10**9 else -1)
+    monkeypatch.setattr(gpu_memory, "state_bytes", lambda spec: {"cuda": 36 * 10**9})
+    monkeypatch.setattr(gpu_memory, "kept_bytes", lambda spec, examples: 9 * 10**9)
+    report = doctor.of_model(doctor.open_plan(), "t5_large")
+    fits = "A100 (40 GB): a fine-tuning has room for 8 of the largest questions at once, of 16"
+    assert (fits in report.facts) == ready
+    assert any("takes 50 GB at least; fine-tune on a larger GPU" in problem for problem in report.problems) != ready
+
+
+def test_a_disk_that_is_too_small_for_the_store_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be full after days of fine-tuning."""
+    monkeypatch.setattr(doctor, "store_bytes", lambda plan, model, missing: 1e15)
+    assert any("1e+06 GB of artifacts" in text for text in doctor.of_model(doctor.open_plan(), "tiny").problems)
