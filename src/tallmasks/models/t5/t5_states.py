@@ -20,7 +20,7 @@ from tallmasks.models.t5.text_tokenizer import TENSOR, tokenizer_beside
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.plain_files import read_json
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.lora import ADAPTER_CONFIG, ADAPTER_FILES
+from tallmasks.vectors.checkpoints.lora_folders import ADAPTER_CONFIG, ADAPTER_FILES
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from tallmasks.vectors.checkpoints.weight_files import open_weight_files
 

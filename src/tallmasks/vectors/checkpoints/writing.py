@@ -15,7 +15,7 @@ from tallmasks.store.errors import TallmasksError
 from tallmasks.store.parallel import parallel
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.float_bytes import narrowed
-from tallmasks.vectors.checkpoints.lora import LoraCheckpoint
+from tallmasks.vectors.checkpoints.lora_folders import LoraCheckpoint
 from tallmasks.vectors.checkpoints.new_files import PlannedFile, SafetensorsSink, TorchSink, planned, small_files
 from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH
 
