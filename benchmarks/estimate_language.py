@@ -132,7 +132,7 @@ def main() -> None:
         print(f"  a pass: {operations:,} operations of torch")
         for length in LENGTHS:
             now, before = passes(spec, length), -(-batch_size // rows)
-            most = -(-batch_size // now)
+            most = rows * spec["scoring"]["max_input_tokens"] // length
             kept = kept_bytes(with_inputs_of(spec, length), most)
             print(
                 f"  inputs of {length} tokens: a pass over {most} keeps {kept / 1e9:.1f} GB; a step has {now} passes, "
