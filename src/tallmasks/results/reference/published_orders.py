@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from tallmasks import methods
+from tallmasks.methods.merges import LEARNED
 from tallmasks.results.reference.checkpoint_families import published_numbers
 from tallmasks.results.typesetting import Cell, TableLayout
 
@@ -17,11 +18,13 @@ def published_orders(model: str, tasks: Sequence[str]) -> pd.DataFrame:
     """Methods that are neighbours when those of one publication and section are sorted by accuracy: ``source``,
     ``family``, ``lower``, ``higher`` and ``published``, by how many points the one is above the other.
 
+    Merges that learn are left out: those that were published learned from test images, ours do not.
+
     Args:
         model: whose numbers they are.
         tasks: the benchmark's.
     """
-    merged = [name for name in methods.names() if name not in ("fine_tuned", "zeroshot")]
+    merged = {*methods.names()} - {"fine_tuned", "zeroshot", *methods.needing(LEARNED)}
     published = published_numbers(model, tasks).dropna(subset="accuracy")
     published = published[published["method"].isin(merged)]
     published = published.assign(
