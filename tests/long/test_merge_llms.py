@@ -1,0 +1,86 @@
+"""docs/merge_llms.md: its commands, on three tiny Llamas, with lm_eval from its own lock file."""
+
+import csv
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from conftest import ROOT
+
+EXAMPLE = ROOT / "examples/llms"
+NAMES = {"instruct": "sums", "code": "differences", "math": "products"}
+LOCAL = {
+    "meta-llama/Llama-3.2-3B": "tiny/base",
+    "meta-llama/Llama-3.2-3B-Instruct": "tiny/sums",
+    "ORG/CODE": "tiny/differences",
+    "ORG/MATH": "tiny/products",
+    "ifeval": "sums",
+    "mbpp": "differences",
+    "gsm8k": "products",
+}
+"""What stands in the place of the page's models and tasks."""
+
+
+def run(folder: Path, environment: dict[str, str], words: list[str]) -> None:
+    programs = {"tallmasks": [sys.executable, "-m", "tallmasks.commands.main"], ".venv/bin/python": [sys.executable]}
+    words = [str(ROOT / word) if word.startswith("examples/") else word for word in words]
+    command = [*programs[words[0]], *words[1:]]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{words}\n{done.stderr[-3000:]}"
+
+
+def accuracy(folder: Path, task: str) -> float:
+    """The share of a task's questions whose right answer is the model's likeliest, by transformers alone."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    sys.path.insert(0, str(EXAMPLE / "tasks"))
+    from arithmetic import questions
+
+    model, tokenizer = AutoModelForCausalLM.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+    right = 0
+    for question in questions(task):
+        scores = []
+        for choice in question["choices"]:
+            start = len(tokenizer(question["question"])["input_ids"])
+            tokens = tokenizer(question["question"] + choice, return_tensors="pt")["input_ids"]
+            with torch.no_grad():
+                logs = model(tokens).logits[0].log_softmax(-1)
+            scores.append(sum(float(logs[place - 1, tokens[0, place]]) for place in range(start, tokens.shape[1])))
+        right += scores.index(max(scores)) == question["answer"]
+    return right / 100
+
+
+def test_the_commands_of_the_page_merge_and_measure(tmp_path: Path) -> None:
+    """A reader would copy a line that fails after hours of download, or get another model's scores."""
+    libraries = tmp_path / "libraries"
+    uv = Path(sys.executable).with_name("uv")
+    options = ["--quiet", "--no-deps", "--require-hashes", "--python", sys.executable, "--target", str(libraries)]
+    lock = str(EXAMPLE / "requirements.lock")
+    done = subprocess.run([uv, "pip", "install", *options, "-r", lock], capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"lm_eval cannot be installed: {done.stderr}")
+    search = os.pathsep.join([str(ROOT / "src"), str(libraries)])
+    environment = {**os.environ, "PYTHONPATH": search, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+
+    page = (ROOT / "docs/merge_llms.md").read_text()
+    main_block, tiny_block = re.findall(r"^```\n(.*?)^```$", page, re.M | re.S)
+    for block in (tiny_block, main_block):
+        for line in block.replace("\\\n", " ").splitlines():
+            words = []
+            for word in shlex.split(line):
+                name, equals, value = word.rpartition("=")
+                words.append(name + equals + LOCAL.get(value, value))
+            if words[0] != "make":
+                run(tmp_path, environment, words)
+
+    with (tmp_path / "results.csv").open() as file:
+        values = {(row["model"], row["task"]): float(row["value"]) for row in csv.DictReader(file)}
+    assert values.keys() == {(model, task) for model in ("base", "merged", *NAMES) for task in NAMES.values()}
+    for model, task in NAMES.items():
+        assert values[model, task] == accuracy(tmp_path / model, task) > values["base", task]
