@@ -37,6 +37,8 @@ OF_OTHERS = {
     "Nothing to be done",
     "failed to load some plots",
     "Can't remove the following unsaved files without confirmation",
+    "failed to connect to s3 (...) - Unable to locate credentials",
+    "Permission denied for user ... on host ...",
     "params.yaml: models.tiny...: found ..., expected ...",
 }
 """Messages of make, pip, Snakemake and DVC, and the form of ours."""
