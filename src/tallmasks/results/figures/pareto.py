@@ -43,7 +43,7 @@ def draw(data: pd.DataFrame, height: float = 2.8) -> Figure:
         height: of a panel, inches.
     """
     titles = data["method"].map(style.title_of) + data["at_least"].map({True: " (stores more)", False: ""})
-    labels = {"xlabel": "stored bits (Gb)", "ylabel": "normalised accuracy (%)"}
+    labels = {"xlabel": f"stored bits (Gb)\n{style.SIDE_BY_SIDE}", "ylabel": "normalised accuracy (%)"}
     figure, panels = style.panels(
         data.assign(label=titles), ["benchmark"], columns=2, height=height, sharey=True, **labels
     )

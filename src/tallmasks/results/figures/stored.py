@@ -36,7 +36,7 @@ def _labels(data: pd.DataFrame) -> pd.Series:
 
 def draw(data: pd.DataFrame) -> Figure:
     """A panel per benchmark: a marker per method and dtype; a line joins the dtypes of a bundle."""
-    labels = {"xlabel": "bits of the files (Gb)", "ylabel": "normalised accuracy (%)"}
+    labels = {"xlabel": f"bits of the files (Gb)\n{style.SIDE_BY_SIDE}", "ylabel": "normalised accuracy (%)"}
     figure, panels = style.panels(data.assign(label=_labels(data)), ["benchmark"], columns=1, height=3.2, **labels)
     for panel, part in panels:
         for method, rows in style.groups(part, "method"):

@@ -245,10 +245,14 @@ def on_white(text: Text) -> None:
     text.set(zorder=5, path_effects=[withStroke(linewidth=2, foreground="white")])
 
 
+SIDE_BY_SIDE = "markers of about equal bits stand side by side"
+"""What the axis of `points` says."""
+
+
 def points(panel: Axes, data: pd.DataFrame, x: str) -> None:
     """A hollow marker for each row, at its normalised accuracy and its bits in the column `x` on a logarithmic axis.
 
-    Markers that would hide each other stand side by side.
+    Markers that would hide each other stand side by side, so the axis says `SIDE_BY_SIDE`.
     """
     panel.set_xscale("log")
     panel.update_datalim(data[[x, "normalized_accuracy"]])
