@@ -260,11 +260,5 @@ def _add(what: str, registry: dict[str, Entry], entry: Entry) -> None:
 def _look_up(what: str, name: str, registry: Mapping[str, Entry]) -> Entry:
     if name not in registry:
         names = sorted(registry)
-        known = [entry for entry in names if not _learns(registry[entry])]  # what checkpoints alone give, mostly
-        raise TallmasksError(f"There is no {what} {name!r}{nearest(name, names)}. Known: {', '.join(known)}.")
+        raise TallmasksError(f"There is no {what} {name!r}{nearest(name, names)}. Known: {', '.join(names)}.")
     return registry[name]
-
-
-def _learns(entry: Method | Merge) -> bool:
-    merge = _merges.get(entry.merge or "") if isinstance(entry, Method) else entry
-    return merge is not None and merge.learn is not None
