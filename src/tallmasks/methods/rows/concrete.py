@@ -43,4 +43,4 @@ def masked_sum(rows: Sequence[Vector], place: Place, masks: Statistics, *, coeff
     return sum_merge(rows, place, None) * (mask * mask.dtype.type(coefficient))
 
 
-merged_row("concrete", row=35, title="Concrete TA", paper="Tang et al. 2023", protocol=Fixed(1.0), group="later")
+merged_row("concrete", row=36, title="Concrete TA", paper="Tang et al. 2023", protocol=Fixed(1.0), group="later")
