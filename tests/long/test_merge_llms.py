@@ -17,9 +17,9 @@ EXAMPLE = ROOT / "examples/llms"
 NAMES = {"instruct": "sums", "code": "differences", "math": "products"}
 LOCAL = {
     "meta-llama/Llama-3.2-3B": "tiny/base",
-    "meta-llama/Llama-3.2-3B-Instruct": "tiny/sums",
-    "ORG/CODE": "tiny/differences",
-    "ORG/MATH": "tiny/products",
+    "MergeBench/Llama-3.2-3B_instruction": "tiny/sums",
+    "MergeBench/Llama-3.2-3B_coding": "tiny/differences",
+    "MergeBench/Llama-3.2-3B_math": "tiny/products",
     "ifeval": "sums",
     "mbpp": "differences",
     "gsm8k": "products",
