@@ -44,6 +44,9 @@ NOT_RUN = {
     r"git checkout --ours": "two branches in conflict: test_clones.py",
     r"\.venv/bin/python -m pytest": "a file of the reader's; tests/workflow/test_readme.py runs it",
     r"python benchmarks/processors.py": "five tables built anew, an hour",
+    r"make serve|curl ": "test_serve.py starts this server and asks it",
+    r"make \.venv/llms|\.venv/bin/python examples/llms": "test_merge_llms.py runs the lines of this page",
+    r"tallmasks (merge|compress) --base meta-llama|tallmasks export .* --task (instruct|code|math) ": "the same",
 }
 """Lines of shell that no test runs as they are, by how they begin, and why."""
 PYTHON = {
