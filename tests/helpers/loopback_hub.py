@@ -98,12 +98,6 @@ class _Sends(BaseHTTPRequestHandler):
     def hub(self) -> LoopbackHub:
         return self.server.hub if isinstance(self.server, _Cdn) else self.server  # type: ignore[return-value]
 
-    def do_HEAD(self) -> None:
-        self.do_GET()
-
-    def do_GET(self) -> None:
-        raise NotImplementedError
-
     def _send_file(self, path: Path, file: str, headers: dict[str, str]) -> None:
         """One file, from the first byte that is asked for."""
         size = path.stat().st_size
@@ -212,12 +206,16 @@ class _Answers(_Sends):
             place = f"http://127.0.0.1:{self.hub.cdn.server_port}{quote(str(path))}?file={quote(file)}"
             self._send_headers(302, 0, headers | {"Location": place})
 
+    do_HEAD = do_GET
+
 
 class _CdnAnswers(_Sends):
     def do_GET(self) -> None:
         assert "Authorization" not in self.headers, "the hub's token is no concern of another host"
         path, _, file = self.path.partition("?file=")
         self._send_file(Path(unquote(path)), unquote(file), {})
+
+    do_HEAD = do_GET
 
 
 def _commit(number: str) -> dict[str, object]:

@@ -8,9 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import torch
 
+import example_libraries
 from conftest import ROOT
 
 EXAMPLE = ROOT / "examples/llms"
@@ -59,12 +59,7 @@ def accuracy(folder: Path, task: str) -> float:
 def test_the_commands_of_the_page_merge_and_measure(tmp_path: Path) -> None:
     """A reader would copy a line that fails after hours of download, or get another model's scores."""
     libraries = tmp_path / "libraries"
-    uv = Path(sys.executable).with_name("uv")
-    options = ["--quiet", "--no-deps", "--require-hashes", "--python", sys.executable, "--target", str(libraries)]
-    lock = str(EXAMPLE / "requirements.lock")
-    done = subprocess.run([uv, "pip", "install", *options, "-r", lock], capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"lm_eval cannot be installed: {done.stderr}")
+    example_libraries.install("llms", libraries)
     search = os.pathsep.join([str(ROOT / "src"), str(libraries)])
     environment = {**os.environ, "PYTHONPATH": search, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
 

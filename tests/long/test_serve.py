@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import example_libraries
 from conftest import ROOT
 
 EXAMPLE = ROOT / "examples/serve"
@@ -18,12 +19,7 @@ pytestmark = pytest.mark.xdist_group("serve")
 def benchmark(tmp_path_factory: pytest.TempPathFactory) -> dict:
     """The example's functions, with its libraries beside the project's."""
     libraries = tmp_path_factory.mktemp("serve")
-    uv = Path(sys.executable).with_name("uv")
-    options = ["--quiet", "--no-deps", "--require-hashes", "--python", sys.executable, "--target", str(libraries)]
-    lock = str(EXAMPLE / "requirements.lock")
-    done = subprocess.run([uv, "pip", "install", *options, "-r", lock], capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"LitServe cannot be installed: {done.stderr}")
+    example_libraries.install("serve", libraries)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(libraries))
         patch.syspath_prepend(str(EXAMPLE))

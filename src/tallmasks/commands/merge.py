@@ -8,11 +8,11 @@
     tallmasks merge merge.yaml
     tallmasks merge ./merged/merge.yaml -o ./again
 
-A checkpoint is a safetensors file, a folder of a transformers model, a state dict of torch.save, a PEFT LoRA folder, a
-repository of the hub, or one task's model of a bundle, ./bundle#cars.  The merged model comes in the layout of the
-base, with its tokenizer and configuration, a model card and a recipe, whole or not at all; code is not copied, nor what
-links lead to outside of the folder.  The recipe, merge.yaml, makes the same model again and refuses other inputs.
-Memory does not grow with the models: they are read a piece at a time.
+A checkpoint is a safetensors file, a folder of a transformers model, a state dict of torch.save, or a PEFT LoRA folder.
+It may also be a repository of the hub, or one task's model of a bundle, ./bundle#cars.  The merged model has the base's
+layout, its tokenizer and configuration, a model card and a recipe.  It appears whole or not at all.  Code is not
+copied, nor what links lead to outside of the folder.  The recipe, merge.yaml, makes the same model again and refuses
+other inputs.  Memory does not grow with the models: they are read a piece at a time.
 """
 
 from __future__ import annotations
