@@ -330,9 +330,11 @@ def test_a_download_that_breaks_off_is_one_line_and_goes_on(tmp_path):
         broken = refusal(lambda: open_checkpoint(f"{REPOSITORY}@{COMMIT}"))
         assert f"org/name at {COMMIT}" in broken and "Run the command again" in broken
         server.cut = set()
+        arrived = set(server.downloads) - set(shards[1:2])  # threads download: which others, differs from run to run
         server.downloads.clear()
         found = open_checkpoint(f"{REPOSITORY}@{COMMIT}")
-        assert server.downloads == shards[1:2] and found.tensors == open_checkpoint(folder).tensors
+        assert shards[1] in server.downloads and arrived and not arrived & set(server.downloads)
+        assert found.tensors == open_checkpoint(folder).tensors
         server.requests.clear()
         open_checkpoint(f"{REPOSITORY}@{COMMIT}")
         assert not server.requests  # what is whole needs no network
