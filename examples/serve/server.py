@@ -41,13 +41,12 @@ class EveryTask(litserve.LitAPI):
         self.bundle, self.base = bundle, base
 
     def setup(self, device: str) -> None:
-        """Load the model, and use each task once, which checks its files."""
+        """Load the model, and read and check the file of every task."""
         self.device = device
         self.tokenizer = AutoTokenizer.from_pretrained(self.base)
         self.model = AutoModelForSequenceClassification.from_pretrained(self.base).to(device).eval()
-        for task in self.bundle.tasks:
-            with self.model_of(task):
-                pass
+        for reading in [self.bundle.read_ahead(task) for task in self.bundle.tasks]:
+            reading.join()
 
     @contextmanager
     def model_of(self, task: str) -> Iterator[torch.nn.Module]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -197,6 +198,20 @@ class Bundle:
             self.manifest.check_task(task)
             groups.setdefault(task, []).append(request)
         return sorted(groups.items(), key=lambda group: group[0] != self._turns.task)
+
+    def read_ahead(self, task: str) -> threading.Thread:
+        """Download, check and decode a task's file in a thread, which is returned: its first switch need not wait.
+
+        Switches to other tasks go on meanwhile.  What goes wrong here, the task's own switch raises.
+        """
+
+        def read() -> None:
+            with suppress(TallmasksError):
+                self._parts.check(task)
+
+        thread = threading.Thread(target=read, name=f"read ahead {task}", daemon=True)
+        thread.start()
+        return thread
 
     def _weights(self, task: str) -> TaskWeights:
         self.manifest.check_task(task)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -51,12 +52,18 @@ def parallel(work: Callable[[Item], Result], items: Iterable[Item], threads: int
 
 
 def once(compute: Callable[..., Result]) -> Callable[..., Result]:
-    """A function that computes each value once: other threads that ask for it wait."""
-    remembered, lock = functools.cache(compute), threading.RLock()
+    """A function that computes the value of each arguments once: other threads that ask for the same one wait."""
+    values: dict[tuple[object, ...], Result] = {}
+    locks: defaultdict[tuple[object, ...], threading.RLock] = defaultdict(threading.RLock)
+    new_lock = threading.Lock()
 
     @functools.wraps(compute)
     def ask(*arguments: object) -> Result:
+        with new_lock:
+            lock = locks[arguments]
         with lock:
-            return remembered(*arguments)
+            if arguments not in values:
+                values[arguments] = compute(*arguments)
+            return values[arguments]
 
     return ask

@@ -3,14 +3,17 @@
 import multiprocessing
 import pickle
 import re
+import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import torch
 from test_task_bundle import Everything, weights_of
 
 from conftest import ROOT
+from tallmasks.bundles.bundle_parts import BundleParts
 from tallmasks.bundles.loaded_bundle import load_bundle
 from tallmasks.bundles.task_weights import TaskWeights
 from tallmasks.store.errors import TallmasksError
@@ -120,6 +123,37 @@ def test_requests_are_grouped_by_task(made):
     assert bundle.grouped([]) == []
     with pytest.raises(TallmasksError, match="no task 'mnits'; did you mean 'mnist'"):
         bundle.grouped([("mnits", 0)])
+
+
+def test_a_task_is_read_ahead_while_another_is_switched_to(made, monkeypatch):
+    """The first request for a task would wait for its download; or all others would wait too; or an error be lost."""
+    may_read, checked, files = threading.Event(), BundleParts._checked, []
+
+    def slowly(parts, name):
+        files.append(name)
+        assert name != mnist or may_read.wait(60)
+        return checked(parts, name)
+
+    monkeypatch.setattr(BundleParts, "_checked", slowly)
+    bundle, module = load_bundle(made.folder, made.base_file), Everything(made.base)
+    mnist = bundle.manifest.task_files["mnist"]
+    reading = bundle.read_ahead("mnist")
+    bundle.apply_(module, TASKS[1])
+    assert reading.is_alive() and all_same(weights_of(module), expected(made, TASKS[1]))
+    may_read.set()
+    reading.join()
+    bundle.apply_(module, "mnist")
+    assert files.count(mnist) == 1 and all_same(weights_of(module), expected(made, "mnist"))
+
+
+def test_what_goes_wrong_ahead_is_said_by_the_switch(made, tmp_path):
+    """A server would crash in a thread, or never say which file is damaged."""
+    folder = Path(shutil.copytree(made.folder, tmp_path / "bundle"))
+    bundle = load_bundle(folder, made.base_file)
+    (folder / bundle.manifest.task_files["mnist"]).write_bytes(b"cut")
+    bundle.read_ahead("mnist").join()
+    with pytest.raises(TallmasksError, match="has 3 bytes"):
+        bundle.apply_(Everything(made.base), "mnist")
 
 
 def test_a_model_comes_as_a_stream(made):
