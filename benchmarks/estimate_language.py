@@ -30,8 +30,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tallmasks import methods
 from tallmasks.models.families import family
+from tallmasks.models.language.text_batches import TextBatch, TokenizedText
 from tallmasks.models.t5.t5_architectures import Architecture
-from tallmasks.models.t5.text_batches import TextBatch, TokenizedText
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.project import open_plan
 from tallmasks.tasks.text.text_tasks import TASKS

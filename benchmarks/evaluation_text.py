@@ -22,12 +22,12 @@ from turns import median_ratio
 
 from tallmasks.evaluation.counting import Evaluator, TaskData
 from tallmasks.models import cuda
+from tallmasks.models.language.text_batches import TextBatch
+from tallmasks.models.language.text_scoring import Scoring
+from tallmasks.models.language.text_tokenizer import TextTokenizer
 from tallmasks.models.t5.t5_architectures import Architecture
 from tallmasks.models.t5.t5_loading import build
-from tallmasks.models.t5.t5_network import TextModel
-from tallmasks.models.t5.text_batches import TextBatch
-from tallmasks.models.t5.text_scoring import Scoring
-from tallmasks.models.t5.text_tokenizer import TextTokenizer
+from tallmasks.models.t5.t5_network import T5Model
 from tallmasks.tasks.texts import FREE, Text, open_texts, write_texts
 from tallmasks.tasks.written.lexicon import lexicon, tokenizer_json
 
@@ -45,7 +45,7 @@ def texts(count: int, longest: int, free: bool) -> Iterator[Text]:
         yield Text(read, answers, FREE if free else int(draw.integers(CHOICES)))
 
 
-def random_model(architecture: Architecture, scoring: Scoring, device: torch.device) -> TextModel:
+def random_model(architecture: Architecture, scoring: Scoring, device: torch.device) -> T5Model:
     """A network of the size of a trained one, whose layers keep their scale."""
     torch.manual_seed(0)
     tensors = {
@@ -55,10 +55,10 @@ def random_model(architecture: Architecture, scoring: Scoring, device: torch.dev
     network = build(architecture, tensors).to(device)
     named = dict(network.named_parameters())
     tokenizer = TextTokenizer(tokenizer_json(), Path("lexicon"), architecture.vocab_size)
-    return TextModel(network, {name: named[name] for name in architecture.trainable()}, tokenizer, scoring)
+    return T5Model(network, {name: named[name] for name in architecture.trainable()}, tokenizer, scoring)
 
 
-def plain_pass(model: TextModel, batch: TextBatch) -> None:
+def plain_pass(model: T5Model, batch: TextBatch) -> None:
     """Encoder, decoder and output layer on tensors that are there."""
     network = model._network
     mask = batch.mask
@@ -70,7 +70,7 @@ def plain_pass(model: TextModel, batch: TextBatch) -> None:
     functional.linear(hidden, network.lm_head.weight)
 
 
-def plain_writing(model: TextModel, batch: TextBatch, steps: int) -> None:
+def plain_writing(model: T5Model, batch: TextBatch, steps: int) -> None:
     """The same for answers that are written: one step of the decoder for each token."""
     network, mask = model._network, batch.mask
     states = network.encoder(input_ids=batch.inputs, attention_mask=mask).last_hidden_state

@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 
 from tallmasks.models import cuda
 from tallmasks.models.clip import network
+from tallmasks.models.language import text_tokenizer
 from tallmasks.models.pretrained_files import read_pretrained
 from tallmasks.models.t5 import t5_loading
 from tallmasks.training import batches, finetuning, unfinished
@@ -91,7 +92,7 @@ def fake_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(cuda, "free_bytes", lambda device: 10**9)
     monkeypatch.setattr(torch.random, "fork_rng", lambda devices: contextlib.nullcontext())
     monkeypatch.setattr(unfinished, "_global_generator", lambda device: torch.default_generator)
-    monkeypatch.setattr(t5_loading, "_utf8", _utf8)
+    monkeypatch.setattr(text_tokenizer, "_utf8", _utf8)
     monkeypatch.setattr(torch.nn.Module, "to", _to)
     here = torch.device("cpu")  # modes are a thread's own
     monkeypatch.setattr(finetuning, "ahead", lambda make, device: batches.ahead(make, here))

@@ -18,11 +18,11 @@ from small_t5 import ARCHITECTURE, SPEC, plain_network, random_state, save_small
 from tallmasks import methods
 from tallmasks.methods import bits
 from tallmasks.models.families import family, load
+from tallmasks.models.language.text_scoring import Scoring, exact_match, f1
 from tallmasks.models.t5 import FAMILY, t5_network
 from tallmasks.models.t5.ia3 import Ia3Model
 from tallmasks.models.t5.t5_architectures import IA3_SUFFIX, PEFT_PREFIX, Architecture
-from tallmasks.models.t5.t5_network import TextModel
-from tallmasks.models.t5.text_scoring import Scoring, exact_match, f1
+from tallmasks.models.t5.t5_network import T5Model
 from tallmasks.results.reference import paper_table
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import load_state, write_tensors
@@ -40,7 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def model(folder: Path) -> TextModel:
+def model(folder: Path) -> T5Model:
     return load(SPEC, folder / "weights.safetensors", device="cpu")  # type: ignore[return-value]
 
 
@@ -55,7 +55,7 @@ def some_vectors(model: Ia3Model, count: int, seed: int = 0) -> list[torch.Tenso
     return [torch.from_numpy(draw.normal(1, 0.7, model.initial().numel()).astype(np.float32)) for _ in range(count)]
 
 
-def plain_scores(model: TextModel, folder: Path, examples: Texts) -> list[list[float]]:
+def plain_scores(model: T5Model, folder: Path, examples: Texts) -> list[list[float]]:
     """One forward pass for every choice, nothing padded, transformers' own loss times the number of tokens."""
     network = plain_network(load_state(folder / "weights.safetensors"))
     tokens = model._tokenizer
@@ -68,7 +68,7 @@ def plain_scores(model: TextModel, folder: Path, examples: Texts) -> list[list[f
     return found
 
 
-def evaluated(model: TextModel, examples: Texts, batch_size: int) -> int:
+def evaluated(model: T5Model, examples: Texts, batch_size: int) -> int:
     with torch.inference_mode():
         return sum(int(model.count_right(batch)) for batch in model.batches(examples, batch_size))
 
@@ -143,7 +143,7 @@ def test_recipes_hold_how_answers_are_scored() -> None:
 # -- scores ---------------------------------------------------------------------------------------------------
 
 
-def test_scores_are_the_plain_log_probabilities(model: TextModel, folder: Path) -> None:
+def test_scores_are_the_plain_log_probabilities(model: T5Model, folder: Path) -> None:
     """Padding, sharing an input among choices, or the two tables would change what a choice scores."""
     examples = small_examples(folder, 12, choices=4)
     plain = plain_scores(model, folder, examples)
@@ -158,7 +158,7 @@ def test_scores_are_the_plain_log_probabilities(model: TextModel, folder: Path) 
     assert batch.inputs.shape == (6, 5) and (batch.inputs[:, 4] == cut._tokenizer.end).all()
 
 
-def test_batches_and_order_do_not_change_counts(model: TextModel, folder: Path) -> None:
+def test_batches_and_order_do_not_change_counts(model: T5Model, folder: Path) -> None:
     """An accuracy would depend on the memory of the machine."""
     texts = sentences(20)
     write_texts(folder / "forward", texts, {})
@@ -170,7 +170,7 @@ def test_batches_and_order_do_not_change_counts(model: TextModel, folder: Path) 
     assert evaluated(model, backward, 16) == expected
 
 
-def test_choices_may_differ_in_number_and_of_equal_ones_the_first_counts(model: TextModel, folder: Path) -> None:
+def test_choices_may_differ_in_number_and_of_equal_ones_the_first_counts(model: T5Model, folder: Path) -> None:
     """An example with fewer choices would be given the empty answer, or the order of sums would decide a tie."""
     mixed = [text for pair in zip(sentences(6, 2), sentences(6, 5, seed=1), strict=True) for text in pair]
     write_texts(folder / "mixed", mixed, {})
@@ -245,7 +245,7 @@ def test_squads_comparison() -> None:
 # -- training -------------------------------------------------------------------------------------------------
 
 
-def test_loss_is_transformers_mean_over_the_batchs_tokens(model: TextModel, folder: Path) -> None:
+def test_loss_is_transformers_mean_over_the_batchs_tokens(model: T5Model, folder: Path) -> None:
     """Short answers would weigh more than in the training that is reproduced."""
     batch = model.prepare(small_examples(folder, 9))
     network = plain_network(load_state(folder / "weights.safetensors"))
@@ -254,7 +254,7 @@ def test_loss_is_transformers_mean_over_the_batchs_tokens(model: TextModel, fold
     assert batch.weight == (batch.targets != -100).sum()
 
 
-def test_micro_batches_sum_to_the_whole_batch(model: TextModel, folder: Path) -> None:
+def test_micro_batches_sum_to_the_whole_batch(model: T5Model, folder: Path) -> None:
     """How much memory there is would decide what is learned."""
     batch = model.prepare(small_examples(folder, 10))
     longest = batch.inputs.shape[1]
@@ -295,7 +295,7 @@ def test_training_lowers_the_loss_and_leaves_the_rest(spec: dict[str, Any], fold
     assert set(frozen) == ({"shared.weight"} if spec is SPEC else set(named))
 
 
-def test_texts_are_not_augmented(model: TextModel, folder: Path) -> None:
+def test_texts_are_not_augmented(model: T5Model, folder: Path) -> None:
     """An `augmentation` that stands in params.yaml would be passed over in silence."""
     with pytest.raises(TallmasksError, match="augmentation: found 'crop'"):
         model.prepare(small_examples(folder, 2), "crop", torch.Generator())
@@ -365,7 +365,7 @@ def test_ia3_is_its_vectors_folded_into_the_matrices(adapted: Ia3Model, folder: 
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_ia3_begins_with_the_pretrained_model(adapted: Ia3Model, model: TextModel, folder: Path) -> None:
+def test_ia3_begins_with_the_pretrained_model(adapted: Ia3Model, model: T5Model, folder: Path) -> None:
     """The task vector, which is measured from ones, would not be all that fine-tuning did."""
     batch = model.prepare(small_examples(folder, 6))
     assert adapted.loss(batch).item() == pytest.approx(model.loss(batch).item(), abs=1e-6)

@@ -16,10 +16,10 @@ from safetensors.torch import save_file
 from small_t5 import ARCHITECTURE, SPEC, plain_network, random_state, save_small, tokenizer_json
 from tallmasks.models.checkpoint_sources import locate
 from tallmasks.models.families import load
+from tallmasks.models.language.text_tokenizer import TextTokenizer
 from tallmasks.models.t5 import FAMILY
 from tallmasks.models.t5.sentencepiece_files import converted
 from tallmasks.models.t5.t5_architectures import IA3_SUFFIX, PEFT_PREFIX, Architecture
-from tallmasks.models.t5.text_tokenizer import TextTokenizer
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import load_state, write_tensors
 

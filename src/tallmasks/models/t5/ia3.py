@@ -13,14 +13,14 @@ import torch
 from transformers import T5ForConditionalGeneration
 
 from tallmasks.models.families import Precision
+from tallmasks.models.language.text_batches import ANSWER_TOKENS, INPUT_TOKENS, TextBatch
+from tallmasks.models.language.text_scoring import Scoring
+from tallmasks.models.language.text_tokenizer import TextTokenizer
 from tallmasks.models.t5.t5_architectures import IA3_SUFFIX, PEFT_PREFIX
-from tallmasks.models.t5.t5_network import TextModel
-from tallmasks.models.t5.text_batches import ANSWER_TOKENS, INPUT_TOKENS, TextBatch
-from tallmasks.models.t5.text_scoring import Scoring
-from tallmasks.models.t5.text_tokenizer import TextTokenizer
+from tallmasks.models.t5.t5_network import T5Model
 
 
-class Ia3Model(TextModel):
+class Ia3Model(T5Model):
     """A T5 with only (IA)^3's vectors trained, from ones on; ``shapes`` are theirs, by PEFT's names, sorted."""
 
     def __init__(

@@ -11,13 +11,31 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.plain_files import read_bytes
 
+TOKENIZER_FILES = ("tokenizer.json", "spiece.model")
+"""Names of a tokenizer beside weights; the first that exists counts."""
 _UNIGRAM, _UNKNOWN = 1, 2
 _SENTINELS = 100
 """T5's `<extra_id_0>` to `<extra_id_99>`, which stand behind the pieces, the last first."""
 _WORD = "▁"
+
+
+def tokenizer_beside(weights: Path) -> NDArray[np.uint8]:
+    """The tokenizer in a folder, or beside a file of weights, as `TENSOR`.  Raises TallmasksError if there is none."""
+    folder = weights if weights.is_dir() else weights.parent
+    for name in TOKENIZER_FILES:
+        if (path := folder / name).exists():
+            text = converted(path).encode() if name == TOKENIZER_FILES[1] else read_bytes(path)
+            return np.frombuffer(text, np.uint8)
+    raise TallmasksError(
+        f"{folder}: no {' and no '.join(TOKENIZER_FILES)} beside the weights; expected a folder as transformers saves "
+        "it. Copy the model's tokenizer there"
+    )
 
 
 def converted(path: Path) -> str:

@@ -3,43 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tallmasks.models.checkpoint_sources import Publisher
 from tallmasks.models.families import STATISTICS, Precision, Spec
+from tallmasks.models.language.text_family import TextFamily
+from tallmasks.models.language.text_scoring import Scoring
 from tallmasks.models.t5 import t5_architectures
 from tallmasks.models.t5.t5_architectures import ADAPTERS, Architecture
-from tallmasks.models.t5.text_scoring import MARKS, Scoring
 from tallmasks.store import hub
 from tallmasks.store.errors import TallmasksError, nearest
-from tallmasks.tasks.task import Task
-from tallmasks.tasks.texts import Texts, open_texts
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tallmasks.models.cuda import Wanted
-    from tallmasks.models.t5.t5_network import TextModel
-    from tallmasks.models.t5.text_batches import TextBatch
+    from tallmasks.models.language.text_batches import TextBatch
+    from tallmasks.models.t5.t5_network import T5Model
 
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 
 
-class T5:
+class T5(TextFamily):
     """transformers' T5 v1.1: all of it but one table is trained, or (IA)^3's vectors (`adapter: ia3`).
 
     An answer's score is its probability.
     """
 
-    unit = "questions"
     imports = ("torch", "torch._dynamo", "transformers.models.t5.modeling_t5", "tokenizers")
-    task_inputs: Mapping[str, str] = {}
-    publishers: Mapping[str, Publisher] = {}
 
     def check(self, name: str, spec: Spec) -> None:
         adapter = spec.get("adapter")
@@ -58,18 +52,6 @@ class T5:
     def counts_frozen(self, spec: Spec) -> bool:
         """An adapter's checkpoint holds no frozen value."""
         return not spec.get("adapter")
-
-    def settings(self, spec: Spec) -> dict[str, Any]:
-        scoring = Scoring.of(spec)
-        settings = {"scoring": asdict(scoring), "further_scores": list(MARKS)}
-        return settings if scoring.counts else settings | {"sums_of_scores": True}
-
-    def training_settings(self, spec: Spec, task: Task, looks: bool) -> dict[str, Any]:
-        used = ["max_input_tokens"]
-        if looks:
-            used += ["free_answers", "max_new_tokens"] if task.free else ["length_normalized"]
-        scoring = asdict(Scoring.of(spec))
-        return {"scoring": {key: scoring[key] for key in used}}
 
     def initial_state(self, spec: Spec, pretrained: Path) -> dict[str, NDArray[Any]]:
         """The trainable tensors of the file; for (IA)^3 ones, which are in no file."""
@@ -91,18 +73,15 @@ class T5:
 
     def load(
         self, spec: Spec, weights: Path, precision: Precision = "float32", device: Wanted | None = None
-    ) -> TextModel:
+    ) -> T5Model:
         from tallmasks.models.t5 import t5_loading
 
         return t5_loading.load(spec, weights, precision, device)
 
-    def outline(self, spec: Spec, examples: int) -> tuple[TextModel, TextBatch]:
+    def outline(self, spec: Spec, examples: int) -> tuple[T5Model, TextBatch]:
         from tallmasks.models.t5 import t5_loading
 
         return t5_loading.outline(spec, examples)
-
-    def examples(self, path: Path, task_files: Mapping[str, Path]) -> Texts:
-        return open_texts(path)
 
     def convert_pretrained(self, spec: Spec, weights: Path) -> dict[str, NDArray[Any]]:
         from tallmasks.models.t5 import t5_states
@@ -110,7 +89,7 @@ class T5:
         return t5_states.pretrained_state(Architecture.of(spec["architecture"]), weights)
 
     def download_pretrained(self, spec: Spec, pretrained: Spec) -> tuple[Path, dict[str, str]]:
-        from tallmasks.models.t5.text_tokenizer import FILES
+        from tallmasks.models.t5.sentencepiece_files import TOKENIZER_FILES
 
         if "hub" not in pretrained:
             raise TallmasksError(
@@ -121,7 +100,7 @@ class T5:
         path = hub.download_first(repository, self.pretrained_files(pretrained), revision)
         if "sha256" in pretrained:
             hub.check_sha256(path, pretrained["sha256"], hub.address(repository, path.name, revision))
-        hub.download_first(repository, FILES, revision)  # into the folder of the weights
+        hub.download_first(repository, TOKENIZER_FILES, revision)  # into the folder of the weights
         return path, {"repository": repository, "file": path.name, "commit": hub.commit_of(path) or revision}
 
     def pretrained_files(self, pretrained: Spec) -> tuple[str, ...]:

@@ -16,14 +16,13 @@ from transformers import T5Config, T5ForConditionalGeneration
 
 from tallmasks.models import cuda
 from tallmasks.models.families import Precision
+from tallmasks.models.language.text_batches import TextBatch, TokenizedText
+from tallmasks.models.language.text_scoring import Scoring
+from tallmasks.models.language.text_tokenizer import TextTokenizer, stored_tokenizer
 from tallmasks.models.pretrained_files import check_tensors, read_pretrained
 from tallmasks.models.t5.ia3 import Ia3Model
 from tallmasks.models.t5.t5_architectures import Architecture
-from tallmasks.models.t5.t5_network import TextModel
-from tallmasks.models.t5.text_batches import TextBatch, TokenizedText
-from tallmasks.models.t5.text_scoring import Scoring
-from tallmasks.models.t5.text_tokenizer import TENSOR, TextTokenizer
-from tallmasks.store.errors import TallmasksError
+from tallmasks.models.t5.t5_network import T5Model
 
 ANSWER_TOKENS = 8  # of an answer in `outline`
 
@@ -44,18 +43,12 @@ def build(architecture: Architecture, tensors: Mapping[str, torch.Tensor]) -> T5
 
 def load(
     spec: Mapping[str, Any], weights: Path, precision: Precision = "float32", device: cuda.Wanted | None = None
-) -> TextModel:
+) -> T5Model:
     """See `Family.load`; the spec has ``architecture``, ``adapter`` and ``scoring``."""
     place = cuda.choose(device)
     architecture = Architecture.of(spec["architecture"])
     tensors = read_pretrained(weights)
-    text = tensors.pop(TENSOR, None)
-    if text is None:
-        raise TallmasksError(
-            f"{weights}: no tensor {TENSOR!r}, which holds the tokenizer; a model as transformers saves it is "
-            "converted if `pretrained` in params.yaml names its folder, not the file in it"
-        )
-    tokenizer = TextTokenizer(_utf8(text, weights), weights, architecture.vocab_size)
+    tokenizer = stored_tokenizer(tensors, weights, architecture.vocab_size)
     check_tensors(weights, architecture.shapes, tensors)
     network = build(architecture, tensors)
     torch.nn.Module.to(network, place)
@@ -64,7 +57,7 @@ def load(
     return _model(spec, network, tokenizer, precision)
 
 
-def outline(spec: Mapping[str, Any], examples: int) -> tuple[TextModel, TextBatch]:
+def outline(spec: Mapping[str, Any], examples: int) -> tuple[T5Model, TextBatch]:
     """See `Family`; inputs have ``max_input_tokens``."""
     shapes = Architecture.of(spec["architecture"]).shapes.items()
     network = build(Architecture.of(spec["architecture"]), {name: torch.empty(shape) for name, shape in shapes})
@@ -77,17 +70,10 @@ def outline(spec: Mapping[str, Any], examples: int) -> tuple[TextModel, TextBatc
 
 def _model(
     spec: Mapping[str, Any], network: T5ForConditionalGeneration, tokenizer: TextTokenizer, precision: Precision
-) -> TextModel:
+) -> T5Model:
     architecture, adapter, scoring = Architecture.of(spec["architecture"]), spec.get("adapter"), Scoring.of(spec)
     if adapter is not None:
         return Ia3Model(network, architecture.trainable(adapter), tokenizer, scoring, precision)
     named = dict(network.named_parameters())
     trained = {name: named[name] for name in architecture.trainable()}
-    return TextModel(network, trained, tokenizer, scoring, precision)
-
-
-def _utf8(text: torch.Tensor, weights: Path) -> str:
-    try:
-        return bytes(text.numpy()).decode()
-    except (UnicodeDecodeError, TypeError) as error:
-        raise TallmasksError(f"{weights}: {TENSOR} is no text ({error}); make the file anew") from None
+    return T5Model(network, trained, tokenizer, scoring, precision)

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.models.foreign_weights import SAME, check_names, finite_values, without_prefix
+from tallmasks.models.language.text_tokenizer import TENSOR
+from tallmasks.models.t5.sentencepiece_files import tokenizer_beside
 from tallmasks.models.t5.t5_architectures import FROZEN, IA3_SUFFIX, PEFT_PREFIX, TABLES, Architecture, Shapes
-from tallmasks.models.t5.text_tokenizer import TENSOR, tokenizer_beside
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.plain_files import read_json
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint

@@ -5,34 +5,30 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from tallmasks.models.t5.sentencepiece_files import converted
 from tallmasks.store.errors import TallmasksError
-from tallmasks.store.plain_files import read_bytes
 
 TENSOR = "tokenizer.json"
 """The tensor in a pretrained file with the JSON as UTF-8, uint8."""
-FILES = ("tokenizer.json", "spiece.model")
-"""Names of a tokenizer beside weights; the first that exists counts."""
 PAD, END = "<pad>", "</s>"
 
 
 class TextTokenizer:
-    """A tokenizer with padding and end of sequence, T5's or one with fewer words.
+    """A tokenizer with padding and end of sequence.
 
     Args:
         text: the JSON that `tokenizers` reads.
         where: its file, for messages.
         vocabulary: rows of the network's tables.
+        pad: the token of padding.
+        end: the token of the end of sequence.
 
     Raises:
-        TallmasksError: it is no tokenizer, has no `<pad>` or `</s>`, or has more tokens than the tables have rows.
+        TallmasksError: it is no tokenizer, lacks one of the two tokens, or has more tokens than the tables have rows.
     """
 
-    def __init__(self, text: str, where: Path, vocabulary: int) -> None:
+    def __init__(self, text: str, where: Path, vocabulary: int, pad: str = PAD, end: str = END) -> None:
         from tokenizers import Tokenizer
 
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # params.yaml sets a job's threads
@@ -42,9 +38,9 @@ class TextTokenizer:
             raise TallmasksError(f"{where}: {TENSOR} is no tokenizer of `tokenizers` ({error}); make it anew") from None
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
-        numbers = {token: self._tokenizer.token_to_id(token) for token in (PAD, END)}
+        numbers = {token: self._tokenizer.token_to_id(token) for token in (pad, end)}
         if absent := [token for token, number in numbers.items() if number is None]:
-            raise TallmasksError(f"{where}: the tokenizer has no {' and no '.join(absent)}; expected T5's tokens")
+            raise TallmasksError(f"{where}: the tokenizer has no {' and no '.join(absent)}; expected both")
         self.pad, self.end = (int(number) for number in numbers.values() if number is not None)
         if (size := self._tokenizer.get_vocab_size()) > vocabulary:
             raise TallmasksError(
@@ -62,14 +58,18 @@ class TextTokenizer:
         return self._tokenizer.decode(list(numbers), skip_special_tokens=True)
 
 
-def tokenizer_beside(weights: Path) -> NDArray[np.uint8]:
-    """The tokenizer in a folder, or beside a file of weights, as `TENSOR`.  Raises TallmasksError if there is none."""
-    folder = weights if weights.is_dir() else weights.parent
-    for name in FILES:
-        if (path := folder / name).exists():
-            text = converted(path).encode() if name == FILES[1] else read_bytes(path)
-            return np.frombuffer(text, np.uint8)
-    raise TallmasksError(
-        f"{folder}: no {FILES[0]} and no {FILES[1]} beside the weights; expected a folder as transformers saves it. "
-        "Copy the model's tokenizer there"
-    )
+def stored_tokenizer(tensors: dict[str, Any], weights: Path, vocabulary: int, **tokens: str) -> TextTokenizer:
+    """Take the tokenizer out of the tensors of a pretrained file; `tokens` are `pad` and `end` of `TextTokenizer`."""
+    if TENSOR not in tensors:
+        raise TallmasksError(
+            f"{weights}: no tensor {TENSOR!r}, which holds the tokenizer; a model as transformers saves it is "
+            "converted if `pretrained` in params.yaml names its folder, not the file in it"
+        )
+    return TextTokenizer(_utf8(tensors.pop(TENSOR), weights), weights, vocabulary, **tokens)
+
+
+def _utf8(text: Any, weights: Path) -> str:
+    try:
+        return bytes(text.numpy()).decode()
+    except (UnicodeDecodeError, TypeError) as error:
+        raise TallmasksError(f"{weights}: {TENSOR} is no text ({error}); make the file anew") from None

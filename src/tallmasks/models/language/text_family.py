@@ -1,0 +1,37 @@
+"""What families of language models have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from tallmasks.models.checkpoint_sources import Publisher
+from tallmasks.models.families import Spec
+from tallmasks.models.language.text_scoring import MARKS, Scoring
+from tallmasks.tasks.task import Task
+from tallmasks.tasks.texts import Texts, open_texts
+
+
+class TextFamily:
+    """The part of `tallmasks.models.families.Family` that is the same for every language model."""
+
+    unit = "questions"
+    task_inputs: Mapping[str, str] = {}
+    publishers: Mapping[str, Publisher] = {}
+
+    def settings(self, spec: Spec) -> dict[str, Any]:
+        scoring = Scoring.of(spec)
+        settings = {"scoring": asdict(scoring), "further_scores": list(MARKS)}
+        return settings if scoring.counts else settings | {"sums_of_scores": True}
+
+    def training_settings(self, spec: Spec, task: Task, looks: bool) -> dict[str, Any]:
+        used = ["max_input_tokens"]
+        if looks:
+            used += ["free_answers", "max_new_tokens"] if task.free else ["length_normalized"]
+        scoring = asdict(Scoring.of(spec))
+        return {"scoring": {key: scoring[key] for key in used}}
+
+    def examples(self, path: Path, task_files: Mapping[str, Path]) -> Texts:
+        return open_texts(path)

@@ -1,0 +1,166 @@
+"""A language model on batches of texts: its loss, its scores of choices, its right answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from tallmasks.models.flat_weights import FlatWeights
+from tallmasks.models.language.text_batches import IGNORED, TextBatch, TokenizedText, cheapest
+from tallmasks.models.language.text_scoring import MARKS, Scoring
+from tallmasks.models.language.text_tokenizer import TextTokenizer
+from tallmasks.models.layer_inputs import Receiver, watched
+from tallmasks.store.errors import TallmasksError
+from tallmasks.tasks.texts import FREE, Texts
+
+
+class TextModel(FlatWeights):
+    """A language model with its trainable tensors in one flat buffer; satisfies `tallmasks.models.families.Model`.
+
+    A family's own class gives `answer_logits`, and `written` if its tasks have free answers.
+
+    Args:
+        network: it has its weights and is on its device.
+        parameters: the trainable ones, by their names in a checkpoint.
+    """
+
+    def __init__(
+        self,
+        network: torch.nn.Module,
+        parameters: Mapping[str, torch.nn.Parameter],
+        tokenizer: TextTokenizer,
+        scoring: Scoring,
+    ) -> None:
+        self._network: Any = network.eval().requires_grad_(False)
+        self._tokenizer, self.scoring = tokenizer, scoring
+        super().__init__(parameters)
+
+    # -- what a family gives ----------------------------------------------------------------------------------
+
+    def answer_logits(self, batch: TextBatch, labels: torch.Tensor, sets: int = 1) -> torch.Tensor:
+        """The logits at the place of each label, given the batch's inputs and the labels before; float32 [R, L, V].
+
+        Args:
+            labels: token numbers int64 [R, L], `IGNORED` behind the end.  R is a multiple of sets * N: all rows of one
+                input follow each other, first for one weight set, then for the next.
+            sets: the weight sets in use, for a model with ``count_right_of``.
+        """
+        raise NotImplementedError
+
+    def written(self, batch: TextBatch, sets: int = 1) -> list[str]:
+        """The network's answer to each input, the most probable token at a time, [sets * N]."""
+        raise TallmasksError(f"{type(self).__name__} writes no free answers; expected tasks with choices")
+
+    def input_tokens(self, texts: list[str]) -> list[list[int]]:
+        """Token numbers of each input, at most ``max_input_tokens``; here they end with the end of sequence."""
+        return self._tokenizer(texts, self.scoring.max_input_tokens)
+
+    # -- batches ----------------------------------------------------------------------------------------------
+
+    def train(self, on: bool) -> None:
+        self._network.train(on)
+
+    def prepare(self, examples: Texts, changes: Any = None, generator: torch.Generator | None = None) -> TextBatch:
+        """Examples as tokens, inputs cut at ``max_input_tokens``.  Raises TallmasksError for changes of texts."""
+        if changes is not None:
+            raise TallmasksError(
+                f"params.yaml: finetuning.augmentation: found {changes!r}, and texts cannot be changed; leave it out"
+            )
+        return self._batch(self._tokenized(examples))
+
+    def batches(self, examples: Texts, batch_size: int) -> Iterator[TextBatch]:
+        """Batches for an evaluation, sorted by length, the longest first; see `text_batches.cheapest`."""
+        tokenized = self._tokenized(examples)
+        for places in cheapest(tokenized, batch_size):
+            yield self._batch([tokenized[place] for place in places])
+
+    def _batch(self, tokenized: list[TokenizedText]) -> TextBatch:
+        return TextBatch(tuple(tokenized), self._tokenizer.pad, self.device, self.scoring.max_input_tokens)
+
+    def _tokenized(self, examples: Texts) -> list[TokenizedText]:
+        texts = list(examples)
+        inputs = self.input_tokens([text.input for text in texts])
+        wanted = [(text.target,) if text.answer == FREE else text.answers for text in texts]
+        every = list(dict.fromkeys(answer for answers in wanted for answer in answers))
+        tokens = dict(zip(every, self._tokenizer(every), strict=True))
+        return [
+            TokenizedText(row, tuple(tokens[answer] for answer in answers), text.answer, text.answers)
+            for row, answers, text in zip(inputs, wanted, texts, strict=True)
+        ]
+
+    # -- what it computes -------------------------------------------------------------------------------------
+
+    def loss(self, batch: TextBatch) -> torch.Tensor:
+        """Cross-entropy, mean over all target tokens of the batch, ends of sequence included."""
+        logits = self.answer_logits(batch, batch.targets)
+        return functional.cross_entropy(logits.flatten(0, -2), batch.targets.flatten())
+
+    def log_probabilities(self, batch: TextBatch) -> torch.Tensor:
+        """Of every token of the vocabulary at the place of each target token of the batch, ends of sequence included,
+        given those before it; float32 [R, V]."""
+        return functional.log_softmax(self.answer_logits(batch, batch.targets)[batch.targets != IGNORED], dim=-1)
+
+    def choice_log_probabilities(self, batch: TextBatch) -> torch.Tensor:
+        """Of the answers to choose from, float32 [N, C]; of a free answer, every token that it may begin with."""
+        choices, free = batch.by_choice
+        scores = [self.choice_scores(choices)[0]] if choices else []
+        if free:
+            first = torch.full((len(free), 1), IGNORED, device=self.device)
+            scores.append(self.answer_logits(free, first)[:, 0])
+        most = max(rows.shape[1] for rows in scores)
+        logs = [functional.pad(rows.log_softmax(dim=1), (0, most - rows.shape[1]), value=-torch.inf) for rows in scores]
+        return torch.cat(logs).clamp(min=torch.finfo(torch.float32).min)
+
+    def watched(self, receive: Receiver) -> AbstractContextManager[None]:
+        """See `WatchedModel.watched`; the output layer is among the linear layers, padding among the inputs."""
+        return watched(self._network, dict(zip(self.trainable, self._parameters, strict=True)), receive)
+
+    def count_right(self, batch: TextBatch) -> torch.Tensor:
+        """The number of right answers, int64 scalar; of equally good choices the first counts.
+
+        It is a sum of scores, float64, where a free answer can be partly right (``scoring.free_answers``).
+        """
+        return self._counts(batch, 1)[0]
+
+    def _counts(self, batch: TextBatch, sets: int) -> torch.Tensor:
+        """The same for each of the weight sets in use, [sets]."""
+        right = torch.zeros(sets, dtype=torch.int64, device=self.device)
+        choices, free = batch.by_choice
+        if choices:
+            best = self.choice_scores(choices, sets).argmax(dim=-1)
+            right = right + (best == choices.right).sum(dim=1)
+        if free:
+            rows = iter(self.written(free, sets))
+            marks = [
+                [self.scoring.mark(next(rows), example.accepted) for example in free.examples] for _ in range(sets)
+            ]
+            kind = torch.int64 if self.scoring.counts else torch.float64
+            right = right + torch.tensor(marks, dtype=torch.float64).sum(dim=1).to(self.device, kind)
+        return right
+
+    def further_scores(self, examples: Texts, batch_size: int) -> dict[str, float]:
+        """Sums of both of SQuAD's scores over the free answers; empty without such."""
+        marks: dict[str, float] = {}
+        with torch.inference_mode():
+            for batch in self.batches(examples[np.flatnonzero(examples.right == FREE)], batch_size):
+                for answer, example in zip(self.written(batch), batch.examples, strict=True):
+                    for name, mark in MARKS.items():
+                        marks[name] = marks.get(name, 0.0) + mark(answer, example.accepted)
+        return marks
+
+    def choice_scores(self, batch: TextBatch, sets: int = 1) -> torch.Tensor:
+        """The log-probability of every choice given the input, float32 [sets, N, C]; -infinity for a missing choice."""
+        count, choices, longest = batch.choices.shape
+        labels = batch.choices.repeat(sets, 1, 1).view(-1, longest)
+        logits = self.answer_logits(batch, labels, sets)
+        losses = functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="none")
+        tokens = (labels != IGNORED).sum(dim=1)
+        scores = -losses.view(-1, longest).sum(dim=1)
+        if self.scoring.length_normalized:
+            scores = scores / tokens.clamp(min=1)
+        return scores.masked_fill(tokens == 0, -torch.inf).view(sets, count, choices)
