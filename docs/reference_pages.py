@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import textwrap
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,9 +10,9 @@ from pathlib import Path
 import pandas as pd
 
 from tallmasks import methods
-from tallmasks.commands.main import COMMANDS
+from tallmasks.commands.main import COMMANDS, module_of
 from tallmasks.methods import Method
-from tallmasks.results.field_tables import needs
+from tallmasks.methods.descriptions import all_options, inputs_of, needs
 from tallmasks.results.reference import TABLES, paper_table
 
 DOCS = Path(__file__).parent
@@ -31,7 +30,7 @@ def commands_page() -> str:
 
 
 def _command(name: str) -> str:
-    module = importlib.import_module(f"tallmasks.commands.{name}")
+    module = module_of(name)
     parser = argparse.ArgumentParser(prog=f"tallmasks {name}", add_help=False)
     module.add_arguments(parser)
     lines = [f"\n## {name}\n", _text(module.__doc__ or ""), ""]
@@ -85,27 +84,15 @@ def _table(rows: Iterable[Method], published: dict[str, float]) -> list[str]:
         words = [
             f"`{method.name}`",
             method.title,
-            ", ".join(f"`{name}`" for name in _inputs(method)),
+            ", ".join(f"`{name}`" for name in inputs_of(method)),
             needs(method),
-            ", ".join(f"`{name}` {value}" for name, value in _options(method).items()),
+            ", ".join(f"`{name}` {option.default}" for name, option in all_options(method).items()),
             method.paper,
             f"{published[method.name]:.1f}" if method.name in published else "",
             "`later`" if method.group == "later" else "`all`",
         ]
         lines.append(f"| {' | '.join(map(_cell, words))} |")
     return lines
-
-
-def _inputs(method: Method) -> list[str]:
-    """What a method's function takes; of a merge, its name."""
-    merge = [f"merge {method.merge}"] if method.merge else []
-    return [*merge, *(name for name in sorted(method.needs) if not (merge and name == "multi_task_vector"))]
-
-
-def _options(method: Method) -> dict[str, object]:
-    """The options of a method and of its merge, with their defaults."""
-    merge = methods.get_merge(method.merge).options if method.merge else {}
-    return {name: option.default for name, option in {**method.options, **merge}.items()}
 
 
 def _published(model: str, benchmark: str) -> dict[str, float]:

@@ -2,8 +2,6 @@
 
 import argparse
 import ast
-import importlib
-import importlib.util
 import json
 import os
 import re
@@ -24,7 +22,7 @@ from safetensors.numpy import save_file
 
 from conftest import PARAMS, ROOT
 from project import ORDERS, Project, lay_out
-from tallmasks.commands.main import COMMANDS
+from tallmasks.commands.main import COMMANDS, module_of
 from tallmasks.plan import params as plan_params
 
 GENERATED = {"commands.md", "params.md", "methods.md"}
@@ -98,7 +96,7 @@ def test_the_options_of_the_commands_are_there() -> None:
     for page, words in COMMANDS_BY_NAME["tallmasks"]:
         assert words[0] in COMMANDS, page
         parser = argparse.ArgumentParser(prog=page, exit_on_error=False)
-        importlib.import_module(f"tallmasks.commands.{words[0]}").add_arguments(parser)
+        module_of(words[0]).add_arguments(parser)
         parser.parse_args(words[1:])
 
 

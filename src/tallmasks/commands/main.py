@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from types import ModuleType
 
 from tallmasks import __version__
 from tallmasks.commands.plain_lines import harmless, in_plain_lines
@@ -19,6 +20,7 @@ COMMANDS = {
     "lora": "write what fine-tuning changed as a PEFT LoRA folder",
     "export": "write one task's model from a bundle",
     "info": "say what a bundle or a checkpoint holds",
+    "methods": "list the methods, or describe one: what it looks at, its options and its paper",
     "doctor": "say what this machine can run of params.yaml, before anybody spends an hour",
     "gc": "list what no declared recipe names in the store, and remove it on confirmation",
     "why": "say why a result or an artifact would be rebuilt, or that it would not",
@@ -26,7 +28,9 @@ COMMANDS = {
     "prompts": "print the data and the prompts of the text tasks, of all or of those named",
     "storage": "print what every method stores, for each model and benchmark of params.yaml, as CSV",
 }
-"""Every command and what it does.  `tallmasks.commands.<name>` has `add_arguments(parser)` and `run(arguments)`."""
+"""Every command and what it does."""
+_OTHER_NAMES = {"methods": "method_list"}
+"""Modules that have another name than their command, since a package has it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,7 +51,7 @@ def _main(arguments: list[str]) -> int:
             command = commands.add_parser(name, help=summary)
             if arguments[:1] == [name]:  # the others need not be imported
                 with needed_for(f"tallmasks {name}"):
-                    module = importlib.import_module(f"tallmasks.commands.{name}")
+                    module = module_of(name)
                 command.description = module.__doc__
                 command.formatter_class = argparse.RawDescriptionHelpFormatter
                 module.add_arguments(command)
@@ -67,6 +71,11 @@ def _main(arguments: list[str]) -> int:
     except BrokenPipeError:  # the reader, `head` for instance, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nor may Python's last flush complain
         return 128 + signal.SIGPIPE
+
+
+def module_of(command: str) -> ModuleType:
+    """The module of a command, which has `add_arguments(parser)` and `run(arguments)`."""
+    return importlib.import_module(f"tallmasks.commands.{_OTHER_NAMES.get(command, command)}")
 
 
 def _is_utf8(word: str) -> bool:

@@ -55,6 +55,14 @@ class Option:
                 f"in the signature: `{self.name}: Literal[{self.default!r}, ...] = {self.default!r}`"
             )
 
+    @property
+    def allowed(self) -> str:
+        """The values that it may have, in words."""
+        if self.words:
+            return " or ".join(self.words)
+        kind = {float: "a number", int: "a whole number", bool: "true or false"}[type(self.default)]
+        return f"{kind} from {self.bounds.low:g} to {self.bounds.high:g}" if self.bounds else kind
+
     def checked(self, value: Any, whose: str) -> Value:
         """A value as it is used. Raises TallmasksError where it is not allowed."""
         wanted = type(self.default)
@@ -66,13 +74,9 @@ class Option:
         number = isinstance(value, int | float)
         if self.words and value not in self.words:
             near = nearest(str(value), self.words)
-            raise TallmasksError(
-                f"{whose}: option {self.name}: found {value!r}, expected {' or '.join(self.words)}{near}"
-            )
+            raise TallmasksError(f"{whose}: option {self.name}: found {value!r}, expected {self.allowed}{near}")
         if not right or (number and not (abs(value) < math.inf and low <= value <= high)):
-            kind = {float: "a number", int: "a whole number", bool: "true or false"}[wanted]
-            expected = f"{kind} from {low:g} to {high:g}" if self.bounds else kind
-            raise TallmasksError(f"{whose}: option {self.name}: found {value!r}, expected {expected}")
+            raise TallmasksError(f"{whose}: option {self.name}: found {value!r}, expected {self.allowed}")
         return value
 
 

@@ -12,33 +12,16 @@ from tallmasks import methods
 from tallmasks.evaluation.choice import mean_interval
 from tallmasks.evaluation.records import Evaluation
 from tallmasks.methods import Method
-from tallmasks.methods.merges import LEARNED
+from tallmasks.methods.descriptions import needs
 from tallmasks.methods.method_protocols import Section
 from tallmasks.results.tables import ParameterCounts, mean_scores, percent, rows_by_section
 from tallmasks.results.typesetting import TableLayout
-
-_FROM_CHECKPOINTS = {"task_vector", "multi_task_vector", "mask_bundle", "agreement"}
-"""Stages whose artifacts follow from checkpoints, and from what validation data chose."""
 
 
 def year(method: Method) -> int | None:
     """The year of a method's paper; None of what no paper proposes."""
     number = re.search(r"\b(?:19|20)\d\d\b", method.paper)
     return int(number[0]) if number else None
-
-
-def needs(method: Method) -> str:
-    """What a method needs beyond the checkpoints."""
-    chosen = []
-    if isinstance(method.protocol, methods.Masked) or "agreement" in method.all_inputs:
-        chosen.append("lambda")
-    if isinstance(method.protocol, methods.Scaled) and method.protocol.values != (1.0,):
-        chosen.append(method.tuned or "alpha")
-    stages = {*(source.stage for source in method.stored_inputs), methods.statistics_behind(method)}
-    other = sorted(stage for stage in stages - _FROM_CHECKPOINTS - {LEARNED} if stage)
-    validation = [f"validation data for {' and '.join(chosen)}"] if chosen else []
-    unlabelled = ["validation data without labels"] if LEARNED in stages else []
-    return "; ".join([*validation, *unlabelled, *(f"data statistics ({stage})" for stage in other)]) or "nothing"
 
 
 def field_table(

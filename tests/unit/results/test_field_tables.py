@@ -9,7 +9,8 @@ import pytest
 from tallmasks import methods
 from tallmasks.evaluation.choice import mean_interval, wilson_interval
 from tallmasks.evaluation.records import Evaluation
-from tallmasks.results.field_tables import field_table, laid_out_field, needs, year
+from tallmasks.methods.descriptions import needs
+from tallmasks.results.field_tables import field_table, laid_out_field, year
 from tallmasks.results.reference import PAPER_TASKS, single_task
 from tallmasks.results.reference.checkpoint_families import beside_families, family_of, published_numbers
 from tallmasks.results.tables import ParameterCounts, summary_table

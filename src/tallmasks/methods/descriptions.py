@@ -1,0 +1,54 @@
+"""What people read about a method, from its declaration."""
+
+from __future__ import annotations
+
+from tallmasks.methods.contract import Method
+from tallmasks.methods.inputs import Input
+from tallmasks.methods.merges import LEARNED, Merge
+from tallmasks.methods.method_protocols import Masked, Scaled
+from tallmasks.methods.options import Option
+from tallmasks.methods.registry import get_merge, statistics_behind
+
+_FROM_CHECKPOINTS = {"task_vector", "multi_task_vector", "mask_bundle", "agreement"}
+"""Stages whose artifacts follow from checkpoints, and from what validation data chose."""
+
+
+def needs(method: Method) -> str:
+    """What a method needs beyond the checkpoints."""
+    chosen = []
+    if isinstance(method.protocol, Masked) or "agreement" in method.all_inputs:
+        chosen.append("lambda")
+    if isinstance(method.protocol, Scaled) and method.protocol.values != (1.0,):
+        chosen.append(method.tuned or "alpha")
+    stages = {*(source.stage for source in method.stored_inputs), statistics_behind(method)}
+    other = sorted(stage for stage in stages - _FROM_CHECKPOINTS - {LEARNED} if stage)
+    validation = [f"validation data for {' and '.join(chosen)}"] if chosen else []
+    unlabelled = ["validation data without labels"] if LEARNED in stages else []
+    return "; ".join([*validation, *unlabelled, *(f"data statistics ({stage})" for stage in other)]) or "nothing"
+
+
+def looks_at(method: Method) -> str:
+    """What its function and its merge's see of the task vectors at once."""
+    merge = [seen_by(get_merge(method.merge))] if method.merge else []
+    return ", ".join([*merge, *(["the whole model"] if method.whole_model else [])]) or "slices"
+
+
+def seen_by(merge: Merge) -> str:
+    """The same of a merge alone."""
+    return f"whole task vectors, {merge.over}" if merge.look else merge.over
+
+
+def inputs_of(method: Method) -> list[str]:
+    """What a method's function takes; of a merge, its name."""
+    merge = [f"merge {method.merge}"] if method.merge else []
+    return [*merge, *(name for name in sorted(method.needs) if not (merge and name == "multi_task_vector"))]
+
+
+def all_options(method: Method) -> dict[str, Option]:
+    """The options of a method and of its merge."""
+    return {**method.options, **(get_merge(method.merge).options if method.merge else {})}
+
+
+def varies_by(entry: Input) -> str:
+    """What an input differs by, in words."""
+    return {"benchmark": "the same for all tasks", "task": "one per task"}.get(entry.per, "one per task and lambda")
