@@ -1,0 +1,55 @@
+"""A catalogue of questions with three answers each, for the family of `toys.llama_toy`."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tallmasks.tasks.catalogues import ExamplesFile, ExamplesRecipe
+from tallmasks.tasks.task import Task
+from tallmasks.tasks.texts import Text, write_texts
+
+THINGS = ["cat", "dog", "owl", "fox", "bear", "frog", "lamb", "goat", "wolf", "crow", "hare", "toad"]
+ANSWERS = {
+    "colours": ("red", "light green", "blue"),
+    "places": ("wood", "hill", "open sea"),
+    "meals": ("grass", "old bread", "fish"),
+}
+FILLERS = ["well", "so", "now", "then", "please", "tell", "me", "my", "friend"]
+PAD, END = "<|pad|>", "<|end|>"
+WORDS = list(dict.fromkeys([PAD, END, *THINGS, *ANSWERS, *" ".join(sum(ANSWERS.values(), ())).split(), *FILLERS]))
+
+
+class Questions:
+    """One of three answers for each animal; every task has answers of its own.  Satisfies `Catalogue`."""
+
+    versioned = True
+
+    def tasks(self, params: Mapping[str, Any]) -> Mapping[str, Task]:
+        return {name: Task(name, answers, (), f"questions on {name}") for name, answers in ANSWERS.items()}
+
+    def check(self, params: Mapping[str, Any]) -> None:
+        pass
+
+    def recipe(self, params: Any, model: Any, task: str, split: str, root: Path) -> ExamplesRecipe:
+        return ExamplesRecipe({"task": task, "split": split, "count": {"train": 300}.get(split, 60)})
+
+    def write(self, recipe: Mapping[str, Any], sources: Mapping[str, Path], out: ExamplesFile) -> None:
+        write_texts(out.path, self._texts(recipe["task"], recipe["split"], recipe["count"]), out.metadata)
+
+    def _texts(self, task: str, split: str, count: int) -> Iterator[Text]:
+        draw = np.random.default_rng(zlib.crc32(f"{task} {split}".encode()))
+        for _ in range(count):
+            thing, words = draw.choice(THINGS), draw.choice(FILLERS, draw.integers(1, 4))
+            answer = zlib.crc32(f"{task} {thing}".encode()) % 3
+            yield Text(f"{' '.join(words)} {task} {thing}", ANSWERS[task], answer)
+
+    def missing(self, recipe: Mapping[str, Any]) -> str | None:
+        return None
+
+
+CATALOGUE = Questions()
