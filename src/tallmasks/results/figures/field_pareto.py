@@ -16,5 +16,5 @@ def data(results: ResultFiles) -> pd.DataFrame:
 
 
 def draw(data: pd.DataFrame) -> Figure:
-    """As the figure of the paper's methods, with room for a longer legend."""
-    return pareto.draw(data, height=4.2)
+    """As the figure of the paper's methods, with room for a longer legend of two columns."""
+    return pareto.draw(data, height=max(4.2, 0.1 * data["method"].nunique()))

@@ -119,7 +119,7 @@ LOOKS = {
 }
 _OTHERS = tuple(
     Look(color, "hs^Dvo<>"[(place + turn) % 8], (0, dashes))
-    for turn, dashes in enumerate(((4, 1, 1, 1), (1, 3), (2, 1), (6, 2)))
+    for turn, dashes in enumerate(((4, 1, 1, 1), (1, 3), (2, 1), (6, 2), (8, 1), (1, 1, 4, 1), (2, 2), (6, 1, 2, 1)))
     for place, color in enumerate((BLUE, ORANGE, GREEN, PURPLE, VERMILION, OLIVE, BLACK, SKY))
 )
 _TAKEN = {pair for look in LOOKS.values() for pair in ((look.color, look.marker), (look.marker, look.dashes))}
@@ -231,7 +231,7 @@ def legend(figure: Figure) -> None:
     elif place is None:
         figure.legend(list(handles.values()), list(handles), loc="outside right center")
     else:
-        place.legend(list(handles.values()), list(handles), loc="center", ncols=1 + len(handles) // 20)
+        place.legend(list(handles.values()), list(handles), loc="center", ncols=1 + (len(handles) >= 20))
 
 
 def lines(panel: Axes, data: pd.DataFrame, x: str, y: str) -> None:
