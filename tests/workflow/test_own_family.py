@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -88,3 +89,7 @@ def test_a_causal_language_model_of_ones_own_goes_through_the_whole_chain(tmp_pa
     table = pd.read_csv(project.path("results/own/own/table.csv")).set_index("method")["accuracy"]
     assert table["fine_tuned"] > 95 and table["tall_mask_task_arithmetic"] > table["task_arithmetic"]
     assert {"fisher", "regmean", "adamerging:steps=5"} < set(table.index)
+    assert (
+        "Traceback"
+        not in project.run(sys.executable, "-m", "tallmasks.commands.main", "doctor", "own", check=False).output
+    )

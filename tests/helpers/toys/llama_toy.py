@@ -41,6 +41,11 @@ class Llama(TextFamily):
     def parameter_counts(self, spec: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
         return sum(math.prod(shape) for name, shape in shapes.items() if name != TENSOR), 0
 
+    def architecture_counts(self, spec: Mapping[str, Any]) -> tuple[int, int]:
+        from toys import llama_network  # it imports torch
+
+        return sum(values.numel() for values in llama_network.build(spec["architecture"]).parameters()), 0
+
     def place(self, tensor: str) -> tuple[str, str]:
         if tensor.startswith("model.layers."):
             layer, kind = tensor.removeprefix("model.layers.").split(".", 1)
@@ -48,7 +53,7 @@ class Llama(TextFamily):
         return ("before", "embeddings") if "embed_tokens" in tensor else ("after", "output")
 
     def load(self, spec: Any, weights: Path, precision: str = "float32", device: Any = None) -> LlamaModel:
-        from toys import llama_network  # it imports torch
+        from toys import llama_network
 
         return llama_network.load(spec, weights, device)
 

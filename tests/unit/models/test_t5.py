@@ -18,6 +18,7 @@ from small_t5 import ARCHITECTURE, SPEC, plain_network, random_state, save_small
 from tallmasks import methods
 from tallmasks.methods import bits
 from tallmasks.models.families import family, load
+from tallmasks.models.language.text_model import TextModel
 from tallmasks.models.language.text_scoring import Scoring, exact_match, f1
 from tallmasks.models.t5 import FAMILY, t5_network
 from tallmasks.models.t5.ia3 import Ia3Model
@@ -203,6 +204,8 @@ def test_answers_are_written_as_transformers_writes_them(folder: Path) -> None:
         )[0].tolist()
         expected.append(tokens.text([number for number in row if number not in (tokens.pad, tokens.end)]))
     assert written(model, examples, 4) == expected and len(set(expected)) > 1
+    plainly = TextModel.written(model, model.prepare(examples))  # type: ignore[arg-type]
+    assert plainly == expected, "as a causal model writes, without T5's cache"
 
 
 def written(model: Any, examples: Texts, batch_size: int) -> list[str]:

@@ -22,7 +22,7 @@ from tallmasks.tasks.texts import FREE, Texts
 class TextModel(FlatWeights):
     """A language model with its trainable tensors in one flat buffer; satisfies `tallmasks.models.families.Model`.
 
-    A family's own class gives `answer_logits`, and `written` if its tasks have free answers.
+    A family's own class gives `answer_logits`.
 
     Args:
         network: it has its weights and is on its device.
@@ -52,9 +52,27 @@ class TextModel(FlatWeights):
         """
         raise NotImplementedError
 
+    @torch.no_grad()
     def written(self, batch: TextBatch, sets: int = 1) -> list[str]:
-        """The network's answer to each input, the most probable token at a time, [sets * N]."""
-        raise TallmasksError(f"{type(self).__name__} writes no free answers; expected tasks with choices")
+        """The network's answer to each input, the most probable token at a time, [sets * N].
+
+        Each token takes a pass over all before it; a family whose network keeps keys and values has a faster one.
+        """
+        answers = torch.zeros((sets * len(batch), 0), dtype=torch.int64, device=self.device)
+        done = torch.zeros((len(answers), 1), dtype=torch.bool, device=self.device)
+        for _ in range(self.scoring.max_new_tokens):
+            labels = functional.pad(answers, (0, 1), value=IGNORED)
+            token = self.answer_logits(batch, labels, sets)[:, -1:].argmax(dim=-1)
+            answers = torch.cat([answers, token.masked_fill(done, self._tokenizer.pad)], dim=1)
+            done |= token == self._tokenizer.end
+            if done.all():
+                break
+        return self._texts(answers)
+
+    def _texts(self, answers: torch.Tensor) -> list[str]:
+        """Written tokens, int64 [R, L], as texts without padding and end."""
+        ends = {self._tokenizer.pad, self._tokenizer.end}
+        return [self._tokenizer.text([n for n in row if n not in ends]) for row in answers.tolist()]
 
     def input_tokens(self, texts: list[str]) -> list[list[int]]:
         """Token numbers of each input, at most ``max_input_tokens``; here they end with the end of sequence."""

@@ -59,8 +59,7 @@ class T5Model(TextModel):
             done |= token[:, 0] == self._tokenizer.end
             if done.all():
                 break
-        ends = {self._tokenizer.pad, self._tokenizer.end}
-        return [self._tokenizer.text([n for n in row if n not in ends]) for row in torch.cat(tokens, dim=1).tolist()]
+        return self._texts(torch.cat(tokens, dim=1))
 
     def _encoded(self, batch: TextBatch, sets: int = 1) -> torch.Tensor:
         """The encoder's output, [sets * N, S, D]: all inputs for one weight set, then for the next."""
