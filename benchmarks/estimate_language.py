@@ -118,7 +118,7 @@ def main() -> None:
         speed = said.float32_tflops if spec["evaluation"]["precision"] == "float32" else said.tflops
         memory = state_bytes(spec)
         saved = 3 * FLOAT * trainable
-        batch_size, rows = recipe["batch_size"], recipe["micro_batch_size"]
+        batch_size, rows = recipe["batch_size"], at_once(spec)
         print(f"{model}: {trainable:,} trainable values, {frozen:,} frozen in the paper's formula")
         print(
             f"  a fine-tuning between two steps: {memory['cuda'] / 1e9:.1f} GB on the GPU; with theta_0 there, "

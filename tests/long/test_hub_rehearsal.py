@@ -183,7 +183,8 @@ def test_the_11_text_data_sets_and_a_table(
         small_model(params, model, benchmarks, architecture=T5)
         entry = params["models"][model]
         entry |= {"templates": [0], "examples": {"train": 6, "validation": TEXTS, "test": TEXTS}}
-        entry["finetuning"].update(micro_batch_size=4, validate_every=1)
+        entry["finetuning"].update(validate_every=1)
+        entry["resources"]["finetuning"].update(micro_batch_size=4)
         entry["scoring"].update(max_input_tokens=32, max_new_tokens=4)
         params["data"] = {"story_cloze": {"path": str(stories)}}
 

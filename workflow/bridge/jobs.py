@@ -48,6 +48,7 @@ class Jobs:
         model: str = "",
         gpus: int = 0,
         warm: bool = False,
+        micro_batch_size: int | None = None,
     ) -> str:
         """The shell words that run `script` on a recipe.
 
@@ -56,6 +57,8 @@ class Jobs:
         told = told_of(recipe, inputs, outputs, model) | {"threads": threads, "gpus": gpus}
         if gpus and self._run.submitted:
             told["submitted"] = True
+        if micro_batch_size:
+            told["micro_batch_size"] = micro_batch_size
         if warm:
             self._warm_up()
         text = json.dumps(told, separators=(",", ":"), ensure_ascii=False)

@@ -115,8 +115,17 @@ class StoreJobs:
             node = self.plan.index.find(wildcards.model, wildcards.name)
             outputs = {"artifact": node.path} | {role: path.format(**wildcards) for role, path in logs.items()}
             warm = node.stage.uses != "arrays"
+            at_once = self.plan.resources(node.model, node.stage.uses).get("micro_batch_size")
             return self.jobs.words(
-                node.stage.script, node.recipe, files_of(node), outputs, threads, node.model, resources.gpu, warm
+                node.stage.script,
+                node.recipe,
+                files_of(node),
+                outputs,
+                threads,
+                node.model,
+                resources.gpu,
+                warm,
+                at_once,
             )
 
         return words

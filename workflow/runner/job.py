@@ -58,6 +58,8 @@ class Job:
     gpus: int = 0
     submitted: bool = False
     """Whether a cluster's scheduler started it, and assigned its GPUs."""
+    micro_batch_size: int | None = None
+    """The largest examples per pass of a fine-tuning."""
     made_from: Mapping[str, list[str]] = field(default_factory=dict)
     """The identities of the input artifacts by role, once they have been checked."""
 
@@ -72,6 +74,7 @@ class Job:
             threads=told.get("threads", 1),
             gpus=told.get("gpus", 0),
             submitted=told.get("submitted", False),
+            micro_batch_size=told.get("micro_batch_size"),
         )
 
     @property

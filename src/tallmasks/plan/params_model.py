@@ -67,6 +67,7 @@ Wording = Annotated[
     Literal["ours", "published", "fusionbench"], Field(description="whose class names: ours, published or fusionbench")
 ]
 Origin = Annotated[Path, Field(description="finetune, published, fusionbench, or a folder of checkpoints")]
+AUGMENTATION = "crop (open_clip's training transform), or how far a drawn image may be changed"
 Prompt = Annotated[str, Field(pattern=r"^[^{}]*\{\}[^{}]*$", description="a prompt with one {} for the class name")]
 
 # of a network, in an open_clip configuration; a list for a ResNet's stages or an image that is no square
@@ -196,7 +197,6 @@ class Changes(Section):
 class Finetuning(Section):
     iterations: Steps
     batch_size: Batch
-    micro_batch_size: Batch = optional("largest examples per pass; halved where a GPU's memory is too small")
     schedule: Literal["cosine", "constant"] = optional("of the learning rate after the warm-up")
     learning_rate: Rate
     warmup_iterations: Warmup = optional()
@@ -206,9 +206,7 @@ class Finetuning(Section):
     precision: Precision = optional()
     validate_every: Steps = optional("steps; the best of these looks is the checkpoint")
     patience: Whole = optional("looks without a better score")
-    augmentation: Literal["crop"] | Changes = optional(
-        "crop (open_clip's training transform), or how far a drawn image may be changed"
-    )
+    augmentation: Literal["crop"] | Changes = optional(AUGMENTATION)
 
     @model_validator(mode="after")
     def _looks(self) -> Finetuning:
@@ -223,9 +221,7 @@ class Finetuning(Section):
 class ClipFinetuning(Finetuning):
     warmup_iterations: Warmup
     clip_norm: Norm
-    augmentation: Literal["crop"] | Changes = Field(
-        description="crop (open_clip's training transform), or how far a drawn image may be changed"
-    )
+    augmentation: Literal["crop"] | Changes = Field(description=AUGMENTATION)
 
 
 class ClipPretraining(Section):
@@ -285,10 +281,14 @@ class ArrayResources(StepResources):
     gpu: Literal[0] = Field(description="work on arrays uses none")
 
 
+class FinetuningResources(StepResources):
+    micro_batch_size: Batch = optional("largest examples per pass; halved where a GPU's memory is too small")
+
+
 class Resources(Section):
     arrays: ArrayResources
     evaluation: StepResources
-    finetuning: StepResources
+    finetuning: FinetuningResources
 
 
 class SplitImages(Section):

@@ -24,7 +24,7 @@ Schedule = Literal["cosine", "constant"]
 
 @dataclass(frozen=True, kw_only=True)
 class FinetuneConfig:
-    """Everything that decides a fine-tuning, one setting for all tasks.
+    """How a fine-tuning goes, one setting for all tasks.
 
     Attributes:
         iterations: Optimizer steps, at most.
@@ -37,7 +37,8 @@ class FinetuneConfig:
         augmentation: Random changes of the training examples, as the family's `Model.prepare` takes them.
         precision: Of the network's products; weights and optimizer are float32.
         micro_batch_size: The largest examples that a forward and backward pass may take; gradients are summed over the
-            batch.  None for the whole batch.  See `Batch.split`.  Where a GPU's memory is too small, it is halved.
+            batch, so it changes results by rounding alone, and is in no recipe.  None for the whole batch.  See
+            `Batch.split`.  Where a GPU's memory is too small, it is halved.
         validate_every: Steps between two looks at the validation examples.  The best look gives the checkpoint.  None:
             the last step gives it.
         patience: Looks in a row without a better score that end the training; None for no end.
@@ -59,9 +60,9 @@ class FinetuneConfig:
     patience: int | None = None
 
     @classmethod
-    def of(cls, knobs: Mapping[str, Any], seed: int) -> "FinetuneConfig":
-        """The configuration from the plain mapping in params.yaml."""
-        return cls(**knobs, seed=seed)
+    def of(cls, knobs: Mapping[str, Any], seed: int, micro_batch_size: int | None = None) -> "FinetuneConfig":
+        """The configuration from the plain mappings in params.yaml, `finetuning` and `resources`."""
+        return cls(**knobs, seed=seed, micro_batch_size=micro_batch_size)
 
 
 @dataclass(frozen=True)

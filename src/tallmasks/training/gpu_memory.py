@@ -65,8 +65,7 @@ def _storages(mode: FakeTensorMode) -> dict[int, tuple[str, int]]:
 
 def at_once(spec: Mapping[str, Any]) -> int:
     """The largest examples per pass where the memory suffices."""
-    settings = spec["finetuning"]
-    return settings.get("micro_batch_size", settings["batch_size"])
+    return spec["resources"]["finetuning"].get("micro_batch_size", spec["finetuning"]["batch_size"])
 
 
 def room(spec: Mapping[str, Any], memory: int) -> int:

@@ -101,7 +101,7 @@ class Underway:
         self.batches.waiting = tensors["waiting"]
         self.dropout.set_state(tensors["dropout"])
         if "at_once" in tensors:  # states of older versions have none
-            self.at_once = int(tensors["at_once"])
+            self.at_once = min(self.at_once, int(tensors["at_once"]))
         if self.best and "best" in tensors:
             self.best.weights = tensors["best"]
             self.best.curve[:] = [(int(step), score) for step, score in tensors["looks"].tolist()]

@@ -21,7 +21,7 @@ MODEL: dict[str, Any] = {
         "length_normalized": False, "free_answers": "exact_match", "max_input_tokens": 512, "max_new_tokens": 64,
     },
     "finetuning": {
-        "iterations": 5000, "batch_size": 1024, "micro_batch_size": 16, "learning_rate": 1e-4, "schedule": "constant",
+        "iterations": 5000, "batch_size": 1024, "learning_rate": 1e-4, "schedule": "constant",
         "weight_decay": 0.0, "epsilon": 1e-8, "precision": "bfloat16", "validate_every": 100, "patience": 5,
     },
     "evaluation": {"batch_size": 64, "precision": "float32"},

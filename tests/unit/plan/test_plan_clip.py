@@ -43,7 +43,7 @@ def clip_changed(params: Params, *keys: Any, value: Any) -> set[str]:
         (("pretrained", "revision"), "0" * 40, {"pretrained", "head", "checkpoint", *DERIVED}),
         (("preprocess", "mean"), [0.5, 0.5, 0.5], {"checkpoint", *DERIVED}),
         (("finetuning", "precision"), "float32", {"checkpoint", *DERIVED}),
-        (("finetuning", "micro_batch_size"), 32, {"checkpoint", *DERIVED}),
+        (("resources", "finetuning", "micro_batch_size"), 32, set()),
         (("evaluation", "precision"), "tf32", {"evaluation", "task_evaluation", "agreement"}),
     ],
 )

@@ -223,9 +223,9 @@ def test_crops_are_open_clips(weights: Path, data: ClipExamples) -> None:
 def test_the_recipe_is_read_from_params() -> None:
     """Without it a key of params.yaml could be dropped on the way."""
     assert FinetuneConfig.of({**KNOBS, "augmentation": MOVING}, 0) == config(augmentation=MOVING)
-    mixed = {**KNOBS, "augmentation": "crop", "precision": "bfloat16", "micro_batch_size": 4}
+    mixed = {**KNOBS, "augmentation": "crop", "precision": "bfloat16"}
     expected = config(augmentation="crop", precision="bfloat16", micro_batch_size=4, seed=3)
-    assert FinetuneConfig.of(mixed, 3) == expected
+    assert FinetuneConfig.of(mixed, 3, 4) == expected
 
 
 def test_schedules() -> None:
