@@ -31,10 +31,7 @@ def method(**fields: Any) -> Callable[[Callable[..., Vector]], Callable[..., Vec
     """Decorator: register a function as the update of a :class:`Method` with these fields."""
 
     def register(update: Callable[..., Vector]) -> Callable[..., Vector]:
-        entry = Method(update=update, **fields)
-        if taken := next((other.name for other in _methods.values() if other.row == entry.row), None):
-            raise ValueError(f"row={entry.row} of method {entry.name} is that of {taken}; give it another number")
-        _add("method", _methods, entry)
+        _add("method", _methods, Method(update=update, **fields))
         return update
 
     return register
