@@ -58,7 +58,7 @@ Repositories = dict[tuple[str, str], Repository]
 
 @pytest.fixture(scope="module")
 def own_models(tmp_path_factory: pytest.TempPathFactory) -> Repositories:
-    """Three models of one tensor."""
+    """Three models of one tensor; the base is laid out as by sentence-transformers."""
     root = tmp_path_factory.mktemp("own")
     repositories = {}
     for number, name in enumerate(("base", "cars", "dtd")):
@@ -68,6 +68,9 @@ def own_models(tmp_path_factory: pytest.TempPathFactory) -> Repositories:
         save_file({"w.weight": weight}, folder / f"{name}.safetensors")
         (folder / "config.json").write_text("{}")
         repositories["models", f"org/{name}"] = Repository(folder)
+    (root / "base" / "1_Pooling").mkdir()
+    for name in ("modules.json", "1_Pooling/config.json"):
+        (root / "base" / name).write_text("[]")
     return repositories
 
 
@@ -333,6 +336,7 @@ def test_models_and_bundles_by_name_and_revision(small_hub: LoopbackHub, tmp_pat
     base = np.arange(4096, dtype=np.float32).reshape(64, 64)
     (weights,) = (tmp_path / "merged").glob("*.safetensors")
     np.testing.assert_array_equal(load_file(weights)["w.weight"], base + np.float32(0.5 * (1 + 2)))
+    assert (tmp_path / "merged" / "1_Pooling" / "config.json").read_text() == "[]"
 
     done = command(small_hub, tmp_path, *TALLMASKS, "compress", "--base", f"org/base@{COMMIT}", *TASKS, "-o", "bundle")
     assert done.returncode == 0, done.stdout
