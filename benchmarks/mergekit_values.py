@@ -30,6 +30,8 @@ ON_BASE = "base_model: base\n"
 TWO = (
     "models:\n  - {model: one, parameters: {weight: 0.7, density: 0.5}}\n  - {model: two, parameters: {weight: 0.4}}\n"
 )
+BOTH = "models: [{model: one}, {model: two}]\n"
+ALL = "models: [{model: one}, {model: two}, {model: three}]\n"
 FILES = {
     # mergekit's own examples, with these models in the place of theirs
     "examples/linear.yml": """\
@@ -63,6 +65,11 @@ parameters: {normalize: true, int8_mask: true}
     "task arithmetic": f"{TWO}{ON_BASE}merge_method: task_arithmetic\nparameters: {{lambda: 0.8}}\n",
     "task arithmetic, mean": f"{TWO}{ON_BASE}merge_method: task_arithmetic\nparameters: {{normalize: true}}\n",
     "ties, one density": f"{TWO}{ON_BASE}merge_method: ties\n",
+    "model stock": f"{ALL}{ON_BASE}merge_method: model_stock\n",
+    "model stock by row": f"{BOTH}{ON_BASE}merge_method: model_stock\nparameters: {{filter_wise: true}}\n",
+    "sce": f"{ALL}{ON_BASE}merge_method: sce\nparameters: {{select_topk: 0.6}}\n",
+    "sce, all weights": f"{BOTH}{ON_BASE}merge_method: sce\n",
+    "della, nothing dropped": f"{TWO.replace(', density: 0.5', '')}{ON_BASE}merge_method: della\n",
     "linear with the base": f"{TWO}  - {{model: base, parameters: {{weight: 0.2}}}}\n{ON_BASE}merge_method: linear\n",
 }
 

@@ -17,6 +17,7 @@ import numpy as np
 from tallmasks.methods import options, registry
 from tallmasks.methods.merges import Merge, Place, Vector
 from tallmasks.methods.rows.parts.block_numbers import depths
+from tallmasks.methods.rows.parts.elected_signs import agreeing_or_plus
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.parallel import once
 from tallmasks.vectors import kernels
@@ -28,10 +29,11 @@ Setting = float | Sequence[float] | Sequence[Mapping[str, Any]]
 part of the tensor's name counts."""
 Rows = Sequence[Vector]
 
-DENSITY = {"ties_sum": "keep", "ties_mean": "keep", "dare": "drop", "dare_ties": "drop", "breadcrumbs": "middle"}
+DENSITY = {"ties_sum": "keep", "ties_mean": "keep", "dare": "drop", "dare_ties": "drop", "della": "drop",
+           "breadcrumbs": "middle"}  # fmt: skip
 """The option of a merge that a density sets."""
 _SUMMED = ("sum", "dare", "breadcrumbs")
-_ELECTED = ("ties_sum", "ties_mean", "dare_ties")
+_ELECTED = ("ties_sum", "ties_mean", "dare_ties", "della")
 TRIMS = ("model", "tensor")
 
 
@@ -103,11 +105,16 @@ class WeightedMerge:
 
         self._weights = cast(dict[str, list[float]], by_tensor(of_tasks.weights, 1.0))
         self._densities = by_tensor(of_tasks.densities, None)
-        self._normalize = name in ("ties_mean", "dare_ties") if of_tasks.normalize is None else of_tasks.normalize
+        self._normalize = (
+            name in ("ties_mean", "dare_ties", "della") if of_tasks.normalize is None else of_tasks.normalize
+        )
         self._elected = name in _ELECTED
         self._alone, self._limit = once(self._made_sparse_by), once(self._limit_in)
         combined = registry.get_merge("ties_sum:keep=1.0" if self._elected else "sum")
-        self._combined = combined.prepared([self._weighted_vector(number) for number in range(len(task_vectors))])
+        if name == "della":  # its rows are whole tensors, and it does not look at the model
+            self._combined: Callable[[Rows, Place], Vector] = lambda rows, place: agreeing_or_plus(rows, mean=False)
+        else:
+            self._combined = combined.prepared([self._weighted_vector(number) for number in range(len(task_vectors))])
 
     def weighed(self, rows: Rows, place: Place) -> list[Vector]:
         """Rows times their weights, nothing left out: what masks are computed from."""

@@ -46,6 +46,8 @@ def test_mergekits_files_give_mergekits_values(here: None, name: str) -> None:
     found = merged("merge", "merge.yml")
     if "linear" in name:  # a sum of models there, here of what they changed
         np.testing.assert_allclose(found, THERE[name], rtol=2e-7, atol=1e-8)
+    elif "model stock" in name or "sce" in name:  # other orders of sums; a row's cosines may nearly cancel
+        np.testing.assert_allclose(found, THERE[name], rtol=1e-4, atol=1e-6)
     else:
         np.testing.assert_array_equal(found, THERE[name])
     assert (found != BASE).mean() > 0.3
@@ -63,7 +65,8 @@ def test_weights_multiply_task_vectors(here: None) -> None:
 
 
 @pytest.mark.parametrize(
-    "method", ["task_arithmetic", "ties", "dare", "dare_ties", "breadcrumbs", "consensus_ties", "weight_averaging"]
+    "method",
+    ["task_arithmetic", "ties", "dare", "dare_ties", "della", "breadcrumbs", "consensus_ties", "weight_averaging"],
 )
 def test_weights_of_one_change_nothing(here: None, method: str) -> None:
     """The same words with the weights that everybody has would be another method."""

@@ -263,6 +263,19 @@ def test_dare_is_the_plain_statement() -> None:
     assert not np.array_equal(LAYOUT.join(merged("dare", given)), LAYOUT.join(merged("dare:seed=1", given)))
 
 
+def test_della_drops_small_weights_more_often() -> None:
+    """It would be DARE, or a pruning that leaves a task with less than it had."""
+    row = np.random.default_rng(0).normal(size=(1, 20_000)).astype(np.float32)
+    layout = Layout(("a",), (row.shape,))
+    (found,) = merged("della:drop=0.6,epsilon=0.3", [TaskVector(row[0], layout, {})])["a"]
+    in_order = np.argsort(abs(row[0]))
+    kept = [float((found[part] != 0).mean()) for part in np.array_split(in_order, 4)]
+    np.testing.assert_allclose(kept, [0.175, 0.325, 0.475, 0.625], atol=0.03)
+    np.testing.assert_allclose(abs(found).sum(), abs(row).sum(), rtol=1e-5)
+    with pytest.raises(TallmasksError, match="expected less than drop"):
+        merged("della:drop=0.2,epsilon=0.3", vectors())
+
+
 # -- all of them ----------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,42 @@
+"""DELLA: weights dropped at random, small ones more often, before signs are elected and what agrees is merged."""
+
+from typing import Annotated
+
+import numpy as np
+
+from tallmasks.methods import Between, Place, Scaled, Vector, merge, merged_row
+from tallmasks.methods.rows.dare import Rate, keys_of_tasks
+from tallmasks.methods.rows.parts.elected_signs import agreeing_or_plus
+from tallmasks.methods.rows.parts.seeded_draws import draws
+from tallmasks.store.errors import TallmasksError
+
+Epsilon = Annotated[float, Between(0, 0.5)]
+
+
+@merge("della", over="tensors", look=keys_of_tasks)
+def della(tensors: Vector, place: Place, keys: list[bytes], *, drop: Rate = 0.5, epsilon: Epsilon = 0.15) -> Vector:
+    """float32 [T, ...] -> [...]: in each row of a task's tensor the probability to stay rises with the magnitude's rank
+    from 1 - drop - epsilon to 1 - drop + epsilon.  What stays gets the L1 norm that the tensor had.  Then the disjoint
+    mean of TIES, with plus where tasks cancel each other.
+
+    As mergekit (sparsify.py, della_magprune).  The paper (Deep et al. 2024) divides by the probabilities instead.
+    """
+    if drop and not epsilon < min(drop, 1 - drop):
+        raise TallmasksError(f"della: epsilon is {epsilon}; expected less than drop ({drop}) and 1 - drop")
+    left = [pruned(tensor, key, place, drop, epsilon).ravel() for tensor, key in zip(tensors, keys, strict=True)]
+    return agreeing_or_plus(left, mean=True)
+
+
+def pruned(tensor: Vector, key: bytes, place: Place, drop: float, epsilon: float) -> Vector:
+    """What stays of one task's tensor, rescaled."""
+    if not drop:
+        return tensor
+    rows = tensor.reshape(len(tensor) if tensor.ndim > 1 else 1, -1)
+    ranks = np.argsort(np.argsort(abs(rows), axis=1, kind="stable"), axis=1) / max(1, rows.shape[1] - 1)
+    lots = draws(key, place.name, 0, rows.size).reshape(rows.shape) / 2**32
+    kept = np.where(lots < 1 - drop + epsilon * (2 * ranks - 1), rows, np.float32(0))
+    before, after = (abs(values).sum(dtype=np.float64) for values in (rows, kept))
+    return kept * np.float32(before / after if after else 1)
+
+
+merged_row("della", row=38, title="DELLA", paper="Deep et al. 2024", protocol=Scaled(unvalidated=1.0), group="later")

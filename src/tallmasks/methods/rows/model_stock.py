@@ -1,0 +1,39 @@
+"""Model Stock: the mean of the models, the nearer to the pretrained one the less their task vectors agree."""
+
+from itertools import combinations
+
+import numpy as np
+
+from tallmasks.methods import Fixed, Place, Vector, merge, merged_row
+
+SINGULAR = 1e-6
+
+
+@merge("model_stock", over="tensors")
+def model_stock(tensors: Vector, place: Place, facts: None, *, filter_wise: bool = False) -> Vector:
+    """float32 [T, ..., n] -> [..., n]: t times the mean, t = T cos / (1 + (T - 1) cos), where cos is the mean cosine
+    between two tasks' tensors, or between their rows with `filter_wise` (Jang et al. 2024, Eq. 4).
+
+    As mergekit (merge_methods/model_stock.py), t is 0 where 1 + (T - 1) cos is next to 0.
+    """
+    tasks = len(tensors)
+    rows = tensors if filter_wise else tensors.reshape(tasks, -1)
+    if tasks == 1:
+        return tensors[0]
+
+    def product(one: Vector, other: Vector) -> Vector:
+        return np.einsum("...n,...n->...", one, other, dtype=np.float64)
+
+    norms = [np.sqrt(product(row, row)) for row in rows]
+    cosines = [
+        product(rows[one], rows[other]) / np.maximum(norms[one] * norms[other], np.finfo(np.float64).tiny)
+        for one, other in combinations(range(tasks), 2)
+    ]
+    cosine = np.mean(cosines, axis=0)
+    below = 1 + (tasks - 1) * cosine
+    singular = abs(below) < SINGULAR
+    share = np.where(singular, 0, tasks * cosine / np.where(singular, 1, below))
+    return (rows.mean(axis=0) * share[..., None].astype(np.float32)).reshape(tensors.shape[1:])
+
+
+merged_row("model_stock", row=23, title="Model Stock", paper="Jang et al. 2024", protocol=Fixed(1.0), group="later")

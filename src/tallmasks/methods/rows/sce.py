@@ -1,0 +1,40 @@
+"""SCE: select the weights in which tasks differ most, weigh tasks by their squares, erase minority signs."""
+
+import numpy as np
+
+from tallmasks.methods import Place, Scaled, Share, Vector, merge, merged_row
+
+
+@merge("sce", over="tensors")
+def sce(tensors: Vector, place: Place, facts: None, *, select_topk: Share = 1.0) -> Vector:
+    """float32 [T, ...] -> [...]: of the weights that vary over the tasks at all, those int(select_topk * n) with the
+    largest variance stay.  A task counts by the mean of its squares.  The weighted mean is of what has the sign of the
+    sum, plus where the sum is 0.
+
+    As mergekit (merge_methods/sce.py), where a sum of the means below 1e-6 makes all tasks equal.
+    """
+    rows = tensors.reshape(len(tensors), -1)
+    if select_topk < 1:
+        variance = rows.var(axis=0)
+        kept = np.argsort(-variance, kind="stable")[: int(np.count_nonzero(variance) * select_topk)]
+        selected = np.zeros_like(rows)
+        selected[:, kept] = rows[:, kept]
+        rows = selected
+    squares = np.einsum("tn,tn->t", rows, rows, dtype=np.float64)
+    if not squares.any():
+        return np.zeros_like(tensors[0])
+    weights = (squares / squares.sum()).astype(np.float32)[:, None]
+    sign = np.where(rows.sum(axis=0) >= 0, np.float32(1), np.float32(-1))
+    weights = weights * (np.sign(rows) == sign)
+    total = weights.sum(axis=0)
+    return ((rows * weights).sum(axis=0) / np.where(total > 0, total, 1)).reshape(tensors.shape[1:])
+
+
+merged_row(
+    "sce",
+    row=47,
+    title="SCE",
+    paper="Wan et al. 2024",
+    protocol=Scaled(unvalidated=1.0),
+    group="later",
+)
