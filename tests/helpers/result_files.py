@@ -62,6 +62,7 @@ def _benchmark(folder: Path, tasks: tuple[str, ...], draw: np.random.Generator) 
                 }
                 for task, best in zip(tasks, chosen, strict=True)
             }
+    selection["lines"] = selection["task_arithmetic"]
     for name in MASKED:
         shares = draw.dirichlet(np.ones(len(tasks) + 2)).round(6)
         agreement += [

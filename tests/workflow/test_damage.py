@@ -77,17 +77,3 @@ def test_a_tampered_results_file_is_written_again(project: Project) -> None:
     table.unlink()
     assert project.dvc("repro").jobs == {"results": 1}
     assert project.sha256("results") == before and project.path("dvc.lock").read_bytes() == lock
-
-
-@pytest.mark.long
-def test_damage_under_a_finished_table_costs_one_job(project: Project) -> None:
-    """Made again with the same bytes, a task vector would have everything after it made again."""
-    vector = project.one("store/tiny/derived/task_vectors/dtd-s0-*.safetensors")
-    project.damage(vector, vector.read_bytes()[:-4] + bytes(4))
-    assert str(vector.relative_to(project.root)) in project.tallmasks("verify", fails=True).output
-    assert not project.dry_run("all").planned  # nothing reads it
-    project.benchmark("new", ["mnist", "dtd"])
-    refused = project.snakemake("all", fails=True)
-    assert "has other values than were written there" in refused.output
-    assert project.snakemake("all").jobs["task_vector"] == 1
-    assert "0 problems" in project.tallmasks("verify").output

@@ -200,16 +200,6 @@ def test_the_report_shows_every_table_and_figure(paper: Project, browser: str, t
         assert shown.get("own", 1) > 0
 
 
-@pytest.mark.parametrize("name", TABLES)
-def test_a_table_in_the_browser_holds_the_numbers(paper: Project, browser: str, tmp_path: Path, name: str) -> None:
-    """The frame would be there, and the table in it empty or without style."""
-    dom = opened(browser, paper.path(f"results/tiny/tables/{name}.html"), tmp_path)
-    data = pd.read_csv(paper.path(f"results/tiny/tables/{name}.csv"))
-    for row in data.itertuples():
-        assert f"{row.accuracy:.1f}" in dom
-    assert dom.count("<tr") >= len(data) and "The paper has no tiny" in dom
-
-
 def test_the_report_says_what_it_is_made_of(paper: Project) -> None:
     """A reader could not tell with which parameters, on which machine and how long it ran."""
     names = ("parameters", "run_times", "provenance")

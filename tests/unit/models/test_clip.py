@@ -273,50 +273,15 @@ def test_an_evaluation_has_one_copy_of_the_pretrained_weights(weights: Path) -> 
     assert torch.equal(fresh.initial(), before) and not torch.equal(fresh.flat, before)
 
 
-def test_means_are_brought_to_the_device_once() -> None:
-    """A GPU would wait for a copy of three numbers with every batch."""
-    clip._row.cache_clear()
-    preprocess = clip.Preprocess(4, (0.5, 0.5, 0.5), (0.1, 0.2, 0.3))
-    images = torch.zeros(2, 4, 4, 3, dtype=torch.uint8)
-    with torch.inference_mode():
-        first = preprocess(images)
-    assert torch.equal(preprocess(images), first) and clip._row.cache_info().misses == 2
-    assert not clip._row(preprocess.mean, images.device).is_inference(), "training may use it as well"
-
-
-def test_deterministic_algorithms_fill_no_memory() -> None:
-    """Every buffer on a GPU would be written twice."""
+def test_repeatable_is_strict_float32_and_fills_no_memory() -> None:
+    """Scores would differ between GPUs and CPUs in the fourth digit, without a word in the recipe; or every buffer on a
+    GPU be written twice."""
     before = torch.are_deterministic_algorithms_enabled(), torch.utils.deterministic.fill_uninitialized_memory
     try:
-        cuda.make_repeatable()
+        for tf32 in (True, False):
+            cuda.make_repeatable(tf32=tf32)
+            assert torch.backends.cuda.matmul.allow_tf32 == torch.backends.cudnn.allow_tf32 == tf32
         assert torch.are_deterministic_algorithms_enabled() and not torch.utils.deterministic.fill_uninitialized_memory
     finally:
         torch.use_deterministic_algorithms(before[0])
         torch.utils.deterministic.fill_uninitialized_memory = before[1]
-
-
-def test_float32_is_strict_unless_tf32_is_asked_for() -> None:
-    """Scores would differ between GPUs and CPUs in the fourth digit, without a word in the recipe."""
-    matmul, before = torch.backends.cuda.matmul, torch.are_deterministic_algorithms_enabled()
-    try:
-        cuda.make_repeatable(tf32=True)
-        assert matmul.allow_tf32 and torch.backends.cudnn.allow_tf32
-        cuda.make_repeatable()
-        assert not matmul.allow_tf32 and not torch.backends.cudnn.allow_tf32
-    finally:
-        torch.use_deterministic_algorithms(before)
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"architecture": "ViT-B-33"}, "'ViT-B-33'; did you mean 'ViT-B-32'"),
-        ({"adapter": "ia3"}, "models.m.adapter: means nothing to CLIP"),
-        ({"scoring": "ia3"}, "models.m.scoring: means nothing to CLIP"),
-    ],
-)
-def test_what_cannot_be_meant_is_refused(change: dict[str, str], said: str) -> None:
-    """A typing error would be found after the download, or an adapter asked for and the whole tower trained."""
-    with pytest.raises(TallmasksError, match=said):
-        FAMILY.check("m", {**SPEC, **change})
-        FAMILY.architecture_counts({**SPEC, **change})

@@ -1,15 +1,13 @@
 """Checkpoints that others fine-tuned: found under the hub's file names, checked, and the same network afterwards."""
 
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import huggingface_hub
 import numpy as np
 import pytest
 import torch
-from huggingface_hub import HfApi, constants
+from huggingface_hub import HfApi
 from safetensors.torch import save_file
 from transformers import CLIPVisionConfig, CLIPVisionModel, CLIPVisionModelWithProjection
 
@@ -229,24 +227,6 @@ def test_the_beginning_of_a_hash_pins_a_commit(monkeypatch: pytest.MonkeyPatch) 
         hub.full_commit("org/a", "0e3d0de")
     with pytest.raises(TallmasksError, match=r"0 of its 3 commits begin with abcdef0.*all 40 digits"):
         hub.full_commit("org/a", "abcdef0")
-
-
-def test_what_was_fetched_is_found_by_the_beginning_of_its_commit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A machine without a network would refuse checkpoints that it has, or take another commit's."""
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
-    listing = Listing(monkeypatch)
-    for commit in (COMMITS[0], "main", "a" * 40):
-        path = tmp_path / "models--org--a" / "snapshots" / commit / "model.pt"
-        path.parent.mkdir(parents=True)
-        path.write_text(commit)
-    monkeypatch.setattr(
-        "huggingface_hub.try_to_load_from_cache",
-        partial(huggingface_hub.try_to_load_from_cache, cache_dir=tmp_path),
-    )
-    assert hub.download("org/a", "model.pt", "c8d352f").read_text() == COMMITS[0]
-    assert hub.cached("org/a", "model.pt", "0e3d0de") is None and listing.asked == 0
 
 
 @pytest.mark.parametrize("home", ["/data/hub", "/data/snapshots/of/hub"])

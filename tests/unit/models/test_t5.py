@@ -15,8 +15,6 @@ from transformers import T5Config, T5ForConditionalGeneration
 from transformers.models.t5 import modeling_t5
 
 from small_t5 import ARCHITECTURE, SPEC, plain_network, random_state, save_small, sentences, small_examples
-from tallmasks import methods
-from tallmasks.methods import bits
 from tallmasks.models.families import family, load
 from tallmasks.models.language.text_model import TextModel
 from tallmasks.models.language.text_scoring import Scoring, exact_match, f1
@@ -24,7 +22,6 @@ from tallmasks.models.t5 import FAMILY, t5_network
 from tallmasks.models.t5.ia3 import Ia3Model
 from tallmasks.models.t5.t5_architectures import IA3_SUFFIX, PEFT_PREFIX, Architecture
 from tallmasks.models.t5.t5_network import T5Model
-from tallmasks.results.reference import paper_table
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import load_state, write_tensors
 from tallmasks.tasks.texts import Texts, open_texts, write_texts
@@ -83,15 +80,6 @@ def test_the_papers_storage_follows_from_the_name() -> None:
     trainable, frozen = family(spec).architecture_counts(spec)
     assert (trainable, frozen) == (750_251_008, 32_899_072)
     assert FAMILY.architecture_counts({**spec, "adapter": "ia3"}) == (282_624, 783_150_080)
-    figures = {
-        rule: [round(rule(tasks, trainable, frozen).gigabits, 1) for tasks in (7, 8, 11)]
-        for rule in (bits.single, bits.finetuned, bits.masked)
-    }
-    assert list(figures.values()) == [[25.1] * 3, [169.1, 193.1, 265.1], [54.3, 55.1, 57.3]]
-    for row in paper_table(2).itertuples():
-        tasks = {"7nlp": 7, "8qa": 8, "11nlp": 11}[str(row.benchmark)]
-        stored = methods.get(str(row.method)).storage(tasks, trainable, frozen)
-        assert round(stored.gigabits, 1) == row.storage_gb, row
 
 
 @pytest.mark.parametrize("projection", ["gated-gelu", "relu"])
@@ -110,29 +98,6 @@ def test_layers_are_told_from_names() -> None:
     layers, kinds = (set(found) for found in zip(*map(FAMILY.place, names), strict=True))
     assert layers == {"before", "0", "1", "d0", "d1", "after"} and "other" not in kinds
     assert FAMILY.place("decoder.block.1.layer.1.EncDecAttention.o.weight") == ("d1", "cross-attention out")
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"architecture": "t5-large-lm-adapted"}, "did you mean 't5-large-lm-adapt'"),
-        ({"architecture": {**ARCHITECTURE, "d_modell": 3}}, "no key 'd_modell'; did you mean 'd_model'"),
-        ({"architecture": {"d_model": 32}}, "vocab_size, d_kv.*not there"),
-        ({"architecture": {**ARCHITECTURE, "num_heads": 0}}, "num_heads: found 0"),
-        ({"architecture": {**ARCHITECTURE, "dropout_rate": 1}}, "dropout_rate: found 1"),
-        ({"architecture": {**ARCHITECTURE, "tie_word_embeddings": True}}, "tie_word_embeddings: found true"),
-        ({"architecture": {"name": "t5-large-lm-adapt", "frozen_table": "sharde"}}, "did you mean 'shared'"),
-        ({"adapter": "lora"}, "models.m.adapter: found 'lora', expected ia3"),
-        ({"scoring": {"max_inputs": 3}}, "scoring: there is no key 'max_inputs'; did you mean"),
-        ({"scoring": {"free_answers": "f2"}}, "free_answers: found 'f2'"),
-        ({"scoring": {"max_new_tokens": 0}}, "max_new_tokens: found 0"),
-        ({"scoring": {"length_normalized": "no"}}, "length_normalized: found 'no'"),
-    ],
-)
-def test_what_cannot_be_meant_is_refused(change: dict[str, Any], said: str) -> None:
-    """A slip of the pen would be trained with for hours."""
-    with pytest.raises(TallmasksError, match=said):
-        FAMILY.check("m", SPEC | change)
 
 
 def test_recipes_hold_how_answers_are_scored() -> None:
@@ -159,25 +124,17 @@ def test_scores_are_the_plain_log_probabilities(model: T5Model, folder: Path) ->
     assert batch.inputs.shape == (6, 5) and (batch.inputs[:, 4] == cut._tokenizer.end).all()
 
 
-def test_batches_and_order_do_not_change_counts(model: T5Model, folder: Path) -> None:
-    """An accuracy would depend on the memory of the machine."""
-    texts = sentences(20)
-    write_texts(folder / "forward", texts, {})
-    write_texts(folder / "backward", texts[::-1], {})
+def test_batches_order_and_numbers_of_choices_do_not_change_counts(model: T5Model, folder: Path) -> None:
+    """An accuracy would depend on the memory of the machine; an example with fewer choices be given the empty answer;
+    or the order of sums decide a tie, of which the first choice counts."""
+    mixed = [text for pair in zip(sentences(8, 2), sentences(8, 5, seed=1), strict=True) for text in pair]
+    write_texts(folder / "forward", mixed, {})
+    write_texts(folder / "backward", mixed[::-1], {})
     forward, backward = open_texts(folder / "forward"), open_texts(folder / "backward")
     plain = plain_scores(model, folder, forward)
-    expected = sum(int(np.argmax(row)) == text.answer for row, text in zip(plain, texts, strict=True))
-    assert [evaluated(model, forward, size) for size in (3, 64)] == [expected] * 2
-    assert evaluated(model, backward, 16) == expected
-
-
-def test_choices_may_differ_in_number_and_of_equal_ones_the_first_counts(model: T5Model, folder: Path) -> None:
-    """An example with fewer choices would be given the empty answer, or the order of sums would decide a tie."""
-    mixed = [text for pair in zip(sentences(6, 2), sentences(6, 5, seed=1), strict=True) for text in pair]
-    write_texts(folder / "mixed", mixed, {})
-    plain = plain_scores(model, folder, open_texts(folder / "mixed"))
     expected = sum(int(np.argmax(row)) == text.answer for row, text in zip(plain, mixed, strict=True))
-    assert evaluated(model, open_texts(folder / "mixed"), 12) == expected
+    assert [evaluated(model, forward, size) for size in (3, 64)] == [expected] * 2
+    assert evaluated(model, backward, 12) == expected
     same = [text._replace(answers=("cat", "cat"), answer=answer) for text in sentences(6) for answer in (0, 1)]
     write_texts(folder / "same", same, {})
     assert evaluated(model, open_texts(folder / "same"), 8) == 6

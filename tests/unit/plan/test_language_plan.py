@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import importlib
 import sys
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -97,15 +96,6 @@ def test_other_kinds_of_models_rename_nothing(params: Params, both: Params) -> N
     assert paths(both) == paths(alone)
 
 
-def test_all_of_the_chain_is_planned(both: Params) -> None:
-    """A stage would be missing, or one of CLIP's be asked for."""
-    nodes = Plan(both, ROOT).index.closure("reader")
-    kinds = Counter(node.kind for node in nodes)
-    assert "head" not in kinds
-    assert (kinds["checkpoint"], kinds["task_vector"], kinds["examples"], kinds["pretrained"]) == (11, 11, 33, 1)
-    assert kinds["multi_task_vector"] >= 3 * 2 and kinds["evaluation"] > 3
-
-
 def test_validation_examples_are_an_input_where_they_are_looked_at(both: Params) -> None:
     """Early stopping would have nothing to look at; or every checkpoint that was ever made would get another name."""
     plan = Plan(both, ROOT)
@@ -165,48 +155,3 @@ def test_figures_and_tables_show_a_models_own_benchmarks(both: Params) -> None:
     both["paper"]["benchmarks"] = ["8tasks"]
     with pytest.raises(TallmasksError, match=r"results/reader/figures/radar: paper.benchmarks .* it has .* 7nlp, 8qa,"):
         recipes.of_drawing(Plan(both, ROOT), DRAWINGS["figure"], "reader", "radar")
-
-
-@pytest.mark.parametrize(
-    ("keys", "value", "expected"),
-    [
-        (("scoring", "max_new_tokens"), 10**9, "scoring.max_new_tokens: found 1000000000, expected a whole number"),
-        (("scoring", "max_input_tokens"), 0, "scoring.max_input_tokens: found 0"),
-        (("scoring", "free_answers"), "exact", "scoring.free_answers: found 'exact', expected one of exact_match"),
-        (("scoring", "length_normalised"), True, "scoring: there is no key 'length_normalised'.*length_normalized"),
-        (("scoring", "length_normalized"), 1, "scoring.length_normalized: found 1, expected true or false"),
-        (("adapter",), "lora", "adapter: found 'lora', expected ia3"),
-        (("architecture", "d_model"), float("nan"), "architecture.d_model: found .nan"),
-        (("architecture", "layers"), 10**12, "architecture.layers: found 1000000000000"),
-        (("pretraining",), {"steps": float("inf")}, "pretraining.steps: found .inf"),
-        (("finetuning", "schedule"), "linear", "finetuning.schedule: found 'linear', expected one of cosine, constant"),
-        (("finetuning", "patience"), 0, "finetuning.patience: found 0, expected a whole number from 1"),
-        (("finetuning", "validate_every"), 0.5, "finetuning.validate_every: found 0.5, expected a whole number"),
-    ],
-)
-def test_what_a_language_model_cannot_mean_is_refused(
-    both: Params, keys: tuple[str, ...], value: Any, expected: str
-) -> None:
-    """It would end in a traceback after the downloads, or in a training without end."""
-    place = both["models"]["reader"]
-    for key in keys[:-1]:
-        place = place[key]
-    place[keys[-1]] = value
-    with pytest.raises(TallmasksError, match=f"params.yaml: models.reader.{expected}") as refused:
-        check(both)
-    assert "\n" not in str(refused.value) and len(str(refused.value)) < 500
-
-
-def test_patience_without_looks_is_refused(both: Params) -> None:
-    """A training would never stop early, without a word."""
-    del both["models"]["reader"]["finetuning"]["validate_every"]
-    with pytest.raises(TallmasksError, match=r"models.reader.finetuning: patience: .* validate_every"):
-        check(both)
-
-
-def test_a_task_of_another_catalogue_is_named(both: Params) -> None:
-    """The message would list every task of every other model."""
-    both["benchmarks"]["mixed"] = [*both["benchmarks"]["8tasks"], "qasc"]
-    with pytest.raises(TallmasksError) as refused:
-        Plan(both, ROOT)
-    assert "tiny has no qasc" in str(refused.value) and "reader" not in str(refused.value)

@@ -14,7 +14,6 @@ from tallmasks.plan.planner import Plan
 from tallmasks.plan.views import VIEWS, results_of
 from tallmasks.results.figures import FIGURES
 from tallmasks.store.artifacts import facts_of, write_json
-from tallmasks.store.errors import TallmasksError
 
 Params = dict[str, Any]
 
@@ -109,28 +108,3 @@ def test_thresholds_that_the_tables_have_are_not_evaluated_again(params: Params)
     assert rows == consensus | {"task_arithmetic"}
     behind = results_of(plan, "tiny", "8tasks", 0)["evaluations"]
     assert {node.path for node in artifacts["rows"]} <= {node.path for node in behind}
-
-
-def test_two_benchmarks_share_a_subset(params: Params) -> None:
-    """The same tasks would be evaluated twice."""
-    plan = Plan(params, ROOT)
-    assert plan.subset_evaluation("tiny", ("cars", "mnist"), 0) is plan.subset_evaluation("tiny", ("cars", "mnist"), 0)
-    path = plan.subset_evaluation("tiny", ("cars", "mnist"), 0).path
-    del params["benchmarks"]["20tasks"]
-    assert Plan(params, ROOT).subset_evaluation("tiny", ("cars", "mnist"), 0).path == path
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda p: p["paper"].update(benchmarks=["8task"]), "paper: no '8task'; did you mean '8tasks'"),
-        (lambda p: p["paper"]["subsets"].update(orders=["name_waves"]), "did you mean 'name_wave'"),
-        (lambda p: p["paper"]["subsets"].update(methods=["tiess"]), "did you mean 'ties'"),
-        (lambda p: p["benchmarks"].update(figures=["cars"]), "benchmarks: figures: .*another"),
-    ],
-)
-def test_what_is_wrong_in_params_is_named(params: Params, change: Any, message: str) -> None:
-    """A typo would end in a traceback, or in a figure without a panel."""
-    change(params)
-    with pytest.raises(TallmasksError, match=message):
-        Plan(params, ROOT)

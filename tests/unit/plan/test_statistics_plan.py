@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from conftest import ROOT
-from tallmasks import methods
 from tallmasks.plan import recipes
 from tallmasks.plan.params import check
 from tallmasks.plan.planner import Plan
@@ -67,11 +66,3 @@ def test_an_adapter_has_no_regmean_and_says_so_in_one_line(params: Params) -> No
         recipes.of_view(Plan(params, ROOT), VIEWS["benchmark"], "tiny_t5_ia3", "7nlp")
     assert "models.tiny_t5_ia3" in str(refused.value) and "regmean" in str(refused.value)
     assert "\n" not in str(refused.value)
-
-
-def test_figure_5_is_not_made_with_methods_of_data(params: Params) -> None:
-    """Its jobs, which have task vectors alone, would fail one after the other."""
-    params["paper"]["subsets"]["methods"] = ["task_arithmetic", "fisher"]
-    with pytest.raises(TallmasksError, match=r"paper.subsets.methods: fisher needs data statistics"):
-        Plan(params, ROOT)
-    assert methods.needing("fisher") == ("fisher",) and methods.needing("grams") == ("regmean",)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 import runpy
-import shutil
 from itertools import combinations, pairwise
 from pathlib import Path
 
@@ -59,6 +57,31 @@ def heights(panel: Axes) -> list[float]:
     return [bar.get_height() for container in panel.containers for bar in container]
 
 
+PANELS = {
+    "radar": ("benchmark", "", "accuracy"),
+    "threshold": ("benchmark", "k", "normalized_accuracy"),
+    "field_task_count": ("section", "tasks", "normalized_accuracy"),
+    "pareto": ("benchmark", "storage_gb", "normalized_accuracy"),
+    "field_pareto": ("benchmark", "storage_gb", "normalized_accuracy"),
+}
+"""Of figures with a line or a marker for each method: the column that tells the panels apart, x and y."""
+
+
+@pytest.mark.parametrize("name", PANELS)
+def test_a_line_is_the_rows_of_its_method(results: ResultFiles, name: str) -> None:
+    """A method would be drawn with another one's numbers, or in another panel."""
+    data, figure = drawn(results, name)
+    by, x, y = PANELS[name]
+    for panel, (_, part) in zip(figure.axes, data.groupby(by, sort=False), strict=False):
+        found = {label.removesuffix(" (stores more)"): line for label, line in lines(panel).items()}
+        for method, rows in part.groupby("method"):
+            across, up = found[style.title_of(str(method))]
+            assert up[: len(rows)] == rows[y].tolist() and (not x or across == rows[x].tolist())
+        if "on_front" in part:
+            front = part[part["on_front"]].sort_values(x)
+            assert found["Pareto front"] == (front[x].tolist(), front[y].tolist())
+
+
 def test_mask_percentage(results: ResultFiles) -> None:
     data, figure = drawn(results, "mask_percentage")
     for panel, (_, part) in zip(figure.axes, data.groupby("benchmark", sort=False), strict=True):
@@ -81,16 +104,6 @@ def test_mask_agreement(results: ResultFiles) -> None:
         assert part["percentage"].sum() == pytest.approx(100, abs=0.01)
 
 
-def test_radar(results: ResultFiles) -> None:
-    data, figure = drawn(results, "radar")
-    for panel, (_, part) in zip(figure.axes, data.groupby("benchmark", sort=False), strict=False):
-        found = lines(panel)
-        assert list(found) == [style.title_of(name) for name in reversed(list(dict.fromkeys(part["method"])))]
-        for method, rows in part.groupby("method"):
-            values = found[style.title_of(str(method))][1]
-            assert values[:-1] == rows["accuracy"].tolist() and values[-1] == values[0]
-
-
 def test_task_count(results: ResultFiles) -> None:
     data, figure = drawn(results, "task_count")
     accuracy, bits = figure.axes
@@ -104,26 +117,12 @@ def test_task_count(results: ResultFiles) -> None:
         rows = data[data["method"] == method]
         mean, spread = rows["normalized_accuracy_mean"], rows["normalized_accuracy_std"]
         np.testing.assert_allclose(band, ((mean - spread).min(), (mean + spread).max()), atol=1e-6)
-
-
-def test_task_count_is_the_mean_over_the_orders(results: ResultFiles) -> None:
-    """A spread over something else would pass for the spread over task combinations."""
+    # a spread over the orders, and over nothing else
     source = pd.read_csv(results.folder / "20tasks" / "subsets" / "accuracy.csv")
     five = source.query("method == 'task_arithmetic' and n == 5")["normalized_accuracy"]
-    row = drawn(results, "task_count")[0].query("method == 'task_arithmetic' and n == 5").iloc[0]
+    row = data.query("method == 'task_arithmetic' and n == 5").iloc[0]
     assert (row.orders, row.normalized_accuracy_mean) == (3, pytest.approx(five.mean(), abs=1e-4))
     assert row.normalized_accuracy_std == pytest.approx(five.std(), abs=1e-4)
-
-
-def test_threshold(results: ResultFiles) -> None:
-    data, figure = drawn(results, "threshold")
-    for panel, (_, part) in zip(figure.axes, data.groupby("benchmark", sort=False), strict=True):
-        for method, rows in part.groupby("method"):
-            assert lines(panel)[style.title_of(str(method))] == (
-                rows["k"].tolist(),
-                rows["normalized_accuracy"].tolist(),
-            )
-            assert rows["k"].tolist() == list(range(rows["tasks"].iloc[0] + 2))
 
 
 def test_validation_alpha(results: ResultFiles) -> None:
@@ -134,26 +133,14 @@ def test_validation_alpha(results: ResultFiles) -> None:
         wide = part["method"] == "iso_c"
         for column, panel in zip((part[~wide], part[wide]), panels, strict=False):
             expected = {
-                style.title_of(str(method)): (
-                    rows["scaling_coefficient"].tolist(),
-                    rows["normalized_accuracy"].tolist(),
+                style.title_of(str(method)): tuple(
+                    rows[["scaling_coefficient", "normalized_accuracy"]].T.values.tolist()
                 )
                 for method, rows in column.groupby("method")
             }
-            assert lines(panel) == expected
+            assert lines(panel) == expected, "and no betas of LiNeS"
             rings = [line for line in panel.get_lines() if line.get_markersize() == 9]
             assert [ring.get_xdata()[0] for ring in rings] == [0.3] * column["method"].nunique()
-
-
-def test_validation_alpha_leaves_out_what_tunes_something_else(results: ResultFiles, tmp_path: Path) -> None:
-    """LiNeS' betas would stand on the axis of alphas."""
-    copied = dataclasses.replace(results, folder=Path(shutil.copytree(results.folder, tmp_path / "results")))
-    (benchmark, *_) = copied.benchmarks
-    file = copied.path(benchmark, "selection.json")
-    selection = json.loads(file.read_text())
-    file.write_text(json.dumps(selection | {"lines": selection["task_arithmetic"]}))
-    before = figures.load("validation_alpha").data(results)
-    pd.testing.assert_frame_equal(figures.load("validation_alpha").data(copied), before)
 
 
 def test_validation_lambda(results: ResultFiles) -> None:
@@ -181,16 +168,12 @@ def test_mask_density(results: ResultFiles) -> None:
             assert lines(panel)[f"{tasks} tasks"][1] == rows["percentage"].tolist()
     layers = [label.get_text() for label in figure.axes[0].get_xticklabels()]
     assert layers == ["input", "block 1", "block 2", "decoder 1", "output"]
-
-
-def test_mask_density_is_weighted(results: ResultFiles) -> None:
-    """A bias of 200 weights would count as much as a matrix of 100,000."""
-    source = results.each("masks/tensors.csv").query(
-        "benchmark == '8tasks' and layer == '1' and method == 'tall_mask_ties'"
-    )
-    expected = 100 * (source["density"] * source["weights"]).sum() / source["weights"].sum()
-    query = "benchmark == '8tasks' and by == 'layer' and value == '1' and method == 'tall_mask_ties'"
-    assert drawn(results, "mask_density")[0].query(query)["percentage"].item() == pytest.approx(expected, abs=1e-4)
+    # a bias of 200 weights counts less than a matrix of 100,000
+    chosen = "benchmark == '8tasks' and method == 'tall_mask_ties'"
+    source = results.each("masks/tensors.csv").query(f"{chosen} and layer == '1'")
+    expected = 100 * np.average(source["density"], weights=source["weights"])
+    row = data.query(f"{chosen} and by == 'layer' and value == '1'")
+    assert row["percentage"].item() == pytest.approx(expected, abs=1e-4)
 
 
 def test_mask_overlap(results: ResultFiles) -> None:
@@ -208,18 +191,6 @@ def test_clusters_stand_together() -> None:
     order = mask_overlap.clustered(pd.DataFrame(alike, names, names))
     assert sum(x[0] != y[0] for x, y in pairwise(order)) == 1
     assert mask_overlap.clustered(pd.DataFrame(np.ones((2, 2)), ["a", "b"], ["a", "b"])) == ["a", "b"]
-
-
-@pytest.mark.parametrize("name", ["pareto", "field_pareto"])
-def test_pareto(results: ResultFiles, name: str) -> None:
-    data, figure = drawn(results, name)
-    for panel, (_, part) in zip(figure.axes, data.groupby("benchmark", sort=False), strict=False):
-        found = lines(panel)
-        for row in part.itertuples():
-            label = style.title_of(str(row.method)) + (" (stores more)" if row.at_least else "")
-            assert found[label] == ([row.storage_gb], [row.normalized_accuracy])
-        front = part[part["on_front"]].sort_values("storage_gb")
-        assert found["Pareto front"] == (front["storage_gb"].tolist(), front["normalized_accuracy"].tolist())
 
 
 @pytest.mark.parametrize("name", ["pareto", "field_pareto"])
@@ -248,24 +219,16 @@ def test_stored(results: ResultFiles) -> None:
 
 
 def test_every_method_is_in_the_figures_of_all(results: ResultFiles) -> None:
-    """A later method would be missing from the one figure that is there to show it, or get into the paper's."""
+    """A later method would be missing from the figures that are there to show it, or get into the paper's; or a worse
+    method be shown in the place of a better one."""
     later = {name for name in methods.names() if methods.get(name).group == "later"}
     assert set(drawn(results, "field_pareto")[0]["method"]) == set(methods.names())
     assert later and not later & set(drawn(results, "pareto")[0]["method"])
-
-
-def test_field_task_count(results: ResultFiles) -> None:
-    """A worse method would be drawn in the place of a better one, or a point at the wrong number of tasks."""
-    data, figure = drawn(results, "field_task_count")
     table = results.each("field.csv").query("method != 'fine_tuned'")
-    for panel, (section, part) in zip(figure.axes, data.groupby("section", sort=False), strict=False):
-        means = table[table["section"] == section].groupby("method")["normalized_accuracy"].mean()
-        best = means.sort_values(ascending=False).index[:6].tolist()
-        assert list(dict.fromkeys(part["method"])) == best
-        for method, rows in part.groupby("method"):
-            expected = rows["tasks"].tolist(), rows["normalized_accuracy"].tolist()
-            assert lines(panel)[style.title_of(str(method))] == expected
-            assert rows["tasks"].tolist() == [8, 14, 20]
+    means = table.groupby(["section", "method"])["normalized_accuracy"].mean().sort_values(ascending=False)
+    for section, part in drawn(results, "field_task_count")[0].groupby("section"):
+        assert list(dict.fromkeys(part["method"])) == means[section].index[:6].tolist()
+        assert part["tasks"].tolist() == [8, 14, 20] * 6
 
 
 def test_the_front_holds_what_nothing_beats(tmp_path: Path) -> None:
@@ -322,19 +285,14 @@ def test_the_figure_of_every_method_has_room_for_more(results: ResultFiles) -> N
     assert labels and all(figure.bbox.count_contains([box.min, box.max]) == 2 for box in labels)
 
 
-@pytest.mark.parametrize("name", FIGURES)
-def test_equal_data_give_equal_files(results: ResultFiles, name: str) -> None:
-    """git would show a change in every figure after every run."""
-    one, other = (style.rendered(drawn(results, name)[1], "svg") for _ in range(2))
-    assert one == other
-
-
-@pytest.mark.parametrize(("kind", "start"), [("pdf", b"%PDF"), ("svg", b"<?xml"), ("png", b"\x89PNG")])
-def test_formats(results: ResultFiles, kind: str, start: bytes) -> None:
-    """A file would not be what its name says."""
-    figure = drawn(results, "pareto")[1]
-    first, second = style.rendered(figure, kind), style.rendered(figure, kind)
-    assert first.startswith(start) and first == second
+@pytest.mark.parametrize(
+    ("name", "kind", "start"),
+    [*((name, "svg", b"<?xml") for name in FIGURES), ("pareto", "pdf", b"%PDF"), ("pareto", "png", b"\x89PNG")],
+)
+def test_equal_data_give_equal_files(results: ResultFiles, name: str, kind: str, start: bytes) -> None:
+    """git would show a change in every figure after every run, or a file not be what its name says."""
+    one, other = (style.rendered(drawn(results, name)[1], kind) for _ in range(2))
+    assert one == other and one.startswith(start)
 
 
 def test_methods_differ_without_colour() -> None:

@@ -74,16 +74,6 @@ def test_the_papers_tables_are_those_of_the_model(name: str, model: str, note: s
         assert note in layout.note and ("paper" in layout.columns) == ("Beside it" in layout.note)
 
 
-def test_the_storage_of_the_paper_is_the_formulas() -> None:
-    """The frozen table would be counted wrongly, or the paper's figures copied wrongly."""
-    from tallmasks import methods
-
-    trainable, frozen = 750_251_008, 32_899_072  # all but one of the two embedding tables
-    for row in paper_table(2).itertuples():
-        stored = methods.get(str(row.method)).storage(len(TASKS[str(row.benchmark)]), trainable, frozen)
-        assert (round(stored.gigabits, 1), stored.lower_bound) == (row.storage_gb, row.lower_bound), row
-
-
 def test_a_decoder_comes_after_its_encoder() -> None:
     """The figure of mask densities would jump back and forth, or not be drawn."""
     layers = ["after", "d10", "d2", "1", "before", "d0", "0", "11"]

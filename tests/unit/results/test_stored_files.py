@@ -31,16 +31,21 @@ def evaluation(method: str, lambdas: tuple[float, ...] | None = None) -> Evaluat
     return Evaluation(method, TASKS, total=counts, correct=counts, mask_lambda=lambdas)
 
 
+def parts(bundle: Path) -> list[Path]:
+    return [path for path in bundle.rglob("*") if path.suffix in {".json", ".safetensors"}]
+
+
 def gigabits(*files: Path) -> float:
     return round(8 * sum(path.stat().st_size for path in files) / 1e9, 4)
 
 
-@pytest.mark.parametrize("method", ["zeroshot", "task_arithmetic", "consensus_ties", "iso_c"])
-def test_one_model_takes_a_file_like_the_pretrained_one(pretrained: Path, method: str) -> None:
-    """The text encoder, say, would be left out, which the paper's formula does and no disk."""
-    assert stored_gigabits(evaluation(method), StartingPoint(open_checkpoint(pretrained), TRAINABLE)) == gigabits(
-        pretrained
-    )
+def test_one_model_takes_a_file_like_the_pretrained_one(pretrained: Path) -> None:
+    """The text encoder, say, would be left out, which the paper's formula does and no disk; or a number stand for a
+    file that nobody can write."""
+    start = StartingPoint(open_checkpoint(pretrained), TRAINABLE)
+    for method in ("zeroshot", "task_arithmetic", "consensus_ties", "iso_c"):
+        assert stored_gigabits(evaluation(method), start) == gigabits(pretrained)
+    assert stored_gigabits(evaluation("magnitude_pruning"), start) is None
 
 
 def test_fine_tuned_models_take_a_checkpoint_each_and_what_is_frozen_once(pretrained: Path, tmp_path: Path) -> None:
@@ -66,8 +71,7 @@ def test_masked_models_take_a_bundle_and_its_base(
     with new_bundle(tmp_path / "bundle", bundle_facts(row.method, row.tasks, start, row.mask_lambda)) as new:
         new.write("visual.bias", 0, np.ones(7, np.float32), {task: bits[:1] for task, bits in masks.items()})
         new.write("visual.weight", 0, np.ones(400 * 501, np.float32), masks)
-    files = [path for path in (tmp_path / "bundle").rglob("*") if path.suffix in {".json", ".safetensors"}]
-    assert len(files) == 2 + len(TASKS)
+    assert len(files := parts(tmp_path / "bundle")) == 2 + len(TASKS)
     assert stored_gigabits(row, start) == gigabits(pretrained, *files)
 
 
@@ -80,16 +84,8 @@ def test_models_of_own_tensors_take_a_bundle_and_its_base(pretrained: Path, tmp_
         for task in TASKS:
             for name, coding in facts.codings.items():
                 new.write(task, name, own_content(coding, np.random.default_rng(0)))
-    files = [path for path in (tmp_path / "bundle").rglob("*") if path.suffix in {".json", ".safetensors"}]
-    assert len(files) == 1 + len(TASKS)
+    assert len(files := parts(tmp_path / "bundle")) == 1 + len(TASKS)
     assert stored_gigabits(row, start) == gigabits(pretrained, *files)
-
-
-def test_what_has_no_format_has_no_size(pretrained: Path) -> None:
-    """A number would stand for a file that nobody can write."""
-    assert (
-        stored_gigabits(evaluation("magnitude_pruning"), StartingPoint(open_checkpoint(pretrained), TRAINABLE)) is None
-    )
 
 
 def test_an_adapter_is_stored_beside_the_model_that_it_adapts(pretrained: Path, tmp_path: Path) -> None:
@@ -101,5 +97,4 @@ def test_an_adapter_is_stored_beside_the_model_that_it_adapts(pretrained: Path, 
     row = evaluation("magnitude_masking")
     with new_bundle(tmp_path / "bundle", bundle_facts(row.method, row.tasks, start, row.mask_lambda)) as new:
         new.write("scales", 0, np.ones(640, np.float32), {task: np.zeros(80, np.uint8) for task in TASKS})
-    files = [path for path in (tmp_path / "bundle").rglob("*") if path.suffix in {".json", ".safetensors"}]
-    assert stored_gigabits(row, start) == gigabits(pretrained, *files)
+    assert stored_gigabits(row, start) == gigabits(pretrained, *parts(tmp_path / "bundle"))

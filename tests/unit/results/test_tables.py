@@ -1,7 +1,5 @@
 """Tables: their headers and numbers, from hand-made counts."""
 
-import json
-
 import pandas as pd
 import pytest
 
@@ -116,12 +114,6 @@ def test_the_order_of_tasks_changes_no_number(evaluations: list[Evaluation]) -> 
         summary_table(turned, turned[1], COUNTS), summary_table(evaluations, evaluations[1], COUNTS)
     )
     assert selection_record(turned, turned[1]) == selection_record(evaluations, evaluations[1])
-
-
-def test_evaluations_survive_json(evaluations: list[Evaluation]) -> None:
-    """A table made from files would differ from one made in memory."""
-    again = [Evaluation.from_json(json.loads(json.dumps(evaluation.to_json()))) for evaluation in evaluations]
-    pd.testing.assert_frame_equal(per_task_table(again, again[1]), per_task_table(evaluations, evaluations[1]))
 
 
 def test_the_table_for_people_looks_like_the_papers(evaluations: list[Evaluation]) -> None:

@@ -261,19 +261,17 @@ def test_the_next_batch_is_prepared_while_this_one_computes(tmp_path: Path, monk
     assert found.curve == expected.curve and threads and threading.current_thread().name not in threads
 
 
-def test_an_optimizer_without_memory_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first step of T5-large on a small GPU would end in a page of torch's."""
-    monkeypatch.setattr(torch.optim.AdamW, "step", Mock(side_effect=torch.OutOfMemoryError))
-    with pytest.raises(TallmasksError, match="or for the optimizer's moments"):
-        run(model(tmp_path), config())
-
-
-def test_a_gpu_too_small_for_one_example_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("owner", "function", "said"),
+    [
+        (DroppingModel, "loss", "too small for one example"),
+        (torch.optim.AdamW, "step", "or for the optimizer's moments"),
+    ],
+)
+def test_a_gpu_without_memory_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: type, function: str, said: str
+) -> None:
     """A job would try for ever, or end in a page of torch's."""
-
-    def full(self: Any, batch: Any) -> None:
-        raise torch.OutOfMemoryError
-
-    monkeypatch.setattr(DroppingModel, "loss", full)
-    with pytest.raises(TallmasksError, match="too small for one example"):
+    monkeypatch.setattr(owner, function, Mock(side_effect=torch.OutOfMemoryError))
+    with pytest.raises(TallmasksError, match=said):
         run(model(tmp_path), config())

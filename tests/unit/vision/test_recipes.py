@@ -10,7 +10,6 @@ import pytest
 
 from tallmasks.plan.node import Node
 from tallmasks.plan.planner import Plan
-from tallmasks.store.errors import TallmasksError
 
 Params = dict[str, Any]
 
@@ -60,14 +59,3 @@ def test_a_local_folder_counts_by_its_content(params: Params, tmp_path: Path, mo
     (tmp_path / "b" / "train" / "1.png").write_bytes(b"two")
     assert examples(params).digest != first
     assert examples(params, task="svhn").digest == examples({**params, "data": {}}, task="svhn").digest
-
-
-@pytest.mark.parametrize(
-    ("task", "folder", "said"),
-    [("minst", "x", "data: no 'minst'; did you mean 'mnist'"), ("mnist", "/nowhere/m", "/nowhere/m: no such file")],
-)
-def test_a_slip_of_the_pen_is_named(params: Params, task: str, folder: str, said: str) -> None:
-    """The download would stay in force, or a mistyped path end in a traceback."""
-    params["data"] = {task: {"path": folder}}
-    with pytest.raises(TallmasksError, match=said):
-        _ = examples(params).digest

@@ -1,0 +1,106 @@
+"""params.yaml: what no stage could do is refused in one line, with its key and the nearest name, before any job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conftest import ROOT
+from tallmasks.plan.params import check
+from tallmasks.plan.planner import Plan
+from tallmasks.store.errors import TallmasksError
+
+OAK = {"path": "x", "classes": ["oak", "elm"], "templates": ["a {}"]}
+
+
+@pytest.mark.parametrize(
+    ("keys", "value", "said"),
+    [  # a + after a key: one more value in its list
+        ("benchmarks 8tasks+", "carz", "benchmarks.8tasks: .*'carz'; did you mean 'cars'"),
+        ("benchmarks 8tasks+", "CARS", "did you mean 'cars'"),
+        ("benchmarks 8tasks+", "cars", "benchmarks.8tasks: cars listed twice"),
+        ("benchmarks 8tasks+", "qasc", "no model has all of .*; tiny has no qasc; vit_.*; vit_l14 has no qasc$"),
+        ("benchmarks none", [], "benchmarks.none"),
+        ("benchmarks a/b", ["mnist"], "a/b"),
+        ("benchmarks ../../x", ["mnist"], "../../x"),
+        ("benchmarks figures", ["cars"], "benchmarks: figures: .*another"),
+        ("methods", ["tiess"], "'tiess'; did you mean 'ties'"),
+        ("methods", ["ties", "ties"], "methods: ties listed twice"),
+        ("bundle", "ties", "bundle: found 'ties', expected a masking row: tall_mask_"),
+        ("bundle", "tall_mask_tie", "mean 'tall_mask_ties'"),
+        ("grids mask_lamda", [0.1], "mask_lamda"),
+        ("grids mask_lambda", [0.4, 0.2], "grids.mask_lambda: found .*ascending"),
+        ("grids mask_lambda", [], "grids.mask_lambda"),
+        ("grids mask_lambda", [-0.1], "grids.mask_lambda"),
+        ("grids mask_lambda", ["wide"], "grids.mask_lambda"),
+        ("paper benchmarks", ["8task"], "paper: no '8task'; did you mean '8tasks'"),
+        ("paper subsets orders", ["name_waves"], "did you mean 'name_wave'"),
+        ("paper subsets methods", ["tiess"], "did you mean 'ties'"),
+        ("paper subsets methods", ["ties", "fisher"], "paper.subsets.methods: fisher needs data statistics"),
+        ("data", {"minst": {"path": "x"}}, "data: no 'minst'; did you mean 'mnist'"),
+        ("data", {"mnist": {"path": "/nowhere/m"}}, "/nowhere/m: no such file"),
+        ("data", {"mnist": {}}, "data"),
+        ("data", {"mnist": {"revision": "main"}}, "data"),
+        ("data", {"mnist": {"path": "x", "revision": "0" * 40}}, "data"),
+        ("data", {"story_cloze": {"revision": "a" * 40}}, "data.story_cloze: found revision, expected path"),
+        ("vision_tasks", {"leaves": {**OAK, "classes": ["oak"]}}, "vision_tasks"),
+        ("vision_tasks", {"leaves": {**OAK, "classes": ["oak", "oak"]}}, "vision_tasks"),
+        ("vision_tasks", {"leaves": {**OAK, "templates": ["a photo"]}}, "vision_tasks"),
+        ("vision_tasks", {"leaves": {**OAK, "templates": ["{0} {name}"]}}, "vision_tasks"),
+        ("vision_tasks", {"leaves": {**OAK, "path": None}}, "vision_tasks"),
+        ("models tiny tasks", "drawm", "drawm"),
+        ("models tiny pretrained", "models/none.safetensors", "none.safetensors: no such"),
+        ("models tiny finetuning patience", 3, "models.tiny.finetuning: patience: .* validate_every"),
+        ("models vit_b32 finetuning learningrate", 1e-5, "models.vit_b32.finetuning"),
+        ("models vit_b32 finetuning precision", "float16", "models.vit_b32.finetuning.precision"),
+        ("models vit_b32 finetuning augmentation", "flip", "models.vit_b32.finetuning.augmentation"),
+        ("models vit_b32 finetuning augmentation", {"rotation": 7}, "models.vit_b32.finetuning.augmentation"),
+        ("models vit_b32 pretrained", {"hub": "no-slash", "revision": "main"}, "models.vit_b32.pretrained"),
+        ("models vit_b32 pretrained", {"hub": "org/model"}, "models.vit_b32.pretrained"),
+        ("models vit_b32 preprocess size", 0, "models.vit_b32.preprocess.size"),
+        ("models vit_b32 checkpoints", {"revision": "main"}, "models.vit_b32.checkpoints"),
+        ("models vit_b32 checkpoints", {"source": "x", "tasks": {"carz": "x"}}, "no task 'carz'; did you mean 'cars'"),
+        ("models vit_b32 wording", "paper", "models.vit_b32.wording"),
+        ("models vit_b32 wording", {"fer2013": "theirs"}, "models.vit_b32.wording"),
+        ("models vit_b32 wording", {"fer2031": "published"}, "vit_b32.wording: no 'fer2031'; did you mean 'fer2013'"),
+        ("models vit_b32 evaluation batchsize", 64, "models.vit_b32.evaluation"),
+        ("models vit_b32 architecture", "ViT-B-32-quickgellu", "architecture: .*did you mean 'ViT-B-32-quickgelu'"),
+        ("models vit_b32 adapter", "ia3", "models.vit_b32.adapter: means nothing to CLIP"),
+        ("models vit_b32 scoring", {"max_new_tokens": 3}, "models.vit_b32.scoring: means nothing to CLIP"),
+        ("models tiny_t5 adapter", "lora", "models.tiny_t5.adapter: found 'lora', expected ia3"),
+        ("models tiny_t5 architecture", "t5-large-lm-adapted", "did you mean 't5-large-lm-adapt'"),
+        ("models tiny_t5 architecture d_modell", 3, "no key 'd_modell'; did you mean 'd_model'"),
+        ("models tiny_t5 architecture", {"d_model": 32}, "vocab_size, d_kv.*not there"),
+        ("models tiny_t5 architecture num_heads", 0, "num_heads: found 0"),
+        ("models tiny_t5 architecture d_model", float("nan"), "architecture.d_model: found .nan"),
+        ("models tiny_t5 architecture layers", 10**12, "architecture.layers: found 1000000000000"),
+        ("models tiny_t5 architecture dropout_rate", 1, "dropout_rate: found 1"),
+        ("models tiny_t5 architecture tie_word_embeddings", True, "tie_word_embeddings: found true"),
+        ("models tiny_t5 architecture frozen_table", "sharde", "did you mean 'shared'"),
+        ("models tiny_t5 scoring max_new_tokens", 10**9, "max_new_tokens: found 1000000000, expected a whole number"),
+        ("models tiny_t5 scoring max_input_tokens", 0, "scoring.max_input_tokens: found 0"),
+        ("models tiny_t5 scoring free_answers", "exact", "found 'exact', expected one of exact_match"),
+        ("models tiny_t5 scoring length_normalised", True, "no key 'length_normalised'.*length_normalized"),
+        ("models tiny_t5 scoring length_normalized", 1, "found 1, expected true or false"),
+        ("models tiny_t5 pretraining steps", float("inf"), "pretraining.steps: found .inf"),
+        ("models tiny_t5 finetuning schedule", "linear", "found 'linear', expected one of cosine, constant"),
+        ("models tiny_t5 finetuning patience", 0, "finetuning.patience: found 0, expected a whole number from 1"),
+        ("models tiny_t5 finetuning validate_every", 0.5, "validate_every: found 0.5, expected a whole number"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(params: dict[str, Any], keys: str, value: Any, said: str) -> None:
+    """It would end in a traceback after the downloads, in a training without end, or in a table of something else."""
+    check(params)
+    place: Any = params
+    *outer, last = keys.split()
+    for key in outer:
+        place = place[key]
+    name = last.removesuffix("+")
+    place[name] = [*place[name], value] if name != last else value
+    with pytest.raises(TallmasksError, match=said) as refused:
+        check(params)
+        plan = Plan(params, ROOT)
+        for model in ("tiny", "vit_b32"):
+            plan.index.closure(model)
+    assert "\n" not in str(refused.value)
