@@ -19,7 +19,7 @@ from tallmasks.plan.drawings import DRAWINGS
 from tallmasks.plan.node import Node
 from tallmasks.plan.project import Results
 from tallmasks.plan.views import VIEWS
-from tallmasks.store.errors import nearest
+from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.store.folders import PROVENANCE, SCRATCH
 
 
@@ -72,7 +72,9 @@ class ViewJobs:
     def command(self, wildcards: Any, output: Any, threads: int) -> str:
         """Params function: the shell words that write the view whose provenance is among a rule's outputs."""
         model, benchmark, provenance = wildcards.model, wildcards.benchmark, Path(output.provenance)
-        (which,) = (view for view in VIEWS.values() if view.folder(model, benchmark) / view.provenance == provenance)
+        views = (view for view in VIEWS.values() if view.folder(model, benchmark) / view.provenance == provenance)
+        if (which := next(views, None)) is None:
+            raise TallmasksError(f"{provenance}: no view writes there; its name is that of its folder under results/")
         recipe, files = self._recipe(which.name, model, benchmark)
         return self.artifacts.jobs.words(which.script, recipe, files, {"folder": provenance.parent}, threads, model)
 
