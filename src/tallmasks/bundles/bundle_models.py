@@ -17,6 +17,7 @@ from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, sha256_of
 from tallmasks.vectors.checkpoints.float_bytes import narrowed
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
+from tallmasks.vectors.checkpoints.tied_names import named_as
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -40,14 +41,15 @@ class BundleModel(Checkpoint):
 
 
 def open_model(spec: str | Path, base: Checkpoint | None = None) -> Checkpoint:
-    """As `open_checkpoint`, of BUNDLE#TASK too.
+    """As `open_checkpoint`, of BUNDLE#TASK too, with the names that ``base`` has for tied tensors.
 
     ``base`` is what a bundle is taken with whose own base is not to be had.  Raises TallmasksError as `open_checkpoint`
     and `load_bundle`.
     """
     place, mark, task = str(spec).rpartition("#")
     if not mark or os.path.lexists(spec):
-        return open_checkpoint(spec, base)
+        checkpoint = open_checkpoint(spec, base)
+        return checkpoint if base is None else named_as(base, checkpoint)
     if not place or not task:
         raise TallmasksError(f"{spec}: expected BUNDLE#TASK, ./bundle#cars for instance")
     bundle = load_bundle(place)

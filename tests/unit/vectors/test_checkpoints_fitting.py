@@ -3,10 +3,13 @@
 import json
 import warnings
 
+import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from small_checkpoints import file_of, lora, state
+from tallmasks.bundles.bundle_models import open_model
 from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors.checkpoints import check_fit, open_checkpoint, unchanged
 
@@ -70,6 +73,40 @@ def test_tensors_that_are_tied_otherwise_are_refused(tmp_path):
     lines = problems(base, task=opened(tmp_path / "task", apart, "task.pt"))
     assert len(lines) == 1 and "ties z.head to other tensors" in lines[0]
     check_fit(base, {"same": opened(tmp_path / "same", dict(tied), "same.pt")})
+
+
+def as_folder(folder, tensors, tie, *, pickled=False):
+    """A model's folder, as transformers lays it out."""
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({"tie_word_embeddings": tie}))
+    if pickled:
+        torch.save(tensors, folder / "pytorch_model.bin")
+    else:
+        save_file(tensors, folder / "model.safetensors")
+    return folder
+
+
+def test_tied_embeddings_are_found_under_either_name(tmp_path):
+    """A model could not be merged with one that another release of transformers saved."""
+    table, body = torch.arange(36.0).reshape(9, 4), {"body.weight": torch.ones(2, 2)}
+    both, first, last = (dict.fromkeys(names, table) for names in (("embed", "lm_head"), ("embed",), ("lm_head",)))
+    given = {
+        "both": as_folder(tmp_path / "both", both | body, True, pickled=True),
+        "first": as_folder(tmp_path / "first", first | body, True),
+        "last": as_folder(tmp_path / "last", last | body, True, pickled=True),
+    }
+    untied = as_folder(tmp_path / "untied", {"embed": table + 1, "lm_head": table + 2, **body}, False)
+    for base in (*given.values(), untied):
+        for task in given.values():
+            opened_base = open_model(base)
+            found = open_model(task, opened_base)
+            check_fit(opened_base, {"task": found})
+            for name in opened_base.names:
+                np.testing.assert_array_equal(found.float32(name), {**both, **body}[name])
+    (line,) = problems(open_model(given["first"]), task=open_model(untied, open_model(given["first"])))
+    assert "has lm_head of its own" in line and "Untie the base" in line
+    lacking = as_folder(tmp_path / "lacking", first | body, False)
+    assert "lacks lm_head" in problems(open_model(untied), task=open_model(lacking, open_model(untied)))[0]
 
 
 @pytest.mark.parametrize("change", [{"steps": torch.tensor([1, 2, 4])}, {"steps": None}, {"ids": torch.arange(3)}])

@@ -10,8 +10,8 @@ from tallmasks.store.parallel import parallel
 from tallmasks.store.plain_files import read_json
 from tallmasks.store.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
+from tallmasks.vectors.checkpoints.tied_names import is_embedding
 
-_OF_VOCABULARY = ("embed", "shared", "wte", "lm_head")
 _AT_ONCE = 4
 _CONFIG = "config.json"
 _KEY = "quantization_config"
@@ -62,6 +62,13 @@ def _problems(base: Checkpoint, task: Checkpoint) -> Iterator[str]:
     all_mine, all_theirs = base.tensors.keys() | base.aliases.keys(), task.tensors.keys() | task.aliases.keys()
     missing = {name for name in base.layout.names if name not in all_theirs}
     extra = {name for name in task.layout.names if name not in all_mine}
+    if untied := [name for name in extra if is_embedding(name) and task.tensors[name].shape in base.shapes.values()]:
+        yield (
+            f"{task.title} has {name_some(sorted(untied))} of its own, which {base.title} ties to its embedding. Untie"
+            " the base: copy its embedding to that name, and set tie_word_embeddings to false in config.json. Or keep"
+            " the base's: `--only 'model.*'`"
+        )
+        extra -= set(untied)
     for kind, names in (("lacks", missing), ("has besides", extra)):
         if names:
             yield (
@@ -137,8 +144,7 @@ def _in_config(checkpoint: Checkpoint) -> bool:
 
 def _is_vocabulary(name: str, mine: tuple[int, ...], theirs: tuple[int, ...]) -> bool:
     """Whether two shapes differ in how many tokens there are."""
-    named = any(part in name for part in _OF_VOCABULARY) and "position" not in name
-    return len(mine) == len(theirs) and (named or (len(mine) == 2 and mine[1:] == theirs[1:]))
+    return len(mine) == len(theirs) and (is_embedding(name) or (len(mine) == 2 and mine[1:] == theirs[1:]))
 
 
 def _tied_differently(base: Checkpoint, task: Checkpoint) -> set[str]:

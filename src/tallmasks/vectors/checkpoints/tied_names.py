@@ -1,0 +1,67 @@
+"""One model's tensors under the names that another file of its family has: libraries save tied weights differently.
+
+A pickle has both names of an embedding that is the output layer too, a safetensors file one of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tallmasks.store.plain_files import read_json
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
+
+OF_VOCABULARY = ("embed", "shared", "wte", "lm_head")
+"""Parts of the names of input and output embeddings."""
+_CONFIG = "config.json"
+_TIES = "tie_word_embeddings"
+
+
+def named_as(base: Checkpoint, task: Checkpoint) -> Checkpoint:
+    """A checkpoint with the base's names for the tensors that it ties.
+
+    Where it lacks an embedding of the base, its only one of that shape stands for it if config.json says that the model
+    ties them, its own or else the base's.  A tensor that the base has under no name stays as it is.
+    """
+    if type(task) is not Checkpoint:  # a LoRA, or a bundle's model: it has the base's names
+        return task
+    own: dict[str, str] = {}
+    for name in base.tensors:
+        names = [name, *(alias for alias, of in base.aliases.items() if of == name)]
+        places = {task.aliases.get(one, one) for one in names if one in task.names} or _only_embedding(base, task, name)
+        if len(places) == 1:  # with two, the base ties what the task does not
+            own[name] = places.pop()
+        else:
+            own |= {place: place for place in places}
+    rest = task.tensors.keys() - own.values()
+    own |= {name: name for name in rest}
+    return replace(
+        task,
+        tensors={name: task.tensors[own[name]] for name in sorted(own)},
+        aliases={alias: name for alias, name in base.aliases.items() if name in own and alias not in own},
+        arrays={name: task.arrays[place] for name, place in own.items()},
+        places={name: task.places[place] for name, place in own.items() if place in task.places},
+    )
+
+
+def ties(checkpoint: Checkpoint) -> bool | None:
+    """Whether config.json says that input and output embeddings are one tensor; None where it says nothing."""
+    try:
+        config = read_json(checkpoint.companions[_CONFIG])
+        return bool(config[_TIES])
+    except (KeyError, TypeError, OSError, ValueError):
+        return None
+
+
+def is_embedding(name: str) -> bool:
+    """Whether a tensor is of the vocabulary, by its name."""
+    return any(part in name for part in OF_VOCABULARY) and "position" not in name
+
+
+def _only_embedding(base: Checkpoint, task: Checkpoint, name: str) -> set[str]:
+    """The tensor of a task that stands for an embedding of the base that it lacks."""
+    says = ties(task)
+    if not is_embedding(name) or not (ties(base) if says is None else says):
+        return set()
+    shape = base.tensors[name].shape
+    fitting = {one for one, info in task.tensors.items() if is_embedding(one) and info.shape == shape}
+    return fitting if len(fitting) == 1 else set()
