@@ -61,6 +61,19 @@ merge_method: ties
 base_model: base
 parameters: {normalize: true, int8_mask: true}
 """,
+    "examples/gradient-slerp.yml": """\
+slices:
+  - sources:
+      - {model: one, layer_range: [0, 3]}
+      - {model: two, layer_range: [0, 3]}
+merge_method: slerp
+base_model: one
+parameters:
+  t:
+    - {filter: self_attn, value: [0, 0.5, 0.3, 0.7, 1]}
+    - {filter: mlp, value: [1, 0.5, 0.7, 0.3, 0]}
+    - value: 0.5
+""",
     # and more
     "task arithmetic": f"{TWO}{ON_BASE}merge_method: task_arithmetic\nparameters: {{lambda: 0.8}}\n",
     "task arithmetic, mean": f"{TWO}{ON_BASE}merge_method: task_arithmetic\nparameters: {{normalize: true}}\n",
@@ -70,6 +83,7 @@ parameters: {normalize: true, int8_mask: true}
     "sce": f"{ALL}{ON_BASE}merge_method: sce\nparameters: {{select_topk: 0.6}}\n",
     "sce, all weights": f"{BOTH}{ON_BASE}merge_method: sce\n",
     "della, nothing dropped": f"{TWO.replace(', density: 0.5', '')}{ON_BASE}merge_method: della\n",
+    "slerp": f"{BOTH}base_model: two\nmerge_method: slerp\nparameters: {{t: 0.3}}\n",
     "linear with the base": f"{TWO}  - {{model: base, parameters: {{weight: 0.2}}}}\n{ON_BASE}merge_method: linear\n",
 }
 

@@ -83,7 +83,8 @@ def work(arguments: argparse.Namespace) -> None:
 def rows(arguments: argparse.Namespace) -> list[tuple[str, int, str, int, int]]:
     """What is measured: on what, tasks, merge, parameters, width."""
     width = max(64, round(WIDTH * arguments.scale / 64) * 64)
-    merges = [name for name in methods.merge_names() if arguments.only is None or name in arguments.only]
+    merges = [name for name in methods.merge_names() if methods.get_merge(name).over != "models"]
+    merges = [name for name in merges if arguments.only is None or name in arguments.only]
     over = [FEW_STEPS if name == "wudi" else name for name in merges if methods.get_merge(name).over == "tensors"]
     found = [("model", arguments.tasks, name, small_vit(width, LAYERS).size, width) for name in merges]
     if arguments.matrix_tasks:

@@ -89,7 +89,7 @@ def _table(rows: Iterable[Method], published: dict[str, float]) -> list[str]:
             ", ".join(f"`{name}` {option.default}" for name, option in all_options(method).items()),
             method.paper,
             f"{published[method.name]:.1f}" if method.name in published else "",
-            "`later`" if method.group == "later" else "`all`",
+            {"paper": "`all`", "later": "`later`", "checkpoints": "`tallmasks merge` alone"}[method.group],
         ]
         lines.append(f"| {' | '.join(map(_cell, words))} |")
     return lines

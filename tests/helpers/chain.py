@@ -53,10 +53,10 @@ def build(folder: Path, tasks: tuple[str, ...] = ("dtd", "cars", "mnist")) -> Ch
         write_tensors(folder / task, {name: pretrained[name] + noise[name] for name in TRAINABLE}, {})
         initial = {name: pretrained[name] for name in TRAINABLE}
         compute_task_vector(folder / "pretrained", folder / task, initial, path, {}, FRACTIONS)
-    for merge in (name for name in methods.merge_names() if not methods.get_merge(name).statistics):
-        write_multi_task_vector(
-            methods.get_merge(merge), merge, list(chain.task_vectors.values()), folder / merge, {"recipe": merge}
-        )
-    for merge in ("sum", "ties_sum"):
-        write_mask_bundle(folder / f"masks-{merge}", chain.task_vectors, folder / merge, LAMBDAS, {"recipe": "r"})
+    for merge in map(methods.get_merge, methods.merge_names()):
+        if not merge.statistics and merge.over != "models":
+            vectors = list(chain.task_vectors.values())
+            write_multi_task_vector(merge, merge.name, vectors, folder / merge.name, {"recipe": merge.name})
+    for name in ("sum", "ties_sum"):
+        write_mask_bundle(folder / f"masks-{name}", chain.task_vectors, folder / name, LAMBDAS, {"recipe": "r"})
     return chain

@@ -32,7 +32,8 @@ from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.store.plain_files import expanded
 
 EXAMPLE_TASK = "cars=./cars"
-OF_MERGE = ("scaling_coefficient", "k", "trim", "out_shard_size", "only", "keep_base", "heads")
+OF_MERGE = ("scaling_coefficient", "k", "trim", "out_shard_size", "only", "keep_base", "heads", "layers",
+            "options_by_tensor")  # fmt: skip
 OF_COMPRESS = ("fit", "entropy_coding", "include_base")
 BY_TASK = {"mask_lambda": "mask_lambdas", "weight": "weights", "density": "densities"}
 """What is set for all tasks, and what is set by task."""
@@ -53,6 +54,7 @@ class Given:
         trim, normalize: as in `Weighting`.
         out_shard_size: bytes.
         only, keep_base, heads: as in `tensors_apart.apart`.
+        layers: how many blocks the base must have.
         sha256: what a recipe says of files, by their name, by task; of the base under None.
     """
 
@@ -75,6 +77,7 @@ class Given:
     only: Sequence[str] = ()
     keep_base: Sequence[str] = ()
     heads: Sequence[str] | None = None
+    layers: int | None = None
     sha256: Mapping[str | None, Mapping[str, str]] = field(default_factory=dict)
     fit: bool = False
     entropy_coding: bool = False
@@ -84,7 +87,13 @@ class Given:
     @property
     def spec(self) -> str:
         """The method with its options. Raises TallmasksError where there is no such method or option."""
-        return registry.spec_of({self.method: dict(self.options)} if self.options else self.method, "--method")
+        options = {name: value for name, value in self.options.items() if not isinstance(value, list)}
+        return registry.spec_of({self.method: options} if options else self.method, "--method")
+
+    @property
+    def options_by_tensor(self) -> dict[str, Setting] | None:
+        """The options that are gradients, or lists of {filter, value}."""
+        return {name: value for name, value in self.options.items() if isinstance(value, list)} or None
 
     def lacks(self, names: tuple[str, ...], command: str) -> None:
         """Refuse what only another command takes. Raises TallmasksError, which names the command."""
@@ -211,8 +220,8 @@ def given(arguments: argparse.Namespace, default_method: str | None, dtypes: Col
 
 def complete(said: dict[str, Any]) -> Given:
     """What was said, with paths as they are meant.  Raises TallmasksError where something is missing."""
-    if said["method"] == "weight_averaging" and said["tasks"] and not said.get("base"):
-        said["base"] = next(iter(said["tasks"].values()))  # a mean of models is the same from every base
+    if said["method"] in ("weight_averaging", "slerp") and said["tasks"] and not said.get("base"):
+        said["base"] = next(iter(said["tasks"].values()))  # what lies between models is the same from every base
     for name, option in (("base", "--base BASE"), ("tasks", "--task NAME=CHECKPOINT"), ("method", "--method METHOD")):
         if not said.get(name):
             raise TallmasksError(f"{option} is missing")

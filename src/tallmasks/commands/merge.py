@@ -32,8 +32,9 @@ from tallmasks.commands.given_checkpoints import Given
 from tallmasks.commands.merge_recipes import CARD, RECIPE, card_of_merged, recipe_of
 from tallmasks.commands.opened_models import Models, opened, passes, say_copied
 from tallmasks.methods import Fixed, Method, Place, Scaled, registry
+from tallmasks.methods.rows.parts.block_numbers import block_of
 from tallmasks.methods.streaming import Merging, OnePiece, in_stream, update
-from tallmasks.methods.weighting import TRIMS, Setting, Weighting
+from tallmasks.methods.weighting import TRIMS, Setting, Weighting, check_by_tensor
 from tallmasks.store.dtypes import DTYPES, FLOATS
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.parallel import parallel
@@ -119,7 +120,7 @@ def merge_checkpoints(
     """What `tallmasks merge` does, under the same names: merge checkpoints of one base into one, and say where it is.
 
     Args:
-        base: a file, a folder, or a repository `org/name@revision`; None for weight_averaging alone.
+        base: a file, a folder, or a repository `org/name@revision`; None for weight_averaging and slerp alone.
         tasks: the same of fine-tuned models, by task.
         method: `tallmasks.method_names()` lists them.
         out: a new file or folder.
@@ -159,7 +160,11 @@ def _prepared(given: Given) -> _Prepared:
     """Raises TallmasksError where something cannot be meant, is not there, or does not fit."""
     given.lacks(given_checkpoints.OF_COMPRESS, "compress")
     method, alpha, weighting = merging_method(given)
-    return _Prepared(method, alpha, weighting, given.lambdas(MASK_LAMBDA), opened(given))
+    models = opened(given)
+    blocks = 1 + max((block[1] for block in map(block_of, models.base.layout.names) if block), default=-1)
+    if given.layers not in (None, blocks):
+        raise TallmasksError(f"layers: found {given.layers}, and the base has {blocks}; models are merged whole")
+    return _Prepared(method, alpha, weighting, given.lambdas(MASK_LAMBDA), models)
 
 
 def _write(merged: _Prepared) -> None:
@@ -173,7 +178,9 @@ def _write(merged: _Prepared) -> None:
         more = {RECIPE: recipe, CARD: card_of_merged(method, merged.alpha, models, recipe), **_heads(models)}
     with models.progress("merging", passes(method.merge)) as progress:
         stream = models.stream(progress)
-        merging = Merging(registry.get_merge(str(method.merge)), stream, merged.weighting)
+        merging = Merging(
+            registry.get_merge(str(method.merge)), stream, merged.weighting, given.options_by_tensor or {}
+        )
         with new_checkpoint(given.output, models.base, None, given.dtype, given.out_shard_size, more) as new:
 
             def work(place: Place) -> None:
@@ -216,7 +223,11 @@ def merging_method(given: Given) -> tuple[Method, float, Weighting]:
         if not 0 <= given.k <= len(given.tasks):
             raise TallmasksError(f"--k {given.k}: expected a number of tasks, 0 to {len(given.tasks)}")
         method = replace(method, update=functools.partial(method.update.func, k=given.k))
+    if by_tensor := given.options_by_tensor:
+        check_by_tensor(registry.get_merge(str(method.merge)), by_tensor, f"--method {given.method}")
     if weighting := given.weighting():
+        if by_tensor:
+            raise TallmasksError("options that differ by tensor go with no weights by task; leave one of them out")
         weighting.check(str(method.merge), f"--method {given.method}")
     if isinstance(method.protocol, Fixed):
         own = method.protocol.coefficient_for(len(given.tasks))

@@ -33,7 +33,8 @@ def recipe_of(method: Method, alpha: float, weighting: Weighting, lambdas: Seque
         tasks[name] |= {"mask_lambda": lambdas[number]} if "agreement" in method.needs else {}
         tasks[name] |= {"sha256": models.sha256s[name]} if name in models.sha256s else {}
     merge = registry.get_merge(str(method.merge))
-    options = {name: option.default for name, option in merge.options.items()} | dict(merge.chosen)
+    options: dict[str, Any] = {name: option.default for name, option in merge.options.items()} | dict(merge.chosen)
+    options |= given.options_by_tensor or {}
     consensus = isinstance(method.update, functools.partial)
     recipe = {
         "tallmasks": __version__,

@@ -3,7 +3,7 @@
 `base_model`, `merge_method`, `models` (a list of {model, name, parameters}), `parameters`, `dtype` and `out_dtype` are
 understood; `weight` and `density` may be numbers, gradients, or lists of {filter, value}.  A file with weights means
 what it means to mergekit: densities are 1 where there is none, TIES trims each tensor by itself, lambda is 1.  The base
-is no task where `models` lists it, but for `linear` with a weight of its own.
+is no task where `models` lists it, but for `linear` with a weight of its own.  `slices` may be one of whole models.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ METHODS = {"linear": "weight_averaging", "dare_linear": "dare"}
 _GENERAL = {"lambda": "scaling_coefficient", **{key: key for key in (
     "scaling_coefficient", "k", "mask_lambda", "weight", "density", "trim", "normalize")}}  # fmt: skip
 _NOT_HERE = {
-    "slices": "layers of several models cannot be stacked here; list whole models under `models`",
+    "slices": "layers of several models cannot be stacked here; only one slice of whole models is understood",
     "modules": "models are merged whole; list them under `models`",
     "tokenizer": "the tokenizer is the base's; leave it out",
     "chat_template": "the template is the base's; leave it out",
@@ -36,6 +36,7 @@ def in_own_words(content: dict[str, Any], path: Path, base: str | None) -> dict[
 
     Raises TallmasksError for what mergekit has and this package has not, by its name.
     """
+    content = _without_slices(content)
     for key, reason in _NOT_HERE.items():
         if key in content:
             raise TallmasksError(f"{path}: {key}: {reason}")
@@ -61,6 +62,17 @@ def in_own_words(content: dict[str, Any], path: Path, base: str | None) -> dict[
         for one in settings:
             one.pop("density", None)
     return {**_defaults(merge, values), **values} if any("weight" in one for one in settings) else values
+
+
+def _without_slices(content: dict[str, Any]) -> dict[str, Any]:
+    """A file with one slice, of the first n layers of all models, as one with `models` and `layers: n`."""
+    match content.get("slices"):
+        case [{"sources": [{"layer_range": [0, int(layers)]}, *_] as sources, **others}] if not others:
+            if all(isinstance(one, dict) and one.get("layer_range") == [0, layers] for one in sources):
+                models = [{key: value for key, value in one.items() if key != "layer_range"} for one in sources]
+                rest = {key: value for key, value in content.items() if key != "slices"}
+                return {**rest, "models": models, "layers": layers}
+    return content
 
 
 def _merge_of(method: Any) -> str:

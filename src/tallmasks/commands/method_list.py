@@ -59,7 +59,7 @@ def print_method(method: Method) -> None:
         ("looks at", looks_at(method)),
         ("takes", ", ".join(inputs_of(method))),
         ("needs", needs(method)),
-        ("in tables of", f"methods: {asked_for}"),
+        ("in tables of", "none: `tallmasks merge` alone" if asked_for == "checkpoints" else f"methods: {asked_for}"),
     ]
     _print_entry(f"{method.name}: {method.title} ({method.paper})", lines, all_options(method).values())
 

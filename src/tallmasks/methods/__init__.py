@@ -41,6 +41,7 @@ from tallmasks.methods.registry import (
     method,
     names,
     needing,
+    of_tables,
     shown,
     slug,
     spec_of,
@@ -55,8 +56,8 @@ __all__ = [
     "GROUPS", "INPUTS", "Between", "FineTuned", "Fixed", "Input", "Kept", "Mask", "Masked", "Merge", "Method",
     "Network", "PerTask", "Place", "Scaled", "ScaledMask", "Share", "Source", "Statistics", "Vector", "at_threshold",
     "by_tensor", "code", "consensus", "consensus_row", "each_piece", "get", "get_merge", "input", "kept_fractions",
-    "masking", "masking_row", "merge", "merge_names", "merged_row", "method", "names", "needing", "shown", "slug",
-    "spec_of", "specs_of", "statistics_behind", "tuned_merge",
+    "masking", "masking_row", "merge", "merge_names", "merged_row", "method", "names", "needing", "of_tables", "shown",
+    "slug", "spec_of", "specs_of", "statistics_behind", "tuned_merge",
 ]  # fmt: skip
 
 for _module in pkgutil.iter_modules(rows.__path__):

@@ -18,6 +18,7 @@ from tallmasks.store.errors import TallmasksError
 from tallmasks.store.parallel import parallel
 from tallmasks.store.tensor_files import Layout
 from tallmasks.vectors import kernels
+from tallmasks.vectors.differences import Piece
 from tallmasks.vectors.task_vectors import TaskVector
 
 Vector = NDArray[np.float32]
@@ -78,7 +79,8 @@ class Merge:
         name: With what is set of its options behind it.
         apply: ``(rows, place, facts, **options) -> merged``, float32, for all values of ``rows`` at ``place``.
         over: What rows are.  "slices": T slices, float32 [n] each, in a list or one array [T, n]; "tensors": one
-            whole tensor of all tasks, float32 [T, ...].
+            whole tensor of all tasks, float32 [T, ...]; "models": one of theta_0 and of all models, [1 + T, ...], of
+            which ``apply`` returns a model's tensor.
         look: Computes the facts of the whole, such as thresholds: ``(task_vectors, **options) -> anything``.
         statistics: The stage whose artifacts, one a task, ``look`` gets as second argument: a mapping of tensors each.
         learn: ``(network, **options) -> Statistics``, from all tasks at once (see `Network`): the second argument of
@@ -89,7 +91,7 @@ class Merge:
 
     name: str
     apply: Callable[..., Any]
-    over: Literal["slices", "tensors"] = "slices"
+    over: Literal["slices", "tensors", "models"] = "slices"
     look: Callable[..., Any] | None = None
     statistics: str | None = None
     learn: Callable[..., Statistics] | None = None
@@ -97,9 +99,12 @@ class Merge:
     chosen: Mapping[str, Value] = field(default_factory=dict)
 
     def prepared(
-        self, task_vectors: Sequence[TaskVector], statistics: Sequence[Statistics] = ()
+        self, task_vectors: Sequence[TaskVector], statistics: Sequence[Statistics] = (), pretrained: Piece | None = None
     ) -> Callable[[Sequence[Vector], Place], Vector]:
-        """``(rows, place) -> merged``, float32 [n] from T of [n].  Raises TallmasksError without needed statistics."""
+        """``(rows, place) -> merged``, float32 [n] from T of [n].  Raises TallmasksError without needed statistics, or
+        without theta_0 where it is over models."""
+        if self.over == "models" and pretrained is None:
+            raise TallmasksError(f"merge {self.name} needs whole models, not task vectors: take `tallmasks merge`")
         if self.statistics and not statistics:
             raise TallmasksError(
                 f"merge {self.name} needs what the workflow's stage {self.statistics} computes from the tasks' data,"
@@ -116,8 +121,12 @@ class Merge:
         shapes = dict(zip(layout.names, layout.shapes, strict=True))
 
         def of_tensor(rows: Sequence[Vector], place: Place) -> Vector:
-            merged = self.apply(np.stack(rows).reshape(-1, *shapes[place.name]), place, facts, **options)
-            return np.asarray(merged, np.float32).reshape(-1)
+            tensors = np.stack(rows).reshape(-1, *shapes[place.name])
+            if self.over == "tensors" or pretrained is None:
+                return np.asarray(self.apply(tensors, place, facts, **options), np.float32).reshape(-1)
+            theta = pretrained(place.name, place.start, place.stop).reshape(tensors.shape[1:])
+            models = np.concatenate([theta[None], theta + tensors])
+            return np.asarray(self.apply(models, place, facts, **options) - theta, np.float32).reshape(-1)
 
         return of_tensor
 
@@ -128,7 +137,7 @@ class Merge:
         def fill(rows: list[Vector], place: Place, part: slice) -> None:
             out[part] = apply(rows, place)
 
-        each_piece(task_vectors, fill, self.over == "tensors")
+        each_piece(task_vectors, fill, self.over != "slices")
         if not kernels.all_finite(out):
             raise TallmasksError(
                 f"merge {self.name}: the merged vector holds NaN or infinity, a sum too large for float32 perhaps; see "
@@ -158,8 +167,8 @@ class Merge:
 
     def __post_init__(self) -> None:
         options_of(self.apply, self.look, self.learn)  # it refuses a word without its vocabulary
-        if self.over not in ("slices", "tensors"):
-            raise ValueError(f"merge {self.name}: over is {self.over!r}; expected slices, tensors")
+        if self.over not in ("slices", "tensors", "models"):
+            raise ValueError(f"merge {self.name}: over is {self.over!r}; expected slices, tensors, models")
         if self.learn:
             if self.statistics not in (None, LEARNED):
                 raise ValueError(f"merge {self.name}: found learn= and statistics={self.statistics!r}; expected one")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tallmasks.methods import inputs, registry
 from tallmasks.methods.contract import Method
 from tallmasks.methods.merges import Merge, Place, Vector, places_of
-from tallmasks.methods.weighting import WeightedMerge, Weighting
+from tallmasks.methods.weighting import Setting, WeightedMerge, Weighting, varied
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.parallel import once
 from tallmasks.store.tensor_files import Layout
@@ -119,13 +119,15 @@ class _Streamed(TaskVector):
 
 
 class Merging:
-    """A merge on a stream, with its facts of the whole, and the weights of its tasks if there are any."""
+    """A merge on a stream, with its facts of the whole, the weights of its tasks, and options that differ by tensor."""
 
-    def __init__(self, merge: Merge, stream: Stream, of_tasks: Weighting | None = None) -> None:
+    def __init__(
+        self, merge: Merge, stream: Stream, of_tasks: Weighting | None = None, by_tensor: Mapping[str, Setting] = {}
+    ) -> None:
         self._name = merge.name
         self._weighted = WeightedMerge(merge, stream.vectors, stream.tasks, of_tasks) if of_tasks else None
-        self._apply = self._weighted or merge.prepared(stream.vectors)
-        self.over_tensors = merge.over == "tensors"
+        self._apply = self._weighted or varied(merge, by_tensor, stream.vectors, stream.pretrained)
+        self.over_tensors = merge.over != "slices"
 
     @property
     def threads(self) -> int | None:

@@ -21,7 +21,7 @@ from tallmasks.methods.rows.parts.elected_signs import agreeing_or_plus
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.parallel import once
 from tallmasks.vectors import kernels
-from tallmasks.vectors.differences import Difference
+from tallmasks.vectors.differences import Difference, Piece
 from tallmasks.vectors.task_vectors import TaskVector
 
 Setting = float | Sequence[float] | Sequence[Mapping[str, Any]]
@@ -183,6 +183,46 @@ class WeightedMerge:
             return sparse * np.float32(self._weights[name][number])
 
         return TaskVector(cast(Any, Difference(vector.layout, piece)), vector.layout, {}, vector.frozen)
+
+
+def check_by_tensor(merge: Merge, settings: Mapping[str, Setting], whose: str) -> None:
+    """Raises TallmasksError where an option cannot differ by tensor, or a value is not allowed."""
+    for name, setting in settings.items():
+        option = merge.options.get(name)
+        if option is None or merge.over == "slices" or merge.look or not isinstance(option.default, float):
+            raise TallmasksError(f"{whose}: option {name}: found {setting!r:.100}; expected one value for all tensors")
+        parts = cast(Sequence[Any], setting)
+        if not parts or (any(isinstance(part, Mapping) for part in parts) and not all(map(_is_filtered, parts))):
+            expected = "numbers, or a list of {filter, value}"
+            raise TallmasksError(f"{whose}: option {name}: found {setting!r:.100}; expected {expected}")
+        for number in _numbers(setting):
+            option.checked(number, whose)
+
+
+def _is_filtered(part: Any) -> bool:
+    """Whether it is {filter, value}."""
+    return (
+        isinstance(part, Mapping)
+        and {"value"} <= part.keys() <= {"filter", "value"}
+        and isinstance(part["value"], int | float | list)
+        and isinstance(part.get("filter"), str | None)
+    )
+
+
+def varied(
+    merge: Merge, settings: Mapping[str, Setting], task_vectors: Sequence[TaskVector], pretrained: Piece
+) -> Callable[[Rows, Place], Vector]:
+    """`Merge.prepared`, with options that differ by tensor."""
+    if not settings:
+        return merge.prepared(task_vectors, pretrained=pretrained)
+    depth = depths(task_vectors[0].layout.names)
+
+    def apply(rows: Rows, place: Place) -> Vector:
+        own = {name: value_at(setting, place.name, depth[place.name], None) for name, setting in settings.items()}
+        chosen = {**merge.chosen, **{name: value for name, value in own.items() if value is not None}}
+        return replace(merge, chosen=chosen).prepared(task_vectors, pretrained=pretrained)(rows, place)
+
+    return apply
 
 
 def value_at(setting: Setting | None, tensor: str, depth: float, default: float | None) -> float | None:

@@ -219,7 +219,7 @@ def field_methods(plan: Plan, model: str) -> list[str]:
     Merges that learn take long: they are there if params.yaml names them.
     """
     learning = methods.needing(LEARNED)
-    names = [name for name in methods.names() if name not in learning or name in plan.method_names]
+    names = [name for name in methods.of_tables() if name not in learning or name in plan.method_names]
     names += [name for name in plan.method_names if name not in methods.names()]
     stages = {name: {needed.stage for needed in methods.get(name).stored_inputs} for name in names}
     statistics = {None, *statistics_of(plan.model(model))}

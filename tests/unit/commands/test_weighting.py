@@ -20,6 +20,13 @@ with safe_open(VALUES, "np") as written:
     THERE = {name: written.get_tensor(name) for name in written.keys()}  # noqa: SIM118, it is no dict
 LAYOUT = Layout(tuple(SHAPES), tuple(map(tuple, SHAPES.values())))
 BASE, ONE, TWO, THREE = (THERE[name] for name in ("base", "one", "two", "three"))
+SLERP = "models: [{model: two}]\nbase_model: one\nmerge_method: slerp\nparameters: {int8_mask: true"
+SLICE = """\
+base_model: one
+merge_method: slerp
+slices:
+  - sources: [{model: one, layer_range: [0, %s]}, {model: two, layer_range: [0, %s]}]
+"""
 CALL = ["merge", "--base", "base", "--task", "one=one", "--task", "two=two"]
 
 
@@ -44,13 +51,42 @@ def test_mergekits_files_give_mergekits_values(here: None, name: str) -> None:
     """Who comes from mergekit would get another model from the same file (benchmarks/mergekit_values.py)."""
     Path("merge.yml").write_text(FILES[name])
     found = merged("merge", "merge.yml")
-    if "linear" in name:  # a sum of models there, here of what they changed
+    if "linear" in name or "slerp" in name:  # a sum of models there, here of what they changed
         np.testing.assert_allclose(found, THERE[name], rtol=2e-7, atol=1e-8)
     elif "model stock" in name or "sce" in name:  # other orders of sums; a row's cosines may nearly cancel
         np.testing.assert_allclose(found, THERE[name], rtol=1e-4, atol=1e-6)
     else:
         np.testing.assert_array_equal(found, THERE[name])
     assert (found != BASE).mean() > 0.3
+
+
+def test_slerp_is_of_two_models_or_of_the_base_and_one(here: None, capsys: pytest.CaptureFixture[str]) -> None:
+    """The arc would be between other models, or the third of three be left out in silence."""
+    slerp = ["--method", "slerp", "--option", "t=0.2"]
+    two = ["--task", "one=one", "--task", "two=two"]
+    found = merged("merge", "--base", "one", "--task", "two=two", *slerp)
+    np.testing.assert_allclose(merged("merge", *two, *slerp), found, rtol=2e-7, atol=1e-8)
+    np.testing.assert_allclose(merged("merge", "--base", "base", *two, *slerp), found, rtol=2e-7, atol=1e-8)
+    np.testing.assert_allclose(merged("merge", *two, *slerp[:2], "--option", "t=0"), ONE, rtol=2e-7, atol=1e-8)
+    assert "slerp merges two models: found 3 tasks" in refusal(
+        capsys, *CALL, "--task", "three=three", *slerp, "-o", "x"
+    )
+    assert not Path("x").exists()
+
+
+def test_an_option_may_differ_by_tensor(here: None) -> None:
+    """A recipe would make another model than the gradients that it was written with."""
+    t = [{"filter": "mlp", "value": [0, 1]}, {"value": 1}]
+    Path("merge.yml").write_text(
+        json.dumps({"base": "one", "tasks": {"two": "two"}, "method": "slerp", "options": {"t": t}})
+    )
+    assert run("merge", "merge.yml", "-o", "first") == 0
+    parts = LAYOUT.split(merged("merge", "first/merge.yaml"))
+    first, last = LAYOUT.split(ONE), LAYOUT.split(TWO)
+    for name, part in parts.items():
+        if "mlp" not in name or ".2." in name or ".0." in name:
+            expected = first if "mlp" in name and ".0." in name else last
+            np.testing.assert_allclose(part, expected[name], rtol=2e-7, atol=1e-8)
 
 
 def test_weights_multiply_task_vectors(here: None) -> None:
@@ -121,6 +157,15 @@ def test_what_has_no_meaning_is_one_line(
     ("text", "said"),
     [
         ("slices: []\nmerge_method: passthrough", "slices: layers of several models cannot be stacked here"),
+        (
+            f"{SLICE % (3, 3)}  - sources: [{{model: one, layer_range: [0, 3]}}]",
+            "slices: layers of several models cannot",
+        ),
+        (SLICE % (2, 2), "layers: found 2, and the base has 3; models are merged whole"),
+        (f"{SLERP}, t: []}}", "option t: found []; expected numbers"),
+        (f"{SLERP}, t: [0, 2]}}", "option t: found 2.0, expected a number from 0 to 1"),
+        (f"{SLERP}, t: [{{pattern: mlp, value: 1}}]}}", "expected numbers, or a list of {filter, value}"),
+        (f"{SLERP.replace('slerp', 'ties')}, keep: [0, 1]}}", "option keep: found [0, 1]; expected one value for all"),
         ("tokenizer_source: union\nmerge_method: ties", "tokenizer_source: found 'union', expected base"),
         ("models: [{model: one}]\nmerge_method: arcee_fusion\nbase_model: base", "There is no method 'arcee_fusion'"),
         ("parameters: {rescale: false}\nmerge_method: dare_ties", "rescale: DARE enlarges what it keeps"),
@@ -142,5 +187,8 @@ def test_what_mergekit_has_and_this_has_not_is_one_line(
 
 def test_compress_takes_no_weights(here: None, capsys: pytest.CaptureFixture[str]) -> None:
     """A bundle would give back models that are not those that were compressed."""
-    Path("bundle.yaml").write_text("base: base\ntasks: {one: {checkpoint: one, weight: 0.5}}")
+    for setting in ("weight: 0.5", "density: 0.5"):
+        Path("bundle.yaml").write_text(f"base: base\ntasks: {{one: {{checkpoint: one, {setting}}}}}")
+        assert "of `tallmasks merge`" in refusal(capsys, "compress", "bundle.yaml", "-o", "out")
+    Path("bundle.yaml").write_text("base: base\ntasks: {one: one}\nmethod: tall_mask_ties\noptions: {keep: [0, 1]}")
     assert "of `tallmasks merge`" in refusal(capsys, "compress", "bundle.yaml", "-o", "out")

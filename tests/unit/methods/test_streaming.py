@@ -61,7 +61,11 @@ def gathered(stream: Stream, whole_tensors: bool, work: Callable[[Place], np.nda
     return out
 
 
-@pytest.mark.parametrize("name", [n for n in methods.merge_names() if not methods.get_merge(n).statistics])
+MERGES = map(methods.get_merge, methods.merge_names())
+OF_VECTORS = [merge.name for merge in MERGES if not merge.statistics and merge.over != "models"]
+
+
+@pytest.mark.parametrize("name", OF_VECTORS)
 def test_a_merge_in_a_stream_is_the_merge(name: str) -> None:
     """A model larger than the memory would be merged by another method; kept fractions count frozen values too."""
     vectors, pretrained = flats(), np.zeros(LAYOUT.size, np.float32)
