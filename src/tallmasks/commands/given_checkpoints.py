@@ -10,6 +10,7 @@
     output: ./merged                       # what -o takes
     out_shard_size: 5GB
     keep_base: ["embed*"]                  # `only`, `heads` too
+    tokens: base
 
 and of `tallmasks merge` alone `weight` and `density` of all tasks, `trim` and `normalize`; of `tallmasks compress`
 alone, true or false: `fit`, `entropy_coding`, `include_base`.  `mergekit_files` has the words of mergekit's files.
@@ -32,7 +33,7 @@ from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.store.plain_files import expanded
 
 EXAMPLE_TASK = "cars=./cars"
-OF_MERGE = ("scaling_coefficient", "k", "trim", "out_shard_size", "only", "keep_base", "heads", "layers",
+OF_MERGE = ("scaling_coefficient", "k", "trim", "out_shard_size", "only", "keep_base", "heads", "tokens", "layers",
             "options_by_tensor")  # fmt: skip
 OF_COMPRESS = ("fit", "entropy_coding", "include_base")
 BY_TASK = {"mask_lambda": "mask_lambdas", "weight": "weights", "density": "densities"}
@@ -54,6 +55,7 @@ class Given:
         trim, normalize: as in `Weighting`.
         out_shard_size: bytes.
         only, keep_base, heads: as in `tensors_apart.apart`.
+        tokens: "base" for the base's tokens, where the tasks' embeddings have other rows.
         layers: how many blocks the base must have.
         sha256: what a recipe says of files, by their name, by task; of the base under None.
     """
@@ -77,6 +79,7 @@ class Given:
     only: Sequence[str] = ()
     keep_base: Sequence[str] = ()
     heads: Sequence[str] | None = None
+    tokens: str | None = None
     layers: int | None = None
     sha256: Mapping[str | None, Mapping[str, str]] = field(default_factory=dict)
     fit: bool = False

@@ -76,6 +76,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="tensors of other shapes, and of such names, stay each task's own: the merged model has the base's, and"
         " heads/NAME.safetensors beside it the task's",
     )
+    parser.add_argument(
+        "--tokens",
+        choices=["base"],
+        help="embeddings have the rows of the base's tokens, which each model's tokenizer.json finds; a token that a"
+        " task lacks has the base's row",
+    )
     parser.add_argument("--out-shard-size", metavar="SIZE", help="of a folder's weight files, 5GB; else as the base's")
 
 
@@ -116,6 +122,7 @@ def merge_checkpoints(
     only: Sequence[str] | None = None,
     keep_base: Sequence[str] | None = None,
     heads: Sequence[str] | bool | None = None,
+    tokens: str | None = None,
 ) -> Path:
     """What `tallmasks merge` does, under the same names: merge checkpoints of one base into one, and say where it is.
 

@@ -51,6 +51,7 @@ def recipe_of(method: Method, alpha: float, weighting: Weighting, lambdas: Seque
         "out_shard_size": given.out_shard_size,
         "only": list(given.only) or None,
         "keep_base": list(given.keep_base) or None,
+        "tokens": given.tokens,
         "heads": None if given.heads is None else list(given.heads),
     }
     return _yaml({key: value for key, value in recipe.items() if value is not None})

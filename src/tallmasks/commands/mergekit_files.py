@@ -18,7 +18,8 @@ from tallmasks.store.errors import TallmasksError
 from tallmasks.store.plain_files import expanded
 from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH
 
-MERGEKIT = {"base_model": "base", "merge_method": "method", "models": "tasks", "out": "output"}
+MERGEKIT = {"base_model": "base", "merge_method": "method", "models": "tasks", "out": "output",
+            "tokenizer_source": "tokens"}  # fmt: skip
 """What mergekit calls what here has another name."""
 METHODS = {"linear": "weight_averaging", "dare_linear": "dare"}
 _GENERAL = {"lambda": "scaling_coefficient", **{key: key for key in (
@@ -40,9 +41,11 @@ def in_own_words(content: dict[str, Any], path: Path, base: str | None) -> dict[
     for key, reason in _NOT_HERE.items():
         if key in content:
             raise TallmasksError(f"{path}: {key}: {reason}")
-    if (tokenizer := content.pop("tokenizer_source", "base")) != "base":
-        raise TallmasksError(f"{path}: tokenizer_source: found {shown(tokenizer)}, expected base, or leave it out")
     values = {MERGEKIT.get(key, key): value for key, value in content.items()}
+    if values.get("tokens", "base") != "base":
+        raise TallmasksError(
+            f"{path}: tokenizer_source: found {shown(values['tokens'])}, expected base, or leave it out"
+        )
     if (dtype := values.pop("out_dtype", None)) is not None:
         values["dtype"] = dtype
     parameters = dict(_mapping(values.pop("parameters", {}), path, "parameters"))

@@ -49,15 +49,16 @@ def read_bytes(path: Path | str) -> bytes:
         return file.read()
 
 
-def read_json(path: Path | str) -> Any:
+def read_json(path: Path | str, largest: int | None = None) -> Any:
     """The value of a JSON file; see :func:`open_plain` for errors.
 
-    Raises ValueError where it is no JSON, nested too deeply, or larger than `LARGEST_JSON`.
+    Raises ValueError where it is no JSON, nested too deeply, or larger than `LARGEST_JSON`, or so many bytes.
     """
+    largest = largest or LARGEST_JSON
     with open_plain(path) as file:
-        content = file.read(LARGEST_JSON + 1)
-    if len(content) > LARGEST_JSON:
-        raise ValueError(f"it is larger than {LARGEST_JSON} bytes")
+        content = file.read(largest + 1)
+    if len(content) > largest:
+        raise ValueError(f"it is larger than {largest} bytes")
     try:
         return json.loads(content.decode())
     except RecursionError:

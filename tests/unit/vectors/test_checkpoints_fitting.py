@@ -12,6 +12,7 @@ from small_checkpoints import file_of, lora, state
 from tallmasks.bundles.bundle_models import open_model
 from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors.checkpoints import check_fit, open_checkpoint, unchanged
+from tallmasks.vectors.checkpoints.vocabularies import with_tokens_of
 
 
 def opened(folder, tensors, name="model.safetensors"):
@@ -107,6 +108,32 @@ def test_tied_embeddings_are_found_under_either_name(tmp_path):
     assert "has lm_head of its own" in line and "Untie the base" in line
     lacking = as_folder(tmp_path / "lacking", first | body, False)
     assert "lacks lm_head" in problems(open_model(untied), task=open_model(lacking, open_model(untied)))[0]
+
+
+def test_embeddings_take_the_rows_of_the_bases_tokens(tmp_path):
+    """A task that added tokens could not be merged, or the rows of other tokens were added up."""
+
+    def folder(name, tokens, rows, vocabulary):
+        path = as_folder(tmp_path / name, {"embed": rows, "body.weight": torch.ones(2, 2)}, True)
+        (path / "tokenizer.json").write_text(json.dumps({"model": {"vocab": vocabulary}, "added_tokens": tokens}))
+        return open_model(path)
+
+    ours = torch.arange(16.0).reshape(4, 4)  # the last row is padding
+    theirs = 100 + torch.arange(20.0).reshape(5, 4)
+    base = folder("base", [{"id": 2, "content": "<end>"}], ours, {"the": 0, "cat": 1})
+    task = folder(
+        "task", [{"id": 4, "content": "<new>"}], theirs.bfloat16(), [["cat", 0.0], ["sat", 0.0], ["the", 0.0]]
+    )
+    fitted = with_tokens_of(base, task)
+    check_fit(base, {"task": fitted})
+    rows = torch.stack([theirs[2], theirs[0], ours[2], ours[3]]).numpy()
+    np.testing.assert_array_equal(fitted.float32("embed"), rows)
+    for start, stop in ((0, 16), (1, 7), (6, 9), (15, 16)):
+        np.testing.assert_array_equal(fitted.piece("embed", start, stop), rows.reshape(-1)[start:stop])
+    assert with_tokens_of(base, base) is base and "--tokens base" in problems(base, task=task)[0]
+    (tmp_path / "task" / "tokenizer.json").write_text('{"model": {"vocab": {"the": -1}}}')
+    with pytest.raises(TallmasksError, match=r"has no tokenizer.json that says which row"):
+        with_tokens_of(base, open_model(tmp_path / "task"))
 
 
 @pytest.mark.parametrize("change", [{"steps": torch.tensor([1, 2, 4])}, {"steps": None}, {"ids": torch.arange(3)}])

@@ -97,9 +97,9 @@ def _problems(base: Checkpoint, task: Checkpoint) -> Iterator[str]:
         )
     if vocabulary:
         yield (
-            f"{task.title} has a vocabulary (or outputs) of another size: {name_some(vocabulary)}. Resize it to"
-            f" {base.title}'s with transformers' resize_token_embeddings and save it, or give a checkpoint that has the"
-            " base's tokenizer. Heads with labels of their own: `merge --heads`"
+            f"{task.title} has a vocabulary (or outputs) of another size: {name_some(vocabulary)}. `merge"
+            " --tokens base` takes the rows of the base's tokens, if both have a tokenizer.json. Or resize it with"
+            " transformers' resize_token_embeddings and save it. Heads with labels of their own: `merge --heads`"
         )
     if dtypes:
         yield (
