@@ -55,7 +55,7 @@ class Given:
         trim, normalize: as in `Weighting`.
         out_shard_size: bytes.
         only, keep_base, heads: as in `tensors_apart.apart`.
-        tokens: "base" for the base's tokens, where the tasks' embeddings have other rows.
+        tokens: whose tokens the embeddings have, "base" or "union", as in `vocabularies`.
         layers: how many blocks the base must have.
         sha256: what a recipe says of files, by their name, by task; of the base under None.
     """

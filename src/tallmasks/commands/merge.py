@@ -78,9 +78,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--tokens",
-        choices=["base"],
-        help="embeddings have the rows of the base's tokens, which each model's tokenizer.json finds; a token that a"
-        " task lacks has the base's row",
+        choices=["base", "union"],
+        help="for vocabularies that grew: the embeddings' rows are those of the base's tokens, or of these and all that"
+        " tasks added; each model's tokenizer.json says which row is which token",
     )
     parser.add_argument("--out-shard-size", metavar="SIZE", help="of a folder's weight files, 5GB; else as the base's")
 

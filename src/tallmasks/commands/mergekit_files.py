@@ -42,10 +42,8 @@ def in_own_words(content: dict[str, Any], path: Path, base: str | None) -> dict[
         if key in content:
             raise TallmasksError(f"{path}: {key}: {reason}")
     values = {MERGEKIT.get(key, key): value for key, value in content.items()}
-    if values.get("tokens", "base") != "base":
-        raise TallmasksError(
-            f"{path}: tokenizer_source: found {shown(values['tokens'])}, expected base, or leave it out"
-        )
+    if values.get("tokens", "base") not in ("base", "union"):
+        raise TallmasksError(f"{path}: tokenizer_source: found {shown(values['tokens'])}, expected base or union")
     if (dtype := values.pop("out_dtype", None)) is not None:
         values["dtype"] = dtype
     parameters = dict(_mapping(values.pop("parameters", {}), path, "parameters"))

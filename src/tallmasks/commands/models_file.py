@@ -54,7 +54,7 @@ class ModelsFile(Section):
     only: list[str] = optional("patterns")
     keep_base: list[str] = optional("patterns")
     heads: list[str] = optional("patterns")
-    tokens: Literal["base"] = optional("whose rows the embeddings have")
+    tokens: Literal["base", "union"] = optional("whose rows the embeddings have")
     layers: int = optional("how many blocks the models have")
     output: str = optional()
     scaling_coefficient: float = optional()

@@ -23,7 +23,7 @@ from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import Layout, name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.fitting import check_fit, unchanged
-from tallmasks.vectors.checkpoints.vocabularies import with_tokens_of
+from tallmasks.vectors.checkpoints.vocabularies import with_all_tokens, with_tokens_of
 from tallmasks.vectors.differences import Piece
 
 
@@ -39,7 +39,9 @@ def opened(given: Given) -> Models:
     base = open_model(given.base)
     check_fit(base, {})  # a LoRA is opened on the base
     tasks = {name: open_model(spec, base) for name, spec in given.tasks.items()}
-    if given.tokens:
+    if given.tokens == "union":
+        base, tasks = with_all_tokens(base, tasks)
+    elif given.tokens:
         tasks = {name: with_tokens_of(base, one) for name, one in tasks.items()}
     left_out = apart(base, tasks, given.only, given.keep_base, given.heads)
     models = Models(given, base, tasks, left_out)

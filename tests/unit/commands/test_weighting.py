@@ -166,7 +166,7 @@ def test_what_has_no_meaning_is_one_line(
         (f"{SLERP}, t: [0, 2]}}", "option t: found 2.0, expected a number from 0 to 1"),
         (f"{SLERP}, t: [{{pattern: mlp, value: 1}}]}}", "expected numbers, or a list of {filter, value}"),
         (f"{SLERP.replace('slerp', 'ties')}, keep: [0, 1]}}", "option keep: found [0, 1]; expected one value for all"),
-        ("tokenizer_source: union\nmerge_method: ties", "tokenizer_source: found 'union', expected base"),
+        ("tokenizer_source: one\nmerge_method: ties", "tokenizer_source: found 'one', expected base or union"),
         ("models: [{model: one}]\nmerge_method: arcee_fusion\nbase_model: base", "There is no method 'arcee_fusion'"),
         ("parameters: {rescale: false}\nmerge_method: dare_ties", "rescale: DARE enlarges what it keeps"),
         ("models: [{model: one, parameters: {gamma: 1}}]\nmerge_method: ties\nbase_model: base", "no key 'gamma'"),

@@ -12,7 +12,7 @@ from small_checkpoints import file_of, lora, state
 from tallmasks.bundles.bundle_models import open_model
 from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors.checkpoints import check_fit, open_checkpoint, unchanged
-from tallmasks.vectors.checkpoints.vocabularies import with_tokens_of
+from tallmasks.vectors.checkpoints.vocabularies import with_all_tokens, with_tokens_of
 
 
 def opened(folder, tensors, name="model.safetensors"):
@@ -110,20 +110,22 @@ def test_tied_embeddings_are_found_under_either_name(tmp_path):
     assert "lacks lm_head" in problems(open_model(untied), task=open_model(lacking, open_model(untied)))[0]
 
 
+def with_tokens(path, rows, vocabulary, *added):
+    """A model with a tokenizer, whose added tokens are numbered on."""
+    as_folder(path, {"embed": rows, "body.weight": torch.ones(2, 2)}, True)
+    (path / "config.json").write_text('{"tie_word_embeddings": true, "text_config": {"vocab_size": 4}}')
+    tokens = [{"id": number, "content": text} for number, text in enumerate(added, len(vocabulary))]
+    (path / "tokenizer.json").write_text(json.dumps({"model": {"vocab": vocabulary}, "added_tokens": tokens}))
+    return open_model(path)
+
+
 def test_embeddings_take_the_rows_of_the_bases_tokens(tmp_path):
     """A task that added tokens could not be merged, or the rows of other tokens were added up."""
-
-    def folder(name, tokens, rows, vocabulary):
-        path = as_folder(tmp_path / name, {"embed": rows, "body.weight": torch.ones(2, 2)}, True)
-        (path / "tokenizer.json").write_text(json.dumps({"model": {"vocab": vocabulary}, "added_tokens": tokens}))
-        return open_model(path)
-
     ours = torch.arange(16.0).reshape(4, 4)  # the last row is padding
     theirs = 100 + torch.arange(20.0).reshape(5, 4)
-    base = folder("base", [{"id": 2, "content": "<end>"}], ours, {"the": 0, "cat": 1})
-    task = folder(
-        "task", [{"id": 4, "content": "<new>"}], theirs.bfloat16(), [["cat", 0.0], ["sat", 0.0], ["the", 0.0]]
-    )
+    base = with_tokens(tmp_path / "base", ours, {"the": 0, "cat": 1}, "<end>")
+    other = [["cat", 0.0], ["sat", 0.0], ["the", 0.0]]
+    task = with_tokens(tmp_path / "task", theirs.bfloat16(), other, "<odd>", "<new>")
     fitted = with_tokens_of(base, task)
     check_fit(base, {"task": fitted})
     rows = torch.stack([theirs[2], theirs[0], ours[2], ours[3]]).numpy()
@@ -131,9 +133,33 @@ def test_embeddings_take_the_rows_of_the_bases_tokens(tmp_path):
     for start, stop in ((0, 16), (1, 7), (6, 9), (15, 16)):
         np.testing.assert_array_equal(fitted.piece("embed", start, stop), rows.reshape(-1)[start:stop])
     assert with_tokens_of(base, base) is base and "--tokens base" in problems(base, task=task)[0]
+    with pytest.raises(TallmasksError, match=r"another vocabulary, not only added tokens: sat"):
+        with_all_tokens(base, {"task": task})
     (tmp_path / "task" / "tokenizer.json").write_text('{"model": {"vocab": {"the": -1}}}')
     with pytest.raises(TallmasksError, match=r"has no tokenizer.json that says which row"):
         with_tokens_of(base, open_model(tmp_path / "task"))
+
+
+def test_all_tokens_come_after_the_bases(tmp_path):
+    """A merged chat model would not know the tokens that its chats begin and end with."""
+    words = {"the": 0, "cat": 1}
+    ours, one, two = (start + torch.arange(16.0).reshape(4, 4) for start in (0, 100, 200))
+    base = with_tokens(tmp_path / "base", ours, words)  # rows 2 and 3 are padding
+    tasks = {
+        "one": with_tokens(tmp_path / "one", one, words, "<a>", "<b>"),
+        "two": with_tokens(tmp_path / "two", torch.cat([two, two[:1] + 50]), words, "<b>", "<c>", "<d>"),
+    }
+    grown, grown_tasks = with_all_tokens(base, tasks)
+    check_fit(grown, grown_tasks)
+    b = (one[3] + two[2]) / 2
+    expected = torch.stack([ours[0], ours[1], one[2], b, two[3], two[0] + 50])
+    np.testing.assert_array_equal(grown.float32("embed"), expected)
+    np.testing.assert_array_equal(grown_tasks["one"].float32("embed"), torch.cat([one, expected[4:]]))
+    expected[:2], expected[3] = two[:2], two[2]
+    np.testing.assert_array_equal(grown_tasks["two"].float32("embed"), expected)
+    tokens = json.loads(grown.companions["tokenizer.json"].read_text())["added_tokens"]
+    assert [(token["content"], token["id"]) for token in tokens] == [("<a>", 2), ("<b>", 3), ("<c>", 4), ("<d>", 5)]
+    assert json.loads(grown.companions["config.json"].read_text())["text_config"]["vocab_size"] == 6
 
 
 @pytest.mark.parametrize("change", [{"steps": torch.tensor([1, 2, 4])}, {"steps": None}, {"ids": torch.arange(3)}])

@@ -1,22 +1,30 @@
-"""A model's embeddings with the base's tokens: rows are found by the tokens' texts, as the tokenizers number them."""
+"""Embeddings of models whose vocabularies grew: rows are found by the tokens' texts, as tokenizer.json numbers them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.plain_files import read_json
+from tallmasks.store.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
-from tallmasks.vectors.checkpoints.float_bytes import narrowed
+from tallmasks.vectors.checkpoints.float_bytes import narrowed, widened
 from tallmasks.vectors.checkpoints.tied_names import is_embedding
 
-TOKENIZER = "tokenizer.json"
+TOKENIZER, CONFIG = "tokenizer.json", "config.json"
 LARGEST = 1 << 26
-"""Bytes of one; of Gemma 3 it has 33 million."""
+"""Bytes of a tokenizer.json; of Gemma 3 it has 33 million."""
+
+Rows = NDArray[np.int64]
+Values = NDArray[np.float32]
 
 
 def with_tokens_of(base: Checkpoint, task: Checkpoint) -> Checkpoint:
@@ -26,64 +34,174 @@ def with_tokens_of(base: Checkpoint, task: Checkpoint) -> Checkpoint:
     """
     if type(task) is not Checkpoint:  # a LoRA, or a bundle's model: of the base's tokens
         return task
-    names = [name for name in base.layout.names if is_embedding(name) and name in task.tensors]
-    names = [name for name in names if len(base.tensors[name].shape) == len(task.tensors[name].shape) == 2]
+    names = _embeddings(base, task)
     same_sizes = all(base.tensors[name].shape == task.tensors[name].shape for name in names)
-    mine, theirs = (_ids(one, needed=not same_sizes) for one in (base, task))
-    if same_sizes and (mine is None or theirs is None or mine == theirs):
+    if same_sizes and not {TOKENIZER} <= base.companions.keys() & task.companions.keys():
         return task
-    assert mine is not None and theirs is not None
-    tensors, rows = dict(task.tensors), {}
-    for name in names:
-        (count, width), (there, _) = base.tensors[name].shape, task.tensors[name].shape
-        found = np.full(count, -1)
-        for text, number in mine.items():
-            if number < count and theirs.get(text, there) < there:
-                found[number] = theirs[text]
-        rows[name] = found
-        tensors[name] = TensorInfo(task.tensors[name].dtype, (count, width))
-    facts = {one.name: getattr(task, one.name) for one in fields(Checkpoint)}
-    return _WithTokens(**facts | {"tensors": tensors}, base=base, rows=rows)
+    mine, theirs = _tokenizer(base), _tokenizer(task)
+    if same_sizes and mine.ids == theirs.ids:
+        return task
+    sizes = {name: base.tensors[name].shape[0] for name in names}
+    return _view(task, theirs.ids, mine.ids, sizes, lambda name, numbers: _taken(base, name, numbers))
+
+
+def with_all_tokens(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> tuple[Checkpoint, dict[str, Checkpoint]]:
+    """Base and tasks with the base's tokens, and after them those that tasks added, in the order of the tasks.
+
+    A token that the base lacks has there the mean of the tasks that have it; a task that lacks a token has the row of
+    that base.  This is mergekit's ``tokenizer_source: union`` (tokenizer/embed.py).
+    Raises TallmasksError without a tokenizer.json in each, or where a task has other tokens that it has not added.
+    """
+    for one in (base, *tasks.values()):
+        if type(one) is not Checkpoint:
+            raise TallmasksError(
+                f"{one.title}: a LoRA, or a model of a bundle; expected a whole model for --tokens union"
+            )
+    tokenizer, theirs = _tokenizer(base), {name: _tokenizer(one) for name, one in tasks.items()}
+    ids, added = dict(tokenizer.ids), []
+    for name, other in theirs.items():
+        if odd := [text for text in other.ids if text not in tokenizer.ids and text not in other.added]:
+            raise TallmasksError(
+                f"{name}: {tasks[name].title} has another vocabulary, not only added tokens: {name_some(odd)}; expected"
+                " the base's and added ones. `--tokens base` leaves them out"
+            )
+        for text, entry in other.added.items():
+            if text not in ids:
+                ids[text] = max(ids.values()) + 1
+                added.append({**entry, "id": ids[text]})
+    names = [name for name in base.layout.names if all(name in _embeddings(base, one) for one in tasks.values())]
+    sizes = {name: max(base.tensors[name].shape[0], max(ids.values()) + 1) for name in names}
+
+    def mean(name: str, numbers: Rows) -> Values:
+        total, count = np.zeros((len(numbers), base.tensors[name].shape[1]), np.float32), np.zeros(len(numbers))
+        for one, other in zip(tasks.values(), theirs.values(), strict=True):
+            own = _rows(one, name, other.ids, ids, sizes[name])[numbers]
+            total[own >= 0] += _taken(one, name, own[own >= 0])
+            count += own >= 0
+        return total / np.maximum(count, 1).astype(np.float32)[:, None]
+
+    folder = TemporaryDirectory(prefix="tallmasks-tokens-")
+    written = {
+        TOKENIZER: {**tokenizer.content, "added_tokens": [*(tokenizer.content.get("added_tokens") or []), *added]}
+    }
+    if CONFIG in base.companions:
+        before, after = (max(size for size in of) for of in ([base.tensors[n].shape[0] for n in names], sizes.values()))
+        written[CONFIG] = _with_size(read_json(base.companions[CONFIG]), before, after)
+    for name, content in written.items():
+        Path(folder.name, name).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    companions = {**base.companions, **{name: Path(folder.name, name) for name in written}}
+    grown = _view(base, tokenizer.ids, ids, sizes, mean, companions=companions, index=None, folder=folder)
+    for name, rows in grown.rows.items():  # the base's padding stays
+        numbers = np.arange(base.tensors[name].shape[0])
+        padding = numbers[~np.isin(numbers, list(ids.values()))]
+        rows[padding] = padding
+    return grown, {
+        name: _view(one, theirs[name].ids, ids, sizes, lambda tensor, numbers: _taken(grown, tensor, numbers))
+        for name, one in tasks.items()
+    }
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _WithTokens(Checkpoint):
-    """``rows``: for every row of the base's embeddings the one here, or -1, by tensor."""
+    """A checkpoint whose embeddings have other rows.
 
-    base: Checkpoint
-    rows: Mapping[str, NDArray[np.int64]]
+    ``rows``: for every row of an embedding the one in the file, or -1, by tensor; ``lacking``: values of such rows,
+    float32 [k, width], by tensor and numbers; ``folder``: where companions lie that are no file's own.
+    """
+
+    rows: Mapping[str, Rows]
+    lacking: Callable[[str, Rows], Values]
+    folder: Any = None
 
     def stored(self, name: str, start: int, stop: int) -> NDArray[np.uint8]:
         name = self.aliases.get(name, name)
         if name not in self.rows:
             return super().stored(name, start, stop)
         dtype, (_, width) = self.tensors[name]
-        first, last = start // width, -(-stop // width)
-        rows = self.rows[name][first:last]
-        taken = np.ascontiguousarray(self.arrays[name][np.maximum(rows, 0)]).view(np.uint8).reshape(len(rows), -1)
-        if (lacking := rows < 0).any():
-            of_base = self.base.piece(name, first * width, last * width)
-            taken[lacking] = narrowed(of_base, dtype, name).view(np.uint8).reshape(len(rows), -1)[lacking]
-        nbytes = taken.shape[1] // width
-        return taken.reshape(-1)[(start - first * width) * nbytes : (stop - first * width) * nbytes]
+        numbers = np.arange(start // width, -(-stop // width))
+        own = self.rows[name][numbers]
+        taken = np.ascontiguousarray(self.arrays[name][np.maximum(own, 0)]).view(np.uint8).reshape(len(own), -1)
+        if (absent := own < 0).any():
+            values = narrowed(self.lacking(name, numbers[absent]), dtype, f"{self.title}: tensor {name}")
+            taken[absent] = values.reshape(-1, taken.shape[1])
+        nbytes, first = taken.shape[1] // width, int(numbers[0]) * width
+        return taken.reshape(-1)[(start - first) * nbytes : (stop - first) * nbytes]
 
 
-def _ids(checkpoint: Checkpoint, needed: bool) -> dict[str, int] | None:
-    """The number of every token by its text, added ones too; None without a tokenizer.json where none is needed."""
+class _Tokenizer(NamedTuple):
+    """A tokenizer.json: its content, the number of every token by its text, and the entries of added tokens."""
+
+    content: dict[str, Any]
+    ids: dict[str, int]
+    added: dict[str, dict[str, Any]]
+
+
+def _tokenizer(checkpoint: Checkpoint) -> _Tokenizer:
     try:
         content = read_json(checkpoint.companions[TOKENIZER], LARGEST)
         vocabulary = content["model"]["vocab"]
         if isinstance(vocabulary, list):  # of a unigram model: [text, score] in order
             vocabulary = {text: number for number, (text, _) in enumerate(vocabulary)}
-        added = {token["content"]: token["id"] for token in content.get("added_tokens") or []}
-        ids = {str(text): int(number) for text, number in {**vocabulary, **added}.items()}
+        added = {str(token["content"]): token for token in content.get("added_tokens") or []}
+        numbered = {**vocabulary, **{text: token["id"] for text, token in added.items()}}
+        ids = {str(text): int(number) for text, number in numbered.items()}
         if min(ids.values()) < 0:
             raise ValueError
     except (KeyError, TypeError, ValueError, OSError, AttributeError) as error:
-        if not needed:
-            return None
         raise TallmasksError(
             f"{checkpoint.title} has no {TOKENIZER} that says which row is which token ({type(error).__name__}); save"
             " its tokenizer there with transformers' save_pretrained"
         ) from None
-    return ids
+    return _Tokenizer(content, ids, added)
+
+
+def _embeddings(base: Checkpoint, task: Checkpoint) -> list[str]:
+    """The matrices of the vocabulary that both have."""
+    both = [name for name in base.layout.names if is_embedding(name) and name in task.tensors]
+    return [name for name in both if len(base.tensors[name].shape) == len(task.tensors[name].shape) == 2]
+
+
+def _rows(one: Checkpoint, name: str, theirs: Mapping[str, int], ids: Mapping[str, int], size: int) -> Rows:
+    """For every row of an embedding with the tokens ``ids`` the row of ``one``, or -1 where it lacks the token."""
+    rows, there = np.full(size, -1), one.tensors[name].shape[0]
+    for text, number in ids.items():
+        if number < size and theirs.get(text, there) < there:
+            rows[number] = theirs[text]
+    return rows
+
+
+def _view(
+    one: Checkpoint,
+    theirs: Mapping[str, int],
+    ids: Mapping[str, int],
+    sizes: Mapping[str, int],
+    lacking: Callable[[str, Rows], Values],
+    **changed: Any,
+) -> _WithTokens:
+    rows = {name: _rows(one, name, theirs, ids, size) for name, size in sizes.items()}
+    infos = {
+        name: TensorInfo(one.tensors[name].dtype, (size, one.tensors[name].shape[1])) for name, size in sizes.items()
+    }
+    facts = {field.name: getattr(one, field.name) for field in fields(Checkpoint)}
+    return _WithTokens(**{**facts, "tensors": {**one.tensors, **infos}, **changed}, rows=rows, lacking=lacking)
+
+
+def _taken(one: Checkpoint, name: str, numbers: Rows) -> Values:
+    """Rows of a matrix, float32 [k, width]."""
+    dtype, (_, width) = one.info(name)
+    if isinstance(one, _WithTokens):
+        return np.concatenate([one.piece(name, n * width, (n + 1) * width) for n in numbers.tolist()]).reshape(
+            -1, width
+        )
+    raw = np.ascontiguousarray(one.arrays[name][numbers]).reshape(-1).view(np.uint8)
+    return widened(raw, dtype).reshape(-1, width)
+
+
+def _with_size(config: Any, before: int, after: int) -> Any:
+    """A configuration with another `vocab_size`, of the model or of a part such as ``text_config``."""
+    if not isinstance(config, dict):
+        return config
+    return {
+        key: after if key == "vocab_size" and value == before else _with_size(value, before, after)
+        for key, value in config.items()
+    }
