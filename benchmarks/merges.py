@@ -4,8 +4,8 @@
                                 [--out results/benchmarks]
 
 Writes merges.csv.  The small ViT has 12 layers, of `scale` times the width of 768; its task vectors, and what is known
-of the tasks' data, are noise in memory.  The matrix is [4096, 1024], for the merges over whole tensors.  Every
-measurement is a process of its own with one thread, which has merged something small before.
+of the tasks' data, are noise in memory.  Merges that learn are left out.  The matrix is [4096, 1024], for the merges
+over whole tensors.  Every measurement is a process of its own with one thread, which has merged something small before.
 
     cpu_s                    of the merge alone
     ns_per_parameter_task    the same by parameter and task
@@ -83,7 +83,8 @@ def work(arguments: argparse.Namespace) -> None:
 def rows(arguments: argparse.Namespace) -> list[tuple[str, int, str, int, int]]:
     """What is measured: on what, tasks, merge, parameters, width."""
     width = max(64, round(WIDTH * arguments.scale / 64) * 64)
-    merges = [name for name in methods.merge_names() if methods.get_merge(name).over != "models"]
+    every = {name: methods.get_merge(name) for name in methods.merge_names()}
+    merges = [name for name, merge in every.items() if merge.over != "models" and not merge.learn]
     merges = [name for name in merges if arguments.only is None or name in arguments.only]
     over = [FEW_STEPS if name == "wudi" else name for name in merges if methods.get_merge(name).over == "tensors"]
     found = [("model", arguments.tasks, name, small_vit(width, LAYERS).size, width) for name in merges]

@@ -15,19 +15,21 @@ def sce(tensors: Vector, place: Place, facts: None, *, select_topk: Share = 1.0)
     """
     rows = tensors.reshape(len(tensors), -1)
     if select_topk < 1:
-        variance = rows.var(axis=0)
-        kept = np.argsort(-variance, kind="stable")[: int(np.count_nonzero(variance) * select_topk)]
-        selected = np.zeros_like(rows)
-        selected[:, kept] = rows[:, kept]
-        rows = selected
+        mean = rows.mean(axis=0)
+        variance = sum(np.square(row - mean) for row in rows) / np.float32(len(rows))
+        dropped = np.argsort(-variance, kind="stable")[int(np.count_nonzero(variance) * select_topk) :]
+        rows[:, dropped] = 0  # a copy of the caller's
     squares = np.einsum("tn,tn->t", rows, rows, dtype=np.float64)
     if not squares.any():
         return np.zeros_like(tensors[0])
-    weights = (squares / squares.sum()).astype(np.float32)[:, None]
     sign = np.where(rows.sum(axis=0) >= 0, np.float32(1), np.float32(-1))
-    weights = weights * (np.sign(rows) == sign)
-    total = weights.sum(axis=0)
-    return ((rows * weights).sum(axis=0) / np.where(total > 0, total, 1)).reshape(tensors.shape[1:])
+    merged, total = np.zeros_like(rows[0]), np.zeros_like(rows[0])
+    for row, weight in zip(rows, (squares / squares.sum()).astype(np.float32), strict=True):
+        agreeing = weight * (np.sign(row) == sign)
+        merged += row * agreeing
+        total += agreeing
+    np.divide(merged, total, out=merged, where=total > 0)
+    return merged.reshape(tensors.shape[1:])
 
 
 merged_row(
