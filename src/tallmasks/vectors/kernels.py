@@ -35,9 +35,7 @@ def majority_sign(vectors: Sequence[Vector], thresholds: Sequence[np.float32], p
     """
 
     def balance(part: slice) -> int:
-        out = np.empty(part.stop - part.start, np.float32)
-        trimmed = _trimmed([vector[part] for vector in vectors], thresholds, mean=False)
-        return int(_compiled().elect(*trimmed, np.float32(0), out)[0])
+        return int(np.sign(_trimmed_sum([vector[part] for vector in vectors], thresholds)).sum(dtype=np.int64))
 
     return once(lambda: np.float32(np.sign(sum(in_pieces(vectors[0].size, balance, piece)))))
 
@@ -51,21 +49,26 @@ def merge_ties(
     that is 0 the :func:`majority_sign`. ``rows``: slices [n] of T vectors; ``out`` [n] becomes the sum of the agreeing
     entries, or with ``mean`` their mean (0 where none agrees).
     """
-    trimmed = _trimmed(rows, thresholds, mean)
-    _, undecided = _compiled().elect(*trimmed, np.float32(0), out)
-    if undecided:
-        _compiled().elect(*trimmed, majority(), out)
+    total, counts = _trimmed_sum(rows, thresholds), np.zeros(out.size, np.float32)
+
+    def agreeing(sign: np.float32) -> bool:
+        out[:] = counts[:] = 0
+        trimmed = zip(rows, thresholds, strict=True)
+        asked = [_compiled().add_agreeing(_plain(row), limit, total, sign, out, counts) for row, limit in trimmed]
+        return any(asked)
+
+    if agreeing(np.float32(0)):
+        agreeing(majority())
+    if mean:
+        out /= np.maximum(counts, 1)
 
 
-def _trimmed(rows: Sequence[Vector], thresholds: Sequence[np.float32], mean: bool) -> NDArray[np.float32]:
-    """Sum, positive sum and negative sum of the trimmed values of T slices [n], and with ``mean`` how many are positive
-    and negative, else 0; float32 [5, n]."""
-    sums, loops = np.zeros((5, rows[0].size), np.float32), _compiled()
-    for row, limit in zip(map(_plain, rows), thresholds, strict=True):
-        loops.add_trimmed(row, np.float32(limit), *sums[:3])
-        if mean:
-            loops.count_trimmed(row, np.float32(limit), *sums[3:])
-    return sums
+def _trimmed_sum(rows: Sequence[Vector], thresholds: Sequence[np.float32]) -> Vector:
+    """The sum of the trimmed values of T slices [n], float32 [n]."""
+    total = np.zeros(rows[0].size, np.float32)
+    for row, limit in zip(rows, thresholds, strict=True):
+        _compiled().add_trimmed(_plain(row), limit, total)
+    return total
 
 
 def nth_magnitude(vector: Vector, n: int) -> np.float32:
@@ -86,7 +89,13 @@ def nth_magnitudes(rows: Callable[[slice], Sequence[Vector]], size: int, n: int)
     ends = _histograms(rows, size, lambda task, *counted: loops.count_upper(*counted))
     upper = [np.uint32(np.searchsorted(row, n)) for row in ends]
     below = [int(row[half - 1]) if half else 0 for row, half in zip(ends, upper, strict=True)]
-    ends = _histograms(rows, size, lambda task, *counted: loops.count_lower(*counted, upper[task]))
+
+    def count_lower(task: int, patterns: NDArray[np.uint32], counts: NDArray[np.uint32]) -> None:
+        whole = patterns.size // 32 * 32
+        for blocks in (patterns[:whole].reshape(-1, 32), patterns[whole:].reshape(-1, 1)):
+            loops.count_lower(blocks, counts, upper[task])
+
+    ends = _histograms(rows, size, count_lower)
     lower = [np.searchsorted(row, n - less) for row, less in zip(ends, below, strict=True)]
     return [np.uint32(int(u) << 16 | int(low)).view(np.float32) for u, low in zip(upper, lower, strict=True)]
 

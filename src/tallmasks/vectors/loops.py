@@ -15,42 +15,28 @@ _ZERO, _ONE = np.float32(0), np.float32(1)
 
 
 @njit(nogil=True, cache=True)
-def add_trimmed(row, limit, total, high, low):
-    """float32 [n] each: add a row's values with |tau| >= limit to ``total``, those above 0 to ``high``, those below to
-    ``low``."""
+def add_trimmed(row, limit, total):
+    """float32 [n] each: total += a row's values with |tau| >= limit."""
     for i in range(row.size):
-        kept = row[i] if abs(row[i]) >= limit else _ZERO
-        total[i] += kept
-        high[i] += max(kept, _ZERO)
-        low[i] += min(kept, _ZERO)
+        total[i] += row[i] if abs(row[i]) >= limit else _ZERO
 
 
 @njit(nogil=True, cache=True)
-def count_trimmed(row, limit, risen, fallen):
-    """The same, counting the values above 0 and those below."""
-    for i in range(row.size):
-        kept = row[i] if abs(row[i]) >= limit else _ZERO
-        risen[i] += np.float32(kept > _ZERO)
-        fallen[i] += np.float32(kept < _ZERO)
+def add_agreeing(row, limit, total, majority, out, count):
+    """float32 [n] each: out += a row's values with |tau| >= limit that have the sign of ``total``, or the majority's
+    where the total is 0; count += 1 for each.
 
-
-@njit(nogil=True, cache=True)
-def elect(total, high, low, risen, fallen, majority, out):
-    """float32 [n] each: ``out`` = ``high`` / ``risen`` where the total is above 0, ``low`` / ``fallen`` where it is
-    below, the majority's where it is 0; a count of 0 is none to divide by.
-
-    Returns how many totals are above 0 less how many below, and whether any is 0 that values were added to.
+    Returns whether the majority was asked for: some total is 0, and the row has a value there.
     """
-    balance, undecided = np.int64(0), np.int32(0)
-    for i in range(out.size):
-        up, down, zero = total[i] > _ZERO, total[i] < _ZERO, total[i] == _ZERO
-        balance += np.int32(up) - np.int32(down)
-        undecided |= np.int32(zero & ((high[i] > _ZERO) | (low[i] < _ZERO)))
-        up, down = up | (zero & (majority > _ZERO)), down | (zero & (majority < _ZERO))
-        value = high[i] if up else (low[i] if down else _ZERO)
-        count = risen[i] if up else (fallen[i] if down else _ZERO)
-        out[i] = value / max(count, _ONE)
-    return balance, undecided != 0
+    asked = np.int32(0)
+    for i in range(row.size):
+        kept = row[i] if abs(row[i]) >= limit else _ZERO
+        asked |= np.int32((total[i] == _ZERO) & (kept != _ZERO))
+        sign = total[i] if total[i] != _ZERO else majority
+        agrees = ((kept > _ZERO) & (sign > _ZERO)) | ((kept < _ZERO) & (sign < _ZERO))
+        out[i] += kept if agrees else _ZERO
+        count[i] += _ONE if agrees else _ZERO
+    return asked != 0
 
 
 @njit(nogil=True, cache=True)
@@ -84,12 +70,19 @@ def count_upper(patterns, counts):
 
 
 @njit(nogil=True, cache=True)
-def count_lower(patterns, counts, upper):
-    """uint32 [n], uint32 [65536]: counts += how often each lower half among the magnitudes with this upper half."""
-    for i in range(patterns.size):
-        magnitude = patterns[i] & _MAGNITUDE
-        if magnitude >> _HALF == upper:
-            counts[magnitude & _LOWER] += 1
+def count_lower(blocks, counts, upper):
+    """uint32 [m, n], uint32 [65536]: counts += how often each lower half among the magnitudes with this upper half.
+
+    Few have it: a block without one takes vector instructions alone.
+    """
+    for block in range(blocks.shape[0]):
+        here = False
+        for i in range(blocks.shape[1]):
+            here |= (blocks[block, i] & _MAGNITUDE) >> _HALF == upper
+        if here:
+            for i in range(blocks.shape[1]):
+                if (blocks[block, i] & _MAGNITUDE) >> _HALF == upper:
+                    counts[blocks[block, i] & _LOWER] += 1
 
 
 @njit(nogil=True, cache=True)
