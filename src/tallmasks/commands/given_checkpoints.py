@@ -233,8 +233,10 @@ def complete(said: dict[str, Any]) -> Given:
     if said.get("out_shard_size") is not None:
         said["out_shard_size"] = _shard_size(said["out_shard_size"])
     for name in ("only", "keep_base", "heads"):
-        if name in said:
-            said[name] = [said[name]] if isinstance(said[name], str) else [] if said[name] is True else said[name]
+        if isinstance(said.get(name), str):
+            said[name] = [said[name]]
+    if isinstance(said.get("heads"), bool):
+        said["heads"] = [] if said["heads"] else None
     said["tasks"] = {name: expanded(checkpoint) for name, checkpoint in said["tasks"].items()}
     return Given(**{**said, "base": expanded(said["base"]), "output": new_path(said["output"])})
 

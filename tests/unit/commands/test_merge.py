@@ -294,11 +294,16 @@ def test_every_task_keeps_a_head_of_its_own(small: Path, capsys: pytest.CaptureF
         tensors = load_file(f"{name}/model.safetensors") | {"head.weight": torch.full((labels, 8), 0.5).bfloat16()}
         save_file(tensors | {"head.bias": torch.arange(labels) / 2}, f"{name}/model.safetensors")
     assert run(*CALL, "--method", "ties", "-o", "x") == 1 and "`merge --heads`" in capsys.readouterr().err
+    models = {"cars": "cars", "dtd": "dtd"}
+    with pytest.raises(tallmasks.TallmasksError, match="`merge --heads`"):
+        tallmasks.merge_checkpoints("base", models, "ties", "x", heads=False)
+    out = tallmasks.merge_checkpoints("base", models, "ties", "python", heads=True)
     assert run(*CALL, "--method", "ties", "--heads", "-o", "merged") == 0
     assert "each task's own in heads/: head.bias, head.weight" in capsys.readouterr().out
     merged, own = load_file("merged/model.safetensors"), load_file("merged/heads/cars.safetensors")
     assert merged["head.weight"].shape == (1, 8) and set(own) == {"head.weight", "head.bias"}
     assert torch.equal(own["head.weight"], torch.full((3, 8), 0.5).bfloat16()) and (moved("merged") == 1.5).all()
+    assert (out / "heads/cars.safetensors").read_bytes() == Path("merged/heads/cars.safetensors").read_bytes()
     assert run("merge", "merged/merge.yaml", "-o", "again") == 0
     assert Path("again/heads/dtd.safetensors").read_bytes() == Path("merged/heads/dtd.safetensors").read_bytes()
     assert "these are other models" in refusal(capsys, *CALL, "--method", "ties", "--heads", "w*", "-o", "y")
