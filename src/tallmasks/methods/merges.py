@@ -158,7 +158,7 @@ class Merge:
     @property
     def code(self) -> str:
         """What stands for its code in the recipes of what it merges."""
-        return digest_of(self.apply, self.look, self.over, self.statistics)
+        return digest_of(self.apply, self.look, self.over, self.statistics, *([self.learn] if self.learn else []))
 
     @functools.cached_property
     def options(self) -> dict[str, Option]:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tallmasks import methods
+from tallmasks.methods.rows import adamerging, concrete
 from tallmasks.methods.rows.ties import agreeing, trim_and_elect
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import Layout
@@ -61,3 +62,9 @@ def test_a_concrete_mask_keeps_what_makes_certain() -> None:
     out = np.empty(LAYOUT.size, np.float32)
     merge(given, out, [learned])
     np.testing.assert_allclose(out, 0.3 * mask * (given[0].flat + given[1].flat), rtol=1e-5)
+
+
+def test_other_code_that_learns_is_another_merge() -> None:
+    """The old coefficients would stay in the tables after a change of the file that learns them."""
+    one, other = (methods.Merge("mine", adamerging.weighted, learn=here.learn) for here in (adamerging, concrete))
+    assert one.code != other.code
