@@ -13,7 +13,7 @@ import pytest
 
 from conftest import ROOT
 from tallmasks import methods
-from tallmasks.plan import chain  # noqa: F401
+from tallmasks.plan import figure_views  # noqa: F401
 from tallmasks.plan.node import STAGES, Node
 from tallmasks.plan.recipes import versions
 from tallmasks.store.artifacts import as_metadata, digest_of, facts_of, write_json

@@ -3,7 +3,7 @@
 import re
 
 from conftest import ROOT
-from tallmasks.plan import chain  # noqa: F401
+from tallmasks.plan import figure_views  # noqa: F401
 from tallmasks.plan.node import STAGES
 from tallmasks.plan.views import VIEWS
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from job import Job
-from tallmasks.plan import chain  # noqa: F401  (declares the stages)
+from tallmasks.plan import figure_stages  # noqa: F401  (declares all stages, with those of `chain`)
 from tallmasks.plan.node import STAGES
 from tallmasks.store.artifacts import ARTIFACT, Damaged, check, identity
 from tallmasks.store.errors import TallmasksError

@@ -46,6 +46,7 @@ from tallmasks.methods.registry import (
     slug,
     spec_of,
     specs_of,
+    stages_behind,
     statistics_behind,
     tuned_merge,
 )
@@ -57,7 +58,7 @@ __all__ = [
     "Network", "PerTask", "Place", "Scaled", "ScaledMask", "Share", "Source", "Statistics", "Vector", "at_threshold",
     "by_tensor", "code", "consensus", "consensus_row", "each_piece", "get", "get_merge", "input", "kept_fractions",
     "masking", "masking_row", "merge", "merge_names", "merged_row", "method", "names", "needing", "of_tables", "shown",
-    "slug", "spec_of", "specs_of", "statistics_behind", "tuned_merge",
+    "slug", "spec_of", "specs_of", "stages_behind", "statistics_behind", "tuned_merge",
 ]  # fmt: skip
 
 for _module in pkgutil.iter_modules(rows.__path__):

@@ -7,7 +7,7 @@ from tallmasks.methods.inputs import Input
 from tallmasks.methods.merges import LEARNED, Merge
 from tallmasks.methods.method_protocols import Masked, Scaled
 from tallmasks.methods.options import Option
-from tallmasks.methods.registry import get_merge, statistics_behind
+from tallmasks.methods.registry import get_merge, stages_behind
 
 _FROM_CHECKPOINTS = {"task_vector", "multi_task_vector", "mask_bundle", "agreement"}
 """Stages whose artifacts follow from checkpoints, and from what validation data chose."""
@@ -20,8 +20,8 @@ def needs(method: Method) -> str:
         chosen.append("lambda")
     if isinstance(method.protocol, Scaled) and method.protocol.values != (1.0,):
         chosen.append(method.tuned or "alpha")
-    stages = {*(source.stage for source in method.stored_inputs), statistics_behind(method)}
-    other = sorted(stage for stage in stages - _FROM_CHECKPOINTS - {LEARNED} if stage)
+    stages = stages_behind(method)
+    other = sorted(stages - _FROM_CHECKPOINTS - {LEARNED})
     validation = [f"validation data for {' and '.join(chosen)}"] if chosen else []
     unlabelled = ["validation data without labels"] if LEARNED in stages else []
     return "; ".join([*validation, *unlabelled, *(f"data statistics ({stage})" for stage in other)]) or "nothing"

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from tallmasks.methods.method_protocols import Fixed, Masked, Scaled
 from tallmasks.methods.method_protocols import Protocol as ProtocolOfMethod
 from tallmasks.methods.options import Value, given
-from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import Layout
 from tallmasks.vectors.task_vectors import TaskVector
 
@@ -65,8 +64,7 @@ class Input:
         find: Its value, from a source, a task's index and a place in the grid of lambdas.  Its keyword-only parameters
             are options of every method that asks for it.
         stage, role: The stage whose artifacts it needs, if any, and their role in an evaluation's recipe.
-        each: Whether that is an artifact per task; else one of the method's merge.
-        joint: Whether it is one of all tasks, whatever the merge.
+        merged: Whether they are of the method's merge.
         packed: Whether the value is packed bits, which the method gets as bool [P'].
         of: The inputs that ``find`` looks at, where it is no artifact itself.
     """
@@ -77,8 +75,7 @@ class Input:
     find: Callable[..., Any]
     stage: str | None = None
     role: str = ""
-    each: bool = False
-    joint: bool = False
+    merged: bool = False
     packed: bool = False
     of: tuple[str, ...] = ()
 
@@ -89,27 +86,10 @@ class Input:
             raise ValueError(f"input {self.name} is of {sorted(unknown)}; there is {', '.join(INPUTS)}")
         if bool(self.stage) != bool(self.role):
             raise ValueError(f"input {self.name}: stage and role go together")
-        if self.each and self.joint:
-            raise ValueError(f"input {self.name}: found each and joint; expected one artifact per task, or one of all")
-
-    @property
-    def merged(self) -> bool:
-        """Whether its artifact belongs to a merge."""
-        return bool(self.stage) and not (self.each or self.joint)
 
     def value(self, source: Source, task: int, level: int, chosen: Mapping[str, Value]) -> Any:
         """What the method gets, with those of its options that are the input's."""
         return self.find(source, task, level, **given(self.find, chosen))
-
-    def artifacts(self, plan: Any, model: str, tasks: Sequence[str], merge: str | None, seed: Any) -> list[Any]:
-        """The artifacts that it needs, as nodes of a plan."""
-        try:
-            make = getattr(plan, str(self.stage))
-        except AttributeError:
-            raise TallmasksError(f"input {self.name}: there is no stage {self.stage!r}; see plan/chain.py") from None
-        if self.each:
-            return [make(model, task, seed) for task in tasks]
-        return [make(model, tasks, merge, seed) if self.merged else make(model, tasks, seed)]
 
 
 INPUTS: dict[str, Input] = {}
@@ -156,20 +136,20 @@ input("pretrained", "theta_0 over the trainable tensors, float32 [P']", per="ben
 input("layout", "the names and shapes of the trainable tensors; for methods over the whole model", per="benchmark")(
     lambda source, task, level: source.layout
 )
-input("task_vector", "tau_t, float32 [P']", per="task", stage="task_vector", role="task_vectors", each=True)(
+input("task_vector", "tau_t, float32 [P']", per="task", stage="task_vector", role="task_vectors")(
     lambda source, task, level: source.task_vector(task).flat
 )
 _THRESHOLD = "the magnitude from which on tau_t is in its top keep(T), float32 scalar"
 input("threshold", _THRESHOLD, per="task", of=("task_vector",))(lambda source, task, level: source.threshold(task))
-_MERGED = {"stage": "multi_task_vector", "role": "multi_task_vector"}
+_MERGED = {"stage": "multi_task_vector", "role": "multi_task_vector", "merged": True}
 input("multi_task_vector", "tau_MTL of the method's merge, float32 [P']", per="benchmark", **_MERGED)(
     lambda source, task, level: source.multi_task_vector
 )
 _COUNT = "n(p), how many tasks' selected masks hold each weight, uint8 [P']"
-input("agreement", _COUNT, per="benchmark", stage="agreement", role="agreement")(
+input("agreement", _COUNT, per="benchmark", stage="agreement", role="agreement", merged=True)(
     lambda source, task, level: source.agreement
 )
-_MASKS = {"stage": "mask_bundle", "role": "mask_bundle", "packed": True}
+_MASKS = {"stage": "mask_bundle", "role": "mask_bundle", "packed": True, "merged": True}
 input("mask", "m_t for the mask_lambda at hand, bool [P']", per="mask_lambda", **_MASKS)(
     lambda source, task, level: source.packed_mask(task, level)
 )

@@ -25,7 +25,7 @@ Vector = NDArray[np.float32]
 Mask = NDArray[np.bool_]
 Result = TypeVar("Result")
 Statistics = Mapping[str, NDArray[np.float32]]
-"""Statistics of one task's data, by the name of the tensor that they belong to; or what a merge has learned."""
+"""Statistics of data, by the name of the tensor that they belong to; or what a merge has learned."""
 LEARNED = "learned"
 """The stage in which a merge learns."""
 
@@ -82,7 +82,8 @@ class Merge:
             whole tensor of all tasks, float32 [T, ...]; "models": one of theta_0 and of all models, [1 + T, ...], of
             which ``apply`` returns a model's tensor.
         look: Computes the facts of the whole, such as thresholds: ``(task_vectors, **options) -> anything``.
-        statistics: The stage whose artifacts, one a task, ``look`` gets as second argument: a mapping of tensors each.
+        statistics: The stage whose artifacts ``look`` gets as second argument, a mapping of tensors each: one a task,
+            or one alone if the stage is joint.
         learn: ``(network, **options) -> Statistics``, from all tasks at once (see `Network`): the second argument of
             ``look``; without one, the facts.
         masked_as: The merge that masks are over, where it is another one.

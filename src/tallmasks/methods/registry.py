@@ -183,6 +183,11 @@ def statistics_behind(method: Method) -> str | None:
     return get_merge(method.merge).statistics if method.merge else None
 
 
+def stages_behind(method: Method) -> set[str]:
+    """The stages whose artifacts a method and its merge are computed from."""
+    return {stage for stage in (*(one.stage for one in method.stored_inputs), statistics_behind(method)) if stage}
+
+
 def needing(statistic: str) -> tuple[str, ...]:
     """The methods whose merge needs a statistic."""
     return tuple(name for name in names() if statistics_behind(get(name)) == statistic)

@@ -14,9 +14,9 @@ from tallmasks.methods.merges import LEARNED
 from tallmasks.models.checkpoint_sources import FINETUNE, locate, source_of
 from tallmasks.models.families import STATISTICS, counts_frozen, family, statistics_of
 from tallmasks.plan import preflight
-from tallmasks.plan.node import Made, Node, stage
+from tallmasks.plan.node import STAGES, Made, Node, stage
 from tallmasks.store.dtypes import OF_BUNDLES
-from tallmasks.store.errors import TallmasksError
+from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.tasks.catalogues import CATALOGUES, catalogue, outside_code
 from tallmasks.training.controlled import Controlled
 
@@ -160,7 +160,7 @@ def fisher(plan: Plan, model: str, task: str, seed: Seed) -> Made:
     return statistic_from(plan, model, task, seed, "fisher")
 
 
-@stage(script="learn", version=1, folder="store/{model}/derived/learned", uses="evaluation")
+@stage(script="learn", version=1, folder="store/{model}/derived/learned", uses="evaluation", joint=True)
 def learned(plan: Plan, model: str, tasks: Tasks, merge: str, seed: Seed) -> Made:
     """What a merge learns from all tasks at once: their task vectors, and validation examples without labels.
 
@@ -180,6 +180,14 @@ def learned(plan: Plan, model: str, tasks: Tasks, merge: str, seed: Seed) -> Mad
 # -- vectors, masks, consensus --------------------------------------------------------------------------------
 
 
+def artifacts_of(plan: Plan, stage: str, model: str, tasks: Tasks, merge: str | None, seed: Seed) -> list[Node]:
+    """What a merge or an input names by its stage: one artifact of all tasks if the stage is joint, else one a task."""
+    if stage not in STAGES:
+        raise TallmasksError(f"there is no stage {stage!r}{nearest(stage, STAGES)}; see plan/chain.py")
+    make = getattr(plan, stage)
+    return [make(model, tasks, merge, seed)] if STAGES[stage].joint else [make(model, task, seed) for task in tasks]
+
+
 @stage(script="task_vector", version=3, folder="store/{model}/derived/task_vectors", uses="arrays")
 def task_vector(plan: Plan, model: str, task: str, seed: Seed) -> Made:
     """What fine-tuning changed, with the exact trim thresholds of the fractions that methods keep by default."""
@@ -189,18 +197,16 @@ def task_vector(plan: Plan, model: str, task: str, seed: Seed) -> Made:
     return Made(f"{task}-s{seed}", params, inputs, plan.pretrained_source(model))
 
 
-@stage(script="merge_vectors", version=2, folder="store/{model}/derived/multi_task_vectors", uses="arrays")
+@stage(script="merge_vectors", version=2, folder="store/{model}/derived/multi_task_vectors", uses="arrays", joint=True)
 def multi_task_vector(plan: Plan, model: str, tasks: Tasks, merge: str, seed: Seed) -> Made:
     """The task vectors of a set of tasks, merged; with statistics of their data if the merge needs them."""
     inputs = {"task_vectors": plan.task_vectors(model, tasks, seed)}
-    if (statistics := methods.get_merge(merge).statistics) == LEARNED:
-        inputs["statistics"] = [plan.learned(model, tasks, merge, seed)]
-    elif statistics:
-        inputs["statistics"] = [getattr(plan, statistics)(model, task, seed) for task in tasks]
+    if statistics := methods.get_merge(merge).statistics:
+        inputs["statistics"] = artifacts_of(plan, statistics, model, tasks, merge, seed)
     return Made(slug(merge, tasks, seed), {"merge": merge, "code": methods.code(merges=[merge])}, inputs)
 
 
-@stage(script="mask", version=2, folder="store/{model}/derived/mask_bundles", uses="arrays")
+@stage(script="mask", version=2, folder="store/{model}/derived/mask_bundles", uses="arrays", joint=True)
 def mask_bundle(plan: Plan, model: str, tasks: Tasks, merge: str, seed: Seed) -> Made:
     """The masks of every task for every lambda of the grid."""
     params = {"tasks": list(tasks), "mask_lambda": list(plan.grids(model)["mask_lambda"])}
@@ -221,7 +227,7 @@ def masking_inputs(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed
     }
 
 
-@stage(script="agreement", version=2, folder="store/{model}/derived/agreements", uses="arrays")
+@stage(script="agreement", version=2, folder="store/{model}/derived/agreements", uses="arrays", joint=True)
 def agreement(plan: Plan, model: str, tasks: Tasks, merge: str, seed: Seed) -> Made:
     """How many tasks' selected masks hold each weight; the selection is that of the TALL-mask method."""
     inputs = masking_inputs(plan, model, tasks, methods.masking(merge).name, seed)
@@ -271,7 +277,10 @@ def method_inputs(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed)
     chosen = methods.get(method)
     if chosen.tuned:  # merges anew for every value
         return {"task_vectors": plan.task_vectors(model, tasks, seed)}
-    return {needed.role: needed.artifacts(plan, model, tasks, chosen.merge, seed) for needed in chosen.stored_inputs}
+    return {
+        needed.role: artifacts_of(plan, str(needed.stage), model, tasks, chosen.merge, seed)
+        for needed in chosen.stored_inputs
+    }
 
 
 @stage(script="evaluate", version=3, folder="store/{model}/derived/evaluations", uses="evaluation", ending="json")
@@ -334,59 +343,3 @@ def dtype_evaluation(plan: Plan, model: str, tasks: Tasks, method: str, seed: Se
     inputs = {**evaluation_data(plan, model, tasks), **archive.inputs}
     params = {**plan.evaluator(model), **archive.params, "dtypes": list(OF_BUNDLES)}
     return Made(slug(method, tasks, seed), params, inputs, plan.pretrained_source(model))
-
-
-# -- behind the paper's figures -------------------------------------------------------------------------------
-
-
-@stage(
-    script="evaluate_thresholds",
-    version=3,
-    folder="store/{model}/derived/threshold_evaluations",
-    uses="evaluation",
-    ending="json",
-)
-def threshold_evaluation(plan: Plan, model: str, tasks: Tasks, merge: str, seed: Seed) -> Made:
-    """Consensus merging at every threshold k from 0 to T + 1 without a row of its own, alpha tuned (figure 6)."""
-    consensus = methods.consensus(merge).name
-    params = {
-        **plan.evaluator(model),
-        "tasks": list(tasks),
-        "merge": merge,
-        "code": methods.code([consensus]),
-        "thresholds": [k for k in range(len(tasks) + 2) if methods.at_threshold(merge, k) is None],
-        "images": plan.sweep_images(model, "thresholds"),
-        "grid": list(plan.grids(model)["scaling_coefficient"]),
-    }
-    inputs = plan.evaluation(model, tasks, consensus, seed).inputs
-    return Made(slug(merge, tasks, seed), params, inputs, plan.pretrained_source(model))
-
-
-@stage(script="task_orders", version=2, folder="store/{model}/derived/task_orders", uses="arrays", ending="json")
-def task_orders(plan: Plan, model: str, tasks: Tasks) -> Made:
-    """The tasks in figure 5's orders, by zero-shot accuracies."""
-    inputs = {"zeroshot": [plan.task_evaluation(model, task, "zeroshot", plan.seeds[0]) for task in tasks]}
-    return Made(f"{len(tasks)}tasks", {"tasks": list(tasks)}, inputs)
-
-
-@stage(
-    script="evaluate_subset",
-    version=3,
-    folder="store/{model}/derived/subset_evaluations",
-    uses="evaluation",
-    ending="json",
-)
-def subset_evaluation(plan: Plan, model: str, tasks: Tasks, seed: Seed) -> Made:
-    """Figure 5's methods on one set of tasks, from its task vectors; merges and masks are made in memory."""
-    names = plan.params["paper"]["subsets"]["methods"]
-    merges = sorted({merge for name in names if (merge := methods.get(name).merge)})
-    params = {
-        **plan.evaluator(model),
-        "tasks": list(tasks),
-        "images": plan.sweep_images(model, "subsets"),
-        "methods": list(names),
-        "code": methods.code(names, merges),
-        "grids": {name: list(grid) for name, grid in plan.grids(model).items()},
-    }
-    inputs = {**evaluation_inputs(plan, model, tasks, seed), "task_vectors": plan.task_vectors(model, tasks, seed)}
-    return Made(f"{len(tasks)}tasks-s{seed}", params, inputs, plan.pretrained_source(model))

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from tallmasks.plan import figure_views  # noqa: F401  (declares the other views and stages)
 from tallmasks.plan.node import Node
 from tallmasks.plan.views import VIEWS, results_of
 from tallmasks.store.errors import TallmasksError

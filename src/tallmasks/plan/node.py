@@ -1,6 +1,7 @@
 """An artifact of the store before it is made, and the declaration of the stage that makes it.
 
-A stage is declared once, in `tallmasks.plan.chain`.  Paths, the index, `why`, `gc` and the rules' patterns follow.
+A stage is declared once, in `tallmasks.plan.chain` or `figure_stages`.  Paths, the index, `why`, `gc` and the rules'
+patterns follow.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ class Stage:
         declare: the function that was decorated.
         ending: of its files.
         constraint: a regular expression of its names, in a folder that several stages share.
+        joint: whether it is made from all tasks at once, where a merge or an input names it.
         missing: the message for an artifact that cannot be made on this machine now; None where it can.
     """
 
@@ -63,6 +65,7 @@ class Stage:
     declare: Callable[..., Made | Node]
     ending: str = "safetensors"
     constraint: str | None = None
+    joint: bool = False
     missing: Callable[[Node], str | None] | None = None
 
     @property

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tallmasks.models.checkpoint_sources import FINETUNE, source_of
+from tallmasks.plan import figure_views  # noqa: F401  (declares the other views and stages)
 from tallmasks.plan.drawings import DRAWINGS, Drawing
 from tallmasks.plan.node import STAGES, Node, Stage, sha256_of_source
 from tallmasks.plan.views import VIEWS, View

@@ -12,17 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tallmasks import methods
 from tallmasks.methods.merges import LEARNED
-from tallmasks.models.families import statistics_of
-from tallmasks.plan.chain import Seed, Tasks
+from tallmasks.models.families import STATISTICS, statistics_of
+from tallmasks.plan.chain import Seed
 from tallmasks.plan.node import STAGES, Node
 from tallmasks.plan.params import Benchmark
 from tallmasks.store.folders import PROVENANCE, RESULTS
 
 if TYPE_CHECKING:
     from tallmasks.plan.planner import Plan
-
-ILLUSTRATED = 4
-"""How many tasks figure 1 shows."""
 
 Artifacts = dict[str, list[Node]]
 WrittenFrom = Callable[["Plan", str, str], Artifacts]
@@ -221,13 +218,8 @@ def field_methods(plan: Plan, model: str) -> list[str]:
     learning = methods.needing(LEARNED)
     names = [name for name in methods.of_tables() if name not in learning or name in plan.method_names]
     names += [name for name in plan.method_names if name not in methods.names()]
-    stages = {name: {needed.stage for needed in methods.get(name).stored_inputs} for name in names}
-    statistics = {None, *statistics_of(plan.model(model))}
-    return [
-        name
-        for name in names
-        if stages[name] <= STAGES.keys() and methods.statistics_behind(methods.get(name)) in statistics
-    ]
+    able = STAGES.keys() - (STATISTICS.keys() - statistics_of(plan.model(model)))
+    return [name for name in names if methods.stages_behind(methods.get(name)) <= able]
 
 
 def _field_rows(plan: Plan, model: str, benchmark: str) -> dict[str, Any]:
@@ -297,97 +289,3 @@ def held_out(plan: Plan, model: str, name: str) -> Artifacts:
             for task, others in left.items()
         ],
     }
-
-
-# -- behind the paper's figures -------------------------------------------------------------------------------
-
-
-def _masking_rows(plan: Plan, model: str, benchmark: str) -> dict[str, Any]:
-    return {"methods": [methods.masking(merge).name for merge in agreeing_merges(plan)]}
-
-
-def _consensus_rows(plan: Plan, model: str, benchmark: str) -> dict[str, Any]:
-    return {"methods": [methods.consensus(merge).name for merge in agreeing_merges(plan)]}
-
-
-def _orders(plan: Plan, model: str, benchmark: str) -> dict[str, Any]:
-    return {"orders": list(plan.subset_orders)}
-
-
-def _lambdas(plan: Plan, model: str, benchmark: str) -> dict[str, Any]:
-    return {"grid": list(plan.grids(model)["mask_lambda"])}
-
-
-def _fine_tuned(plan: Plan, model: str, members: Tasks, seed: Seed) -> list[Node]:
-    return [plan.task_evaluation(model, task, "fine_tuned", seed) for task in members]
-
-
-@view(script="mask_tables", version=2, params=_masking_rows)
-def masks(plan: Plan, model: str, name: str) -> Artifacts:
-    """Densities and overlaps of the selected masks."""
-    members, seed, merges = plan.members(plan.tasks_for(model, name)), plan.seeds[0], agreeing_merges(plan)
-    return {
-        "selections": [plan.evaluation(model, members, methods.masking(merge).name, seed) for merge in merges],
-        "mask_bundles": [plan.mask_bundle(model, members, merge, seed) for merge in merges],
-        "merged": [plan.multi_task_vector(model, members, merge, seed) for merge in merges],
-    }
-
-
-@view(script="threshold_table", version=2, params=_consensus_rows)
-def thresholds(plan: Plan, model: str, name: str) -> Artifacts:
-    """Consensus merging at every threshold k."""
-    members, seed, merges = plan.members(plan.tasks_for(model, name)), plan.seeds[0], agreeing_merges(plan)
-    rows = [methods.at_threshold(merge, k) for merge in merges for k in range(len(members) + 2)]
-    return {
-        "thresholds": [plan.threshold_evaluation(model, members, merge, seed) for merge in merges],
-        "rows": [plan.evaluation(model, members, row.name, seed) for row in rows if row],
-        "fine_tuned": _fine_tuned(plan, model, members, seed),
-    }
-
-
-@view(script="stored_table", version=1, params=_masking_rows)
-def stored(plan: Plan, model: str, name: str) -> Artifacts:
-    """Accuracies of models from bundles, and the bundles' sizes, for every dtype of tau_MTL."""
-    members, seed = plan.members(plan.tasks_for(model, name)), plan.seeds[0]
-    rows = [methods.masking(merge).name for merge in agreeing_merges(plan)]
-    return {
-        "dtypes": [plan.dtype_evaluation(model, members, row, seed) for row in rows],
-        "fine_tuned": _fine_tuned(plan, model, members, seed),
-    }
-
-
-@view(script="controlled_table", version=2)
-def controlled(plan: Plan, model: str, name: str) -> Artifacts:
-    """Task arithmetic with and without interference, weight by weight (table 1)."""
-    members, seed, partition = plan.members(plan.tasks_for(model, name)), plan.seeds[0], plan.controlled(name)
-    return {
-        "standard": [
-            *_fine_tuned(plan, model, members, seed),
-            plan.evaluation(model, members, "task_arithmetic", seed),
-        ],
-        "controlled": [
-            *_fine_tuned(plan, model, members, partition),
-            plan.evaluation(model, members, "task_arithmetic", partition),
-        ],
-    }
-
-
-@view(script="subset_tables", version=2, params=_orders, grows=True)
-def subsets(plan: Plan, model: str, name: str) -> Artifacts:
-    """Figure 5; the evaluations of all subsets follow once zero-shot accuracies decide which they are.
-
-    The recipe of "whole", the evaluation of the whole benchmark, changes whenever that of a subset does.
-    """
-    members, seed = plan.members(plan.tasks_for(model, name)), plan.seeds[0]
-    return {
-        "orders": [plan.task_orders(model, members)],
-        "fine_tuned": _fine_tuned(plan, model, members, seed),
-        "whole": [plan.subset_evaluation(model, members, seed)],
-    }
-
-
-@view(script="illustrate", version=2, params=_lambdas)
-def illustration(plan: Plan, model: str, name: str) -> Artifacts:
-    """A block of one matrix, from task vectors to masks (figure 1)."""
-    tasks, seed = plan.tasks_for(model, name), plan.seeds[0]
-    return {"task_vectors": [plan.task_vector(model, task, seed) for task in tasks[:ILLUSTRATED]]}

@@ -1,0 +1,81 @@
+"""Stages, merges and inputs of one's own, in plans."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conftest import ROOT
+from tallmasks.methods import INPUTS, Input, Merge, PerTask, bits, registry
+from tallmasks.methods.contract import Method
+from tallmasks.plan.node import STAGES, Made, Node, Stage
+from tallmasks.plan.planner import Plan
+from tallmasks.plan.views import field_methods
+from tallmasks.store.errors import TallmasksError
+
+TASKS = ("mnist", "svhn")
+
+
+def overlaps(plan: Plan, model: str, tasks: tuple[str, ...], merge: str | None, seed: int) -> Made:
+    inputs = {"task_vectors": plan.task_vectors(model, tasks, seed)}
+    return Made(f"overlaps-{len(tasks)}-s{seed}", {"tasks": list(tasks), "merge": merge}, inputs)
+
+
+def largest(rows: Any, place: Any, facts: Any) -> Any:
+    return max(rows)
+
+
+def look(vectors: Any, statistics: Any, *, share: float = 0.5) -> Any:
+    return statistics
+
+
+def overlap(source: Any, task: int, level: int) -> float:
+    return 1.0
+
+
+def scaled(task_vector: Any, overlap: float) -> Any:
+    return task_vector * overlap
+
+
+@pytest.fixture
+def plan(params: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Plan:
+    """With a joint stage, a merge and a method that name it, and no merge for the method."""
+    made = Stage("overlaps", 1, "store/{model}/derived/overlaps", "arrays", "overlaps", overlaps, joint=True)
+    monkeypatch.setitem(STAGES, "overlaps", made)
+    own = Input("overlap", "one", "benchmark", overlap, stage="overlaps", role="overlaps")
+    monkeypatch.setitem(INPUTS, "overlap", own)
+    merge = Merge("largest_own", largest, look=look, statistics="overlaps")
+    monkeypatch.setitem(registry._merges, "largest_own", merge)
+    method = Method("scaled_own", scaled, PerTask(), 900, "Scaled", "nobody", storage=bits.finetuned, group="later")
+    monkeypatch.setitem(registry._methods, "scaled_own", method)
+    return Plan(params, ROOT)
+
+
+def only(nodes: tuple[Node, ...]) -> Node:
+    (node,) = nodes
+    return node
+
+
+def test_a_joint_stage_is_made_once_from_all_tasks(plan: Plan) -> None:
+    """A merge of one's own could have statistics of single tasks alone; or masks over it would not be of it."""
+    made = only(plan.multi_task_vector("tiny", TASKS, "largest_own", 0).inputs["statistics"])
+    assert (made.kind, made.params["tasks"]) == ("overlaps", list(TASKS))
+    assert made.inputs["task_vectors"] == tuple(plan.task_vectors("tiny", TASKS, 0))
+    other = only(plan.multi_task_vector("tiny", TASKS, "largest_own:share=0.2", 0).inputs["statistics"])
+    assert other.params["merge"] == "largest_own:share=0.2" and other.digest != made.digest
+    assert made in plan.mask_bundle("tiny", TASKS, "largest_own", 0).walk()
+
+
+def test_a_methods_own_input_may_be_of_all_tasks_without_a_merge(plan: Plan) -> None:
+    """A method would have to name a merge that it does not use, or its row be missing where all methods are."""
+    made = only(plan.evaluation("tiny", TASKS, "scaled_own", 0).inputs["overlaps"])
+    assert made.params == {"tasks": list(TASKS), "merge": None}
+    assert "scaled_own" in field_methods(plan, "tiny")
+
+
+def test_a_stage_that_is_not_there_is_refused(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slip of the pen would end in a traceback."""
+    monkeypatch.delitem(STAGES, "overlaps")
+    with pytest.raises(TallmasksError, match="there is no stage 'overlaps'"):
+        plan.multi_task_vector("tiny", TASKS, "largest_own", 0)
