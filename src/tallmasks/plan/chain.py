@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 Seed = int | Controlled
 """Of a fine-tuning; in the controlled experiment also which weights it may change."""
 Tasks = tuple[str, ...]
+Namer = methods.Merge | methods.Method
 STATISTICS_EXAMPLES = 256
 """Examples behind a task's statistics, unless params.yaml says otherwise; as in the code of MergeLM and FusionBench."""
 
@@ -180,12 +181,19 @@ def learned(plan: Plan, model: str, tasks: Tasks, merge: str, seed: Seed) -> Mad
 # -- vectors, masks, consensus --------------------------------------------------------------------------------
 
 
-def artifacts_of(plan: Plan, stage: str, model: str, tasks: Tasks, merge: str | None, seed: Seed) -> list[Node]:
-    """What a merge or an input names by its stage: one artifact of all tasks if the stage is joint, else one a task."""
+def artifacts_of(plan: Plan, stage: str, model: str, tasks: Tasks, seed: Seed, namer: Namer) -> list[Node]:
+    """The artifacts of a stage that a merge or a method names: one of all tasks if it is joint, else one a task.
+
+    Its function gets those options of the merge or the method that are its keyword-only parameters.
+    """
     if stage not in STAGES:
         raise TallmasksError(f"there is no stage {stage!r}{nearest(stage, STAGES)}; see plan/chain.py")
-    make = getattr(plan, stage)
-    return [make(model, tasks, merge, seed)] if STAGES[stage].joint else [make(model, task, seed) for task in tasks]
+    values = {name: option.default for name, option in namer.options.items()} | dict(namer.chosen)
+    options = {name: values[name] for name in STAGES[stage].options if name in values}
+    if STAGES[stage].joint:
+        merge = namer.merge if isinstance(namer, methods.Method) else namer.name
+        return [getattr(plan, stage)(model, tasks, merge, seed, **options)]
+    return [getattr(plan, stage)(model, task, seed, **options) for task in tasks]
 
 
 @stage(script="task_vector", version=3, folder="store/{model}/derived/task_vectors", uses="arrays")
@@ -201,8 +209,9 @@ def task_vector(plan: Plan, model: str, task: str, seed: Seed) -> Made:
 def multi_task_vector(plan: Plan, model: str, tasks: Tasks, merge: str, seed: Seed) -> Made:
     """The task vectors of a set of tasks, merged; with statistics of their data if the merge needs them."""
     inputs = {"task_vectors": plan.task_vectors(model, tasks, seed)}
-    if statistics := methods.get_merge(merge).statistics:
-        inputs["statistics"] = artifacts_of(plan, statistics, model, tasks, merge, seed)
+    merging = methods.get_merge(merge)
+    if merging.statistics:
+        inputs["statistics"] = artifacts_of(plan, merging.statistics, model, tasks, seed, merging)
     return Made(slug(merge, tasks, seed), {"merge": merge, "code": methods.code(merges=[merge])}, inputs)
 
 
@@ -278,7 +287,7 @@ def method_inputs(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed)
     if chosen.tuned:  # merges anew for every value
         return {"task_vectors": plan.task_vectors(model, tasks, seed)}
     return {
-        needed.role: artifacts_of(plan, str(needed.stage), model, tasks, chosen.merge, seed)
+        needed.role: artifacts_of(plan, str(needed.stage), model, tasks, seed, chosen)
         for needed in chosen.stored_inputs
     }
 

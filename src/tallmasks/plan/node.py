@@ -7,6 +7,7 @@ patterns follow.
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -72,6 +73,12 @@ class Stage:
     def pattern(self) -> str:
         """The path of its artifacts, with Snakemake's wildcards."""
         return f"{self.folder}/{{name}}.{self.ending}"
+
+    @functools.cached_property
+    def options(self) -> tuple[str, ...]:
+        """The keyword-only parameters of its function: options of the merge or the method that names it."""
+        parameters = inspect.signature(self.declare).parameters.values()
+        return tuple(one.name for one in parameters if one.kind is one.KEYWORD_ONLY)
 
 
 STAGES: dict[str, Stage] = {}

@@ -54,8 +54,8 @@ class Plan:
         stage = STAGES[name]
 
         @functools.cache
-        def node(model: str, *which: Any) -> Node:
-            made = stage.declare(self, model, *which)
+        def node(model: str, *which: Any, **options: Any) -> Node:
+            made = stage.declare(self, model, *which, **options)
             if isinstance(made, Node):  # of another stage
                 return made
             artifact = Node.of(stage, model, made)

@@ -17,9 +17,10 @@ from tallmasks.store.errors import TallmasksError
 TASKS = ("mnist", "svhn")
 
 
-def overlaps(plan: Plan, model: str, tasks: tuple[str, ...], merge: str | None, seed: int) -> Made:
+def overlaps(plan: Plan, model: str, tasks: tuple[str, ...], merge: str | None, seed: int, *, share: float) -> Made:
     inputs = {"task_vectors": plan.task_vectors(model, tasks, seed)}
-    return Made(f"overlaps-{len(tasks)}-s{seed}", {"tasks": list(tasks), "merge": merge}, inputs)
+    params = {"tasks": list(tasks), "merge": merge, "share": share}
+    return Made(f"overlaps-{len(tasks)}-s{seed}", params, inputs)
 
 
 def largest(rows: Any, place: Any, facts: Any) -> Any:
@@ -30,8 +31,8 @@ def look(vectors: Any, statistics: Any, *, share: float = 0.5) -> Any:
     return statistics
 
 
-def overlap(source: Any, task: int, level: int) -> float:
-    return 1.0
+def overlap(source: Any, task: int, level: int, *, share: float = 0.3, power: float = 1.0) -> float:
+    return power
 
 
 def scaled(task_vector: Any, overlap: float) -> Any:
@@ -63,15 +64,25 @@ def test_a_joint_stage_is_made_once_from_all_tasks(plan: Plan) -> None:
     assert (made.kind, made.params["tasks"]) == ("overlaps", list(TASKS))
     assert made.inputs["task_vectors"] == tuple(plan.task_vectors("tiny", TASKS, 0))
     other = only(plan.multi_task_vector("tiny", TASKS, "largest_own:share=0.2", 0).inputs["statistics"])
-    assert other.params["merge"] == "largest_own:share=0.2" and other.digest != made.digest
+    assert other.params["merge"] == "largest_own:share=0.2"
+    assert (made.params["share"], other.params["share"]) == (0.5, 0.2)
     assert made in plan.mask_bundle("tiny", TASKS, "largest_own", 0).walk()
 
 
 def test_a_methods_own_input_may_be_of_all_tasks_without_a_merge(plan: Plan) -> None:
     """A method would have to name a merge that it does not use, or its row be missing where all methods are."""
     made = only(plan.evaluation("tiny", TASKS, "scaled_own", 0).inputs["overlaps"])
-    assert made.params == {"tasks": list(TASKS), "merge": None}
+    assert made.params == {"tasks": list(TASKS), "merge": None, "share": 0.3}
     assert "scaled_own" in field_methods(plan, "tiny")
+
+
+def test_the_options_of_an_input_that_its_stage_takes_reach_its_recipe(plan: Plan) -> None:
+    """The method would be shown with one option and computed from an artifact of another."""
+    plain, other, same = (
+        only(plan.evaluation("tiny", TASKS, f"scaled_own{options}", 0).inputs["overlaps"])
+        for options in ("", ":share=0.2", ":power=2.0")
+    )
+    assert other.params["share"] == 0.2 and plain.digest == same.digest != other.digest
 
 
 def test_a_stage_that_is_not_there_is_refused(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
