@@ -33,7 +33,10 @@ def rows_of(model: str, results: dict[str, Any]) -> list[dict[str, Any]]:
             metric, comma, kind = key.partition(",")
             if comma and not metric.endswith("_stderr"):
                 error = scores.get(f"{metric}_stderr,{kind}", "")
-                rows.append(dict(zip(COLUMNS, (model, task, metric, value, error, count), strict=True)))
+                name = key.removesuffix(
+                    ",none"
+                )  # of gsm8k_cot "exact_match,strict-match", another row than the flexible
+                rows.append(dict(zip(COLUMNS, (model, task, name, value, error, count), strict=True)))
     return rows
 
 

@@ -23,7 +23,7 @@ LOCAL = {
     "MergeBench/Llama-3.2-3B_math": "tiny/products",
     "ifeval": "sums",
     "mbpp": "differences",
-    "gsm8k": "products",
+    "gsm8k_cot": "products",
 }
 """What stands in the place of the page's models and tasks."""
 

@@ -9,6 +9,9 @@ that ``source`` names at the commit that it names.  Their fine-tuned models come
 the paper's, whose DTD model had seen its test images (nik-dim/tall_masks#1); the ``second`` took its place on the hub
 by December 2024, with DTD fine-tuned anew.  LiNeS, which reports the second, also splits EuroSAT in another way (2,387
 test images instead of 2,700), for its zero-shot accuracy too.  Zero-shot accuracy was published in LiNeS alone.
+
+``mergebench.csv`` holds the scores of merged language models in MergeBench's repository, at the commit that ``source``
+names, for ``examples/llms/beside_mergebench.py``.
 """
 
 from collections.abc import Collection, Iterable
