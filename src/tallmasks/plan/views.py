@@ -16,6 +16,7 @@ from tallmasks.models.families import STATISTICS, statistics_of
 from tallmasks.plan.chain import Seed
 from tallmasks.plan.node import STAGES, Node
 from tallmasks.plan.params import Benchmark
+from tallmasks.store.errors import TallmasksError
 from tallmasks.store.folders import PROVENANCE, RESULTS
 
 if TYPE_CHECKING:
@@ -126,9 +127,14 @@ def _shown(plan: Plan, benchmark: str, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _rows(plan: Plan, model: str, benchmark: str) -> dict[str, Any]:
-    counted = _counted_merges(plan, benchmark)
-    shown = _shown(plan, benchmark, rows_of(plan, benchmark))
-    return {**shown, "agreements": [methods.masking(merge).name for merge in counted]}
+    """Raises TallmasksError where there are none."""
+    rows, counted = rows_of(plan, benchmark), _counted_merges(plan, benchmark)
+    if not rows:
+        raise TallmasksError(
+            f"results/{model}/{benchmark}: it evaluates tasks that are not merged, and no row of `methods` in "
+            f"params.yaml has a model for these ({', '.join(plan.method_names)}); add a merge, such as task_arithmetic"
+        )
+    return {**_shown(plan, benchmark, rows), "agreements": [methods.masking(merge).name for merge in counted]}
 
 
 def agreeing_merges(plan: Plan) -> list[str]:
