@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import json
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,30 @@ def tokenizer_json() -> str:
     draw = np.random.default_rng(0)
     tokenizer.train_from_iterator([" ".join(draw.choice(WORDS, 8)) for _ in range(400)], trainer)
     return tokenizer.to_str()
+
+
+def spiece_model(pieces: list[tuple[str, float, int]] | None = None, kind: int = 1) -> bytes:
+    """Pieces (text, score, type) as a file of SentencePiece's; by default those of `tokenizer_json`."""
+    if pieces is None:
+        types = {"<pad>": 3, "</s>": 3, "<unk>": 2}
+        vocabulary = json.loads(tokenizer_json())["model"]["vocab"]
+        pieces = [(text, score, types.get(text, 1)) for text, score in vocabulary]
+    parts = [
+        _field(1, _field(1, text.encode()) + _varint(2 << 3 | 5) + struct.pack("<f", score) + _field(3, type_))
+        for text, score, type_ in pieces
+    ]
+    return b"".join(parts) + _field(2, _field(3, kind)) + _field(3, _field(1, b"identity"))
+
+
+def _field(number: int, value: int | bytes) -> bytes:
+    """A field of Protocol Buffers."""
+    if isinstance(value, int):
+        return _varint(number << 3) + _varint(value)
+    return _varint(number << 3 | 2) + _varint(len(value)) + value
+
+
+def _varint(value: int) -> bytes:
+    return bytes([value]) if value < 128 else bytes([value & 127 | 128]) + _varint(value >> 7)
 
 
 def random_state(seed: int = 0, architecture: dict[str, Any] = ARCHITECTURE) -> dict[str, np.ndarray]:

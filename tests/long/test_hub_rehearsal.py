@@ -49,8 +49,8 @@ CLIP: dict[str, Any] = {
     "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 64, "heads": 1, "layers": 1},
 }
 """ViT-B/32's image encoder with 1 of its 12 layers; beside it, since no task trains it, a small text encoder."""
-T5: dict[str, Any] = {"name": "t5-large-lm-adapt", "num_layers": 1, "num_decoder_layers": 1, "vocab_size": 96}
-"""T5-large with 1 of its 24 layers, and a vocabulary for the stand-in's tokenizer."""
+T5: dict[str, Any] = {"name": "t5-large-lm-adapt", "num_layers": 1, "num_decoder_layers": 1, "vocab_size": 192}
+"""T5-large with 1 of its 24 layers, and a vocabulary for the stand-in's pieces and T5's sentinels."""
 
 
 Repositories = dict[tuple[str, str], Repository]
@@ -94,7 +94,7 @@ def stand_ins(own_models: Repositories, tmp_path_factory: pytest.TempPathFactory
     torch.manual_seed(0)
     save_tensors(clip.build(CLIP).state_dict(), root / "vit_b32" / "open_clip_model.safetensors")
     save_file(small_t5.random_state(architecture=T5), root / "t5_large" / "model.safetensors")
-    (root / "t5_large" / "tokenizer.json").write_text(small_t5.tokenizer_json())
+    (root / "t5_large" / "spiece.model").write_bytes(small_t5.spiece_model())
     return repositories
 
 

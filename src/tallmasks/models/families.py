@@ -211,8 +211,10 @@ class Family(Protocol):
             TallmasksError: It cannot be had; the message says what to do.
         """
 
-    def pretrained_files(self, pretrained: Spec) -> tuple[str, ...]:
-        """File names, one of which the hub's repository must have where ``pretrained`` names no file."""
+    def pretrained_files(self, pretrained: Spec) -> tuple[tuple[str, ...], ...]:
+        """The files that `download_pretrained` takes from the hub: the weights, then what else there must be.
+
+        Each is a group of names, the first of which counts that the repository has."""
 
     def convert_checkpoint(self, spec: Spec, path: Path, pretrained: Path) -> dict[str, NDArray[np.float32]]:
         """The trainable tensors of somebody else's checkpoint, a file or a folder, under this project's names.

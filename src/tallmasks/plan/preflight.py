@@ -6,6 +6,7 @@ Without it up to sixty jobs would fail, one after the other.
 from __future__ import annotations
 
 import fnmatch
+import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -44,7 +45,8 @@ def missing_file(node: Node) -> str | None:
     wanted = _model_files(node.params)
     if wanted is None or wanted.is_cached() or hub.reachable():
         return None
-    return hub.absent(wanted.repository, wanted.patterns[0], wanted.revision)
+    names = list(itertools.chain.from_iterable(wanted.files))
+    return hub.absent(wanted.repository, names, wanted.revision)
 
 
 @dataclass(frozen=True)
@@ -52,27 +54,28 @@ class Wanted:
     """Files of a repository on the hub.
 
     Attributes:
-        patterns: of a dataset, globs, all of which are read; of a model, names, the first of which is read.
+        files: groups of names, of a dataset of globs; of each group the first is read that the repository has.
     """
 
     repository: str
     revision: str
     kind: hub.Kind
-    patterns: tuple[str, ...]
+    files: tuple[tuple[str, ...], ...]
 
     def is_cached(self) -> bool:
         """Whether this machine's hub cache has them."""
         if self.kind == "dataset":
-            return is_cached(self.repository, self.revision, self.patterns)
-        return any(hub.cached(self.repository, file, self.revision) for file in self.patterns)
+            return is_cached(self.repository, self.revision, itertools.chain.from_iterable(self.files))
+        return all(any(hub.cached(self.repository, name, self.revision) for name in names) for names in self.files)
 
     def size(self) -> int:
         """Bytes of the download.  Raises TallmasksError where the hub does not answer, or has no such repository."""
         sizes = hub.sizes(self.repository, self.revision, self.kind)
-        matching = [[name for name in sizes if fnmatch.fnmatch(name, pattern)] for pattern in self.patterns]
-        if self.kind == "model":
-            matching = list(filter(None, matching))[:1]
-        return sum(sizes[name] for name in {name for names in matching for name in names})
+        read = set[str]()
+        for names in self.files:
+            matching = (fnmatch.filter(sizes, name) for name in names)
+            read |= set(next(filter(None, matching), ()))
+        return sum(sizes[name] for name in read)
 
 
 def downloads(nodes: Iterable[Node]) -> list[Wanted]:
@@ -104,12 +107,12 @@ def _dataset_files(params: Mapping[str, Any]) -> Wanted | None:
     data = params.get("data", {})
     if not data.get("hub"):  # a local folder, or data that only their authors give out
         return None
-    return Wanted(data["hub"], data["revision"] or "main", "dataset", tuple(data["files"].values()))
+    return Wanted(data["hub"], data["revision"] or "main", "dataset", tuple((name,) for name in data["files"].values()))
 
 
 def _model_files(params: Mapping[str, Any]) -> Wanted | None:
-    named = params.get("pretrained", params.get("checkpoint"))
-    if not isinstance(named, Mapping) or not (repository := named.get("hub", named.get("repository"))):
-        return None
-    files = (named["file"],) if "file" in named else tuple(family(params).pretrained_files(named))
-    return Wanted(repository, named.get("revision", "main"), "model", files)
+    if isinstance(named := params.get("pretrained"), Mapping) and "hub" in named:
+        return Wanted(named["hub"], named.get("revision", "main"), "model", family(params).pretrained_files(named))
+    if "repository" in (named := params.get("checkpoint", {})):
+        return Wanted(named["repository"], named["revision"], "model", ((named["file"],),))
+    return None

@@ -17,10 +17,6 @@ OPEN_CLIP_FILES = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
 """What open_clip's models are called in a repository of theirs."""
 
 
-class NoSuchFile(TallmasksError):
-    """The hub answers, and has no such file in the repository."""
-
-
 def cached(repo: str, file: str, revision: str, kind: Kind = "model") -> Path | None:
     """Where a file lies in this machine's hub cache, or None; touches no network."""
     from huggingface_hub import try_to_load_from_cache
@@ -90,34 +86,32 @@ def reachable() -> bool:
 
 
 def download(repo: str, file: str, revision: str, kind: Kind = "model") -> Path:
-    """A file of a repository at a revision: from this machine's hub cache, or downloaded into it.
+    """A file of a repository at a revision; see `download_first`."""
+    return download_first(repo, (file,), revision, kind)
 
-    Raises TallmasksError where it is not cached, and the hub does not answer or has no such file.
+
+def download_first(repo: str, files: Sequence[str], revision: str, kind: Kind = "model") -> Path:
+    """The first of some files: of those in this machine's hub cache, else of those in the repository.
+
+    Raises TallmasksError where none is cached, and the hub does not answer or has none of them.
     """
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import RemoteEntryNotFoundError
 
-    if (path := cached(repo, file, revision, kind)) is not None:
-        return path
+    for file in files:
+        if (path := cached(repo, file, revision, kind)) is not None:
+            return path
     if not reachable():
-        raise TallmasksError(absent(repo, file, revision, kind))
+        raise TallmasksError(absent(repo, files, revision, kind))
     commit = full_commit(repo, revision, kind)
-    try:
-        return Path(hf_hub_download(repo, file, revision=commit, repo_type=kind))
-    except RemoteEntryNotFoundError:
-        raise NoSuchFile(f"{address(repo, file, revision, kind)}: the repository has no such file") from None
-    except Exception as error:  # see `trouble`
-        raise TallmasksError(f"{address(repo, file, revision, kind)}: {trouble(error)}") from None
-
-
-def download_first(repo: str, files: Sequence[str], revision: str) -> Path:
-    """The first of some files that a model's repository has; see `download`."""
-    for file in files[:-1]:
+    for file in files:
         try:
-            return download(repo, file, revision)
-        except NoSuchFile:
+            return Path(hf_hub_download(repo, file, revision=commit, repo_type=kind))
+        except RemoteEntryNotFoundError:
             continue
-    return download(repo, files[-1], revision)
+        except Exception as error:  # see `trouble`
+            raise TallmasksError(f"{address(repo, file, revision, kind)}: {trouble(error)}") from None
+    raise TallmasksError(f"{address(repo, ' or '.join(files), revision, kind)}: the repository has no such file")
 
 
 def sizes(repo: str, revision: str, kind: Kind = "model") -> dict[str, int]:
@@ -153,13 +147,16 @@ def trouble(error: Exception) -> str:
     return f"the download failed: {reason}. Run the command again; what is there already is not downloaded twice"
 
 
-def absent(repo: str, file: str, revision: str, kind: Kind = "model") -> str:
-    """What to say when a file is neither cached nor to be had."""
+def absent(repo: str, files: Sequence[str], revision: str, kind: Kind = "model") -> str:
+    """What to say when a file, or the first of several, is neither cached nor to be had.
+
+    The command downloads those of them that the repository has.
+    """
     option = " --repo-type dataset" if kind == "dataset" else ""
     return (
-        f"{address(repo, file, revision, kind)}: not in this machine's hub cache, and the hub does not answer. Run "
-        f"`hf download {repo} {file} --revision {to_type(revision)}{option}` where there is a network and copy the "
-        "cache here (HF_HOME says where it lies), or name a local file in params.yaml"
+        f"{address(repo, files[0], revision, kind)}: not in this machine's hub cache, and the hub does not answer. Run "
+        f"`hf download {repo} {' '.join(files)} --revision {to_type(revision)}{option}` where there is a network and "
+        "copy the cache here (HF_HOME says where it lies), or name a local file in params.yaml"
     )
 
 

@@ -1,5 +1,8 @@
 """Checkpoints that others fine-tuned: found under the hub's file names, checked, and the same network afterwards."""
 
+import importlib
+import json
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +14,8 @@ from huggingface_hub import HfApi
 from safetensors.torch import save_file
 from transformers import CLIPVisionConfig, CLIPVisionModel, CLIPVisionModelWithProjection
 
+from conftest import ROOT
+from loopback_hub import Repository, loopback_hub
 from small_clip import ARCHITECTURE, scramble
 from tallmasks.models.checkpoint_sources import locate, seen_validation
 from tallmasks.models.clip import network as clip
@@ -18,8 +23,13 @@ from tallmasks.models.clip.foreign_checkpoints import PUBLISHERS, convert, from_
 from tallmasks.results.reference import PAPER_TASKS
 from tallmasks.store import hub
 from tallmasks.store.errors import TallmasksError
+from tallmasks.store.tensor_files import open_tensors
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
+
+for folder in ("runner", "scripts"):
+    sys.path.insert(0, str(ROOT / "workflow" / folder))
+import_checkpoint, Job = importlib.import_module("import_checkpoint"), importlib.import_module("job").Job
 
 THEIRS = CLIPVisionConfig(
     hidden_size=32,
@@ -145,15 +155,27 @@ def test_fusionbench_has_19_of_the_tasks() -> None:
 
 
 def test_the_published_layout(tmp_path: Path, pretrained: Any, finetuned: Any) -> None:
-    """The paper's own checkpoints could not be used."""
-    path = tmp_path / "single_task" / "ViT-B-32" / "MNISTVal" / "nonlinear_finetuned.pt"
+    """The paper's own checkpoints could not be used, from the hub or from a copy of its files."""
+    copy, weights, commit = tmp_path / "copy", tmp_path / "pretrained.safetensors", "c8d352f".ljust(40, "0")
+    path = copy / "single_task" / "ViT-B-32" / "MNISTVal" / "nonlinear_finetuned.pt"
     path.parent.mkdir(parents=True)
     torch.save(as_published(finetuned), path)
-    where = locate({"source": "published", "path": "."}, "ViT-B-32-quickgelu", "mnist", PUBLISHERS, tmp_path)
+    save_file(pretrained, weights)
+    settings = {"source": "published", "path": "copy"}
+    where = locate(settings, "ViT-B-32-quickgelu", "mnist", PUBLISHERS, tmp_path)
     assert where and where.local == path
-    found = import_file(path, pretrained)
-    assert list(found) == sorted(name for name in pretrained if name.startswith("visual."))
-    assert all(torch.equal(found[name], finetuned[name]) for name in found)
+
+    where = locate("published", "ViT-B-32-quickgelu", "mnist", PUBLISHERS)
+    assert where
+    recipe = {"kind": "imported", "params": {"family": "clip", "task": "mnist", "checkpoint": where.recipe}}
+    job = Job(recipe | {"version": 1, "inputs": {}}, {"pretrained": [weights]}, {"artifact": tmp_path / "imported"})
+    with loopback_hub(copy, tmp_path / "cache") as server:
+        server.repositories["models", where.repository or ""] = Repository(copy, commit)
+        import_checkpoint.run(job)
+    found = open_tensors(tmp_path / "imported")
+    assert json.loads(found.metadata["origin"])["commit"] == commit
+    assert sorted(found.names) == sorted(name for name in pretrained if name.startswith("visual."))
+    assert all(np.array_equal(found.read(name), finetuned[name].numpy()) for name in found.names)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from small_t5 import ARCHITECTURE, SPEC, plain_network, random_state, save_small, tokenizer_json
+from loopback_hub import COMMIT, REPOSITORY, loopback_hub
+from small_t5 import ARCHITECTURE, SPEC, plain_network, random_state, save_small, spiece_model, tokenizer_json
 from tallmasks.models.checkpoint_sources import locate
 from tallmasks.models.language.text_tokenizer import TextTokenizer
 from tallmasks.models.t5 import FAMILY
@@ -23,6 +23,8 @@ from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import write_tensors
 
 IA3: dict[str, Any] = {**SPEC, "adapter": "ia3"}
+WIDE: dict[str, Any] = {**SPEC, "architecture": {**ARCHITECTURE, "vocab_size": 192}}
+"""With room for the sentinels that a spiece.model gets."""
 State = dict[str, np.ndarray]
 
 
@@ -139,44 +141,39 @@ def test_what_cannot_be_downloaded_says_what_to_do(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("tallmasks.store.hub.reachable", lambda: False)
     with pytest.raises(TallmasksError, match=r"pytorch_model.bin at 0+: not in this machine's hub cache.*hf download"):
         FAMILY.download_pretrained(SPEC, named)
-    assert FAMILY.pretrained_files(named) == ("pytorch_model.bin",)
     with pytest.raises(TallmasksError, match="pretrained: found tag, expected `hub`"):
         FAMILY.download_pretrained(SPEC, {"tag": "openai"})
 
 
-def test_weights_and_tokenizer_come_from_the_hubs_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What was copied to a machine without a network would be asked for again."""
+@pytest.mark.parametrize("files", [("model.safetensors", "tokenizer.json"), ("pytorch_model.bin", "spiece.model")])
+def test_weights_and_tokenizer_come_from_the_hubs_cache(files: tuple[str, str], offline: Path) -> None:
+    """A machine without a network would refuse files that it has, because the hub may have others that come first."""
     commit = "1" * 40
-    snapshot = tmp_path / "models--google--t5-small" / "snapshots" / commit
-    snapshot.parent.mkdir(parents=True)
-    saved_folder(snapshot, random_state())
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    path, origin = FAMILY.download_pretrained(SPEC, {"hub": "google/t5-small", "revision": commit})
-    assert origin == {"repository": "google/t5-small", "file": "model.safetensors", "commit": commit}
-    assert "tokenizer.json" in FAMILY.convert_pretrained(SPEC, path)
+    snapshot = offline / "models--google--t5-small" / "snapshots" / commit
+    snapshot.mkdir(parents=True)
+    tensors = torch_state(random_state(architecture=WIDE["architecture"]))
+    weights, tokenizer = (snapshot / file for file in files)
+    save_file(tensors, weights) if weights.suffix == ".safetensors" else torch.save(tensors, weights)
+    tokenizer.write_bytes(tokenizer_json().encode() if tokenizer.suffix == ".json" else spiece_model())
+    path, origin = FAMILY.download_pretrained(WIDE, {"hub": "google/t5-small", "revision": commit})
+    assert origin == {"repository": "google/t5-small", "file": files[0], "commit": commit}
+    assert "tokenizer.json" in FAMILY.convert_pretrained(WIDE, path)
+
+
+def test_weights_and_tokenizer_come_from_the_hub(tmp_path: Path) -> None:
+    """A T5 of which the hub has no tokenizer.json would be downloaded without its spiece.model."""
+    files = tmp_path / "files"
+    files.mkdir()
+    save_file(torch_state(random_state(architecture=WIDE["architecture"])), files / "model.safetensors")
+    (files / "spiece.model").write_bytes(spiece_model())
+    with loopback_hub(files, tmp_path / "cache") as server:
+        path, origin = FAMILY.download_pretrained(WIDE, {"hub": REPOSITORY, "revision": COMMIT[:7]})
+        assert server.downloads == ["model.safetensors", "spiece.model"]
+    assert origin == {"repository": REPOSITORY, "file": "model.safetensors", "commit": COMMIT}
+    assert "tokenizer.json" in FAMILY.convert_pretrained(WIDE, path)
 
 
 # -- the tokenizer --------------------------------------------------------------------------------------------
-
-
-def field(number: int, value: int | bytes) -> bytes:
-    """A field of Protocol Buffers."""
-    if isinstance(value, int):
-        return varint(number << 3) + varint(value)
-    return varint(number << 3 | 2) + varint(len(value)) + value
-
-
-def varint(value: int) -> bytes:
-    return bytes([value]) if value < 128 else bytes([value & 127 | 128]) + varint(value >> 7)
-
-
-def spiece(pieces: list[tuple[str, float, int]], kind: int = 1) -> bytes:
-    """A spiece.model as SentencePiece writes it."""
-    parts = [
-        field(1, field(1, text.encode()) + varint(2 << 3 | 5) + struct.pack("<f", score) + field(3, type_))
-        for text, score, type_ in pieces
-    ]
-    return b"".join(parts) + field(2, field(3, kind)) + field(3, field(1, b"identity"))
 
 
 PIECES = [("<pad>", 0.0, 3), ("</s>", 0.0, 3), ("<unk>", 0.0, 2), ("▁", -3.0, 1), ("▁cat", -2.0, 1), ("▁cats", -4.0, 1),
@@ -185,7 +182,7 @@ PIECES = [("<pad>", 0.0, 3), ("</s>", 0.0, 3), ("<unk>", 0.0, 2), ("▁", -3.0, 
 
 def test_a_sentencepiece_model_becomes_a_tokenizer(tmp_path: Path) -> None:
     """A T5 of which the hub has no tokenizer.json could not be used."""
-    (tmp_path / "spiece.model").write_bytes(spiece(PIECES))
+    (tmp_path / "spiece.model").write_bytes(spiece_model(PIECES))
     tokenizer = TextTokenizer(converted(tmp_path / "spiece.model"), tmp_path, 108)
     assert tokenizer(["red cats", " red  cat ", "dog"]) == [[7, 5, 1], [7, 4, 1], [3, 2, 1]]
     assert (tokenizer.pad, tokenizer.end) == (0, 1)
@@ -194,8 +191,8 @@ def test_a_sentencepiece_model_becomes_a_tokenizer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"\x0a", b"not a model at all", spiece(PIECES, kind=2), spiece(PIECES[3:]), spiece(PIECES)[:40],
-                b"\xff" * 40, b"\x0f"]
+    "content", [b"", b"\x0a", b"not a model at all", spiece_model(PIECES, kind=2), spiece_model(PIECES[3:]),
+                spiece_model(PIECES)[:40], b"\xff" * 40, b"\x0f"]
 )  # fmt: skip
 def test_what_is_no_sentencepiece_model_is_refused(content: bytes, tmp_path: Path) -> None:
     """A download that was cut would give a tokenizer with other words."""

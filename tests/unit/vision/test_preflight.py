@@ -38,6 +38,20 @@ def test_checkpoints_of_others_are_named(params: Params, offline: Path) -> None:
     assert any("nik-dim/tall_masks/single_task/ViT-B-32/MNISTVal" in message for message in unavailable(behind(params)))
 
 
+def test_weights_without_their_tokenizer_are_not_enough(params: Params, offline: Path) -> None:
+    """The word that a tokenizer is missing would come from the first job, and the command said would not bring it."""
+    pretrained = params["models"]["t5_large"]["pretrained"]
+    node = Plan(params).pretrained("t5_large")
+    snapshot = offline / "models--google--t5-large-lm-adapt" / "snapshots" / pretrained["revision"]
+    snapshot.mkdir(parents=True)
+    (snapshot / "model.safetensors").touch()
+    (message,) = unavailable([node])
+    assert "`hf download google/t5-large-lm-adapt model.safetensors tokenizer.json spiece.model --revision" in message
+    assert len(downloads([node])) == 1
+    (snapshot / "spiece.model").touch()
+    assert unavailable([node]) == [] == downloads([node])
+
+
 def test_what_is_on_this_machine_is_not_missing(params: Params, offline: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A compute node without a network would refuse work that it has all the files for."""
     weights, local = offline.parent / "weights.pt", offline.parent / "kmnist"
@@ -64,6 +78,6 @@ def test_the_hub_says_how_much_it_is(tmp_path: Path) -> None:
     for name, size in sizes.items():
         (tmp_path / "files" / name).write_bytes(bytes(size))
     with loopback_hub(tmp_path / "files", tmp_path / "cache"):
-        examples = Wanted(REPOSITORY, "main", "dataset", ("train-*.parquet", "test-*.parquet"))
-        weights = Wanted(REPOSITORY, "main", "model", ("no.safetensors", "model.safetensors", "model.bin"))
-        assert bytes_of([examples, weights]) == 70 + 30 + 40
+        examples = Wanted(REPOSITORY, "main", "dataset", (("train-*.parquet",), ("test-*.parquet",)))
+        weights = Wanted(REPOSITORY, "main", "model", (("no.bin", "model.safetensors", "model.bin"), ("README.md",)))
+        assert bytes_of([examples, weights]) == 70 + 30 + 40 + 5

@@ -103,8 +103,8 @@ class Clip:
 
         return pretrained_weights.download_pretrained(spec, pretrained)
 
-    def pretrained_files(self, pretrained: Spec) -> tuple[str, ...]:
-        return tuple(hub.OPEN_CLIP_FILES)
+    def pretrained_files(self, pretrained: Spec) -> tuple[tuple[str, ...], ...]:
+        return ((pretrained["file"],) if "file" in pretrained else hub.OPEN_CLIP_FILES,)
 
     def convert_checkpoint(self, spec: Spec, path: Path, pretrained: Path) -> dict[str, NDArray[np.float32]]:
         from tallmasks.models.clip.foreign_checkpoints import convert

@@ -12,6 +12,7 @@ from tallmasks.models.families import STATISTICS, Precision, Spec
 from tallmasks.models.language.text_family import TextFamily
 from tallmasks.models.language.text_scoring import Scoring
 from tallmasks.models.t5 import t5_architectures
+from tallmasks.models.t5.sentencepiece_files import TOKENIZER_FILES
 from tallmasks.models.t5.t5_architectures import ADAPTERS, Architecture
 from tallmasks.store import hub
 from tallmasks.store.errors import TallmasksError, nearest
@@ -89,22 +90,22 @@ class T5(TextFamily):
         return t5_states.pretrained_state(Architecture.of(spec["architecture"]), weights)
 
     def download_pretrained(self, spec: Spec, pretrained: Spec) -> tuple[Path, dict[str, str]]:
-        from tallmasks.models.t5.sentencepiece_files import TOKENIZER_FILES
-
         if "hub" not in pretrained:
             raise TallmasksError(
                 f"params.yaml: pretrained: found {', '.join(pretrained)}, expected `hub`, `file` and `revision`, or a "
                 "folder as transformers saves it: tags are open_clip's"
             )
         repository, revision = pretrained["hub"], pretrained.get("revision", "main")
-        path = hub.download_first(repository, self.pretrained_files(pretrained), revision)
+        weights, tokenizer = self.pretrained_files(pretrained)
+        path = hub.download_first(repository, weights, revision)
         if "sha256" in pretrained:
             hub.check_sha256(path, pretrained["sha256"], hub.address(repository, path.name, revision))
-        hub.download_first(repository, TOKENIZER_FILES, revision)  # into the folder of the weights
-        return path, {"repository": repository, "file": path.name, "commit": hub.commit_of(path) or revision}
+        commit = hub.commit_of(path) or revision
+        hub.download_first(repository, tokenizer, commit)  # into the folder of the weights
+        return path, {"repository": repository, "file": path.name, "commit": commit}
 
-    def pretrained_files(self, pretrained: Spec) -> tuple[str, ...]:
-        return (pretrained["file"],) if "file" in pretrained else _WEIGHTS
+    def pretrained_files(self, pretrained: Spec) -> tuple[tuple[str, ...], ...]:
+        return (pretrained["file"],) if "file" in pretrained else _WEIGHTS, TOKENIZER_FILES
 
     def convert_checkpoint(self, spec: Spec, path: Path, pretrained: Path) -> dict[str, NDArray[np.float32]]:
         from tallmasks.models.t5 import t5_states
