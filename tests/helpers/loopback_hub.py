@@ -49,6 +49,7 @@ class LoopbackHub(ThreadingHTTPServer):
         gated: Repositories with files for members only.
         cut: Files with downloads that end in a reset connection after one half.
         cut_once: Files with a next download that ends after one half as if the server had stopped.
+        busy: Whether every path is refused the first time, by the hub with 503, by the other host with 429.
         requests: Every path that was asked for.
         downloads: Files of every download, with the first byte where it is not 0: `model.safetensors from 512`.
     """
@@ -62,6 +63,7 @@ class LoopbackHub(ThreadingHTTPServer):
         self.gated: set[str] = set()
         self.cut: set[str] = set()
         self.cut_once: set[str] = set()
+        self.busy = False
         self.requests: list[str] = []
         self.downloads: list[str] = []
 
@@ -125,6 +127,14 @@ class _Sends(BaseHTTPRequestHandler):
             self.close_connection = True
             self.connection.close()
 
+    def _is_busy(self, status: int) -> bool:
+        """Note the request; whether it was refused because there are too many."""
+        first = self.path not in self.hub.requests
+        self.hub.requests.append(self.path)
+        if self.hub.busy and first:
+            self._refuse(status, "TooManyRequests")
+        return self.hub.busy and first
+
     def _refuse(self, status: int, error: str) -> None:
         self._send_headers(status, 0, {"X-Error-Code": error, "X-Error-Message": "Refused."})
 
@@ -146,8 +156,9 @@ class _Sends(BaseHTTPRequestHandler):
 
 class _Answers(_Sends):
     def do_GET(self) -> None:
-        self.hub.requests.append(self.path)
         path = self.path.partition("?")[0]
+        if self._is_busy(503):
+            return
         if path == "/":
             self._send_json({})
         elif api := _API.fullmatch(path):
@@ -212,6 +223,8 @@ class _Answers(_Sends):
 class _CdnAnswers(_Sends):
     def do_GET(self) -> None:
         assert "Authorization" not in self.headers, "the hub's token is no concern of another host"
+        if self._is_busy(429):
+            return
         path, _, file = self.path.partition("?file=")
         self._send_file(Path(unquote(path)), unquote(file), {})
 

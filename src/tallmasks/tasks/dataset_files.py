@@ -164,12 +164,11 @@ def _names_on_the_hub(task: str, source: HubFiles, instead: str) -> list[str]:
         raise TallmasksError(missing_from_hub(task, source, instead) or f"{task}: the hub does not answer")
     commit = hub.full_commit(source.hub, revision, "dataset")
     try:
-        repository = HfApi().dataset_info(source.hub, revision=commit, timeout=30)
+        return HfApi().list_repo_files(source.hub, revision=commit, repo_type="dataset")  # waits for a busy hub
     except Exception as error:  # not there, moved, gated, or the connection broke: each has its own type
         raise TallmasksError(
             f"{task}: huggingface.co/datasets/{source.hub} at {revision}: {hub.trouble(error)}. {instead}"
         ) from None
-    return [sibling.rfilename for sibling in repository.siblings or ()]
 
 
 def _natural(name: str | Path) -> list[str | int]:

@@ -140,7 +140,7 @@ def test_without_network_the_missing_source_is_named_at_once(
     task: str, offline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run would retry for minutes, or end in a traceback that says nothing of what to do."""
-    monkeypatch.setattr(HfApi, "dataset_info", lambda *_, **__: pytest.fail("asked the hub"))
+    monkeypatch.setattr(HfApi, "list_repo_files", lambda *_, **__: pytest.fail("asked the hub"))
     recipe = catalogue("text").recipe({}, {}, task, "train", Path()).params
     said = catalogue("text").missing(recipe)
     source = TASKS[task].source

@@ -25,7 +25,7 @@ def test_without_network_the_missing_source_is_named_at_once(
     name: str, offline: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run would retry for minutes, or end in a traceback that says nothing of what to do."""
-    monkeypatch.setattr(HfApi, "dataset_info", lambda *_, **__: pytest.fail("asked the hub"))
+    monkeypatch.setattr(HfApi, "list_repo_files", lambda *_, **__: pytest.fail("asked the hub"))
     with pytest.raises(TallmasksError) as error:
         locate(TASKS[name], "train")
     for word in (TASKS[name].source.hub, f"data.{name}.path", "hf download", "does not answer"):
@@ -53,6 +53,16 @@ def test_every_layout_is_downloaded(name: str, tmp_path: Path) -> None:
             files = locate(TASKS[name], split)
             assert files.revision == (source.revision or COMMIT)
             assert open_dataset(TASKS[name], files).labels.tolist() == content[split][1]
+
+
+def test_a_busy_hub_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixty jobs that begin together would fail at the hub's limit of requests."""
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    write_repository(tmp_path / "files", "mnist", {"train": 6, "test": 4})
+    with loopback_hub(tmp_path / "files", tmp_path / "cache") as server:
+        server.busy = True
+        server.repositories["datasets", MNIST.source.hub] = Repository(tmp_path / "files", str(MNIST.source.revision))
+        assert len(open_dataset(MNIST, locate(MNIST, "test")).labels) == 4
 
 
 @pytest.mark.parametrize(
