@@ -3,13 +3,13 @@
     tallmasks compress --base ./base --task cars=./cars --task dtd=./dtd -o ./bundle
     tallmasks compress --base org/base --task a=org/a --task b=org/b --method ties --fit --dtype bfloat16 -o ./bundle
 
-Any task comes back by `tallmasks export`, or in Python by `tallmasks.load_bundle`.  METHOD is what the masks are over:
-task_arithmetic, ties (their disjoint sum, as in the paper), the name of a masking row of the tables, or emr (masks of
-agreeing signs, and a scale per task).  A task's mask keeps the weights with |tau_t| > lambda |tau_MTL - tau_t|; where
-no validation data chooses lambda, --fit takes the one of a grid at which what the mask keeps has the length of tau_t.
+Any task comes back by `tallmasks export`, or in Python by `tallmasks.load_bundle`.  METHOD is the merge under the
+masks: task_arithmetic, ties (their disjoint sum, as in the paper), or a masking row of the tables.  emr has masks of
+agreeing signs, and a scale per task.  A task's mask keeps the weights with |tau_t| > lambda |tau_MTL - tau_t|.  --fit
+chooses lambda from a grid without validation data: the masked vector gets the length of tau_t.
 
-Or it is a method that compresses each task by itself: bitdelta (a sign per weight of a matrix), t_switch (-1, 0 or 1
-per weight) or tsv_c (matrices of a T-th of their rank).  Their bundles have no merged vector.
+Other methods compress each task by itself.  bitdelta stores a sign per weight of a matrix.  t_switch stores -1, 0 or 1
+per weight.  tsv_c stores matrices of a T-th of their rank.  Their bundles have no merged vector.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     tallmasks doctor
     tallmasks doctor vit_b32 t5_large
 
-Looks at Python, PyTorch and the GPU driver, at the GPUs' memory and at the disk, and at the data sets and weights that
-the models' benchmarks need: which of them the hub's cache has, how much is to be downloaded, whether the hub answers.
+Checks Python, PyTorch, the GPU driver, the GPUs' memory and the disk.  Checks the data sets and weights of
+the models' benchmarks: what the hub's cache has, what is to be downloaded, and whether the hub answers.
 Without names it shows the first problem of each model.  The exit status is 1 if a model cannot be run as it is; each
 problem says what to do.
 """

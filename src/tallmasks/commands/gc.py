@@ -1,9 +1,9 @@
 """Remove what no recipe declared in params.yaml names.
 
-Looks into store/ for artifacts of other parameters, into store/ and results/ for the hidden temporary files that a
-killed job leaves, and into .tallmasks/ for damaged files and for unfinished trainings that no job goes on with.  Lists
-them, and removes them with --yes or on your answer.  Follows no symbolic link, and removes no file but those that the
-workflow wrote: an artifact's own recipe must have the digest that its name carries.
+Lists artifacts of other parameters in store/, and temporary files of killed jobs in store/ and results/.  In
+.tallmasks/ it lists damaged files, and unfinished trainings that no job resumes.  Removes them with --yes or on your
+answer.  Symbolic links are not followed.  Only files that the workflow wrote are removed: an artifact's recipe must
+have the digest in its name.
 What DVC has versioned stays in DVC's cache and comes back with `dvc checkout` or, by its recipe, with `dvc repro`.
 """
 

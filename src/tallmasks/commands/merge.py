@@ -8,8 +8,8 @@
     tallmasks merge merge.yaml
     tallmasks merge ./merged/merge.yaml -o ./again
 
-A checkpoint is a safetensors file, a folder of a transformers model, a state dict of torch.save, or a PEFT LoRA folder.
-It may also be a repository of the hub, or one task's model of a bundle, ./bundle#cars.  The merged model has the base's
+A checkpoint is a safetensors file, a transformers folder, a state dict of torch.save, or a PEFT LoRA folder.  It may
+also be a repository of the hub, or one task's model of a bundle, ./bundle#cars.  The merged model has the base's
 layout, its tokenizer and configuration, a model card and a recipe.  It appears whole or not at all.  Code is not
 copied, nor what links lead to outside of the folder.  The recipe, merge.yaml, makes the same model again and refuses
 other inputs.  Memory does not grow with the models: they are read a piece at a time.
@@ -73,14 +73,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--heads",
         nargs="*",
         metavar="PATTERN",
-        help="tensors of other shapes, and of such names, stay each task's own: the merged model has the base's, and"
-        " heads/NAME.safetensors beside it the task's",
+        help="do not merge tensors of such names, nor those of other shapes. The merged model has the base's."
+        " heads/NAME.safetensors has the task's",
     )
     parser.add_argument(
         "--tokens",
         choices=["base", "union"],
-        help="for vocabularies that grew: the embeddings' rows are those of the base's tokens, or of these and all that"
-        " tasks added; each model's tokenizer.json says which row is which token",
+        help="for vocabularies that grew: keep the base's tokens, or those of all models. Needs each tokenizer.json",
     )
     parser.add_argument("--out-shard-size", metavar="SIZE", help="of a folder's weight files, 5GB; else as the base's")
 

@@ -3,8 +3,8 @@
     tallmasks prompts
     tallmasks prompts paws ropes
 
-Of each task: where its data lie, how many rows each split has as published, and its prompts with the numbers that
-`templates` in params.yaml takes.  Where tasks are named, the first prompt comes filled with a made-up row.
+Of each task it prints where the data are, the published rows of each split, and the prompts.  The prompts' numbers are
+those of `templates` in params.yaml.  Of a named task, the first prompt is also shown filled with a made-up row.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     tallmasks storage
 
-In 1e9 bits, by the formulae of appendix C of the paper.  The counts of parameters come from the model's own file of
-pretrained weights where params.yaml names one, else from its architecture alone: nothing is downloaded.  Later methods
-(TSV-C, BitDelta) that treat matrices apart have their leading term in the second case; results have all of it.
+In 1e9 bits, by the formulae of appendix C of the paper.  Parameters are counted in the model's file of pretrained
+weights if params.yaml names one, else from its architecture.  Nothing is downloaded.  TSV-C and BitDelta need the
+shapes of all tensors; without the file only their leading term is counted.  Results files have the exact size.
 """
 
 from __future__ import annotations

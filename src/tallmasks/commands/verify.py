@@ -6,15 +6,14 @@
     tallmasks verify ./bundle                     of `tallmasks compress`
     tallmasks verify --restore store/tiny         put right what can be, as `dvc repro` does first
 
-An artifact must have the values that were written, say of its making what was written, and carry the recipe that its
-name says; what it was made from, where that is there, must still have the content that it records.  Results files must
-be those that their provenance vouches for.  What dvc.lock has and params.yaml still asks for must be there; an artifact
-that was never made, or that only others were made from, need not.  The exit status is 1 where anything is not as it
-should be, and where a place has nothing to check.
+An artifact's values and metadata must have the digests that were recorded.  Its recipe must have the digest in its
+name.  Its inputs, if they are there, must have the recorded content.  Results files must match their provenance.  Files
+that dvc.lock has and params.yaml still needs must be there.  Intermediate artifacts may be missing.  The exit status is
+1 if anything is wrong, or if a place has nothing to check.
 
-Nothing is changed but with --restore: what is damaged is moved to .tallmasks/damaged/, and what dvc.lock has of it, or
-of a lost file, comes back from DVC's cache or remote.  The rest is for Snakemake to make again, and the exit status is
-0 all the same.  Links that lead nowhere and named pipes are removed, since DVC cannot read them.
+Without --restore nothing is changed.  With it, damaged files are moved to .tallmasks/damaged/.  Damaged and lost files
+that dvc.lock has come back from DVC's cache or remote.  Snakemake makes the others again; they do not change the exit
+status.  Dangling links and named pipes are removed, since DVC cannot read them.
 """
 
 from __future__ import annotations

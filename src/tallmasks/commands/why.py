@@ -3,8 +3,8 @@
     tallmasks why results/tiny/8tasks/table.csv
     tallmasks why store/tiny/checkpoints/mnist-s0-0123456789ab.safetensors
 
-Names what has to be made for it, and what is new about that: the values in params.yaml that differ from those of the
-artifacts that lie in the store, the stage versions, the source files.
+Prints the artifacts to build, and what is new about each.  That is a value in params.yaml, a stage's version, or a
+source file, compared with the artifacts in the store.
 """
 
 from __future__ import annotations
