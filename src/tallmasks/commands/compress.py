@@ -16,26 +16,30 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import fsum, prod
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.bundles.bundle_models import BundleModel
-from tallmasks.bundles.bundle_writer import BundleFacts, bytes_of_bundle, new_bundle
-from tallmasks.commands import compressed_tensors, given_checkpoints
-from tallmasks.commands.given_checkpoints import Given
+from tallmasks.bundles.bundle_writer import BundleFacts, bytes_of_bundle, new_bundle, new_own_bundle
+from tallmasks.commands import given_checkpoints
 from tallmasks.commands.opened_models import Models, opened, passes
 from tallmasks.methods import Method, Place, ScaledMask, Vector, registry
 from tallmasks.methods.mask_lambdas import FITTED, fitted_lambdas
+from tallmasks.methods.own_tensors import OwnTensors
 from tallmasks.methods.streaming import Merging, in_stream
 from tallmasks.store.dtypes import OF_BUNDLES
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.parallel import parallel
 from tallmasks.vectors import kernels
+
+if TYPE_CHECKING:
+    from tallmasks.commands.models_file import Given
 
 METHOD = "task_arithmetic"
 MASK_LAMBDA = 0.4
@@ -44,26 +48,21 @@ MASK_LAMBDA = 0.4
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     given_checkpoints.add_arguments(parser, METHOD, registry.names_with_masks(), list(OF_BUNDLES))
-    parser.add_argument("--fit", action="store_true", help="choose each task's lambda without data, see above")
-    parser.add_argument(
-        "--entropy-coding", action="store_true", help="fewer bytes, which are decoded into memory when it is loaded"
-    )
-    parser.add_argument("--include-base", action="store_true", help="copy the base model into the bundle")
+    flag: dict[str, Any] = {"action": "store_true", "default": None}
+    parser.add_argument("--fit", **flag, help="choose each task's lambda without data, see above")
+    parser.add_argument("--entropy-coding", **flag, help="fewer bytes, which are decoded into memory when it is loaded")
+    parser.add_argument("--include-base", **flag, help="copy the base model into the bundle")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the bundle, and print where it is and how large."""
-    given = given_checkpoints.given(arguments, METHOD, list(OF_BUNDLES))
-    method, lambdas, models = _prepared(given)
+    given = given_checkpoints.given(arguments, METHOD, OF_BUNDLES)
+    method, models, facts = _prepared(given)
     if arguments.dry_run:
         how = f"compress by {method.title}{', before entropy coding' if given.entropy_coding else ''}"
-        if method.own_tensors:
-            size = sum(bytes_of_bundle(compressed_tensors.facts_of(method, models)).values())
-        else:
-            size = models.bytes_of_bundle(given.dtype, given.include_base)
-        models.describe(how, size)
+        models.describe(how, sum(bytes_of_bundle(facts).values()))
         return 0
-    chosen = _write(method, lambdas, models)
+    chosen = _write(method, models, facts)
     models.say_written(method.title)
     for task, value in chosen.items():
         print(f"  {task}: {'scale' if method.scaled_mask else 'lambda'} = {value:g}")
@@ -95,62 +94,69 @@ def compress(
     Returns where it is; `tallmasks.load_bundle` opens it.  Raises TallmasksError as the command does.
     """
     settings = {name: value for name, value in locals().items() if name not in ("base", "tasks", "out")}
-    given = given_checkpoints.from_python(base, tasks, out, **settings)
+    given = given_checkpoints.from_python(base, tasks, out, OF_BUNDLES, **settings)
     _write(*_prepared(given))
     return given.output
 
 
-def _prepared(given: Given) -> tuple[Method, list[float], Models]:
-    """The method, each task's lambda unless it is fitted, and models that fit.
+def _prepared(given: Given) -> tuple[Method, Models, BundleFacts]:
+    """The method, models that fit, and the facts of the bundle.
 
     Raises TallmasksError where something cannot be meant, is not there, or does not fit.
     """
     given.lacks(given_checkpoints.OF_MERGE, "merge")
-    if given.weighting():
+    if given.weighting() or given.options_by_tensor:
         raise TallmasksError(
-            "weight, density, trim and normalize mean nothing here: they are of `tallmasks merge`; leave them out"
+            "weight, density, normalize and options that differ by tensor mean nothing here: they are of"
+            " `tallmasks merge`; leave them out"
         )
     method = registry.masks_over(given.spec)
     if method.own_tensors is None:
         in_stream(method)
-    if given.fit and (given.mask_lambda is not None or given.mask_lambdas):
+    has_lambdas = bool(given.by_task("mask_lambda"))
+    if given.fit and has_lambdas:
         raise TallmasksError("--fit chooses every mask lambda; give either it or --mask-lambda")
-    if given.fit or given.mask_lambda is not None or given.mask_lambdas:
+    if given.fit or has_lambdas:
         if method.scaled_mask:
             raise TallmasksError(
                 f"the masks of {method.name} follow from signs alone; leave out --mask-lambda and --fit"
             )
         if method.own_tensors:
             raise TallmasksError(f"{method.name} has no masks; leave out --mask-lambda and --fit")
+    if method.own_tensors and given.dtype not in (None, "float32"):
+        raise TallmasksError(
+            f"--dtype {given.dtype}: {method.name} has no merged vector that it could be of; leave it out"
+        )
     models = opened(given)
     if isinstance(models.base, BundleModel):
         raise TallmasksError(f"{given.base}: a bundle's base lies in files of its own; `tallmasks export` it first")
-    return method, given.lambdas(MASK_LAMBDA), models
+    facts = BundleFacts(
+        method=method.name,
+        base=models.base_from_anywhere,
+        tasks=list(given.tasks),
+        options=given.options,
+        dtype=given.dtype or "float32",
+        unchanged=models.unchanged,
+        mask_lambda=dict(zip(given.tasks, given.lambdas(MASK_LAMBDA), strict=True)),
+        codings=method.own_tensors.codings(models.layout, len(given.tasks)) if method.own_tensors else {},
+        include_base=given.include_base,
+        entropy_coding=given.entropy_coding,
+    )
+    return method, models, facts
 
 
-def _write(method: Method, lambdas: list[float], models: Models) -> dict[str, float]:
+def _write(method: Method, models: Models, facts: BundleFacts) -> dict[str, float]:
     """Write the bundle; each task's lambda or scale, if it has one."""
     given = models.given
     if method.own_tensors:
-        compressed_tensors.write(method, models)
+        _write_own(method.own_tensors, method.chosen, models, facts)
         return {}
     with models.progress("compressing", passes(method.merge, given.fit)) as progress:
         stream = models.stream(progress)
         merging = Merging(registry.get_merge(str(method.merge)), stream)
-        if given.fit:
-            lambdas = fitted_lambdas(merging, stream, FITTED)
+        lambdas = fitted_lambdas(merging, stream, FITTED) if given.fit else given.lambdas(MASK_LAMBDA)
         chosen = dict(zip(given.tasks, lambdas, strict=True))
-        facts = BundleFacts(
-            method=method.name,
-            base=models.base_from_anywhere,
-            tasks=list(given.tasks),
-            options=dict(given.options),
-            dtype=given.dtype or "float32",
-            unchanged=models.unchanged,
-            mask_lambda={} if method.scaled_mask else chosen,
-            include_base=given.include_base,
-            entropy_coding=given.entropy_coding,
-        )
+        facts = replace(facts, mask_lambda={} if method.scaled_mask else chosen)
         with new_bundle(given.output, facts) as new:
 
             def work(place: Place) -> list[tuple[float, float]]:
@@ -158,20 +164,34 @@ def _write(method: Method, lambdas: list[float], models: Models) -> dict[str, fl
                 merged = merging(place, rows)
                 if method.scaled_mask is None:
                     packed = list(kernels.pack_masks(rows, merged, lambdas))
-                    found: list[tuple[float, float]] = []
+                    lengths: list[tuple[float, float]] = []
                 else:
                     of = prod(stream.shape(place.name))
-                    packed, found = _scaled(method.scaled_mask, rows, merged, of)
+                    packed, lengths = _scaled(method.scaled_mask, rows, merged, of)
                 new.write(place.name, place.start, merged, dict(zip(given.tasks, packed, strict=True)))
-                return found
+                return lengths
 
-            lengths = parallel(work, stream.places(merging.over_tensors), merging.threads)
+            pieces = parallel(work, stream.places(merging.over_tensors), merging.threads)
             if method.scaled_mask:
-                for task, pairs in zip(given.tasks, zip(*lengths, strict=True), strict=True):
+                for task, pairs in zip(given.tasks, zip(*pieces, strict=True), strict=True):
                     own, held = (fsum(values) for values in zip(*pairs, strict=True))  # of all pieces
                     new.scale[task] = method.scaled_mask.scale(own, held)
-            scales = dict(new.scale)
-    return scales if method.scaled_mask else chosen
+    return new.scale if method.scaled_mask else chosen
+
+
+def _write_own(own: OwnTensors, options: Mapping[str, Any], models: Models, facts: BundleFacts) -> None:
+    """Write the bundle of a method that compresses each tensor by itself; one tensor is in memory at a time."""
+    with models.progress("compressing", passes(None)) as progress, new_own_bundle(models.given.output, facts) as new:
+        stream = models.stream(progress)
+
+        def work(place: Place) -> None:
+            coding = facts.codings[place.name]
+            for task in facts.tasks:
+                tensor = stream.row(task, place).reshape(coding.shape)
+                new.write(task, place.name, own.content(tensor, coding, **options))
+
+        # a tensor at a time: it may be large, and products have threads of their own
+        parallel(work, stream.places(whole_tensors=True), threads=1)
 
 
 def _scaled(

@@ -23,12 +23,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tallmasks.commands import given_checkpoints
-from tallmasks.commands.given_checkpoints import Given
 from tallmasks.commands.merge_recipes import CARD, RECIPE, card_of_merged, recipe_of
 from tallmasks.commands.opened_models import Models, opened, passes, say_copied
 from tallmasks.methods import Fixed, Method, Place, Scaled, registry
@@ -41,6 +40,9 @@ from tallmasks.store.parallel import parallel
 from tallmasks.store.tensor_files import name_some
 from tallmasks.vectors.checkpoints.new_files import tensors_file
 from tallmasks.vectors.checkpoints.writing import bytes_of_new, new_checkpoint
+
+if TYPE_CHECKING:
+    from tallmasks.commands.models_file import Given
 
 MASK_LAMBDA = 0.4
 """The middle of the paper's grid, where a consensus needs masks and none is given."""
@@ -137,7 +139,7 @@ def merge_checkpoints(
     The other arguments are the command's options.  Raises TallmasksError as the command does.
     """
     settings = {name: value for name, value in locals().items() if name not in ("base", "tasks", "out")}
-    given = given_checkpoints.from_python(base, tasks, out, **settings)
+    given = given_checkpoints.from_python(base, tasks, out, _DTYPES, **settings)
     _write(_prepared(given))
     return given.output
 
@@ -184,9 +186,7 @@ def _write(merged: _Prepared) -> None:
         more = {RECIPE: recipe, CARD: card_of_merged(method, merged.alpha, models, recipe), **_heads(models)}
     with models.progress("merging", passes(method.merge)) as progress:
         stream = models.stream(progress)
-        merging = Merging(
-            registry.get_merge(str(method.merge)), stream, merged.weighting, given.options_by_tensor or {}
-        )
+        merging = Merging(registry.get_merge(str(method.merge)), stream, merged.weighting, given.options_by_tensor)
         with new_checkpoint(given.output, models.base, None, given.dtype, given.out_shard_size, more) as new:
 
             def work(place: Place) -> None:

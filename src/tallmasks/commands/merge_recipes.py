@@ -25,36 +25,36 @@ def recipe_of(method: Method, alpha: float, weighting: Weighting, lambdas: Seque
     """The file from which `tallmasks merge` makes a model again: every setting, every input with its commit or sha256,
     and the version."""
     given = models.given
-    tasks: dict[str, dict[str, Any]] = {}
-    for number, (name, checkpoint) in enumerate(models.tasks.items()):
-        tasks[name] = {"checkpoint": _source(checkpoint)}
-        tasks[name] |= {"weight": weighting.weights[name]} if name in weighting.weights else {}
-        tasks[name] |= {"density": weighting.densities[name]} if name in weighting.densities else {}
-        tasks[name] |= {"mask_lambda": lambdas[number]} if "agreement" in method.needs else {}
-        tasks[name] |= {"sha256": models.sha256s[name]} if name in models.sha256s else {}
-    merge = registry.get_merge(str(method.merge))
-    options: dict[str, Any] = {name: option.default for name, option in merge.options.items()} | dict(merge.chosen)
-    options |= given.options_by_tensor or {}
-    consensus = isinstance(method.update, functools.partial)
-    recipe = {
-        "tallmasks": __version__,
-        "base": _source(models.base),
-        "base_sha256": models.sha256s.get(None),
-        "tasks": tasks,
-        "method": read(method.name)[0],
-        "options": options or None,
-        "scaling_coefficient": None if isinstance(method.protocol, Fixed) else alpha,
-        "k": method.update.keywords["k"] if isinstance(method.update, functools.partial) and consensus else None,
-        "trim": weighting.trim if weighting.trim != "model" else None,
-        "normalize": weighting.normalize,
-        "dtype": given.dtype,
-        "out_shard_size": given.out_shard_size,
-        "only": list(given.only) or None,
-        "keep_base": list(given.keep_base) or None,
-        "tokens": given.tokens,
-        "heads": None if given.heads is None else list(given.heads),
+    tasks = {
+        name: given.tasks[name].model_copy(
+            update={
+                "checkpoint": _source(checkpoint),
+                "weight": weighting.weights.get(name),
+                "density": weighting.densities.get(name),
+                "mask_lambda": mask_lambda if "agreement" in method.needs else None,
+                "sha256": models.sha256s.get(name),
+            }
+        )
+        for (name, checkpoint), mask_lambda in zip(models.tasks.items(), lambdas, strict=True)
     }
-    return _yaml({key: value for key, value in recipe.items() if value is not None})
+    merge = registry.get_merge(str(method.merge))
+    of_merge = {name: option.default for name, option in merge.options.items()} | dict(merge.chosen)
+    recipe = given.model_copy(
+        update={
+            "tallmasks": __version__,
+            "base": _source(models.base),
+            "base_sha256": models.sha256s.get(None),
+            "tasks": tasks,
+            "method": read(method.name)[0],
+            "options": of_merge | given.options_by_tensor,
+            "scaling_coefficient": None if isinstance(method.protocol, Fixed) else alpha,
+            "k": method.update.keywords["k"] if isinstance(method.update, functools.partial) else None,
+            "trim": weighting.trim if weighting.trim != "model" else None,
+            "normalize": weighting.normalize,
+        }
+    )
+    of_all_tasks = {"mask_lambda", "weight", "density"}
+    return _yaml(recipe.model_dump(exclude_defaults=True, exclude={"output", "layers", *of_all_tasks}))
 
 
 def card_of_merged(method: Method, alpha: float, models: Models, recipe: str) -> str:

@@ -1,16 +1,36 @@
-"""The YAML file that `tallmasks merge` and `tallmasks compress` take in the place of options; mergekit's too."""
+"""What `tallmasks merge` and `tallmasks compress` work on: one class for options, a YAML file and Python's arguments.
+
+    base: meta-llama/Llama-3.2-1B          # what --base takes
+    tasks:
+      cars: ./cars                         # what --task takes, cars=./cars
+      dtd: {checkpoint: ./dtd, mask_lambda: 0.3, weight: 0.7, density: 0.5}
+    method: consensus_ties
+    options: {keep: 0.1}
+    scaling_coefficient: 0.5
+    output: ./merged                       # what -o takes
+    out_shard_size: 5GB
+    keep_base: ["embed*"]                  # `only`, `heads` too
+    tokens: base
+
+`weight` and `density` of all tasks, `trim` and `normalize` are of `tallmasks merge` alone.  `fit`, `entropy_coding` and
+`include_base`, true or false, are of `tallmasks compress` alone.  `mergekit_files` has the words of mergekit's files.
+"""
 
 from __future__ import annotations
 
+import re
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, with_config
+from typing_extensions import TypedDict
 
 from tallmasks import __version__
 from tallmasks.commands.mergekit_files import MERGEKIT, in_own_words
+from tallmasks.methods import registry
+from tallmasks.methods.weighting import Setting, Weighting
 from tallmasks.plan.refusals import Section, check, optional, shown
 from tallmasks.plan.strict_yaml import read_yaml
 from tallmasks.store.errors import TallmasksError, TallmasksWarning
@@ -18,8 +38,9 @@ from tallmasks.store.errors import TallmasksError, TallmasksWarning
 CHECKPOINT = "a path or a repository"
 
 
-class FilteredSetting(Section):
-    filter: str = optional("a part of a tensor's name")
+@with_config(Section.model_config)
+class FilteredSetting(TypedDict):
+    filter: NotRequired[Annotated[str, Field(description="a part of a tensor's name")]]
     value: float | Annotated[list[float], Field(min_length=1)]
 
 
@@ -29,46 +50,121 @@ TaskSetting = (
 """A number, a gradient over the blocks, or {filter, value} in the order in which they count."""
 
 
-class FileTask(Section):
+class GivenTask(Section):
+    """A fine-tuned model; ``sha256`` is what a recipe says of its files."""
+
     checkpoint: str = Field(description=CHECKPOINT)
-    mask_lambda: float = optional()
     weight: TaskSetting = optional()
     density: TaskSetting = optional()
+    mask_lambda: float = optional()
     sha256: dict[str, str] = optional("by file")
 
 
-class ModelsFile(Section):
+def _task(value: Any) -> Any:
+    return {"checkpoint": value} if isinstance(value, str) else value
+
+
+def _patterns(value: Any) -> Any:
+    return [value] if isinstance(value, str) else list(value) if isinstance(value, tuple) else value
+
+
+def _shard_size(value: Any) -> int:
+    """How many bytes a text such as "5GB" or "500MB" means; a number is bytes."""
+    match = re.fullmatch(r"(\d+)\s*([KMGT]?)(i?)B?", str(value).strip(), re.IGNORECASE)
+    size = int(match[1]) * (1024 if match[3] else 1000) ** " KMGT".index(match[2].upper() or " ") if match else 0
+    if not size:
+        raise TallmasksError(f"--out-shard-size {value}: expected a number of bytes, 5GB or 500MB for instance")
+    return size
+
+
+Patterns = Annotated[list[str], BeforeValidator(_patterns), Field(description="patterns of tensors' names")]
+
+
+class Given(Section):
+    """What is merged or compressed, in the order of the recipe.  ``base`` and ``checkpoint`` name a file, a folder or a
+    repository; only, keep_base and heads are those of `tensors_apart.apart`."""
+
     tallmasks: str = optional("the version that wrote it")
     base: str = optional(CHECKPOINT)
     base_sha256: dict[str, str] = optional("by file")
-    tasks: dict[str, Annotated[str, Field(description=CHECKPOINT)] | FileTask] = optional("checkpoints by task")
+    tasks: dict[str, Annotated[GivenTask, BeforeValidator(_task), Field(description=CHECKPOINT)]] = Field({})
     method: str = optional()
-    options: dict[str, Any] = optional("names and values")
+    options: dict[str, Any] = Field({})
+    scaling_coefficient: float = optional()
+    k: int = optional()
     mask_lambda: float = optional()
     weight: TaskSetting = optional()
     density: TaskSetting = optional()
     trim: Literal["model", "tensor"] = optional()
     normalize: bool = optional()
     dtype: str = optional()
-    out_shard_size: int | str = optional()
-    only: list[str] = optional("patterns")
-    keep_base: list[str] = optional("patterns")
-    heads: list[str] = optional("patterns")
+    out_shard_size: Annotated[int, BeforeValidator(_shard_size)] = optional()
+    only: Patterns = Field([])
+    keep_base: Patterns = Field([])
     tokens: Literal["base", "union"] = optional("whose rows the embeddings have")
+    heads: Patterns = optional()
     layers: int = optional("how many blocks the models have")
-    output: str = optional()
-    scaling_coefficient: float = optional()
-    k: int = optional()
-    fit: bool = optional()
-    entropy_coding: bool = optional()
-    include_base: bool = optional()
+    output: Annotated[Path, Field(strict=False)] = optional()
+    fit: bool = False
+    entropy_coding: bool = False
+    include_base: bool = False
+
+    @property
+    def spec(self) -> str:
+        """The method with its options. Raises TallmasksError where there is no such method or option."""
+        options = {name: value for name, value in self.options.items() if not isinstance(value, list)}
+        return registry.spec_of({self.method: options} if options else self.method, "--method")
+
+    @property
+    def options_by_tensor(self) -> dict[str, Setting]:
+        """The options that are gradients, or lists of {filter, value}."""
+        return {name: value for name, value in self.options.items() if isinstance(value, list)}
+
+    @property
+    def sha256(self) -> dict[str | None, dict[str, str]]:
+        """What a recipe says of files, by task; of the base under None."""
+        by_model: dict[str | None, dict[str, str]] = {None: self.base_sha256}
+        by_model.update({name: task.sha256 for name, task in self.tasks.items()})
+        return {name: by_file for name, by_file in by_model.items() if by_file is not None}
+
+    def lacks(self, names: Collection[str], command: str) -> None:
+        """Refuse what only another command takes. Raises TallmasksError, which names the command."""
+        for name in names:
+            if name in self.model_fields_set:
+                raise TallmasksError(f"{name} means nothing here: it is of `tallmasks {command}`; leave it out")
+
+    def lambdas(self, default: float) -> list[float]:
+        """The mask lambda of every task, in order.  Raises TallmasksError where one is no number from 0 up."""
+        lambdas = self.by_task("mask_lambda")
+        if wrong := [value for value in lambdas.values() if not 0 <= value < float("inf")]:
+            raise TallmasksError(f"--mask-lambda {wrong[0]}: expected a number from 0 up")
+        return [lambdas.get(task, default) for task in self.tasks]
+
+    def weighting(self) -> Weighting:
+        """How the tasks count."""
+        return Weighting(self.by_task("weight"), self.by_task("density"), self.trim or "model", self.normalize)
+
+    def by_task(self, setting: str) -> dict[str, Any]:
+        """A setting of every task that has it: its own, or else that of all tasks."""
+        general = getattr(self, setting)
+        own = {name: getattr(task, setting) for name, task in self.tasks.items()}
+        by_task = {name: general if value is None else value for name, value in own.items()}
+        return {name: value for name, value in by_task.items() if value is not None}
 
 
-KEYS = tuple(ModelsFile.model_fields)
+KEYS = tuple(Given.model_fields)
+
+
+def checked(values: Mapping[str, Any], where: object, dtypes: Collection[str]) -> Given:
+    """Settings, each of its kind.  Raises TallmasksError, which says where and which key is wrong."""
+    given = check(values, Given, where)
+    if given.dtype not in (None, *dtypes):
+        raise TallmasksError(f"{where}: dtype: found {given.dtype}, expected one of {', '.join(dtypes)}")
+    return given
 
 
 def read_models_file(path: Path, base: str | None, dtypes: Collection[str]) -> dict[str, Any]:
-    """What a file says, by the attributes of `given_checkpoints.Given`; a task is a mapping, as of `FileTask`.
+    """What a file says, as `checked` takes it.
 
     Args:
         path: the file.
@@ -87,15 +183,11 @@ def read_models_file(path: Path, base: str | None, dtypes: Collection[str]) -> d
     values = {str(key): value for key, value in content.items() if value is not None}
     if not values.keys().isdisjoint(MERGEKIT):
         values = in_own_words(values, path, base)
-    check({**values, "options": values.get("options", {})}, ModelsFile, path)
-    if values.get("dtype") not in (None, *dtypes):
-        raise TallmasksError(f"{path}: dtype: found {values['dtype']}, expected one of {', '.join(dtypes)}")
-    if (version := values.pop("tallmasks", __version__)) != __version__:
+    given = checked(values, path, dtypes)
+    if given.tallmasks not in (None, __version__):
         warnings.warn(
-            f"{path}: written by version {version}, and this is {__version__}: the last bits may differ",
+            f"{path}: written by version {given.tallmasks}, and this is {__version__}: the last bits may differ",
             TallmasksWarning,
             stacklevel=2,
         )
-    entries = values.get("tasks", {}).items()
-    values["tasks"] = {name: {"checkpoint": entry} if isinstance(entry, str) else entry for name, entry in entries}
-    return values
+    return given.model_dump(exclude_unset=True)

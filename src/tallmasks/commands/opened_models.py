@@ -5,26 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import prod
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from rich.filesize import decimal
 
-from tallmasks.commands.given_checkpoints import Given
 from tallmasks.commands.progress import WorkProgress
 from tallmasks.commands.tensors_apart import Apart, apart
 from tallmasks.methods.registry import get_merge
 from tallmasks.methods.streaming import Stream
 from tallmasks.store.atomic_files import refuse_existing
-from tallmasks.store.dtypes import DTYPES, OF_BUNDLES
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import Layout, name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.fitting import check_fit, unchanged
 from tallmasks.vectors.checkpoints.vocabularies import with_all_tokens, with_tokens_of
 from tallmasks.vectors.differences import Piece
+
+if TYPE_CHECKING:
+    from tallmasks.commands.models_file import Given
 
 
 def opened(given: Given) -> Models:
@@ -38,7 +39,7 @@ def opened(given: Given) -> Models:
     refuse_existing(given.output, folder=given.output.is_dir())
     base = open_model(given.base)
     check_fit(base, {})  # a LoRA is opened on the base
-    tasks = {name: open_model(spec, base) for name, spec in given.tasks.items()}
+    tasks = {name: open_model(task.checkpoint, base) for name, task in given.tasks.items()}
     if given.tokens == "union":
         base, tasks = with_all_tokens(base, tasks)
     elif given.tokens:
@@ -140,12 +141,6 @@ class Models:
             say_copied(self.base)
 
     # -- what a dry run says ----------------------------------------------------------------------------------
-
-    def bytes_of_bundle(self, dtype: str | None, include_base: bool) -> int:
-        """What a bundle takes, but for headers."""
-        masks = sum(-(-prod(shape) // 8) for shape in self.layout.shapes)
-        base = sum(path.stat().st_size for path in self.base.files.values()) if include_base else 0
-        return self.layout.size * DTYPES[OF_BUNDLES[dtype or "float32"]].width + len(self.tasks) * masks + base
 
     def describe(self, what: str, nbytes: int) -> None:
         """Print what would be read and written."""

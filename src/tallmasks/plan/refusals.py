@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tallmasks.store.errors import TallmasksError, nearest
 
 Schema = Mapping[str, Any]
+Model = TypeVar("Model", bound=BaseModel)
 KEY = "[key]"
 """What pydantic appends to the place of a mapping's wrong key."""
 
@@ -40,10 +41,10 @@ def optional(description: str | None = None) -> Any:
 _ORDER = {"extra_forbidden": 0, "invalid_key": 0, "missing": 1}
 
 
-def check(value: Any, model: type[BaseModel], file: object) -> None:
-    """Raises TallmasksError where a model does not allow a value, with the file and the key."""
+def check(value: Any, model: type[Model], file: object) -> Model:
+    """A value as a model. Raises TallmasksError where the model does not allow it, with the file and the key."""
     try:
-        model.model_validate(value)
+        return model.model_validate(value)
     except ValidationError as error:
         raise TallmasksError(f"{file}: {_refusal(error, value, model.model_json_schema())}") from None
 

@@ -351,6 +351,11 @@ def test_in_python_as_in_the_shell(small: Path) -> None:
     assert "ties" in tallmasks.method_names() and "emr" not in tallmasks.method_names()
     with pytest.raises(tallmasks.TallmasksError, match="tasks: cars: found a dict; expected a path"):
         tallmasks.merge_checkpoints("base", {"cars": {}}, "ties", "other")
+    for setting, value in (("weight", "x"), ("density", {"cars": [[1]]}), ("k", 1.5), ("only", 5), ("dtype", "int3")):
+        with pytest.raises(tallmasks.TallmasksError, match=f"^arguments: .*{setting}.*: found "):
+            tallmasks.merge_checkpoints("base", models, "ties", "other", **{setting: value})
+    with pytest.raises(tallmasks.TallmasksError, match=r"--weight dogs=\.\.\.: there is no task 'dogs'"):
+        tallmasks.merge_checkpoints("base", models, "ties", "other", weight={"dogs": 1})
 
 
 def test_a_dry_run_accepts_what_the_run_accepts(small: Path, capsys: pytest.CaptureFixture[str]) -> None:

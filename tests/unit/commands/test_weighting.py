@@ -48,9 +48,11 @@ def merged(*words: object) -> np.ndarray:
 
 @pytest.mark.parametrize("name", FILES)
 def test_mergekits_files_give_mergekits_values(here: None, name: str) -> None:
-    """Who comes from mergekit would get another model from the same file (benchmarks/mergekit_values.py)."""
+    """Who comes from mergekit would get another model from the same file, or from its recipe."""
     Path("merge.yml").write_text(FILES[name])
-    found = merged("merge", "merge.yml")
+    assert run("merge", "merge.yml", "-o", "first") == 0
+    found = LAYOUT.join(load_file("first/model.safetensors"))
+    np.testing.assert_array_equal(merged("merge", "first/merge.yaml"), found)
     if "linear" in name or "slerp" in name:  # a sum of models there, here of what they changed
         np.testing.assert_allclose(found, THERE[name], rtol=2e-7, atol=1e-8)
     elif "model stock" in name or "sce" in name:  # other orders of sums; a row's cosines may nearly cancel
