@@ -16,6 +16,7 @@
 
 import argparse
 import heapq
+import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -28,14 +29,11 @@ from tallmasks.plan.node import Node
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.project import open_plan
 from tallmasks.plan.views import results_of
-from tallmasks.tasks.vision.decoding import KEPT_SIDE, TRAINING_MARGIN
-from tallmasks.tasks.vision.vision_tasks import LARGEST_VALIDATION, TASKS, VALIDATION_SHARE
+from tallmasks.tasks.vision.decoding import TRAINING_MARGIN
+from tallmasks.tasks.vision.example_sizes import KEPT, counts, example_bytes
 from tallmasks.training.gpu_memory import at_once, kept_bytes, state_bytes
 
 FLOAT = 4  # bytes
-SMALL = {"eurosat": 64, "mnist": 28, "svhn": 32, "cifar100": 32, "stl10": 96, "pcam": 96, "fer2013": 48, "emnist": 28}
-SMALL |= {"cifar10": 32, "fashionmnist": 28, "kmnist": 28}  # squares that are kept at their own size
-assert max(SMALL.values()) <= KEPT_SIDE
 # Seconds that no arithmetic gives, by hand: orders of magnitude, not measurements of a GPU machine.
 IMPORTS, FORK = 10.0, 0.3  # torch and open_clip in a process of its own; a fork that has them
 CUDA = 2.0  # to initialise CUDA and its libraries
@@ -43,26 +41,9 @@ DECODING, COPYING = 0.010, 0.0005  # of one image on one core: a photograph, a s
 DISK = 1e9  # bytes a second that arrays, models and images are read and written with
 
 
-def counts(task: str) -> tuple[int, int, int]:
-    """Images for training, validation and test."""
-    train, test = TASKS[task].counts["train"], TASKS[task].counts["test"]
-    validation = min(int(train * VALIDATION_SHARE), LARGEST_VALIDATION)
-    return train - validation, validation, test
-
-
-def example_bytes(tasks: Iterable[str], side: int) -> float:
-    """The decoded images of some tasks."""
-    total = 0
-    for task in tasks:
-        train, validation, test = counts(task)
-        stored = (SMALL.get(task, round(side * TRAINING_MARGIN)), SMALL.get(task, side))
-        total += 3 * (train * stored[0] ** 2 + (validation + test) * stored[1] ** 2)
-    return total
-
-
 def evaluated_images(tasks: Iterable[str], alphas: int, lambdas: int) -> int:
     """Images times weight sets in all evaluations of one benchmark."""
-    validation, test = (sum(counts(task)[split] for task in tasks) for split in (1, 2))
+    validation, test = (sum(counts(task)[split] for task in tasks) for split in ("validation", "test"))
     tried = {methods.Scaled: alphas, methods.Masked: lambdas}
     rows = [methods.get(name) for name in methods.names("paper")]
     return sum(tried.get(type(row.protocol), 1) * validation + test for row in rows)
@@ -121,9 +102,8 @@ class Timing:
     def working(self, node: Node, threads: int) -> float:
         params = node.params
         if node.kind == "examples":
-            train, validation, test = counts(params["task"])
-            count = {"train": train, "validation": validation, "test": test}[params["split"]]
-            return count * (COPYING if params["task"] in SMALL else DECODING) / threads
+            copied = params["task"] in KEPT
+            return counts(params["task"])[params["split"]] * (COPYING if copied else DECODING) / threads
         if node.kind == "head":
             return len(params["classes"]) * len(params["templates"]) * self.prompt / self.speed
         if node.kind == "checkpoint":
@@ -131,7 +111,7 @@ class Timing:
             return self._images(images, 3, self.side * TRAINING_MARGIN)
         if node.kind in ("evaluation", "task_evaluation"):
             tasks = params.get("tasks") or [params["task"]]
-            validation, test = (sum(counts(task)[split] for task in tasks) for split in (1, 2))
+            validation, test = (sum(counts(task)[split] for task in tasks) for split in ("validation", "test"))
             tried = len(params.get("grid", [1.0]))
             return self._images(validation, tried, self.side) + self._images(test, 1, self.side)
         read = sum(map(len, node.inputs.values()))
@@ -223,7 +203,9 @@ def main() -> None:
     grids = plan.params["grids"]
     size = plan.model("vit_b32")["preprocess"]["size"]
     for name, tasks in benchmarks.items():
-        print(f"{name}: decoded images {example_bytes(tasks, size) / 1e9:.0f} GB, shared by all models")
+        splits = itertools.product(tasks, ("train", "validation", "test"))
+        decoded = sum(example_bytes({"task": task, "split": split, "side": size}) for task, split in splits)
+        print(f"{name}: decoded images {decoded / 1e9:.0f} GB, shared by all models")
     for model in ("vit_b32", "vit_b16", "vit_l14"):
         spec = plan.model(model)
         recipe, network = spec["finetuning"], clip.build(spec["architecture"])

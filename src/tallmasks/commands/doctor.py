@@ -30,6 +30,7 @@ from tallmasks.plan.planner import Plan
 from tallmasks.plan.project import Store, open_plan
 from tallmasks.store import hub
 from tallmasks.store.errors import TallmasksError, nearest
+from tallmasks.tasks.catalogues import catalogue
 
 WIDTH = 110  # letters of a problem where all models are listed: the answer fits on a screen of 24 lines
 FLOAT = 4  # bytes
@@ -85,15 +86,15 @@ def of_model(plan: Plan, model: str) -> Report:
         return Report([], [str(error)])
     missing = Store(plan.root).missing(nodes)
     report = Report([f"{len(nodes) - len(missing)} of {len(nodes)} artifacts of its benchmarks are there"], [])
-    _look_at_gpus(plan, model, report)
-    _look_at_disk(plan, model, missing, report)
-    _look_at_sources(missing, report)
+    _look_at_gpus(plan, model, missing, report)
+    _look_at_disks(plan, model, missing, _look_at_sources(missing, report), report)
     return report
 
 
-def _look_at_gpus(plan: Plan, model: str, report: Report) -> None:
-    """Whether there are GPUs, and whether their memory suffices for a fine-tuning."""
-    wanted = {uses: plan.resources(model, uses)["gpu"] for uses in ("evaluation", "finetuning")}
+def _look_at_gpus(plan: Plan, model: str, missing: Iterable[Node], report: Report) -> None:
+    """Whether there are GPUs, and whether their memory suffices for the evaluations and fine-tunings to come."""
+    to_come = {node.stage.uses for node in missing} & {"evaluation", "finetuning"}
+    wanted = {uses: plan.resources(model, uses)["gpu"] for uses in to_come}
     if not any(wanted.values()):
         return
     try:
@@ -104,12 +105,29 @@ def _look_at_gpus(plan: Plan, model: str, report: Report) -> None:
     sight = _sight(",".join(device.uuid for device in devices))
     if why := cuda.refusal(sight):
         report.problems.append(why)
-    elif wanted["finetuning"] and hasattr(family(plan.model(model)), "outline"):
-        for name, memory in sorted({(one.name, one.memory) for one in sight.devices}):
-            _look_at_memory(plan.model(model), f"{name} ({memory / 1e9:.0f} GB)", memory, report)
+        return
+    spec = plan.model(model)
+    for name, memory in sorted({(one.name, one.memory) for one in sight.devices}):
+        device = f"{name} ({memory / 1e9:.0f} GB)"
+        if wanted.get("evaluation"):
+            _look_at_evaluation(spec, device, memory, report)
+        if wanted.get("finetuning") and hasattr(family(spec), "outline"):
+            _look_at_finetuning(spec, device, memory, report)
 
 
-def _look_at_memory(spec: Mapping[str, Any], device: str, memory: int, report: Report) -> None:
+def _look_at_evaluation(spec: Mapping[str, Any], device: str, memory: int, report: Report) -> None:
+    """An evaluation holds the network, and beside it theta_0, an update and their sum."""
+    from tallmasks.training import gpu_memory
+
+    trainable, frozen = family(spec).architecture_counts(spec)
+    needed = FLOAT * (4 * trainable + frozen) / gpu_memory.USABLE
+    if needed > memory:
+        report.problems.append(
+            f"{device}: too small for an evaluation, which takes {needed / 1e9:.0f} GB at least; use a larger GPU"
+        )
+
+
+def _look_at_finetuning(spec: Mapping[str, Any], device: str, memory: int, report: Report) -> None:
     from tallmasks.training import gpu_memory
 
     examples, unit = gpu_memory.room(spec, memory), family(spec).unit
@@ -127,6 +145,13 @@ def _look_at_memory(spec: Mapping[str, Any], device: str, memory: int, report: R
 @functools.cache
 def _sight(visible: str) -> cuda.Sight:
     return cuda.elsewhere(visible)
+
+
+def example_bytes(missing: Iterable[Node]) -> int:
+    """Bytes of the missing examples; few of a catalogue that does not count them."""
+    examples = [node for node in missing if node.kind == "examples"]
+    count = {node.model: getattr(catalogue(node.model), "example_bytes", lambda recipe: 0) for node in examples}
+    return sum(count[node.model](node.params) for node in examples)
 
 
 def store_bytes(plan: Plan, model: str, missing: Iterable[Node]) -> float:
@@ -147,38 +172,59 @@ def store_bytes(plan: Plan, model: str, missing: Iterable[Node]) -> float:
     return total
 
 
-def _look_at_disk(plan: Plan, model: str, missing: list[Node], report: Report) -> None:
-    size, free = store_bytes(plan, model, missing), shutil.disk_usage(plan.root).free
-    report.facts.append(f"their checkpoints, vectors and masks take {size / 1e9:.3g} GB of disk; examples come on top")
-    if size > free:
-        report.problems.append(
-            f"{size / 1e9:.3g} GB of artifacts to make, and {free / 1e9:.3g} GB free for this folder; make room, or "
-            "build fewer benchmarks (docs/disk.md)"
-        )
+def save_bytes(plan: Plan, model: str, missing: Iterable[Node]) -> int:
+    """Bytes of the unfinished trainings that run at once, each with its last save and the one that replaces it."""
+    spec = plan.model(model)
+    trainable, _ = family(spec).architecture_counts(spec)
+    values = 4 if "validate_every" in spec["finetuning"] else 3  # weights, two moments, and the best weights
+    at_once = max(1, len(cuda.usable()) // max(1, plan.resources(model, "finetuning")["gpu"]))
+    return 2 * FLOAT * values * trainable * min(at_once, sum(node.kind == "checkpoint" for node in missing))
 
 
-def _look_at_sources(missing: list[Node], report: Report) -> None:
-    """What is to be downloaded, and what cannot be."""
-    wanted = preflight.downloads(missing)
+def _look_at_sources(missing: list[Node], report: Report) -> int:
+    """What is to be downloaded, and what cannot be; the bytes of the downloads as far as the hub says them."""
+    size, wanted = 0, preflight.downloads(missing)
     if wanted and hub.reachable():
         try:
-            size, free = preflight.bytes_of(wanted), shutil.disk_usage(_hub_cache()).free
+            size = preflight.bytes_of(wanted)
             report.facts.append(f"{len(wanted)} repositories to download, {size / 1e9:.3g} GB")
-            if size > free:
-                report.problems.append(
-                    f"{size / 1e9:.3g} GB to download, and {free / 1e9:.3g} GB free in the hub's cache; make room, or "
-                    "set HF_HOME to a folder on a larger disk"
-                )
         except TallmasksError:
             report.problems.extend(preflight.refusals(wanted))
     elif wanted:
         report.facts.append(f"{len(wanted)} repositories to download")
     report.problems.extend(preflight.unavailable(missing))
+    return size
+
+
+def _look_at_disks(plan: Plan, model: str, missing: list[Node], downloads: int, report: Report) -> None:
+    """Whether each disk has room for all that is to be written there."""
+    made = {
+        "examples": example_bytes(missing),
+        "checkpoints, vectors and masks": store_bytes(plan, model, missing),
+        "saves of unfinished trainings": save_bytes(plan, model, missing),
+    }
+    parts = ", ".join(f"{size / 1e9:.3g} GB of {what}" for what, size in made.items() if size)
+    if parts:
+        report.facts.append(f"to be made: {parts}")
+    needed = [(_existing(plan.root / "store"), sum(made.values())), (_hub_cache(), downloads)]
+    for disk in dict.fromkeys(place.stat().st_dev for place, _ in needed):
+        here = [(place, size) for place, size in needed if place.stat().st_dev == disk]
+        size, free = sum(size for _, size in here), shutil.disk_usage(here[0][0]).free
+        if size > free:
+            places = " and ".join(str(place) for place, _ in here)
+            report.problems.append(
+                f"{size / 1e9:.3g} GB to be made or downloaded, and {free / 1e9:.3g} GB free on the disk of {places}; "
+                "make room, build fewer benchmarks (docs/disk.md), or set HF_HOME to a folder on another disk"
+            )
 
 
 def _hub_cache() -> Path:
     """The hub's cache, or the folder that it will be made in."""
     from huggingface_hub import constants
 
-    cache = Path(constants.HF_HUB_CACHE)
-    return next(folder for folder in (cache, *cache.parents) if folder.exists())
+    return _existing(Path(constants.HF_HUB_CACHE))
+
+
+def _existing(folder: Path) -> Path:
+    """A folder, or the nearest one above it that there is."""
+    return next(place for place in (folder, *folder.parents) if place.exists())

@@ -46,6 +46,8 @@ class ExamplesFile:
 class Catalogue(Protocol):
     """Where a model's tasks come from.
 
+    It may have a further method, ``example_bytes(recipe)``: about how many bytes the examples of a recipe take.
+
     Attributes:
         versioned: Whether DVC keeps the examples, as nobody else can download them.
     """

@@ -1,6 +1,10 @@
 """`tallmasks doctor`: what a machine lacks, before the first job."""
 
+import re
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -9,6 +13,7 @@ from tallmasks.commands import doctor
 from tallmasks.commands.main import main
 from tallmasks.models import cuda
 from tallmasks.plan import preflight
+from tallmasks.plan.planner import Plan
 from tallmasks.store import hub
 from tallmasks.training import gpu_memory
 
@@ -36,13 +41,31 @@ def test_what_a_model_lacks_is_said_with_what_to_do(capsys: pytest.CaptureFixtur
     assert "did you mean 'vit_b32'?" in capsys.readouterr().err
 
 
-def test_a_disk_that_is_too_small_for_the_downloads_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The disk would be full after the third of twenty data sets."""
+@pytest.mark.parametrize(
+    ("model", "parts"),
+    [
+        ("vit_b32", ["21 repositories to download, 63 GB", "55.5 GB of examples"]),
+        ("t5_large", ["masks, 96 GB of saves of unfinished trainings"]),
+    ],
+)
+def test_a_disk_holds_all_that_is_made_and_downloaded(
+    model: str, parts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk would be full after the third of twenty data sets, or after days of fine-tuning."""
     monkeypatch.setattr(hub, "reachable", lambda: True)
-    monkeypatch.setattr(preflight.Wanted, "size", lambda one: 10**15)
-    report = doctor.of_model(doctor.open_plan(), "vit_b32")
-    assert "21 repositories to download, 2.1e+07 GB" in report.facts
-    assert any("make room, or set HF_HOME" in problem for problem in report.problems)
+    monkeypatch.setattr(preflight.Wanted, "size", lambda one: 3 * 10**9)
+    monkeypatch.setattr(cuda, "usable", lambda: [cuda.Device(0, "A100", "GPU-1", "GPU-1")] * 4)
+    monkeypatch.setattr(doctor, "_hub_cache", lambda: ROOT)
+    plan, needed, said = doctor.open_plan(), 0.0, list[bool]()
+    for free in (1e15, 0.99, 1.01):
+        room = free * (needed or 1)
+        monkeypatch.setattr(shutil, "disk_usage", lambda place, room=room: SimpleNamespace(free=room))
+        report = doctor.of_model(plan, model)
+        facts = "; ".join(report.facts)
+        needed = 1e9 * sum(map(float, re.findall(r"([\d.]+) GB", facts)))
+        said.append(any("set HF_HOME" in problem for problem in report.problems))
+    assert all(part in facts for part in parts), facts
+    assert said == [False, True, False]
 
 
 @pytest.mark.long
@@ -71,7 +94,15 @@ def test_a_gpu_that_is_too_small_is_said(room: int, ready: bool, monkeypatch: py
     assert any("takes 50 GB at least; fine-tune on a larger GPU" in problem for problem in report.problems) != ready
 
 
-def test_a_disk_that_is_too_small_for_the_store_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would be full after days of fine-tuning."""
-    monkeypatch.setattr(doctor, "store_bytes", lambda plan, model, missing: 1e15)
-    assert any("1e+06 GB of artifacts" in text for text in doctor.of_model(doctor.open_plan(), "tiny").problems)
+def test_what_is_fine_tuned_elsewhere_needs_no_memory_here(
+    params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who takes the authors' checkpoints would be sent to buy a larger GPU."""
+    params["models"]["vit_l14"]["checkpoints"] = "published"
+    monkeypatch.setattr(cuda, "enough", lambda count: [cuda.Device(0, "small", "GPU-1", "GPU-1")])
+    for gigabytes, problems in ((6, []), (5, ["small (5 GB): too small for an evaluation, which takes 6 GB at least"])):
+        seen = cuda.Seen("small", "GPU-1", (8, 0), gigabytes * 10**9)
+        sight = cuda.Sight("2", "13.2", ("sm_80",), "13.2", (seen,))
+        monkeypatch.setattr(doctor, "_sight", lambda visible, sight=sight: sight)
+        report = doctor.of_model(Plan(params, ROOT), "vit_l14")
+        assert [text.partition(";")[0] for text in report.problems if "too small" in text] == problems

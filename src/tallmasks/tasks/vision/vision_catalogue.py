@@ -52,6 +52,11 @@ class Vision:
         folder = sources.get("data")
         write_examples(task_of(recipe), split, side, out.path, out.metadata, folder, out.threads, out.say)
 
+    def example_bytes(self, recipe: Params) -> int:
+        from tallmasks.tasks.vision.example_sizes import example_bytes
+
+        return example_bytes(recipe)
+
     def missing(self, recipe: Params) -> str | None:
         from tallmasks.tasks.vision.data_files import missing
 
