@@ -131,15 +131,15 @@ def goals(measured: pd.DataFrame) -> str:
         ],
         [
             "with the files at most 3 ns in all",
-            f"in a warm process, from {FEWEST} tasks and {SMALLEST / 1e6:.0f} M parameters on: {each(large)}; "
-            f"as a command, with the start: {each(whole)}",
+            f"in a warm process, from {FEWEST} tasks and {SMALLEST / 1e6:.0f} M parameters on: {each(large)}. "
+            f"As a command, with the start: {each(whole)}",
         ],
         ["at least 10 times less processor time than mergekit's TIES", _beside_mergekit(whole)],
         ["anonymous memory under 0.5 GiB", f"{max(ours['anon_mib'].max(), grid['anon_mib'].max()):.0f} MiB at most"],
         [
             "time flat within 20 %, 1 M to 300 M, 2 to 20 tasks",
-            f"{each(grid)}; at one number of tasks, from {SMALLEST / 1e6:.0f} M parameters on, within {_apart(grid)}; "
-            f"a further task costs, in ns of each parameter, {_further(grid)}",
+            f"{each(grid)}. At one number of tasks, from {SMALLEST / 1e6:.0f} M parameters on, within {_apart(grid)}. "
+            f"A further task, in ns per parameter: {_further(grid)}",
         ],
     ]
     return table(["goal", "found"], rows, words=2)

@@ -63,9 +63,7 @@ Repository = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0
 Commit = Annotated[str, Field(pattern="^[0-9a-f]{40}$", description="a commit, all 40 hexadecimal digits of it")]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="of the file")]
 Registered = Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z_][A-Za-z0-9_.]*$")]
-Wording = Annotated[
-    Literal["ours", "published", "fusionbench"], Field(description="whose class names: ours, published or fusionbench")
-]
+Wording = Annotated[Literal["ours", "published", "fusionbench"], Field(description="class names")]
 Origin = Annotated[Path, Field(description="finetune, published, fusionbench, or a folder of checkpoints")]
 AUGMENTATION = "crop (open_clip's training transform), or how far a drawn image may be changed"
 Prompt = Annotated[str, Field(pattern=r"^[^{}]*\{\}[^{}]*$", description="a prompt with one {} for the class name")]
@@ -125,7 +123,7 @@ class OwnVisionTask(Section):
     ]
     templates: Annotated[
         list[Prompt],
-        Field(min_length=1, description="prompts in which {} stands for a class name, as 'a photo of a {}.'"),
+        Field(min_length=1, description="{} is the class name, as in 'a photo of a {}.'"),
     ]
 
 
@@ -316,12 +314,9 @@ class ModelEntry(Section):
     ] = Field(description="a file of weights, or where they are on the hub")
     architecture: str | dict[str, Setting] = Field(description="what the family builds a network from")
     preprocess: ImagePreparation = optional()
-    checkpoints: Origin | Checkpoints = optional(
-        "where fine-tuned models come from; finetune, published, fusionbench or a folder"
-    )
+    checkpoints: Origin | Checkpoints = optional("where fine-tuned models come from")
     wording: Wording | dict[str, Wording] = optional(
-        "whose class names make the zero-shot heads (ours, published or fusionbench), of all tasks or by task; without "
-        "it those that the checkpoints were fine-tuned with"
+        "class names of the zero-shot heads, one for all or by task; default: those of the fine-tuning"
     )
     adapter: Literal["ia3"] = optional("what is fine-tuned in the place of the whole network")
     scoring: AnswerScoring = optional()
@@ -330,7 +325,7 @@ class ModelEntry(Section):
     templates: (
         Literal["all"]
         | Annotated[list[Annotated[int, Field(ge=0, le=99)]], Different, Field(min_length=1, max_length=100)]
-    ) = optional('which prompts of text tasks, "all" or a list of their numbers')
+    ) = optional("the numbers of text tasks' prompts")
     finetuning: Finetuning
     pretraining: dict[str, Setting] = optional("how the weights that ship with the project were made")
     grids: OwnGrids = optional()
@@ -372,12 +367,10 @@ class Params(Section):
     build: list[Name] = Field(description="the models whose benchmarks are built when no target is named")
     benchmarks: dict[Name, Annotated[list[str], Field(min_length=1)] | UnseenTasks] = Field(
         min_length=1,
-        description="named lists of tasks; or {merge: [...], evaluate: [...]}, whose tables have the rows that give "
-        "one model for all tasks",
+        description="lists of tasks; with {merge: [...], evaluate: [...]} only rows that give one model for all tasks",
     )
     methods: Literal["all", "paper", "later"] | Annotated[list[Row], Field(min_length=1)] = Field(
-        description='the rows of every table, "all", "later", or a list of names and of names with options, as '
-        "{ties: {keep: 0.1}}"
+        description="the rows of every table; a name may have options, as {ties: {keep: 0.1}}"
     )
     bundle: Row = optional("the masking row that bundles hold, by its name or with options")
     grids: Grids
@@ -387,9 +380,7 @@ class Params(Section):
     statistics: Statistics = optional("what RegMean and Fisher merging know of a task's data")
     seeds: Annotated[list[Seed], Different, Field(min_length=1, max_length=1000, description="different ones")]
     paper: Paper = Field(description="what figures and tables show")
-    data: dict[Name, Data] = optional(
-        "local folders of vision and text tasks instead of the hub, or another commit of the hub's repository"
-    )
+    data: dict[Name, Data] = optional("local folders of the tasks, or another commit of the hub's repository")
     vision_tasks: dict[Name, OwnVisionTask] = optional("vision tasks of your own")
     models: dict[
         Name,

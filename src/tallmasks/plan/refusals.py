@@ -135,8 +135,9 @@ def described(part: Schema) -> str:
         words = _KINDS.get(part.get("type", "object" if "$ref" in part else ""), "")
     words = " ".join([words, *(f"{word} {part[key]}" for word, key in _BOUNDS if key in part)])
     if "minItems" in part:
-        least, most = part["minItems"], part.get("maxItems", "any number of")
-        words += f" of {least} entries" if least == most else f" of {least} to {most} entries"
+        least, most = part["minItems"], part.get("maxItems")
+        span = f"{least}" if least == most else f"{least} to {most}" if most else f"{least} or more"
+        words += f" of {span} entries"
     text = part.get("description", "")
     return f"{words} ({text})" if words and text else words or text
 
