@@ -200,14 +200,13 @@ def main() -> None:
         print_plan(plan, *arguments.plan, tflops, arguments.cores, arguments.gpus)
         return
     benchmarks = {name: plan.tasks(name) for name in ("8tasks", "14tasks", "20tasks")}
-    grids = plan.params["grids"]
     size = plan.model("vit_b32")["preprocess"]["size"]
     for name, tasks in benchmarks.items():
         splits = itertools.product(tasks, ("train", "validation", "test"))
         decoded = sum(example_bytes({"task": task, "split": split, "side": size}) for task, split in splits)
         print(f"{name}: decoded images {decoded / 1e9:.0f} GB, shared by all models")
     for model in ("vit_b32", "vit_b16", "vit_l14"):
-        spec = plan.model(model)
+        spec, grids = plan.model(model), plan.grids(model)
         recipe, network = spec["finetuning"], clip.build(spec["architecture"])
         every = sum(parameter.numel() for parameter in network.parameters())
         trainable = sum(parameter.numel() for parameter in network.visual.parameters())
@@ -222,7 +221,8 @@ def main() -> None:
         )
         for benchmark, tasks in benchmarks.items():
             vectors, merges = len(tasks), 3
-            store = FLOAT * (every + (2 * vectors + merges) * trainable) + 2 * (3 * vectors / 8 + 1) * trainable
+            masks = 2 * (len(grids["mask_lambda"]).bit_length() * vectors / 8 + 1) * trainable
+            store = FLOAT * (every + (2 * vectors + merges) * trainable) + masks
             images = evaluated_images(tasks, len(grids["scaling_coefficient"]), len(grids["mask_lambda"]))
             print(
                 f"  {benchmark}: store {store / 1e9:.0f} GB; fine-tuning "

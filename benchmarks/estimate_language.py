@@ -37,7 +37,7 @@ from tallmasks.plan.project import open_plan
 from tallmasks.tasks.text.text_tasks import TASKS
 from tallmasks.training.gpu_memory import at_once, kept_bytes, state_bytes
 
-FLOAT, LEVEL_BITS = 4, 3  # bytes of a value; bits of a mask's level for five lambdas
+FLOAT = 4  # bytes of a value
 MODELS = ("t5_large", "t5_large_ia3")
 BENCHMARKS = ("7nlp", "8qa", "11nlp")
 LENGTHS = (100, 128, 300, 512)  # tokens of an input
@@ -85,14 +85,15 @@ def halves(architecture: Architecture) -> tuple[int, int]:
     return encoder, decoder + sizes["lm_head.weight"]
 
 
-def store_bytes(plan: Plan, trainable: int, tasks: int) -> float:
+def store_bytes(plan: Plan, model: str, trainable: int, tasks: int) -> float:
     """What the chain stores of one benchmark with one seed."""
     rows = [methods.get(name) for name in plan.method_names]
     merges = {row.merge for row in rows if row.merge}
     masked = {row.merge for row in rows if row.merge and isinstance(row.protocol, methods.Masked)}
     counted = {row.merge for row in rows if row.merge and "agreement" in row.needs}
     values = FLOAT * trainable * (2 * tasks + len(merges))
-    return values + trainable * tasks * LEVEL_BITS / 8 * len(masked) + trainable * len(counted)
+    levels = len(plan.grids(model)["mask_lambda"]).bit_length() / 8
+    return values + trainable * tasks * levels * len(masked) + trainable * len(counted)
 
 
 def main() -> None:
@@ -104,10 +105,9 @@ def main() -> None:
     parser.add_argument("--choices", type=float, default=3.0, help="of a question, on average")
     said = parser.parse_args()
     plan = open_plan()
-    grids = plan.params["grids"]
-    tried = {methods.Scaled: len(grids["scaling_coefficient"]), methods.Masked: len(grids["mask_lambda"])}
     for model in MODELS:
-        spec = plan.model(model)
+        spec, grids = plan.model(model), plan.grids(model)
+        tried = {methods.Scaled: len(grids["scaling_coefficient"]), methods.Masked: len(grids["mask_lambda"])}
         architecture = Architecture.of(spec["architecture"])
         trainable, frozen = architecture.counts(spec.get("adapter"))
         reads, writes = halves(architecture)
@@ -151,7 +151,7 @@ def main() -> None:
             )
             hours = asked * question / speed / 1e12 / 3600
             print(
-                f"  {benchmark}: store {store_bytes(plan, trainable, len(tasks)) / 1e9:.3g} GB, "
+                f"  {benchmark}: store {store_bytes(plan, model, trainable, len(tasks)) / 1e9:.3g} GB, "
                 f"evaluations {asked:,} questions, {hours:.1f} h"
             )
 

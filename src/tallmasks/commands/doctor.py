@@ -158,7 +158,7 @@ def store_bytes(plan: Plan, model: str, missing: Iterable[Node]) -> float:
     """Bytes of the missing checkpoints, vectors, masks and agreements of a model, from its architecture."""
     spec = plan.model(model)
     trainable, frozen = family(spec).architecture_counts(spec)
-    levels = len(plan.params["grids"]["mask_lambda"]).bit_length() / 8
+    levels = len(plan.grids(model)["mask_lambda"]).bit_length() / 8
     total = 0.0
     for node in missing:
         if node.kind == "pretrained":

@@ -106,3 +106,14 @@ def test_what_is_fine_tuned_elsewhere_needs_no_memory_here(
         monkeypatch.setattr(doctor, "_sight", lambda visible, sight=sight: sight)
         report = doctor.of_model(Plan(params, ROOT), "vit_l14")
         assert [text.partition(";")[0] for text in report.problems if "too small" in text] == problems
+
+
+def test_the_disk_for_masks_follows_the_models_own_grid(params: dict[str, Any]) -> None:
+    """The disk would be full of masks that nobody counted, or a disk be refused that has room."""
+    sizes = []
+    for grid in ([0.4], [0.1 * step for step in range(1, 9)]):
+        params["models"]["tiny"]["grids"] = {"mask_lambda": grid}
+        plan = Plan(params, ROOT)
+        masks = [plan.mask_bundle("tiny", ("mnist", "svhn"), "sum", 0)]
+        sizes.append(doctor.store_bytes(plan, "tiny", masks))
+    assert sizes[1] == 4 * sizes[0], "levels of 8 lambdas take four bits, of one a single bit"
