@@ -270,7 +270,7 @@ def _merges(plan: Plan) -> list[str]:
 
 
 def _left_out_rows(plan: Plan, model: str, benchmark: str) -> dict[str, Any]:
-    return {"methods": ["zeroshot", *_merges(plan)]}
+    return _shown(plan, benchmark, ["zeroshot", *_merges(plan)])
 
 
 @view(
