@@ -66,3 +66,19 @@ def test_an_adapter_has_no_regmean_and_says_so_in_one_line(params: Params) -> No
         recipes.of_view(Plan(params, ROOT), VIEWS["benchmark"], "tiny_t5_ia3", "7nlp")
     assert "models.tiny_t5_ia3" in str(refused.value) and "regmean" in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_a_family_without_log_probabilities_learns_no_merge_and_says_so(params: Params) -> None:
+    """The job that learns would fail, after hours of fine-tuning."""
+    own = {
+        **params["models"]["tiny"],
+        "family": "toys.numbers_toy",
+        "tasks": "toys.numbers_toy",
+        "architecture": "linear",
+    }
+    params["models"]["own"], params["benchmarks"]["own"] = own, ["north", "east"]
+    params["methods"] = ["task_arithmetic", "adamerging"]
+    with pytest.raises(TallmasksError, match=r"models.own: no log-probabilities of choices .* adamerging") as refused:
+        recipes.of_view(Plan(params, ROOT), VIEWS["benchmark"], "own", "own")
+    assert "\n" not in str(refused.value)
+    assert "adamerging" not in recipes.of_view(Plan(params, ROOT), VIEWS["field"], "own", "own")["params"]["methods"]
