@@ -1,6 +1,5 @@
 """A module that threads take turns with, requests by task, models as streams of tensors, bundles in a worker."""
 
-import multiprocessing
 import pickle
 import re
 import shutil
@@ -188,19 +187,6 @@ def test_theta_0_of_a_module_goes_along_with_a_pickled_bundle(made):
         assert all_same(weights_of(module), expected(made, TASKS[1]))
     finally:
         hidden.rename(made.base_file)
-
-
-@pytest.mark.long
-def test_a_worker_gets_a_bundle(made):
-    """A server with several processes could not hand its bundle over."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        bundle = load_bundle(made.folder, made.base_file)
-        found = pool.apply(_sums, (bundle, "mnist"))
-    assert found == {name: float(tensor.double().sum()) for name, tensor in expected(made, "mnist").items()}
-
-
-def _sums(bundle, task):
-    return {name: float(tensor.double().sum()) for name, tensor in bundle.named_tensors(task)}
 
 
 def test_the_block_of_the_page_answers_every_request_by_its_task(made):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from commands.models_made import make_llamas, make_small
+from models_made import make_llamas, make_small
 
 
 @pytest.fixture(scope="session")

@@ -15,8 +15,8 @@ from transformers import LlamaForCausalLM
 
 import reference
 import tallmasks
-from commands.models_made import NAMED, TASKS, of_base_and_tasks, refusal, run, weights
 from conftest import ROOT
+from models_made import NAMED, TASKS, of_base_and_tasks, refusal, run, weights
 
 
 def flat(parameters: dict[str, torch.Tensor]) -> np.ndarray:

@@ -10,7 +10,7 @@ import torch
 from transformers import LlamaForCausalLM
 
 import tallmasks
-from commands.models_made import NAMED, TASKS, of_base_and_tasks, run, weights
+from models_made import NAMED, TASKS, of_base_and_tasks, run, weights
 from tallmasks import methods
 from tallmasks.store.tensor_files import Layout
 

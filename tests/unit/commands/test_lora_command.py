@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from commands.models_made import refusal, run
+from models_made import refusal, run
 
 
 def test_a_lora_is_the_nearest_of_its_rank(

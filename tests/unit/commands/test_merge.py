@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 import reference
 import tallmasks
-from commands.models_made import NAMED, TASKS, of_base_and_tasks, refusal, run, weights
+from models_made import NAMED, TASKS, of_base_and_tasks, refusal, run, weights
 from small_checkpoints import file_of, lora
 from tallmasks import methods
 from tallmasks.commands.models_file import KEYS, MERGEKIT

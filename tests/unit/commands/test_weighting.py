@@ -11,7 +11,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 import later_reference
-from commands.models_made import refusal, run
+from models_made import refusal, run
 from tallmasks.store.tensor_files import Layout
 
 VALUES = Path(later_reference.__file__).with_name("mergekit_values.safetensors")

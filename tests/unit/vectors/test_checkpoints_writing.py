@@ -3,11 +3,7 @@
 import errno
 import json
 import os
-import signal
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -212,33 +208,3 @@ def test_a_full_disk_is_said_before_anything_is_written(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "posix_fallocate", full)
     assert "no space for the" in refusal(lambda: new_checkpoint(tmp_path / "out", base, None).__enter__())
     left(tmp_path, "base")
-
-
-KILLED = """
-import os, signal, sys, time
-import numpy as np
-from tallmasks.vectors.checkpoints import new_checkpoint, open_checkpoint
-
-with new_checkpoint(sys.argv[2], open_checkpoint(sys.argv[1]), None) as new:
-    print("writing", flush=True)
-    time.sleep(600)
-"""
-
-
-def test_what_a_killed_process_leaves_is_removed_by_the_next(tmp_path):
-    """Gigabytes of hidden halves would fill the disk; or the next run would remove what another one is writing."""
-    source, out = saved_llama(tmp_path / "model"), tmp_path / "out"
-    environment = {**os.environ, "PYTHONPATH": str(Path(tallmasks.__file__).parents[1])}
-    command = [sys.executable, "-c", KILLED, str(source), str(out)]
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline() == "writing\n"
-        (hidden,) = tmp_path.glob(".*")
-        base = open_checkpoint(source)
-        with new_checkpoint(out, base, None):
-            assert hidden.exists()  # its owner lives
-        process.send_signal(signal.SIGKILL)
-    assert hidden.exists() and not list(out.glob(".*"))
-    out.rename(tmp_path / "elsewhere")
-    with new_checkpoint(out, base, None):
-        assert not hidden.exists()
-    same_as(open_checkpoint(out), base, base.tensors)

@@ -3,7 +3,6 @@
 import io
 import itertools
 import logging
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,6 @@ import pytest
 from snakemake.common import NOTHING_TO_BE_DONE_MSG
 from snakemake.settings.enums import Quietness
 from snakemake_interface_logger_plugins.common import LogEvent
-from snakemake_interface_logger_plugins.registry import LoggerPluginRegistry
 
 from conftest import ROOT
 from snakemake_logger_plugin_tallmasks import LogHandler, place
@@ -333,22 +331,6 @@ def test_a_terminals_last_line_is_written_over(monkeypatch: pytest.MonkeyPatch) 
     for either in (screen, Screen(stream)):
         either.line("error: no room")
     assert stream.getvalue().strip("\0") == "\033[31merror: no room\033[0m\nerror: no room\n"
-
-
-def test_snakemake_finds_it_and_it_costs_nothing() -> None:
-    """Every call of snakemake, jobs among them, would wait for what only the view needs."""
-    assert LoggerPluginRegistry().is_installed("tallmasks")
-    program = (
-        "import sys, snakemake_interface_logger_plugins.base as b; before = set(sys.modules);"
-        "import snakemake_logger_plugin_tallmasks; print(*set(sys.modules) - before)"
-    )
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    names = {name.partition(".")[0] for name in run.stdout.split()}
-    assert names <= {
-        "snakemake_logger_plugin_tallmasks",
-        "snakemake_interface_logger_plugins",
-        *sys.stdlib_module_names,
-    }
 
 
 def test_from_a_subfolder_it_says_where_to_go(monkeypatch: pytest.MonkeyPatch) -> None:

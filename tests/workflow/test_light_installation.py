@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from commands.models_made import make_small
+from models_made import make_small
 from tallmasks.store.errors import EXTRAS
 
 ABSENT = sorted({*EXTRAS, "snakemake", "threadpoolctl"} - {"typing_extensions", "yaml"})
