@@ -48,12 +48,6 @@ def test_gc_removes_what_no_recipe_names_and_nothing_else(project: Project, tmp_
     assert after.keys() - before.keys() == mine
     assert outside.exists() and not leftover.exists()
     assert all(str(path) in listed for path in before.keys() - after.keys())
-    # what DVC has versioned is not lost
-    project.change(lambda params: params["grids"].update(mask_lambda=[0.2, 0.4]))
-    assert project.dvc("repro").jobs == {}
-    assert project.sha256("results") == {
-        path: content for path, content in before.items() if path.startswith("results")
-    }
 
 
 def test_gc_leaves_a_running_snakemake_alone(project: Project) -> None:

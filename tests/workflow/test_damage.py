@@ -68,12 +68,11 @@ def test_what_is_lost_is_named_and_one_file_is_restored(project: Project) -> Non
 
 def test_a_tampered_results_file_is_written_again(project: Project) -> None:
     """A number changed by hand, or a merge conflict, would pass for a result."""
-    before, lock = project.sha256("results"), project.path("dvc.lock").read_bytes()
-    table = project.path("results/tiny/two/table.csv")
+    before, table = project.sha256("results"), project.path("results/tiny/two/table.csv")
     table.write_text(table.read_text().replace("0", "9"))
     project.path("results/tiny/three/provenance.json").write_text("<<<<<<< HEAD\n")
     assert project.snakemake("all").jobs == {"results": 2}
     assert project.sha256("results") == before
     table.unlink()
-    assert project.dvc("repro").jobs == {"results": 1}
-    assert project.sha256("results") == before and project.path("dvc.lock").read_bytes() == lock
+    assert project.snakemake("all").jobs == {"results": 1}
+    assert project.sha256("results") == before

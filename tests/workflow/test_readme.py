@@ -19,6 +19,7 @@ TABLES = ("README.md", "docs/first_run.md", "docs/tiny_model.md")
 """The pages that show tables of docs/tiny."""
 CHECKED = (
     "tests/contract/test_methods.py",
+    "tests/contract/test_merges.py",
     "tests/contract/test_catalogues.py",
     "tests/unit/tasks/test_drawn.py",
     "tests/unit/evaluation/test_sweeps.py",

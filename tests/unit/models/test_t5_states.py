@@ -79,24 +79,17 @@ def in_shards(folder: Path, state: State) -> None:
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
 
 
-@pytest.mark.parametrize("layout", ["safetensors", "bin", "shards", "transformers", "file", "halves"])
+@pytest.mark.parametrize("layout", ["bin", "shards", "transformers"])
 def test_pretrained_weights_are_read_in_every_layout(layout: str, tmp_path: Path) -> None:
-    """A model that transformers or the hub holds could not be used, lose a table, or be trained in half precision."""
+    """A model that transformers or the hub holds could not be used, or lose a table."""
     state = random_state()
-    if layout == "halves":
-        state = {name: tensor.bfloat16().float().numpy() for name, tensor in torch_state(state).items()}
-    saves: dict[str, Callable[[Path], None] | None] = {
-        "safetensors": None,
-        "file": None,
+    saves: dict[str, Callable[[Path], None]] = {
         "bin": lambda folder: torch.save(with_embed_tokens(state), folder / "pytorch_model.bin"),
         "shards": lambda folder: in_shards(folder, state),
-        "halves": lambda folder: save_file(
-            {name: tensor.bfloat16() for name, tensor in torch_state(state).items()}, folder / "model.safetensors"
-        ),
         "transformers": lambda folder: plain_network(state).save_pretrained(folder),
     }
     folder = saved_folder(tmp_path / "saved", state, saves[layout])
-    found = FAMILY.convert_pretrained(SPEC, folder / "model.safetensors" if layout == "file" else folder)
+    found = FAMILY.convert_pretrained(SPEC, folder)
     assert bytes(found.pop("tokenizer.json")).decode() == tokenizer_json()
     assert sorted(found) == sorted(state)
     for name, array in state.items():
@@ -108,17 +101,11 @@ def test_pretrained_weights_are_read_in_every_layout(layout: str, tmp_path: Path
     ("change", "said"),
     [
         (lambda f, s: s.pop("lm_head.weight"), "no tensor 'lm_head.weight': it was saved with its two tables tied"),
-        (lambda f, s: s.pop("encoder.block.1.layer.1.DenseReluDense.wo.weight"), "wo.weight'.*is missing"),
-        (lambda f, s: s.update(extra=torch.ones(2)), "'extra'.*is not expected"),
-        (lambda f, s: s.update({"shared.weight": torch.ones(3, 32)}), r"'shared.weight' is \[3, 32\] of F32, expected"),
-        (lambda f, s: s.update({"shared.weight": torch.ones(96, 32).int()}), "'shared.weight' is .* of I32"),
-        (lambda f, s: s["lm_head.weight"].fill_(torch.inf), "'lm_head.weight' holds NaN, infinity"),
         (lambda f, s: s.update({"encoder.embed_tokens.weight": torch.ones(96, 32)}), "is not 'shared.weight'"),
         (lambda f, s: s.update({"model.shared.weight": torch.ones(96, 32)}), "is not expected"),
         (lambda f, s: (f / "tokenizer.json").unlink(), "no tokenizer.json and no spiece.model beside the weights"),
         (lambda f, s: (f / "config.json").write_text('{"num_heads": 2}'), "num_heads: found 2, and .* has 4"),
         (lambda f, s: (f / "config.json").write_text("["), "config.json: not a JSON object"),
-        (lambda f, s: (f / "config.json").write_text("[" * 100000), "config.json: not a JSON object"),
     ],
 )
 def test_odd_pretrained_folders_are_refused(change: Any, said: str, tmp_path: Path) -> None:
@@ -204,7 +191,7 @@ def test_what_is_no_sentencepiece_model_is_refused(content: bytes, tmp_path: Pat
 # -- checkpoints of whole models ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("layout", ["safetensors", "torch", "folder", "module", "transformer."])
+@pytest.mark.parametrize("layout", ["folder", "module.", "transformer."])
 def test_fine_tuned_models_are_read_in_every_layout(
     layout: str, pretrained: tuple[Path, State], tmp_path: Path
 ) -> None:
@@ -212,16 +199,12 @@ def test_fine_tuned_models_are_read_in_every_layout(
     path, state = pretrained
     tuned = finetuned(state)
     file = tmp_path / "tuned.pt"
-    if layout == "safetensors":
-        file = tmp_path / "tuned.safetensors"
-        save_file(torch_state(tuned), file)
-    elif layout == "folder":
+    if layout == "folder":
         file = saved_folder(tmp_path / "tuned", tuned)
     elif layout == "transformer.":  # with the input table under all of its names
         torch.save({f"transformer.{name}": tensor for name, tensor in with_embed_tokens(tuned).items()}, file)
     else:
-        prefix = "module." if layout == "module" else ""
-        torch.save({f"{prefix}{name}": tensor for name, tensor in torch_state(tuned).items()}, file)
+        torch.save({f"{layout}{name}": tensor for name, tensor in torch_state(tuned).items()}, file)
     found = FAMILY.convert_checkpoint(SPEC, file, path)
     assert list(found) == list(Architecture.of(ARCHITECTURE).trainable())
     for name, array in found.items():

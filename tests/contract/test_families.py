@@ -1,0 +1,280 @@
+"""The contract of a model family: its weights in one flat buffer, and files of others imported right or refused.
+
+`small_clip` and `small_t5` have the small models of the package's families, `toys` two families from outside.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import load_file, save_file
+
+import small_clip
+import small_t5
+from tallmasks.models.clip import network as clip
+from tallmasks.models.clip.clip_examples import ClipExamples
+from tallmasks.models.families import family, load
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.tensor_files import write_tensors
+from tallmasks.tasks.drawn import examples
+from tallmasks.tasks.texts import open_texts, write_texts
+from toys import llama_network, questions_toy
+from toys.numbers_toy import Numbers
+
+LLAMA = {
+    "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2,
+    "num_key_value_heads": 1, "max_position_embeddings": 32,
+}  # fmt: skip
+COUNT = 12
+State = dict[str, torch.Tensor]
+
+
+def images(folder: Path) -> ClipExamples:
+    draw = np.random.default_rng(0)
+    return ClipExamples(*examples("cars", "train", COUNT, seed=0), draw.normal(size=(8, 16)).astype(np.float32))
+
+
+def numbers(folder: Path) -> Numbers:
+    draw = np.random.default_rng(0)
+    return Numbers(draw.normal(size=(COUNT, 8)).astype(np.float32), draw.integers(0, 4, COUNT))
+
+
+def questions(folder: Path) -> Any:
+    write_texts(folder / "questions", list(questions_toy.CATALOGUE._texts("colours", "train", COUNT)), {})
+    return open_texts(folder / "questions")
+
+
+def save_linear(path: Path) -> None:
+    weight = np.random.default_rng(0).normal(0, 0.1, (4, 8)).astype(np.float32)
+    write_tensors(path, {"bias": np.zeros(4, np.float32), "weight": weight}, {})
+
+
+@dataclass(frozen=True)
+class Small:
+    """A small model: its entry in params.yaml, what writes its pretrained file, and examples."""
+
+    spec: dict[str, Any]
+    save: Callable[[Path], object]
+    examples: Callable[[Path], Any]
+
+
+T5 = {**small_t5.SPEC, "scoring": {"max_input_tokens": 20}}
+SMALL = {
+    "clip": Small(small_clip.SPEC, small_clip.save_random, images),
+    "t5": Small(T5, small_t5.save_small, lambda folder: small_t5.small_examples(folder, COUNT)),
+    "t5, (IA)^3": Small({**T5, "adapter": "ia3"}, small_t5.save_small, lambda f: small_t5.small_examples(f, COUNT)),
+    "linear": Small({"family": "toys.numbers_toy", "architecture": "linear"}, save_linear, numbers),
+    "llama": Small(
+        {"family": "toys.llama_toy", "architecture": LLAMA, "scoring": {"max_input_tokens": 8}},
+        lambda path: llama_network.write_random(LLAMA, path),
+        questions,
+    ),
+}
+
+
+@pytest.fixture(params=SMALL)
+def small(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Small, Path, Any]:
+    """A small model of every family, its pretrained file, and the model loaded from it."""
+    small = SMALL[request.param]
+    small.save(tmp_path / "weights.safetensors")
+    return small, tmp_path / "weights.safetensors", load(small.spec, tmp_path / "weights.safetensors", device="cpu")
+
+
+def test_the_buffer_is_theta_0_in_name_order(small: tuple[Small, Path, Any]) -> None:
+    """A task vector would be added to the wrong weights, or measured from elsewhere; or storage be counted of other
+    parameters."""
+    case, weights, model = small
+    initial = family(case.spec).initial_state(case.spec, weights)
+    assert model.trainable == tuple(initial) == tuple(sorted(initial))
+    assert dict(model.shapes) == {name: array.shape for name, array in initial.items()}
+    flat = np.concatenate([np.asarray(array, np.float32).ravel() for array in initial.values()])
+    np.testing.assert_array_equal(model.flat.numpy(), flat)
+    np.testing.assert_array_equal(model.initial().numpy(), flat)
+    assert family(case.spec).architecture_counts(case.spec)[0] == flat.size
+    shapes = {name: tuple(tensor.shape) for name, tensor in load_file(weights).items()}
+    assert family(case.spec).parameter_counts(case.spec, shapes)[0] == flat.size
+    assert all(family(case.spec).place(name) for name in model.trainable)
+
+
+def test_the_network_computes_with_the_buffer_in_use(small: tuple[Small, Path, Any], tmp_path: Path) -> None:
+    """A merged model would be scored with the weights of the one before."""
+    case, _, model = small
+    batch = model.prepare(case.examples(tmp_path))
+    before = float(model.loss(batch))
+    other = model.initial() + 0.1 * torch.randn(model.flat.shape, generator=torch.Generator().manual_seed(0))
+    former = model.use(other)
+    assert float(model.loss(batch)) != before
+    np.testing.assert_array_equal(np.concatenate([a.ravel() for a in model.named_arrays().values()]), other.numpy())
+    assert [tuple(parameter.shape) for parameter in model.parameters()] == list(model.shapes.values())
+    model.use(former)
+    assert float(model.loss(batch)) == before
+
+
+def test_every_example_counts_once_however_many_share_a_batch(small: tuple[Small, Path, Any], tmp_path: Path) -> None:
+    """An accuracy, or what is learned, would depend on how much memory there is."""
+    case, _, model = small
+    data = case.examples(tmp_path)
+    with torch.no_grad():
+        counts = {size: sum(int(model.count_right(b)) for b in model.batches(data, size)) for size in (1, 5, COUNT)}
+    assert len(set(counts.values())) == 1
+    batch = model.prepare(data)
+    pieces = list(batch.split(5))
+    assert len(pieces) > 1 and sum(map(len, pieces)) == len(batch) == COUNT
+    whole = torch.autograd.grad(model.loss(batch), model.parameters())
+    parts = sum(model.loss(piece) * (piece.weight / batch.weight) for piece in pieces)
+    for one, other in zip(whole, torch.autograd.grad(parts, model.parameters()), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+# -- files of others: of the families that convert any ---------------------------------------------------------
+
+NAMES = {
+    "clip": "visual.transformer.resblocks.0.mlp.c_fc.weight",
+    "t5": "encoder.block.1.layer.1.DenseReluDense.wo.weight",
+}
+CONVERTING = pytest.mark.parametrize("kind", NAMES)
+
+
+def tensors_of(kind: str, folder: Path) -> tuple[Path, State]:
+    """A pretrained file, and the tensors of its network: CLIP's with open_clip's whole vocabulary."""
+    path = folder / "weights.safetensors"
+    SMALL[kind].save(path)
+    if kind == "clip":
+        save_file(clip.build(SMALL[kind].spec["architecture"]).state_dict(), path)
+    return path, {name: tensor for name, tensor in load_file(path).items() if name != "tokenizer.json"}
+
+
+def fine_tuned(kind: str, folder: Path) -> tuple[Path, State]:
+    """A pretrained file, and a checkpoint that was trained from it: what is frozen is as it was."""
+    weights, tensors = tensors_of(kind, folder)
+    trained = load(SMALL[kind].spec, weights, device="cpu").trainable
+    return weights, {n: t + 0.01 if n in trained else t.clone() for n, t in tensors.items()}
+
+
+def changed(name: str, change: Callable[[torch.Tensor], Any]) -> Callable[[dict[Any, Any]], object]:
+    return lambda state: state.update({name: change(state[name])})
+
+
+def with_value(value: float, dtype: torch.dtype = torch.float32) -> Callable[[torch.Tensor], torch.Tensor]:
+    """One value is another."""
+
+    def change(tensor: torch.Tensor) -> torch.Tensor:
+        found = tensor.to(dtype).clone()
+        found.view(-1)[found.numel() // 2] = value
+        return found
+
+    return change
+
+
+HARMLESS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "as it is": lambda t: t,
+    "half": lambda t: t.half(),
+    "bfloat16": lambda t: t.bfloat16(),
+    "double": lambda t: t.double(),
+    "a parameter": torch.nn.Parameter,
+    "transposed in memory": lambda t: t.mT.contiguous().mT,
+    "a part of more": lambda t: torch.cat([t.flatten(), t.flatten()])[: t.numel()].view(t.shape),
+    "negated in memory": lambda t: torch._neg_view(-t),
+}
+HARMFUL: dict[str, Callable[[torch.Tensor], Any]] = {
+    "of another shape": lambda t: t[:1].repeat(3, 1),
+    "empty": lambda t: t.flatten()[:0],
+    "int64": lambda t: t.to(torch.int64),
+    "complex": lambda t: t.to(torch.complex64),
+    "float8": lambda t: t.to(torch.float8_e4m3fn),
+    "NaN": with_value(math.nan),
+    "minus infinity in half": with_value(-math.inf, torch.float16),
+    "beyond float32": with_value(1e300, torch.float64),
+    # what safetensors cannot hold
+    "sparse": lambda t: t.to_sparse(),
+    "compressed sparse": lambda t: t.to_sparse_csr(),
+    "quantised": lambda t: torch.quantize_per_tensor(t.float(), 0.1, 0, torch.qint8),
+    "without values": lambda t: t.to("meta"),
+    "nested": lambda t: torch.nested.nested_tensor([t, t]),
+    "one value seen as many": lambda t: torch.ones(1).expand(t.numel()).view(t.shape),
+    "one value seen as 10^18": lambda t: torch.ones(1).expand(10**9).expand(10**9, 10**9),
+    "a list": lambda t: t.flatten()[:3].tolist(),
+}
+ODD_STATES: dict[str, Callable[[dict[Any, Any], str], object]] = {
+    "missing": lambda state, name: state.pop(name),
+    "twice": lambda state, name: state.update({f"model.{name}": state[name] + 1}),
+    "unknown": lambda state, name: state.update({f"{name}_scale": torch.ones(1)}),
+    "a number for a name": lambda state, name: state.update({7: state[name]}),
+    "an epoch beside them": lambda state, name: state.update({"epoch": 3}),
+    **{what: lambda state, name, change=change: changed(name, change)(state) for what, change in HARMFUL.items()},
+}
+
+
+@CONVERTING
+@pytest.mark.parametrize("change", HARMLESS)
+def test_what_holds_the_same_values_is_imported(kind: str, change: str, tmp_path: Path) -> None:
+    """A checkpoint would be refused, or read wrong, for how it lies in memory."""
+    weights, state = fine_tuned(kind, tmp_path)
+    changed(NAMES[kind], HARMLESS[change])(state)
+    torch.save({"state_dict": state, "epoch": 3}, tmp_path / "cars.pt")
+    found = family(SMALL[kind].spec).convert_checkpoint(SMALL[kind].spec, tmp_path / "cars.pt", weights)
+    assert tuple(found) == load(SMALL[kind].spec, weights, device="cpu").trainable
+    for name, values in found.items():
+        expected = state[name].detach().resolve_neg().float().numpy()
+        np.testing.assert_array_equal(values, expected, name, strict=True)
+
+
+@CONVERTING
+@pytest.mark.parametrize("change", ODD_STATES)
+def test_every_odd_tensor_is_refused_by_name(kind: str, change: str, tmp_path: Path) -> None:
+    """An accuracy of 200 % would be printed, or the user would not know which of 150 tensors to look at."""
+    weights, state = fine_tuned(kind, tmp_path)
+    name = NAMES[kind]
+    ODD_STATES[change](state, name)
+    path = tmp_path / "mnist.pt"
+    torch.save(state, path)
+    spec = SMALL[kind].spec
+    for read in (family(spec).convert_pretrained, lambda s, p: family(spec).convert_checkpoint(s, p, weights)):
+        with pytest.raises(TallmasksError) as refused:
+            read(spec, path)
+        said = str(refused.value)
+        assert "mnist.pt" in said and "\n" not in said and len(said) < 700, said
+        assert any(word in said for word in (name, "7 is no", "'epoch' is a int", "more than tensors")), said
+
+
+@CONVERTING
+def test_a_frozen_tensor_that_moved_is_refused(kind: str, tmp_path: Path) -> None:
+    """A task vector would be computed against weights that it has nothing to do with."""
+    weights, state = fine_tuned(kind, tmp_path)
+    name = {"clip": "logit_scale", "t5": "shared.weight"}[kind]
+    torch.save({**state, name: state[name] + 0.5}, tmp_path / "there.pt")
+    with pytest.raises(TallmasksError, match=f"there.pt.*'{name}'"):
+        family(SMALL[kind].spec).convert_checkpoint(SMALL[kind].spec, tmp_path / "there.pt", weights)
+
+
+def spoiled(kind: str, folder: Path, change: Callable[[dict[str, NDArray[Any]]], object]) -> Path:
+    """A pretrained file in the project's format with something changed."""
+    weights, _ = tensors_of(kind, folder)
+    tensors = load_file(weights)
+    change(tensors)
+    save_file(tensors, folder / "bad.safetensors")
+    return folder / "bad.safetensors"
+
+
+@CONVERTING
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda t, name: t.pop(name), "missing"),
+        (lambda t, name: t.update(extra=torch.zeros(2)), "'extra'.*not expected"),
+        (lambda t, name: t.update({name: torch.zeros(3, 3)}), r"\[3, 3\]"),
+        (lambda t, name: t[name].fill_(math.nan), "NaN"),
+    ],
+)
+def test_a_damaged_pretrained_file_is_named(kind: str, change: Any, said: str, tmp_path: Path) -> None:
+    """A wrong or broken file would be found out by its results only."""
+    with pytest.raises(TallmasksError, match=f"bad.safetensors.*{said}"):
+        load(SMALL[kind].spec, spoiled(kind, tmp_path, lambda tensors: change(tensors, NAMES[kind])), device="cpu")
