@@ -171,7 +171,7 @@ class WeightedMerge:
         def rows(part: slice) -> Rows:
             return [flat[start + part.start : start + part.stop]]
 
-        return kernels.nth_magnitudes(rows, size, size - kept + 1)[0]
+        return kernels.nth_magnitudes(rows, size, [size - kept + 1])[0, 0]
 
     def _weighted_vector(self, number: int) -> TaskVector:
         """A task vector made sparse and weighted where it is asked for."""

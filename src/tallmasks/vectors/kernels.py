@@ -25,6 +25,8 @@ PARTITIONED = 1 << 18
 """Up to so many values are partitioned in memory."""
 
 Vector = NDArray[np.float32]
+Rows = Callable[[slice], Sequence[Vector] | Vector]
+"""A slice [n] of each of T vectors."""
 Result = TypeVar("Result")
 
 
@@ -73,51 +75,52 @@ def _trimmed_sum(rows: Sequence[Vector], thresholds: Sequence[np.float32]) -> Ve
 
 def nth_magnitude(vector: Vector, n: int) -> np.float32:
     """:func:`nth_magnitudes` of one vector [P']."""
-    return nth_magnitudes(lambda part: [vector[part]], vector.size, n)[0]
+    return nth_magnitudes(lambda part: [vector[part]], vector.size, [n])[0, 0]
 
 
-def nth_magnitudes(rows: Callable[[slice], Sequence[Vector]], size: int, n: int) -> list[np.float32]:
-    """The exact n-th smallest |value| of each of T vectors of ``size`` values, 1 <= n <= size, without sorting them.
+def nth_magnitudes(rows: Rows, size: int, ranks: Sequence[int]) -> NDArray[np.float32]:
+    """The exact n-th smallest |value| of T vectors of ``size`` values, for each rank n, 1 <= n <= size; float32 [T, R].
 
     Magnitudes of float32 are ordered as their bit patterns without the sign. Up to PARTITIONED values are partitioned.
     More are read twice: for a histogram of the upper 16 bits, then one of the lower 16 bits where the answer lies.
-    ``rows`` gives a slice [n] of each vector.
     """
     if size <= PARTITIONED:
-        return [np.float32(np.partition(np.abs(row), n - 1)[n - 1]) for row in rows(slice(0, size))]
+        places = np.subtract(ranks, 1)
+        return np.stack([np.partition(np.abs(row), places)[places] for row in rows(slice(0, size))])
     loops = _compiled()
-    ends = _histograms(rows, size, lambda task, *counted: loops.count_upper(*counted))
-    upper = [np.uint32(np.searchsorted(row, n)) for row in ends]
-    below = [int(row[half - 1]) if half else 0 for row, half in zip(ends, upper, strict=True)]
+    ends = _histograms(rows, size, 1, lambda task, patterns, counts: loops.count_upper(patterns, counts[0]))
+    upper = np.stack([np.searchsorted(row, ranks) for (row,) in ends]).astype(np.uint32)
+    below = np.stack([np.append(0, row)[halves] for (row,), halves in zip(ends, upper, strict=True)])
 
     def count_lower(task: int, patterns: NDArray[np.uint32], counts: NDArray[np.uint32]) -> None:
         whole = patterns.size // 32 * 32
-        for blocks in (patterns[:whole].reshape(-1, 32), patterns[whole:].reshape(-1, 1)):
-            loops.count_lower(blocks, counts, upper[task])
+        for half, of_half in zip(upper[task], counts, strict=True):
+            for blocks in (patterns[:whole].reshape(-1, 32), patterns[whole:].reshape(-1, 1)):
+                loops.count_lower(blocks, of_half, half)
 
-    ends = _histograms(rows, size, count_lower)
-    lower = [np.searchsorted(row, n - less) for row, less in zip(ends, below, strict=True)]
-    return [np.uint32(int(u) << 16 | int(low)).view(np.float32) for u, low in zip(upper, lower, strict=True)]
+    ends = _histograms(rows, size, len(ranks), count_lower)
+    lower = [list(map(np.searchsorted, of_task, ranks - less)) for of_task, less in zip(ends, below, strict=True)]
+    return (upper << 16 | np.array(lower, np.uint32)).view(np.float32)
 
 
-def _histograms(rows: Callable[[slice], Sequence[Vector]], size: int, count: Callable[..., None]) -> NDArray[np.int64]:
-    """How many values each bin and those before it hold, int64 [T, 65536].
+def _histograms(rows: Rows, size: int, number: int, count: Callable[..., None]) -> NDArray[np.int64]:
+    """How many values each bin and those before it hold, int64 [T, number, 65536].
 
-    ``count``: ``(task, patterns, counts)`` adds a slice, uint32 [n], to uint32 [65536].
+    ``count``: ``(task, patterns, counts)`` adds a slice, uint32 [n], to uint32 [number, 65536].
     """
 
     def work(share: slice) -> NDArray[np.uint32]:
-        counts = np.zeros((0, 1 << 16), np.uint32)
+        counts = np.zeros((0, number, 1 << 16), np.uint32)
         for part in _slices(share.start, share.stop, PIECE):
             slices = rows(part)
             if not len(counts):
-                counts = np.zeros((len(slices), 1 << 16), np.uint32)
+                counts = np.zeros((len(slices), number, 1 << 16), np.uint32)
             for task, row in enumerate(slices):
                 count(task, _plain(row).view(np.uint32), counts[task])
         return counts
 
     share = min(-(-size // threads()), 1 << 31)
-    return np.cumsum(np.sum(in_pieces(size, work, share), axis=0, dtype=np.int64), axis=1)
+    return np.cumsum(np.sum(in_pieces(size, work, share), axis=0, dtype=np.int64), axis=-1)
 
 
 def pack_levels(

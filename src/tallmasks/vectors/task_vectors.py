@@ -61,7 +61,7 @@ def trim_thresholds(vectors: Sequence[NDArray[np.float32]], fraction: float, fro
     n = size - int(fraction * (size + frozen))
     if n <= 0:
         return [np.float32(0)] * len(vectors)
-    return kernels.nth_magnitudes(lambda part: [vector[part] for vector in vectors], size, n)
+    return list(kernels.nth_magnitudes(lambda part: [vector[part] for vector in vectors], size, [n])[:, 0])
 
 
 def compute_task_vector(

@@ -11,7 +11,6 @@ import later_reference
 import reference
 from tallmasks import methods
 from tallmasks.methods.rows.parts.block_numbers import block_of, depths, is_linear_layer
-from tallmasks.methods.rows.parts.competition import nth_of_rows
 from tallmasks.methods.rows.parts.seeded_draws import draws, dropped, task_keys
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import Layout
@@ -185,14 +184,6 @@ def test_pcb_refuses_what_it_would_clamp_to_0(moved: float, frozen: int) -> None
         vector.flat[int(moved * vector.flat.size) :] = 0
     with pytest.raises(TallmasksError, match=r"pcb: task vector 1 of 3: fewer than 1 % of .* weights moved"):
         merged("pcb", given)
-
-
-@pytest.mark.parametrize("ranks", [[1, 500], [250, 499, 500], [17]])
-def test_the_n_th_value_of_rows_is_that_of_sorting(ranks: list[int]) -> None:
-    """A quantile would be that of some pieces."""
-    rows = abs(np.random.default_rng(0).normal(size=(3, 500))).astype(np.float32).round(1)
-    found = nth_of_rows(lambda part: rows[:, part], 500, ranks)
-    np.testing.assert_array_equal(found, np.sort(rows, axis=1)[:, [rank - 1 for rank in ranks]])
 
 
 def test_lines_is_the_plain_statement() -> None:

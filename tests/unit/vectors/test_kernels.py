@@ -58,9 +58,10 @@ def test_nth_magnitude_of_long_vectors(kind, threads, monkeypatch):
         vectors[0, :93_000] = -0.5
     else:
         vectors *= np.float32(1e-42)
-    for n in (1, 50_000, 99_999, 100_000):
-        found = kernels.nth_magnitudes(lambda part: list(vectors[:, part]), 100_000, n)
-        same_bits(np.array(found), np.sort(np.abs(vectors))[:, n - 1])
+    for ranks in ([1, 50_000, 100_000], [99_999, 99_999], [100_000]):
+        for size in (100_000, 1000):  # by two histograms, and partitioned
+            found = kernels.nth_magnitudes(lambda part: vectors[:, part], size, np.minimum(ranks, size))
+            same_bits(found, np.sort(np.abs(vectors[:, :size]))[:, np.minimum(ranks, size) - 1])
 
 
 @no_deadline

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors import kernels
@@ -64,45 +62,14 @@ def balance_of(task_vectors: Sequence[TaskVector], ratio: float) -> Balance:
                 f"pcb: task vector {task} of {len(flats)}: fewer than 1 % of {whole:,} weights moved, so that PCB "
                 "clamps all of them to 0 (at the 99 % quantile); use another method, ties for instance"
             )
-    known = Balance(low, high, low, high)
+    clamped = Balance(low, high, low, high)
 
     def scores(part: slice) -> Vector:
-        return known.scored([flat[part] for flat in flats])[1].clip(0)
+        return clamped.scored([flat[part] for flat in flats])[1].clip(0)
 
-    floor, top = nth_of_rows(scores, size, [max(least + 1, 1), size]).T[..., None]
-    return replace(known, floor=floor if least >= 0 else np.zeros_like(floor), top=top)
+    floor, top = kernels.nth_magnitudes(scores, size, [max(least + 1, 1), size]).T[..., None]
+    return replace(clamped, floor=floor if least >= 0 else np.zeros_like(floor), top=top)
 
 
 def _nth(flat: Vector, rank: int) -> np.float32:
     return kernels.nth_magnitude(flat, rank) if rank > 0 else np.float32(0)
-
-
-def nth_of_rows(rows: Callable[[slice], Vector], size: int, ranks: Sequence[int]) -> NDArray[np.float32]:
-    """The exact n-th smallest values of T vectors of ``size`` values from 0 up, float32 [T, len(ranks)].
-
-    ``rows`` computes a slice of all of them, float32 [T, n]; in two passes, one for the upper half of the bits.
-    """
-
-    def count(histogram: Callable[[NDArray[np.uint32]], NDArray[np.int64]]) -> NDArray[np.int64]:
-        def work(share: slice) -> NDArray[np.int64]:
-            parts = range(share.start, share.stop, kernels.PIECE)
-            found = (histogram(rows(slice(at, min(at + kernels.PIECE, share.stop))).view(np.uint32)) for at in parts)
-            return reduce(np.add, found)
-
-        return np.cumsum(sum(kernels.in_pieces(size, work, -(-size // kernels.threads()))), axis=-1)
-
-    def upper_halves(patterns: NDArray[np.uint32]) -> NDArray[np.int64]:
-        return np.stack([np.bincount(row >> 16, minlength=1 << 16) for row in patterns])
-
-    def lower_halves(patterns: NDArray[np.uint32]) -> NDArray[np.int64]:
-        found = [[np.bincount(row[row >> 16 == half] & 0xFFFF, minlength=1 << 16) for half in halves]
-                 for row, halves in zip(patterns, upper, strict=True)]  # fmt: skip
-        return np.array(found)
-
-    ends = count(upper_halves)
-    upper = np.stack([np.searchsorted(row, ranks) for row in ends])
-    below = np.take_along_axis(np.pad(ends, ((0, 0), (1, 0))), upper, axis=1)
-    ends = count(lower_halves)
-    lower = [[np.searchsorted(row, n - less) for row, n, less in zip(*of_task, strict=True)]
-             for of_task in zip(ends, [ranks] * len(ends), below, strict=True)]  # fmt: skip
-    return (upper.astype(np.uint32) << 16 | np.array(lower, np.uint32)).view(np.float32)
