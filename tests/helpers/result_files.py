@@ -20,17 +20,16 @@ MASKED = ("tall_mask_task_arithmetic", "tall_mask_ties")
 def write_results(folder: Path, counts: tuple[int, ...] = (8, 14, 20)) -> ResultFiles:
     """A folder like results/<model>, with a benchmark of the first n of the paper's tasks for every count."""
     benchmarks = {f"{count}tasks": tuple(list(TITLES)[:count]) for count in counts}
-    draw = np.random.default_rng(0)
     for name, tasks in benchmarks.items():
-        _benchmark(folder / name, tasks, draw)
-        _field(folder / name, len(tasks), draw)
-        _held_out(folder / name, tasks, draw)
-        _masks(folder / name / "masks", tasks, draw)
-        _thresholds(folder / name / "thresholds", len(tasks), draw)
-        _subsets(folder / name / "subsets", len(tasks), draw)
+        _benchmark(folder / name, tasks)
+        _field(folder / name, len(tasks))
+        _held_out(folder / name, tasks)
+        _masks(folder / name / "masks", tasks)
+        _thresholds(folder / name / "thresholds", len(tasks))
+        _subsets(folder / name / "subsets", len(tasks))
         _controlled(folder / name / "controlled")
         _stored(folder / name / "stored")
-        _illustration(folder / name / "illustration", tasks[:4], draw)
+        _illustration(folder / name / "illustration", tasks[:4])
     return ResultFiles(folder, benchmarks)
 
 
@@ -39,7 +38,8 @@ def _write(path: Path, rows: list, columns: str) -> None:
     pd.DataFrame(rows, columns=columns.split()).to_csv(path, index=False)
 
 
-def _benchmark(folder: Path, tasks: tuple[str, ...], draw: np.random.Generator) -> None:
+def _benchmark(folder: Path, tasks: tuple[str, ...]) -> None:
+    draw = np.random.default_rng(len(tasks))
     per_task, table, agreement, selection = [], [], [], {}
     for place, name in enumerate(methods.names("paper")):
         method = methods.get(name)
@@ -78,7 +78,8 @@ def _benchmark(folder: Path, tasks: tuple[str, ...], draw: np.random.Generator) 
     (folder / "selection.json").write_text(json.dumps(selection))
 
 
-def _field(folder: Path, tasks: int, draw: np.random.Generator) -> None:
+def _field(folder: Path, tasks: int) -> None:
+    draw = np.random.default_rng(tasks)
     rows = []
     for place, name in enumerate(methods.names()):
         method, score = methods.get(name), 45 + 1.5 * place + draw.normal()
@@ -88,7 +89,8 @@ def _field(folder: Path, tasks: int, draw: np.random.Generator) -> None:
     _write(folder / "field.csv", rows, columns)
 
 
-def _held_out(folder: Path, tasks: tuple[str, ...], draw: np.random.Generator) -> None:
+def _held_out(folder: Path, tasks: tuple[str, ...]) -> None:
+    draw = np.random.default_rng(len(tasks))
     rows = [
         (name, task, "test", 40 + place + draw.normal(), 45)
         for place, name in enumerate(methods.names("paper"))
@@ -98,7 +100,8 @@ def _held_out(folder: Path, tasks: tuple[str, ...], draw: np.random.Generator) -
     _write(folder / "held_out.csv", rows, "method task split accuracy normalized_accuracy")
 
 
-def _masks(folder: Path, tasks: tuple[str, ...], draw: np.random.Generator) -> None:
+def _masks(folder: Path, tasks: tuple[str, ...]) -> None:
+    draw = np.random.default_rng(len(tasks))
     density, tensors, overlap = [], [], []
     for name in MASKED:
         density += [(name, task, 0.4, draw.uniform(0.3, 0.6), 0.01) for task in tasks]
@@ -116,7 +119,8 @@ def _masks(folder: Path, tasks: tuple[str, ...], draw: np.random.Generator) -> N
     _write(folder / "overlap.csv", overlap, "method task other jaccard")
 
 
-def _thresholds(folder: Path, tasks: int, draw: np.random.Generator) -> None:
+def _thresholds(folder: Path, tasks: int) -> None:
+    draw = np.random.default_rng(tasks)
     rows = [
         (name, k, 0.1 * min(k + 1, 10), 60 - k, 65 - k + draw.normal(), 62 - k)
         for name in ("consensus_task_arithmetic", "consensus_ties")
@@ -141,7 +145,8 @@ def _stored(folder: Path) -> None:
     _write(folder / "stored.csv", rows, "method dtype accuracy normalized_accuracy stored_gb")
 
 
-def _subsets(folder: Path, tasks: int, draw: np.random.Generator) -> None:
+def _subsets(folder: Path, tasks: int) -> None:
+    draw = np.random.default_rng(tasks)
     falls = (("task_arithmetic", 2, 0), ("tall_mask_task_arithmetic", 0.1, 0.0014), ("fine_tuned", 0, 0.04))
     rows = [
         (order, n, name, 0, 100 - fall * n + draw.normal(), 0.05 + cost * n)
@@ -152,7 +157,8 @@ def _subsets(folder: Path, tasks: int, draw: np.random.Generator) -> None:
     _write(folder / "accuracy.csv", rows, "order n method accuracy normalized_accuracy storage_gb")
 
 
-def _illustration(folder: Path, tasks: tuple[str, ...], draw: np.random.Generator) -> None:
+def _illustration(folder: Path, tasks: tuple[str, ...]) -> None:
+    draw = np.random.default_rng(len(tasks))
     rows = []
     for row in ("vector", "mask", "masked"):
         for block in (*tasks, "merged"):
