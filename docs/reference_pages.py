@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -12,7 +12,8 @@ import pandas as pd
 from tallmasks import methods
 from tallmasks.commands.main import COMMANDS, module_of
 from tallmasks.methods import Method
-from tallmasks.methods.descriptions import all_options, inputs_of, needs
+from tallmasks.methods.descriptions import all_options, computed_from, inputs_of, needs, seen_by, stage_of, varies_by
+from tallmasks.methods.options import Option
 from tallmasks.results.reference import TABLES, paper_table
 
 DOCS = Path(__file__).parent
@@ -59,7 +60,7 @@ def _text(docstring: str) -> str:
 
 
 def methods_page() -> str:
-    """Every method by section: name, what it looks at, options, paper, and the paper's numbers."""
+    """Every method by section, with the paper's numbers; then every merge and every input."""
     model, benchmark = PUBLISHED
     every = [methods.get(name) for name in methods.names()]
     parts = [
@@ -74,25 +75,44 @@ def methods_page() -> str:
     published = _published(model, benchmark)
     for section in ("merging", "compression"):
         parts += [f"## {section.capitalize()}\n", *_table((m for m in every if m.section == section), published), ""]
-    return "\n".join(parts)
+    merges = [methods.get_merge(name) for name in methods.merge_names()]
+    parts += ["## Merges\n", "What a merge looks at of the task vectors at once.\n"]
+    parts += _rows(
+        ["name", "looks at", "needs", "options"],
+        [(f"`{one.name}`", seen_by(one), stage_of(one), _defaults(one.options.values())) for one in merges],
+    )
+    parts += ["\n## Inputs\n", "What a method's function may name as a parameter.\n"]
+    parts += _rows(
+        ["name", "is", "how many", "computed from"],
+        [(f"`{one.name}`", one.meaning, varies_by(one), computed_from(one)) for one in methods.INPUTS.values()],
+    )
+    return "\n".join([*parts, ""])
+
+
+def _rows(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    return [f"| {' | '.join(map(_cell, words))} |" for words in (heads, ["---"] * len(heads), *rows)]
+
+
+def _defaults(options: Iterable[Option]) -> str:
+    return ", ".join(f"`{option.name}` {option.default}" for option in options)
 
 
 def _table(rows: Iterable[Method], published: dict[str, float]) -> list[str]:
     heads = ["name", "title", "computed from", "needs", "options", "paper", "published", "asked for by"]
-    lines = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
+    lines = []
     for method in rows:
         words = [
             f"`{method.name}`",
             method.title,
             ", ".join(f"`{name}`" for name in inputs_of(method)),
             needs(method),
-            ", ".join(f"`{name}` {option.default}" for name, option in all_options(method).items()),
+            _defaults(all_options(method).values()),
             method.paper,
             f"{published[method.name]:.1f}" if method.name in published else "",
             {"paper": "`all`", "later": "`later`", "checkpoints": "`tallmasks merge` alone"}[method.group],
         ]
-        lines.append(f"| {' | '.join(map(_cell, words))} |")
-    return lines
+        lines.append(words)
+    return _rows(heads, lines)
 
 
 def _published(model: str, benchmark: str) -> dict[str, float]:

@@ -1,8 +1,9 @@
-"""List the methods, or describe one of them.
+"""List methods, merges and inputs, or describe one of them.
 
     tallmasks methods
     tallmasks methods ties
     tallmasks methods ties_mean
+    tallmasks methods threshold
 
 A method merges or compresses.  Its name is that of params.yaml, and of --method of `tallmasks merge` or `compress`.
 """
@@ -16,14 +17,24 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tallmasks import methods
-from tallmasks.methods import INPUTS, Merge, Method
+from tallmasks.methods import INPUTS, Input, Merge, Method
 from tallmasks.methods.contract import merged_vector
-from tallmasks.methods.descriptions import all_options, inputs_of, looks_at, needs, seen_by, varies_by
-from tallmasks.methods.options import Option
+from tallmasks.methods.descriptions import (
+    all_options,
+    computed_from,
+    inputs_of,
+    looks_at,
+    needs,
+    seen_by,
+    stage_of,
+    varies_by,
+)
+from tallmasks.methods.options import Option, options_of
+from tallmasks.store.errors import TallmasksError, nearest
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", help="of a method or a merge; without it, all of them in one line each")
+    parser.add_argument("name", nargs="?", help="of a method, a merge or an input; without it, a line for each")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -31,22 +42,32 @@ def run(arguments: argparse.Namespace) -> int:
     name = arguments.name
     if name is None:
         print_all()
-    elif name in methods.merge_names() and name not in methods.names():
-        print_merge(methods.get_merge(name))
-    else:
+        return 0
+    kind, _, _ = name.partition(":")
+    if kind in methods.names():
         print_method(methods.get(name))
+    elif kind in methods.merge_names():
+        print_merge(methods.get_merge(name))
+    elif name in INPUTS:
+        print_input(INPUTS[name])
+    else:
+        near = nearest(name, [*methods.names(), *methods.merge_names(), *INPUTS])
+        raise TallmasksError(f"there is no method, merge or input {name!r}{near}; `tallmasks methods` lists all")
     return 0
 
 
 def print_all() -> None:
-    """Print a line for each method, then the inputs that a method's function may name."""
+    """Print a line for each method, each merge, and each input that a method's function may name."""
     entries = [methods.get(name) for name in methods.names()]
     rows = [(str(one.row), one.name, looks_at(one), needs(one), " ".join(all_options(one))) for one in entries]
     _print_columns([("row", "method", "looks at", "needs besides the models", "options"), *rows])
-    print("\ninputs of methods")
-    _print_columns([(f"  {one.name}", f"{one.meaning}; {varies_by(one)}") for one in INPUTS.values()])
+    merges, inputs = [methods.get_merge(name) for name in methods.merge_names()], INPUTS.values()
     print()
-    print(textwrap.fill(f"merges: {', '.join(methods.merge_names())}", 118, subsequent_indent="  "))
+    lines = [(one.name, seen_by(one), stage_of(one), " ".join(one.options)) for one in merges]
+    _print_columns([("merge", "looks at", "needs", "options"), *lines])
+    print()
+    described = [(one.name, computed_from(one), f"{one.meaning}; {varies_by(one)}{_options(one)}") for one in inputs]
+    _print_columns([("input", "computed from", "is"), *described])
 
 
 def print_method(method: Method) -> None:
@@ -70,10 +91,26 @@ def print_merge(merge: Merge) -> None:
     lines = [
         ("computes", _summary(merge.apply)),
         ("looks at", seen_by(merge)),
-        ("needs", f"stage {merge.statistics}" if merge.statistics else "nothing"),
+        ("needs", stage_of(merge)),
         ("methods", ", ".join(rows)),
     ]
     _print_entry(f"merge {merge.name}", lines, merge.options.values())
+
+
+def print_input(entry: Input) -> None:
+    """Print what an input is, the methods that take it, and its options."""
+    rows = [name for name in methods.names() if entry.name in methods.get(name).needs]
+    lines = [
+        ("is", f"{entry.meaning}; {varies_by(entry)}"),
+        ("computed from", computed_from(entry) or "the models"),
+        ("methods", ", ".join(rows)),
+    ]
+    _print_entry(f"input {entry.name}", lines, options_of(entry.find).values())
+
+
+def _options(entry: Input) -> str:
+    names = " ".join(options_of(entry.find))
+    return f"; options {names}" if names else ""
 
 
 def _summary(described: Callable[..., Any]) -> str:

@@ -11,6 +11,7 @@ from tallmasks.methods.registry import get_merge, stages_behind
 
 _FROM_CHECKPOINTS = {"task_vector", "multi_task_vector", "mask_bundle", "agreement"}
 """Stages whose artifacts follow from checkpoints, and from what validation data chose."""
+WHOLE = "whole task vectors"
 
 
 def needs(method: Method) -> str:
@@ -30,12 +31,18 @@ def needs(method: Method) -> str:
 def looks_at(method: Method) -> str:
     """What its function and its merge's see of the task vectors at once."""
     merge = [seen_by(get_merge(method.merge))] if method.merge else []
-    return ", ".join([*merge, *(["the whole model"] if method.whole_model else [])]) or "slices"
+    seen = ", ".join([*merge, *(["the whole model"] if method.whole_model else [])]) or "slices"
+    return f"{WHOLE}, {seen}" if "threshold" in method.needs else seen
 
 
 def seen_by(merge: Merge) -> str:
     """The same of a merge alone."""
-    return f"whole task vectors, {merge.over}" if merge.look else merge.over
+    return f"{WHOLE}, {merge.over}" if merge.look or merge.learn else merge.over
+
+
+def stage_of(merge: Merge) -> str:
+    """What a merge needs beyond the task vectors."""
+    return f"stage {merge.statistics}" if merge.statistics else "nothing"
 
 
 def inputs_of(method: Method) -> list[str]:
@@ -51,4 +58,9 @@ def all_options(method: Method) -> dict[str, Option]:
 
 def varies_by(entry: Input) -> str:
     """What an input differs by, in words."""
-    return {"benchmark": "the same for all tasks", "task": "one per task"}.get(entry.per, "one per task and lambda")
+    return {"benchmark": "one for all tasks", "task": "one per task"}.get(entry.per, "one per task and lambda")
+
+
+def computed_from(entry: Input) -> str:
+    """The stage behind an input, or the inputs that it follows from."""
+    return f"stage {entry.stage}" if entry.stage else ", ".join(entry.of)

@@ -133,7 +133,7 @@ def misfit(protocol: ProtocolOfMethod, needs: Collection[str], every: Collection
 input("pretrained", "theta_0 over the trainable tensors, float32 [P']", per="benchmark")(
     lambda source, task, level: source.pretrained
 )
-input("layout", "the names and shapes of the trainable tensors; for methods over the whole model", per="benchmark")(
+input("layout", "names and shapes of the trainable tensors; for methods over the whole model", per="benchmark")(
     lambda source, task, level: source.layout
 )
 input("task_vector", "tau_t, float32 [P']", per="task", stage="task_vector", role="task_vectors")(

@@ -12,9 +12,12 @@ def test_every_method_merge_and_input_is_listed(capsys: pytest.CaptureFixture[st
     """Nobody would find a method that is there, or the row that a new one may have."""
     assert main(["methods"]) == 0
     listed = capsys.readouterr().out
-    assert set(listed.replace(",", " ").split()) >= {*methods.names(), *methods.merge_names(), *methods.INPUTS}
+    rows, merges, inputs = ([line.split() for line in part.splitlines()] for part in listed.split("\n\n"))
+    assert [words[1] for words in rows] == ["method", *methods.names()]
+    assert [words[0] for words in merges] == ["merge", *methods.merge_names()]
+    assert [words[0] for words in inputs] == ["input", *methods.INPUTS]
     assert all(len(line) <= 140 for line in listed.splitlines())
-    for name in (*methods.names(), *methods.merge_names()):
+    for name in (*methods.names(), *methods.merge_names(), *methods.INPUTS):
         assert main(["methods", name]) == 0, name
 
 
@@ -25,6 +28,9 @@ def test_every_method_merge_and_input_is_listed(capsys: pytest.CaptureFixture[st
         ("adamerging", ["sum_t lambda_t tau_t", "validation data without labels", "by=tensor: tensor or task"]),
         ("ties_sum", ["merge ties_sum", "consensus_ties_k1, tall_mask_ties"]),
         ("emr", ["the whole model", "merge emr_unified, layout, task_vector"]),
+        ("magnitude_pruning", ["looks at      whole task vectors, slices"]),
+        ("threshold", ["input threshold", "top keep(T)", "magnitude_pruning, magnitude_masking"]),
+        ("mask", ["one per task and lambda", "stage mask_bundle"]),
     ],
 )
 def test_one_of_them_is_described(name: str, lines: list[str], capsys: pytest.CaptureFixture[str]) -> None:
