@@ -1,4 +1,4 @@
-"""How far a run is and how long it will take, by the jobs that ended in it and in earlier ones."""
+"""How far a run is, and how long it will take.  Jobs that ended, in this run and earlier ones, tell."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ RECENT = 8  # jobs of a rule: the time of the next one is the mean of these
 FEW = 4  # jobs of a rule: their start-up hardly matters
 
 START_UP = 60.0
-"""Seconds: of a shorter job that began before any of its rule had ended, most may have been imports and compilation,
-which later ones find done."""
+"""Seconds: a shorter job that began before any of its rule had ended may have spent most of it on imports and
+compilation"""
 
 
 @dataclass(frozen=True)

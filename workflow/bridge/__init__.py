@@ -24,9 +24,9 @@ __all__ = ["Bridge", "begin", "configuration", "no_slurm"]
 def configuration(workflow: Any) -> dict[str, Any]:
     """params.yaml with what `--configfile` and `--config` override, in the place of Snakemake's own `configfile:`.
 
-    Snakemake's evaluates what a file says under `__use_yte__`, takes the last of two values of one key, and follows
-    references without end.  Its reading of files named by `--configfile` comes before the Snakefile and cannot be
-    helped; what counts here is read again.
+    Snakemake's reader evaluates `__use_yte__`, takes the last of two values of one key, and follows references without
+    end.  Its reading of files named by `--configfile` comes before the Snakefile and cannot be helped; what counts here
+    is read again.
     """
     settings = workflow.config_settings
     files = [*([] if settings.replace_workflow_config else [FILE]), *settings.configfiles]
@@ -62,8 +62,8 @@ class Bridge:
 def begin(workflow: Any) -> tuple[dict[str, Any], Bridge]:
     """The configuration and the bridge of the Snakefile that is being parsed.
 
-    A project that cannot be written, a profile that is not in force and what is wrong with the parameters end Snakemake
-    here, in one line without its frames around it.
+    A project that cannot be written, a profile that is not in force and wrong parameters end Snakemake here.  They are
+    one line, without Snakemake's frames.
     """
     try:
         with in_words():

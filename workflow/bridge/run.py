@@ -148,7 +148,7 @@ class Run:
 
     @property
     def looking(self) -> bool:
-        """Whether the DAG is there to be looked at as a whole (--report, --dag) and nothing is run, not even dry."""
+        """Whether the DAG is only looked at as a whole (--report, --dag); a dry run is something else."""
         return self.workflow.is_main_process and not self.workflow.executor_plugin
 
     def _check_profile(self) -> None:
@@ -159,9 +159,8 @@ class Run:
 
     def _leave_files_alone(self) -> None:
         """Switch off what Snakemake does to files around a job, and must not where they appear by rename: removing a
-        finished output because an input is dated in the future, refusing to replace a read-only one, and copying the
-        old results back over themselves after a job that failed (`update` in the rules keeps them from being removed
-        before it)."""
+        finished output because an input is dated in the future, and refusing to replace a read-only one.  It would also
+        copy the old results back over themselves after a job that failed (`update` in the rules keeps them)."""
 
         async def nothing(*_: Any) -> None:
             pass
@@ -172,8 +171,8 @@ class Run:
         replace(self.workflow.persistence, restore_output=Path.exists, **unsaved)
 
     def _start_jobs_at_once(self) -> None:
-        """No limit of jobs per second where they run on this machine: with one, which is Snakemake's default, every job
-        that ends adds a timer that wakes the scheduler once a second for the rest of the run."""
+        """No limit of jobs per second where they run on this machine: with one, Snakemake's default, every job that
+        ends adds a timer.  It wakes the scheduler once a second for the rest of the run."""
         if self.workflow.local_exec:
             replace(self.workflow.scheduling_settings, max_jobs_per_timespan=None)
 
@@ -202,8 +201,8 @@ class Run:
                 ) from None
 
     def _become_the_writer(self) -> None:
-        """Hold a kernel lock for the life of this process: a second Snakemake waits, and a killed one leaves nothing
-        to unlock (Snakemake's own lock is a plain file, which would stay)."""
+        """Hold a kernel lock for the life of this process: a second Snakemake waits, and a killed one leaves nothing to
+        unlock.  Snakemake's own lock is a plain file, which would stay."""
         SCRATCH.mkdir(exist_ok=True)
         self._lock = (SCRATCH / "writer.lock").open("a")
         try:
@@ -246,8 +245,8 @@ def stale_marker(what: Path, digest: str, files: list[Path]) -> list[str]:
     """A file that is newer than `files`, which are stale, with content of its own: Snakemake passes over a newer
     input whose checksum it has seen.
 
-    In a folder of its own: Snakemake lists the folder of an input once, takes a file that appears there later for
-    missing, and, where the outputs of its job are there from before, leaves out that job without a word.
+    In a folder of its own: Snakemake lists the folder of an input once, and takes a file that appears there later for
+    missing.  Where the job's outputs are there from before, it then leaves out the job without a word.
     """
     if not files:
         return []

@@ -1,8 +1,8 @@
 """Artifacts of the store as Snakemake sees them.
 
-Snakemake has one question left here, "is it there?", since a store path carries its recipe's digest.  So every input
-is `ancient` (file times decide nothing) and an artifact that exists declares no inputs (the DAG is as small as the
-work to do, and a lost intermediate does not re-run what was made from it).
+Snakemake has one question left here, "is it there?", since a store path carries its recipe's digest.  So every input is
+`ancient`: file times decide nothing.  An artifact that exists declares no inputs: the DAG is as small as the work to
+do.  A lost intermediate does not re-run what was made from it.
 """
 
 from __future__ import annotations

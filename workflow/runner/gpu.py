@@ -1,9 +1,9 @@
 """A GPU of its own for every job that asks for one.
 
 Snakemake's `resources: gpu=1` only counts: two jobs at once would both take device 0.  A lease is a kernel lock on a
-file per device, held by the job's process and gone with it, kill -9 included, so that two Snakemakes of one user
-share a machine's GPUs without knowing of each other.  A job that was submitted to a cluster uses the devices that the
-scheduler assigned to it; where these are more than it asks for, the steps bundled in it lease them too.
+file per device.  The job's process holds it, and it is gone with the process, kill -9 included.  So two Snakemakes of
+one user share a machine's GPUs.  A job that was submitted to a cluster uses the devices that the scheduler assigned to
+it; where these are more than it asks for, the steps bundled in it lease them too.
 
 The devices are those of `tallmasks.models.cuda.usable`.  A lease is of a UUID, since numbers change from one container,
 and from one CUDA_VISIBLE_DEVICES, to the next.

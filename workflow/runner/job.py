@@ -1,8 +1,7 @@
 """What every step of the workflow shares: how a job is told what to do, and how it is started.
 
-A job is the function `run` of one step script (`finetune.py`, `evaluate.py`, ...) and one JSON object, which a rule
-passes whole, so that a job can be run again by hand from the command line in its log, and needs neither Snakemake nor
-params.yaml:
+A job is the function `run` of one step script (`finetune.py`, `evaluate.py`, ...) and one JSON object.  A rule passes
+that object whole.  So a job runs again by hand from the command line in its log, without Snakemake and params.yaml:
 
     python workflow/runner/job.py workflow/scripts/merge_vectors.py '{"recipe": ..., "inputs": ..., "output": ...}'
 

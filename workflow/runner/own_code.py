@@ -2,7 +2,7 @@
 
 The active environment may have been installed for another copy, whose code would run unseen under this copy's
 recipes.  PYTHONPATH does not help: it cannot hold a folder with a colon, and is not set where a job is run by hand.
-So what is run imports this module first, which finds the package, the steps and what runs them by its own place.
+So what is run imports this module first.  It finds the package, the steps and what runs them by its own place.
 
     python workflow/runner/own_code.py verify ...     the command `tallmasks verify ...` with this copy's code
 """

@@ -1,22 +1,22 @@
 """A warm Python for jobs: one process that has a network's libraries imported and forks a child for every job.
 
 Importing torch and open_clip, for one, costs about ten seconds of CPU, a fine-tuning on the tiny model twenty, an
-evaluation two.  So a Snakemake starts a server before its first job that needs torch, and each job is a fork of it: the
+evaluation two.  So a Snakemake starts a server before its first job that needs torch.  Each job is a fork of it: the
 same script, arguments, environment, folder and output streams, with the imports already there.  It makes jobs faster
-and nothing else: without it (TALLMASKS_WARM=0, on a cluster, by hand) a job imports what it needs itself, and gives
-the same bytes.
+and nothing else: without it (TALLMASKS_WARM=0, on a cluster, by hand) a job imports what it needs itself, and gives the
+same bytes.
 
 * It belongs to the Snakemake that started it, and the kernel kills it when that ends, however it ends.
-* It serves the owner's descendants, in the same namespaces and with the same rights, and no other process of the user:
-  one in a sandbox may well reach the socket, and would get things done outside.  The socket is a file in a folder of
-  mode 700 inside the project, made anew by each owner.
+* It serves the owner's descendants in the same namespaces and with the same rights, and no other process: one in a
+  sandbox may well reach the socket, and would get things done outside.  The socket is a file in a folder of mode 700
+  inside the project, made anew by each owner.
 * Nobody waits for it longer than `PATIENCE` seconds: who has waited in vain takes the socket away, and imports himself.
   A job is sent to a fork that has said that it is ready: none runs twice.
 * It runs nothing in its own process but imports of installed packages; the project's code is read by each child.  It
   never touches CUDA and starts no threads, so that forking is sound: a job on a GPU is the first to initialise it.
-* A child dies with its client, kill -9 included, and holds the client's locks on GPUs as long as it lives.
-* What it imports is what the families of the models at work say that their networks need (`Family.imports`), and then
-  what tables and figures need, while no job comes.
+* A child dies with its client, kill -9 included.  It holds the client's locks on GPUs as long as it lives.
+* It imports what the networks of the families at work need (`Family.imports`).  While no job comes, it imports what
+  tables and figures need.
 
 Many short Snakemakes that one process starts, as the tests do, can share one server: that process is the owner
 (`warm.py FOLDER OWNER MODULES LATER`), and TALLMASKS_WARM names the folder.
@@ -50,7 +50,7 @@ PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 @contextlib.contextmanager
 def _address(where: Path) -> Iterator[str]:
-    """The name of the socket in a folder, through /proc since it holds 107 bytes and a project's path may hold more.
+    """The name of the socket in a folder, through /proc: a name holds 107 bytes, and a project's path may hold more.
 
     Raises:
         OSError: there is no such folder, or it is not this user's alone.

@@ -86,7 +86,7 @@ def metrics(summary: pd.DataFrame) -> str:
 def profiles(job: Job, seed: int) -> dict[str, dict[str, float]]:
     """The mask agreement profile behind each consensus method.
 
-    Where the merge gives exactly 0, the mask rule holds for every task that moved the weight (TIES does that a lot),
+    Where the merge gives exactly 0 (TIES does that a lot), the mask rule holds for every task that moved the weight,
     which would look like agreement: such weights are counted apart.
     """
     found = {}

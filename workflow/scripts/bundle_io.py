@@ -23,9 +23,9 @@ from tallmasks.vectors.checkpoints.opening import open_checkpoint
 def starting_point(job: Job) -> Iterator[StartingPoint]:
     """What the task vectors of a job's model are measured from.
 
-    That is the pretrained file, which says where it is: by its path from the project's folder, and by the repository of
-    the hub and the commit where it was downloaded from one.  The tensors of an adapter are not in it; they get a small
-    file of their own, which a bundle includes.
+    That is the pretrained file, which says where it is: by its path from the project's folder.  If it was downloaded,
+    also by the hub's repository and commit.  The tensors of an adapter are not in it; they get a small file of their
+    own, which a bundle includes.
     """
     path = job.input("pretrained")
     initial = family(job.params).initial_state(job.params, path)

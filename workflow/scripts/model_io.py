@@ -49,7 +49,7 @@ def load_tasks(job: Job, splits: Sequence[str] = SPLITS) -> list[TaskData]:
 
 
 def origins(job: Job, *roles: str) -> dict[str, Any]:
-    """What the input files of some roles know of where their content is from and what was not as expected there.
+    """What the input files of some roles say of their source, and of what was not as expected there.
 
     By role; nothing of files that are made from what ships with the project.
     """

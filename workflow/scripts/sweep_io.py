@@ -11,8 +11,8 @@ from tallmasks.models.families import Model
 
 
 def evaluators(job: Job, model: Model) -> tuple[Evaluator, Evaluator]:
-    """One for choices that all tasks share, which split the examples of a choice evenly, and one for choices of a task
-    of its own.  The test examples of both are the same."""
+    """One for choices that all tasks share, which split the examples of a choice evenly.  One for choices of a task's
+    own.  The test examples of both are the same."""
     images, tasks = job.params["images"], job.params["tasks"]
     limits = {split: images.get(split) for split in SPLITS}
     whole = load_tasks(job)

@@ -141,10 +141,10 @@ class NewOwnBundle:
 
 @contextmanager
 def new_bundle(out: Path | str, facts: BundleFacts) -> Iterator[NewBundle]:
-    """Create a bundle of masks in the folder ``out``, which appears complete at the end of the ``with`` block or never.
+    """Create a bundle of masks in the folder ``out``.  It appears complete at the end of the ``with`` block, or never.
 
-    All stored values must be written.  Raises TallmasksError where something is at ``out``, the disk has no room, two
-    tensors would have one name, or a value cannot be stored.
+    All stored values must be written.  Raises TallmasksError where something is at ``out`` or the disk has no room.
+    Also for two tensors of one name, and a value that cannot be stored.
     """
     draft = _draft(facts)
     with whole(out, _needed(facts, draft), folder=True, new=True) as folder:

@@ -4,8 +4,8 @@ A mask's bits are sorted by |tau_MTL|, which best predicts whether a weight is k
 come within two points of an arithmetic coder.  Numbers are split into planes: all first bytes, all second bytes, and so
 on, because signs and exponents repeat.
 
-A coded file holds one tensor, ``deflated`` uint8 [k] (RFC 1951), of all its tensors, wide dtypes first, then by name.
-Its sha256 is checked before it is read.
+A coded file holds one tensor, ``deflated`` uint8 [k] (RFC 1951), of all its tensors.  Wide dtypes come first, then
+names decide. Its sha256 is checked before it is read.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ Tensors = dict[str, torch.Tensor]
 
 
 class PlacedTensor(NamedTuple):
-    """A tensor of a module, or a view of a part of one, with the bundle's name of it and its names in the module."""
+    """A tensor of a module, or a view of a part of one.  It has the bundle's name, and its names in the module."""
 
     name: str
     tensor: torch.Tensor
@@ -44,8 +44,8 @@ def tensor_of(raw: NDArray[np.uint8], info: TensorInfo) -> torch.Tensor:
 def placed_tensors(module: torch.nn.Module, manifest: Manifest) -> list[PlacedTensor]:
     """The parameters and persistent buffers of a module that a bundle has values of; tied ones once.
 
-    Raises TallmasksError where names, shapes or ties of the module's float tensors are not the bundle's, or they have
-    no values.
+    Raises TallmasksError where names, shapes or ties of the module's float tensors are not the bundle's.  Also for a
+    module without values.
     """
     for name, tensor in _named_tensors(module):
         if tensor.is_meta and tensor.is_floating_point():
@@ -154,8 +154,8 @@ def _as_in_files(module: torch.nn.Module, own: Tensors, manifest: Manifest) -> t
 
 
 def _readings(module: torch.nn.Module, own: Tensors, manifest: Manifest) -> Iterator[tuple[Tensors, dict[str, str]]]:
-    """The names as they are, without a wrapper's prefix (DDP's ``module.``), with the prefix of all the bundle's names,
-    and as transformers renames the tensors of a file.  ``_orig_mod.`` of torch.compile never counts."""
+    """The names as they are, without a wrapper's prefix (DDP's ``module.``), and with the prefix of all the bundle's
+    names.  Last, as transformers renames the tensors of a file.  ``_orig_mod.`` of torch.compile never counts."""
     plain = {name: name.replace("_orig_mod.", "") for name in own}
     yield own, plain
     for prefix in _prefixes(plain.values()):

@@ -33,10 +33,10 @@ class Bundle:
 
     A bundle can be pickled: a worker opens the same folder and the same base again.
 
-    The weights of task t are ``round(float32(theta_0) + u)`` in the base's dtype, where the update u is
-    ``scale_t * tau`` where the task's mask has a 1 and +0.0 elsewhere, in float32, tau as it is stored; or, without a
-    tau, what the codings say of the task's own tensors.  Tensors that no model changed, and tensors that are no floats,
-    are the base's.
+    The weights of task t are ``round(float32(theta_0) + u)`` in the base's dtype.  The update u is ``scale_t * tau``
+    where the task's mask has a 1, and +0.0 elsewhere.  It is in float32, with tau as it is stored; or, without a tau,
+    what the codings say of the task's own tensors.  Tensors that no model changed, and tensors that are no floats, are
+    the base's.
     """
 
     def __init__(self, parts: BundleParts, base: Checkpoint | None) -> None:
@@ -73,8 +73,8 @@ class Bundle:
     def update(self, task: str, name: str, start: int = 0, stop: int | None = None) -> NDArray[np.float32]:
         """Values start..stop of a flattened tensor's update, float32; zeros where none is stored.
 
-        Raises TallmasksError for a task or tensor that is not in the bundle, where a file is not the bundle's, and
-        where the bundle is entropy-coded and its base is not to be had.
+        Raises TallmasksError for a task or tensor that is not in the bundle, and where a file is not the bundle's.  An
+        entropy-coded bundle also needs its base.
         """
         self.manifest.check_task(task)
         name = self.manifest.aliases.get(name, name)
@@ -94,8 +94,8 @@ class Bundle:
         like: a module, on the meta device too, for whose ``load_state_dict`` the names are, all of them: a tied tensor
         has one name in most files, and two in the module.
 
-        Raises TallmasksError where a file is not the bundle's, the base is not to be had, `like` does not fit, or
-        there is no torch.
+        Raises TallmasksError where a file is not the bundle's, or the base is missing.  Also for a `like` that does not
+        fit, and an installation without torch.
         """
         with needed_for("state_dict (arrays does not)"):
             from tallmasks.bundles.live_modules import state_for, tensor_of
@@ -139,15 +139,15 @@ class Bundle:
     def apply_(self, module: torch.nn.Module, task: str) -> None:
         """Make a module the model of a task, in place: its parameters and persistent buffers of floats.
 
-        Every value is computed from theta_0, whatever the module holds, and rounded once to the module's own dtype,
-        so that going from task to task never drifts.  Nothing is reallocated; ``requires_grad`` and hooks stay.
-        Where anything fails on the way, the module is left as theta_0.
+        Every value is computed from theta_0, whatever the module holds, and rounded once to the module's own dtype.  So
+        going from task to task never drifts.  Nothing is reallocated; ``requires_grad`` and hooks stay. Where anything
+        fails on the way, the module is left as theta_0.
 
         Without a base (none given, included or to be had from where it was), **the module as it is at the first call
         is taken for theta_0**, and the bundle keeps a copy of the tensors that it changes: the module's size again.
 
-        Raises TallmasksError, before anything is changed, where the module's names or shapes do not fit, the task is
-        not in the bundle, or a file is not the bundle's.
+        Raises TallmasksError, before anything is changed, where the module's names or shapes do not fit.  Also for a
+        task that the bundle lacks and a file that is not its own.
         """
         with needed_for("switching a module"):
             from tallmasks.bundles.live_modules import placed_tensors
@@ -236,8 +236,8 @@ def load_bundle(path_or_repository: str | Path, base: str | Path | Checkpoint | 
     base: where theta_0 is (a file, folder or repository), or an open one; by default the one included in the bundle,
     or the recorded one, which is looked for when it is needed.
 
-    Raises TallmasksError where bundle.json is missing, damaged or says anything beyond the format, or where the base
-    has other tensors than the bundle names.
+    Raises TallmasksError where bundle.json is missing, damaged or says anything beyond the format.  Also for a base
+    with other tensors than the bundle names.
     """
     place = open_place(path_or_repository)
     manifest = manifest_of(place)

@@ -1,7 +1,8 @@
 """The arithmetic of a bundle on the CPU, in pieces of tensors.
 
-The update of a task is ``scale * tau`` where its bit is set and +0.0 elsewhere, whatever the signs of scale and tau;
-a weight is ``round(float32(theta_0) + update)``, so that a theta_0 of -0.0 without a bit becomes +0.0 (IEEE 754).
+The update of a task is ``scale * tau`` where its bit is set, and +0.0 elsewhere.  The signs of scale and tau do not
+matter; a weight is ``round(float32(theta_0) + update)``, so that a theta_0 of -0.0 without a bit becomes +0.0 (IEEE
+754).
 """
 
 from __future__ import annotations

@@ -197,8 +197,8 @@ def _write_own(own: OwnTensors, options: Mapping[str, Any], models: Models, fact
 def _scaled(
     how: ScaledMask, rows: Sequence[Vector], merged: Vector, size: int
 ) -> tuple[list[NDArray[np.uint8]], list[tuple[float, float]]]:
-    """Each task's packed mask of a slice of a tensor of so many values, and what the slice adds to the lengths of tau_t
-    and of what the mask holds."""
+    """Each task's packed mask of a slice of a tensor of ``size`` values.  Last, what the slice adds to the lengths of
+    tau_t and of the masked vector."""
     packed, lengths = [], []
     for row in rows:
         mask = how.mask(row, merged)

@@ -1,13 +1,12 @@
 """Make the store agree with dvc.lock: `tallmasks verify --restore`, before Snakemake runs in a DVC stage.
 
-A store file never changes, so one that is not what dvc.lock says is damaged, and DVC, which keeps the folders that a
-stage makes (`persist`), would commit the damage as the new truth.  Such a file is moved to .tallmasks/damaged/ and
-comes back from DVC's cache, whose copy must have the right md5 itself, or from the remote; a lost file too, if a
-declared recipe still names it.  What cannot be had is left to Snakemake, which makes it again: the same bytes.
+A store file never changes, so one that differs from dvc.lock is damaged.  DVC keeps the folders that a stage makes
+(`persist`), and would commit the damage.  Such a file is moved to .tallmasks/damaged/.  It comes back from DVC's cache,
+whose copy must have the right md5, or from the remote; a lost file too, if a declared recipe still names it. What
+cannot be had is left to Snakemake, which makes it again: the same bytes.
 
-Beyond that every artifact must be what it says of itself, with every value that was written (see
-`tallmasks.store.artifacts`), dvc.lock's own too: what it has of an older damage is not restored.  What is not is moved
-away, and made again by Snakemake.
+Beyond that every artifact must hold every value that was written (see `tallmasks.store.artifacts`), also those of
+dvc.lock: what it has of an older damage is not restored.  Others are moved away, and made again by Snakemake.
 """
 
 from __future__ import annotations
@@ -122,8 +121,8 @@ def restore(folders: Sequence[Path]) -> None:
 
 
 def lacking(places: Sequence[Path]) -> list[str]:
-    """What is not there under some files and folders of the project, though dvc.lock has it and a recipe declared in
-    params.yaml still names it; a line each."""
+    """What is missing under some files and folders, though dvc.lock has it and a recipe of params.yaml names it; a line
+    each."""
     try:
         dvc = DVCFileSystem(".")
     except NotDvcRepoError:

@@ -4,7 +4,7 @@ Lists artifacts of other parameters in store/, and temporary files of killed job
 .tallmasks/ it lists damaged files, and unfinished trainings that no job resumes.  Removes them with --yes or on your
 answer.  Symbolic links are not followed.  Only files that the workflow wrote are removed: an artifact's recipe must
 have the digest in its name.
-What DVC has versioned stays in DVC's cache and comes back with `dvc checkout` or, by its recipe, with `dvc repro`.
+What DVC has versioned stays in its cache.  `dvc checkout` brings it back, or `dvc repro` by its recipe.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def low_rank_factors(delta: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray, float]:
-    """B [m, rank] and A [rank, n], float32, with B A the best approximation of delta, float32 [m, n], of the rank
+    """B [m, rank] and A [rank, n], float32.  B A is the best approximation of delta, float32 [m, n], of the rank
     (Eckart and Young 1936); zeros beyond min(m, n).  Last, the squared Frobenius norm of B A."""
     left, singular, right = np.linalg.svd(delta, full_matrices=False)
     count = min(rank, singular.size)

@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def parameter_counts(plan: Plan, model: str) -> ParameterCounts:
-    """P' and F of a model, with the shapes of its trainable tensors where there is a file that has them."""
+    """P' and F of a model, and the shapes of its trainable tensors where a file has them."""
     kin = family(plan.model(model))
     (source,) = plan.pretrained_source(model).values()
     if isinstance(source, Path):

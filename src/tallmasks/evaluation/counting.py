@@ -1,7 +1,7 @@
 """Counting right answers of many weight sets on many tasks.
 
 A weight set is theta_0 + coefficient * update, built on the model's device in one operation and never written to disk.
-As many as the memory holds share one pass over the examples, which are read and prepared once for all of them.
+As many as the memory holds share one pass over the examples.  These are read and prepared once for all.
 """
 
 from __future__ import annotations

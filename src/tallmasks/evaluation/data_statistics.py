@@ -48,10 +48,10 @@ def layer_grams(model: WatchedModel, examples: Examples) -> dict[str, NDArray[np
 def squared_gradients(model: WatchedModel, examples: Examples) -> dict[str, NDArray[np.float32]]:
     """The diagonal of the Fisher information as Fisher merging estimates it, float32 by tensor.
 
-    It is the mean over examples of the squared gradient of sum_c sqrt(p_c) log p_c, with the network's probabilities p
+    It is the squared gradient of sum_c sqrt(p_c) log p_c as a mean over examples.  The network's probabilities p are
     held fixed.  So all classes count by their probability, not the labels or the most probable class.  The code of
-    Matena and Raffel 2022 in MergeLM (yule-BUAA/MergeLM, `fisher_merging`) does the same, but adds the gradients of a
-    batch before squaring, so that its batch size matters; here it is 1.  For text, the target's tokens are the choices.
+    Matena and Raffel 2022 in MergeLM (yule-BUAA/MergeLM, `fisher_merging`) does the same.  But it adds the gradients of
+    a batch before squaring, so its batch size matters; here it is 1.  For text, the target's tokens are the choices.
     """
     parameters = model.parameters()
     total = [torch.zeros_like(parameter) for parameter in parameters]

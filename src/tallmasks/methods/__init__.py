@@ -4,9 +4,9 @@ A *merge* turns the task vectors of a benchmark into one multi-task vector. Its 
 **options) -> merged`` (see `Merge`); it becomes a row of the results table by `merged_row`.
 
 A *method* is any other row. Its function names, as parameters, what it is computed from (see ``inputs``), and returns
-an update: float32, element by element, so that it works on a slice as on the whole, and written with operators (``*``,
-``>=``, ``abs``), so that it works on a GPU's tensors as on NumPy's arrays. One that takes ``layout`` works on the whole
-model; one that compresses each tensor by itself is written under `by_tensor`, and can be stored in a bundle.
+an update: float32, element by element, so that it works on a slice.  It is written with operators (``*``, ``>=``,
+``abs``), so that it works on a GPU's tensors too. One that takes ``layout`` works on the whole model; one that
+compresses each tensor by itself is written under `by_tensor`, and can be stored in a bundle.
 
 Keyword-only parameters with defaults are options, which params.yaml may set (``methods: [..., {ties: {keep: 0.1}}]``).
 The protocol of a method, one of the classes in ``method_protocols``, says how its update is used. A method of

@@ -40,8 +40,8 @@ class Network(Protocol):
     def gradient(self, update: Any, task: int, size: int, loss: Loss) -> Any:
         """The gradient, [P'], with respect to the update, of a loss of theta_0 + update.
 
-        The loss gets log-probabilities of the choices, float32 [N, C], for ``size`` examples of the task, drawn anew in
-        every call; all of them where the task has fewer.
+        The loss gets log-probabilities of the choices, float32 [N, C], for ``size`` examples.  Every call draws them
+        anew; all of them where the task has fewer.
         """
 
     def report(self, step: int, steps: int) -> None:

@@ -16,7 +16,8 @@ FITTED = (0.2, 0.3, 0.4, 0.5, 0.6)
 
 
 def fitted_lambdas(merging: Merging, stream: Stream, grid: Sequence[float] = FITTED) -> list[float]:
-    """For each task the lambda of an ascending grid at which m * tau_MTL is as long as tau_t, in the L1 norm.
+    """For each task, the lambda at which m * tau_MTL is as long as tau_t, in the L1 norm.  It is one of an ascending
+    grid.
 
     The distance |m * tau_MTL - tau_t| is smallest at lambda = 1 for every weight, so it chooses nothing.
     docs/bundles.md compares these lambdas with those that validation data chose.

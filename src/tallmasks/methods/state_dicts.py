@@ -36,8 +36,8 @@ Tensors = dict[str, Any]
 def task_vector(base: Model, finetuned: Model) -> Tensors:
     """tau = theta_t - theta_0, float32, for every tensor of floats (Ilharco et al. 2023).
 
-    Raises TallmasksError where names or shapes differ, a model is quantised, or a value is NaN, infinite or too large
-    to subtract in float32.
+    Raises TallmasksError where names or shapes differ, or a model is quantised.  Also for a value that is NaN, infinite
+    or too large to subtract in float32.
     """
     base_checkpoint = _opened(base)
     base = _state_dict(base, base_checkpoint)
@@ -148,8 +148,8 @@ def apply_mask(multi_task_vector: StateDict, mask: StateDict) -> Tensors:
 def apply(base: Model, update: StateDict, scaling_coefficient: float = 1.0) -> Tensors:
     """theta_0 + alpha * update: a whole state dict in the types of ``base``, whose other tensors stay as they are.
 
-    Raises TallmasksError where the update has a name or a shape that the base model has not, or a sum is too large for
-    the base's type; or the scaling coefficient is not finite.
+    Raises TallmasksError where the update has a name or a shape that the base model lacks.  Also for a sum that is too
+    large for the base's type; or the scaling coefficient is not finite.
     """
     if not np.isfinite(float(scaling_coefficient)):
         raise TallmasksError(f"scaling_coefficient is {scaling_coefficient}; expected a finite number")

@@ -119,7 +119,7 @@ class _Streamed(TaskVector):
 
 
 class Merging:
-    """A merge on a stream, with its facts of the whole, the weights of its tasks, and options that differ by tensor."""
+    """A merge on a stream, with facts of the whole, weights of tasks, and options that differ by tensor."""
 
     def __init__(
         self, merge: Merge, stream: Stream, of_tasks: Weighting | None = None, by_tensor: Mapping[str, Setting] = {}

@@ -1,8 +1,8 @@
 """Weights and densities of tasks: how much each task vector counts in a merge, and how much of it is left.
 
-Each task vector is made sparse as the merge does it to one task alone, at the task's density, and multiplied by the
-task's weight.  Then the sum is taken, or TIES' disjoint sum.  With `normalize` it is divided by the weights of what was
-added.  This is mergekit's order (merge_methods/generalized_task_arithmetic.py).
+Each task vector is made sparse at the task's density, as the merge does it to one task alone.  Then it is multiplied by
+the task's weight.  Then the sum is taken, or TIES' disjoint sum.  With `normalize` it is divided by the weights of what
+was added.  This is mergekit's order (merge_methods/generalized_task_arithmetic.py).
 """
 
 from __future__ import annotations

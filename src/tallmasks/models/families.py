@@ -130,8 +130,8 @@ class WatchedModel(Model, Protocol):
         A missing choice has a large negative number.  Only "learned" needs it."""
 
     def watched(self, receive: Callable[[str, torch.Tensor], None]) -> AbstractContextManager[None]:
-        """A context in which every pass calls `receive` for each linear layer, with the name of its weight [m, n] among
-        ``trainable`` and its inputs [..., n].  Only "grams" needs it."""
+        """A context in which every pass calls `receive` for each linear layer.  Arguments are the name of its weight
+        [m, n] among ``trainable`` and its inputs [..., n].  Only "grams" needs it."""
 
 
 class Family(Protocol):
@@ -139,8 +139,8 @@ class Family(Protocol):
 
     It may have three further methods.  ``statistics(spec)``: the `STATISTICS` that its networks, as `WatchedModel`s,
     can give.  ``counts_frozen(spec)``: see `counts_frozen`.  ``outline(spec, examples)``: a `Model` of the architecture
-    in the precision of its fine-tuning, and a `Batch` of so many of the largest examples, both without values, on
-    torch's default device; `tallmasks.training.gpu_memory` counts with it.
+    in the precision of its fine-tuning, and a `Batch` of the largest examples.  Both have no values and lie on torch's
+    default device; `tallmasks.training.gpu_memory` counts with it.
 
     Attributes:
         unit: What people call its examples, in the plural.

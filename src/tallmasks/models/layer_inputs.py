@@ -17,8 +17,8 @@ Receiver = Callable[[str, torch.Tensor], None]
 def watched(network: nn.Module, trained: Mapping[str, nn.Parameter], receive: Receiver) -> Iterator[None]:
     """A context in which every pass of `network` gives the inputs of its linear layers to `receive`.
 
-    A linear layer is an `nn.Linear`, or an attention with one weight (``in_proj_weight``) and one input for queries,
-    keys and values.  It must be called as a module, and its weight be in ``trained``, by name.
+    A linear layer is an `nn.Linear`.  Or it is an attention with one weight (``in_proj_weight``) and one input for
+    queries, keys and values.  It must be called as a module, and its weight be in ``trained``, by name.
     """
     names = {id(parameter): name for name, parameter in trained.items()}
     hooks = []

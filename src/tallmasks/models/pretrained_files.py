@@ -41,7 +41,7 @@ def read_pretrained(weights: Path) -> dict[str, torch.Tensor]:
 
 
 def check_tensors(weights: Path, expected: Mapping[str, tuple[int, ...]], tensors: Mapping[str, torch.Tensor]) -> None:
-    """Refuse the tensors of a file whose names or shapes are not the expected ones, or that hold NaN or infinity."""
+    """Refuse a file's tensors with other names or shapes than expected, or with NaN or infinity."""
     remedy = "The file and `architecture` in params.yaml must belong together: restore one, or pretrain anew."
     for what, names in (
         ("missing", expected.keys() - tensors.keys()),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     ending="json",
 )
 def threshold_evaluation(plan: Plan, model: str, tasks: Tasks, merge: str, seed: Seed) -> Made:
-    """Consensus merging at every threshold k from 0 to T + 1 without a row of its own, alpha tuned (figure 6)."""
+    """Consensus merging at every threshold k from 0 to T + 1 that has no row, alpha tuned (figure 6)."""
     consensus = methods.consensus(merge).name
     params = {
         **plan.evaluator(model),

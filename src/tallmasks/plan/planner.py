@@ -1,8 +1,8 @@
 """Parameters to recipes to paths: what has to be made, from what, and where it lies.
 
 Every artifact is a `Node`.  Its path has a digest of everything that decides its content: kind, stage version,
-parameters, inputs and source files.  So a file that exists is up to date, a parameter that is set back finds the old
-artifact, and two benchmarks with the same tasks share everything.
+parameters, inputs and source files.  So a file that exists is up to date, and a parameter that is set back finds the
+old artifact.  Two benchmarks with the same tasks share everything.
 
 Nothing is read but the parameters, their source files and, for figure 5, the orders of the tasks.
 """

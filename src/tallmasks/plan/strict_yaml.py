@@ -22,8 +22,8 @@ MOST = 20_000  # values, with every reference in its place; the shipped params.y
 def read_yaml(path: Path) -> Any:
     """The value of a YAML file: mappings, lists, texts, numbers, true, false and null.
 
-    Raises FileNotFoundError, and TallmasksError where it is no plain file, too large or deep, no UTF-8 or no YAML, or a
-    key is there twice.
+    Raises FileNotFoundError, and TallmasksError where it is no plain file, too large or deep, no UTF-8 or no YAML.
+    Also for a key that is there twice.
     """
     text = _text(path)
     try:

@@ -1,6 +1,6 @@
 """The folders of results/: what each shows of a model, and the artifacts that it is written from.
 
-A view's recipe, unlike an artifact's, has the benchmark's name and the order of its tasks, because its files show them.
+A view's recipe has the benchmark's name and the order of its tasks, because its files show them.
 """
 
 from __future__ import annotations

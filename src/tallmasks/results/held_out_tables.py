@@ -26,7 +26,7 @@ def held_out_table(rows: Mapping[str, Sequence[Evaluation]], finetuned: Mapping[
 
 
 def held_out_for_people(table: pd.DataFrame, title: str) -> str:
-    """The means over the tasks as Markdown, and on how many of them a merge is better than the zero-shot model."""
+    """The means over the tasks as Markdown, and on how many a merge beats the zero-shot model."""
     test = table[table["split"] == "test"]
     zeroshot = test[test["method"] == "zeroshot"].set_index("task")["accuracy"]
     rows = []

@@ -1,6 +1,6 @@
 """What the files of a method take on the disk, beside the paper's formula: from layout and format, to the byte.
 
-Left out is what all methods need alike, such as zero-shot heads, and what an artifact of the store notes of its making.
+Left out is what all methods need alike, such as zero-shot heads, and an artifact's metadata.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class StartingPoint:
 def bundle_facts(
     method: str, tasks: Sequence[str], start: StartingPoint, mask_lambda: Sequence[float] | None = None
 ) -> BundleFacts:
-    """What a bundle of a method on some tasks is made of, at the mask lambdas that were chosen, if any were."""
+    """What a bundle of a method on some tasks is made of, at the chosen mask lambdas, if any."""
     floats = [name for name, tensor in start.base.tensors.items() if tensor.dtype in FLOATS]
     lambdas = mask_lambda or (None,) * len(tasks)
     own = methods.get(method).own_tensors
@@ -62,7 +62,7 @@ def stored_gigabits(evaluation: Evaluation, start: StartingPoint) -> float | Non
 
     One model: a file like the base's.  A model for each task: T checkpoints of the trainable tensors, and the base's
     file without the values that these replace.  Masked, or of own tensors: the base's file, and a bundle in float32
-    without its card (the digits of EMR-Merging's scales in bundle.json, some 20 bytes a task, are not counted).  None
+    without its card.  The digits of EMR-Merging's scales in bundle.json, some 20 bytes a task, are not counted.  None
     where the project has no file format: magnitude pruning's sparse vectors, and what a method of one's own stores.
     """
     storage, tensors = methods.get(evaluation.method).storage, start.base.tensors

@@ -165,8 +165,8 @@ def agreement_table(profiles: Mapping[str, Mapping[str, float]]) -> pd.DataFrame
     """Mask agreement profiles: the fraction of the trainable weights that n tasks' masks hold.
 
     Args:
-        profiles: {method: {n: fraction}}; n is "0".."T", and "merged_zero" for the weights whose multi-task value
-            is exactly 0, which no mask can change and which are counted apart.
+        profiles: {method: {n: fraction}}; n is "0".."T".  "merged_zero" is for the weights whose multi-task value is
+        exactly 0: no mask can change these.
     """
     rows = [(method, n, round(fraction, 6)) for method, profile in profiles.items() for n, fraction in profile.items()]
     return pd.DataFrame(rows, columns=["method", "n", "fraction"])

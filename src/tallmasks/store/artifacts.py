@@ -1,8 +1,8 @@
 """Artifacts of the store: their labels, whether they are whole, and how new ones are sealed.
 
-An artifact's *label* is its recipe (its name has the recipe's digest), its content, the kind of machine it was made on,
-and the *identities* (content and machine) of the artifacts it was made from.  `read_label` reads the file's header;
-`check` reads all of the file.
+An artifact's *label* is its recipe, its content, the kind of machine it was made on, and the *identities* of what it
+was made from.  The recipe's digest is in its name; an identity is a content and a machine.  `read_label` reads the
+file's header; `check` reads all of the file.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ def same(recorded: str, current: str) -> bool:
 def read_label(path: Path) -> Label:
     """The label of an artifact, from its header (of a JSON artifact, from all of it).
 
-    Raises FileNotFoundError or NotADirectoryError where there is no such path, and Damaged where it is no regular file,
-    cannot be read, is not whole, not sealed, or has another recipe's digest in its name.
+    Raises FileNotFoundError or NotADirectoryError where there is no such path.  Raises Damaged where it is no regular
+    file, cannot be read, is not whole or not sealed.  Also for another recipe's digest in its name.
     """
     try:
         if not stat.S_ISREG(path.stat().st_mode):

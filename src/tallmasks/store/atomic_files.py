@@ -92,7 +92,7 @@ def hidden_beside(path: Path, *, folder: bool = True) -> Iterator[Path]:
 
 
 def refuse_existing(path: Path, folder: bool) -> None:
-    """Raises TallmasksError where something is in the way of a new file, or of a new folder unless it is empty."""
+    """Raises TallmasksError where something is in the way.  A new folder may take the place of an empty one."""
     if folder and path.is_dir() and not path.is_symlink() and not any(path.iterdir()):
         return
     if os.path.lexists(path):
@@ -112,7 +112,7 @@ def no_room(path: Path, size: int) -> TallmasksError:
 
 
 def _take_room(place: Path, size: int) -> None:
-    """Take a file's bytes from the disk, so that a full disk is an error here and no bus error in a memory map."""
+    """Take a file's bytes from the disk.  So a full disk is an error here, and no bus error in a memory map."""
     if place.is_dir():
         if shutil.disk_usage(place).free < size:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

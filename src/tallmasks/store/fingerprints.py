@@ -30,8 +30,8 @@ def fingerprint_of_file(path: Path) -> str:
 
 @functools.cache
 def fingerprint_of_module(name: str) -> str:
-    """The digest of an importable module from outside, with what it imports from its own package, or from the modules
-    beside it."""
+    """The digest of an importable module from outside, with its imports from its package or from the modules beside
+    it."""
     spec = importlib.util.find_spec(name)
     file = Path(str(spec.origin if spec else None))
     root = file.parents[name.count(".") + (file.name == "__init__.py")]

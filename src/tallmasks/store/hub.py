@@ -133,7 +133,8 @@ def sizes(repo: str, revision: str, kind: Kind = "model") -> dict[str, int]:
 
 
 def trouble(error: Exception) -> str:
-    """What an error of the hub's libraries (a dozen types without a base) means and what to do, in one line."""
+    """What an error of the hub's libraries means and what to do, in one line.  They have a dozen types without a
+    base."""
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 
     log_in = "log in with `hf auth login`, or set HF_TOKEN"

@@ -226,8 +226,8 @@ def adamw(model: Model, learning_rate: float, weight_decay: float, epsilon: floa
 def _backward(training: Underway, batch: Batch) -> torch.Tensor:
     """Set the gradients of the mean loss over a batch; returns the loss.
 
-    Where the GPU's memory is too small, the batch begins anew with half as many examples at once, and so does every
-    later one.  Dropout draws from the same state of the generator again.
+    Where the GPU's memory is too small, the batch begins anew with half as many examples at once.  So does every later
+    one.  Dropout draws from the same state of the generator again.
     """
     drawn = training.dropout.get_state()
     while (loss := _gradients(training.model, batch, training.at_once)) is None:

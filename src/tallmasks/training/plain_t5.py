@@ -126,8 +126,8 @@ def relative_buckets(distance: torch.Tensor, both_ways: bool, buckets: int, fart
 def _tensors(sizes: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], float | None]]:
     """Every tensor's shape and the spread of its initial values (ones where there is none), in sorted order.
 
-    The spreads are T5's, but for the two tables: T5's are made for longer trainings, with logits of size 10 at first
-    and embeddings that drown what the layers add.
+    The spreads are T5's, but for the two tables.  T5's are made for longer trainings: logits have size 10 at first, and
+    embeddings drown what the layers add.
     """
     width, inner = sizes["d_model"], sizes["d_ff"]
     heads, across = sizes["num_heads"], sizes["num_heads"] * sizes["d_kv"]

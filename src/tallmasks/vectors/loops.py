@@ -23,8 +23,8 @@ def add_trimmed(row, limit, total):
 
 @njit(nogil=True, cache=True)
 def add_agreeing(row, limit, total, majority, out, count):
-    """float32 [n] each: out += a row's values with |tau| >= limit that have the sign of ``total``, or the majority's
-    where the total is 0; count += 1 for each.
+    """float32 [n] each: out += a row's values with |tau| >= limit that have the sign of ``total``.  Where the total is
+    0, the majority's sign counts; count += 1 for each.
 
     Returns whether the majority was asked for: some total is 0, and the row has a value there.
     """

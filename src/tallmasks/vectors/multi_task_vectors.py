@@ -22,9 +22,9 @@ def write_multi_task_vector(
 ) -> None:
     """Merge task-vector files, in the order given, into the new file ``out``.
 
-    ``merge``, called ``name`` in the file, fills its second argument, float32 [P'], from the task vectors and the
-    tensors of each task's ``statistics``, if it needs any.
-    Raises TallmasksError where there is no task vector, or they differ in layout.
+    ``merge``, called ``name`` in the file, fills its second argument, float32 [P'].  It gets the task vectors, and each
+    task's ``statistics`` if it needs any. Raises TallmasksError where there is no task vector, or they differ in
+    layout.
     """
     vectors = open_task_vectors(task_vectors)
     of_data = [{name: tensors.view(name) for name in tensors.names} for tensors in map(open_tensors, statistics)]

@@ -54,8 +54,9 @@ def trim_threshold(vector: NDArray[np.float32], fraction: float, frozen: int = 0
 def trim_thresholds(vectors: Sequence[NDArray[np.float32]], fraction: float, frozen: int = 0) -> list[np.float32]:
     """The v of "keep |tau| >= v" for each of T vectors [P'], all read in one walk.
 
-    It is the n-th smallest magnitude of P = P' + ``frozen`` values (the frozen ones are 0), n = P - int(fraction * P),
-    as in the code of Wang et al. 2024.  int(fraction * P) + 1 of the P' values stay, and any that tie with the last.
+    It is the n-th smallest magnitude of P = P' + ``frozen`` values, of which the frozen ones are 0.  n = P -
+    int(fraction * P), as in the code of Wang et al. 2024.  int(fraction * P) + 1 of the P' values stay, and any that
+    tie with the last.
     """
     size = vectors[0].size
     n = size - int(fraction * (size + frozen))

@@ -23,7 +23,7 @@ def dare(rows: Sequence[Vector], place: Place, keys: list[bytes], *, drop: Rate 
     """The sum over the tasks of tau_t with each weight 0 with the probability `drop`, else divided by 1 - drop.
 
     As the official code (yule-BUAA/MergeLM, mask_weights_utils), but for the generator: there the bits come from
-    torch's global one, here each belongs to the seed, the task, the tensor and the position.
+    torch's global generator; here each belongs to seed, task, tensor and position.
     """
     total = np.zeros(rows[0].size, np.float32)
     for row, key in zip(rows, keys, strict=True):

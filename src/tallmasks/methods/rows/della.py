@@ -15,9 +15,9 @@ Epsilon = Annotated[float, Between(0, 0.5)]
 
 @merge("della", over="tensors", look=keys_of_tasks)
 def della(tensors: Vector, place: Place, keys: list[bytes], *, drop: Rate = 0.5, epsilon: Epsilon = 0.15) -> Vector:
-    """float32 [T, ...] -> [...]: in each row of a task's tensor the probability to stay rises with the magnitude's rank
-    from 1 - drop - epsilon to 1 - drop + epsilon.  What stays gets the L1 norm that the tensor had.  Then the disjoint
-    mean of TIES, with plus where tasks cancel each other.
+    """float32 [T, ...] -> [...]: the probability to stay rises with the magnitude's rank in each row, from 1 - drop -
+    epsilon to 1 - drop + epsilon.  What stays gets the L1 norm that the tensor had.  Then the disjoint mean of TIES,
+    with plus where tasks cancel each other.
 
     As mergekit (sparsify.py, della_magprune).  The paper (Deep et al. 2024) divides by the probabilities instead.
     """

@@ -14,8 +14,8 @@ Facts = tuple[Elected, dict[str, np.float32]]
 
 
 def elect_and_scale(task_vectors: Sequence[TaskVector], *, beta: Slope = 0.5, keep: Share = 0.2) -> Facts:
-    """What TIES needs, and the scale of every tensor: alpha + beta * l / (L - 1) in block l of L, alpha outside blocks,
-    with alpha = |sum of tau_t| / (T |tau_MTL|) in L1 norms."""
+    """What TIES needs, and the scale of every tensor: alpha + beta * l / (L - 1) in block l of L, alpha outside
+    blocks.  alpha = |sum of tau_t| / (T |tau_MTL|) in L1 norms."""
     elected = trim_and_elect(task_vectors, keep=keep)
 
     def lengths(rows: list[Vector], place: Place, part: slice) -> np.ndarray:

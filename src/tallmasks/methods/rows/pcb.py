@@ -17,7 +17,7 @@ def balance(task_vectors: Sequence[TaskVector], *, ratio: Annotated[float, Betwe
 
 @merge("pcb", look=balance)
 def pcb(rows: Sequence[Vector], place: Place, balance: Balance) -> Vector:
-    """sum_t s_t tau_t / sum_t s_t, with s_t the score above the task's floor, as a share of what its top has.
+    """sum_t s_t tau_t / sum_t s_t.  s_t is the score above the task's floor, as a share of its top's.
 
     As the official code (duguodong7/pcb-merging, pcb_ES.py) with one lambda for all tasks, which is tuned; there an
     evolutionary search gives each task its own from 0.8 to 1.3.  A floor below 0, where tasks disagree on more than

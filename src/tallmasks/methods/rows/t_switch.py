@@ -21,8 +21,8 @@ def t_switch(tensor: Vector, coding: Ternary, *, drop: Share = 0.6) -> tuple[Any
     """Of every tensor, without the smallest `drop` of its positive and of its negative weights: the signs, times what
     keeps the L2 norm.
 
-    As in the official code (lfy-123/Binary-Task-Switch) each tensor has its own scale, int((1 - drop) n) of n weights
-    stay, with those that equal the smallest of them, and all of them where that is none.
+    As in the official code (lfy-123/Binary-Task-Switch) each tensor has its own scale.  int((1 - drop) n) of n weights
+    stay, with those that equal the smallest of them; if that is none, all stay.
     """
     signs = 1.0 * (tensor >= _least(tensor, drop)) - 1.0 * (-tensor >= _least(-tensor, drop))
     squares, kept = exact(tensor * abs(signs)) ** 2, float(abs(signs).sum())

@@ -20,8 +20,8 @@ def tsv_m(tensors: Vector, place: Place, noise_of: NoiseOf) -> Vector:
 
     As the official code (AntoAndGar/task_singular_vectors, compute_and_sum_svd_mem_reduction): r * (1 / T) is rounded
     down as a float, and `text_projection` is averaged.  There a task that left a matrix alone adds arbitrary directions
-    of weight 0, which turn the others.  Here triplets below the noise are left out, and so are directions of U and V
-    that two tasks share up to it; where nothing stands above the noise, the mean is taken.
+    of weight 0, which turn the others.  Here triplets below the noise are left out.  So are directions of U and V that
+    two tasks share up to it; where nothing stands above the noise, the mean is taken.
     """
     shape, rank = tensors.shape[1:], int(min(tensors.shape[1:], default=0) * (1 / len(tensors)))
     if not is_matrix(shape) or "text_projection" in place.name or not rank:

@@ -1,8 +1,8 @@
 """Fine-tuned CLIP image encoders of others, their tensors under this project's names.
 
-A checkpoint is a state dict of open_clip (also without its text transformer, or with a prefix such as ``model.``), or
-of transformers' CLIPVisionModel.  It must hold every tensor of the image encoder, in its shape and as finite floats,
-and nothing unknown.  Frozen tensors in it must be the pretrained ones.
+A checkpoint is a state dict of open_clip, also without its text transformer or with a prefix such as ``model.``.  It
+may also be one of transformers' CLIPVisionModel.  It must hold every tensor of the image encoder, in its shape and as
+finite floats, and nothing unknown.  Frozen tensors in it must be the pretrained ones.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """T5 networks from pretrained files.
 
-A pretrained file holds the hub's tensors in float32 or half precision, each once, and the tokenizer's JSON as
-``tokenizer.json``, uint8.
+A pretrained file holds the hub's tensors in float32 or half precision, each once.  ``tokenizer.json``, uint8, is the
+tokenizer's JSON.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ class T5Model(TextModel):
 class _SharedInputs(T5Attention):
     """Cross-attention of several rows of the decoder to one input, whose keys and values are computed once.
 
-    The queries of the rows are put one behind the other, as they need no position and do not see each other here.
+    The queries of the rows are put one behind the other: they need no position and do not see each other.
     """
 
     def forward(  # type: ignore[override]  # all else by name

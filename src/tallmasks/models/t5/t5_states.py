@@ -1,8 +1,8 @@
 """T5 weights of others under the names of the hub's files: pretrained, fine-tuned, and (IA)^3's vectors.
 
-Sources are a file of safetensors or of torch.save (only its tensors), a folder of transformers, and for (IA)^3 a folder
-of PEFT.  A prefix of all names (``transformer.``, ``model.``) is removed.  `embed_tokens` of encoder and decoder must
-equal the table `shared`.
+Sources are a file of safetensors or of torch.save (only its tensors), or a folder of transformers.  For (IA)^3 it may
+be a folder of PEFT.  A prefix of all names (``transformer.``, ``model.``) is removed.  `embed_tokens` of encoder and
+decoder must equal the table `shared`.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def fine_tuned_state(architecture: Architecture, path: Path, pretrained: Path) -
     """The trainable tensors of a whole model that somebody else fine-tuned.
 
     Raises:
-        TallmasksError: a file is damaged or missing, its tensors are not the architecture's, or the table that is
-            frozen here differs from the pretrained one.
+        TallmasksError: a file is damaged or missing, or its tensors are not the architecture's.  Or the table that is
+        frozen here differs from the pretrained one.
     """
     trainable, initial = architecture.trainable(), open_checkpoint(pretrained)
     tensors = _whole(open_checkpoint(path), trainable, architecture.shapes)

@@ -15,8 +15,8 @@ TITLES = {"merging": "One model for all tasks", "compression": "A model for each
 
 
 def data(results: ResultFiles) -> pd.DataFrame:
-    """One row per benchmark and method, for the methods of each section with the best normalised accuracy on average
-    over the benchmarks, the best first, apart from the fine-tuned models; percent."""
+    """One row per benchmark and method: in each section those with the best normalised accuracy on average over the
+    benchmarks, the best first.  The fine-tuned models stand apart; percent."""
     table = results.with_tasks(results.each("field.csv").query("method != 'fine_tuned'"))
     means = table.groupby(["section", "method"], sort=False)["normalized_accuracy"].mean()
     best = means.sort_values(ascending=False, kind="stable").groupby("section", sort=False).head(BEST)

@@ -1,7 +1,7 @@
 """One look for all figures: sizes, fonts, and a colour, a marker and a dash pattern for each method.
 
 Colours are those of Okabe and Ito, which people with any colour vision tell apart.  Methods also differ in marker and
-dash pattern, and bars in hatching, so that a figure reads the same in greyscale.
+dash pattern, and bars in hatching.  So a figure reads the same in greyscale.
 """
 
 from __future__ import annotations
@@ -250,7 +250,7 @@ SIDE_BY_SIDE = "markers of about equal bits stand side by side"
 
 
 def points(panel: Axes, data: pd.DataFrame, x: str) -> None:
-    """A hollow marker for each row, at its normalised accuracy and its bits in the column `x` on a logarithmic axis.
+    """A hollow marker for each row: normalised accuracy against the bits in the column `x`, on a logarithmic axis.
 
     Markers that would hide each other stand side by side, so the axis says `SIDE_BY_SIDE`.
     """

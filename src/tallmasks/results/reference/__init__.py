@@ -4,11 +4,11 @@
 in percent with one decimal, storage in 1e9 bits, ``lower_bound`` where the paper prints ">".  Its column ``source``
 says that it is the paper's.  Table 1 names no model; its fine-tuned accuracy is that of ViT-B/32 in table 3.
 
-``single_task.csv`` holds what the authors published of single models on single tasks, in percent, in the repositories
-that ``source`` names at the commit that it names.  Their fine-tuned models come in two generations: the ``first`` is
-the paper's, whose DTD model had seen its test images (nik-dim/tall_masks#1); the ``second`` took its place on the hub
-by December 2024, with DTD fine-tuned anew.  LiNeS, which reports the second, also splits EuroSAT in another way (2,387
-test images instead of 2,700), for its zero-shot accuracy too.  Zero-shot accuracy was published in LiNeS alone.
+``single_task.csv`` holds what the authors published of single models on single tasks, in percent.  ``source`` names the
+repository and the commit.  Their fine-tuned models come in two generations: the ``first`` is the paper's, whose DTD
+model had seen its test images (nik-dim/tall_masks#1); the ``second`` took its place on the hub by December 2024, with
+DTD fine-tuned anew.  LiNeS reports the second.  It also splits EuroSAT in another way (2,387 test images instead of
+2,700), for its zero-shot accuracy too.  Zero-shot accuracy was published in LiNeS alone.
 
 ``mergebench.csv`` holds the scores of merged language models in MergeBench's repository, at the commit that ``source``
 names, for ``examples/llms/beside_mergebench.py``.
@@ -80,8 +80,8 @@ def single_task() -> pd.DataFrame:
 
 
 def dtd_excess(model: str, tasks: Collection[str]) -> float:
-    """By how many points the paper's mean over `tasks` lies above what can be reached, since its DTD model had seen its
-    test images: the test accuracy of the first generation less that of the second, over the number of tasks.
+    """By how many points the paper's mean over `tasks` lies above what can be reached, since its DTD model saw its test
+    images: the test accuracy of the first generation less that of the second, over the number of tasks.
 
     0 for other models, and where DTD is not among the tasks.
     """

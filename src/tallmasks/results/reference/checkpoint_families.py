@@ -1,7 +1,7 @@
 """Numbers that were published of any method, by the checkpoints that they are of, and ours beside them.
 
 ``later.csv`` has what later papers and their code report, copied as printed from the source that each line names.
-Every number belongs to a family of checkpoints, which differ by some two points in the accuracy of the fine-tuned
+Every number belongs to a family of checkpoints.  These differ by some two points in the accuracy of the fine-tuned
 models:
 
 ======  ==================================================================================================
@@ -12,7 +12,7 @@ FB      FusionBench's (`checkpoints: fusionbench`); 8 tasks alone
 ======  ==================================================================================================
 
 An absolute accuracy is held against those of the same family alone.  Models that were fine-tuned here are a family of
-their own, "own", of which the normalised accuracy is held against every family's.
+their own, "own".  Their normalised accuracy is compared with every family's.
 """
 
 from __future__ import annotations

@@ -87,8 +87,7 @@ def read_rows(task: TextTask, split: Split, files: Files, limit: int | None = No
     """The rows of a split, or the first `limit` of them.
 
     Raises:
-        TallmasksError: A column is missing or holds something else, a value is missing, a file is damaged, or there are
-            not enough rows.
+        TallmasksError: A column or a value is missing, a file is damaged, or there are not enough rows.
     """
     import pyarrow as pa
 

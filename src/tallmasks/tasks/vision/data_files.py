@@ -1,8 +1,8 @@
 """The images and labels of a dataset's files in one of four layouts.
 
-These are Parquet as on the hub (an image is a struct of bytes and path, or bytes, or a path), WebDataset tars, gzipped
-IDX files, and one folder per class.  Images are as stored, in the order of the files.  Labels are integers in the order
-of the task's classes.
+These are Parquet as on the hub, WebDataset tars, gzipped IDX files, and one folder per class.  An image in Parquet is a
+struct of bytes and path, or one of them.  Images are as stored, in the order of the files.  Labels are integers in the
+order of the task's classes.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def write_examples(
     threads: int = 1,
     say: Say = print,
 ) -> None:
-    """Decode a split into a file of `images` uint8 [N, S, S, 3], `labels` int64 [N] and perhaps `sizes` int32 [N, 2].
+    """Decode a split into a file: `images` uint8 [N, S, S, 3], `labels` int64 [N], perhaps `sizes` int32 [N, 2].
 
     The metadata get "origin" as JSON: where the images are from, their number, and everything unexpected.
 

@@ -56,8 +56,8 @@ def repository_of(spec: str) -> tuple[str, str] | None:
 def fetched(repository: str, revision: str) -> tuple[Path, dict[str, str]]:
     """The folder of a repository at a revision, and its origin: ``{"repository", "revision": <full commit>}``.
 
-    Without a network, or for a full commit that is there with all its shards, it is what the cache has.
-    Raises TallmasksError where neither the cache nor the hub has it.
+    Without a network it is what the cache has.  So it is for a full commit with all its shards there. Raises
+    TallmasksError where neither the cache nor the hub has it.
     """
     folder = _cached(repository, revision)
     pinned = re.fullmatch(r"[0-9a-f]{40}", revision) is not None

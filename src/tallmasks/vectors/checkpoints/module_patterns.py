@@ -1,8 +1,8 @@
 r"""Patterns of module names, as peft has them in `rank_pattern` and `alpha_pattern`, matched in bounded time.
 
 peft takes any regular expression, which may take for ever.  Here a pattern has names, dots (`\.` for a dot itself),
-digits (`\d`, `[0-9]`), `+` and `*` behind one of these, `|` between whole patterns, and `^` and `$` at the ends.
-It fits the modules that it fits in peft: those with the whole name, or with the name behind one of its dots.
+digits (`\d`, `[0-9]`), and `+` and `*` behind one of these.  `|` stands between whole patterns, `^` and `$` at the
+ends. It fits the modules that it fits in peft: those with the whole name, or with the name behind one of its dots.
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ def open_checkpoint(spec: str | Path, base: Checkpoint | None = None) -> Checkpo
             weight file; a folder of a PEFT LoRA; a repository of the hub, `org/name` or `org/name@revision`.
         base: the model that a LoRA was trained on; others need none.
 
-    Raises TallmasksError where there is no such thing, a file of it is missing or damaged, it holds code instead of
-    tensors, or it is of a kind that cannot be read in pieces.
+    Raises TallmasksError where there is no such thing, or a file of it is missing or damaged.  Also for one that holds
+    code instead of tensors, or that cannot be read in pieces.
     """
     title = str(spec)
     path = Path(spec)
@@ -125,7 +125,7 @@ def _read_index(path: Path) -> dict[str, str]:
 
 
 def _companions(folder: Path, names: set[str]) -> tuple[dict[str, Path], dict[str, str]]:
-    """What is copied with a model, and what is not, with the reason where the name is that of a companion."""
+    """What is copied with a model, and what is not.  It says why where the name is a companion's."""
     chosen, left_out = {}, {}
     for name in sorted(names):
         path = folder / name

@@ -19,8 +19,8 @@ _TIES = "tie_word_embeddings"
 def named_as(base: Checkpoint, task: Checkpoint) -> Checkpoint:
     """A checkpoint with the base's names for the tensors that it ties.
 
-    Where it lacks an embedding of the base, its only one of that shape stands for it if config.json says that the model
-    ties them, its own or else the base's.  A tensor that the base has under no name stays as it is.
+    Where it lacks an embedding of the base, its only one of that shape stands for it.  config.json, its own or else the
+    base's, must say that the model ties them.  A tensor that the base has under no name stays as it is.
     """
     if type(task) is not Checkpoint:  # a LoRA, or a bundle's model: it has the base's names
         return task

@@ -162,7 +162,7 @@ def _embeddings(base: Checkpoint, task: Checkpoint) -> list[str]:
 
 
 def _rows(one: Checkpoint, name: str, theirs: Mapping[str, int], ids: Mapping[str, int], size: int) -> Rows:
-    """For every row of an embedding with the tokens ``ids`` the row of ``one``, or -1 where it lacks the token."""
+    """For every row of an embedding with the tokens ``ids``, the row of ``one``; -1 where it lacks the token."""
     rows, there = np.full(size, -1), one.tensors[name].shape[0]
     for text, number in ids.items():
         if number < size and theirs.get(text, there) < there:

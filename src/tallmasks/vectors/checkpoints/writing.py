@@ -92,8 +92,8 @@ def new_checkpoint(
             default its files are the base's.
         more: the content of other files of a folder, by name.
 
-    Raises TallmasksError where there is something at ``out``, no room on the disk (before anything is written), or a
-    value that is not finite in its dtype.
+    Raises TallmasksError where there is something at ``out``, or no room on the disk (before anything is written).
+    Also for a value that is not finite in its dtype.
     """
     out, code = Path(out), _code(dtype)
     dtypes, files = _plan(out, base, code, shard_size)

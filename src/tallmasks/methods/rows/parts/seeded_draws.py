@@ -16,8 +16,8 @@ HEAD, EACH_STEP = 64, 8
 
 
 def task_keys(task_vectors: Sequence[TaskVector], seed: int) -> list[bytes]:
-    """What tells the draws of each task from the others', whatever the tasks are called and in which order they come:
-    a digest of the seed and of the first 64 values of every tensor that moved there."""
+    """What tells the draws of each task from the others', independent of names and order: a digest of the seed and of
+    the first 64 values of every tensor that moved there."""
     keys = []
     for vector in task_vectors:
         digest = blake2b(str(seed).encode(), digest_size=16)
@@ -30,8 +30,9 @@ def task_keys(task_vectors: Sequence[TaskVector], seed: int) -> list[bytes]:
 
 
 def draws(key: bytes, name: str, start: int, stop: int) -> NDArray[np.uint32]:
-    """A number for each of the values start..stop of a flattened tensor, uint32 [n]: of a counter-based generator
-    (Philox, whose stream NumPy does not change, NEP 19), keyed by the task and the tensor and put to the position."""
+    """A number for each of the values start..stop of a flattened tensor, uint32 [n]: of a counter-based generator,
+    keyed by the task and the tensor and put to the position.  It is Philox, whose stream NumPy does not change (NEP
+    19)."""
     named = blake2b(name.encode(), digest_size=16, key=key).digest()
     generator = np.random.Philox(key=int.from_bytes(named, "little"))
     step, skip = divmod(start, EACH_STEP)

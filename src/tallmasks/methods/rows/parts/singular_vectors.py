@@ -15,8 +15,8 @@ EPSILON = float(np.finfo(np.float32).eps)
 
 
 class Triplets(NamedTuple):
-    """Singular triplets: ``left`` [m, k], ``singular`` [k], ``right`` [k, n], and how far noise may have turned the
-    vectors of each, ``turned`` [k] (radians)."""
+    """Singular triplets: ``left`` [m, k], ``singular`` [k], ``right`` [k, n].  ``turned`` [k] (radians) is how far
+    noise may have turned the vectors of each."""
 
     left: Matrix
     singular: Matrix
