@@ -227,4 +227,4 @@ def _hub_cache() -> Path:
 
 def _existing(folder: Path) -> Path:
     """A folder, or the nearest one above it that there is."""
-    return next(place for place in (folder, *folder.parents) if place.exists())
+    return next(place for place in (folder.resolve(), *folder.resolve().parents) if place.exists())

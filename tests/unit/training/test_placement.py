@@ -25,7 +25,6 @@ from tallmasks.training.finetuning import FinetuneConfig, finetune
 from tallmasks.training.unfinished import Underway
 from tallmasks.vectors.task_vectors import TaskVector
 
-pytestmark = pytest.mark.long
 TEXT = {**small_t5.SPEC, "scoring": {"max_input_tokens": 20, "max_new_tokens": 2, "free_answers": "mean"}}
 IMAGES = {**small_clip.SPEC, "preprocess": {"size": 32, "mean": [0.5] * 3, "std": [0.5] * 3}}
 MODELS = {
@@ -33,15 +32,16 @@ MODELS = {
     "drawn images": (small_clip.SPEC, {"rotation": 7, "scale": 0.1, "shift": 0.1, "brightness": 0.2, "noise": 0.2}),
     "texts": (TEXT, None),
     "texts, (IA)^3": ({**TEXT, "adapter": "ia3"}, None),
+    "written answers": (TEXT, None),
 }
 
 
-def weights_and_data(spec: dict[str, Any], folder: Path) -> tuple[Path, Any]:
+def weights_and_data(name: str, folder: Path) -> tuple[Path, Any]:
     """A pretrained file, and four examples."""
     path = folder / "weights.safetensors"
-    if spec["family"] == "t5":
+    if MODELS[name][0]["family"] == "t5":
         small_t5.save_small(path)
-        return path, small_t5.small_examples(folder, 4)
+        return path, small_t5.small_examples(folder, 4, free=name == "written answers")
     small_clip.save_random(path)
     return path, ClipExamples(*examples("cars", "train", 4, seed=0), np.ones((8, 16), np.float32))
 
@@ -68,7 +68,7 @@ class Saves:
 def test_a_training_and_its_saves(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first fine-tuning on a GPU would end at a tensor that was left on the CPU."""
     spec, changes = MODELS[name]
-    path, data = weights_and_data(spec, tmp_path)
+    path, data = weights_and_data(name, tmp_path)
     state: Any = Saves()
     config = FinetuneConfig(
         iterations=2, batch_size=4, micro_batch_size=2, learning_rate=0.1, weight_decay=0.1, epsilon=1e-8, seed=0,
@@ -82,11 +82,11 @@ def test_a_training_and_its_saves(name: str, tmp_path: Path, monkeypatch: pytest
     assert state.count == 1 and len(result.curve) == 2 and tuple(result.checkpoint) == model.trainable
 
 
-@pytest.mark.parametrize("name", ["images", "texts", "texts, (IA)^3"])
+@pytest.mark.parametrize("name", ["images", "texts", "texts, (IA)^3", "written answers"])
 def test_an_evaluation(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A table's first evaluation on a GPU would end at a mask or a task vector on the CPU."""
     spec, _ = MODELS[name]
-    path, data = weights_and_data(spec, tmp_path)
+    path, data = weights_and_data(name, tmp_path)
     draw = np.random.default_rng(0)
     with fake_gpu(monkeypatch):
         model: Any = load(spec, path)
@@ -101,6 +101,7 @@ def test_an_evaluation(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             assert evaluate(method, source.of(method), evaluator, tune, (0.2, 0.4)).tasks == ("a", "b")
 
 
+@pytest.mark.long
 def test_memory_is_what_the_documents_say() -> None:
     """Somebody would rent a GPU that is too small."""
     spec = open_plan(ROOT).model("t5_large")
