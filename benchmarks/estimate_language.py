@@ -14,12 +14,15 @@
   of a step: a batch of inputs of one length, cut as in training; before, it was cut into micro_batch_size examples.
 - Arithmetic: 2 operations a weight and token of the half that reads it, three times that for a training step, for the
   numbers of rows that the data sets have; how many tokens an input, an answer, and how many choices a question has on
-  average is assumed, and said above.  A training is counted to its last step, which early stopping seldom reaches.
+  average is assumed, and said above.  A training is counted to its last step, which early stopping seldom reaches, and
+  so are its looks at validation data.  ROPES' answers are counted as if each had max_new_tokens, a pass of the decoder
+  for every token of a batch; those of test data are written a second time, for the score that does not count.
   Hours are that by what a GPU sustains (not its peak): --tflops in bfloat16, --float32-tflops in strict float32,
   in which T5 is evaluated.
 """
 
 import argparse
+import itertools
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -85,6 +88,12 @@ def halves(architecture: Architecture) -> tuple[int, int]:
     return encoder, decoder + sizes["lm_head.weight"]
 
 
+def questions(method: str, task: str, tried: Mapping[type, int]) -> int:
+    """How many questions of a task an evaluation of a method answers."""
+    sets, test = tried.get(type(methods.get(method).protocol), 1), 2 if TASKS[task].free else 1
+    return sets * TASKS[task].rows("validation") + test * TASKS[task].rows("test")
+
+
 def store_bytes(plan: Plan, model: str, trainable: int, tasks: int) -> float:
     """What the chain stores of one benchmark with one seed."""
     rows = [methods.get(name) for name in plan.method_names]
@@ -113,7 +122,9 @@ def main() -> None:
         reads, writes = halves(architecture)
         recipe = spec["finetuning"]
         example = 2 * (reads * said.input_tokens + writes * said.answer_tokens)
-        question = 2 * (reads * said.input_tokens + writes * said.answer_tokens * said.choices)
+        answers = {"chosen": said.answer_tokens * said.choices, "written": spec["scoring"]["max_new_tokens"]}
+        question = {kind: 2 * (reads * said.input_tokens + writes * tokens) for kind, tokens in answers.items()}
+        looks, held_out = recipe["iterations"] // recipe["validate_every"], TASKS["ropes"].rows("validation")
         training = 3 * example * recipe["batch_size"] * recipe["iterations"]
         speed = said.float32_tflops if spec["evaluation"]["precision"] == "float32" else said.tflops
         memory = state_bytes(spec)
@@ -140,19 +151,19 @@ def main() -> None:
             )
         print(f"  state of an unfinished training: {4 * FLOAT * trainable / 1e9:.3f} GB")
         print(f"  a fine-tuning to step {recipe['iterations']}: {training / said.tflops / 1e12 / 3600:.1f} h")
+        for kind, answered in question.items():
+            minutes = looks * held_out * answered / said.tflops / 1e12 / 60
+            print(f"  and {looks} looks at {held_out:,} rows of validation data, answers {kind}: {minutes:.1f} min")
         for benchmark in BENCHMARKS:
             tasks = plan.params["benchmarks"][benchmark]
-            rows = [methods.get(name) for name in plan.method_names]
-            sizes = [{split: TASKS[task].rows(split) for split in ("validation", "test")} for task in tasks]
-            asked = sum(
-                tried.get(type(row.protocol), 1) * sum(size["validation"] for size in sizes)
-                + sum(size["test"] for size in sizes)
-                for row in rows
-            )
-            hours = asked * question / speed / 1e12 / 3600
+            asked = {"chosen": 0, "written": 0}
+            for method, task in itertools.product(plan.method_names, tasks):
+                asked["written" if TASKS[task].free else "chosen"] += questions(method, task, tried)
+            hours = {kind: asked[kind] * question[kind] / speed / 1e12 / 3600 for kind in asked}
             print(
-                f"  {benchmark}: store {store_bytes(plan, model, trainable, len(tasks)) / 1e9:.3g} GB, "
-                f"evaluations {asked:,} questions, {hours:.1f} h"
+                f"  {benchmark}: store {store_bytes(plan, model, trainable, len(tasks)) / 1e9:.3g} GB, evaluations: "
+                f"{asked['chosen']:,} answers chosen, {hours['chosen']:.1f} h; {asked['written']:,} written, "
+                f"{hours['written']:.1f} h"
             )
 
 
