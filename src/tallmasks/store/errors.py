@@ -38,10 +38,18 @@ class TallmasksWarning(UserWarning):
 
 @contextmanager
 def in_words() -> Iterator[None]:
-    """Raise a TallmasksError for an OSError that a user can put right: a right that is missing, a file in the place of
-    a folder."""
+    """Raise a TallmasksError for what a user can put right: a right that is missing, a file in the place of a folder,
+    a GPU without enough memory."""
     try:
         yield
+    except RuntimeError as error:
+        if type(error).__name__ != "OutOfMemoryError":  # torch's, which is not imported for this
+            raise
+        raise TallmasksError(
+            "the GPU's memory is too small for this job; end other programs on this GPU, lower `batch_size` under "
+            "`evaluation` of the model in params.yaml if it evaluates, or use a larger GPU (`tallmasks doctor` says "
+            "what fits)"
+        ) from None
     except OSError as error:
         if error.filename is None or error.errno not in (*_NO_RIGHT, *_ANOTHER_KIND):
             raise

@@ -130,7 +130,8 @@ def finetune(
         validation: The validation examples, where `validate_every` is set.
 
     Raises:
-        TallmasksError: The loss is no finite number, or the GPU's memory is too small.
+        TallmasksError: The loss is no finite number.
+        torch.OutOfMemoryError: The GPU's memory is too small for one example at once, or for the optimizer's moments.
     """
     if (validation is None) != (config.validate_every is None):
         raise ValueError("validation examples are needed where `validate_every` is set, and nowhere else")
@@ -151,7 +152,7 @@ def finetune(
         return batch, training.draws()
 
     prepared = ahead(prepare, model.device)
-    with _memory_in_words(), state or nullcontext(), _dropout(model, f"{config.seed} {task} dropout"):
+    with state or nullcontext(), _dropout(model, f"{config.seed} {task} dropout"):
         if state:
             state.restore(training)
         first, start = len(curve), time.monotonic()
@@ -203,18 +204,6 @@ def _dropout(model: Model, seed: str) -> Iterator[None]:
             yield
         finally:
             model.train(False)
-
-
-@contextmanager
-def _memory_in_words() -> Iterator[None]:
-    """Say in one line that a GPU is too small."""
-    try:
-        yield
-    except torch.OutOfMemoryError:
-        raise TallmasksError(
-            "the GPU's memory is too small for one example at once, or for the optimizer's moments; end other programs "
-            "on this GPU, or fine-tune on a larger one (`tallmasks doctor` says what fits)"
-        ) from None
 
 
 def adamw(model: Model, learning_rate: float, weight_decay: float, epsilon: float) -> torch.optim.AdamW:
