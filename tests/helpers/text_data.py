@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from datasets import ClassLabel, Features
 from pyarrow import csv
 
 from tallmasks.tasks.text import TASKS
@@ -104,14 +105,22 @@ def made_up(task: str, index: int, split: str = "train", choices: int | None = N
     return row
 
 
+LABELS = {"paws": ["0", "1"], "wiki_qa": ["0", "1"], "wsc": ["False", "True"]}
+"""The names of labels that are of a type of their own."""
+
+
 def table(task: str, rows: list[dict[str, Any]]) -> pa.Table:
-    """Rows in the dataset's own schema; what no prompt needs is filled with something."""
+    """Rows in the dataset's own schema, with its features in the metadata; what no prompt needs is filled somehow."""
     schema = SCHEMAS[task]
     columns = {}
     for name, kind in schema.items():
         filler: Any = "x" if kind == TEXT else 0 if pa.types.is_integer(kind) else None
         columns[name] = pa.array([row.get(name, filler) for row in rows], kind)
-    return pa.table(columns)
+    made = pa.table(columns)
+    features = Features.from_arrow_schema(made.schema)
+    if task in LABELS:
+        features["label"] = ClassLabel(names=LABELS[task])
+    return made.replace_schema_metadata(features.arrow_schema.metadata)
 
 
 def write_repository(folder: Path, task: str, counts: Mapping[str, int], choices: int | None = None) -> None:
