@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import os
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 from conftest import ROOT
+from tallmasks.plan.project import open_plan
 
 KINDS = (("base", "", "base"), ("task", "a=", "a"), ("task", "b=", "b"))
 
@@ -106,3 +108,13 @@ def test_the_benchmark_of_merges_runs(tmp_path: Path) -> None:
         rows = {row["merge"]: row for row in csv.DictReader(file)}
     assert rows.keys() == {"regmean"} and float(rows["regmean"]["cpu_s"]) > 0
     assert float(rows["regmean"]["given_mib"]) > 5
+
+
+def test_the_operations_of_a_step_are_what_the_document_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks why a GPU is idle would count with the launches of an older version."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    estimate, spec = importlib.import_module("estimate_language"), open_plan(ROOT).model("t5_large")
+    operations, passes = estimate.operations_of_a_pass(spec), estimate.passes(spec, 100)
+    document = (ROOT / "docs" / "language.md").read_text()
+    assert f"pass has {operations:,} (" in document
+    assert f"| 100 | {passes} | {passes * operations:,} | 64 | {64 * operations:,} |" in document
