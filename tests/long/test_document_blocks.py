@@ -44,6 +44,7 @@ NOT_RUN = {
     r"python benchmarks/processors.py": "five tables built anew, an hour",
     r"make serve|curl ": "test_serve.py starts this server and asks it",
     r"make \.venv/llms|\.venv/bin/python examples/llms": "test_merge_llms.py runs the lines of this page",
+    r"tallmasks merge --base \./vit": "tests/unit/commands/test_merge.py runs it, on models with heads",
     r"tallmasks (merge|compress) --base meta-llama|tallmasks export .* --task (instruct|code|math) ": "the same",
 }
 """Lines of shell that no test runs as they are, by how they begin, and why."""
@@ -52,7 +53,7 @@ PYTHON = {
     "docs/bundles.md": "tests/unit/bundles/test_serving.py",
     "docs/figures.md": "tests/unit/results/test_figures.py",
     "docs/first_method.md": "tests/workflow/test_readme.py",
-    "docs/own_checkpoints.md": "tests/unit/commands/test_compress.py",
+    "docs/own_checkpoints.md": "tests/unit/commands/test_compress.py and test_merge.py",
     "docs/own_task.md": "tests/workflow/test_readme.py",
     "docs/python.md": "tests/unit/methods/test_state_dicts.py",
 }

@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 
 import reference
 import tallmasks
+from conftest import ROOT
 from models_made import NAMED, TASKS, of_base_and_tasks, refusal, run, weights
 from small_checkpoints import file_of, lora
 from tallmasks import methods
@@ -307,6 +308,32 @@ def test_every_task_keeps_a_head_of_its_own(small: Path, capsys: pytest.CaptureF
     assert run("merge", "merged/merge.yaml", "-o", "again") == 0
     assert Path("again/heads/dtd.safetensors").read_bytes() == Path("merged/heads/dtd.safetensors").read_bytes()
     assert "these are other models" in refusal(capsys, *CALL, "--method", "ties", "--heads", "w*", "-o", "y")
+
+
+def test_the_lines_of_the_page_make_a_classifier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A merged classifier could not be loaded, or had another task's labels; or a base without a head was refused."""
+    from transformers import ViTConfig, ViTForImageClassification, ViTModel
+
+    monkeypatch.chdir(tmp_path)
+    small = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    small |= {"image_size": 8, "patch_size": 4}
+    base = ViTModel(ViTConfig(**small))
+    base.save_pretrained("vit")
+    tuned = {}
+    for name, labels in (("cars", ["audi", "bmw", "fiat"]), ("dtd", ["banded", "dotted"])):
+        tuned[name] = ViTForImageClassification(ViTConfig(**small, id2label=dict(enumerate(labels))))
+        tuned[name].vit.load_state_dict({n: t + 0.1 for n, t in base.state_dict().items()}, strict=False)
+        tuned[name].save_pretrained(name)
+    section = (ROOT / "docs/own_checkpoints.md").read_text().partition("## Classifiers")[2]
+    command, lines = re.findall(r"^```(?:python)?\n(.*?)^```$", section, re.M | re.S)
+    assert run(*command.split()[1:]) == 0
+    names: dict[str, torch.nn.Module] = {}
+    exec(lines, names)
+    model, merged = names["model"], load_file("merged/model.safetensors")
+    assert model.config.id2label == {0: "audi", 1: "bmw", 2: "fiat"} and set(merged) == set(base.state_dict())
+    for name, tensor in model.state_dict().items():
+        is_head = name.startswith("classifier")
+        assert torch.equal(tensor, tuned["cars"].state_dict()[name] if is_head else merged[name.removeprefix("vit.")])
 
 
 def test_what_patterns_leave_out_stays_the_bases(small: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -110,6 +110,22 @@ def test_tied_embeddings_are_found_under_either_name(tmp_path):
     assert "lacks lm_head" in problems(open_model(untied), task=open_model(lacking, open_model(untied)))[0]
 
 
+def test_a_model_with_a_head_has_its_bases_names_behind_a_prefix(tmp_path):
+    """A ViTForImageClassification could not be merged on its ViTModel: no tensor had the base's name.  Or the base
+    would be called tied, for a class token that is no word's embedding."""
+    body = {"embeddings.cls_token": torch.ones(1, 1, 4), "encoder.0.weight": torch.ones(4, 4)}
+    base = opened(tmp_path / "base", body)
+    head = {"classifier.weight": torch.ones(3, 4)}
+    named = {f"vit.{name}": tensor + 1 for name, tensor in body.items()}
+    task = open_model(file_of(tmp_path / "task", named | head), base)
+    assert set(task.names) == {*body, *head}
+    np.testing.assert_array_equal(task.difference(base, "encoder.0.weight", 0, 16), np.ones(16))
+    assert problems(base, task=task)[0].count("has besides classifier.weight (1 in all)") == 1
+    both = open_model(file_of(tmp_path / "both", {**named, "encoder.0.weight": torch.ones(4, 4)}), base)
+    assert "vit.embeddings.cls_token" in both.names  # another model than the base's with a prefix
+    assert not any("ties to its embedding" in line for line in problems(base, task=both))
+
+
 def with_tokens(path, rows, vocabulary, *added):
     """A model with a tokenizer, whose added tokens are numbered on."""
     as_folder(path, {"embed": rows, "body.weight": torch.ones(2, 2)}, True)

@@ -10,7 +10,7 @@ from tallmasks.store.parallel import parallel
 from tallmasks.store.plain_files import read_json
 from tallmasks.store.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.tied_names import is_embedding
+from tallmasks.vectors.checkpoints.tied_names import is_embedding, ties
 
 _AT_ONCE = 4
 _CONFIG = "config.json"
@@ -62,7 +62,7 @@ def _problems(base: Checkpoint, task: Checkpoint) -> Iterator[str]:
     all_mine, all_theirs = base.tensors.keys() | base.aliases.keys(), task.tensors.keys() | task.aliases.keys()
     missing = {name for name in base.layout.names if name not in all_theirs}
     extra = {name for name in task.layout.names if name not in all_mine}
-    if untied := [name for name in extra if is_embedding(name) and task.tensors[name].shape in base.shapes.values()]:
+    if untied := [name for name in extra if ties(base) and _is_output_of(base, task, name)]:
         yield (
             f"{task.title} has {name_some(sorted(untied))} of its own, which {base.title} ties to its embedding. Untie"
             " the base: copy its embedding to that name, and set tie_word_embeddings to false in config.json. Or keep"
@@ -99,7 +99,8 @@ def _problems(base: Checkpoint, task: Checkpoint) -> Iterator[str]:
         yield (
             f"{task.title} has a vocabulary (or outputs) of another size: {name_some(vocabulary)}. `merge"
             " --tokens base` takes the rows of the base's tokens, if both have a tokenizer.json. Or resize it with"
-            " transformers' resize_token_embeddings and save it. Heads with labels of their own: `merge --heads`"
+            " transformers' resize_token_embeddings and save it. Heads with labels of their own: `merge --heads`."
+            " Neither is in bundles"
         )
     if dtypes:
         yield (
@@ -140,6 +141,16 @@ def _in_config(checkpoint: Checkpoint) -> bool:
         return False
     parts = [config, *config.values()] if isinstance(config, dict) else []
     return any(isinstance(part, dict) and part.get(_KEY) for part in parts)
+
+
+def _is_output_of(base: Checkpoint, task: Checkpoint, name: str) -> bool:
+    """Whether a task's tensor is of the shape of an embedding that the base ties."""
+    shape = task.tensors[name].shape
+    return (
+        len(shape) == 2
+        and is_embedding(name)
+        and shape in [base.shapes[one] for one in base.shapes if is_embedding(one)]
+    )
 
 
 def _is_vocabulary(name: str, mine: tuple[int, ...], theirs: tuple[int, ...]) -> bool:

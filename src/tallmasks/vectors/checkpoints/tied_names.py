@@ -1,10 +1,12 @@
 """One model's tensors under the names that another file of its family has: libraries save tied weights differently.
 
-A pickle has both names of an embedding that is the output layer too, a safetensors file one of them.
+A pickle has both names of an embedding that is the output layer too, a safetensors file one of them.  A model with a
+head has a prefix, `vit.`, before the names that its base has without the head.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 from tallmasks.store.plain_files import read_json
@@ -17,13 +19,14 @@ _TIES = "tie_word_embeddings"
 
 
 def named_as(base: Checkpoint, task: Checkpoint) -> Checkpoint:
-    """A checkpoint with the base's names for the tensors that it ties.
+    """A checkpoint with the base's names for the tensors that it ties, and for those that it has behind a prefix.
 
     Where it lacks an embedding of the base, its only one of that shape stands for it.  config.json, its own or else the
     base's, must say that the model ties them.  A tensor that the base has under no name stays as it is.
     """
     if type(task) is not Checkpoint:  # a LoRA, or a bundle's model: it has the base's names
         return task
+    task = _without_prefix(base, task)
     own: dict[str, str] = {}
     for name in base.tensors:
         names = [name, *(alias for alias, of in base.aliases.items() if of == name)]
@@ -40,6 +43,27 @@ def named_as(base: Checkpoint, task: Checkpoint) -> Checkpoint:
         aliases={alias: name for alias, name in base.aliases.items() if name in own and alias not in own},
         arrays={name: task.arrays[place] for name, place in own.items()},
         places={name: task.places[place] for name, place in own.items() if place in task.places},
+    )
+
+
+def _without_prefix(base: Checkpoint, task: Checkpoint) -> Checkpoint:
+    """A checkpoint with no name of the base's, without the prefix that most of these names have in it."""
+    names = set(base.names)
+    if not names.isdisjoint(task.names):
+        return task
+    heads_and_tails = (
+        (name[: at + 1], name[at + 1 :]) for name in task.names for at, sign in enumerate(name) if sign == "."
+    )
+    prefixes = Counter(head for head, tail in heads_and_tails if tail in names)
+    if not prefixes:
+        return task
+    ((prefix, _),) = prefixes.most_common(1)
+    return replace(
+        task,
+        tensors=dict(sorted((name.removeprefix(prefix), info) for name, info in task.tensors.items())),
+        aliases={alias.removeprefix(prefix): of.removeprefix(prefix) for alias, of in task.aliases.items()},
+        arrays={name.removeprefix(prefix): array for name, array in task.arrays.items()},
+        places={name.removeprefix(prefix): place for name, place in task.places.items()},
     )
 
 
