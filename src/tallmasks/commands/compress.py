@@ -110,6 +110,7 @@ def _prepared(given: Given) -> tuple[Method, Models, BundleFacts]:
             "weight, density, normalize and options that differ by tensor mean nothing here: they are of"
             " `tallmasks merge`; leave them out"
         )
+    registry.check_name(given.method, registry.names_with_masks())
     method = registry.masks_over(given.spec)
     if method.own_tensors is None:
         in_stream(method)

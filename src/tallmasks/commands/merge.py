@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -144,8 +144,10 @@ def merge_checkpoints(
     return given.output
 
 
-def method_names() -> tuple[str, ...]:
-    """The methods that merge checkpoints into one model, in the order of the tables."""
+def method_names(command: Literal["merge", "compress"] = "merge") -> tuple[str, ...]:
+    """What `merge_checkpoints` takes, or `compress`, as ``method``, in the order of the tables."""
+    if command == "compress":
+        return registry.names_with_masks()
     return tuple(
         name
         for name in registry.names()
@@ -213,6 +215,7 @@ def merging_method(given: Given) -> tuple[Method, float, Weighting]:
     Raises:
         TallmasksError: there is no such method or option, it does not merge into one model, or a setting is not its.
     """
+    registry.check_name(given.method, method_names())
     method = registry.get(given.spec)
     if not _is_a_merge(method):
         if given.method in registry.names_with_masks():

@@ -30,6 +30,7 @@ _NOT_HERE = {
     "tokenizer": "the tokenizer is the base's; leave it out",
     "chat_template": "the template is the base's; leave it out",
 }
+_GAMMA = "gamma: mergekit leaves out the largest of a whole tensor, breadcrumbs here of each row; say `outliers: 0.01`"
 
 
 def in_own_words(content: dict[str, Any], path: Path, base: str | None) -> dict[str, Any]:
@@ -57,7 +58,10 @@ def in_own_words(content: dict[str, Any], path: Path, base: str | None) -> dict[
     if isinstance(values.get("tasks"), list):
         listed = values.get("method") == "weight_averaging"
         values["tasks"] = _tasks(values["tasks"], path, base or values.get("base"), listed)
+        _lift_epsilon(values, path)
     settings = [values, *_tasks_of(values)]
+    if any("gamma" in one for one in (parameters, *settings)):
+        raise TallmasksError(f"{path}: {_GAMMA}")
     merge = _merge_of(values.get("method"))
     if merge == "sum":  # for which mergekit takes a density too, and does nothing with it
         for one in settings:
@@ -84,6 +88,16 @@ def _merge_of(method: Any) -> str:
         return ""
 
 
+def _lift_epsilon(values: dict[str, Any], path: Path) -> None:
+    """Make an epsilon that all models have in common an option: DELLA's, which is of each model in mergekit."""
+    tasks = _tasks_of(values)
+    epsilons = [task.pop("epsilon", None) for task in tasks]
+    if any(epsilon != epsilons[0] for epsilon in epsilons):
+        raise TallmasksError(f"{path}: models: epsilon: found {epsilons}; expected the same for all models")
+    if epsilons and epsilons[0] is not None:
+        values["options"].setdefault("epsilon", epsilons[0])
+
+
 def _defaults(merge: str, values: dict[str, Any]) -> dict[str, Any]:
     """What mergekit takes where a file with weights says nothing."""
     if merge not in DENSITY:
@@ -108,6 +122,14 @@ def _tasks(models: list[Any], path: Path, base: Any, with_base: bool) -> dict[st
         model = entry.get("model")
         if not isinstance(model, str):
             raise TallmasksError(f"{path}: models: model: found {shown(model)}, expected a path or a repository")
+        of, plus, lora = model.partition("+")
+        if plus and not Path(expanded(model)).exists():  # mergekit's word for a LoRA on a model
+            if of != base:
+                raise TallmasksError(
+                    f"{path}: models: {model}: here a LoRA is on the base, {base}; make one model of these two first,"
+                    " with peft's merge_and_unload"
+                )
+            model = lora
         parameters = _mapping(entry.get("parameters") or {}, path, "models: parameters")
         if Path(expanded(model)).absolute() == of_base and not (with_base and "weight" in parameters):
             continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -264,8 +264,18 @@ def _add(what: str, registry: dict[str, Entry], entry: Entry) -> None:
     registry[entry.name] = entry
 
 
+def check_name(spec: str, expected: Collection[str]) -> None:
+    """Raises TallmasksError for an unknown method; it lists those that a command takes."""
+    name, _ = options.read(spec)
+    if name not in _methods:
+        raise _unknown("method", name, expected)
+
+
 def _look_up(what: str, name: str, registry: Mapping[str, Entry]) -> Entry:
     if name not in registry:
-        names = sorted(registry)
-        raise TallmasksError(f"There is no {what} {name!r}{nearest(name, names)}. Known: {', '.join(names)}.")
+        raise _unknown(what, name, sorted(registry))
     return registry[name]
+
+
+def _unknown(what: str, name: str, expected: Collection[str]) -> TallmasksError:
+    return TallmasksError(f"There is no {what} {name!r}{nearest(name, expected)}. Known: {', '.join(expected)}.")

@@ -19,6 +19,7 @@ from tallmasks.bundles.bundle_models import open_model
 from tallmasks.masks.consensus import keep_agreed
 from tallmasks.masks.mask_bundles import apply_mask as apply_mask_to_flat
 from tallmasks.methods import registry
+from tallmasks.methods.contract import Fixed, merged_vector
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import Layout, name_some
 from tallmasks.vectors import kernels
@@ -54,16 +55,28 @@ def merge(task_vectors: Sequence[StateDict] | Mapping[str, StateDict], name: str
 
     Args:
         task_vectors: in any order that counts for no merge; or by task.
-        name: "sum", "ties_sum", "ties_mean", "iso_c", ...: `merges` lists them.
+        name: "sum", "ties_sum", "ties_mean", "iso_c", ...: `merges` lists them.  Or a method that is one of them:
+            "ties", "task_arithmetic", and "weight_averaging", whose coefficient 1 / T is in the result.
         options: of the merge, as ``keep=0.1`` for TIES.
 
     Raises TallmasksError where there is no such merge or option, no task vector, or they differ in names or shapes.
     """
     flats = _all(task_vectors, "task vectors")
-    chosen = registry.get_merge(registry.with_options(name, options))
+    merge_name, factor = _merge_of(name, len(flats))
+    chosen = registry.get_merge(registry.with_options(merge_name, options))
     out = np.empty_like(flats[0].values)
     chosen([TaskVector(flat.values, flat.layout, {}) for flat in flats], out)
-    return flats[0].back(out, name)
+    return flats[0].back(out if factor == 1 else out * np.float32(factor), name)
+
+
+def _merge_of(name: str, count: int) -> tuple[str, float]:
+    """The merge of a method, and its coefficient for so many tasks where that is fixed; a merge's name as it is."""
+    if name in registry.merge_names() or name not in registry.names():
+        return name, 1.0
+    method = registry.get(name)
+    if method.merge is None or method.update is not merged_vector:
+        raise TallmasksError(f"{name} is more than a merge; `merge` takes {', '.join(merges())}")
+    return method.merge, method.protocol.coefficient_for(count) if isinstance(method.protocol, Fixed) else 1.0
 
 
 def merges() -> tuple[str, ...]:

@@ -329,8 +329,9 @@ def test_the_lines_of_the_page_make_a_classifier(tmp_path: Path, monkeypatch: py
     assert run(*command.split()[1:]) == 0
     names: dict[str, torch.nn.Module] = {}
     exec(lines, names)
-    model, merged = names["model"], load_file("merged/model.safetensors")
-    assert model.config.id2label == {0: "audi", 1: "bmw", 2: "fiat"} and set(merged) == set(base.state_dict())
+    model, merged = names["model"], ViTModel.from_pretrained("merged").state_dict()
+    assert model.config.id2label == {0: "audi", 1: "bmw", 2: "fiat"}
+    assert not torch.equal(merged["embeddings.cls_token"], base.state_dict()["embeddings.cls_token"])
     for name, tensor in model.state_dict().items():
         is_head = name.startswith("classifier")
         assert torch.equal(tensor, tuned["cars"].state_dict()[name] if is_head else merged[name.removeprefix("vit.")])
@@ -376,6 +377,10 @@ def test_in_python_as_in_the_shell(small: Path) -> None:
     first, second = (Path(name, "merged.safetensors").read_bytes() for name in ("bundle", "bundle2"))
     assert first == second
     assert "ties" in tallmasks.method_names() and "emr" not in tallmasks.method_names()
+    assert "emr" in tallmasks.method_names("compress") and "slerp" not in tallmasks.method_names("compress")
+    with pytest.raises(tallmasks.TallmasksError, match="There is no method 'tis'; did you mean 'ties'") as unknown:
+        tallmasks.merge_checkpoints("base", models, "tis", "other")
+    assert str(unknown.value).rpartition("Known: ")[2] == f"{', '.join(tallmasks.method_names())}."
     with pytest.raises(tallmasks.TallmasksError, match="tasks: cars: found a dict; expected a path"):
         tallmasks.merge_checkpoints("base", {"cars": {}}, "ties", "other")
     for setting, value in (("weight", "x"), ("density", {"cars": [[1]]}), ("k", 1.5), ("only", 5), ("dtype", "int3")):

@@ -171,7 +171,16 @@ def test_what_has_no_meaning_is_one_line(
         ("tokenizer_source: one\nmerge_method: ties", "tokenizer_source: found 'one', expected base or union"),
         ("models: [{model: one}]\nmerge_method: arcee_fusion\nbase_model: base", "There is no method 'arcee_fusion'"),
         ("parameters: {rescale: false}\nmerge_method: dare_ties", "rescale: DARE enlarges what it keeps"),
-        ("models: [{model: one, parameters: {gamma: 1}}]\nmerge_method: ties\nbase_model: base", "no key 'gamma'"),
+        ("models: [{model: one, parameters: {eta: 1}}]\nmerge_method: ties\nbase_model: base", "no key 'eta'"),
+        (
+            "models: [{model: one, parameters: {gamma: 0.1}}]\nmerge_method: breadcrumbs\nbase_model: base",
+            "gamma: mergekit leaves out the largest of a whole tensor",
+        ),
+        (
+            "models: [{model: one, parameters: {epsilon: 0.1}}, two]\nmerge_method: della\nbase_model: base",
+            "epsilon: found [0.1, None]; expected the same for all models",
+        ),
+        ("models: [two+lora]\nmerge_method: ties\nbase_model: base", "two+lora: here a LoRA is on the base, base"),
         (
             "models: [{model: one, parameters: {density: [1, 0], weight: 1}}]\nmerge_method: ties\nbase_model: base\n"
             "trim: model",
@@ -185,6 +194,19 @@ def test_what_mergekit_has_and_this_has_not_is_one_line(
     """A part of a file would be ignored in silence."""
     Path("merge.yml").write_text(text)
     assert said in refusal(capsys, "merge", "merge.yml", "-o", "out")
+
+
+def test_mergekits_words_of_a_model_that_are_of_all_here(here: None) -> None:
+    """A file of mergekit's for DELLA, or with a LoRA on the base, would be refused."""
+    file = "models: [{model: base+one%s}, {model: two%s}]\nmerge_method: della\nbase_model: base\n%s"
+    own = ", parameters: {weight: 1, density: 0.6, epsilon: 0.2}"
+    every = "parameters: {weight: 1, density: 0.6, epsilon: 0.2}"
+    found = []
+    for text in (file % (own, own, ""), file % ("", "", every)):
+        Path("merge.yml").write_text(text)
+        found.append(merged("merge", "merge.yml"))
+    np.testing.assert_array_equal(*found)
+    assert (found[0] != BASE).any()
 
 
 def test_compress_takes_no_weights(here: None, capsys: pytest.CaptureFixture[str]) -> None:

@@ -215,10 +215,17 @@ def test_what_is_no_state_dict_says_what_to_pass(call: Any, said: str, base: dic
     assert "\n" not in str(refused.value)
 
 
-def test_a_row_of_the_tables_names_its_merge(base: dict[str, np.ndarray]) -> None:
-    """Whoever takes the command's `ties` to a notebook would be sent to the sum, where that is the mean."""
-    with pytest.raises(TallmasksError, match="no merge 'ties'; the method ties takes 'ties_mean'"):
-        tallmasks.merge([base], "ties")
+def test_a_method_that_is_a_merge_goes_by_its_own_name_too(base: dict[str, np.ndarray]) -> None:
+    """Whoever takes the command's `ties` to a notebook would have to know what its merge is called, or get a sum."""
+    vectors = [base, {name: 3 * tensor for name, tensor in base.items()}]
+    for method, merge in (("ties", "ties_mean"), ("task_arithmetic", "sum")):
+        options = {"keep": 0.5} if method == "ties" else {}
+        found, expected = (tallmasks.merge(vectors, name, **options) for name in (method, merge))
+        assert all(np.array_equal(found[name], expected[name]) for name in expected)
+    mean = tallmasks.merge(vectors, "weight_averaging")
+    assert all(np.array_equal(mean[name], 2 * np.float32(base[name])) for name in mean)
+    with pytest.raises(TallmasksError, match=r"consensus_ties is more than a merge; `merge` takes .*ties_mean"):
+        tallmasks.merge(vectors, "consensus_ties")
 
 
 def test_the_lines_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
