@@ -2,13 +2,10 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from snakemake.exceptions import WorkflowError
 
-from bridge import Bridge
 from project import ROOT, Project, Run, lay_out
 
 
@@ -95,22 +92,6 @@ def test_a_table_needs_no_row_of_fine_tuned_models(project: Project) -> None:
     project.change(lambda params: params["methods"].remove("fine_tuned"))
     assert project.snakemake(TABLE).jobs == {"results": 1}
     assert project.path(TABLE).read_text().splitlines() == [row for row in rows if ",fine_tuned," not in row]
-
-
-@pytest.mark.parametrize(
-    ("edit", "expected"),
-    [
-        (lambda p: p["grids"].update(mask_lambda=[]), "grids.mask_lambda"),
-        (lambda p: p["models"].update({"..": p["models"]["tiny"]}), "'..'"),
-        (lambda p: p.update(methods=["tiess"]), "'tiess'; did you mean 'ties'"),
-    ],
-)
-def test_what_is_wrong_in_params_is_named(params: dict[str, Any], edit: Any, expected: str) -> None:
-    """What is wrong would be found out hours later, or by a table without a task."""
-    edit(params)
-    with pytest.raises(WorkflowError) as error:
-        Bridge.of(params, SimpleNamespace(basedir=str(ROOT)))
-    assert expected in str(error.value)
 
 
 def test_without_the_default_profile_nothing_runs(bare: Project) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from strategies import no_deadline
 from tallmasks.bundles import entropy_coding
-from tallmasks.bundles.codings import LowRank, Signs, Ternary, Whole
+from tallmasks.bundles.codings import Signs, Ternary
 from tallmasks.bundles.entropy_coding import ByMagnitude, Planes, decode, encode
 from tallmasks.bundles.loaded_bundle import load_bundle
 from tallmasks.bundles.manifest import digest_of
@@ -21,14 +21,6 @@ from tallmasks.bundles.verification import verify_bundle
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import TensorSpec, open_tensors, write_tensors
 from task_bundles import TASKS, all_same, expected, make, make_own
-
-OWN = {
-    "a.bias": Ternary((13,)),
-    "a.weight": LowRank((5, 7), 2),
-    "precise": Whole((9,)),
-    "short": Ternary((3, 3, 5)),
-    "wide": Signs((9, 8)),
-}
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "int8"])
@@ -44,14 +36,6 @@ def test_every_task_comes_back(tmp_path, dtype):
     sizes = {name: part.size for name, part in load_bundle(plain.folder).manifest.files.items()}
     assert bundle.manifest.uncoded == sizes, "what the files took before"
     assert [bundle.density(task) for task in TASKS] == [load_bundle(plain.folder).density(task) for task in TASKS]
-
-
-def test_own_tensors_come_back(tmp_path):
-    """The same for bundles without a merged vector."""
-    made = make_own(tmp_path, OWN, entropy_coding=True)
-    bundle = load_bundle(made.folder, made.base_file)
-    assert all(all_same(bundle.state_dict(task), made.wanted[task]) for task in TASKS)
-    assert verify_bundle(made.folder) == []
 
 
 def test_a_mask_that_follows_from_magnitudes_takes_next_to_nothing(tmp_path):

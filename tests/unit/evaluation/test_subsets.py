@@ -3,7 +3,6 @@
 import pytest
 
 from tallmasks.evaluation.subsets import ORDERS, orders, subsets
-from tallmasks.store.errors import TallmasksError
 
 PAPER = {
     "zeroshot_ascending": """KMNIST, EMNIST, SVHN, GTSRB, FER2013, DTD, EuroSAT, MNIST, RenderedSST2, Cars, PCAM,
@@ -35,13 +34,6 @@ def test_the_orders_are_the_papers(order: str) -> None:
     assert orders(ZEROSHOT)[order] == LISTS[order]
 
 
-def test_the_papers_own_spelling_gives_the_same() -> None:
-    """A user who names tasks as the paper does would get other subsets."""
-    names = {name.strip() for name in PAPER["name_wave"].split(",")}
-    written = {name: ZEROSHOT[name.lower()] for name in names}
-    assert [task.lower() for task in orders(written)["name_zigzag"]] == list(LISTS["name_zigzag"])
-
-
 def test_coinciding_subsets_come_once() -> None:
     """The sweep would take longer than it must, and a subset's weight in the mean would be lost."""
     found = subsets(orders(ZEROSHOT))
@@ -60,9 +52,3 @@ def test_any_number_of_tasks(count: int) -> None:
     some = dict(list(ZEROSHOT.items())[:count])
     for tasks in orders(some).values():
         assert sorted(tasks) == sorted(some)
-
-
-def test_sizes_are_checked() -> None:
-    """A size beyond the benchmark would silently be the whole benchmark."""
-    with pytest.raises(TallmasksError, match="the benchmark has 3"):
-        subsets(orders(dict(list(ZEROSHOT.items())[:3])), [4])

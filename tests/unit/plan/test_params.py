@@ -270,9 +270,7 @@ def test_the_command_line_overrides_key_by_key(tmp_path: Path, monkeypatch: pyte
     [
         ({"seeds": ["6.0"]}, "seeds.0: found 6.0, expected a whole number"),
         ({"seeds": float("nan")}, "seeds: found .nan, expected a list"),
-        ({"seeds": None}, "seeds: found nothing, expected a list"),
         ({"seeds": 10**4000}, "seeds: found a whole number of more than 24 digits, expected a list"),
-        ({"models": {"tiny": {"finetuning": {"batch_size": f"1{'0' * 30}"}}}}, "batch_size: found .*, expected"),
         ({"__use_yte__": "True"}, "there is no key '__use_yte__'"),
     ],
     ids=lambda value: re.sub(r"\W+", "-", str(value)[:30]) if isinstance(value, str) else "",

@@ -177,15 +177,6 @@ def test_home_is_where_a_shell_says(params: Params, tmp_path: Path, monkeypatch:
         Plan(params, ROOT).pretrained_source("vit_b32")
 
 
-def test_an_unknown_model_or_benchmark_names_the_nearest(params: Params) -> None:
-    """A mistyped target would say that a rule is missing."""
-    plan = Plan(params, ROOT)
-    with pytest.raises(TallmasksError, match=r"'tinny' in params.yaml; did you mean 'tiny'"):
-        plan.model("tinny")
-    with pytest.raises(TallmasksError, match=r"'8task' in params.yaml; did you mean '8tasks'"):
-        plan.tasks("8task")
-
-
 def test_a_view_knows_its_name_and_its_order(params: Params) -> None:
     """A table with the tasks in the old order would pass for fresh."""
     first = recipes.of_view(Plan(params, ROOT), VIEWS["benchmark"], "tiny", "8tasks")["digest"]

@@ -1,91 +1,92 @@
-"""docs/figures.md and docs/tiny_t5/README.md: what they conclude is what the tables beside them show."""
+"""What pages conclude is what the tables beside them show: one row a sentence, and claims without numbers below."""
+
+from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from reference import PAPER_ROWS
 from tallmasks.results.reference import paper_table
 
 DOCS = Path(__file__).parents[3] / "docs"
-VISION = " ".join((DOCS / "figures.md").read_text().split())
-LANGUAGE = " ".join((DOCS / "tiny_t5" / "README.md").read_text().replace("−", "-").split())
+FIGURES, LANGUAGE, TINY, MACHINES = "figures.md", "tiny_t5/README.md", "tiny_model.md", "machines.md"
 METHODS = ("task_arithmetic", "ties", "consensus_task_arithmetic")
+MERGES = list(PAPER_ROWS[PAPER_ROWS.index("weight_averaging") : PAPER_ROWS.index("fine_tuned")])
+CONSENSUS = {1: "consensus_task_arithmetic_k1", 2: "consensus_task_arithmetic"}
 
 
-def numbers(start: str, end: str = ".", page: str = VISION) -> list[float]:
+def numbers(page: str, start: str, end: str) -> list[float]:
     """The numbers of the one sentence of a page between two texts."""
-    (sentence,) = re.findall(f"{re.escape(start)}(.*?){re.escape(end)}(?: |$)", page)
+    text = " ".join((DOCS / page).read_text().replace("−", "-").split())
+    (sentence,) = re.findall(f"{re.escape(start)}(.*?){re.escape(end)}(?: |$)", text)
     return [float(number) for number in re.findall(r"[+-]?\d+(?:\.\d+)?", sentence)]
 
 
-def drawn(name: str) -> pd.DataFrame:
-    return pd.read_csv(DOCS / "tiny" / "figures" / f"{name}.csv")
+def drawn(name: str, folder: str = "tiny") -> pd.DataFrame:
+    return pd.read_csv(DOCS / folder / "figures" / f"{name}.csv")
 
 
-def test_controlled_finetuning() -> None:
-    table = pd.read_csv(DOCS / "tiny" / "tables" / "controlled.csv").set_index(["method", "finetuning"])
-    merged = table.loc["task_arithmetic", "normalized_accuracy"].round(1)
-    assert numbers("Controlled fine-tuning gives", " (the paper:") == [merged["controlled"], merged["standard"]]
-    tuned = table.loc["fine_tuned", "accuracy"].round(1)
-    assert numbers("Controlled fine-tuning itself costs", " accuracy.") == [tuned["controlled"], tuned["standard"]]
+def by_count(folder: str) -> pd.DataFrame:
+    """Normalised accuracy, a row for each number of tasks, a column for each method."""
+    table = drawn("task_count", folder)
+    return table.pivot(index="n", columns="method", values="normalized_accuracy_mean")
 
 
-def test_the_best_threshold() -> None:
-    """The page would recommend a k that is not the best."""
-    table = drawn("threshold")
-    best = table.loc[table.groupby(["method", "tasks"])["normalized_accuracy"].idxmax()].set_index(["method", "tasks"])
-    assert best["k"]["consensus_task_arithmetic"].to_dict() == {8: 2, 14: 2, 20: 2}
-    assert best["k"]["consensus_ties"].to_dict() == {8: 1, 14: 1, 20: 2}
-    at_20 = table.query("method == 'consensus_ties' and tasks == 20").set_index("k")["normalized_accuracy"].round(2)
-    assert numbers("At 20 it is k =", ").") == [2, at_20[2], at_20[1], 1]
+def controlled(method: str, column: str) -> list[float]:
+    table = pd.read_csv(DOCS / "tiny/tables/controlled.csv").set_index(["method", "finetuning"])
+    return [table.loc[(method, tuning), column].round(1) for tuning in ("controlled", "standard")]
 
 
-def test_masks_restore_their_tasks() -> None:
-    table = drawn("mask_percentage").groupby("benchmark")
-    shares = table["mask_percentage"].agg(["min", "max"]).round()
-    assert numbers("A task's mask holds") == [*shares.loc["8tasks"], 8, *shares.loc["20tasks"], 20]
-    assert table["masked_normalized_accuracy"].min().min() > 92
+def shares(method: str, kind: str, *tasks: int) -> list[float]:
+    table = drawn("mask_agreement").groupby(["method", "kind", "tasks"])["percentage"].sum().round(1)
+    return [table[method, kind, count] for count in tasks]
 
 
-def test_agreement_of_masks() -> None:
-    shares = drawn("mask_agreement").groupby(["method", "kind", "tasks"])["percentage"].sum().round(1)
-    arithmetic, ties = shares["tall_mask_task_arithmetic"], shares["tall_mask_ties"]
-    kinds = [[arithmetic[kind][tasks] for tasks in (8, 20)] for kind in ("catastrophic", "selfish", "universal")]
-    catastrophic, selfish, universal = kinds
-    assert numbers("With task arithmetic", ". Selfish") == [catastrophic[0], 8, catastrophic[1], 20]
-    assert numbers("Selfish are") == [*selfish, *universal]
-    assert (ties["universal"] == 0).all()
-    assert numbers("merges to exactly zero (", ")") == [ties["merged_zero"][8], 8]
+def mask_shares() -> list[float]:
+    table = drawn("mask_percentage").groupby("benchmark")["mask_percentage"].agg(["min", "max"]).round()
+    return [*table.loc["8tasks"], 8, *table.loc["20tasks"], 20]
 
 
-def test_accuracy_per_task() -> None:
-    """The page would name other exceptions than there are."""
-    table = drawn("radar").pivot_table(index=["benchmark", "task"], columns="method", values="accuracy")
-    loss = (table["fine_tuned"] - table["tall_mask_task_arithmetic"]).groupby("benchmark").max().round(1)
-    assert numbers("With masks no task loses more than") == [loss["20tasks"], 20, loss["8tasks"], 8]
-    below = {method: table.index[table[method] < table["zeroshot"]].tolist() for method in METHODS}
-    everywhere = [("20tasks", "renderedsst2")]
-    assert below == dict.fromkeys(METHODS, everywhere) | {"task_arithmetic": [("20tasks", "eurosat"), *everywhere]}
-    assert all((table[method] < table["fine_tuned"]).all() for method in METHODS)
+def threshold_at_20() -> list[float]:
+    table = drawn("threshold").query("method == 'consensus_ties' and tasks == 20").set_index("k")
+    found = table["normalized_accuracy"].round(2)
+    return [2, found[2], found[1], 1]
 
 
-def test_accuracy_by_number_of_tasks() -> None:
-    table = drawn("task_count").pivot(index="n", columns="method", values="normalized_accuracy_mean")
-    fall = table["task_arithmetic"].round()
-    lowest = int(table["tall_mask_task_arithmetic"].min())
-    assert numbers("TALL-masks stay above") == [lowest, fall.iloc[0], fall.iloc[-1]]
-    gain = table["consensus_task_arithmetic"] - table["task_arithmetic"]
-    assert (gain[6:] > 0).all() and (gain[:5] < 0).all()
-    assert table["consensus_task_arithmetic"][1] == pytest.approx(table["zeroshot"][1])
+def masks_loss() -> list[float]:
+    loss = (accuracy()["fine_tuned"] - accuracy()["tall_mask_task_arithmetic"]).groupby("benchmark").max().round(1)
+    return [loss["20tasks"], 20, loss["8tasks"], 8]
 
 
-# -- the tiny language models ---------------------------------------------------------------------------------
+def accuracy() -> pd.DataFrame:
+    return drawn("radar").pivot_table(index=["benchmark", "task"], columns="method", values="accuracy")
 
 
-def over_seeds(model: str, column: str = "normalized_accuracy_mean") -> pd.DataFrame:
-    """A row for each method, a column for each number of tasks."""
+def by_seed(tasks: int) -> pd.DataFrame:
+    """Accuracies of the tiny vision model, with a row for each seed and a column for each method."""
+    table = pd.read_csv(DOCS / "tiny" / f"{tasks}tasks" / "seeds" / "per_seed.csv")
+    return table.pivot(index="seed", columns="method", values="accuracy")
+
+
+def means(method: str) -> list[float]:
+    return [round(by_seed(tasks)[method].mean(), 1) for tasks in (8, 14, 20)]
+
+
+def gain_over_ties() -> list[float]:
+    gain = by_seed(8).consensus_ties_k1 - by_seed(8).ties
+    return [round(gain.mean(), 1), round(gain.std(), 1)]
+
+
+def kept(*methods: str, column: str = "normalized_accuracy_mean", model: str = "tiny_t5") -> list[float]:
+    """Of each method its value at 7, 8 and 11 tasks."""
+    return over_seeds(column, model).loc[list(methods)].stack().tolist()
+
+
+def over_seeds(column: str, model: str = "tiny_t5") -> pd.DataFrame:
     tables = {
         tasks: pd.read_csv(DOCS / "tiny_t5" / model / name / "seeds" / "table.csv").set_index("method")[column]
         for tasks, name in ((7, "7nlp"), (8, "8qa"), (11, "11nlp"))
@@ -93,91 +94,140 @@ def over_seeds(model: str, column: str = "normalized_accuracy_mean") -> pd.DataF
     return pd.DataFrame(tables).round(1)
 
 
-def language_numbers(start: str, end: str = ".") -> list[float]:
-    return numbers(start, end, LANGUAGE)
+def ia3(*methods: str) -> list[float]:
+    return kept(*methods, model="tiny_t5_ia3")
 
 
-def test_what_masks_and_merges_keep_of_language_tasks() -> None:
-    kept = over_seeds("tiny_t5")
-    masked = [*kept.loc["tall_mask_ties"], *kept.loc["tall_mask_task_arithmetic"]]
-    assert language_numbers("For `tiny_t5` TALL-masks over TIES keep") == masked
-    assert language_numbers("pruning are far below (", " tasks).") == [
-        *kept.loc[["magnitude_masking", "magnitude_pruning"], 11],
-        11,
-    ]
-    paper = paper_table(2).query("model == 't5_large' and benchmark == '11nlp'").set_index("method")
-    paper = paper["normalized_accuracy"]
-    spread = over_seeds("tiny_t5", "normalized_accuracy_std").loc["task_arithmetic", 11]
-    assert language_numbers("It keeps") == [*kept.loc["task_arithmetic"], spread, paper["task_arithmetic"], 11]
-    assert language_numbers("TIES keeps less,") == [*kept.loc["ties"], paper["ties"]]
-    zeroshot = over_seeds("tiny_t5", "accuracy_mean").loc["zeroshot", 11]
-    assert language_numbers("but half as much again:", " against") == [zeroshot]
+def paper(method: str) -> float:
+    table = paper_table(2).query("model == 't5_large' and benchmark == '11nlp'").set_index("method")
+    return table.loc[method, "normalized_accuracy"]
 
 
-def test_consensus_does_not_help_language_tasks() -> None:
-    """The page would deny a gain that its tables show."""
-    gain, spread = over_seeds("tiny_t5", "gain_mean"), over_seeds("tiny_t5", "gain_std")
-    for k, name in ((1, "consensus_task_arithmetic_k1"), (2, "consensus_task_arithmetic")):
-        assert (gain.loc[name] <= spread.loc[name]).all()
-        pairs = [value for tasks in (7, 8, 11) for value in (gain.loc[name, tasks], spread.loc[name, tasks])]
-        places = [7, 8] if k == 1 else []
-        assert language_numbers(f"With k = {k} the gain is") == [
-            *pairs[:4],
-            *places,
-            *pairs[4:],
-            *([11] if k == 1 else []),
-        ]
-    kept = over_seeds("tiny_t5")
-    over_ties = [*kept.loc["consensus_ties"], 1, *kept.loc["consensus_ties_k1"]]
-    assert language_numbers("Over TIES k = 2 gives", ", more than TIES.") == over_ties
-    assert (kept.loc[["consensus_ties", "consensus_ties_k1"]] > kept.loc["ties"]).all(axis=None)
+def consensus_gain(k: int) -> list[float]:
+    gain, spread = (over_seeds(f"gain_{what}").loc[CONSENSUS[k]] for what in ("mean", "std"))
+    pairs = [value for tasks in (7, 8, 11) for value in (gain[tasks], spread[tasks])]
+    return [*pairs[:4], 7, 8, *pairs[4:], 11] if k == 1 else pairs
 
 
-def test_what_ia3_keeps() -> None:
-    kept = over_seeds("tiny_t5_ia3")
-    masked = kept.loc[["tall_mask_task_arithmetic", "tall_mask_ties"]]
-    assert (
-        language_numbers("masks keep less than EMR-Merging at every number of tasks.", " EMR keeps")
-        == masked.stack().tolist()
-    )
-    assert language_numbers(" EMR keeps") == [*kept.loc["emr"]] and (masked < kept.loc["emr"]).all(axis=None)
-    masking = language_numbers("Magnitude masking is above zero-shot:")
-    assert masking == [*kept.loc["magnitude_masking"], *kept.loc["zeroshot"]]
-    for merge in ("task_arithmetic", "ties"):
-        assert (kept.loc[f"consensus_{merge}_k1"] > kept.loc[f"consensus_{merge}"]).all()
-    consensus = kept.loc[["consensus_task_arithmetic_k1", "consensus_task_arithmetic"]]
-    assert language_numbers("Over task arithmetic they keep", " tasks.")[-3:] == [*consensus[11], 11]
-    assert (consensus < kept.loc["task_arithmetic"]).all(axis=None)
-    assert language_numbers("Over TIES k = 1 gives") == [*kept.loc["consensus_ties_k1"], *kept.loc["ties"]]
-    assert (kept.loc["ties"] < kept.loc["task_arithmetic"]).all()
+def sum_of_ties() -> list[float]:
+    table = drawn("threshold", "tiny_t5/tiny_t5").query("method == 'consensus_ties' and k == 0")
+    return table["normalized_accuracy"].round(1).tolist()
 
 
-def test_language_figures() -> None:
-    folder = DOCS / "tiny_t5" / "tiny_t5" / "figures"
-    sums = pd.read_csv(folder / "threshold.csv").query("method == 'consensus_ties' and k == 0")
-    assert (
-        language_numbers("the sum of TIES alone (k = 0) gives", " at") == sums["normalized_accuracy"].round(1).tolist()
-    )
-    table = pd.read_csv(folder / "task_count.csv").pivot(index="n", columns="method", values="normalized_accuracy_mean")
-    ends = table.loc[[1, 11], ["task_arithmetic", "tall_mask_task_arithmetic"]].round()
-    assert language_numbers("Task arithmetic falls from", " with one task") == [ends.iloc[0, 0]]
-    assert language_numbers("with one task to", ". Consensus is") == [
-        ends.iloc[1, 0],
-        *ends["tall_mask_task_arithmetic"],
-    ]
-    assert (table["consensus_task_arithmetic"] < table["task_arithmetic"]).all()
+def at(tasks: int, *methods: str) -> list[float]:
+    return by_count("tiny_t5/tiny_t5").loc[tasks, list(methods)].round().tolist()
 
 
-def test_other_processors() -> None:
-    """docs/machines.md would say of the shipped tables what they are not."""
+def masks_by_count() -> list[float]:
+    table = by_count("tiny")
+    fall = table["task_arithmetic"].round()
+    return [int(table["tall_mask_task_arithmetic"].min()), fall.iloc[0], fall.iloc[-1]]
 
-    def moved(shipped: str, measured: str) -> pd.Series:
-        rows = pd.read_csv(DOCS / "benchmarks" / measured).set_index("method")["accuracy"].dropna()
-        return (rows - pd.read_csv(DOCS / shipped / "table.csv").set_index("method")["accuracy"]).abs()
 
-    assert moved("tiny/8tasks", "processors_tiny.csv").max() == 0
-    page = " ".join((DOCS / "machines.md").read_text().split())
-    (most,) = numbers("The shipped table of seed 0 lies up to", " points", page)
-    assert moved("tiny_t5/tiny_t5/7nlp", "processors_tiny_t5.csv").max().round(1) == most
+def moved(shipped: str, measured: str) -> float:
+    rows = pd.read_csv(DOCS / "benchmarks" / measured).set_index("method")["accuracy"].dropna()
+    return (rows - pd.read_csv(DOCS / shipped / "table.csv").set_index("method")["accuracy"]).abs().max().round(1)
+
+
+MASKED = ("tall_mask_task_arithmetic", "tall_mask_ties")
+SENTENCES: list[tuple[str, str, str, Callable[[], list[float]]]] = [
+    (FIGURES, "Controlled fine-tuning gives", " (the paper:",
+     lambda: controlled("task_arithmetic", "normalized_accuracy")),
+    (FIGURES, "Controlled fine-tuning itself costs", " accuracy.", lambda: controlled("fine_tuned", "accuracy")),
+    (FIGURES, "At 20 it is k =", ").", threshold_at_20),
+    (FIGURES, "A task's mask holds", ".", mask_shares),
+    (FIGURES, "With task arithmetic", ". Selfish",
+     lambda: [*shares(MASKED[0], "catastrophic", 8), 8, *shares(MASKED[0], "catastrophic", 20), 20]),
+    (FIGURES, "Selfish are", ".",
+     lambda: [*shares(MASKED[0], "selfish", 8, 20), *shares(MASKED[0], "universal", 8, 20)]),
+    (FIGURES, "merges to exactly zero (", ")", lambda: [*shares("tall_mask_ties", "merged_zero", 8), 8]),
+    (FIGURES, "With masks no task loses more than", ".", masks_loss),
+    (FIGURES, "TALL-masks stay above", ".", masks_by_count),
+    (LANGUAGE, "For `tiny_t5` TALL-masks over TIES keep", ".", lambda: kept(*MASKED[::-1])),
+    (LANGUAGE, "pruning are far below (", " tasks).",
+     lambda: [kept("magnitude_masking")[-1], kept("magnitude_pruning")[-1], 11]),
+    (LANGUAGE, "It keeps", ".",
+     lambda: [*kept("task_arithmetic"), kept("task_arithmetic", column="normalized_accuracy_std")[-1],
+              paper("task_arithmetic"), 11]),
+    (LANGUAGE, "TIES keeps less,", ".", lambda: [*kept("ties"), paper("ties")]),
+    (LANGUAGE, "but half as much again:", " against", lambda: kept("zeroshot", column="accuracy_mean")[-1:]),
+    (LANGUAGE, "With k = 1 the gain is", ".", lambda: consensus_gain(1)),
+    (LANGUAGE, "With k = 2 the gain is", ".", lambda: consensus_gain(2)),
+    (LANGUAGE, "Over TIES k = 2 gives", ", more than TIES.",
+     lambda: [*kept("consensus_ties"), 1, *kept("consensus_ties_k1")]),
+    (LANGUAGE, "masks keep less than EMR-Merging at every number of tasks.", " EMR keeps", lambda: ia3(*MASKED)),
+    (LANGUAGE, " EMR keeps", ".", lambda: ia3("emr")),
+    (LANGUAGE, "Magnitude masking is above zero-shot:", ".", lambda: ia3("magnitude_masking", "zeroshot")),
+    (LANGUAGE, "Over TIES k = 1 gives", ".", lambda: ia3("consensus_ties_k1", "ties")),
+    (LANGUAGE, "the sum of TIES alone (k = 0) gives", " at", sum_of_ties),
+    (LANGUAGE, "Task arithmetic falls from", " with one task", lambda: at(1, "task_arithmetic")),
+    (LANGUAGE, "with one task to", ". Consensus is",
+     lambda: [*at(11, "task_arithmetic"), *at(1, MASKED[0]), *at(11, MASKED[0])]),
+    (TINY, "gain over TIES there:", " points, in all three seeds", gain_over_ties),
+    (TINY, "Iso-C is above every other merge, with", " at 8, 14 and 20 tasks.", lambda: means("iso_c")),
+    (TINY, "Consensus task arithmetic has", ". -", lambda: means("consensus_task_arithmetic")),
+    (TINY, "EMR-Merging, which chooses nothing, lies below TALL-masks:", ".", lambda: means("emr")),
+    (MACHINES, "The shipped table of seed 0 lies up to", " points",
+     lambda: [moved("tiny_t5/tiny_t5/7nlp", "processors_tiny_t5.csv")]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("page", "start", "end", "values"), SENTENCES, ids=[row[1].strip() for row in SENTENCES])
+def test_the_numbers_of_a_sentence(page: str, start: str, end: str, values: Callable[[], list[float]]) -> None:
+    """A reader would be told what the tables beside the sentence contradict."""
+    assert numbers(page, start, end) == values()
+
+
+def test_what_figures_conclude() -> None:
+    """The page would recommend a k that is not the best, or name other exceptions than there are."""
+    table = drawn("threshold")
+    best = table.loc[table.groupby(["method", "tasks"])["normalized_accuracy"].idxmax()].set_index(["method", "tasks"])
+    assert best["k"]["consensus_task_arithmetic"].to_dict() == {8: 2, 14: 2, 20: 2}
+    assert best["k"]["consensus_ties"].to_dict() == {8: 1, 14: 1, 20: 2}
+    assert drawn("mask_percentage")["masked_normalized_accuracy"].min() > 92
+    assert shares("tall_mask_ties", "universal", 8, 14, 20) == [0, 0, 0]
+    below = {method: accuracy().index[accuracy()[method] < accuracy()["zeroshot"]].tolist() for method in METHODS}
+    everywhere = [("20tasks", "renderedsst2")]
+    assert below == dict.fromkeys(METHODS, everywhere) | {"task_arithmetic": [("20tasks", "eurosat"), *everywhere]}
+    assert all((accuracy()[method] < accuracy()["fine_tuned"]).all() for method in METHODS)
+    table = by_count("tiny")
+    gain = table["consensus_task_arithmetic"] - table["task_arithmetic"]
+    assert (gain[6:] > 0).all() and (gain[:5] < 0).all()
+    assert table["consensus_task_arithmetic"][1] == pytest.approx(table["zeroshot"][1])
     others = pd.read_csv(DOCS / "benchmarks" / "processors_tiny.csv", index_col=0).drop(columns="accuracy")
-    assert (others == 0).all(axis=None)
+    assert (others == 0).all(axis=None) and moved("tiny/8tasks", "processors_tiny.csv") == 0
+
+
+@pytest.mark.parametrize("tasks", [8, 14, 20])
+def test_what_holds_of_the_tiny_model_at_every_number_of_tasks(tasks: int) -> None:
+    """The page would say of the method what its own tables contradict."""
+    seeds = by_seed(tasks)
+    assert (seeds.tall_mask_task_arithmetic > 0.97 * seeds.fine_tuned).all()
+    assert (seeds.tall_mask_ties > seeds.tall_mask_task_arithmetic).all()
+    assert (seeds.magnitude_masking > seeds[[*MERGES, "iso_c"]].max(axis=1)).all()
+    assert (seeds.magnitude_masking < seeds.tall_mask_task_arithmetic).all()
+    assert seeds.consensus_ties.mean() <= seeds.ties.mean()
+    assert (seeds.iso_c > seeds[MERGES].max(axis=1)).all()
+    assert (seeds.emr < seeds[list(MASKED)].min(axis=1)).all()
+    gain = seeds.consensus_task_arithmetic - seeds.task_arithmetic
+    assert (gain.mean() > gain.std()) == (tasks > 8)
+    if tasks == 8:
+        assert (seeds.consensus_ties_k1 > seeds.ties).all()
+    assert by_seed(8).magnitude_masking.mean() - seeds.magnitude_masking.mean() < 1
+
+
+def test_what_holds_of_the_tiny_language_models() -> None:
+    """The page would deny a gain that its tables show."""
+    for name in CONSENSUS.values():
+        assert (over_seeds("gain_mean").loc[name] <= over_seeds("gain_std").loc[name]).all()
+    whole, adapters = (over_seeds("normalized_accuracy_mean", model) for model in ("tiny_t5", "tiny_t5_ia3"))
+    assert (whole.loc[["consensus_ties", "consensus_ties_k1"]] > whole.loc["ties"]).all(axis=None)
+    assert (adapters.loc[list(MASKED)] < adapters.loc["emr"]).all(axis=None)
+    for merge in ("task_arithmetic", "ties"):
+        assert (adapters.loc[f"consensus_{merge}_k1"] > adapters.loc[f"consensus_{merge}"]).all()
+    consensus = adapters.loc[list(CONSENSUS.values())]
+    assert numbers(LANGUAGE, "Over task arithmetic they keep", " tasks.")[-3:] == [*consensus[11], 11]
+    assert (consensus < adapters.loc["task_arithmetic"]).all(axis=None)
+    assert (adapters.loc["ties"] < adapters.loc["task_arithmetic"]).all()
+    counted = by_count("tiny_t5/tiny_t5")
+    assert (counted["consensus_task_arithmetic"] < counted["task_arithmetic"]).all()

@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from tallmasks.masks.block import SIDE, block
-from tallmasks.masks.mask_statistics import from_input_to_output
 from tallmasks.results.paper_tables import laid_out, side_by_side
 from tallmasks.results.reference import BENCHMARKS, beside_paper, paper_rows, paper_table
 from tallmasks.store.tensor_files import Layout
@@ -72,12 +71,6 @@ def test_the_papers_tables_are_those_of_the_model(name: str, model: str, note: s
         assert "paper" not in layout.columns
     else:
         assert note in layout.note and ("paper" in layout.columns) == ("Beside it" in layout.note)
-
-
-def test_a_decoder_comes_after_its_encoder() -> None:
-    """The figure of mask densities would jump back and forth, or not be drawn."""
-    layers = ["after", "d10", "d2", "1", "before", "d0", "0", "11"]
-    assert sorted(layers, key=from_input_to_output) == ["before", "0", "1", "11", "d0", "d2", "d10", "after"]
 
 
 @pytest.mark.parametrize("shape", [(1024, 1), (1, 2816), (1, 40), (3, 1), (40, 30)])

@@ -136,24 +136,15 @@ def test_agreement_keeps_integers_and_the_part_counted_apart() -> None:
     ]
 
 
-def test_spread_over_seeds(evaluations: list[Evaluation]) -> None:
-    """A difference within the noise would pass for a gain."""
-    other = [evaluation("task_arithmetic", [6, 4], [55, 50]), *evaluations[1:]]
-    table = seeds_table(
-        {0: summary_table(evaluations, evaluations[1], COUNTS), 1: summary_table(other, other[1], COUNTS)}
-    )
-    first = table.iloc[0]
-    assert (first.accuracy_mean, first.seeds) == (37.5, 2)
-    assert first.accuracy_std == pytest.approx(3.5355, abs=1e-4)
-
-
-def test_gains_are_paired_by_seed(evaluations: list[Evaluation]) -> None:
+def test_spread_over_seeds_and_gains_paired_by_seed(evaluations: list[Evaluation]) -> None:
     """Seed noise common to both rows would count as noise of their difference, and no gain would ever show."""
     other = [evaluation("task_arithmetic", [6, 4], [55, 50]), *evaluations[1:]]
     table = seeds_table(
         {0: summary_table(evaluations, evaluations[1], COUNTS), 1: summary_table(other, other[1], COUNTS)}
     ).set_index("method")
-    assert table.loc["task_arithmetic", ["gain_mean", "gain_std"]].tolist() == [0, 0]
+    first = table.loc["task_arithmetic"]
+    assert first[["accuracy_mean", "seeds", "gain_mean", "gain_std"]].tolist() == [37.5, 2, 0, 0]
+    assert first["accuracy_std"] == pytest.approx(3.5355, abs=1e-4)
     assert table.loc["fine_tuned", "gain_mean"] == 32.5
     assert table.loc["fine_tuned", "gain_std"] == pytest.approx(3.5355, abs=1e-4)
     assert "| Fine-tuned | 70.0 ± 0.0 | 100.0 ± 0.0 | +32.5 ± 3.5 |" in seeds_table_for_people(table.reset_index(), "")

@@ -81,28 +81,6 @@ def test_equal_input_gives_equal_bytes(tmp_path):
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
 
-def test_a_tensor_that_is_not_there_is_named(tmp_path):
-    """One would see the name alone, and not what there is."""
-    write_tensors(tmp_path / "state", STATE, {})
-    with pytest.raises(TallmasksError, match=r"no tensor c; it has a, b\.weight"):
-        open_tensors(tmp_path / "state").read("c")
-
-
-BROKEN = {
-    "text": b"this is not a safetensors file at all, but it is long enough",
-    "empty": b"",
-    "pickle": b"\x80\x02}q\x00.",
-}
-
-
-@pytest.mark.parametrize("name", BROKEN)
-def test_a_file_of_another_kind_is_named(name, tmp_path):
-    """A user would see a traceback of a parser in place of the file to replace."""
-    (tmp_path / name).write_bytes(BROKEN[name])
-    with pytest.raises(TallmasksError, match=f"{name} is not a whole safetensors file.*Delete it"):
-        open_tensors(tmp_path / name)
-
-
 def test_a_truncated_file_is_named(tmp_path):
     """A broken download would be merged as if it were whole, wherever it was cut."""
     write_tensors(tmp_path / "whole", STATE, {})

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from tallmasks.store.errors import TallmasksError
 from tallmasks.tasks.drawn import NAMES, SPLITS, TASKS, examples, picture
 from tallmasks.tasks.drawn.shift import SHIFTS
 
@@ -43,13 +42,3 @@ def test_prompts_name_the_class() -> None:
     for task in TASKS.values():
         prompts = [task.prompts(label) for label in range(len(task.classes))]
         assert len({prompt for row in prompts for prompt in row}) == len(task.templates) * len(task.classes)
-
-
-@pytest.mark.parametrize(
-    ("task", "split", "count", "named"),
-    [("cats", "train", 4, "'cats'"), ("cars", "dev", 4, "'dev'"), ("cars", "test", 0, "0 examples")],
-)
-def test_wrong_requests_are_refused(task: str, split: str, count: int, named: str) -> None:
-    """Without it a typing error would end in a traceback that does not say what was wrong."""
-    with pytest.raises(TallmasksError, match=named):
-        examples(task, split, count, seed=0)  # type: ignore[arg-type]

@@ -114,16 +114,6 @@ def test_a_training_ends_after_patience_without_a_better_score(tmp_path: Path, p
     assert [step for step, _ in short.validation][-1] == 20, "the last step is looked at, a multiple or not"
 
 
-def test_a_killed_training_ends_as_an_undisturbed_one(tmp_path: Path) -> None:
-    """Other noise after the interruption, a forgotten best or a patience that begins anew would give another
-    checkpoint than the recipe's."""
-    settings = config(patience=4, iterations=300)
-    undisturbed = ends_as_undisturbed(
-        lambda state, report: run(model(tmp_path), settings, state, report), tmp_path, stop=20
-    )
-    assert 20 < len(undisturbed.curve) < 300
-
-
 def test_dropout_follows_from_seed_and_task_alone(tmp_path: Path) -> None:
     """A checkpoint would depend on what the process did before, and leave its traces in what it does after."""
     torch.manual_seed(1)
