@@ -101,9 +101,10 @@ paper: $(INSTALLED)  ## both of these
 report: $(INSTALLED)  ## one page with all tables and figures: results/report.html
 	@$(SNAKEMAKE) $@
 
+# One process more than there are cores: tests of the workflow wait for a third of their time.
 test: $(INSTALLED)  ## code checks and the tests: unit, contract, workflow, and a few of the long ones
 	@$(MAKE) --no-print-directory check & checks=$$!; \
-	  $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not long"; tests=$$?; \
+	  $(BIN)/python -m pytest -n $$(($(JOBS) + 1)) --dist loadgroup -m "not long"; tests=$$?; \
 	  wait $$checks || { echo "error: make check: see above" >&2; exit 1; }; exit $$tests
 
 test-long: check $(SLURM) $(REMOTES)  ## code checks and all tests

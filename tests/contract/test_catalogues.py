@@ -1,14 +1,21 @@
-"""The contract of a catalogue that makes its examples: they follow from the recipe, and splits and seeds share none."""
+"""The contract of a catalogue: examples follow from the recipe, splits and seeds share none; data files that are not
+there, not whole or not in this place are named."""
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from huggingface_hub import HfApi
 
+import image_files
+import text_data
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import open_tensors
 from tallmasks.tasks.catalogues import ExamplesFile, catalogue
+from tallmasks.tasks.text import TASKS as TEXTS
 from tallmasks.tasks.texts import open_texts
+from tallmasks.tasks.vision import TASKS as IMAGES
 
 MADE = [(name, task) for name in ("drawn", "written") for task in catalogue(name).tasks({})]
 COUNT = 24
@@ -48,3 +55,67 @@ def test_a_model_without_examples_is_refused(name: str, tmp_path: Path) -> None:
     """A forgotten key would end in a traceback."""
     with pytest.raises(TallmasksError, match="needs `examples`"):
         catalogue(name).recipe({}, {}, next(iter(catalogue(name).tasks({}))), "test", tmp_path)
+
+
+# -- catalogues of data files ----------------------------------------------------------------------------------
+
+FILES: dict[str, Any] = {"vision": image_files, "text": text_data}
+TASKS = {"vision": IMAGES, "text": {name: task for name, task in TEXTS.items() if not task.ask}}
+MODEL = {"preprocess": {"size": 32}, "examples": {"validation": 2}}
+COUNTS = {"train": 12, "test": 8}
+
+
+def written(folder: Path, name: str, task: str, data: Path | None = None) -> Path:
+    """The file of a task's test examples, from a local folder or the hub."""
+    params = {"data": {task: {"path": str(data)}}} if data else {}
+    recipe = catalogue(name).recipe(params, MODEL, task, "test", folder)
+    out = ExamplesFile(folder / "out", {"recipe": "r"}, say=lambda line: None)
+    catalogue(name).write(json.loads(json.dumps(recipe.params)), recipe.sources, out)
+    return out.path
+
+
+def missing(name: str, task: str) -> str | None:
+    return catalogue(name).missing(catalogue(name).recipe({}, MODEL, task, "test", Path()).params)
+
+
+@pytest.mark.parametrize(("name", "task"), [(name, task) for name, tasks in TASKS.items() for task in tasks])
+def test_without_network_the_missing_source_is_named_at_once(
+    name: str, task: str, offline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run would retry for minutes, or end in a traceback that says nothing of what to do."""
+    monkeypatch.setattr(HfApi, "list_repo_files", lambda *_, **__: pytest.fail("asked the hub"))
+    said, source = missing(name, task), TASKS[name][task].source
+    for word in (source.hub, f"data.{task}.path", "hf download", "does not answer"):
+        assert said and word in said and "\n" not in said
+    assert source.revision is None or f" at {source.revision}" in str(said)
+    with pytest.raises(TallmasksError) as error:
+        written(tmp_path, name, task)
+    assert str(error.value) == said
+
+
+@pytest.mark.parametrize(("name", "task"), [("vision", "cifar100"), ("text", "qasc"), ("text", "quail")])
+def test_what_is_cached_needs_no_network(name: str, task: str, offline: Path, tmp_path: Path) -> None:
+    """A compute node would refuse data that it has, under a commit of which seven digits are known."""
+    source = TASKS[name][task].source
+    commit = str(source.revision).ljust(40, "0")
+    FILES[name].write_repository(FILES[name].cached_repository(offline, task, "1" * 40), task, COUNTS)
+    assert "does not answer" in str(missing(name, task)), "another commit is there"
+    FILES[name].write_repository(FILES[name].cached_repository(offline, task, commit), task, COUNTS)
+    assert missing(name, task) is None
+    facts = json.loads(open_tensors(written(tmp_path, name, task)).metadata["origin"])
+    assert facts["revision"] == commit and facts["source"] == f"huggingface.co/datasets/{source.hub}"
+
+
+@pytest.mark.parametrize(("name", "task"), [("vision", "stl10"), ("text", "paws")])
+def test_damaged_and_absent_files_are_named(name: str, task: str, tmp_path: Path) -> None:
+    """A truncated download would end in Arrow's traceback, or a mistyped path read as if the data were at fault."""
+    FILES[name].write_repository(tmp_path / "data", task, COUNTS)
+    for path in tmp_path.glob("data/**/*.parquet"):
+        path.write_bytes(path.read_bytes()[:-40])
+    (tmp_path / "other" / "something").mkdir(parents=True)
+    for folder, found in (("data", "damaged or of another layout"), ("other", "something"), ("none", "no such folder")):
+        with pytest.raises(TallmasksError) as error:
+            written(tmp_path, name, task, tmp_path / folder)
+        said = str(error.value)
+        assert task in said and found in said and "\n" not in said
+        assert folder == "data" or f"data.{task}.path" in said

@@ -82,10 +82,10 @@ SCHEMAS = {
 }
 
 
-def cached_repository(cache: Path, name: str) -> Path:
-    """Where the hub cache keeps the pinned revision of a task's dataset."""
+def cached_repository(cache: Path, name: str, commit: str = "") -> Path:
+    """Where the hub cache keeps a commit of a task's dataset, the pinned one if none is named."""
     source = TASKS[name].source
-    return cache / f"datasets--{source.hub.replace('/', '--')}" / "snapshots" / str(source.revision)
+    return cache / f"datasets--{source.hub.replace('/', '--')}" / "snapshots" / (commit or str(source.revision))
 
 
 RNG = np.random.default_rng(0)  # conftest.py starts it anew for each test

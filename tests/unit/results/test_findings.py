@@ -163,7 +163,7 @@ SENTENCES: list[tuple[str, str, str, Callable[[], list[float]]]] = [
     (LANGUAGE, "Task arithmetic falls from", " with one task", lambda: at(1, "task_arithmetic")),
     (LANGUAGE, "with one task to", ". Consensus is",
      lambda: [*at(11, "task_arithmetic"), *at(1, MASKED[0]), *at(11, MASKED[0])]),
-    (TINY, "gain over TIES there:", " points, in all three seeds", gain_over_ties),
+    (TINY, "gain over TIES there:", " points, in all three seeds.", gain_over_ties),
     (TINY, "Iso-C is above every other merge, with", " at 8, 14 and 20 tasks.", lambda: means("iso_c")),
     (TINY, "Consensus task arithmetic has", ". -", lambda: means("consensus_task_arithmetic")),
     (TINY, "EMR-Merging, which chooses nothing, lies below TALL-masks:", ".", lambda: means("emr")),
