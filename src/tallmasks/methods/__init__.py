@@ -30,6 +30,7 @@ from tallmasks.methods.registry import (
     code,
     consensus,
     consensus_row,
+    data_behind,
     get,
     get_merge,
     kept_fractions,
@@ -55,10 +56,11 @@ from tallmasks.store.errors import TallmasksError, at_import
 
 __all__ = [
     "GROUPS", "INPUTS", "Between", "FineTuned", "Fixed", "Input", "Kept", "Mask", "Masked", "Merge", "Method",
-    "Network", "PerTask", "Place", "Scaled", "ScaledMask", "Share", "Source", "Statistics", "Vector", "at_threshold",
-    "by_tensor", "code", "consensus", "consensus_row", "each_piece", "get", "get_merge", "input", "kept_fractions",
-    "masking", "masking_row", "merge", "merge_names", "merged_row", "method", "names", "needing", "of_tables", "shown",
-    "slug", "spec_of", "specs_of", "stages_behind", "statistics_behind", "tuned_merge",
+    "Network", "PerTask", "Place", "Scaled", "ScaledMask", "Share", "Source", "Statistics", "Vector",
+    "at_threshold", "by_tensor", "code", "consensus", "consensus_row", "data_behind", "each_piece", "get",
+    "get_merge", "input", "kept_fractions", "masking", "masking_row", "merge", "merge_names", "merged_row",
+    "method", "names", "needing", "of_tables", "shown", "slug", "spec_of", "specs_of", "stages_behind",
+    "statistics_behind", "tuned_merge",
 ]  # fmt: skip
 
 for _module in pkgutil.iter_modules(rows.__path__):

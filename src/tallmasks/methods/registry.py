@@ -13,7 +13,7 @@ from tallmasks.masks.mask_bundles import apply_mask
 from tallmasks.methods import options
 from tallmasks.methods.code_digests import digest_of
 from tallmasks.methods.contract import Group, Method, merged_vector
-from tallmasks.methods.merges import Merge, Vector
+from tallmasks.methods.merges import LEARNED, Merge, Vector
 from tallmasks.methods.method_protocols import Fixed, Masked, Protocol, Scaled
 from tallmasks.methods.options import Value
 from tallmasks.store.errors import TallmasksError, nearest
@@ -181,6 +181,14 @@ def tuned_merge(method: Method, value: float) -> str:
 def statistics_behind(method: Method) -> str | None:
     """The stage of the data statistics that a method's merge needs, if any."""
     return get_merge(method.merge).statistics if method.merge else None
+
+
+def data_behind(method: Method) -> str | None:
+    """What of the tasks' data a method's merge is made with, in words."""
+    stage = statistics_behind(method)
+    if stage == LEARNED:
+        return "validation data without labels"
+    return f"data statistics (stage {stage})" if stage else None
 
 
 def stages_behind(method: Method) -> set[str]:

@@ -180,11 +180,8 @@ def in_stream(method: Method) -> None:
     """Raises TallmasksError for a method that cannot be had from checkpoints in a stream, with what is lacking."""
     if method.whole_model and not method.scaled_mask:
         raise TallmasksError(f"{method.name} looks at whole models at once, which cannot be had in a stream")
-    if statistics := registry.statistics_behind(method):
-        raise TallmasksError(
-            f"{method.name} needs what is known of the tasks' training data (the workflow's stage {statistics}), which "
-            "checkpoints alone do not give"
-        )
+    if data := registry.data_behind(method):
+        raise TallmasksError(f"{method.name} needs {data}, which checkpoints alone do not give; the workflow has it")
     lacking = [f"{one.name} ({one.meaning})" for one in method.all_inputs.values() if one.name not in OF_PIECES]
     if lacking:
         raise TallmasksError(f"{method.name} needs {', '.join(lacking)}, which checkpoints alone do not give")

@@ -13,7 +13,6 @@ from typing import Any
 from tallmasks import methods
 from tallmasks.evaluation.subsets import ORDERS
 from tallmasks.masks.mask_bundles import apply_mask
-from tallmasks.methods.merges import LEARNED
 from tallmasks.models.families import family
 from tallmasks.plan import params_model, refusals
 from tallmasks.plan.strict_yaml import read_yaml, scalar
@@ -138,13 +137,10 @@ def check_names(params: Params) -> None:
     shown_benchmarks, orders = params["paper"]["benchmarks"], params["paper"]["subsets"]["orders"]
     _check_names("paper.subsets.methods", params["paper"]["subsets"]["methods"], methods.of_tables())
     for name in params["paper"]["subsets"]["methods"]:
-        if statistic := methods.statistics_behind(methods.get(name)):
-            data = f"needs data statistics (stage {statistic})"
-            if statistic == LEARNED:
-                data = "learns from validation data without labels"
+        if data := methods.data_behind(methods.get(name)):
             raise TallmasksError(
-                f"{FILE}: paper.subsets.methods: {name} {data}, and figure 5 is made from task vectors alone; leave it "
-                "out"
+                f"{FILE}: paper.subsets.methods: {name} needs {data}, and figure 5 is made from task vectors alone; "
+                "leave it out"
             )
     if shown_benchmarks != "all":
         _check_names("paper", shown_benchmarks, params["benchmarks"])

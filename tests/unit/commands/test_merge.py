@@ -108,7 +108,7 @@ def test_a_file_says_the_same_in_its_own_words_and_in_mergekits(here: Path, tmp_
     [
         (["--method", "tise"], "did you mean 'ties'"),
         (["--method", "emr"], "keeps a model per task: `tallmasks compress`"),
-        (["--method", "regmean"], "regmean needs what is known of the tasks' training data"),
+        (["--method", "regmean"], "regmean needs data statistics (stage grams)"),
         (["--method", "zeroshot"], "does not merge models into one"),
         (["--method", "magnitude_masking"], "it keeps a model per task, and no command writes it"),
         (["--method", "ties", "--option", "kep=0.1"], "--method ties: there is no option 'kep'; did you mean 'keep'"),

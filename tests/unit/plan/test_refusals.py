@@ -38,7 +38,7 @@ OAK = {"path": "x", "classes": ["oak", "elm"], "templates": ["a {}"]}
         ("paper subsets orders", ["name_waves"], "did you mean 'name_wave'"),
         ("paper subsets methods", ["tiess"], "did you mean 'ties'"),
         ("paper subsets methods", ["ties", "fisher"], "paper.subsets.methods: fisher needs data statistics"),
-        ("paper subsets methods", ["adamerging"], "methods: adamerging learns from validation data without labels"),
+        ("paper subsets methods", ["adamerging"], "methods: adamerging needs validation data without labels"),
         ("data", {"minst": {"path": "x"}}, "data: no 'minst'; did you mean 'mnist'"),
         ("data", {"mnist": {"path": "/nowhere/m"}}, "/nowhere/m: no such file"),
         ("data", {"mnist": {}}, "data"),
