@@ -1,9 +1,9 @@
-"""Write what fine-tuning changed as a PEFT LoRA folder, by truncated singular value decomposition.
+"""Write what fine-tuning changed as a PEFT LoRA folder, by a randomised singular value decomposition.
 
     tallmasks lora --base ./base ./cars --rank 16 -o ./cars-lora
 
-Each changed matrix gets the nearest B A of the rank, in the Frobenius norm.  Embeddings, biases and norms are left out.
-The command prints how much of the change is lost by both.  Matrices are taken one at a time.
+Each changed matrix gets nearly the nearest B A of the rank, in the Frobenius norm.  Embeddings, biases and norms are
+left out.  The command prints how much of the change is lost by both.  Matrices are taken one at a time.
 """
 
 from __future__ import annotations
@@ -27,6 +27,10 @@ from tallmasks.vectors.checkpoints.lora_folders import ADAPTER_CONFIG, ADAPTER_F
 
 _TRANSPOSED = ("gpt2", "openai-gpt")
 """Kinds of models whose layers hold their weights with the inputs first."""
+_DIRECTIONS = 3
+"""Directions that are looked at for each one kept."""
+_POWERS = 8
+"""Rounds; of a matrix of noise, the worst case, these leave the error 0.03 % above the least."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,13 +78,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def low_rank_factors(delta: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray, float]:
-    """B [m, rank] and A [rank, n], float32.  B A is the best approximation of delta, float32 [m, n], of the rank
-    (Eckart and Young 1936); zeros beyond min(m, n).  Last, the squared Frobenius norm of B A."""
-    left, singular, right = np.linalg.svd(delta, full_matrices=False)
+    """B [m, rank] and A [rank, n], float32; zeros beyond min(m, n).  B A is near the best approximation of delta,
+    float32 [m, n], of the rank: Halko et al. 2011, algorithm 4.4, from directions drawn with the seed 0.  Last, the
+    squared Frobenius norm of B A; that of delta - B A is the rest of delta's, since B A is a projection of delta."""
+    draw = np.random.default_rng(0)
+    span = draw.standard_normal((delta.shape[1], min(_DIRECTIONS * rank, *delta.shape)), dtype=np.float32)
+    for _ in range(_POWERS):
+        span = np.linalg.qr(delta.T @ np.linalg.qr(delta @ span)[0])[0]
+    left, singular, right = np.linalg.svd(delta @ span, full_matrices=False)
     count = min(rank, singular.size)
     b, a = np.zeros((delta.shape[0], rank), np.float32), np.zeros((rank, delta.shape[1]), np.float32)
     root = np.sqrt(singular[:count])
-    b[:, :count], a[:count] = left[:, :count] * root, root[:, None] * right[:count]
+    b[:, :count], a[:count] = left[:, :count] * root, root[:, None] * (right[:count] @ span.T)
     return b, a, float(np.square(singular[:count], dtype=np.float64).sum())
 
 
