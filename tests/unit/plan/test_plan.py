@@ -27,19 +27,7 @@ TRAINED = {"checkpoint", "task_vector", "multi_task_vector", "mask_bundle"}
     [
         (("grids", "mask_lambda"), [0.2, 0.4], {"mask_bundle", "agreement", "evaluation"}),
         (("models", "tiny", "grids"), {"scaling_coefficient": [0.1, 0.2]}, {"evaluation"}),
-        (
-            ("models", "tiny", "finetuning", "learning_rate"),
-            0.5,
-            {
-                "checkpoint",
-                "task_vector",
-                "multi_task_vector",
-                "mask_bundle",
-                "task_evaluation",
-                "agreement",
-                "evaluation",
-            },
-        ),
+        (("models", "tiny", "finetuning", "learning_rate"), 0.5, EVALUATED | TRAINED),
         (("models", "tiny", "examples", "test"), 17, EVALUATED | {"examples"}),
         (("models", "tiny", "resources", "evaluation", "threads"), 7, set()),
         (("build",), [], set()),

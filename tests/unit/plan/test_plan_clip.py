@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from conftest import ROOT, shipped_params
-from plans import paths
+from plans import changed, paths
 from tallmasks.plan import recipes
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.views import VIEWS
@@ -25,17 +25,6 @@ def params(params: Params) -> Params:
     return params
 
 
-def clip_changed(params: Params, *keys: Any, value: Any) -> set[str]:
-    """As `changed`, for the model at hand."""
-    before = paths(params, "vit_b32")
-    place = params["models"]["vit_b32"]
-    for key in keys[:-1]:
-        place = place[key]
-    place[keys[-1]] = value
-    after = paths(params, "vit_b32")
-    return {name.split("/")[0] for name in before if before[name] != after[name]}
-
-
 @pytest.mark.parametrize(
     ("keys", "value", "renamed"),
     [
@@ -48,7 +37,7 @@ def clip_changed(params: Params, *keys: Any, value: Any) -> set[str]:
 )
 def test_a_key_rebuilds_what_depends_on_it(params: Params, keys: Any, value: Any, renamed: set[str]) -> None:
     """Old numbers would stay under new settings, or twenty fine-tunings would run for nothing."""
-    assert clip_changed(params, *keys, value=value) == renamed
+    assert changed(params, "models", "vit_b32", *keys, value=value, model="vit_b32") == renamed
 
 
 def test_imported_checkpoints_take_the_place_of_fine_tuning(params: Params) -> None:

@@ -20,7 +20,7 @@ from tallmasks.store.artifacts import facts_of, write_json
 from tallmasks.store.file_archives import archived_files
 from tallmasks.store.tensor_files import write_tensors
 from tallmasks.vectors.multi_task_vectors import open_multi_task_vector, write_multi_task_vector
-from tallmasks.vectors.task_vectors import compute_task_vector, open_task_vector
+from tallmasks.vectors.task_vectors import compute_task_vector
 
 for folder in ("runner", "scripts"):
     sys.path.insert(0, str(ROOT / "workflow" / folder))
@@ -90,15 +90,3 @@ def test_masks_of_an_adapter_come_back_with_what_they_are_added_to(made: Path, t
         assert state.keys() == initial.keys()
         for name, tensor in state.items():
             np.testing.assert_array_equal(tensor.numpy(), initial[name] + updates[name])
-
-
-def test_own_tensors_of_an_adapter_come_back(made: Path, tmp_path: Path) -> None:
-    """The same for a method without a merged vector."""
-    folder = laid_out(made, tmp_path, "t_switch", {"task_vectors": [made / f"tau-{task}" for task in TASKS]})
-    assert verify_bundle(folder) == []
-    bundle = load_bundle(folder)
-    for task in TASKS:
-        vector = open_task_vector(made / f"tau-{task}")
-        update = methods.get("t_switch")(task_vector=vector.flat, layout=vector.layout)
-        for name, values in vector.layout.split(update).items():
-            np.testing.assert_array_equal(bundle.update(task, name), values.reshape(-1))
