@@ -69,12 +69,15 @@ class Wanted:
         return all(any(hub.cached(self.repository, name, self.revision) for name in names) for names in self.files)
 
     def size(self) -> int:
-        """Bytes of the download.  Raises TallmasksError where the hub does not answer, or has no such repository."""
+        """Bytes of the download.  Raises TallmasksError where the hub does not answer, or has no such files."""
         sizes = hub.sizes(self.repository, self.revision, self.kind)
         read = set[str]()
         for names in self.files:
-            matching = (fnmatch.filter(sizes, name) for name in names)
-            read |= set(next(filter(None, matching), ()))
+            matching = next(filter(None, (fnmatch.filter(sizes, name) for name in names)), None)
+            if matching is None:
+                where = hub.address(self.repository, " or ".join(names), self.revision, self.kind)
+                raise TallmasksError(f"{where}: the repository has no such file")
+            read |= set(matching)
         return sum(sizes[name] for name in read)
 
 

@@ -9,7 +9,7 @@ from image_files import cached_repository, write_repository
 from loopback_hub import REPOSITORY, loopback_hub
 from tallmasks.plan.node import Node
 from tallmasks.plan.planner import Plan
-from tallmasks.plan.preflight import Wanted, bytes_of, downloads, unavailable
+from tallmasks.plan.preflight import Wanted, bytes_of, downloads, refusals, unavailable
 from tallmasks.store import hub
 
 Params = dict[str, Any]
@@ -72,7 +72,7 @@ def test_what_is_to_be_downloaded_is_known_before_the_first_job(params: Params, 
 
 
 def test_the_hub_says_how_much_it_is(tmp_path: Path) -> None:
-    """The gigabytes would be those of files that nobody reads, or of the same file in two formats."""
+    """The gigabytes would be those of files that nobody reads; or a file that moved come up during the run."""
     sizes = {"train-0.parquet": 70, "test-0.parquet": 30, "README.md": 5, "model.safetensors": 40, "model.bin": 41}
     (tmp_path / "files").mkdir()
     for name, size in sizes.items():
@@ -81,3 +81,5 @@ def test_the_hub_says_how_much_it_is(tmp_path: Path) -> None:
         examples = Wanted(REPOSITORY, "main", "dataset", (("train-*.parquet",), ("test-*.parquet",)))
         weights = Wanted(REPOSITORY, "main", "model", (("no.bin", "model.safetensors", "model.bin"), ("README.md",)))
         assert bytes_of([examples, weights]) == 70 + 30 + 40 + 5
+        (message,) = refusals([examples, Wanted(REPOSITORY, "main", "model", (("model.bin",), ("a.json", "b.model")))])
+        assert "org/name/a.json or b.model at main: the repository has no such file" in message
