@@ -14,7 +14,6 @@ from tallmasks.commands import main as cli
 from tallmasks.plan import params as plan_params
 from tallmasks.plan.node import Node
 from tallmasks.plan.planner import Plan
-from tallmasks.plan.preflight import unavailable
 from tallmasks.store import hub
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import open_tensors
@@ -24,7 +23,7 @@ from tallmasks.tasks.text import TASKS
 from tallmasks.tasks.text.prompt_files import prompts_of
 from tallmasks.tasks.text.text_catalogue import example
 from tallmasks.tasks.texts import FREE, Text, open_texts
-from text_data import SCHEMAS, cached_repository, made_up, table, write_csv, write_repository
+from text_data import SCHEMAS, made_up, table, write_csv, write_repository
 
 Params = dict[str, Any]
 COUNTS = {"train": 11, "test": 7}
@@ -81,19 +80,6 @@ def test_fewer_rows_and_prompts(tmp_path: Path) -> None:
     assert len(written(tmp_path / "c", "paws", "test", tmp_path / "data", model)) == COUNTS["test"]
 
 
-@pytest.mark.parametrize(
-    "files", [("train.parquet", "validation.parquet"), ("deep/train/0000.parquet", "deep/validation/0000.parquet")]
-)
-def test_a_local_folder_under_other_names(files: tuple[str, str], tmp_path: Path) -> None:
-    """Somebody with the data under slightly other names would have to rename them."""
-    for name, count in zip(files, (6, 3), strict=True):
-        path = tmp_path / "data" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(table("wsc", [made_up("wsc", index, path.stem) for index in range(count)]), path)
-    assert len(written(tmp_path / "out", "wsc", "test", tmp_path / "data")) == 3
-    assert len(written(tmp_path / "out2", "wsc", "validation", tmp_path / "data")) == HELD_OUT
-
-
 def test_story_cloze_as_parquet_and_as_it_is_given_out(tmp_path: Path) -> None:
     """A story with a comma or a quotation mark would be taken apart."""
     rows = [made_up("story_cloze", index) for index in range(6)]
@@ -131,17 +117,6 @@ def test_a_data_set_is_downloaded_at_a_commit_of_which_the_first_digits_are_know
 
 
 # -- what cannot be had ---------------------------------------------------------------------------------------------
-
-
-def test_half_a_download_does_not_pass_for_a_dataset(offline: Path, tmp_path: Path) -> None:
-    """An interrupted download would be taken for the whole training set."""
-    folder = cached_repository(offline, "ropes", str(TASKS["ropes"].source.revision))
-    write_repository(folder, "ropes", COUNTS)
-    next(folder.glob("plain_text/train-00001*")).unlink()
-    with pytest.raises(TallmasksError, match="does not answer"):
-        written(tmp_path / "out", "ropes", "train", None)
-    with pytest.raises(TallmasksError, match=r"ropes: 1 of 2 shards are there; missing: 1"):
-        written(tmp_path / "out", "ropes", "train", folder)
 
 
 def test_story_cloze_says_where_to_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,16 +231,6 @@ def test_a_prompt_that_a_task_lacks_is_refused(params: Params) -> None:
     assert examples(params).digest
     with pytest.raises(TallmasksError, match=r"found 4, but social_iqa has 4 prompts, 0 to 3; `tallmasks prompts soc"):
         _ = examples(params, "social_iqa").digest
-
-
-def test_a_build_says_at_once_what_it_cannot_download(params: Params, offline: Path, tmp_path: Path) -> None:
-    """Thirty jobs would fail one after the other, with one message each."""
-    params["data"] = {"wsc": {"path": str(tmp_path)}}
-    plan = Plan(params)
-    nodes = [plan.examples("reader", task, split) for task in ("paws", "story_cloze", "wsc") for split in SPLITS]
-    said = unavailable(nodes)
-    assert len(said) == 2
-    assert "google-research-datasets/paws" in said[0] and "cs.rochester.edu" in said[1]
 
 
 # -- the command -----------------------------------------------------------------------------------------------------
