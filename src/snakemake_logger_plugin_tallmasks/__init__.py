@@ -110,6 +110,7 @@ class LogHandler(LogHandlerBase):
             self._begin(told["stats"])
         elif event == LogEvent.JOB_INFO and self._dry:
             self._planned.append(told)
+            self._progress.expect(told)
         elif event == LogEvent.JOB_INFO:
             self._progress.start(told)
             self._show()
@@ -117,7 +118,7 @@ class LogHandler(LogHandlerBase):
             ended = self._progress.finish(told["job_id"])
             self._show(ended)
         elif event == LogEvent.PROGRESS:
-            self._progress.total = told["total"]
+            self._progress.grow(told["total"])
         elif event is None and str(record.msg).startswith("Nothing to be done"):
             self._complete = True
             self._screen.line("Nothing to be done: everything that was asked for is there.")
@@ -140,7 +141,7 @@ class LogHandler(LogHandlerBase):
         if ended or (not self._screen.live and now - self._last_line > AT_LEAST):
             self._last_line = now
             self._screen.line(self._progress.last())
-        self._screen.status(self._progress.now())
+        self._screen.status(self._progress.now(self._screen.width))
 
     def _beat(self) -> None:
         while not self._ended.wait(1.0 if self._screen.live else AT_LEAST):
@@ -148,7 +149,7 @@ class LogHandler(LogHandlerBase):
                 if self._ended.is_set():
                     return
                 if self._screen.live:
-                    self._screen.status(self._progress.now())
+                    self._screen.status(self._progress.now(self._screen.width))
                 elif time.monotonic() - self._last_line > AT_MOST:
                     self._last_line = time.monotonic()
                     self._screen.line(self._progress.now())

@@ -22,6 +22,7 @@ AT_ONCE = "jobs at once"
 
 DIGEST = re.compile("-[0-9a-f]{12}$")
 RECENT = 8  # jobs of a rule: the time of the next one is the mean of these
+EXAMPLES = "examples"  # their model is a catalogue, which no target names
 FEW = 4  # jobs of a rule: their start-up hardly matters
 
 START_UP = 60.0
@@ -66,6 +67,7 @@ class Progress:
         self._worked = 0.0
         self._first: float | None = None
         self._last_rule = ""
+        self._adds_jobs = False  # a checkpoint of Snakemake's has been started
         self.total = 0
         self.written: list[str] = []
 
@@ -76,12 +78,22 @@ class Progress:
         self._planned = Counter({rule: count for rule, count in stats.items() if rule != "total"})
         self.total = stats.get("total", self._planned.total())
 
+    def grow(self, total: int) -> None:
+        """All jobs, as Snakemake counts them: those that `--until` leaves out, too, so only after a checkpoint."""
+        if self._adds_jobs:
+            self.total = total
+
+    def expect(self, job: Mapping[str, Any]) -> None:
+        """A job is to run: earlier times of its model count."""
+        self._models.add(str(job["wildcards"].get("model", "")))
+
     def start(self, job: Mapping[str, Any]) -> None:
         """A job begins; `job` is Snakemake's record of it."""
+        self.expect(job)
+        self._adds_jobs |= job["is_checkpoint"]
         now = self._clock()
         self._first = now if self._first is None else self._first
         model = str(job["wildcards"].get("model", ""))
-        self._models.add(model)
         title = job["rule_msg"] or job["rule_name"]
         rule = job["rule_name"]
         wildcards, logs = job["wildcards"], tuple(path for path in job["log"] if path.endswith(".log"))
@@ -139,23 +151,28 @@ class Progress:
         """How far it is, by the stage whose job ended last."""
         return f"{self._jobs()}: {self._of(self._last_rule)}" if self._last_rule else self.now()
 
-    def now(self) -> str:
-        """How far it is, by the stages that are at work, and where the job stands that has lasted longest."""
-        at_work = Counter(job.rule for job in self._running.values())
-        parts = ", ".join(f"{self._of(rule, count)}" for rule, count in at_work.items())
-        return f"{self._jobs()}{': ' if parts else ''}{parts}{self._step()}"
-
-    def _step(self) -> str:
-        """What the job that has lasted longest said last."""
+    def now(self, width: int = sys.maxsize) -> str:
+        """How far it is, by the stages that are at work, and where the job stands that has lasted longest.  In a line
+        of `width` the step of that job comes first, then the time left, its stage, the other stages."""
         if not self._running:
-            return ""
-        job = min(self._running.values(), key=lambda job: job.since)
-        step = last_words(job.logs)
-        return f"; {job.name}: {step}" if step else ""
+            return self._jobs()
+        at_work = Counter(job.rule for job in self._running.values())
+        longest = min(self._running.values(), key=lambda job: job.since)
+        words = last_words(longest.logs)
+        step, jobs = f"; {longest.name}: {words}" if words else "", self._jobs()
+        lines = [
+            f"{jobs}: {', '.join(self._of(*stage) for stage in stages)}{step}"
+            for stages in (at_work.items(), [(longest.rule, at_work[longest.rule])])
+        ]
+        lines += [f"{jobs}{step}", f"{self._finished()}{step}"]
+        return next((line for line in lines if len(line) <= width), lines[-1])
 
     def _jobs(self) -> str:
+        return f"{self._finished()}{self._time_left()}"
+
+    def _finished(self) -> str:
         failed = f", {self._failed.total()} failed" if self._failed else ""
-        return f"{self.done:>{len(str(self.total))}} of {counted(self.total)} done{failed}{self._time_left()}"
+        return f"{self.done:>{len(str(self.total))}} of {counted(self.total)} done{failed}"
 
     def _of(self, rule: str, running: int = 0) -> str:
         done = self._done[rule] + running
@@ -193,7 +210,10 @@ class Progress:
         """Mean seconds in an earlier run of the same models, until this run has `RECENT` such jobs: a few may be short,
         as evaluations without a grid are."""
         here = [second for (rule, _), seconds in self._seconds.items() if rule == name for second in seconds[-RECENT:]]
-        earlier = [seconds for model, seconds in self._earlier.get(name, {}).items() if model in self._models]
+        times = self._earlier.get(name, {})
+        earlier = [seconds for model, seconds in times.items() if model in self._models]
+        if not earlier and name in (EXAMPLES, _first(EXAMPLES)):
+            earlier = list(times.values())
         measured = earlier if earlier and len(here) < RECENT else here
         return sum(measured) / len(measured) if measured else None
 

@@ -20,6 +20,11 @@ class Screen:
         self._colours = self.live and not os.environ.get("NO_COLOR")
         self._status = ""
 
+    @property
+    def width(self) -> int:
+        """Characters of the line that is written over."""
+        return shutil.get_terminal_size().columns - 1
+
     def line(self, text: str) -> None:
         """Write a line that stays, or several."""
         if not text:
@@ -54,5 +59,5 @@ class Screen:
 
     def _draw(self) -> None:
         if self._status:
-            self._stream.write(self._status[: shutil.get_terminal_size().columns - 1])
+            self._stream.write(self._status[: self.width])
         self._stream.flush()

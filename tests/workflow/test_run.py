@@ -1,5 +1,6 @@
 """What a user reads of a run: a failure, an interruption, the end; with the real engines."""
 
+import json
 import os
 import re
 import shlex
@@ -84,6 +85,12 @@ def test_a_dry_run_says_by_stage_what_is_new(project: Project) -> None:
     assert any(line.endswith("results/tiny/new: not made yet") for line in lines)
     assert lines[-2] == "No job takes a GPU." and len(lines) < 20
 
+    rules = [line.strip().split("  ")[0].split(maxsplit=1)[1] for line in lines[1:-2]]
+    times = {rule.replace(" ", "_"): {"drawn" if rule == "examples" else "tiny": 60} for rule in rules}
+    short.path(".tallmasks/times.json").write_text(json.dumps(times))
+    lines = short.run("snakemake", "-n", "--", TABLE).output.splitlines()
+    assert lines[0] == "15 jobs to run, about 15 min by earlier runs:"
+
     short.change(lambda params: params["grids"].update(mask_lambda=[0.2, 0.3]))
     lines = short.run("snakemake", "-n", "--", "results/tiny/two/table.csv").output.splitlines()
     (mask,) = (line for line in lines if line.split()[1] == "mask")
@@ -112,6 +119,10 @@ def test_a_folder_without_room_is_said_before_the_first_job(tmp_path: Path, monk
     monkeypatch.setenv("TMPDIR", "/proc")  # where root cannot write either
     with pytest.raises(WorkflowError, match=r"^/proc cannot be written .* or set TMPDIR to another folder"):
         bridge.Run(None).check_room()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tpm"))
+    with pytest.raises(WorkflowError, match=r"tpm cannot be written \(No such file or directory\)"):
+        bridge.Run(None).check_room()
+    assert not Path("tpm").exists(), "a typo is no new folder"
 
 
 def test_a_project_that_cannot_be_written_or_has_no_profile_is_refused_first(

@@ -191,7 +191,8 @@ class Run:
         temporary = os.environ.get("TMPDIR") or tempfile.gettempdir()  # which passes over a full TMPDIR, unlike PuLP
         for folder in (RESULTS, Path(temporary)):
             try:
-                folder.mkdir(exist_ok=True)
+                if folder == RESULTS:
+                    folder.mkdir(exist_ok=True)
                 with tempfile.TemporaryFile(dir=folder) as file:
                     file.write(bytes(1 << 20))
             except OSError as error:

@@ -2,6 +2,7 @@
 
 import io
 import itertools
+import json
 import logging
 import sys
 from collections.abc import Callable
@@ -38,6 +39,7 @@ def job(number: int, rule: str, model: str = "tiny", outputs: tuple[str, ...] = 
         "wildcards": {"model": model, "name": f"cars-s{number}-0123456789ab"},
         "output": list(outputs),
         "log": [f"{number}.log"],
+        "is_checkpoint": rule == "task_orders",
     }
 
 
@@ -294,6 +296,44 @@ def test_the_job_that_lasts_longest_says_where_it_stands(folder: Path) -> None:
     assert progress.now().endswith("; cars-s1: step 300 of 1000, 1 min left")
     write_log(folder, "1", "cars train: 100 of 200 images decoded")
     assert progress.now().endswith("; cars-s1: cars train: 100 of 200 images decoded")
+
+
+def test_a_narrow_terminal_keeps_the_longest_jobs_step_and_time(folder: Path) -> None:
+    """At 80 columns the line was cut where the step and the time left stood."""
+    clock = Clock()
+    jobs = Jobs(clock, TWO, finetune=9, evaluate=9, merge=9)
+    jobs.run("finetune", 100)
+    jobs.run("evaluate", 100)
+    jobs.run("merge", 100)
+    write_log(folder, "9", "step 300/1000  loss 0.3100  97 examples/s  720 s left")
+    for number, rule in ((9, "finetune"), (10, "evaluate"), (11, "merge")):
+        jobs.progress.start(job(number, rule))
+    count, left, step = " 3 of 27 jobs done", ", about 40 min left", "; cars-s9: step 300 of 1000, 12 min left"
+    stages = [": finetune 2 of 9", ", evaluate 2 of 9, merge 2 of 9"]
+    assert jobs.progress.now() == f"{count}{left}{''.join(stages)}{step}"
+    assert jobs.progress.now(99) == f"{count}{left}{stages[0]}{step}"
+    assert jobs.progress.now(79) == f"{count}{left}{step}"
+    assert jobs.progress.now(70) == f"{count}{step}"
+
+
+def test_examples_are_timed_under_the_name_of_their_catalogue(folder: Path) -> None:
+    """No target has that name, so no run would say its hours beforehand."""
+    times = {"examples": {"drawn": 60.0}, "finetune": {"tiny": 600.0}}
+    (folder / ".tallmasks/times.json").write_text(json.dumps(times))
+    assert Jobs(Clock(), TWO, examples=2, finetune=3).progress.plan().endswith(", about 32 min left")
+
+
+def test_jobs_that_until_leaves_out_are_not_counted(folder: Path, said: Callable[..., str]) -> None:
+    """Snakemake counts them in its progress: "14 jobs" would become "4 of 72", and would never be done."""
+
+    def progress(total: int) -> tuple[int, None, dict[str, Any]]:
+        return logging.INFO, None, {"event": LogEvent.PROGRESS, "done": 1, "total": total}
+
+    output = said(STARTED, counted(finetune=1), starts(1, "finetune"), progress(72), ends(1), progress(72))
+    assert "1 of 1 job done" in output and "72" not in output and "\n1 job done in " in output
+    one, added = counted(task_orders=1), progress(2)  # a checkpoint, after which there is another job
+    output = said(STARTED, one, starts(1, "task_orders"), ends(1), added, starts(2, "evaluate"), ends(2), added)
+    assert "\n2 jobs done in " in output
 
 
 def test_start_up_is_not_taken_for_what_jobs_take(folder: Path) -> None:
