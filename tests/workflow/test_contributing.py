@@ -14,6 +14,7 @@ from conftest import ROOT
 
 USED = """
 import numpy as np
+import tallmasks
 from tallmasks import methods
 from tallmasks.evaluation.protocols import InMemory
 from tallmasks.store.tensor_files import Layout
@@ -27,19 +28,22 @@ for spec in ("unit_length", "unit_length:length=2.0", "unit_length:order=1.0"):
     source = memory.of(method)
     inputs = {name: methods.INPUTS[name].value(source, 0, 0, method.chosen) for name in method.needs}
     print(method.name, method.title, *method(**inputs), *(needed.role for needed in method.stored_inputs), sep="|")
+print(*tallmasks.merge([{"a": vector.flat} for vector in vectors], "largest")["a"], sep="|")
 """
 
 
 def test_one_file_is_a_method_with_an_option_and_an_input_of_its_own(tmp_path: Path) -> None:
     """Whoever read that page alone would not get a row of the tables."""
-    (source,) = re.findall(r"^```python\n(.*?)^```$", (ROOT / "CONTRIBUTING.md").read_text(), re.M | re.S)
+    sources = re.findall(r"^```python\n(.*?)^```$", (ROOT / "CONTRIBUTING.md").read_text(), re.M | re.S)
     package = Path(tallmasks.__file__).parent
     shutil.copytree(package, tmp_path / "tallmasks", ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / "tallmasks" / "methods" / "rows" / "unit_length.py").write_text(source)
+    for name, source in zip(("unit_length", "largest"), sources, strict=True):
+        (tmp_path / "tallmasks" / "methods" / "rows" / f"{name}.py").write_text(source)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     run = subprocess.run([sys.executable, "-c", USED], capture_output=True, text=True, env=environment, check=False)
     assert run.returncode == 0, run.stderr
-    plain, longer, other = (line.split("|") for line in run.stdout.splitlines())
+    plain, longer, other, largest = (line.split("|") for line in run.stdout.splitlines())
+    assert largest == ["3.0", "4.0", "1.0", "0.0"]
     assert plain[:2] == ["unit_length", "Unit length"]
     assert longer[:2] == ["unit_length:length=2.0", "Unit length (length = 2.0)"]
     np.testing.assert_allclose([float(value) for value in plain[2:6]], [0.6, 0.8, 0, 0], rtol=1e-6)

@@ -230,7 +230,7 @@ def test_a_method_that_is_a_merge_goes_by_its_own_name_too(base: dict[str, np.nd
 
 def test_the_lines_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first thing that a reader copies into a notebook would fail."""
-    (lines,) = re.findall(r"^```python\n(import tallmasks\nfrom safe.*?)^```$", PAGE.read_text(), re.M | re.S)
+    lines, on_disk = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
     assert lines.count("\n") <= 11
     states = {name: draws(seed) for seed, name in enumerate(("base", "cars", "mnist"))}
     for name, tensors in states.items():
@@ -244,3 +244,9 @@ def test_the_lines_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     np.testing.assert_array_equal(flat(found["cars"]), flat(states["base"]) + merged * masks[0])
     consensus = merged * (np.sum(masks, axis=0) >= 2)
     np.testing.assert_array_equal(flat(found["both"]), flat(states["base"]) + np.float32(0.3) * consensus)
+
+    for folder, name in (("base", "base"), ("cars", "cars"), ("dtd", "mnist")):
+        Path(folder).mkdir()
+        Path(f"{name}.safetensors").rename(f"{folder}/model.safetensors")
+    exec(on_disk, found)
+    assert Path("merged/model.safetensors").exists() and tallmasks.load_bundle("bundle").tasks == ("cars", "dtd")
