@@ -12,12 +12,15 @@ WORKFLOW_ERROR = re.compile(
     r"^ *WorkflowError(?: in .*)?:\n(?P<text>.*?)(?=\nWildcards:|\nTraceback:|\n  File \"|\Z)", re.DOTALL | re.MULTILINE
 )
 NO_RULE = re.compile(r"No rule to produce (?P<target>.+) \(if you use input functions")
+RULE_AS_TARGET = "Target rules may not contain wildcards"
 
 
 def in_short(message: str) -> str:
     """An error of Snakemake's without the places in its own code and in the Snakefile."""
     if told := NO_RULE.search(message):
         return f"error: {told['target']}: neither a file that is there nor one that the workflow makes"
+    if RULE_AS_TARGET in message:
+        return "error: this is the name of a rule; a target is a file under results/, as results/tiny/8tasks/table.csv"
     if found := list(WORKFLOW_ERROR.finditer(message)):
         return "error: " + textwrap.dedent(found[-1]["text"]).strip()
     return message.strip()

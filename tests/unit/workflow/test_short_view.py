@@ -218,6 +218,8 @@ def test_errors_are_one_line_without_snakemakes_places() -> None:
     assert in_short(wrapped) == "error: no benchmark 'tow' in params.yaml; did you mean 'two'?"
     raised = 'WorkflowError in file "/x/common.smk", line 12:\nfirst line\n- second\n  File "/x/common.smk", line 12'
     assert in_short(raised) == "error: first line\n- second"
+    rule = "WorkflowError:\nTarget rules may not contain wildcards. Please specify concrete files or a rule without"
+    assert in_short(rule).startswith("error: this is the name of a rule; a target is a file under results/")
     assert in_short("MissingInputException in rule x:\nfoo") == "MissingInputException in rule x:\nfoo"
 
 
