@@ -137,7 +137,7 @@ def theirs(config: str, out: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer", type=Path, default=Path(".venv/mergekit"), help="where mergekit is installed")
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/out"))
+    parser.add_argument("--out", type=Path, default=Path("results/benchmarks"))
     parser.add_argument("--width", type=int, default=16, help="times the width of the models of the test")
     parser.add_argument("--values", type=Path, help="a file for the models and mergekit's results; its width is 1")
     parser.add_argument("--only", nargs="*", help="names of files, as the table has them; all")

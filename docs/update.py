@@ -24,16 +24,8 @@ from tallmasks.results.typesetting import markdown
 
 ROOT = Path(__file__).parent.parent
 BENCHMARKS = ("8tasks", "14tasks", "20tasks")
-FILES = (
-    "table.csv",
-    "table.md",
-    "per_task.csv",
-    "selection.json",
-    "agreement.csv",
-    "seeds/table.csv",
-    "seeds/table.md",
-    "seeds/per_seed.csv",
-)
+SEEDS_FILES = ("seeds/table.csv", "seeds/table.md", "seeds/per_seed.csv")
+FILES = ("table.csv", "table.md", "per_task.csv", "selection.json", "agreement.csv", *SEEDS_FILES)
 
 SHORT = ("Zeroshot", "Task arithmetic", "TIES", "Consensus TA", "TALL Mask + TIES", "Fine-tuned")
 """The rows of the README's table, by their titles."""
@@ -61,18 +53,19 @@ def copy_results() -> None:
 
 
 def copy_language() -> None:
-    """Tables and figures of the tiny language models, and tables for people in the page that tells of them."""
+    """Tables over seeds and figures of the tiny language models, and the tables in their page.
+
+    No table of one seed: another processor is like another seed there (docs/machines.md).
+    """
     target = ROOT / "docs" / "tiny_t5"
     page = target / "README.md"
     text = page.read_text()
     for model, drawn in LANGUAGE.items():
         for benchmark in LANGUAGE_BENCHMARKS:
-            for name in FILES:
+            for name in SEEDS_FILES:
                 copy(ROOT / "results" / model / benchmark / name, target / model / benchmark / name)
-            for kind, file in (("", "table.md"), (":seeds", "seeds/table.md")):
-                mark, table = f"{model}:{benchmark}{kind}", target / model / benchmark / file
-                if f"<!-- {mark} -->" in text and table.exists():
-                    text = fill(text, mark, body(table), page.name)
+            table = target / model / benchmark / "seeds" / "table.md"
+            text = fill(text, f"{model}:{benchmark}:seeds", body(table), page.name)
         for name in drawn:
             copy_figure(ROOT / "results" / model, target / model, name)
     page.write_text(text)
