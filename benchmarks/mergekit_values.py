@@ -6,7 +6,8 @@
 
 Both merge the same three small Llamas, made here from a seed, with the same files.  mergekit_values.csv has a row for
 each file and dtype: how many weights there are, how many differ, and the largest difference beside the largest change
-of a weight.  `--values` stores models and mergekit's results in float32 instead, for a test.
+of a weight.  Models are float32, and float16 for mergekit's own files as they are shipped, which say `dtype: float16`.
+`--values` stores models and mergekit's results in float32 instead, for a test.
 """
 
 from __future__ import annotations
@@ -18,14 +19,20 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 MODELS = ("base", "one", "two", "three")
 SHAPE = {"vocab_size": 8, "hidden_size": 4, "intermediate_size": 4, "num_hidden_layers": 3, "num_attention_heads": 2,
          "num_key_value_heads": 1, "tie_word_embeddings": True}  # fmt: skip
-COLUMNS = ("file", "dtype", "weights", "differ", "largest_difference", "largest_change")
+COLUMNS = ("file", "dtype", "mergekit_computes_in", "weights", "differ", "largest_difference", "largest_change")
+EQUAL_KEPT = "float32, equal magnitudes kept"
+"""mergekit with one rule of this package: its TIES keeps every weight that ties with the last one kept."""
+MINUS = f"{EQUAL_KEPT}, minus where tasks cancel"
+"""And with another: where tasks cancel exactly, the sign is the model's majority, which is minus for these models."""
 ON_BASE = "base_model: base\n"
 TWO = (
     "models:\n  - {model: one, parameters: {weight: 0.7, density: 0.5}}\n  - {model: two, parameters: {weight: 0.4}}\n"
@@ -89,7 +96,7 @@ parameters:
 
 
 def make_models(folder: Path, width: int) -> None:
-    """The base and three models of it, in float32."""
+    """The base and three models of it, in float32, and in the folder `float16` the same in float16."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -102,6 +109,18 @@ def make_models(folder: Path, width: int) -> None:
             for parameter in model.parameters():
                 parameter.data += 0.01 * torch.randn(parameter.shape) * (torch.rand(parameter.shape) < 0.7)
         model.save_pretrained(folder / name)
+    for name in MODELS:
+        LlamaForCausalLM.from_pretrained(folder / name).half().save_pretrained(folder / "float16" / name)
+
+
+def runs(name: str, text: str) -> Iterator[tuple[str, str, str]]:
+    """What to compare of a file: the models' folder, what it says of dtypes, and how mergekit computes."""
+    for dtype in ("float32", "bfloat16"):
+        yield ".", f"dtype: float32\nout_dtype: {dtype}\n", "float32"
+    if name.startswith("examples/"):
+        yield "float16", "dtype: float16\n", "float16"
+        for computed in ("float32", EQUAL_KEPT, MINUS) if "merge_method: ties" in text else ("float32",):
+            yield "float16", "dtype: float32\nout_dtype: float16\n", computed
 
 
 def weights(folder: Path) -> dict[str, np.ndarray]:
@@ -123,13 +142,26 @@ def call(command: list[str | Path], folder: Path, **environment: str) -> None:
         sys.exit(f"{' '.join(words)}\n{done.stdout}{done.stderr}")
 
 
-def theirs(config: str, out: str) -> None:
+def theirs(config: str, out: str, computed: str) -> None:
     """In mergekit's environment: merge."""
     import yaml
+    from mergekit import sparsify
     from mergekit.config import MergeConfiguration
     from mergekit.merge import run_merge
+    from mergekit.merge_methods import generalized_task_arithmetic
     from mergekit.options import MergeOptions
 
+    def equal_kept(tensor: Any, density: float, rescale_norm: None = None) -> Any:
+        smallest = tensor.abs().flatten().sort(descending=True).values[max(1, int(density * tensor.numel())) - 1]
+        return tensor * (tensor.abs() >= smallest)
+
+    def minus(deltas: Any, **_: Any) -> Any:
+        return deltas.sign() == 2 * (deltas.sum(dim=0) > 0) - 1
+
+    if computed in (EQUAL_KEPT, MINUS):
+        sparsify.magnitude = equal_kept
+    if computed == MINUS:
+        generalized_task_arithmetic.get_mask = minus
     content = MergeConfiguration.model_validate(yaml.safe_load(Path(config).read_text()))
     run_merge(content, out_path=out, options=MergeOptions(copy_tokenizer=False, write_model_card=False, quiet=True))
 
@@ -141,7 +173,7 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=16, help="times the width of the models of the test")
     parser.add_argument("--values", type=Path, help="a file for the models and mergekit's results; its width is 1")
     parser.add_argument("--only", nargs="*", help="names of files, as the table has them; all")
-    parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.worker:
         return theirs(*arguments.worker)
@@ -152,19 +184,23 @@ def main() -> None:
         make_models(folder, 1 if arguments.values else arguments.width)
         kept |= {name: flat(folder / name) for name in MODELS}
         shapes = {name: values.shape for name, values in weights(folder / "base").items()}
-        for number, (name, text) in enumerate(FILES.items()):
+        for name, text in FILES.items():
             if arguments.only and name not in arguments.only:
                 continue
-            for dtype in ("float32",) if arguments.values else ("float32", "bfloat16"):
-                config = folder / f"{number}-{dtype}.yml"
-                config.write_text(f"{text}dtype: float32\nout_dtype: {dtype}\n")
+            for place, dtypes, computed in runs(name, text) if not arguments.values else [next(runs(name, text))]:
+                config = folder / place / f"{len(rows)}.yml"
+                config.write_text(text + dtypes)
                 results = [folder / f"{who}-{config.stem}" for who in ("mergekit", "tallmasks")]
-                worker = [sys.executable, Path(__file__).resolve(), "--worker", config, results[0]]
-                call(worker, folder, PYTHONPATH=str(arguments.peer.resolve()))
-                call([sys.executable, "-m", "tallmasks.commands.main", "merge", config, "-o", results[1]], folder)
+                worker = [sys.executable, Path(__file__).resolve(), "--worker", config, results[0], computed]
+                call(worker, config.parent, PYTHONPATH=str(arguments.peer.resolve()))
+                call(
+                    [sys.executable, "-m", "tallmasks.commands.main", "merge", config, "-o", results[1]], config.parent
+                )
                 first, second = map(flat, results)
-                change, apart = abs(second - kept["base"]).max(), abs(first - second).max()
-                rows.append([name, dtype, first.size, int((first != second).sum()), f"{apart:.1e}", f"{change:.1e}"])
+                change, apart = abs(second - flat(folder / place / "base")).max(), abs(first - second).max()
+                dtype = dtypes.split()[-1]
+                counts = [first.size, int((first != second).sum()), f"{apart:.1e}", f"{change:.1e}"]
+                rows.append([name, dtype, computed, *counts])
                 print(*rows[-1], sep=", ", flush=True)
                 kept[name] = first
     if arguments.values:

@@ -4,8 +4,9 @@
 
 Makes small models, exports every task from their bundle, and starts three servers that differ only in where a task's
 weights come from: `bundle` (server.py), `models` (all exported models in memory), `disk` (one model, and the exported
-file is loaded at each switch).  Clients send requests of 16 words for 1, 2, 4, ... tasks; the three servers take turns.
-Prints medians over rounds, and the memory of the process with the model, files in memory included.
+file is loaded at each switch).  Each computes with one thread: three servers with a thread for every core would wait
+for each other.  Clients send requests of 16 words for 1, 2, 4, ... tasks; the three servers take turns.  Prints medians
+over rounds, and the memory of the process with the model, files in memory included.
 """
 
 import argparse
@@ -73,7 +74,8 @@ def started(command: list[str], log: Path) -> Iterator[tuple[int, int]]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     with log.open("w") as output:
-        server = subprocess.Popen([*command, "--port", str(port)], stdout=output, stderr=output, start_new_session=True)
+        words, environment = [*command, "--port", str(port)], {**os.environ, "OMP_NUM_THREADS": "1"}
+        server = subprocess.Popen(words, env=environment, stdout=output, stderr=output, start_new_session=True)
     try:
         while not _healthy(port):
             if server.poll() is not None:
@@ -173,7 +175,8 @@ def main() -> None:
                     rates[kind, count].append(len(answers) / (time.perf_counter() - start))
         sizes = {kind: memory(server) for kind, (_, server) in servers.items()}
         size = (folder / "base/model.safetensors").stat().st_size / 1e6
-    print(f"\n{len(tasks)} models of {size:.0f} MB, {arguments.clients} clients, {os.cpu_count()} cores\n")
+    facts = f"{arguments.clients} clients, {os.cpu_count()} cores, load {os.getloadavg()[1]:.0f}"
+    print(f"\n{len(tasks)} models of {size:.0f} MB, {facts}\n")
     print(f"| tasks mixed | {' | '.join(f'{kind}, requests/s' for kind in KINDS)} |")
     print(f"|---:|{'---:|' * len(KINDS)}")
     for count in mixes:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import yaml
 from safetensors.numpy import load_file, save_file
 from safetensors.torch import save_file as save_tensors
 
@@ -337,6 +338,8 @@ def test_models_and_bundles_by_name_and_revision(small_hub: LoopbackHub, tmp_pat
     (weights,) = (tmp_path / "merged").glob("*.safetensors")
     np.testing.assert_array_equal(load_file(weights)["w.weight"], base + np.float32(0.5 * (1 + 2)))
     assert (tmp_path / "merged" / "1_Pooling" / "config.json").read_text() == "[]"
+    card = yaml.safe_load((tmp_path / "merged" / "README.md").read_text().split("---\n")[1])
+    assert card["base_model"] == ["org/base", "org/cars", "org/dtd"] and card["base_model_relation"] == "merge"
 
     done = command(small_hub, tmp_path, *TALLMASKS, "compress", "--base", f"org/base@{COMMIT}", *TASKS, "-o", "bundle")
     assert done.returncode == 0, done.stdout

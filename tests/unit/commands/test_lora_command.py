@@ -40,6 +40,9 @@ def test_a_lora_is_the_nearest_of_its_rank(
     assert float(re.search(r"change ([\d.]+)%", said)[1]) == pytest.approx(100 * float(relative), abs=0.01)
     assert run("lora", "--base", "base", "tuned", "--rank", 4, "-o", "repeated") == 0
     assert all(Path("repeated", path.name).read_bytes() == path.read_bytes() for path in Path("adapter").iterdir())
+    assert run("compress", "--base", "base", "--task", "a=tuned", "--mask-lambda", 0, "-o", "bundle") == 0
+    assert run("lora", "--base", "base", "bundle#a", "--rank", 16, "-o", "of_bundle") == 0
+    assert "relative error of the whole change 0.00%" in capsys.readouterr().out
     assert "no matrix of a layer differs" in refusal(capsys, "lora", "--base", "base", "base", "-o", "x")
 
 
