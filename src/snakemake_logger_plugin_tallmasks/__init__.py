@@ -175,22 +175,22 @@ class LogHandler(LogHandlerBase):
 
     def _group_failed(self, told: dict[str, Any]) -> None:
         """Of the jobs that were submitted as one, those whose log says what went wrong."""
-        found = False
+        explained = False
         for info in told["job_error_info"]:
             job = self._progress.fail(info["jobid"]) or info["rule_name"]
             why, log = reason(log for log in info["log"] if log.endswith(".log"))
             if "error: " in why:
-                found = True
+                explained = True
                 self._say_why(job, why, log)
-        if not found:
+        if not explained:
             why, log = reason(told["aux_logs"])
             self._say_why(f"the jobs submitted as {told['groupid']}", why or SILENT, log)
 
     def _say_why(self, job: str, why: str, log: str) -> None:
         """The reason last; what failed for a reason that was given already is counted."""
-        known = why in self._failed
+        given_already = why in self._failed
         self._failed[why] = self._failed.get(why, 0) + 1
-        if not known:
+        if not given_already:
             where = f" (the whole log, with the command that runs it alone: {log})" if log else ""
             self._screen.line(f"failed: {job}{where}\n{why}")
 

@@ -21,8 +21,8 @@ def in_short(message: str) -> str:
         return f"error: {told['target']}: neither a file that is there nor one that the workflow makes"
     if RULE_AS_TARGET in message:
         return "error: this is the name of a rule; a target is a file under results/, as results/tiny/8tasks/table.csv"
-    if found := list(WORKFLOW_ERROR.finditer(message)):
-        return "error: " + textwrap.dedent(found[-1]["text"]).strip()
+    if errors := list(WORKFLOW_ERROR.finditer(message)):
+        return "error: " + textwrap.dedent(errors[-1]["text"]).strip()
     return message.strip()
 
 

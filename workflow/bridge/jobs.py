@@ -85,8 +85,8 @@ class Jobs:
                 start_new_session=True,  # Ctrl-C is for Snakemake
             )
             assert self._warm.stdout
-            with self._warm.stdout as said:
-                said.readline()  # it can be connected to, or has ended
+            with self._warm.stdout as output:
+                output.readline()  # it can be connected to, or has ended
 
 
 def _file_of(text: str) -> Path:

@@ -63,8 +63,8 @@ class ViewJobs:
             artifacts = {node.path: node for nodes in made.values() for node in nodes}
             shipped = {path for paths in files.values() for path in paths} - artifacts.keys()
             inputs = self.artifacts.inputs_of(artifacts[path] for path in sorted(artifacts))
-            found = {"artifacts": inputs + ancient(sorted(shipped))}
-            return found | ({} if fresh else {"stale": marker_of(which.folder(model, benchmark), recipe)})
+            by_role = {"artifacts": inputs + ancient(sorted(shipped))}
+            return by_role | ({} if fresh else {"stale": marker_of(which.folder(model, benchmark), recipe)})
 
         return files_by_role
 

@@ -116,8 +116,8 @@ class Run:
 
         def end(number: int, frame: Any) -> None:
             signal.signal(number, signal.SIG_DFL)
-            said = "Interrupted. What is done is kept: the same command goes on with what is missing."
-            os.write(sys.stderr.fileno(), f"\n{said}\n".encode())
+            message = "Interrupted. What is done is kept: the same command goes on with what is missing."
+            os.write(sys.stderr.fileno(), f"\n{message}\n".encode())
             if not self.workflow.local_exec and self.workflow.scheduler:
                 raise KeyboardInterrupt
             os.kill(os.getpid(), number)

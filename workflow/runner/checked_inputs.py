@@ -36,13 +36,13 @@ def checked(job: Job) -> dict[str, list[str]]:
         for role, paths in job.inputs.items()
         for path, expected in zip(paths, _expected(job, role, len(paths)), strict=True)
     ]
-    found = parallel(lambda file: _identity_or_error(*file[1:]), files, job.threads)
-    if errors := list(dict.fromkeys(str(known) for known in found if isinstance(known, TallmasksError))):
+    identities = parallel(lambda file: _identity_or_error(*file[1:]), files, job.threads)
+    if errors := list(dict.fromkeys(str(one) for one in identities if isinstance(one, TallmasksError))):
         raise TallmasksError(f"{'; '.join(errors)}. {AGAIN.capitalize()}: what is damaged or lost is made again")
     made_from: dict[str, list[str]] = {}
-    for (role, _, _), known in zip(files, found, strict=True):
-        if isinstance(known, str):
-            made_from.setdefault(role, []).append(known)
+    for (role, _, _), recorded in zip(files, identities, strict=True):
+        if isinstance(recorded, str):
+            made_from.setdefault(role, []).append(recorded)
     return made_from
 
 
@@ -61,16 +61,16 @@ def _check_code(job: Job) -> None:
     if "version" in recipe and (number := _number_of(recipe["kind"])) != recipe["version"]:
         changed.append(f"stage {recipe['kind']} has number {number} here, not {recipe['version']}")
     params = recipe.get("params", {})
-    for name, known in ((params.get("family"), "family_code"), (job.model, "catalogue_code")):
-        if known in params and fingerprint_of_module(name) != params[known]:
+    for name, key in ((params.get("family"), "family_code"), (job.model, "catalogue_code")):
+        if key in params and fingerprint_of_module(name) != params[key]:
             changed.append(f"the module {name} is another one here")
     code = params.get("code", {})
-    for what, known in code.items() if isinstance(code, dict) else ():  # of a drawn task it is one digest
+    for what, digests in code.items() if isinstance(code, dict) else ():  # of a drawn task it is one digest
         from tallmasks import methods
 
         look_up = methods.get if what == "methods" else methods.get_merge
         changed += [
-            f"{name} of {what} is another one here" for name, code in known.items() if look_up(name).code != code
+            f"{name} of {what} is another one here" for name, digest in digests.items() if look_up(name).code != digest
         ]
     if changed:
         raise TallmasksError(
@@ -93,8 +93,8 @@ def _expected(job: Job, role: str, count: int) -> list[str | None]:
     recipe = job.recipe
     if role in recipe.get("sources", {}):
         return [recipe["sources"][role]] * count
-    known = recipe.get("inputs", {}).get(role)
-    return list(known) if known is not None and len(known) == count else [None] * count
+    digests = recipe.get("inputs", {}).get(role)
+    return list(digests) if digests is not None and len(digests) == count else [None] * count
 
 
 def _identity(path: Path, expected: str | None) -> str | None:

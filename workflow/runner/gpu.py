@@ -42,17 +42,17 @@ def lease(count: int, submitted: bool = False) -> list[int]:
     """
     if submitted and len(cuda.usable()) <= count:
         return []
-    known = [device.uuid for device in cuda.enough(count)]
+    uuids = [device.uuid for device in cuda.enough(count)]
     folder = _folder()
     waiting = False
     while True:
-        held = {name: lock for name in known if (lock := _try_lock(folder / name.replace("/", "_"))) is not None}
+        held = {name: lock for name in uuids if (lock := _try_lock(folder / name.replace("/", "_"))) is not None}
         if len(held) >= count:
             break
         for lock in held.values():
             os.close(lock)
         if not waiting:
-            print(f"waiting for {count} of {', '.join(known)}, which other jobs hold", file=sys.stderr, flush=True)
+            print(f"waiting for {count} of {', '.join(uuids)}, which other jobs hold", file=sys.stderr, flush=True)
         waiting = True
         time.sleep(random.uniform(0.5, 1.5) * POLL_SECONDS)
     for name in list(held)[count:]:

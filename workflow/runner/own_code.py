@@ -34,10 +34,10 @@ def _sources(folder: Path) -> Iterator[str]:
 def _identity(path: str) -> tuple[int, int, int] | None:
     """A file's inode, size and time of modification; None where there is none."""
     try:
-        found = os.stat(path)  # noqa: PTH116  (three times as fast as Path.stat)
+        status = os.stat(path)  # noqa: PTH116  (three times as fast as Path.stat)
     except OSError:
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 FOLDERS = (SOURCES / "tallmasks", WORKFLOW / "scripts", WORKFLOW / "runner")
@@ -55,12 +55,12 @@ def check_unchanged() -> None:
     changed = {path for path, identity in AT_START.items() if _identity(path) != identity} - _SETTLED
     files = {vars(module).get("__file__") for module in list(sys.modules.values())}
     imported = AT_START.keys() & {str(Path(sys.argv[0]).resolve()), *files}
-    if found := sorted(path for path in changed if path in imported or not path.endswith(".py")):
+    if edited := sorted(path for path in changed if path in imported or not path.endswith(".py")):
         from tallmasks.store.errors import TallmasksError
 
-        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        more = f" and {len(edited) - 1} more" if len(edited) > 1 else ""
         raise TallmasksError(
-            f"{Path(found[0]).relative_to(WORKFLOW.parent)}{more} changed while this job ran, as after `git checkout` "
+            f"{Path(edited[0]).relative_to(WORKFLOW.parent)}{more} changed while this job ran, as after `git checkout` "
             "of another branch; nothing was written: call the same command again, and it runs with the new code"
         )
     _SETTLED.update(imported)
@@ -71,10 +71,10 @@ def check() -> None:
     import tallmasks
     from tallmasks.store.errors import TallmasksError
 
-    found = Path(tallmasks.__file__ or "").resolve().parent
-    if found != SOURCES / "tallmasks":
+    package = Path(tallmasks.__file__ or "").resolve().parent
+    if package != SOURCES / "tallmasks":
         raise TallmasksError(
-            f"the package tallmasks comes from {found}; expected this project's own, {SOURCES / 'tallmasks'}. "
+            f"the package tallmasks comes from {package}; expected this project's own, {SOURCES / 'tallmasks'}. "
             "Start it as `python workflow/runner/job.py ...`, without that folder on the search path."
         )
 

@@ -57,8 +57,8 @@ def _address(where: Path) -> Iterator[str]:
     """
     descriptor = os.open(where, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        found = os.fstat(descriptor)
-        if found.st_uid != os.getuid() or found.st_mode & 0o077:
+        status = os.fstat(descriptor)
+        if status.st_uid != os.getuid() or status.st_mode & 0o077:
             raise PermissionError(f"{where} is not this user's alone")
         yield f"/proc/self/fd/{descriptor}/socket"
     finally:

@@ -79,16 +79,18 @@ def run_times(model: str, logs: Path) -> TableLayout:
         if folder == model or kind == "examples":
             measured = pd.read_csv(path, sep="\t", na_values="-")
             log = path.with_name(path.name.replace(".benchmark.tsv", ".log"))
-            said = MEMORY.findall(log.read_bytes().decode(errors="replace")) if log.is_file() else []
-            rows.append((kind, measured["s"].sum(), float(said[-1]) if said else math.nan))
+            peaks = MEMORY.findall(log.read_bytes().decode(errors="replace")) if log.is_file() else []
+            rows.append((kind, measured["s"].sum(), float(peaks[-1]) if peaks else math.nan))
     table = pd.DataFrame(rows, columns=["kind", "seconds", "megabytes"])
-    found = table.groupby("kind", sort=False).agg(
+    by_kind = table.groupby("kind", sort=False).agg(
         jobs=("seconds", "size"), total=("seconds", "sum"), longest=("seconds", "max"), memory=("megabytes", "max")
     )
-    lines = [[Cell(str(kind)), *_numbers(row)] for kind, row in found.sort_values("total", ascending=False).iterrows()]
+    lines = [
+        [Cell(str(kind)), *_numbers(row)] for kind, row in by_kind.sort_values("total", ascending=False).iterrows()
+    ]
     every = pd.Series(
-        {"jobs": found["jobs"].sum(), "total": found["total"].sum()}
-        | {"longest": found["longest"].max(), "memory": found["memory"].max()}
+        {"jobs": by_kind["jobs"].sum(), "total": by_kind["total"].sum()}
+        | {"longest": by_kind["longest"].max(), "memory": by_kind["memory"].max()}
     )
     return TableLayout(
         f"Run times: {model}",

@@ -89,7 +89,7 @@ def profiles(job: Job, seed: int) -> dict[str, dict[str, float]]:
     Where the merge gives exactly 0 (TIES does that a lot), the mask rule holds for every task that moved the weight,
     which would look like agreement: such weights are counted apart.
     """
-    found = {}
+    by_method = {}
     for method, agreement, merged in zip(
         job.params["agreements"], job.inputs[f"{seed}/agreements"], job.inputs[f"{seed}/merged"], strict=True
     ):
@@ -98,5 +98,5 @@ def profiles(job: Job, seed: int) -> dict[str, dict[str, float]]:
         shared = {
             str(n): fraction - apart for n, (fraction, apart) in enumerate(zip(profile.fractions, zero, strict=True))
         }
-        found[method] = shared | {"merged_zero": sum(zero)}
-    return found
+        by_method[method] = shared | {"merged_zero": sum(zero)}
+    return by_method

@@ -31,10 +31,10 @@ def starting_point(job: Job) -> Iterator[StartingPoint]:
     initial = family(job.params).initial_state(job.params, path)
     pretrained = open_checkpoint(path)
     if initial.keys() <= pretrained.tensors.keys():
-        said = json.loads(pretrained.metadata[path.name].get("origin", "{}"))
+        recorded = json.loads(pretrained.metadata[path.name].get("origin", "{}"))
         origin = {"path": os.path.relpath(path)}
-        if "repository" in said:
-            origin |= {"repository": said["repository"], "revision": said["commit"]}
+        if "repository" in recorded:
+            origin |= {"repository": recorded["repository"], "revision": recorded["commit"]}
         yield StartingPoint(replace(pretrained, origin=origin), tuple(initial))
         return
     with tempfile.TemporaryDirectory() as folder:

@@ -7,9 +7,9 @@ from tallmasks.results.sweep_tables import controlled_table
 
 
 def run(job: Job) -> None:
-    found = {}
+    by_training = {}
     for finetuning in ("standard", "controlled"):
         *alone, merged = [read_evaluation(path) for path in job.inputs[finetuning]]
-        found[finetuning] = (Evaluation.joined(alone), merged)
-    files = {"controlled.csv": controlled_table(found).to_csv(index=False)}
+        by_training[finetuning] = (Evaluation.joined(alone), merged)
+    files = {"controlled.csv": controlled_table(by_training).to_csv(index=False)}
     publish(job, files, {"finetuning_seeds": job.params["seeds"]})

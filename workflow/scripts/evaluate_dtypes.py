@@ -24,7 +24,7 @@ def run(job: Job) -> None:
     selection, model = read_evaluation(job.input("selection")), load_model(job)
     masks, merged = open_mask_bundle(job.input("mask_bundle")), open_multi_task_vector(job.input("multi_task_vector"))
     evaluator = new_evaluator(job, model, load_tasks(job))
-    found = {}
+    by_dtype = {}
     with starting_point(job) as start, hidden_beside(job.output) as folder:
         facts = bundle_facts(selection.method, selection.tasks, start, selection.mask_lambda)
         beside = start.beside + (
@@ -40,9 +40,9 @@ def run(job: Job) -> None:
                 selection.method, selection.tasks, selection.total, correct, mask_lambda=selection.mask_lambda
             )
             size = sum(path.stat().st_size for path in place.rglob("*") if path.is_file() and path.suffix != ".md")
-            found[dtype] = {**evaluation.to_json(), "bytes": size + beside}
+            by_dtype[dtype] = {**evaluation.to_json(), "bytes": size + beside}
             shutil.rmtree(place)
-    job.write_json({"dtypes": found})
+    job.write_json({"dtypes": by_dtype})
 
 
 def counted(evaluator: Evaluator, split: str, bundle: Bundle, trainable: Sequence[str]) -> list[Score]:

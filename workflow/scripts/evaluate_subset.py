@@ -16,8 +16,8 @@ def run(job: Job) -> None:
     vectors = dict(zip(params["tasks"], open_task_vectors(job.inputs["task_vectors"]), strict=True))
     pretrained = model.initial().cpu().numpy()
     subset = TaskSubset(vectors, pretrained, lambda grid: Tuner(shared, grid, finetuned), alone, params["grids"])
-    found = []
+    evaluations = []
     for name in params["methods"]:
         say(f"{name} on {len(vectors)} tasks: {', '.join(vectors)}")
-        found.append(subset.evaluate(methods.get(name)).to_json())
-    job.write_json({"evaluations": found})
+        evaluations.append(subset.evaluate(methods.get(name)).to_json())
+    job.write_json({"evaluations": evaluations})

@@ -25,5 +25,5 @@ def run(job: Job) -> None:
         scaling_coefficient=method.protocol.coefficient_for(1) if isinstance(method.protocol, methods.Fixed) else None,
         further=evaluator.further(lambda _: weights),
     )
-    found = origins(job, *SPLITS, "checkpoint")
-    job.write_json(result.to_json() | ({"origins": found} if found else {}))
+    sources = origins(job, *SPLITS, "checkpoint")
+    job.write_json(result.to_json() | ({"origins": sources} if sources else {}))

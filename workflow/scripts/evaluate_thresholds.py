@@ -16,8 +16,8 @@ def run(job: Job) -> None:
     method = methods.consensus(job.params["merge"]).name
     merged, agreement = open_multi_task_vector(job.input("multi_task_vector")), open_agreement(job.input("agreement"))
     ks = job.params["thresholds"]
-    found = {}
+    by_threshold = {}
     for k, evaluation in zip(ks, thresholds(tune, method, merged, agreement, ks), strict=True):
         say(f"k = {k}: scaling coefficient {evaluation.scaling_coefficient}")
-        found[k] = evaluation.to_json()
-    job.write_json({"thresholds": found})
+        by_threshold[k] = evaluation.to_json()
+    job.write_json({"thresholds": by_threshold})

@@ -32,8 +32,8 @@ def run(job: Job) -> None:
         validation=load_examples(job, "validation") if "validation" in job.inputs else None,
     )
     atomic_write_text(job.outputs["loss"], loss_curve(result), read_only=False)
-    found = origins(job, "examples")
-    facts = {"origin": json.dumps(found)} if found else {}
+    sources = origins(job, "examples")
+    facts = {"origin": json.dumps(sources)} if sources else {}
     write_tensors(artifact, result.checkpoint, job.metadata | facts)
     state.remove()
 

@@ -9,14 +9,14 @@ from tallmasks.store.tensor_files import write_tensors
 
 
 def run(job: Job) -> None:
-    found, kin = job.params["checkpoint"], family(job.params)
+    checkpoint, kin = job.params["checkpoint"], family(job.params)
     if "weights" in job.inputs:
-        path, origin = job.input("weights"), {"source": found["source"], "file": job.input("weights").name}
+        path, origin = job.input("weights"), {"source": checkpoint["source"], "file": job.input("weights").name}
     else:
-        path = hub.download(found["repository"], found["file"], found["revision"])
-        origin = found | {"commit": hub.commit_of(path) or found["revision"]}
-        source = kin.publishers[found["source"]]
-        if source.generation and found["revision"] == source.revision:
+        path = hub.download(checkpoint["repository"], checkpoint["file"], checkpoint["revision"])
+        origin = checkpoint | {"commit": hub.commit_of(path) or checkpoint["revision"]}
+        source = kin.publishers[checkpoint["source"]]
+        if source.generation and checkpoint["revision"] == source.revision:
             origin["generation"] = source.generation
     print(f"checkpoint: {path} ({', '.join(origin.values())})", flush=True)
     arrays = kin.convert_checkpoint(job.params, path, job.input("pretrained"))

@@ -41,11 +41,11 @@ def load_task(job: Job) -> TaskData:
 
 def load_tasks(job: Job, splits: Sequence[str] = SPLITS) -> list[TaskData]:
     """The tasks of a job on several, whose input files are in the order of the tasks."""
-    kin, found = family(job.params), []
+    kin, tasks = family(job.params), []
     for place, task in enumerate(job.params["tasks"]):
         own = {name: job.inputs[f"{name}s"][place] for name in kin.task_inputs}
-        found.append(TaskData(task, {split: kin.examples(job.inputs[split][place], own) for split in splits}))
-    return found
+        tasks.append(TaskData(task, {split: kin.examples(job.inputs[split][place], own) for split in splits}))
+    return tasks
 
 
 def origins(job: Job, *roles: str) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def origins(job: Job, *roles: str) -> dict[str, Any]:
     By role; nothing of files that are made from what ships with the project.
     """
     metadata = {role: read_metadata(job.input(role)) for role in roles if role in job.inputs}
-    return {role: json.loads(found["origin"]) for role, found in metadata.items() if "origin" in found}
+    return {role: json.loads(facts["origin"]) for role, facts in metadata.items() if "origin" in facts}
 
 
 def say(line: str) -> None:

@@ -32,35 +32,35 @@ def evaluations_of(job: Job, seed: int) -> tuple[list[Evaluation], Evaluation]:
     """Every row of one seed's table in the order of the recipe, with the tasks in the benchmark's order; and the
     fine-tuned models, which may be a row or not."""
     tasks = job.params["tasks"]
-    found = {}
+    by_method = {}
     for path in job.inputs[f"{seed}/evaluations"]:
         evaluation = read_evaluation(path)
-        found[evaluation.method] = evaluation.in_order(tasks)
+        by_method[evaluation.method] = evaluation.in_order(tasks)
     alone: dict[str, dict[str, Evaluation]] = {}
     for path in job.inputs[f"{seed}/task_evaluations"]:
         evaluation = read_evaluation(path)
         alone.setdefault(evaluation.method, {})[evaluation.tasks[0]] = evaluation
     for method, by_task in alone.items():
-        found[method] = Evaluation.joined([by_task[task] for task in tasks])
-    return [found[method] for method in job.params["methods"]], found["fine_tuned"]
+        by_method[method] = Evaluation.joined([by_task[task] for task in tasks])
+    return [by_method[method] for method in job.params["methods"]], by_method["fine_tuned"]
 
 
 def origins_of(job: Job, seed: int) -> dict[str, dict[str, Any]]:
     """Where the pretrained weights are from, and by task its data and an imported checkpoint; and what was not as
     expected there."""
     weights = read_metadata(job.input("pretrained"))
-    found = {"pretrained": json.loads(weights["origin"])} if "origin" in weights else {}
-    return found | task_origins(job.inputs[f"{seed}/task_evaluations"])
+    sources = {"pretrained": json.loads(weights["origin"])} if "origin" in weights else {}
+    return sources | task_origins(job.inputs[f"{seed}/task_evaluations"])
 
 
 def task_origins(task_evaluations: Iterable[Path]) -> dict[str, dict[str, Any]]:
     """By task, where its data and an imported checkpoint are from."""
-    found: dict[str, dict[str, Any]] = {}
+    by_task: dict[str, dict[str, Any]] = {}
     for path in task_evaluations:
         evaluation = read_json(path)
         if "origins" in evaluation:
-            found.setdefault(evaluation["tasks"][0], {}).update(evaluation["origins"])
-    return found
+            by_task.setdefault(evaluation["tasks"][0], {}).update(evaluation["origins"])
+    return by_task
 
 
 def hardware() -> dict[str, str | int | None]:
@@ -78,12 +78,12 @@ def hardware() -> dict[str, str | int | None]:
 
 def versions(params: Mapping[str, Any]) -> dict[str, str]:
     """What the results were written with: this package, Python, the libraries of everybody and those of the family."""
-    found = {"tallmasks": __version__, "python": platform.python_version()}
+    by_package = {"tallmasks": __version__, "python": platform.python_version()}
     imports = family(params).imports if "family" in params else ()
     for name in (*PACKAGES, *(module.split(".")[0] for module in imports)):
         with suppress(PackageNotFoundError):  # a package whose distribution is called otherwise
-            found.setdefault(name, version(name))
-    return found
+            by_package.setdefault(name, version(name))
+    return by_package
 
 
 def publish(

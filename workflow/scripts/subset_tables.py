@@ -15,8 +15,8 @@ def run(job: Job) -> None:
     ordered = {order: orders[order] for order in job.params["orders"]}
     evaluated = {}
     for path in job.inputs["subsets"]:
-        found = read_subset(path)
-        evaluated[found[0].tasks] = found
+        evaluations = read_subset(path)
+        evaluated[evaluations[0].tasks] = evaluations
     finetuned = Evaluation.joined([read_evaluation(path) for path in job.inputs["fine_tuned"]])
     table = subset_table(subsets(ordered), evaluated, finetuned, zeroshot, counts_of(job))
     files = {"accuracy.csv": table.to_csv(index=False), "orders.json": json.dumps(ordered, indent=1) + "\n"}

@@ -30,5 +30,5 @@ def _thinned(task: TaskData, counts: dict[str, int | None]) -> TaskData:
 
 def finetuned_validation(job: Job) -> list[float]:
     """Validation accuracy of each task's fine-tuned model, on all of its examples, in the order of the tasks."""
-    found = map(read_evaluation, job.inputs["fine_tuned"])
-    return [float(evaluation.accuracy("validation")[0]) for evaluation in found]
+    evaluations = map(read_evaluation, job.inputs["fine_tuned"])
+    return [float(evaluation.accuracy("validation")[0]) for evaluation in evaluations]

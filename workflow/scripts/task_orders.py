@@ -6,6 +6,6 @@ from tallmasks.evaluation.subsets import orders
 
 
 def run(job: Job) -> None:
-    found = [read_evaluation(path) for path in job.inputs["zeroshot"]]
-    zeroshot = {evaluation.tasks[0]: float(evaluation.accuracy("test")[0]) for evaluation in found}
+    evaluations = [read_evaluation(path) for path in job.inputs["zeroshot"]]
+    zeroshot = {evaluation.tasks[0]: float(evaluation.accuracy("test")[0]) for evaluation in evaluations}
     job.write_json({"zeroshot": zeroshot, "orders": orders(zeroshot)})

@@ -14,11 +14,11 @@ def run(job: Job) -> None:
     rows = [read_evaluation(path) for path in job.inputs["rows"]]
     tables = []
     for method, path in zip(job.params["methods"], job.inputs["thresholds"], strict=True):
-        found = read_thresholds(path)
+        by_threshold = read_thresholds(path)
         for row in rows:
-            known = methods.get(row.method)
-            if known.k is not None and known.merge == methods.get(method).merge:
-                found[known.k] = row
-        tables.append(threshold_table(method, found, finetuned))
+            of_row = methods.get(row.method)
+            if of_row.k is not None and of_row.merge == methods.get(method).merge:
+                by_threshold[of_row.k] = row
+        tables.append(threshold_table(method, by_threshold, finetuned))
     files = {"thresholds.csv": pd.concat(tables).to_csv(index=False)}
     publish(job, files, {"finetuning_seeds": job.params["seeds"]})

@@ -9,7 +9,7 @@ from tallmasks.results.tables import interval_table
 
 
 def run(job: Job) -> None:
-    by_task = {found.tasks[0]: found for found in map(read_evaluation, job.inputs["task_evaluations"])}
+    by_task = {evaluation.tasks[0]: evaluation for evaluation in map(read_evaluation, job.inputs["task_evaluations"])}
     ours = (
         interval_table([by_task[task] for task in job.params["tasks"]]).query("split == 'test'").drop(columns="split")
     )

@@ -44,11 +44,11 @@ def verify_bundle(path: str | Path) -> list[str]:
         except TallmasksError as error:
             problems[str(error)] = None
     if place.repository is None:
-        known = {MANIFEST, CARD, PROVENANCE, *manifest.files}
+        of_format = {MANIFEST, CARD, PROVENANCE, *manifest.files}
         for file in sorted(place.root.rglob("*")):
             name = file.relative_to(place.root).as_posix()
             hidden = any(part.startswith(".") for part in name.split("/"))
-            if not hidden and name not in known and (file.is_symlink() or not file.is_dir()):
+            if not hidden and name not in of_format and (file.is_symlink() or not file.is_dir()):
                 problems[f"{place.title}: {name!r} is no part of the bundle. Remove it."] = None
     return list(problems)
 

@@ -64,20 +64,20 @@ class Checksums:
             return ""
 
     def _of_file(self, path: Path) -> str:
-        found = path.stat()
-        if not stat.S_ISREG(found.st_mode):
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
             return ""
-        identity = [found.st_ino, found.st_size, found.st_ctime_ns]
-        known = self._known.get(str(path))
-        if known is None or known[:3] != identity:
+        identity = [status.st_ino, status.st_size, status.st_ctime_ns]
+        recorded = self._known.get(str(path))
+        if recorded is None or recorded[:3] != identity:
             with path.open("rb") as file:
-                known = [*identity, hashlib.file_digest(file, "md5").hexdigest()]
-            self._known[str(path)] = known
-        return known[3]
+                recorded = [*identity, hashlib.file_digest(file, "md5").hexdigest()]
+            self._known[str(path)] = recorded
+        return recorded[3]
 
     def save(self) -> None:
-        found = {path: known for path, known in self._known.items() if Path(path).exists()}
-        atomic_write_text(KNOWN, json.dumps(found), read_only=False)
+        existing = {path: recorded for path, recorded in self._known.items() if Path(path).exists()}
+        atomic_write_text(KNOWN, json.dumps(existing), read_only=False)
 
 
 def restore(folders: Sequence[Path]) -> None:
@@ -107,10 +107,10 @@ def restore(folders: Sequence[Path]) -> None:
             _set_aside(str(path), "is nothing that DVC can read")
     lost: dict[str, str] = {}
     for name, md5 in expected.items():
-        found = checksum(Path(name))
-        if found is not None and found != md5:
+        actual = checksum(Path(name))
+        if actual is not None and actual != md5:
             _set_aside(name, "is not what dvc.lock says")
-        if found != md5 and (found is not None or name in declared):
+        if actual != md5 and (actual is not None or name in declared):
             lost[name] = md5
     _restore(dvc, lost)
     for folder in folders:
@@ -184,11 +184,11 @@ def _expected(dvc: DVCFileSystem, folders: Sequence[Path]) -> tuple[dict[str, st
     unknown: dict[str, str] = {}
     for out in _outs(dvc, folders):
         try:
-            found = dvc.find(out, detail=True, dvc_only=True)
+            entries = dvc.find(out, detail=True, dvc_only=True)
         except (DataIndexDirError, DvcException, ImportError) as error:  # no list, no such remote, no plugin for it
             unknown[out] = str(error.__cause__ or error)
             continue
-        expected |= {name: entry["md5"] for name, entry in found.items() if "md5" in entry}
+        expected |= {name: entry["md5"] for name, entry in entries.items() if "md5" in entry}
     files = {name: md5 for name, md5 in expected.items() if not md5.endswith(".dir") and _is_under(Path(name), folders)}
     return files, unknown
 

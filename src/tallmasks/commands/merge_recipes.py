@@ -110,8 +110,8 @@ def _license(checkpoint: Checkpoint) -> str | None:
     path = next(iter(checkpoint.files.values())).parent / CARD
     if not path.is_file() or path.stat().st_size > _LONGEST_CARD:
         return None
-    found = _LICENSE.match(path.read_text(errors="replace"))
-    return found[1] if found else None
+    front_matter = _LICENSE.match(path.read_text(errors="replace"))
+    return front_matter[1] if front_matter else None
 
 
 def _yaml(content: dict[str, Any]) -> str:

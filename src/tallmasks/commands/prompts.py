@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def described(task: TextTask, filled: bool) -> Iterator[str]:
     """The lines about one task; with its first prompt filled, if asked for."""
-    found = prompts_of(task.name)
+    prompts = prompts_of(task.name)
     rows = ", ".join(f"{split} {task.rows(split):,}" for split in SPLITS)
     yield f"{task.name} ({task.title}): {task.description}"
     where = f"given out on request: {task.ask}" if task.ask else f"huggingface.co/datasets/{task.source.hub}"
@@ -44,12 +44,12 @@ def described(task: TextTask, filled: bool) -> Iterator[str]:
     yield f"           {' and '.join(task.source.files.values())}"
     yield f"  rows     {rows}, as published"
     yield f"           train and validation from {task.published['train']}, test from {task.published['test']}"
-    yield f"  prompts  {len(found.prompts)} of {found.published}; {found.origin} ({found.licence})"
-    yield f"           {task.rows('train') * len(found.prompts):,} examples to train on: every row under every prompt"
-    for number, prompt in enumerate(found.prompts):
+    yield f"  prompts  {len(prompts.prompts)} of {prompts.published}; {prompts.origin} ({prompts.licence})"
+    yield f"           {task.rows('train') * len(prompts.prompts):,} examples to train on: every row under every prompt"
+    for number, prompt in enumerate(prompts.prompts):
         yield f"      {number:2} {prompt.name}"
     if filled:
-        text = example(task, found.prompts[0], task.row)
+        text = example(task, prompts.prompts[0], task.row)
         yield f"  prompt 0 with a made-up row\n{textwrap.indent(text.input, '    | ', lambda line: True)}"
         yield "  accepted answers" if task.right is None else "  choices"
         for place, answer in enumerate(text.answers):

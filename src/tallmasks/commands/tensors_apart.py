@@ -63,7 +63,7 @@ def apart(
     names = {one.aliases.get(name, name) for name in (*left, *own) for one in (base, *tasks.values())}
     aliases = {alias for one in (base, *tasks.values()) for alias, name in one.aliases.items() if name in names}
     kept = {task: [name for name in own if name in one.tensors] for task, one in tasks.items()}
-    return Apart(frozenset(names | aliases), {task: found for task, found in kept.items() if found})
+    return Apart(frozenset(names | aliases), {task: tensors for task, tensors in kept.items() if tensors})
 
 
 def _fits(name: str, patterns: Iterable[str]) -> bool:

@@ -52,20 +52,20 @@ def run(arguments: argparse.Namespace) -> int:
     wanted = [path for path in wanted if path not in bundles]
     damaged_bundles = sum(_verify_bundle(folder) for folder in bundles)
     under = {start: entries_at(start) for start in wanted}
-    found = [path for entries in under.values() for path in entries]
-    artifacts = [path for path in found if ARTIFACT.fullmatch(path.name)] + [
-        path for path in arguments.paths if path in found and not ARTIFACT.fullmatch(path.name) and not _vouches(path)
+    files = [path for entries in under.values() for path in entries]
+    artifacts = [path for path in files if ARTIFACT.fullmatch(path.name)] + [
+        path for path in arguments.paths if path in files and not ARTIFACT.fullmatch(path.name) and not _vouches(path)
     ]
-    provenances = [path for path in found if _vouches(path)]
+    provenances = [path for path in files if _vouches(path)]
     checkable, labels = {*artifacts, *provenances}, {}
     lines = _lacking(arguments.paths or [STORE, RESULTS])
     lines += [
         f"{path} is neither a file nor a folder, and DVC cannot read it; remove it"
-        for path in found
+        for path in files
         if path not in checkable and leads_nowhere(path)
     ]
     if not lines:
-        places = under.items() if arguments.paths else [(" and ".join(map(str, wanted)), found)]
+        places = under.items() if arguments.paths else [(" and ".join(map(str, wanted)), files)]
         lines = [
             f"{place}: nothing to check there, neither an artifact nor a {PROVENANCE} nor a bundle.json"
             for place, entries in places
@@ -125,9 +125,9 @@ def _made_from_other(labels: dict[Path, Label]) -> Iterator[tuple[Path, str]]:
     by_digest = {named["digest"]: path for path in labels if (named := ARTIFACT.fullmatch(path.name))}
     for path, label in labels.items():
         for role, digests in label.recipe.get("inputs", {}).items():
-            for digest, known in zip(digests, label.made_from.get(role, ()), strict=False):
+            for digest, recorded in zip(digests, label.made_from.get(role, ()), strict=False):
                 now = by_digest.get(digest)
-                if now is not None and not same(known, labels[now].identity):
+                if now is not None and not same(recorded, labels[now].identity):
                     yield path, f"another content than {now} has now"
 
 

@@ -77,8 +77,8 @@ def shown(results: Results, target: Path) -> Shown:
     if drawing:
         name = rest[0].split(".")[0] if rest else ""
         if name not in drawing.known:
-            known = ", ".join(drawing.known)
-            raise TallmasksError(f"{target}: expected one of the {place} {known}{nearest(name, drawing.known)}")
+            names = ", ".join(drawing.known)
+            raise TallmasksError(f"{target}: expected one of the {place} {names}{nearest(name, drawing.known)}")
         recipe = recipes.of_drawing(plan, drawing, model, name)
         provenance = RESULTS / model / drawing.folder / f"{name}.{PROVENANCE}"
         return Shown(recipe, provenance, list(recipes.shown_views(recipe)), results.drawn_staleness(recipe))
@@ -108,10 +108,10 @@ def _explain_results(results: Results, target: Path) -> Iterator[str]:
 def _recipe_in(provenance: Path) -> Mapping[str, Any]:
     """What a provenance that may not be right says of its recipe."""
     try:
-        found = load_json(provenance).get("recipe")
+        recipe = load_json(provenance).get("recipe")
     except (FileNotFoundError, Damaged):
         return {}
-    return found if isinstance(found, dict) else {}
+    return recipe if isinstance(recipe, dict) else {}
 
 
 def _explain_artifact(plan: Plan, store: Store, target: Path) -> Iterator[str]:

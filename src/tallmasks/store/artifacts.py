@@ -104,9 +104,7 @@ def _read_label(path: Path) -> Label:
         if facts[SEAL] != seal_of(facts):
             raise Damaged(path, "says of itself what was not written there: its seal is broken")
         recipe = _parsed(facts["recipe"])
-        _check_texts(recipe.get("inputs", {}), {"itself": [facts[CONTENT], facts["machine"]]})
         label = Label(recipe, facts[CONTENT], facts["machine"], _parsed(facts["made_from"]))
-        _check_texts(label.made_from)
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
         raise Damaged(path, "says nothing of how it was made, or not as this workflow does") from None
     if path.suffix == ".json" and content_of_json(facts) != label.content:
@@ -114,13 +112,6 @@ def _read_label(path: Path) -> Label:
     if named and digest_of(recipe) != named["digest"]:
         raise Damaged(path, "holds what another recipe makes than the one that its name carries")
     return label
-
-
-def _check_texts(*by_role: Mapping[str, Sequence[str]]) -> None:
-    """Raise TypeError where a role has something else than a list of texts."""
-    for texts in (texts for roles in by_role for texts in roles.values()):
-        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            raise TypeError("expected lists of texts")
 
 
 def check(path: Path, remembered: Path | None = None) -> Label:

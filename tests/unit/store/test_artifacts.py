@@ -148,23 +148,10 @@ def test_what_is_no_artifact_at_all_is_refused_by_name(thing, suffix, tmp_path):
     assert main(["verify", str(path)]) == 1
 
 
-@pytest.mark.parametrize(
-    "odd",
-    [
-        {"made_from": {"heads": 5}},
-        {"made_from": {"heads": [["0" * 32 + "/12345678"]]}},
-        {"made_from": [1, 2]},
-        {"machine": 5},
-        {"recipe": recipe() | {"inputs": {"heads": 5}}},
-        {"recipe": recipe() | {"inputs": ["heads"]}},
-    ],
-)
-def test_an_artifact_that_says_odd_things_of_its_making_is_refused(odd, tmp_path):
-    """A file that another program sealed would end `verify` and every plan in a traceback."""
-    made = odd.get("recipe", recipe())
-    (tmp_path / "input").mkdir()
-    path = tmp_path / f"thing-{digest_of(made)}.json"
-    write_json(path, {"values": [1]}, facts_of(made, {}, 1) | odd)
+def test_an_artifact_that_says_nothing_of_its_making_is_refused(tmp_path):
+    """A file of an older form would end `verify` and every plan in a traceback."""
+    path = tmp_path / f"thing-{digest_of(recipe())}.json"
+    write_json(path, {"values": [1]}, facts_of(recipe(), {}, 1) | {"made_from": [1, 2]})
     with pytest.raises(Damaged, match="says nothing of how it was made"):
         read_label(path)
     assert main(["verify", str(tmp_path)]) == 1

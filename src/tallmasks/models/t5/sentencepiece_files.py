@@ -116,11 +116,11 @@ def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 def _number(message: bytes, at: int) -> tuple[int, int]:
     """A whole number in groups of seven bits, and where the next byte is."""
-    found = 0
+    number = 0
     for shift in range(0, 70, 7):
         byte = message[at]
         at += 1
-        found |= (byte & 127) << shift
+        number |= (byte & 127) << shift
         if byte < 128:
-            return found, at
+            return number, at
     raise ValueError(f"a number of more than ten bytes before byte {at}")

@@ -73,10 +73,10 @@ def main(promptsource: Path, output: Path = FOLDER) -> None:
     """Write the prompts of every task."""
     for task, source in SOURCES.items():
         published = yaml.load((promptsource / source / "templates.yaml").read_text(encoding="utf-8"), _Templates)
-        found = selected(task, published)
-        text = yaml.dump(found, Dumper=_Readable, sort_keys=False, allow_unicode=True, width=10**6)
+        prompts = selected(task, published)
+        text = yaml.dump(prompts, Dumper=_Readable, sort_keys=False, allow_unicode=True, width=10**6)
         atomic_write_text(output / f"{task}.yaml", text, read_only=False)
-        print(f"{task}: {len(found['prompts'])} of {found['published']} prompts")
+        print(f"{task}: {len(prompts['prompts'])} of {prompts['published']} prompts")
 
 
 if __name__ == "__main__":
