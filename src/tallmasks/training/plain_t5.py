@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+from tallmasks.models.t5.t5_architectures import TABLES, Architecture
+
 EPSILON = 1e-6  # of T5's norms
 NOWHERE = -1e9  # the score of padding
 
@@ -26,16 +28,16 @@ class PlainT5:
     """
 
     def __init__(self, architecture: Mapping[str, Any], seed: int) -> None:
-        self._sizes = architecture
+        self._architecture = Architecture.of(architecture)
         generator = torch.Generator().manual_seed(seed)
-        spreads = _tensors(architecture)
-        sizes = [math.prod(shape) for shape, _ in spreads.values()]
+        shapes = self._architecture.shapes
+        sizes = [math.prod(shape) for shape in shapes.values()]
         self.flat = torch.empty(sum(sizes))
         self.flat.grad = torch.zeros_like(self.flat)
         self.tensors: dict[str, torch.Tensor] = {}
         pieces = zip(self.flat.split(sizes), self.flat.grad.split(sizes), strict=True)
-        for (name, (shape, spread)), (values, gradient) in zip(spreads.items(), pieces, strict=True):
-            tensor = values.view(shape)
+        for (name, shape), (values, gradient) in zip(shapes.items(), pieces, strict=True):
+            tensor, spread = values.view(shape), _spread(name, shape, self._architecture)
             tensor.fill_(1) if spread is None else tensor.normal_(0, spread, generator=generator)
             tensor.requires_grad_()
             tensor.grad = gradient.view(shape)
@@ -54,14 +56,14 @@ class PlainT5:
         hide = torch.where(read == 0, NOWHERE, 0.0)[:, None, None, :]
         seen = self._stack("encoder", read, self._bias("encoder", read.shape[1]) + hide, None, None)
         later = torch.full((write.shape[1], write.shape[1]), NOWHERE).triu(1)
-        said = self._stack("decoder", write, self._bias("decoder", write.shape[1]) + later, seen, hide)
-        return said @ self.tensors["lm_head.weight"].T
+        answers = self._stack("decoder", write, self._bias("decoder", write.shape[1]) + later, seen, hide)
+        return answers @ self.tensors["lm_head.weight"].T
 
     def _stack(
         self, side: str, words: torch.Tensor, bias: torch.Tensor, seen: torch.Tensor | None, hide: torch.Tensor | None
     ) -> torch.Tensor:
         states = functional.embedding(words, self.tensors["shared.weight"])
-        for layer in range(self._sizes["num_layers" if seen is None else "num_decoder_layers"]):
+        for layer in range(self._architecture.num_layers if seen is None else self._architecture.num_decoder_layers):
             block = f"{side}.block.{layer}.layer"
             x = self._norm(states, f"{block}.0.layer_norm.weight")
             states = states + self._attend(f"{block}.0.SelfAttention", x, x, bias)
@@ -79,7 +81,7 @@ class PlainT5:
 
     def _attend(self, name: str, x: torch.Tensor, over: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         """T5's attention, whose scores are not scaled."""
-        heads, width = self._sizes["num_heads"], self._sizes["d_kv"]
+        heads, width = self._architecture.num_heads, self._architecture.d_kv
         if over is x:
             query, key, value = (x @ self._joined(name, "q", "k", "v").T).chunk(3, dim=-1)
         else:
@@ -103,8 +105,8 @@ class PlainT5:
         buckets = relative_buckets(
             places[None] - places[:, None],
             side == "encoder",
-            self._sizes["relative_attention_num_buckets"],
-            self._sizes["relative_attention_max_distance"],
+            self._architecture.relative_attention_num_buckets,
+            self._architecture.relative_attention_max_distance,
         )
         return functional.embedding(buckets, table).permute(2, 0, 1)[None]
 
@@ -123,33 +125,16 @@ def relative_buckets(distance: torch.Tensor, both_ways: bool, buckets: int, fart
     return number + torch.where(distance < exact, distance, far.clamp(max=buckets - 1))
 
 
-def _tensors(sizes: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], float | None]]:
-    """Every tensor's shape and the spread of its initial values (ones where there is none), in sorted order.
+def _spread(name: str, shape: tuple[int, ...], architecture: Architecture) -> float | None:
+    """The spread of a tensor's initial values; ones where there is none.
 
     The spreads are T5's, but for the two tables.  T5's are made for longer trainings: logits have size 10 at first, and
     embeddings drown what the layers add.
     """
-    width, inner = sizes["d_model"], sizes["d_ff"]
-    heads, across = sizes["num_heads"], sizes["num_heads"] * sizes["d_kv"]
-    found: dict[str, tuple[tuple[int, ...], float | None]] = {
-        "shared.weight": ((sizes["vocab_size"], width), 0.3),
-        "lm_head.weight": ((sizes["vocab_size"], width), 0.05),
-    }
-    for side, layers in (("encoder", sizes["num_layers"]), ("decoder", sizes["num_decoder_layers"])):
-        attentions = ["SelfAttention"] if side == "encoder" else ["SelfAttention", "EncDecAttention"]
-        for layer in range(layers):
-            block = f"{side}.block.{layer}.layer"
-            for place, attention in enumerate(attentions):
-                name = f"{block}.{place}.{attention}"
-                found[f"{block}.{place}.layer_norm.weight"] = ((width,), None)
-                found[f"{name}.q.weight"] = ((across, width), (width * sizes["d_kv"]) ** -0.5)
-                found[f"{name}.k.weight"] = found[f"{name}.v.weight"] = ((across, width), width**-0.5)
-                found[f"{name}.o.weight"] = ((width, across), across**-0.5)
-            name = f"{block}.{len(attentions)}.DenseReluDense"
-            found[f"{block}.{len(attentions)}.layer_norm.weight"] = ((width,), None)
-            found[f"{name}.wi_0.weight"] = found[f"{name}.wi_1.weight"] = ((inner, width), width**-0.5)
-            found[f"{name}.wo.weight"] = ((width, inner), inner**-0.5)
-        first = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
-        found[first] = ((sizes["relative_attention_num_buckets"], heads), width**-0.5)
-        found[f"{side}.final_layer_norm.weight"] = ((width,), None)
-    return dict(sorted(found.items()))
+    if "norm" in name:
+        return None
+    if name in TABLES:
+        return {"shared.weight": 0.3, "lm_head.weight": 0.05}[name]
+    if "relative_attention_bias" in name:
+        return architecture.d_model**-0.5
+    return (shape[1] * (architecture.d_kv if ".q." in name else 1)) ** -0.5
