@@ -26,8 +26,7 @@ EXAMPLES = "examples"  # their model is a catalogue, which no target names
 FEW = 4  # jobs of a rule: their start-up hardly matters
 
 START_UP = 60.0
-"""Seconds: a shorter job that began before any of its rule had ended may have spent most of it on imports and
-compilation"""
+"""Seconds: a shorter job that began before any of its rule ended may be mostly imports and compilation"""
 
 
 @dataclass(frozen=True)

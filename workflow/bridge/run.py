@@ -160,7 +160,7 @@ class Run:
     def _leave_files_alone(self) -> None:
         """Switch off what Snakemake does to files around a job, and must not where they appear by rename: removing a
         finished output because an input is dated in the future, and refusing to replace a read-only one.  It would also
-        copy the old results back over themselves after a job that failed (`update` in the rules keeps them)."""
+        copy the old results back over themselves after a failed job (`update` in the rules keeps them)."""
 
         async def nothing(*_: Any) -> None:
             pass

@@ -86,8 +86,8 @@ def metrics(summary: pd.DataFrame) -> str:
 def profiles(job: Job, seed: int) -> dict[str, dict[str, float]]:
     """The mask agreement profile behind each consensus method.
 
-    Where the merge gives exactly 0 (TIES does that a lot), the mask rule holds for every task that moved the weight,
-    which would look like agreement: such weights are counted apart.
+    Where the merge gives exactly 0, as TIES often does, the mask rule holds for every task that moved the weight.
+    That would look like agreement, so such weights are counted apart.
     """
     by_method = {}
     for method, agreement, merged in zip(

@@ -73,7 +73,7 @@ class Bundle:
     def update(self, task: str, name: str, start: int = 0, stop: int | None = None) -> NDArray[np.float32]:
         """Values start..stop of a flattened tensor's update, float32; zeros where none is stored.
 
-        Raises TallmasksError for a task or tensor that is not in the bundle, and where a file is not the bundle's.  An
+        Raises TallmasksError for a task or tensor that the bundle lacks, and for a file that is not the bundle's.  An
         entropy-coded bundle also needs its base.
         """
         self.manifest.check_task(task)

@@ -1,11 +1,10 @@
 """TALL-masks: every task's mask for a whole grid of mask lambdas, in one bundle.
 
 A bundle is one safetensors file with a tensor per task, named after it: uint8 [B, ceil(P' / 8)], the bit
-planes of the weight's *level*, the number of grid lambdas whose mask holds it. Bit i (from the lowest) of
-byte j of plane b is bit b of the level of weight 8 j + i of the flat layout; B is the number of bits that the
-grid's length needs, and the bits after the last weight are 0. The mask of the j-th lambda of the ascending
-grid is ``level > j``. The metadata: ``format``; ``tasks`` and ``lambdas``, JSON lists; ``layout``, a JSON
-object of shapes by tensor name.
+planes of the weight's *level*, the number of grid lambdas whose mask holds it. Bit i, from the lowest, of byte j of
+plane b is bit b of a level: that of weight 8 j + i of the flat layout; B is the number of bits that the grid's length
+needs, and the bits after the last weight are 0. The mask of the j-th lambda of the ascending grid is ``level > j``. The
+metadata: ``format``; ``tasks`` and ``lambdas``, JSON lists; ``layout``, a JSON object of shapes by tensor name.
 """
 
 from __future__ import annotations

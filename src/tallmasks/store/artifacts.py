@@ -1,8 +1,8 @@
 """Artifacts of the store: their labels, whether they are whole, and how new ones are sealed.
 
-An artifact's *label* is its recipe, its content, the kind of machine it was made on, and the *identities* of what it
-was made from.  The recipe's digest is in its name; an identity is a content and a machine.  `read_label` reads the
-file's header; `check` reads all of the file.
+An artifact's *label* is its recipe, its content, its kind of machine, and the *identities* of what it was made from.
+The recipe's digest is in its name; an identity is a content and a machine.  `read_label` reads the file's header;
+`check` reads all of the file.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class HubFiles:
 
 @dataclass(frozen=True)
 class Files:
-    """The files of one of a dataset's own splits (or the folder that has a folder per class), and their source.
+    """The files of one of a dataset's own splits, or the folder that has a folder per class, and their source.
 
     ``origin`` is the dataset repository, with the commit as ``revision``; or a local folder.
     """

@@ -2,7 +2,7 @@
 
 Two languages share the pictures.  A clean picture has a prompt of its task.  A picture in the field style has the
 same prompt with the class name spelled backwards: the features learn the look of the tasks' own domain, and no word of
-a zero-shot head is paired with it.  The task-only shift and the real digits do not occur.
+a head is paired with it.  The task-only shift and the real digits do not occur.
 
 Every process draws its own share of the pictures and trains on it; gradients are averaged once a step.  The result
 depends on the number of processes, which the file's metadata records.

@@ -149,7 +149,7 @@ def pack_levels(
 
 
 def pack_masks(rows: Sequence[Vector], merged: Vector, lambdas: Sequence[float]) -> NDArray[np.uint8]:
-    """The TALL-masks of a slice of every task vector as packed bits uint8 [T, ceil(n / 8)], each for its own lambda.
+    """The TALL-masks of a slice of every task vector, each for its own lambda: packed bits uint8 [T, ceil(n / 8)].
 
     ``rows``: T float32 [n]; ``merged``: tau_MTL, float32 [n]; the rule is that of :func:`pack_levels`.
     """

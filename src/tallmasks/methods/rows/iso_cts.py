@@ -14,8 +14,8 @@ from tallmasks.methods.rows.parts.singular_vectors import (
 
 @merge("iso_cts", over="tensors", look=noise_of_tasks)
 def iso_cts(tensors: Vector, place: Place, noise_of: NoiseOf, *, common: Share = 0.8) -> Vector:
-    """float32 [T, m, n] -> [m, n]: the top directions of the sum, a share `common` of them, and for each task the top
-    ones outside of these; U and V made orthogonal, every singular value at their mean.
+    """float32 [T, m, n] -> [m, n]: the top directions of the sum, a share `common` of them, and each task's top ones
+    outside of these; U and V made orthogonal, every singular value at their mean.
 
     As the official code (danielm1405/iso-merging): what is left to the tasks is rounded to a multiple of T, and tensors
     that are not matrices, and `text_projection`, are averaged.  What it leaves undefined is left out here: directions

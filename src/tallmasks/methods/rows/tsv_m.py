@@ -15,7 +15,7 @@ from tallmasks.methods.rows.parts.singular_vectors import (
 @merge("tsv_m", over="tensors", look=noise_of_tasks)
 def tsv_m(tensors: Vector, place: Place, noise_of: NoiseOf) -> Vector:
     """float32 [T, m, n] -> [m, n]: U S V of the top floor(r / T) singular triplets of all tasks side by side, r the
-    smaller of m and n, with U and V each replaced by the nearest orthogonal matrix; where r < T, and of any other
+    smaller of m and n.  U and V are each replaced by the nearest orthogonal matrix; where r < T, and of any other
     tensor, the mean.
 
     As the official code (AntoAndGar/task_singular_vectors, compute_and_sum_svd_mem_reduction): r * (1 / T) is rounded

@@ -97,7 +97,7 @@ def _row(values: tuple[float, ...], device: torch.device) -> torch.Tensor:
 
 
 def prepare(images: NDArray[np.uint8] | torch.Tensor) -> torch.Tensor:
-    """Images uint8 [N, H, W, 3] as float32 [N, 3, H, W] in -1 to 1, for the drawn tasks' model."""
+    """Images uint8 [N, H, W, 3] as float32 [N, 3, H, W] in -1 to 1, for drawn tasks."""
     return torch.as_tensor(images).permute(0, 3, 1, 2).float().div_(127.5).sub_(1)
 
 

@@ -119,7 +119,7 @@ class TextModel(FlatWeights):
         return functional.cross_entropy(logits.flatten(0, -2), batch.targets.flatten())
 
     def log_probabilities(self, batch: TextBatch) -> torch.Tensor:
-        """Of every token of the vocabulary at the place of each target token, given those before it, ends of sequence
+        """Of every token of the vocabulary at each place of a target token, given those before it, ends of sequence
         included; float32 [R, V]."""
         return functional.log_softmax(self.answer_logits(batch, batch.targets)[batch.targets != IGNORED], dim=-1)
 

@@ -5,7 +5,7 @@ other names of `shared.weight`.
 
 The input table `shared` and the output table `lm_head` are two tensors of one shape.  The paper's storage figures show
 that one of them is frozen (P' = 750,251,008 of 783,150,080 values), but not which.  Here it is `shared`.  Its rows get
-a gradient only for tokens of a batch, so most of its task vector would be exactly 0, and every task's mask would keep
+a gradient only for tokens of a batch.  So most of its task vector would be exactly 0, and every task's mask would keep
 it.  `lm_head` gets a gradient in every row at every step, and answers are scored with it.  `frozen_table: lm_head` is
 the other choice, `none` trains both.
 """

@@ -80,7 +80,7 @@ def single_task() -> pd.DataFrame:
 
 
 def dtd_excess(model: str, tasks: Collection[str]) -> float:
-    """By how many points the paper's mean over `tasks` lies above what can be reached, since its DTD model saw its test
+    """By how many points the paper's mean over `tasks` exceeds what can be reached, since its DTD model saw its test
     images: the test accuracy of the first generation less that of the second, over the number of tasks.
 
     0 for other models, and where DTD is not among the tasks.

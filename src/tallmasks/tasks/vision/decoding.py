@@ -2,7 +2,7 @@
 
 The stored pixels depend on the images and on the side of the models' input:
 
-- Small squares of one size (28 x 28 up to 96 x 96 among the paper's tasks) are kept, and resized on the device.
+- Small squares of one size (28 x 28 to 96 x 96 in the paper) are kept, and resized on the device.
 - Larger images for validation and test are as after open_clip's evaluation transform: shorter side resized, centre
   cropped.
 - Larger images for training are made square, a seventh larger than the models' input.  Their own height and width stand

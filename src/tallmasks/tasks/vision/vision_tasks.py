@@ -5,12 +5,12 @@ from them: Food101 and CIFAR100 keep their underscores, FER2013 the brackets tha
 with.  Class i of `classes` is label i of the dataset on the hub.  Three surprises:
 
 - FER2013: the paper's code lists the classes as Kaggle's file numbers them, but the dataset it reads
-  (`Jeneral/fer-2013`) numbers them alphabetically, so there "neutral", "sad" and "surprise" met the prompts of "sad",
+  (`Jeneral/fer-2013`) numbers them alphabetically.  So there "neutral", "sad" and "surprise" met the prompts of "sad",
   "surprised" and "neutral".  Here every class has its own prompt; the wording "published" keeps the paper's pairing.
 - EMNIST is the split `digits`, as NIST stores it: transposed, like torchvision's.  No commit of its repository is
   known, so its files are compared with NIST's description: the number of images, and as many of every digit.
-- DTD: the paper's training folder holds 5,640 images, all there are, test images included (its accuracies are
-  multiples of 1/564 on validation data).  Here train has 3,760 images and test the other 1,880.
+- DTD: the paper's training folder holds 5,640 images, all there are, test images included.  Its accuracies are
+  multiples of 1/564 on validation data.  Here train has 3,760 images and test the other 1,880.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ _TIES = "tie_word_embeddings"
 
 
 def named_as(base: Checkpoint, task: Checkpoint) -> Checkpoint:
-    """A checkpoint with the base's names for the tensors that it ties, and for those that it has behind a prefix.
+    """A checkpoint with the base's names for the tensors that it ties, and for those behind a prefix.
 
     Where it lacks an embedding of the base, its only one of that shape stands for it.  config.json, its own or else the
     base's, must say that the model ties them.  A tensor that the base has under no name stays as it is.
