@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from small_checkpoints import llama
 from tallmasks.commands.main import main
 
 TASKS = ("cars", "dtd", "mnist")
@@ -19,19 +20,7 @@ NAMED = [word for task in TASKS for word in ("--task", f"{task}=./{task}")]
 
 def make_llamas(folder: Path) -> None:
     """A Llama in bfloat16 in two shards, and three fine-tuned ones whose embeddings nobody moved."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=96,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        tie_word_embeddings=True,
-    )
-    model = LlamaForCausalLM(config).to(torch.bfloat16)
+    model = llama(dtype=torch.bfloat16, vocabulary=96, tied=True)
     model.save_pretrained(folder / "base", max_shard_size="20KB")
     for task in TASKS:
         fine_tuned = copy.deepcopy(model)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
@@ -19,7 +20,7 @@ from tallmasks.store.errors import TallmasksError
 from tallmasks.tasks.texts import FREE, Texts
 
 
-class TextModel(FlatWeights):
+class TextModel(FlatWeights, ABC):
     """A language model with its trainable tensors in one flat buffer; satisfies `tallmasks.models.families.Model`.
 
     A family's own class gives `answer_logits`.
@@ -42,6 +43,7 @@ class TextModel(FlatWeights):
 
     # -- what a family gives ----------------------------------------------------------------------------------
 
+    @abstractmethod
     def answer_logits(self, batch: TextBatch, labels: torch.Tensor, sets: int = 1) -> torch.Tensor:
         """The logits at the place of each label, given the batch's inputs and the labels before; float32 [R, L, V].
 
@@ -50,7 +52,6 @@ class TextModel(FlatWeights):
                 input follow each other, first for one weight set, then for the next.
             sets: the weight sets in use, for a model with ``count_right_of``.
         """
-        raise NotImplementedError
 
     @torch.no_grad()
     def written(self, batch: TextBatch, sets: int = 1) -> list[str]:
