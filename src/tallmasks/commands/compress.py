@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from math import fsum, prod
 from os import PathLike
 from pathlib import Path
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 METHOD = "task_arithmetic"
 MASK_LAMBDA = 0.4
 """The middle of the paper's grid."""
+SUMMED = 1 << 16
+"""How many values are summed in float32; a scale's last digits depend on it."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -160,12 +163,12 @@ def _write(method: Method, models: Models, facts: BundleFacts) -> dict[str, floa
         facts = replace(facts, mask_lambda={} if method.scaled_mask else chosen)
         with new_bundle(given.output, facts) as new:
 
-            def work(place: Place) -> list[tuple[float, float]]:
+            def work(place: Place) -> list[list[tuple[float, float]]]:
                 rows = stream.rows(place)
                 merged = merging(place, rows)
                 if method.scaled_mask is None:
                     packed = list(kernels.pack_masks(rows, merged, lambdas))
-                    lengths: list[tuple[float, float]] = []
+                    lengths: list[list[tuple[float, float]]] = []
                 else:
                     of = prod(stream.shape(place.name))
                     packed, lengths = _scaled(method.scaled_mask, rows, merged, of)
@@ -175,7 +178,7 @@ def _write(method: Method, models: Models, facts: BundleFacts) -> dict[str, floa
             pieces = parallel(work, stream.places(merging.over_tensors), merging.threads)
             if method.scaled_mask:
                 for task, pairs in zip(given.tasks, zip(*pieces, strict=True), strict=True):
-                    own, held = (fsum(values) for values in zip(*pairs, strict=True))  # of all pieces
+                    own, held = map(fsum, zip(*chain(*pairs), strict=True))  # of all pieces
                     new.scale[task] = method.scaled_mask.scale(own, held)
     return new.scale if method.scaled_mask else chosen
 
@@ -197,12 +200,13 @@ def _write_own(own: OwnTensors, options: Mapping[str, Any], models: Models, fact
 
 def _scaled(
     how: ScaledMask, rows: Sequence[Vector], merged: Vector, size: int
-) -> tuple[list[NDArray[np.uint8]], list[tuple[float, float]]]:
-    """Each task's packed mask of a slice of a tensor of ``size`` values.  Last, what the slice adds to the lengths of
-    tau_t and of the masked vector."""
+) -> tuple[list[NDArray[np.uint8]], list[list[tuple[float, float]]]]:
+    """Each task's packed mask of a slice of a tensor of ``size`` values.  Last, what each part of the slice adds to
+    the lengths of tau_t and of the masked vector."""
     packed, lengths = [], []
     for row in rows:
         mask = how.mask(row, merged)
         packed.append(np.packbits(mask, bitorder="little"))
-        lengths.append((how.length(row, size), how.length(merged * mask, size)))
+        parts = [slice(start, start + SUMMED) for start in range(0, row.size, SUMMED)]
+        lengths.append([(how.length(row[part], size), how.length((merged * mask)[part], size)) for part in parts])
     return packed, lengths

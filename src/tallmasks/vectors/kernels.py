@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from tallmasks.store.parallel import cores as threads
 from tallmasks.store.parallel import once, parallel
 
-PIECE = 1 << 16
-"""Values in a piece: a handful of float32 slices of this length stay in a core's L2 cache."""
+PIECE = 1 << 17
+"""Values in a piece: threads that change pieces wait for the interpreter, and slices should stay in a core's caches."""
 
 PARTITIONED = 1 << 18
 """Up to so many values are partitioned in memory."""
