@@ -5,25 +5,19 @@ import torch
 from job import Job
 from model_io import load_model, load_task, new_evaluator, origins
 from tallmasks import methods
-from tallmasks.evaluation.records import SPLITS, Evaluation
+from tallmasks.evaluation.records import SPLITS
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 
 def run(job: Job) -> None:
-    model, task, method = load_model(job), job.params["task"], methods.get(job.params["method"])
+    model, method = load_model(job), methods.get(job.params["method"])
     evaluator = new_evaluator(job, model, [load_task(job)])
     if isinstance(method.protocol, methods.FineTuned):
         weights = torch.from_numpy(open_checkpoint(job.input("checkpoint")).flat())
     else:
         weights = evaluator.built(method(pretrained=model.initial().cpu().numpy()))
     counts = {split: evaluator.as_is(split, weights) for split in SPLITS}
-    result = Evaluation(
-        method=method.name,
-        tasks=(task,),
-        total={split: evaluator.totals(split) for split in SPLITS},
-        correct=counts,
-        scaling_coefficient=method.protocol.coefficient_for(1) if isinstance(method.protocol, methods.Fixed) else None,
-        further=evaluator.further(lambda _: weights),
-    )
+    coefficient = method.protocol.coefficient_for(1) if isinstance(method.protocol, methods.Fixed) else None
+    result = evaluator.evaluation(method.name, counts, lambda _: weights, scaling_coefficient=coefficient)
     sources = origins(job, *SPLITS, "checkpoint")
     job.write_json(result.to_json() | ({"origins": sources} if sources else {}))

@@ -9,12 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tallmasks.evaluation.records import Score
+from tallmasks.evaluation.records import SPLITS, Evaluation, Score
 from tallmasks.models import cuda
 from tallmasks.models.families import Batch, Examples, Model
 
@@ -104,7 +105,17 @@ class Evaluator:
                 counts[index] += self._count(task, split, sets, report)
         return counts
 
-    def further(self, weights: Callable[[int], Update]) -> dict[str, list[float | None]]:
+    def evaluation(
+        self, method: str, correct: Mapping[str, Sequence[Score]], weights: Callable[[int], Update], **chosen: Any
+    ) -> Evaluation:
+        """What a method scored: right answers {split: [tasks]}, and further scores of each task's weight set.
+
+        ``weights`` gives the weight set for a task's index; ``chosen`` are the fields of what was chosen.
+        """
+        tasks, total = tuple(task.name for task in self.tasks), {split: self.totals(split) for split in SPLITS}
+        return Evaluation(method, tasks, total, correct, **chosen, further=self._further(weights))
+
+    def _further(self, weights: Callable[[int], Update]) -> dict[str, list[float | None]]:
         """Test scores in other measures of the weight set for each task's index, by name [tasks]; see `Model`.
 
         None for a task without such scores, nothing for a model without them.

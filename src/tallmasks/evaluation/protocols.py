@@ -32,25 +32,12 @@ class Tuner:
 
     def __init__(self, evaluator: Evaluator, grid: Sequence[float], finetuned: Sequence[float]) -> None:
         self._evaluator, self._grid, self._finetuned = evaluator, tuple(grid), finetuned
-        self._unchanged: dict[str, list[Score]] = {}
-
-    def _counts(self, split: str, update: Update, coefficients: Sequence[float]) -> list[list[Score]]:
-        """Right answers, [tasks][coefficients].  theta_0 (alpha = 0, or an update of zeros) is counted once a split."""
-        alphas = list(coefficients) if bool((update != 0).any()) else [0.0] * len(coefficients)
-        wanted = [alpha for alpha in dict.fromkeys(alphas) if alpha or split not in self._unchanged]
-        counted = self._evaluator.scaled(split, update, wanted) if wanted else [[] for _ in self._evaluator.tasks]
-        by_alpha = [dict(zip(wanted, row, strict=True)) for row in counted]
-        if 0.0 in wanted:
-            self._unchanged[split] = [row[0.0] for row in by_alpha]
-        for row, score in zip(by_alpha, self._unchanged.get(split, [0] * len(by_alpha)), strict=True):
-            row[0.0] = score
-        return [[row[alpha] for alpha in alphas] for row in by_alpha]
 
     def __call__(self, method: str, update: Update) -> Evaluation:
         """The evaluation of theta_0 + alpha * update, float32 [P'], under the name of a method."""
         return self._chosen(
             method,
-            lambda split, values: self._counts(split, update, values),
+            lambda split, values: self._evaluator.scaled(split, update, values),
             lambda value: self._evaluator.built(update, value),
         )
 
@@ -69,20 +56,18 @@ class Tuner:
         counts: Callable[[str, Sequence[float]], list[list[Score]]],
         weights: Callable[[float], Update],
     ) -> Evaluation:
-        tasks = tuple(task.name for task in self._evaluator.tasks)
-        total = {split: self._evaluator.totals(split) for split in SPLITS}
+        evaluator = self._evaluator
         curve = counts("validation", self._grid)
-        chosen = choose_coefficient(curve, total["validation"], self._finetuned, tasks)
+        tasks = [task.name for task in evaluator.tasks]
+        chosen = choose_coefficient(curve, evaluator.totals("validation"), self._finetuned, tasks)
         test = counts("test", [self._grid[chosen]])
-        return Evaluation(
-            method=method,
-            tasks=tasks,
-            total=total,
-            correct={"validation": [row[chosen] for row in curve], "test": [row[0] for row in test]},
+        return evaluator.evaluation(
+            method,
+            {"validation": [row[chosen] for row in curve], "test": [row[0] for row in test]},
+            lambda task: weights(self._grid[chosen]),
             scaling_coefficient=self._grid[chosen],
             grid=self._grid,
             curve=tuple(map(tuple, curve)),
-            further=self._evaluator.further(lambda task: weights(self._grid[chosen])),
         )
 
 
@@ -131,11 +116,9 @@ def evaluate(
         return tune.over(
             method.name, lambda value: method(multi_task_vector=source.merged(methods.tuned_merge(method, value)))
         )
-    tasks = tuple(task.name for task in evaluator.tasks)
-    total = {split: evaluator.totals(split) for split in SPLITS}
     if isinstance(method.protocol, Masked):
         return _masked(method, update, evaluator, lambdas)
-    coefficient = method.protocol.coefficient_for(len(tasks)) if isinstance(method.protocol, Fixed) else None
+    coefficient = method.protocol.coefficient_for(len(evaluator.tasks)) if isinstance(method.protocol, Fixed) else None
     correct = {}
     for split in SPLITS:
         if coefficient is not None:
@@ -143,8 +126,10 @@ def evaluate(
         else:
             counts = evaluator.own(split, lambda task: iter([update(task)]), 1)
         correct[split] = [row[0] for row in counts]
-    further = evaluator.further(lambda task: evaluator.built(update(task), 1.0 if coefficient is None else coefficient))
-    return Evaluation(method.name, tasks, total, correct, scaling_coefficient=coefficient, further=further)
+    scale = 1.0 if coefficient is None else coefficient
+    return evaluator.evaluation(
+        method.name, correct, lambda task: evaluator.built(update(task), scale), scaling_coefficient=coefficient
+    )
 
 
 def _masked(method: Method, update: Updates, evaluator: Evaluator, lambdas: Sequence[float]) -> Evaluation:
@@ -156,18 +141,14 @@ def _masked(method: Method, update: Updates, evaluator: Evaluator, lambdas: Sequ
     curve = evaluator.own("validation", every, len(lambdas))
     chosen = choose_per_task(curve)
     test = evaluator.own("test", lambda task: iter([update(task, chosen[task])]), 1)
-    return Evaluation(
-        method=method.name,
-        tasks=tuple(task.name for task in evaluator.tasks),
-        total={split: evaluator.totals(split) for split in SPLITS},
-        correct={
-            "validation": [row[place] for row, place in zip(curve, chosen, strict=True)],
-            "test": [row[0] for row in test],
-        },
+    validation = [row[place] for row, place in zip(curve, chosen, strict=True)]
+    return evaluator.evaluation(
+        method.name,
+        {"validation": validation, "test": [row[0] for row in test]},
+        lambda task: evaluator.built(update(task, chosen[task])),
         mask_lambda=tuple(lambdas[place] for place in chosen),
         grid=tuple(lambdas),
         curve=tuple(map(tuple, curve)),
-        further=evaluator.further(lambda task: evaluator.built(update(task, chosen[task]))),
     )
 
 
@@ -182,13 +163,9 @@ def evaluate_chosen(method: Method, source: Source, evaluator: Evaluator, value:
     else:
         update = Updates(method, source, evaluator)()
     coefficient = 1.0 if method.tuned else value
-    return Evaluation(
-        method.name,
-        tuple(task.name for task in evaluator.tasks),
-        {split: evaluator.totals(split) for split in SPLITS},
-        {split: [row[0] for row in evaluator.scaled(split, update, [coefficient])] for split in SPLITS},
-        scaling_coefficient=value,
-        further=evaluator.further(lambda task: evaluator.built(update, coefficient)),
+    correct = {split: [row[0] for row in evaluator.scaled(split, update, [coefficient])] for split in SPLITS}
+    return evaluator.evaluation(
+        method.name, correct, lambda task: evaluator.built(update, coefficient), scaling_coefficient=value
     )
 
 

@@ -36,14 +36,6 @@ from tallmasks.training.finetuning import plateau_schedule, progress_at
 
 PROGRESS_EVERY = 100  # steps
 
-# else glibc gives large buffers back to the kernel after every step, which costs a quarter of the time; read when a
-# process starts
-KEEP_BUFFERS = {
-    "MALLOC_MMAP_THRESHOLD_": str(1 << 25),
-    "MALLOC_TRIM_THRESHOLD_": str(1 << 33),
-    "MALLOC_TOP_PAD_": str(1 << 28),
-}
-
 
 @dataclass(frozen=True)
 class PretrainConfig:
@@ -92,7 +84,7 @@ def pretrain_tiny(config: Mapping[str, Any], output: Path, processes: int) -> No
 
     The processes have one thread each; their number must divide the batch size.
     """
-    os.environ.update(KEEP_BUFFERS | {"OMP_NUM_THREADS": "1"})  # for the processes started below
+    os.environ["OMP_NUM_THREADS"] = "1"  # for the processes started below
     with tempfile.TemporaryDirectory() as meeting_point:
         multiprocessing.spawn(
             _worker, args=(processes, f"file://{meeting_point}/store", dict(config), output), nprocs=processes

@@ -1,4 +1,4 @@
-"""Merges, masks and choices made in memory equal those of the chain, and nothing is evaluated twice."""
+"""Merges, masks and choices made in memory equal those of the chain."""
 
 from __future__ import annotations
 
@@ -133,19 +133,6 @@ def test_thresholds_run_from_the_merge_to_the_pretrained_model(
     assert found[2].curve == tuple(map(tuple, middle))
     assert found[3].scaling_coefficient == 0
     assert found[3].correct["test"] == evaluator.as_is("test", evaluator.model.initial())
-
-
-def test_the_pretrained_model_is_evaluated_once(evaluator: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A twelfth of a sweep would be spent on counting the same answers again."""
-    asked: list[tuple[str, tuple[float, ...]]] = []
-    scaled = evaluator.scaled
-    monkeypatch.setattr(evaluator, "scaled", lambda s, u, c: (asked.append((s, tuple(c))), scaled(s, u, c))[1])
-    tune = Tuner(evaluator, ALPHAS, [0.9, 0.8])
-    nothing = np.zeros(evaluator.model.flat.numel(), np.float32)
-    for update in (nothing, nothing + np.float32(0.01), nothing + np.float32(0.02)):
-        tune("ties", update)
-    assert asked.count(("validation", (0.0,))) == 1 and asked.count(("test", (0.0,))) == 1
-    assert [c for s, c in asked if s == "validation" and c != (0.0,)] == [(0.5, 1.0)] * 2
 
 
 @given(total=st.integers(1, 50), count=st.integers(1, 60))
