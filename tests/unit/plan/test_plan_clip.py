@@ -108,9 +108,6 @@ def test_the_published_pairing_of_fer2013_for_checkpoints_of_ones_own(params: Pa
     assert Plan(params, ROOT).head("vit_b32", "fer2013").params["classes"] == ours
     del params["models"]["vit_b32"]["wording"]
     assert Plan(params, ROOT).head("vit_b32", "fer2013").params["classes"] == theirs, "as with these checkpoints"
-    params["models"]["vit_b32"]["wording"] = {"fer2031": "published"}
-    with pytest.raises(TallmasksError, match=r"models\.vit_b32\.wording: no 'fer2031'; did you mean 'fer2013'"):
-        Plan(params, ROOT)
 
 
 def test_published_checkpoints_are_pinned(params: Params) -> None:
