@@ -68,22 +68,6 @@ def test_a_second_call_does_nothing_and_nothing_is_for_git(project: Project) -> 
     assert FOLDER in project.dvc("check-ignore", TARGET).output
 
 
-def test_the_stored_bits_of_the_table_are_those_of_the_files(project: Project) -> None:
-    """The size of a method would be one that nobody finds on the disk."""
-    project.snakemake("results/tiny/two/table.csv")
-    stored = pd.read_csv(project.path("results/tiny/two/table.csv")).set_index("method")["stored_gb"]
-    base = project.path("models/tiny.safetensors").stat().st_size
-    files = [path for path in project.path(FOLDER).rglob("*") if path.suffix in {".safetensors", ".json"}]
-    bundle = sum(path.stat().st_size for path in files if path.name != "provenance.json")
-    assert stored["tall_mask_ties"] == round(8 * (base + bundle) / 1e9, 4)
-    assert stored["tall_mask_task_arithmetic"] == pytest.approx(stored["tall_mask_ties"], abs=1e-4)
-    assert stored["zeroshot"] == stored["task_arithmetic"] == round(8 * base / 1e9, 4)
-    checkpoints = [path for task in TASKS for path in project.root.glob(f"store/tiny/checkpoints/{task}-s0-*")]
-    trained = sum(4 * array.size for array in load_state(checkpoints[0]).values())
-    expected = 8 * (base - trained + sum(path.stat().st_size for path in checkpoints)) / 1e9
-    assert stored["fine_tuned"] == pytest.approx(expected, abs=2e-4)  # but for the recipes in their headers
-
-
 def test_what_a_method_stores_of_each_task_comes_in_the_place_of_masks(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

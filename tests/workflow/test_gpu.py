@@ -66,41 +66,6 @@ def test_many_jobs_never_overlap(machine: dict[str, str], tmp_path: Path) -> Non
     assert {process.wait() for process in jobs} == {0}
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("count", [4, 8])
-def test_eight_jobs_at_once(machine: dict[str, str], tmp_path: Path, count: int) -> None:
-    """Two of eight fine-tunings would share a GPU, or the GPU of a killed one stay idle."""
-    devices = {f"GPU-0000000{number}-aaaa-bbbb-cccc-0123456789ab" for number in range(count)}
-    fake_nvml(tmp_path / "tools", {device: ("NVIDIA H100 80GB HBM3", []) for device in sorted(devices)})
-    jobs = [
-        job(
-            machine,
-            1,
-            f"echo $CUDA_VISIBLE_DEVICES > {tmp_path}/$$.part; mv {tmp_path}/$$.part {tmp_path}/$$.gpu; exec sleep 600",
-        )
-        for _ in range(8)
-    ]
-
-    def leased(jobs_with_one: int) -> dict[int, str]:
-        """The device of each job, once so many jobs had one."""
-        while len(files := list(tmp_path.glob("*.gpu"))) < jobs_with_one:
-            time.sleep(0.1)
-        return {int(file.stem): file.read_text().strip() for file in files}
-
-    first = leased(count)
-    assert len(first) == count and set(first.values()) == devices, "none doubled, none idle"
-    if count < len(jobs):
-        killed = next(iter(first))
-        os.kill(killed, signal.SIGKILL)
-        later = leased(count + 1).items() - first.items()
-        assert {device for _, device in later} == {first[killed]}
-    for process in jobs:
-        process.kill()
-        process.wait()
-    everything = job(machine, count, "true")
-    assert said(everything) == devices and everything.wait() == 0, "all are free again"
-
-
 def test_a_number_and_its_uuid_are_one_lease(machine: dict[str, str]) -> None:
     """Two Snakemakes, told of a GPU in two ways, would compute on it at the same time."""
     first = job(machine | {"TALLMASKS_GPUS": "1"}, 1, "exec sleep 600")

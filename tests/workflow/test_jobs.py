@@ -6,6 +6,7 @@ import shutil
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -85,14 +86,6 @@ def another(tmp_path: Path) -> Path:
     return root
 
 
-def test_a_job_runs_the_code_of_its_own_copy(folder: Path, another: Path) -> None:
-    """The code of the copy that the environment was installed for would run, and nothing would say so."""
-    done = run_task_vector(folder, root=another)
-    assert done.returncode == 0, done.stderr
-    assert "the code of another copy" in done.stdout
-    assert "the code of another copy" not in run_task_vector(folder, search=another / "src").stdout
-
-
 def test_a_job_with_another_copys_code_is_refused(folder: Path, another: Path, tmp_path: Path) -> None:
     """Whatever imports the package before the job would have that copy's code run, with success."""
     (tmp_path / "early").mkdir()
@@ -130,47 +123,25 @@ def test_a_checkout_while_a_job_runs(folder: Path, another: Path, during: str, c
     assert works == any((folder / "out").glob("*"))
 
 
-def spoil(folder: Path, tensors: dict[str, np.ndarray]) -> None:
-    path = folder / "checkpoint.safetensors"
-    path.unlink()
-    write_tensors(path, tensors, {})
+def truncate(checkpoint: Path) -> None:
+    checkpoint.write_bytes(checkpoint.read_bytes()[:-3])
 
 
-def truncate(folder: Path) -> None:
-    path = folder / "checkpoint.safetensors"
-    content = path.read_bytes()
-    path.unlink()
-    path.write_bytes(content[:-3])
+def diverge(checkpoint: Path) -> None:
+    checkpoint.unlink()
+    write_tensors(checkpoint, CHECKPOINT | {"visual.b": np.full(4, np.nan, np.float32)}, {})
 
 
-def write_text(folder: Path) -> None:
-    path = folder / "checkpoint.safetensors"
-    path.unlink()
-    path.write_text("<html>not found</html>")
-
-
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (truncate, "checkpoint.safetensors"),
-        (write_text, "checkpoint.safetensors"),
-        (lambda folder: (folder / "checkpoint.safetensors").unlink(), "checkpoint.safetensors"),
-        (lambda folder: spoil(folder, {"visual.a": CHECKPOINT["visual.a"]}), "visual.b"),
-        (lambda folder: spoil(folder, CHECKPOINT | {"visual.extra": np.ones(2, np.float32)}), "visual.extra"),
-        (lambda folder: spoil(folder, CHECKPOINT | {"visual.b": np.ones(5, np.float32)}), "visual.b"),
-        (lambda folder: spoil(folder, CHECKPOINT | {"visual.b": np.full(4, np.nan, np.float32)}), "visual.b"),
-        (lambda folder: spoil(folder, CHECKPOINT | {"visual.b": np.full(4, np.inf, np.float32)}), "visual.b"),
-    ],
-)
-def test_a_bad_checkpoint_is_named_and_nothing_is_left(folder: Path, damage, message: str) -> None:
+@pytest.mark.parametrize(("damage", "message"), [(truncate, "checkpoint.safetensors"), (diverge, "visual.b")])
+def test_a_bad_checkpoint_is_named_and_nothing_is_left(
+    folder: Path, damage: Callable[[Path], None], message: str
+) -> None:
     """A damaged download would end in a traceback, in a half-written artifact, or in a table of nonsense."""
-    damage(folder)
-    done = run_task_vector(folder)
-    assert done.returncode == 1
-    assert done.stderr.startswith("error: ") and message in done.stderr
-    assert "Traceback" not in done.stderr
-    out = folder / "out"
-    assert not out.exists() or not list(out.iterdir())
+    checkpoint = folder / "checkpoint.safetensors"
+    checkpoint.chmod(0o644)
+    damage(checkpoint)
+    assert message in refused(run_task_vector(folder))
+    assert not any((folder / "out").glob("*"))
 
 
 def merge_job(folder: Path, **changes: object) -> tuple[Node, dict]:
@@ -213,15 +184,6 @@ def zero(path: Path) -> None:
 def refused(done: subprocess.CompletedProcess[str]) -> str:
     assert done.returncode == 1 and done.stderr.startswith("error: ") and done.stderr.count("\n") == 1, done.stderr
     return done.stderr
-
-
-def test_a_job_records_what_it_was_made_from(tmp_path: Path) -> None:
-    """Nobody could say whether a merged vector is of the task vectors that are there."""
-    node, told = merge_job(tmp_path)
-    done = run_merge(tmp_path, told)
-    assert done.returncode == 0, done.stderr
-    made_from = json.loads(open_tensors(tmp_path / node.path).metadata["made_from"])
-    assert list(made_from) == ["task_vectors"] and len(made_from["task_vectors"]) == 2
 
 
 def test_a_job_believes_no_damaged_input_and_the_next_run_makes_it_again(tmp_path: Path) -> None:

@@ -43,15 +43,6 @@ def test_every_file_is_there(paper: Project) -> None:
         assert all(path.stat().st_size > 100 for path in found.values())
 
 
-def test_a_coinciding_subset_is_evaluated_once(paper: Project) -> None:
-    """The sweep would take longer than it must."""
-    ordered = json.loads(paper.path("results/tiny/three/subsets/orders.json").read_text())
-    sets = {frozenset(tasks[:n]) for tasks in ordered.values() for n in range(1, 4)}
-    assert len(list(paper.root.glob("store/tiny/derived/subset_evaluations/*.json"))) == len(sets) < 9
-    rows = pd.read_csv(paper.path("results/tiny/three/subsets/accuracy.csv"))
-    assert set(rows["order"]) == set(ORDERS) and rows.groupby("method").size().unique().tolist() == [9]
-
-
 def test_the_sweeps_ends_are_those_of_the_tables(paper: Project) -> None:
     """Figures 5 and 6 would be of other models than the tables: k > T and zero-shot are the same."""
     thresholds = pd.read_csv(paper.path("results/tiny/three/thresholds/thresholds.csv"))

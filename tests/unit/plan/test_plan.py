@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from conftest import ROOT
-from plans import changed, paths
+from plans import changed
 from tallmasks import methods
 from tallmasks.plan import recipes
 from tallmasks.plan.planner import Plan
@@ -38,23 +38,6 @@ def test_a_parameter_renames_what_depends_on_it_and_nothing_else(
 ) -> None:
     """A user would wait for fine-tunings that nobody asked for, or keep results of old parameters."""
     assert changed(params, *keys, value=value) == expected
-
-
-def test_the_same_set_shares_everything(params: Params) -> None:
-    """A benchmark under another name and order would be computed twice."""
-    params["benchmarks"] = {"a": ["cars", "mnist"], "b": ["mnist", "cars"]}
-    both = paths(params)
-    del params["benchmarks"]["b"]
-    assert both == paths(params)
-
-
-def test_a_new_task_adds_one_fine_tuning(params: Params) -> None:
-    """A new subset would fine-tune again what is there."""
-    params["benchmarks"] = {"a": ["cars", "mnist"]}
-    before = set(paths(params).values())
-    params["benchmarks"]["b"] = ["cars", "mnist", "svhn"]
-    new = set(paths(params).values()) - before
-    assert sum("/checkpoints/" in path for path in new) == 1
 
 
 def test_a_lone_job_finds_its_recipe(params: Params) -> None:

@@ -13,7 +13,7 @@ from tallmasks.methods.descriptions import needs
 from tallmasks.results.field_tables import field_table, laid_out_field, year
 from tallmasks.results.reference import PAPER_TASKS
 from tallmasks.results.reference.checkpoint_families import beside_families, family_of, published_numbers
-from tallmasks.results.tables import ParameterCounts, summary_table
+from tallmasks.results.tables import ParameterCounts
 from tallmasks.results.typesetting import latex, markdown
 
 COUNTS = ParameterCounts(1_000_000, 500_000, {"blocks.0.weight": (1000, 990), "bias": (10_000,)})
@@ -49,16 +49,6 @@ def test_rows_are_by_section_and_year(evaluations: list[Evaluation]) -> None:
         *(None, 2024, 2024, 2025),
     ]
     assert year(methods.get("t_switch")) == 2025
-
-
-def test_numbers_are_those_of_the_benchmarks_table(evaluations: list[Evaluation]) -> None:
-    """One method would have two accuracies, or two sizes, in two files of one folder."""
-    table = field_table(evaluations, evaluations[1], COUNTS).set_index("method")
-    other = summary_table(evaluations, evaluations[1], COUNTS).set_index("method")
-    for name in ("accuracy", "normalized_accuracy", "storage_gb"):
-        assert table[name].to_dict() == other[name].to_dict()
-    assert table.loc["tsv_c", "storage_gb"] == round(32e-9 * (1.5e6 + 2 * (495 * 1991 + 10_000)), 4)
-    assert (table["accuracy_low"] < table["accuracy"]).all() and (table["accuracy"] < table["accuracy_high"]).all()
 
 
 def test_what_was_chosen_and_what_is_needed_stand_there(evaluations: list[Evaluation]) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tallmasks.masks.block import SIDE, block
 from tallmasks.results.paper_tables import laid_out, side_by_side
-from tallmasks.results.reference import BENCHMARKS, beside_paper, paper_rows, paper_table
+from tallmasks.results.reference import BENCHMARKS, paper_table
 from tallmasks.store.tensor_files import Layout
 from tallmasks.tasks.titles import TITLES, benchmark_title, title
 from tallmasks.vectors.task_vectors import TaskVector
@@ -28,23 +28,6 @@ def test_the_benchmarks_are_the_papers() -> None:
     named = [benchmark_title(name, len(tasks)) for name, tasks in TASKS.items()]
     assert named == ["7 NLP tasks", "8 QA tasks", "11 NLP tasks"]
     assert benchmark_title("7nlp", 6) == "7nlp (6 tasks)"
-
-
-@pytest.mark.parametrize("benchmark", TASKS)
-def test_ours_stands_beside_tables_2_and_6(benchmark: str) -> None:
-    """vs_paper.csv would not be written for language models, or hold another model's numbers."""
-    for model, number, count in (("t5_large", 2, 11), ("t5_large_ia3", 6, 7)):
-        paper = paper_rows(model, TASKS[benchmark])
-        assert paper is not None and len(paper) == count
-        rows = [
-            {"section": "merging", "method": name, "accuracy": 50.0, "normalized_accuracy": 60.0, "storage_gb": 25.0612}
-            for name in paper["method"]
-        ]
-        compared = beside_paper(pd.DataFrame(rows), paper, model, TASKS[benchmark]).set_index("method")
-        printed = paper_table(number).query("model == @model and benchmark == @benchmark").set_index("method")
-        assert compared["accuracy_paper"].to_dict() == printed["accuracy"].to_dict()
-        assert set(compared["source"]) == {f"Wang et al. 2024, table {number}"}
-        assert compared["storage_gb_paper"].notna().all() == (number == 2)
 
 
 @pytest.mark.parametrize(

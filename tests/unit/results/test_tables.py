@@ -65,17 +65,6 @@ def test_summary(evaluations: list[Evaluation]) -> None:
     assert masked.storage_gb == round((66 * 1e6 + 32 * 0.5e6) / 1e9, 4)
 
 
-def test_accuracies_are_relative_to_fine_tuned_models_that_are_no_row(evaluations: list[Evaluation]) -> None:
-    """`methods` without fine_tuned would end after all the work, or in a table that is relative to something else."""
-    rows, finetuned = [evaluations[0], evaluations[2]], evaluations[1]
-    for table in (summary_table, per_task_table):
-        arguments = (finetuned, COUNTS) if table is summary_table else (finetuned,)
-        whole = table(evaluations, *arguments)
-        part = whole[whole["method"] != "fine_tuned"].reset_index(drop=True)
-        pd.testing.assert_frame_equal(table(rows, *arguments), part)
-    assert selection_record(rows, finetuned) == selection_record(evaluations, finetuned)
-
-
 def test_per_task(evaluations: list[Evaluation]) -> None:
     """A reader could not see which task fails, on which split, with which choice."""
     table = per_task_table(evaluations, evaluations[1])
