@@ -7,19 +7,6 @@ from project import Project
 from tallmasks.store.tensor_files import load_state, open_tensors, write_tensors
 
 
-def test_a_damaged_file_that_dvc_does_not_know_yet_is_made_again(project: Project) -> None:
-    """Half an artifact, damaged between the run of Snakemake and that of DVC, would be committed."""
-    merged = "store/tiny/derived/multi_task_vectors/*"
-    known = set(project.root.glob(merged))
-    project.benchmark("new", ["mnist", "dtd"])
-    project.snakemake("results/tiny/new/table.csv")
-    before = project.sha256("store", "results")
-    (new,) = set(project.root.glob(merged)) - known
-    project.damage(new, new.read_bytes()[: new.stat().st_size // 2])
-    assert project.dvc("repro").jobs == {"merge": 1}
-    assert project.sha256("store", "results") == before
-
-
 def forge(path: Path) -> bytes:
     """Give an artifact other values with right digests, as no accident does; what it was."""
     content, metadata, state = path.read_bytes(), dict(open_tensors(path).metadata), load_state(path)

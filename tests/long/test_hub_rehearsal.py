@@ -349,23 +349,3 @@ def test_models_and_bundles_by_name_and_revision(small_hub: LoopbackHub, tmp_pat
     assert here.returncode == there.returncode == 0, there.stdout
     assert there.stdout.splitlines()[-1] == here.stdout.splitlines()[-1]
     assert "bundle.json" in small_hub.downloads
-
-
-REFUSALS = {
-    "org/other": "the hub has no such repository, or it is private",
-    "org/cars@v9": "the repository has no such revision",
-    "org/cars@1234567": "0 of its 2 commits begin with 1234567",
-    "org/gated": "the repository is gated. Accept its terms",
-}
-
-
-@pytest.mark.parametrize("model", REFUSALS)
-def test_a_command_says_in_one_line_what_the_hub_refuses(model: str, small_hub: LoopbackHub, tmp_path: Path) -> None:
-    """Who misspells a name, or has no access yet, would read the traceback of a library."""
-    small_hub.repositories["models", "org/gated"] = small_hub.repositories["models", "org/cars"]
-    small_hub.gated.add("org/gated")
-    merge = ("merge", "--base", "org/base", "--task", f"cars={model}", "--task", "dtd=org/dtd")
-    done = command(small_hub, tmp_path, *TALLMASKS, *merge, "--method", "task_arithmetic", "-o", "merged")
-    (line,) = (line for line in done.stdout.splitlines() if line.startswith("error: "))
-    assert done.returncode == 1 and "Traceback" not in done.stdout
-    assert REFUSALS[model] in line and model.partition("@")[0] in line

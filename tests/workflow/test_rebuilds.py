@@ -26,6 +26,7 @@ def test_a_first_run_does_everything_once_and_a_second_nothing(built: tuple[Proj
     assert "up to date" in project.dvc("status").output
     assert not project.snakemake("all").jobs
     assert not project.git("status", "--porcelain").output
+    assert not any(project.path(".tallmasks").glob("training/*")), "no half-finished training is left"
 
 
 def test_a_new_subset_costs_its_new_task_and_its_own_jobs(project: Project) -> None:

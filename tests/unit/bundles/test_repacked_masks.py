@@ -16,7 +16,6 @@ from tallmasks.bundles.bundle_writer import BundleFacts, bytes_of_bundle, write_
 from tallmasks.bundles.loaded_bundle import load_bundle
 from tallmasks.bundles.verification import verify_bundle
 from tallmasks.masks.mask_bundles import open_mask_bundle
-from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import load_state
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
@@ -36,17 +35,10 @@ def theta_0_of(chain: Chain) -> Path:
     return path
 
 
-def facts_of(chain: Chain, dtype: str = "float32", **changes: object) -> BundleFacts:
+def facts_of(chain: Chain, dtype: str) -> BundleFacts:
     base = replace(open_checkpoint(theta_0_of(chain)), origin={"path": "models/here.safetensors"})
-    lambdas = dict(zip(chain.tasks, LAMBDAS, strict=False)) | changes
-    return BundleFacts(
-        "tall_mask_ties",
-        base,
-        chain.tasks,
-        dtype=dtype,
-        unchanged=["c.frozen"],
-        mask_lambda=lambdas,  # type: ignore[arg-type]
-    )
+    lambdas = dict(zip(chain.tasks, LAMBDAS, strict=False))
+    return BundleFacts("tall_mask_ties", base, chain.tasks, dtype=dtype, unchanged=["c.frozen"], mask_lambda=lambdas)
 
 
 @no_deadline
@@ -84,11 +76,3 @@ def test_a_bundle_holds_the_masked_models_and_takes_what_was_foretold(
             np.testing.assert_array_equal(found, theta_0 + update)
         assert (found[update == 0] == theta_0[update == 0]).all()
         np.testing.assert_array_equal(weights["c.frozen"], before["c.frozen"])
-
-
-def test_a_lambda_that_is_not_of_the_grid_is_refused(chain: Chain, tmp_path: Path) -> None:
-    """The mask of another lambda would be taken, or half a bundle would lie there."""
-    masks, merged = open_mask_bundle(chain.folder / "masks-sum"), open_multi_task_vector(chain.folder / "sum")
-    with pytest.raises(TallmasksError, match=r"no masks for mask_lambda 0\.25"):
-        write_from_planes(tmp_path / "bundle", facts_of(chain, cars=0.25), merged, masks)
-    assert list(tmp_path.iterdir()) == []

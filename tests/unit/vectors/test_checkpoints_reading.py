@@ -346,8 +346,13 @@ def test_what_the_hub_does_not_give_is_said(tmp_path):
     (folder / "bundle.json").write_text("{}")
     with loopback_hub(folder, tmp_path / "cache") as server:
         for opened in (open_checkpoint, load_bundle):
-            assert "no such repository, or it is private" in refusal(lambda opened=opened: opened("org/other"))
-            assert "org/na--me" in refusal(lambda opened=opened: opened("org/na--me"))
+            for name, said in (
+                ("org/other", "the hub has no such repository, or it is private"),
+                ("org/na--me", "org/na--me"),
+                (f"{REPOSITORY}@v9", "the repository has no such revision"),
+                (f"{REPOSITORY}@1234567", "0 of its 2 commits begin with 1234567"),
+            ):
+                assert said in refusal(lambda opened=opened, name=name: opened(name))
         server.gated = {REPOSITORY}
         for opened in (open_checkpoint, load_bundle):
             assert "is gated. Accept its terms" in refusal(lambda opened=opened: opened(REPOSITORY))

@@ -35,13 +35,6 @@ def test_models_of_one_resolution_share_their_data(params: Params) -> None:
     assert examples(params).path != examples(params, "b16").path
 
 
-def test_planning_reads_no_data(params: Params) -> None:
-    """A dry run on a laptop would download 20 datasets."""
-    node = examples(params)
-    assert not node.sources and not node.inputs
-    assert node.recipe["params"]["data"]["revision"] == "77f3279092a1c1579b2250db8eafed0ad422088c"
-
-
 def test_a_local_folder_counts_by_its_content(params: Params, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Data copied to another disk would be decoded again, or changed data would not."""
     monkeypatch.chdir(tmp_path)
