@@ -46,7 +46,6 @@ Steps = Annotated[int, Field(ge=1, le=10**8)]  # a day even at 1,000 steps a sec
 Warmup = Annotated[int, Field(ge=0, le=10**8)]
 Batch = Whole  # 600 GB of images for a ViT
 Pixels = Annotated[int, Field(ge=1, le=4096)]
-Tokens = Annotated[int, Field(ge=1, le=10**5)]
 Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]  # numpy's RandomState takes 32 bits
 Rate = Annotated[float, Field(ge=1e-30, le=1000)]  # float32 has nothing below 1e-38, and 1/0 is no number
 Strength = Annotated[float, Field(ge=0, le=1000)]
@@ -164,8 +163,8 @@ class AnswerScoring(Section):
 
     length_normalized: bool = optional("the mean of the tokens' log-probabilities instead of their sum")
     free_answers: Literal["exact_match", "f1", "mean"] = optional("how an answer in its own words is scored")
-    max_input_tokens: Tokens = optional()
-    max_new_tokens: Tokens = optional()
+    max_input_tokens: Annotated[int, Field(ge=2, le=10**5)] = optional()
+    max_new_tokens: Annotated[int, Field(ge=1, le=10**5)] = optional()
 
 
 class EvaluationSettings(Section):

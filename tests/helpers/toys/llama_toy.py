@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from tallmasks.models.families import STATISTICS
 from tallmasks.models.language.text_family import TextFamily
-from tallmasks.models.language.text_scoring import Scoring
 from tallmasks.models.language.text_tokenizer import TENSOR
 from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors.checkpoints import open_checkpoint
@@ -29,7 +28,6 @@ class Llama(TextFamily):
     def check(self, name: str, spec: Mapping[str, Any]) -> None:
         if not isinstance(spec["architecture"], dict):
             raise TallmasksError(f"params.yaml: models.{name}.architecture: expected the keys of LlamaConfig")
-        Scoring.of(spec)
 
     def statistics(self, spec: Mapping[str, Any]) -> tuple[str, ...]:
         return tuple(STATISTICS)

@@ -67,6 +67,7 @@ OAK = {"path": "x", "classes": ["oak", "elm"], "templates": ["a {}"]}
         ("models tiny_t5 architecture dropout_rate", 1, "dropout_rate: found 1"),
         ("models tiny_t5 architecture tie_word_embeddings", True, "tie_word_embeddings: found true"),
         ("models tiny_t5 architecture frozen_table", "sharde", "did you mean 'shared'"),
+        ("models tiny_t5 scoring max_input_tokens", 1, "found 1, expected a whole number from 2"),
         ("models tiny_t5 scoring length_normalized", 1, "found 1, expected true or false"),
     ],
 )

@@ -23,7 +23,6 @@ from tallmasks.store.errors import TallmasksError, nearest
 TABLES = ("shared.weight", "lm_head.weight")
 FROZEN = {"shared": TABLES[:1], "lm_head": TABLES[1:], "none": ()}
 """The frozen tensors, by `frozen_table`."""
-ADAPTERS = ("ia3",)
 PEFT_PREFIX = "base_model.model."
 IA3_SUFFIX = ".ia3_l"
 _RESCALED = re.compile(r"(?P<module>.+\.(?:(?P<out>[kv])|wo))\.weight")

@@ -10,12 +10,11 @@ import numpy as np
 
 from tallmasks.models.families import STATISTICS, Precision, Spec
 from tallmasks.models.language.text_family import TextFamily
-from tallmasks.models.language.text_scoring import Scoring
 from tallmasks.models.t5 import t5_architectures
 from tallmasks.models.t5.sentencepiece_files import TOKENIZER_FILES
-from tallmasks.models.t5.t5_architectures import ADAPTERS, Architecture
+from tallmasks.models.t5.t5_architectures import Architecture
 from tallmasks.store import hub
-from tallmasks.store.errors import TallmasksError, nearest
+from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 if TYPE_CHECKING:
@@ -37,14 +36,7 @@ class T5(TextFamily):
     imports = ("torch", "torch._dynamo", "transformers.models.t5.modeling_t5", "tokenizers")
 
     def check(self, name: str, spec: Spec) -> None:
-        adapter = spec.get("adapter")
-        if adapter is not None and adapter not in ADAPTERS:
-            raise TallmasksError(
-                f"params.yaml: models.{name}.adapter: found {adapter!r}, expected {', '.join(ADAPTERS)}, or nothing to "
-                f"train the whole model{nearest(str(adapter), ADAPTERS)}"
-            )
         Architecture.of(spec["architecture"])
-        Scoring.of(spec)
 
     def statistics(self, spec: Spec) -> tuple[str, ...]:
         """An adapter's vectors are no linear layer's weights."""
