@@ -19,7 +19,7 @@ from tallmasks.commands.given_checkpoints import new_path
 from tallmasks.commands.progress import WorkProgress
 from tallmasks.store.atomic_files import whole
 from tallmasks.store.errors import TallmasksError
-from tallmasks.store.plain_files import expanded, read_json
+from tallmasks.store.plain_files import expanded
 from tallmasks.store.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.fitting import check_fit, unchanged
@@ -47,8 +47,8 @@ def run(arguments: argparse.Namespace) -> int:
     check_fit(base, {"the model": model})
     if arguments.rank < 1:
         raise TallmasksError(f"--rank {arguments.rank}: expected a whole number from 1 up")
-    if _kind(base) in _TRANSPOSED:
-        raise TallmasksError(f"{base.title}: a {_kind(base)}, whose layers are no nn.Linear; no LoRA is written of it")
+    if (kind := base.config.get("model_type")) in _TRANSPOSED:
+        raise TallmasksError(f"{base.title}: a {kind}, whose layers are no nn.Linear; no LoRA is written of it")
     same = set(unchanged(base, [model]))
     changed = [name for name in base.layout.names if name not in same]
     matrices = [name for name in changed if _is_linear(name, base)]
@@ -98,14 +98,6 @@ def _is_linear(name: str, base: Checkpoint) -> bool:
     module = name.removesuffix(".weight").split(".")[-1]
     tied = name in base.aliases.values()
     return name.endswith(".weight") and len(base.info(name).shape) == 2 and module not in EMBEDDINGS and not tied
-
-
-def _kind(base: Checkpoint) -> str:
-    """`model_type` of a configuration, if there is one."""
-    try:
-        return str(read_json(base.companions["config.json"])["model_type"])
-    except (KeyError, OSError, ValueError, TypeError):
-        return ""
 
 
 def _write(output: Path, factors: dict[str, np.ndarray], rank: int, matrices: list[str], base: Checkpoint) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tallmasks.store.dtypes import DTYPES, FLOATS, ROUNDOFF
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.parallel import parallel
-from tallmasks.store.plain_files import open_plain
+from tallmasks.store.plain_files import open_plain, read_json
 from tallmasks.store.tensor_files import Layout, name_some
 from tallmasks.vectors.checkpoints.float_bytes import subtracted, widened
 
@@ -82,6 +82,15 @@ class Checkpoint:
         """The float tensors, names sorted, tied ones once."""
         names = tuple(name for name, info in self.tensors.items() if info.is_float)
         return Layout(names, tuple(self.tensors[name].shape for name in names))
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """The content of config.json; empty where there is none, or none that can be read."""
+        try:
+            content = read_json(self.companions["config.json"])
+        except (KeyError, OSError, ValueError):  # for those who load the model to judge
+            return {}
+        return content if isinstance(content, dict) else {}
 
     @property
     def names(self) -> list[str]:

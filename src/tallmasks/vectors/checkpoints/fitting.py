@@ -7,13 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tallmasks.store.errors import TallmasksError, TallmasksWarning
 from tallmasks.store.parallel import parallel
-from tallmasks.store.plain_files import read_json
 from tallmasks.store.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.tied_names import is_embedding, ties
 
 _AT_ONCE = 4
-_CONFIG = "config.json"
 _KEY = "quantization_config"
 _PARTS = ("_scale_inv", ".SCB", ".qweight", ".qzeros", ".g_idx", ".absmax", ".quant_map", ".weight_packed", ".W_q")
 """How scales and packed weights are called at the end: by fp8, LLM.int8(), GPTQ and AWQ, bitsandbytes' 4 bits,
@@ -59,9 +57,7 @@ def _problems(base: Checkpoint, task: Checkpoint) -> Iterator[str]:
     if problems := list(_quantised(task)):
         yield from problems
         return
-    all_mine, all_theirs = base.tensors.keys() | base.aliases.keys(), task.tensors.keys() | task.aliases.keys()
-    missing = {name for name in base.layout.names if name not in all_theirs}
-    extra = {name for name in task.layout.names if name not in all_mine}
+    missing, extra = set(base.layout.names) - set(task.names), set(task.layout.names) - set(base.names)
     if untied := [name for name in extra if ties(base) and _is_output_of(base, task, name)]:
         yield (
             f"{task.title} has {name_some(sorted(untied))} of its own, which {base.title} ties to its embedding. Untie"
@@ -113,7 +109,7 @@ def _quantised(checkpoint: Checkpoint) -> Iterator[str]:
     """Why a checkpoint counts as quantised, if it does; no values are read."""
     tensors = checkpoint.tensors.items()
     signs = (quantised_tensor(name, info.dtype, info.shape) for name, info in tensors)
-    if sign := f"{_CONFIG} has {_KEY}" if _in_config(checkpoint) else next(filter(None, signs), None):
+    if sign := f"config.json has {_KEY}" if _in_config(checkpoint) else next(filter(None, signs), None):
         yield (
             f"{checkpoint.title} is quantised: {sign}; expected weights of 16 bits or more. Dequantise it and save it"
             " again, or give the model that it was made of"
@@ -133,13 +129,7 @@ def quantised_tensor(name: str, dtype: str, shape: tuple[int, ...]) -> str | Non
 
 def _in_config(checkpoint: Checkpoint) -> bool:
     """Whether the configuration says so, of the model or of a part such as ``text_config``."""
-    if _CONFIG not in checkpoint.companions:
-        return False
-    try:
-        config = read_json(checkpoint.companions[_CONFIG])
-    except (OSError, ValueError):  # for those who use it to judge
-        return False
-    parts = [config, *config.values()] if isinstance(config, dict) else []
+    parts = [checkpoint.config, *checkpoint.config.values()]
     return any(isinstance(part, dict) and part.get(_KEY) for part in parts)
 
 
@@ -160,8 +150,7 @@ def _is_vocabulary(name: str, mine: tuple[int, ...], theirs: tuple[int, ...]) ->
 
 def _tied_differently(base: Checkpoint, task: Checkpoint) -> set[str]:
     """Names of both that stand for one tensor with another name in one of them only."""
-    shared = (base.tensors.keys() | base.aliases.keys()) & (task.tensors.keys() | task.aliases.keys())
-    return {name for name in shared if base.aliases.get(name) != task.aliases.get(name)}
+    return {name for name in set(base.names) & set(task.names) if base.aliases.get(name) != task.aliases.get(name)}
 
 
 def _other_constants(base: Checkpoint, task: Checkpoint) -> Iterator[str]:

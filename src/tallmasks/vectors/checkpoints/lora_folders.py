@@ -207,10 +207,10 @@ def _read_config(path: Path, title: str) -> dict[str, Any]:
 
 def _tied(base: Checkpoint, config: Mapping[str, Any]) -> set[str]:
     """The base's tensors that are two of the model: tied in its files, or an embedding without a head beside it."""
-    try:
-        architectures = read_json(base.companions["config.json"])["architectures"]
+    architectures = base.config.get("architectures")
+    if isinstance(architectures, list):
         with_head = any(str(architecture).endswith(_WITH_HEAD) for architecture in architectures)
-    except (KeyError, OSError, ValueError, TypeError):  # without a configuration the adapter's says it
+    else:  # the adapter's configuration says it
         with_head = config.get("task_type") in (None, "CAUSAL_LM", "SEQ_2_SEQ_LM")
     shapes = Counter(info.shape for info in base.tensors.values())
     embeddings = {

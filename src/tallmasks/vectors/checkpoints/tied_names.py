@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from tallmasks.store.plain_files import read_json
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 
 OF_VOCABULARY = ("embed", "shared", "wte", "lm_head")
 """Parts of the names of input and output embeddings."""
-_CONFIG = "config.json"
 _TIES = "tie_word_embeddings"
 
 
@@ -69,11 +67,7 @@ def _without_prefix(base: Checkpoint, task: Checkpoint) -> Checkpoint:
 
 def ties(checkpoint: Checkpoint) -> bool | None:
     """Whether config.json says that input and output embeddings are one tensor; None where it says nothing."""
-    try:
-        config = read_json(checkpoint.companions[_CONFIG])
-        return bool(config[_TIES])
-    except (KeyError, TypeError, OSError, ValueError):
-        return None
+    return bool(checkpoint.config[_TIES]) if _TIES in checkpoint.config else None
 
 
 def is_embedding(name: str) -> bool:
