@@ -20,10 +20,11 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 
+from tallmasks.commands.progress import WorkProgress
 from tallmasks.store.artifacts import ARTIFACT, Damaged, Label, check, same
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.folders import PROVENANCE, RESULTS, STORE, entries_at, leads_nowhere, provenance_of
@@ -57,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
         path for path in arguments.paths if path in files and not ARTIFACT.fullmatch(path.name) and not _vouches(path)
     ]
     provenances = [path for path in files if _vouches(path)]
-    checkable, labels = {*artifacts, *provenances}, {}
+    checkable = {*artifacts, *provenances}
     lines = _lacking(arguments.paths or [STORE, RESULTS])
     lines += [
         f"{path} is neither a file nor a folder, and DVC cannot read it; remove it"
@@ -71,24 +72,11 @@ def run(arguments: argparse.Namespace) -> int:
             for place, entries in places
             if not checkable.intersection(entries)
         ]
-    problems = 0
-    with _Progress(sum(path.lstat().st_size for path in (*artifacts, *provenances))) as progress:
-        for line in lines:
-            problems += progress.problem(line)
-        for path in artifacts:
-            try:
-                labels[path] = check(path)
-            except (Damaged, FileNotFoundError) as damaged:
-                problems += progress.problem(str(damaged))
-            progress.advance(path)
-        for path, why in _made_from_other(labels):
-            problems += progress.problem(f"{path} was made from {why}")
-        for path in provenances:
-            try:
-                provenance_of(path.parent, path.name)
-            except Damaged as damaged:
-                problems += progress.problem(str(damaged))
-            progress.advance(path)
+    problems, sizes = 0, {path: path.lstat().st_size for path in (*artifacts, *provenances)}
+    with WorkProgress("checking", sum(sizes.values())) as progress:
+        for line in chain(lines, _damage(artifacts, provenances, lambda path: progress.add(sizes[path]))):
+            print(line, flush=True)
+            problems += 1
     if wanted:
         checked = f"{len(artifacts)} artifacts and {len(provenances)} folders or sets of results"
         print(f"{checked} checked: {problems} problems")
@@ -116,6 +104,25 @@ def _verify_bundle(folder: Path) -> int:
     return len(problems)
 
 
+def _damage(artifacts: list[Path], provenances: list[Path], done: Callable[[Path], None]) -> Iterator[str]:
+    """What is wrong with the content of artifacts and of results, a line each; ``done`` gets every file."""
+    labels: dict[Path, Label] = {}
+    for path in artifacts:
+        try:
+            labels[path] = check(path)
+        except (Damaged, FileNotFoundError) as damaged:
+            yield str(damaged)
+        done(path)
+    for path, why in _made_from_other(labels):
+        yield f"{path} was made from {why}"
+    for path in provenances:
+        try:
+            provenance_of(path.parent, path.name)
+        except Damaged as damaged:
+            yield str(damaged)
+        done(path)
+
+
 def _vouches(path: Path) -> bool:
     return path.name == PROVENANCE or path.name.endswith(f".{PROVENANCE}")
 
@@ -129,39 +136,6 @@ def _made_from_other(labels: dict[Path, Label]) -> Iterator[tuple[Path, str]]:
                 now = by_digest.get(digest)
                 if now is not None and not same(recorded, labels[now].identity):
                     yield path, f"another content than {now} has now"
-
-
-class _Progress:
-    """A bar where somebody watches; problems are lines of their own all the same."""
-
-    def __init__(self, size: int) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
-
-        self._bar = Progress(
-            BarColumn(),
-            DownloadColumn(),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
-            transient=True,
-            disable=not sys.stderr.isatty(),
-        )
-        self._task = self._bar.add_task("checking", total=size)
-
-    def __enter__(self) -> _Progress:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._bar.stop()
-
-    def advance(self, path: Path) -> None:
-        self._bar.advance(self._task, path.lstat().st_size if path.exists() else 0)
-
-    @staticmethod
-    def problem(line: str) -> int:
-        print(line, flush=True)
-        return 1
 
 
 def _inside(path: Path) -> Path:
