@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-from types import ModuleType
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,11 +25,13 @@ def widened(stored: NDArray, dtype: str) -> NDArray[np.float32]:
     values = typed(stored, dtype)
     if dtype == "F32":
         return values
+    from tallmasks.store import half_floats  # it imports numba
+
     out = np.empty(values.size, np.float32)
     if dtype == "BF16":
-        _compiled().widen_bfloat16(values, out)
+        half_floats.widen_bfloat16(values, out)
     elif dtype == "F16":
-        _compiled().widen_float16(values, out)
+        half_floats.widen_float16(values, out)
     else:
         with np.errstate(over="ignore", invalid="ignore"):
             out[...] = values
@@ -71,8 +70,10 @@ def rounded(values: NDArray[np.float32], dtype: str) -> NDArray[np.uint8]:
         return values.astype(np.float64).view(np.uint8)
     if dtype == "F32":
         return values.view(np.uint8)
+    from tallmasks.store import half_floats
+
     out = np.empty(values.size, np.uint16)
-    narrow = _compiled().narrow_bfloat16 if dtype == "BF16" else _compiled().narrow_float16
+    narrow = half_floats.narrow_bfloat16 if dtype == "BF16" else half_floats.narrow_float16
     narrow(read_only(values).view(np.int32), out)
     return out.view(np.uint8)
 
@@ -82,10 +83,3 @@ def read_only(array: NDArray) -> NDArray:
     view = np.asarray(array)[:]
     view.flags.writeable = False
     return view
-
-
-@cache
-def _compiled() -> ModuleType:
-    from tallmasks.store import half_floats
-
-    return half_floats

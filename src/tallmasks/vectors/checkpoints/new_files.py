@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -140,25 +140,20 @@ def small_files(
     return texts
 
 
-class SafetensorsSink(AbstractContextManager):
-    """Files of which all the room is taken before the first byte is written."""
+class SafetensorsSink:
+    """Files of which all the room is taken before the first byte is written; ``stack`` closes them."""
 
-    def __init__(self, place: Path, files: Sequence[PlannedFile], base: Checkpoint) -> None:
+    def __init__(self, place: Path, files: Sequence[PlannedFile], base: Checkpoint, stack: ExitStack) -> None:
         self._places: dict[str, list[tuple[int, int]]] = {}
-        self._descriptors: list[int] = []
-        try:
-            for file in files:
-                path = place / file.name if base.is_folder else place
-                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-                self._descriptors.append(descriptor)
-                os.posix_fallocate(descriptor, 0, file.size)
-                _write_at(descriptor, 0, memoryview(file.header))
-                for name, (start, _) in file.spans.items():
-                    spot = (descriptor, len(file.header) + start)
-                    self._places.setdefault(base.aliases.get(name, name), []).append(spot)
-        except BaseException:
-            self.__exit__()
-            raise
+        for file in files:
+            path = place / file.name if base.is_folder else place
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            stack.callback(os.close, descriptor)
+            os.posix_fallocate(descriptor, 0, file.size)
+            _write_at(descriptor, 0, memoryview(file.header))
+            for name, (start, _) in file.spans.items():
+                spot = (descriptor, len(file.header) + start)
+                self._places.setdefault(base.aliases.get(name, name), []).append(spot)
 
     def put(self, name: str, start: int, data: NDArray[np.uint8]) -> None:
         """Bytes start.. of a tensor; any thread may call it."""
@@ -167,10 +162,6 @@ class SafetensorsSink(AbstractContextManager):
 
     def finish(self) -> None:
         """Called once all bytes are there."""
-
-    def __exit__(self, *error: object) -> None:
-        while self._descriptors:
-            os.close(self._descriptors.pop())
 
 
 class TorchSink:

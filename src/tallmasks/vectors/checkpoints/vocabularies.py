@@ -16,7 +16,7 @@ from tallmasks.store.errors import TallmasksError
 from tallmasks.store.plain_files import read_json
 from tallmasks.store.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
-from tallmasks.vectors.checkpoints.float_bytes import narrowed, widened
+from tallmasks.vectors.checkpoints.float_bytes import narrowed
 from tallmasks.vectors.checkpoints.tied_names import is_embedding
 
 TOKENIZER, CONFIG = "tokenizer.json", "config.json"
@@ -188,13 +188,9 @@ def _view(
 
 def _taken(one: Checkpoint, name: str, numbers: Rows) -> Values:
     """Rows of a matrix, float32 [k, width]."""
-    dtype, (_, width) = one.info(name)
-    if isinstance(one, _WithTokens):
-        return np.concatenate([one.piece(name, n * width, (n + 1) * width) for n in numbers.tolist()]).reshape(
-            -1, width
-        )
-    raw = np.ascontiguousarray(one.arrays[name][numbers]).reshape(-1).view(np.uint8)
-    return widened(raw, dtype).reshape(-1, width)
+    width = one.info(name).shape[1]
+    rows = [one.piece(name, number * width, (number + 1) * width) for number in numbers.tolist()]
+    return np.array(rows, np.float32).reshape(-1, width)
 
 
 def _with_size(config: Any, before: int, after: int) -> Any:

@@ -108,7 +108,7 @@ def new_checkpoint(
         if not base.is_folder and out.suffix in TORCH:
             sink: SafetensorsSink | TorchSink = TorchSink(place, base, files[0])
         else:
-            sink = stack.enter_context(SafetensorsSink(place, files, base))
+            sink = SafetensorsSink(place, files, base, stack)
         new = NewCheckpoint(out, base, dtypes, sink)
         yield new
         new.finish()
