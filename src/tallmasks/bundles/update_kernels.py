@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.store.dtypes import FLOATS
-from tallmasks.vectors.checkpoints.float_bytes import read_only, widened
+from tallmasks.vectors.checkpoints.float_bytes import widened
+from tallmasks.vectors.kernels import read_only
 
 PIECE = 1 << 16
 """Values that a thread takes at once; a multiple of 8."""

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from tallmasks.commands.models_file import Given
 
 METHOD = "task_arithmetic"
-MASK_LAMBDA = 0.4
-"""The middle of the paper's grid."""
 SUMMED = 1 << 16
 """How many values are summed in float32; a scale's last digits depend on it."""
 
@@ -141,7 +139,7 @@ def _prepared(given: Given) -> tuple[Method, Models, BundleFacts]:
         options=given.options,
         dtype=given.dtype or "float32",
         unchanged=models.unchanged,
-        mask_lambda=dict(zip(given.tasks, given.lambdas(MASK_LAMBDA), strict=True)),
+        mask_lambda=dict(zip(given.tasks, given.lambdas, strict=True)),
         codings=method.own_tensors.codings(models.layout, len(given.tasks)) if method.own_tensors else {},
         include_base=given.include_base,
         entropy_coding=given.entropy_coding,
@@ -158,7 +156,7 @@ def _write(method: Method, models: Models, facts: BundleFacts) -> dict[str, floa
     with models.progress("compressing", passes(method.merge, given.fit)) as progress:
         stream = models.stream(progress)
         merging = Merging(registry.get_merge(str(method.merge)), stream)
-        lambdas = fitted_lambdas(merging, stream, FITTED) if given.fit else given.lambdas(MASK_LAMBDA)
+        lambdas = fitted_lambdas(merging, stream, FITTED) if given.fit else given.lambdas
         chosen = dict(zip(given.tasks, lambdas, strict=True))
         facts = replace(facts, mask_lambda={} if method.scaled_mask else chosen)
         with new_bundle(given.output, facts) as new:

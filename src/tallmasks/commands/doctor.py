@@ -34,6 +34,7 @@ from tallmasks.tasks.catalogues import catalogue
 
 WIDTH = 110  # letters of a problem where all models are listed: the answer fits on a screen of 24 lines
 FLOAT = 4  # bytes
+_sight = functools.cache(cuda.elsewhere)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -140,11 +141,6 @@ def _look_at_finetuning(spec: Mapping[str, Any], device: str, memory: int, repor
             f"{device}: too small for a fine-tuning, which takes {needed / gpu_memory.USABLE / 1e9:.0f} GB at least; "
             "fine-tune on a larger GPU, or take checkpoints from others (`checkpoints` in params.yaml)"
         )
-
-
-@functools.cache
-def _sight(visible: str) -> cuda.Sight:
-    return cuda.elsewhere(visible)
 
 
 def example_bytes(missing: Iterable[Node]) -> int:

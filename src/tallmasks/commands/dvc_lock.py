@@ -87,7 +87,8 @@ def restore(folders: Sequence[Path]) -> None:
     except NotDvcRepoError:
         raise TallmasksError("nothing to restore from: this folder is not under DVC (`dvc init`)") from None
     checksum = Checksums()
-    _drop_damaged_lists(dvc, folders)
+    for md5 in _outs(dvc, folders).values():  # damaged lists of files, so that DVC fetches them or writes them anew
+        _intact(dvc, md5)
     expected, unknown = _expected(dvc, folders)
     if unknown:
         _say(
@@ -169,12 +170,6 @@ def _is_under(path: Path, folders: Iterable[Path]) -> bool:
 
 def _meet(path: Path, folders: Iterable[Path]) -> bool:
     return any(path.is_relative_to(folder) or folder.is_relative_to(path) for folder in folders)
-
-
-def _drop_damaged_lists(dvc: DVCFileSystem, folders: Iterable[Path]) -> None:
-    """Remove the cache's lists of a folder's files that are damaged, so that DVC fetches them or writes them anew."""
-    for md5 in _outs(dvc, folders).values():
-        _intact(dvc, md5)
 
 
 def _expected(dvc: DVCFileSystem, folders: Sequence[Path]) -> tuple[dict[str, str], dict[str, str]]:

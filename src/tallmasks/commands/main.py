@@ -33,14 +33,10 @@ _OTHER_NAMES = {"methods": "method_list"}
 """Modules that have another name than their command, since a package has it."""
 
 
+@in_plain_lines()
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status; an error that a user can put right is one line, no traceback."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    with in_plain_lines():
-        return _main(arguments)
-
-
-def _main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="tallmasks", description=__doc__)
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", metavar="command", required=True)

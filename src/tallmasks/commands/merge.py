@@ -44,8 +44,6 @@ from tallmasks.vectors.checkpoints.writing import bytes_of_new, new_checkpoint
 if TYPE_CHECKING:
     from tallmasks.commands.models_file import Given
 
-MASK_LAMBDA = 0.4
-"""The middle of the paper's grid, where a consensus needs masks and none is given."""
 _DTYPES = [DTYPES[code].torch for code in FLOATS]
 
 
@@ -174,7 +172,7 @@ def _prepared(given: Given) -> _Prepared:
     blocks = 1 + max((block[1] for block in map(block_of, models.base.layout.names) if block), default=-1)
     if given.layers not in (None, blocks):
         raise TallmasksError(f"layers: found {given.layers}, and the base has {blocks}; models are merged whole")
-    return _Prepared(method, alpha, weighting, given.lambdas(MASK_LAMBDA), models)
+    return _Prepared(method, alpha, weighting, given.lambdas, models)
 
 
 def _write(merged: _Prepared) -> None:

@@ -36,6 +36,8 @@ from tallmasks.plan.strict_yaml import read_yaml
 from tallmasks.store.errors import TallmasksError, TallmasksWarning
 
 CHECKPOINT = "a path or a repository"
+MASK_LAMBDA = 0.4
+"""The middle of the paper's grid, where masks are needed and none is given."""
 
 
 @with_config(Section.model_config)
@@ -133,12 +135,13 @@ class Given(Section):
             if name in self.model_fields_set:
                 raise TallmasksError(f"{name} means nothing here: it is of `tallmasks {command}`; leave it out")
 
-    def lambdas(self, default: float) -> list[float]:
+    @property
+    def lambdas(self) -> list[float]:
         """The mask lambda of every task, in order.  Raises TallmasksError where one is no number from 0 up."""
         lambdas = self.by_task("mask_lambda")
         if wrong := [value for value in lambdas.values() if not 0 <= value < float("inf")]:
             raise TallmasksError(f"--mask-lambda {wrong[0]}: expected a number from 0 up")
-        return [lambdas.get(task, default) for task in self.tasks]
+        return [lambdas.get(task, MASK_LAMBDA) for task in self.tasks]
 
     def weighting(self) -> Weighting:
         """How the tasks count."""

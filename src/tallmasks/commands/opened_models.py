@@ -104,8 +104,7 @@ class Models:
         changed = [name for name in self.part.layout.names if name not in same]
         if not changed:
             raise TallmasksError("every task's checkpoint is the base itself: there is nothing to merge")
-        shapes = dict(zip(self.base.layout.names, self.base.layout.shapes, strict=True))
-        return Layout(tuple(changed), tuple(shapes[name] for name in changed))
+        return Layout(tuple(changed), tuple(self.base.tensors[name].shape for name in changed))
 
     def progress(self, what: str, passes: int) -> WorkProgress:
         """Of reading every task vector `passes` times."""

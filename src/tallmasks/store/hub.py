@@ -175,12 +175,15 @@ def commit_of(path: Path) -> str | None:
     return None
 
 
-def check_sha256(path: Path, expected: str, what: str) -> None:
-    """Raises TallmasksError where a file has another sha256."""
-    with path.open("rb") as file:
-        actual = hashlib.file_digest(file, "sha256").hexdigest()
-    if actual != expected:
-        raise TallmasksError(
-            f"{what}: the file {path} has sha256 {actual}, expected {expected}; delete it and download it again, or "
-            "correct `sha256` in params.yaml"
-        )
+def with_origin(repo: str, files: Sequence[str], revision: str, sha256: str | None) -> tuple[Path, dict[str, str]]:
+    """See `download_first`; and the file's origin for recipes.  Raises TallmasksError, too, for another sha256."""
+    path = download_first(repo, files, revision)
+    if sha256 is not None:
+        with path.open("rb") as file:
+            actual = hashlib.file_digest(file, "sha256").hexdigest()
+        if actual != sha256:
+            raise TallmasksError(
+                f"{address(repo, path.name, revision)}: the file {path} has sha256 {actual}, expected {sha256}; delete "
+                "it and download it again, or correct `sha256` in params.yaml"
+            )
+    return path, {"repository": repo, "file": path.name, "commit": commit_of(path) or revision}

@@ -267,7 +267,11 @@ def _compiled() -> ModuleType:
 
 
 def _plain(row: Vector) -> Vector:
-    """A slice as a contiguous read-only array: memory maps and arrays then share one compiled loop."""
-    view = np.require(np.asarray(row), np.float32, ["C", "A"])[:]
+    return read_only(np.require(np.asarray(row), np.float32, ["C", "A"]))
+
+
+def read_only(array: NDArray) -> NDArray:
+    """A plain read-only view: memory maps and arrays then share one compiled loop."""
+    view = np.asarray(array)[:]
     view.flags.writeable = False
     return view

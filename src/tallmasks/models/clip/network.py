@@ -34,7 +34,7 @@ from tallmasks.models.families import Precision
 from tallmasks.models.flat_weights import FlatWeights
 from tallmasks.models.layer_inputs import Receiver, watched
 from tallmasks.models.pretrained_files import Uninitialised, check_tensors, read_pretrained
-from tallmasks.store.errors import TallmasksError, nearest
+from tallmasks.store.errors import TallmasksError
 from tallmasks.tasks.task import Task
 
 VOCABULARY = "tokenizer.vocabulary"  # int64 [V] in the pretrained file
@@ -49,17 +49,8 @@ def build(architecture: str | Mapping[str, Any], vocabulary_size: int | None = N
 
     The architecture is the name of an open_clip model, or open_clip's configuration of a plain CLIP: ``embed_dim``,
     ``vision_cfg``, ``text_cfg``.  ``vocabulary_size`` are the rows of the token embedding, else the configuration's.
-
-    Raises:
-        TallmasksError: open_clip has no model of that name.
     """
     config = open_clip.get_model_config(architecture) if isinstance(architecture, str) else dict(architecture)
-    if config is None:
-        hint = nearest(str(architecture), open_clip.list_models())
-        raise TallmasksError(
-            f"params.yaml: architecture: open_clip has no model {architecture!r}{hint}; "
-            "`python -c 'import open_clip; print(open_clip.list_models())'` lists them"
-        )
     if vocabulary_size is not None:
         config["text_cfg"] = {**config["text_cfg"], "vocab_size": vocabulary_size}
     if "timm_model_name" in config["vision_cfg"]:

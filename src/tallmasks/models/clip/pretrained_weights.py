@@ -28,7 +28,7 @@ def download_pretrained(spec: Mapping[str, Any], pretrained: Mapping[str, Any]) 
     Raises:
         TallmasksError: open_clip has no such tag, or the file cannot be had or is another.
     """
-    repository, files, revision = pretrained.get("hub"), [pretrained.get("file")], pretrained.get("revision", "main")
+    repository, file = pretrained.get("hub"), pretrained.get("file")
     if repository is None:
         tagged = open_clip.pretrained.get_pretrained_cfg(spec["architecture"], pretrained["tag"])
         if not tagged:
@@ -44,11 +44,8 @@ def download_pretrained(spec: Mapping[str, Any], pretrained: Mapping[str, Any]) 
                 raise TallmasksError(f"{tagged['url']}: the download failed: {error}; try again where it is") from None
             return path, {"url": tagged["url"], "file": path.name}
         repository, _, file = tagged["hf_hub"].rpartition("/")
-        files = [file]
-    path = hub.download_first(repository, [file for file in files if file] or hub.OPEN_CLIP_FILES, revision)
-    if "sha256" in pretrained:
-        hub.check_sha256(path, pretrained["sha256"], hub.address(repository, path.name, revision))
-    return path, {"repository": repository, "file": path.name, "commit": hub.commit_of(path) or revision}
+    files = (file,) if file else hub.OPEN_CLIP_FILES
+    return hub.with_origin(repository, files, pretrained.get("revision", "main"), pretrained.get("sha256"))
 
 
 def convert_pretrained(spec: Mapping[str, Any], weights: Path) -> dict[str, NDArray[Any]]:

@@ -89,12 +89,9 @@ class T5(TextFamily):
             )
         repository, revision = pretrained["hub"], pretrained.get("revision", "main")
         weights, tokenizer = self.pretrained_files(pretrained)
-        path = hub.download_first(repository, weights, revision)
-        if "sha256" in pretrained:
-            hub.check_sha256(path, pretrained["sha256"], hub.address(repository, path.name, revision))
-        commit = hub.commit_of(path) or revision
-        hub.download_first(repository, tokenizer, commit)  # into the folder of the weights
-        return path, {"repository": repository, "file": path.name, "commit": commit}
+        path, origin = hub.with_origin(repository, weights, revision, pretrained.get("sha256"))
+        hub.download_first(repository, tokenizer, origin["commit"])  # into the folder of the weights
+        return path, origin
 
     def pretrained_files(self, pretrained: Spec) -> tuple[tuple[str, ...], ...]:
         return (pretrained["file"],) if "file" in pretrained else _WEIGHTS, TOKENIZER_FILES

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from tallmasks.store.dtypes import DTYPES
 from tallmasks.store.errors import TallmasksError
-from tallmasks.vectors import kernels
+from tallmasks.vectors.kernels import largest_magnitude, read_only
 
 TOO_LARGE = {"F16": 65520.0, "BF16": float(np.uint32(0x7F7F8000).view(np.float32))}
 """The smallest magnitudes that round to infinity."""
@@ -50,7 +50,7 @@ def narrowed(values: NDArray[np.float32], dtype: str, what: str) -> NDArray[np.u
     Raises TallmasksError, beginning with ``what``, where a value is NaN or infinite, or too large for the dtype.
     """
     flat = np.ascontiguousarray(values, np.float32).reshape(-1)
-    largest = kernels.largest_magnitude(flat)
+    largest = largest_magnitude(flat)
     if not largest < np.inf:
         raise TallmasksError(
             f"{what} became NaN or infinite; expected finite numbers. Look for NaN in the checkpoints, or take a"
@@ -76,10 +76,3 @@ def rounded(values: NDArray[np.float32], dtype: str) -> NDArray[np.uint8]:
     narrow = half_floats.narrow_bfloat16 if dtype == "BF16" else half_floats.narrow_float16
     narrow(read_only(values).view(np.int32), out)
     return out.view(np.uint8)
-
-
-def read_only(array: NDArray) -> NDArray:
-    """A plain read-only view: memory maps and arrays then share one compiled loop."""
-    view = np.asarray(array)[:]
-    view.flags.writeable = False
-    return view

@@ -22,9 +22,10 @@ from tallmasks.store.errors import TallmasksError, TallmasksWarning, short
 from tallmasks.store.plain_files import read_json
 from tallmasks.store.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.float_bytes import narrowed, read_only
+from tallmasks.vectors.checkpoints.float_bytes import narrowed
 from tallmasks.vectors.checkpoints.module_patterns import ModulePatterns
 from tallmasks.vectors.checkpoints.weight_files import open_weight_files
+from tallmasks.vectors.kernels import read_only
 
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_FILES = ("adapter_model.safetensors", "adapter_model.bin")

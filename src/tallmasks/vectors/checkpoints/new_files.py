@@ -33,10 +33,8 @@ class PlannedFile:
 
     name: str
     header: bytes
-    dtypes: Mapping[str, str]
-    """By every name of its tensors, in the order of their bytes."""
     spans: Mapping[str, tuple[int, int]]
-    """The bytes of each in the data section."""
+    """The bytes in the data section of each tensor, by every name of it, in order."""
 
     @property
     def size(self) -> int:
@@ -101,7 +99,7 @@ def _planned_file(
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     text = text.ljust(-(-len(text) // 8) * 8)
     encoded = len(text).to_bytes(8, "little") + text
-    return PlannedFile(file, encoded, {name: code[name] for name in names}, spans)
+    return PlannedFile(file, encoded, spans)
 
 
 def tensors_file(checkpoint: Checkpoint, names: Sequence[str]) -> bytes:
@@ -167,11 +165,11 @@ class SafetensorsSink:
 class TorchSink:
     """A state dict in memory, saved with torch.save at the end."""
 
-    def __init__(self, path: Path, base: Checkpoint, file: PlannedFile) -> None:
+    def __init__(self, path: Path, base: Checkpoint, dtypes: Mapping[str, str], file: PlannedFile) -> None:
         with needed_for(f"writing a {Path(file.name).suffix} file"):
             import torch
 
-        self._path, self._base, self._file = path, base, file
+        self._path, self._base, self._dtypes, self._file = path, base, dtypes, file
         own = [name for name in file.spans if name not in base.aliases]
         sizes = {name: file.spans[name][1] - file.spans[name][0] for name in own}
         self._tensors = {name: torch.empty(size, dtype=torch.uint8) for name, size in sizes.items()}
@@ -184,7 +182,7 @@ class TorchSink:
 
         own = {}
         for name, run in self._tensors.items():
-            if (code := self._file.dtypes[name]) not in torch_dtypes():
+            if (code := self._dtypes[name]) not in torch_dtypes():
                 raise TallmasksError(f"{self._file.name}: tensor {name} is {code}, which torch.save cannot hold")
             values = run.view(torch_dtypes()[code])
             own[name] = values.reshape(self._base.info(name).shape)

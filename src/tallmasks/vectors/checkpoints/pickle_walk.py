@@ -31,16 +31,16 @@ _REBUILDS = {
     "torch Size", "torch device", "torch.serialization _get_layout", "__builtin__ complex",
 }  # fmt: skip
 """What may be called: nothing of it calls its arguments, or takes them for a size of memory that it fills."""
+_DICT = object()
+_THING = object()
+"""Whatever else there is: a set, what a call gave."""
 _CONSTANTS = {
     "NONE": None, "NEWTRUE": True, "NEWFALSE": False, "BININT": 0, "BININT1": 0, "BININT2": 0, "LONG1": 0,
-    "BINFLOAT": 0.0, "BINUNICODE": "", "SHORT_BINSTRING": "",
+    "BINFLOAT": 0.0, "BINUNICODE": "", "SHORT_BINSTRING": "", "EMPTY_DICT": _DICT, "EMPTY_SET": _THING,
 }  # fmt: skip
 _SMALL_TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 _LARGEST_KEY = 1 << 60
 """Larger numbers may have one hash for all of them; then each key is compared with all others."""
-_DICT = object()
-_THING = object()
-"""Whatever else there is: a set, what a call gave."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,16 +103,12 @@ def _walk(pickled: Any, file_size: int) -> None:
             stack = []
         elif name == "EMPTY_LIST":
             stack.append([])
-        elif name == "EMPTY_DICT":
-            stack.append(_DICT)
-        elif name == "EMPTY_SET":
-            stack.append(_THING)
         elif name == "EMPTY_TUPLE":
             stack.append(_tuple([]))
         elif name in _SMALL_TUPLES:
             stack[-_SMALL_TUPLES[name] :] = [_tuple(stack[-_SMALL_TUPLES[name] :])]
         elif name == "TUPLE":
-            items = marked()
+            items = marked()  # first, as it changes the stack
             stack.append(_tuple(items))
         elif name in ("APPEND", "APPENDS"):
             items = [stack.pop()] if name == "APPEND" else marked()

@@ -106,7 +106,7 @@ def new_checkpoint(
             (place / name).parent.mkdir(exist_ok=True)
             (place / name).write_bytes(text if isinstance(text, bytes) else text.read_bytes())
         if not base.is_folder and out.suffix in TORCH:
-            sink: SafetensorsSink | TorchSink = TorchSink(place, base, files[0])
+            sink: SafetensorsSink | TorchSink = TorchSink(place, base, dtypes, files[0])
         else:
             sink = SafetensorsSink(place, files, base, stack)
         new = NewCheckpoint(out, base, dtypes, sink)
