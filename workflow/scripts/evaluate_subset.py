@@ -6,14 +6,14 @@ from sweep_io import evaluators, finetuned_validation
 from tallmasks import methods
 from tallmasks.evaluation.protocols import Tuner
 from tallmasks.evaluation.sweeps import TaskSubset
-from tallmasks.vectors.task_vectors import open_task_vectors
+from tallmasks.vectors.task_vectors import open_task_vector
 
 
 def run(job: Job) -> None:
     params, model = job.params, load_model(job)
     shared, alone = evaluators(job, model)
     finetuned = finetuned_validation(job)
-    vectors = dict(zip(params["tasks"], open_task_vectors(job.inputs["task_vectors"]), strict=True))
+    vectors = dict(zip(params["tasks"], map(open_task_vector, job.inputs["task_vectors"]), strict=True))
     pretrained = model.initial().cpu().numpy()
     subset = TaskSubset(vectors, pretrained, lambda grid: Tuner(shared, grid, finetuned), alone, params["grids"])
     evaluations = []

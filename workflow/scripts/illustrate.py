@@ -3,12 +3,11 @@
 from job import Job
 from results_io import publish
 from tallmasks.masks.block import block
-from tallmasks.vectors.task_vectors import open_task_vectors
+from tallmasks.vectors.task_vectors import open_task_vector
 
 
 def run(job: Job) -> None:
-    paths = job.inputs["task_vectors"]
-    vectors = dict(zip(job.params["tasks"], open_task_vectors(paths), strict=False))
+    vectors = dict(zip(job.params["tasks"], map(open_task_vector, job.inputs["task_vectors"]), strict=False))
     grid = job.params["grid"]
     table = block(vectors, mask_lambda=grid[len(grid) // 2])
     publish(job, {"weights.csv": table.to_csv(index=False)}, {"finetuning_seeds": job.params["seeds"]})

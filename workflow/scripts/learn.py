@@ -7,11 +7,11 @@ from model_io import load_model, load_tasks, say
 from tallmasks import methods
 from tallmasks.evaluation.unlabelled import UnlabelledTasks
 from tallmasks.store.tensor_files import write_tensors
-from tallmasks.vectors.task_vectors import open_task_vectors
+from tallmasks.vectors.task_vectors import open_task_vector
 
 
 def run(job: Job) -> None:
-    vectors = open_task_vectors(job.inputs["task_vectors"])
+    vectors = list(map(open_task_vector, job.inputs["task_vectors"]))
     examples = [task.splits["validation"] for task in load_tasks(job, ("validation",))]
     model: Any = load_model(job, "float32")
     network = UnlabelledTasks(model, examples, vectors, say)

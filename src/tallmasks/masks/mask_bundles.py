@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import Layout, TensorFile, TensorSpec, new_tensors, open_tensors
 from tallmasks.vectors import kernels
-from tallmasks.vectors.task_vectors import open_task_vectors
+from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
+from tallmasks.vectors.task_vectors import open_task_vector
 
 FORMAT = "tallmasks/mask_bundle/1"
 
@@ -103,11 +104,10 @@ def write_mask_bundle(
 ) -> None:
     """Write every task's masks for the whole grid, in one pass over the untrimmed task vectors.
 
-    ``lambdas``: the grid, ascending.  Raises TallmasksError where the vectors differ in layout.
+    ``lambdas``: the grid, ascending.  All vectors are of one model.
     """
-    vectors = open_task_vectors(list(task_vectors.values()), multi_task_vector)
-    merged = open_tensors(multi_task_vector)
-    layout = Layout.of(merged)
+    vectors, merged = list(map(open_task_vector, task_vectors.values())), open_multi_task_vector(multi_task_vector)
+    layout = vectors[0].layout
     shape = (len(lambdas).bit_length(), -(-layout.size // 8))
     facts = {
         "format": FORMAT,
@@ -118,7 +118,7 @@ def write_mask_bundle(
     specs = dict.fromkeys(task_vectors, TensorSpec(np.dtype(np.uint8), shape))
     with new_tensors(path, specs, {**metadata, **facts}) as new:
         planes = [new.tensors[task] for task in task_vectors]
-        kernels.pack_levels([vector.flat for vector in vectors], merged.flat(), lambdas, planes)
+        kernels.pack_levels([vector.flat for vector in vectors], merged, lambdas, planes)
 
 
 def apply_mask(multi_task_vector: NDArray[np.float32], mask: NDArray[np.bool_]) -> NDArray[np.float32]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.store.tensor_files import new_flat, open_tensors
-from tallmasks.vectors.task_vectors import MERGED_FORMAT, TaskVector, open_task_vectors
+from tallmasks.vectors.task_vectors import MERGED_FORMAT, TaskVector, open_task_vector
 
 
 def write_multi_task_vector(
@@ -20,13 +20,12 @@ def write_multi_task_vector(
     metadata: Mapping[str, str],
     statistics: Sequence[Path] = (),
 ) -> None:
-    """Merge task-vector files, in the order given, into the new file ``out``.
+    """Merge task-vector files of one model, in the order given, into the new file ``out``.
 
     ``merge``, called ``name`` in the file, fills its second argument, float32 [P'].  It gets the task vectors, and each
-    task's ``statistics`` if it needs any. Raises TallmasksError where there is no task vector, or they differ in
-    layout.
+    task's ``statistics`` if it needs any.
     """
-    vectors = open_task_vectors(task_vectors)
+    vectors = list(map(open_task_vector, task_vectors))
     of_data = [{name: tensors.view(name) for name in tensors.names} for tensors in map(open_tensors, statistics)]
     with new_flat(out, vectors[0].layout, {**metadata, "format": MERGED_FORMAT, "merge": name}) as new:
         merge(vectors, new.flat, of_data)

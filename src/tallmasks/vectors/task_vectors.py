@@ -105,25 +105,6 @@ def open_task_vector(path: Path | str) -> TaskVector:
     )
 
 
-def open_task_vectors(paths: Sequence[Path], merged: Path | None = None) -> list[TaskVector]:
-    """Open task vectors that must share one layout, with each other and with a ``merged`` vector if given.
-
-    Raises TallmasksError where they do not, or there is none.
-    """
-    if not paths:
-        raise TallmasksError("There is no task vector to work on. Give the benchmark one task at least.")
-    first = merged or paths[0]
-    layout = Layout.of(open_tensors(first, MERGED_FORMAT if merged else FORMAT))
-    vectors = [open_task_vector(path) for path in paths]
-    for path, vector in zip(paths, vectors, strict=True):
-        if difference := layout.describe_difference(vector.layout):
-            raise TallmasksError(
-                f"{path} and {first} belong to different models: {difference}. Compute both from the same pretrained"
-                " model."
-            )
-    return vectors
-
-
 def _agreed_layout(pretrained: Path, layout: Layout, after: Checkpoint) -> Layout:
     if difference := layout.describe_difference(after.layout):
         raise TallmasksError(

@@ -12,7 +12,7 @@ from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import Layout, load_state, open_tensors, write_tensors
 from tallmasks.vectors import task_vectors as module
 from tallmasks.vectors.checkpoints.weight_files import open_weight_files
-from tallmasks.vectors.task_vectors import compute_task_vector, open_task_vector, open_task_vectors, trim_threshold
+from tallmasks.vectors.task_vectors import compute_task_vector, open_task_vector, trim_threshold
 
 PRETRAINED = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.ones(5, np.float32), "z": np.ones(2)}
 CHECKPOINT = {"a": np.full((2, 3), 0.5, np.float32), "b": np.full(5, 2, np.float32)}
@@ -109,15 +109,8 @@ def test_the_pretrained_model_must_have_what_is_trained(tmp_path):
         compute(tmp_path, checkpoint={}, trainable=())
 
 
-def test_task_vectors_of_different_models_do_not_merge(tmp_path):
-    """Two models of the same size would be added weight by weight."""
-    chain = build(tmp_path)
-    (tmp_path / "other").mkdir()
-    compute(tmp_path / "other")
-    paths = [*chain.task_vectors.values(), tmp_path / "other" / "tau"]
-    with pytest.raises(TallmasksError, match=r"other/tau and .*tau-dtd belong to different models: missing: a\.weight"):
-        open_task_vectors(paths)
-    with pytest.raises(TallmasksError, match="no task vector"):
-        open_task_vectors([])
+def test_only_a_task_vector_is_opened_as_one(tmp_path):
+    """A model would be added to a model."""
+    build(tmp_path)
     with pytest.raises(TallmasksError, match="pretrained is of format None; expected tallmasks/task_vector/1"):
-        open_task_vectors([tmp_path / "pretrained"])
+        open_task_vector(tmp_path / "pretrained")
