@@ -13,16 +13,10 @@ TOO_LARGE = {"F16": 65520.0, "BF16": float(np.uint32(0x7F7F8000).view(np.float32
 """The smallest magnitudes that round to infinity."""
 
 
-def typed(stored: NDArray[np.uint8], dtype: str) -> NDArray:
-    """The values [n] of bytes, aligned and read-only: float32, float64, or float16 and bfloat16 as bits, uint16."""
-    return read_only(
-        np.require(np.asarray(stored).view(np.uint16 if dtype == "F16" else DTYPES[dtype].numpy), requirements="A")
-    )
-
-
 def widened(stored: NDArray, dtype: str) -> NDArray[np.float32]:
     """Bytes [n * width] as float32 [n]; exact but for F64, which is rounded, F32 not copied."""
-    values = typed(stored, dtype)
+    typed = np.asarray(stored).view(np.uint16 if dtype == "F16" else DTYPES[dtype].numpy)
+    values = read_only(np.require(typed, requirements="A"))
     if dtype == "F32":
         return values
     from tallmasks.store import half_floats  # it imports numba

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,8 +119,10 @@ def small_files(
     """
     texts: dict[str, bytes | Path] = dict(base.companions)
     if code is not None and "config.json" in texts:
-        dtype = DTYPES[code].torch
-        texts["config.json"] = _edited(base.companions["config.json"], lambda config: _with_dtype(config, dtype))
+        dtype, floats = DTYPES[code].torch, [DTYPES[code].torch for code in FLOATS]
+        texts["config.json"] = edited(
+            base.companions["config.json"], lambda config: replaced(config, ("dtype", "torch_dtype"), floats, dtype)
+        )
     resharded = {file.name for file in files} != {_renamed(file) for file in base.files}
     if base.index is not None and base.index.name == _INDEX and code is None and not resharded:
         texts[_INDEX] = base.index
@@ -132,7 +134,7 @@ def small_files(
             facts = index["metadata"] if isinstance(index.get("metadata"), dict) else {}
             return {**index, "metadata": {**facts, "total_size": total}, "weight_map": weight_map}
 
-        texts[_INDEX] = _edited(base.index, written)
+        texts[_INDEX] = edited(base.index, written)
     if card is not None:
         texts[_CARD] = card.encode()
     return texts
@@ -209,7 +211,7 @@ def _renamed(file: str) -> str:
     return file if file.endswith(SAFETENSORS) else f"{Path(file).stem.replace('pytorch_model', 'model')}{SAFETENSORS}"
 
 
-def _edited(path: Path | None, edit: Callable[[Any], Any]) -> bytes:
+def edited(path: Path | None, edit: Callable[[Any], Any]) -> bytes:
     """A JSON file with a change; no file is {}.  Raises TallmasksError where it cannot be read, or written again."""
     try:
         return (json.dumps(edit(read_json(path) if path else {}), indent=2, ensure_ascii=False) + "\n").encode()
@@ -221,11 +223,11 @@ def _edited(path: Path | None, edit: Callable[[Any], Any]) -> bytes:
         ) from None
 
 
-def _with_dtype(value: Any, dtype: str) -> Any:
-    if isinstance(value, dict):
-        floats = [DTYPES[code].torch for code in FLOATS]
+def replaced(config: Any, keys: Collection[str], before: Collection[Any], after: Any) -> Any:
+    """A configuration with ``after`` for every value of these keys that is one of ``before``, at any depth."""
+    if isinstance(config, dict):
         return {
-            key: dtype if key in ("dtype", "torch_dtype") and inner in floats else _with_dtype(inner, dtype)
-            for key, inner in value.items()
+            key: after if key in keys and value in before else replaced(value, keys, before, after)
+            for key, value in config.items()
         }
-    return [_with_dtype(inner, dtype) for inner in value] if isinstance(value, list) else value
+    return [replaced(inner, keys, before, after) for inner in config] if isinstance(config, list) else config

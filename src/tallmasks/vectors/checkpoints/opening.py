@@ -75,23 +75,21 @@ def _open_folder(folder: Path, title: str, origin: Mapping[str, str], base: Chec
         for name in (ADAPTER_CONFIG, *adapters[:1]):
             within(folder, name)
         return open_lora(folder, adapters, base, facts)
-    for index in (_INDEX, _TORCH_INDEX):
-        if whole and whole[0] == index:
-            within(folder, index)
-            shards = _read_index(folder / index)
-            files = {name: folder / name for name in sorted(set(shards.values()))}
-            if absent := [name for name in files if name not in names]:
-                raise TallmasksError(
-                    f"{title}: {name_some(absent)} missing, {len(absent)} of the {len(files)} shards that {index}"
-                    " names; expected all of them. Download the folder again"
-                )
-            for name in files:
-                within(folder, name)
-            facts["left_out"] = _described(left_out, {index, *files})
-            return open_weight_files(files, shards, **facts, index=folder / index)
-    name = whole[0] if whole else _only_weights(names, title)
-    within(folder, name)
-    return open_weight_files({name: folder / name}, **facts, left_out=_described(left_out, {name}))
+    first = whole[0] if whole else _only_weights(names, title)
+    within(folder, first)
+    if first not in (_INDEX, _TORCH_INDEX):
+        return open_weight_files({first: folder / first}, **facts, left_out=_described(left_out, {first}))
+    shards = _read_index(folder / first)
+    files = {name: folder / name for name in sorted(set(shards.values()))}
+    if absent := [name for name in files if name not in names]:
+        raise TallmasksError(
+            f"{title}: {name_some(absent)} missing, {len(absent)} of the {len(files)} shards that {first} names;"
+            " expected all of them. Download the folder again"
+        )
+    for name in files:
+        within(folder, name)
+    left = _described(left_out, {first, *files})
+    return open_weight_files(files, shards, **facts, left_out=left, index=folder / first)
 
 
 def _only_weights(names: set[str], title: str) -> str:
@@ -128,7 +126,6 @@ def _companions(folder: Path, names: set[str]) -> tuple[dict[str, Path], dict[st
     """What is copied with a model, and what is not.  It says why where the name is a companion's."""
     chosen, left_out = {}, {}
     for name in sorted(names):
-        path = folder / name
         if name.startswith((".", "README")):
             continue
         if not any(fnmatchcase(name, pattern) for pattern in COMPANIONS):
@@ -136,7 +133,7 @@ def _companions(folder: Path, names: set[str]) -> tuple[dict[str, Path], dict[st
         elif why := _unfit(folder, name):
             left_out[name] = why
         else:
-            chosen[name] = path
+            chosen[name] = folder / name
     return chosen, left_out
 
 

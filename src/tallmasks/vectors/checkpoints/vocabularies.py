@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -17,6 +16,7 @@ from tallmasks.store.plain_files import read_json
 from tallmasks.store.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
 from tallmasks.vectors.checkpoints.float_bytes import narrowed
+from tallmasks.vectors.checkpoints.new_files import edited, replaced
 from tallmasks.vectors.checkpoints.tied_names import is_embedding
 
 TOKENIZER, CONFIG = "tokenizer.json", "config.json"
@@ -81,14 +81,15 @@ def with_all_tokens(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> tuple[
         return total / np.maximum(count, 1).astype(np.float32)[:, None]
 
     folder = TemporaryDirectory(prefix="tallmasks-tokens-")
-    written = {
-        TOKENIZER: {**tokenizer.content, "added_tokens": [*(tokenizer.content.get("added_tokens") or []), *added]}
-    }
+    tokens = {**tokenizer.content, "added_tokens": [*(tokenizer.content.get("added_tokens") or []), *added]}
+    written = {TOKENIZER: edited(None, lambda _: tokens)}
     if CONFIG in base.companions:
         before, after = (max(size for size in of) for of in ([base.tensors[n].shape[0] for n in names], sizes.values()))
-        written[CONFIG] = _with_size(read_json(base.companions[CONFIG]), before, after)
+        written[CONFIG] = edited(
+            base.companions[CONFIG], lambda config: replaced(config, ["vocab_size"], [before], after)
+        )
     for name, content in written.items():
-        Path(folder.name, name).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+        Path(folder.name, name).write_bytes(content)
     companions = {**base.companions, **{name: Path(folder.name, name) for name in written}}
     grown = _view(base, tokenizer.ids, ids, sizes, mean, companions=companions, index=None, folder=folder)
     for name, rows in grown.rows.items():  # the base's padding stays
@@ -191,13 +192,3 @@ def _taken(one: Checkpoint, name: str, numbers: Rows) -> Values:
     width = one.info(name).shape[1]
     rows = [one.piece(name, number * width, (number + 1) * width) for number in numbers.tolist()]
     return np.array(rows, np.float32).reshape(-1, width)
-
-
-def _with_size(config: Any, before: int, after: int) -> Any:
-    """A configuration with another `vocab_size`, of the model or of a part such as ``text_config``."""
-    if not isinstance(config, dict):
-        return config
-    return {
-        key: after if key == "vocab_size" and value == before else _with_size(value, before, after)
-        for key, value in config.items()
-    }
