@@ -28,7 +28,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tallmasks.models.clip import network as clip
 from tallmasks.models.clip import tokenizer
-from tallmasks.models.clip.augmentation import Augmentation, augment
+from tallmasks.models.clip.augmentation import augment
 from tallmasks.models.pretrained_files import write_pretrained
 from tallmasks.tasks.drawn import NAMES, TASKS, picture
 from tallmasks.tasks.drawn.canvas import IMAGE_SIDE
@@ -70,13 +70,12 @@ class PretrainConfig:
     largest_logit_scale: float
     text_to_image_weight: float
     seed: int
-    augmentation: Augmentation
+    augmentation: Mapping[str, float]
 
     @classmethod
     def of(cls, knobs: Mapping[str, Any]) -> "PretrainConfig":
         """The configuration from its mapping in params.yaml."""
-        betas, augmentation = tuple(knobs["betas"]), Augmentation(**knobs["augmentation"])
-        return cls(**{**knobs, "betas": betas, "augmentation": augmentation})
+        return cls(**{**knobs, "betas": tuple(knobs["betas"])})
 
 
 def pretrain_tiny(config: Mapping[str, Any], output: Path, processes: int) -> None:
@@ -183,7 +182,7 @@ def train(
     start, losses, hits = time.monotonic(), 0.0, 0.0
     for step in range(1, recipe.steps + 1):
         batch = torch.randint(len(images), (batch_size,), generator=generator)
-        pictures = augment(clip.prepare(images[batch.numpy()]), recipe.augmentation, generator)
+        pictures = augment(clip.prepare(images[batch.numpy()]), generator, **recipe.augmentation)
         bank, target = _caption_bank(answers[batch], len(tokens), recipe.captions, generator)
         wording = torch.randint(tokens.shape[1], (len(bank),), generator=generator)
         # bfloat16 products run on the CPU's matrix units; its fused attention has a slow backward pass there

@@ -12,7 +12,7 @@ import torch
 
 from resumption import ends_as_undisturbed
 from small_clip import SPEC, save_random
-from tallmasks.models.clip.augmentation import Augmentation, augment
+from tallmasks.models.clip.augmentation import augment
 from tallmasks.models.clip.clip_examples import ClipExamples
 from tallmasks.models.families import load
 from tallmasks.store.artifacts import as_metadata, facts_of
@@ -37,7 +37,7 @@ from tallmasks.training.tiny_pretraining import (
 )
 from tallmasks.training.unfinished import TrainingState
 
-STILL = Augmentation(rotation=0, scale=0, shift=0, brightness=0, noise=0)
+STILL = dict.fromkeys(("rotation", "scale", "shift", "brightness", "noise"), 0.0)
 MOVING: dict[str, float] = {"rotation": 7.0, "scale": 0.1, "shift": 0.08, "brightness": 0.2, "noise": 0.2}
 KNOBS: dict[str, Any] = {
     "iterations": 5, "batch_size": 16, "learning_rate": 1e-3, "warmup_iterations": 2, "weight_decay": 0.0,
@@ -65,7 +65,7 @@ def data(weights: Path) -> ClipExamples:
 
 
 def config(**changes: Any) -> FinetuneConfig:
-    return FinetuneConfig(**{**KNOBS, "seed": 0, "augmentation": Augmentation(**MOVING), **changes})
+    return FinetuneConfig(**{**KNOBS, "seed": 0, "augmentation": MOVING, **changes})
 
 
 def test_pretraining_never_pairs_the_field_style_with_a_prompt() -> None:
@@ -235,7 +235,7 @@ def test_batches_visit_every_example_equally() -> None:
 def test_no_augmentation_changes_nothing() -> None:
     """Without it images would be blurred or moved even where params.yaml says 0."""
     images = torch.rand(3, 3, 32, 32, generator=torch.Generator().manual_seed(0)) * 2 - 1
-    torch.testing.assert_close(augment(images, STILL, torch.Generator().manual_seed(0)), images, atol=1e-4, rtol=0)
+    torch.testing.assert_close(augment(images, torch.Generator().manual_seed(0), **STILL), images, atol=1e-4, rtol=0)
 
 
 def test_contrastive_loss_is_the_plain_statement() -> None:

@@ -7,7 +7,6 @@ with antialiasing, as in Pillow and torchvision: Catmull and Rom's kernel (a = -
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch.nn import functional
@@ -17,39 +16,37 @@ CROP_RATIO = (3 / 4, 4 / 3)  # width by height: torchvision's RandomResizedCrop
 CROP_TRIES = 10
 
 
-@dataclass(frozen=True)
-class Augmentation:
-    """Limits of the random changes of a drawn training image.
+def augment(
+    images: torch.Tensor,
+    generator: torch.Generator,
+    *,
+    rotation: float,
+    scale: float,
+    shift: float,
+    brightness: float,
+    noise: float,
+) -> torch.Tensor:
+    """Every image [N, 3, H, W] rotated, scaled, shifted, relit and made noisy by its own random amounts.
 
-    Attributes:
-        rotation: Degrees to either side.
+    Args:
+        rotation: Degrees to either side at most; all others are limits too.
         scale: Share of the size, larger or smaller.
         shift: Share of half the image side, in both directions.
         brightness: Change of contrast (share) and of brightness (in units where an image spans -1 to 1).
         noise: Largest standard deviation of the pixel noise, same units.
     """
-
-    rotation: float
-    scale: float
-    shift: float
-    brightness: float
-    noise: float
-
-
-def augment(images: torch.Tensor, limits: Augmentation, generator: torch.Generator) -> torch.Tensor:
-    """Every image [N, 3, H, W] rotated, scaled, shifted, relit and made noisy by its own random amounts."""
     count = len(images)
 
     def spread(limit: float) -> torch.Tensor:
         return ((2 * torch.rand(count, generator=generator) - 1) * limit).to(images.device)
 
-    turn, zoom = spread(math.radians(limits.rotation)), 1 + spread(limits.scale)
+    turn, zoom = spread(math.radians(rotation)), 1 + spread(scale)
     cos, sin = turn.cos() * zoom, turn.sin() * zoom
-    affine = torch.stack([cos, -sin, spread(limits.shift), sin, cos, spread(limits.shift)], dim=1).view(count, 2, 3)
+    affine = torch.stack([cos, -sin, spread(shift), sin, cos, spread(shift)], dim=1).view(count, 2, 3)
     grid = functional.affine_grid(affine, list(images.shape), align_corners=False)
     moved = functional.grid_sample(images, grid, padding_mode="border", align_corners=False)
-    relit = moved * (1 + spread(limits.brightness)).view(-1, 1, 1, 1) + spread(limits.brightness).view(-1, 1, 1, 1)
-    strength = torch.rand(count, 1, 1, 1, generator=generator) * limits.noise
+    relit = moved * (1 + spread(brightness)).view(-1, 1, 1, 1) + spread(brightness).view(-1, 1, 1, 1)
+    strength = torch.rand(count, 1, 1, 1, generator=generator) * noise
     return relit + (strength * torch.randn(images.shape, generator=generator)).to(images.device)
 
 

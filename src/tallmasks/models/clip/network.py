@@ -26,7 +26,7 @@ from torch.nn import functional
 
 from tallmasks.models import cuda
 from tallmasks.models.clip import tensor_names
-from tallmasks.models.clip.augmentation import Augmentation, augment, crop_and_resize, random_crops
+from tallmasks.models.clip.augmentation import augment, crop_and_resize, random_crops
 from tallmasks.models.clip.clip_examples import ClipExamples
 from tallmasks.models.clip.onednn import use_onednn
 from tallmasks.models.clip.tokenizer import Tokenizer
@@ -161,17 +161,16 @@ class ClipModel(FlatWeights):
         changes: Mapping[str, Any] | str | None = None,
         generator: torch.Generator | None = None,
     ) -> ImageBatch:
-        """See `Model.prepare`; the change "crop" is open_clip's training transform, a mapping is an `Augmentation`."""
+        """See `Model.prepare`; the change "crop" is open_clip's training transform, a mapping has `augment`'s."""
         images = torch.from_numpy(np.array(examples.images))
         if changes is None:
             pixels = self.pixels(images)
         elif generator is None:
             raise ValueError("random changes need a generator")
-        elif changes == "crop":
+        elif isinstance(changes, str):
             pixels = self._cropped(images, examples.sizes, generator)
         else:
-            limits = changes if isinstance(changes, Augmentation) else Augmentation(**changes)  # type: ignore[arg-type]
-            pixels = augment(self.pixels(images), limits, generator)
+            pixels = augment(self.pixels(images), generator, **changes)
         labels = cuda.upload(torch.from_numpy(np.array(examples.labels)), self.device)
         return ImageBatch(pixels, labels, self._on_device(examples.head))
 
