@@ -18,7 +18,7 @@ from tallmasks.store.errors import TallmasksError
 from tallmasks.store.parallel import parallel
 from tallmasks.store.plain_files import open_plain, read_json
 from tallmasks.store.tensor_files import Layout, name_some
-from tallmasks.vectors.checkpoints.float_bytes import subtracted, widened
+from tallmasks.vectors.checkpoints.float_bytes import widened
 
 COMPARED = 1 << 20
 """How many values are compared at once."""
@@ -135,8 +135,8 @@ class Checkpoint:
 
         Raises TallmasksError where one of the two has no such tensor of floats.
         """
-        mine, theirs = self._float(name), base._float(name)
-        return subtracted(self.stored(name, start, stop), mine, base.stored(name, start, stop), theirs)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self.piece(name, start, stop) - base.piece(name, start, stop)
 
     def roundoff(self, name: str) -> float:
         """The largest relative error with which the values of a float tensor were rounded when they were saved."""

@@ -32,12 +32,6 @@ def widened(stored: NDArray, dtype: str) -> NDArray[np.float32]:
     return out
 
 
-def subtracted(after: NDArray, after_dtype: str, before: NDArray, before_dtype: str) -> NDArray[np.float32]:
-    """float32(after) - float32(before) in float32 [n], from bytes of two float dtypes."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return np.subtract(widened(after, after_dtype), widened(before, before_dtype))
-
-
 def narrowed(values: NDArray[np.float32], dtype: str, what: str) -> NDArray[np.uint8]:
     """The bytes of float32 values [n] as a float dtype, rounded to nearest, ties to even.
 

@@ -90,8 +90,6 @@ class LoraCheckpoint(Checkpoint):
         """Of its own base, exactly the adapter's delta; of another, the difference of the values."""
         name = self.aliases.get(name, name)
         if name not in self.products or base.files != self.base.files:
-            if name in self.products:
-                return self.piece(name, start, stop) - base.piece(name, start, stop)
             return super().difference(base, name, start, stop)
         delta = self.products[name].piece(start, stop)
         if name in self.whole:
