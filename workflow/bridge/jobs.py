@@ -54,7 +54,14 @@ class Jobs:
 
         `warm` says that the job is worth starting the warm Python for; others use it where it runs.
         """
-        told = told_of(recipe, inputs, outputs, model) | {"threads": threads, "gpus": gpus}
+        told: dict[str, Any] = {
+            "recipe": recipe,
+            "inputs": {role: [str(path) for path in paths] for role, paths in inputs.items()},
+            "outputs": {role: str(path) for role, path in outputs.items()},
+            "model": model,
+            "threads": threads,
+            "gpus": gpus,
+        }
         if gpus and self._run.submitted:
             told["submitted"] = True
         if micro_batch_size:
@@ -95,21 +102,6 @@ def _file_of(text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     return path
-
-
-def told_of(
-    recipe: Mapping[str, Any],
-    inputs: Mapping[str, Iterable[Path | str]],
-    outputs: Mapping[str, Path | str],
-    model: str = "",
-) -> dict[str, Any]:
-    """A job as its JSON says it."""
-    return {
-        "recipe": recipe,
-        "inputs": {role: [str(path) for path in paths] for role, paths in inputs.items()},
-        "outputs": {role: str(path) for role, path in outputs.items()},
-        "model": model,
-    }
 
 
 def files_of(node: Node) -> dict[str, list[Path]]:

@@ -5,8 +5,7 @@ from model_io import load_model, say
 from sweep_io import evaluators, finetuned_validation
 from tallmasks import methods
 from tallmasks.evaluation.protocols import Tuner
-from tallmasks.evaluation.sweeps import thresholds
-from tallmasks.masks.consensus import open_agreement
+from tallmasks.masks.consensus import keep_agreed, open_agreement
 from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
 
 
@@ -15,9 +14,9 @@ def run(job: Job) -> None:
     tune = Tuner(evaluator, job.params["grid"], finetuned_validation(job))
     method = methods.consensus(job.params["merge"]).name
     merged, agreement = open_multi_task_vector(job.input("multi_task_vector")), open_agreement(job.input("agreement"))
-    ks = job.params["thresholds"]
     by_threshold = {}
-    for k, evaluation in zip(ks, thresholds(tune, method, merged, agreement, ks), strict=True):
+    for k in job.params["thresholds"]:  # Wang et al. 2024, Eq. 8 and 9: 0 is the merge, and above T no weight is left
+        evaluation = tune(method, keep_agreed(merged, agreement, k))
         say(f"k = {k}: scaling coefficient {evaluation.scaling_coefficient}")
         by_threshold[k] = evaluation.to_json()
     job.write_json({"thresholds": by_threshold})

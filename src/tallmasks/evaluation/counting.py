@@ -24,6 +24,7 @@ Update = NDArray[np.float32] | torch.Tensor
 
 CPU_BYTES = 4 << 30  # for weight sets; in GPU memory, GPU_SHARE of what is free
 GPU_SHARE = 0.6
+REPORT_EVERY = 5.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -191,15 +192,15 @@ def unpack_mask(packed: NDArray[np.uint8], size: int, device: torch.device) -> N
 class _Report:
     """Lines with the share done, examples/s and the time left, every few seconds and at the end."""
 
-    def __init__(self, progress: Progress, what: str, unit: str, count: int, every: float = 5.0) -> None:
-        self._progress, self._what, self._unit, self._count, self._every = progress, what, unit, count, every
+    def __init__(self, progress: Progress, what: str, unit: str, count: int) -> None:
+        self._progress, self._what, self._unit, self._count = progress, what, unit, count
         self._done = 0
         self._start = self._last = time.monotonic()
 
     def advance(self, count: int) -> None:
         self._done += count
         now = time.monotonic()
-        if now - self._last < self._every and self._done < self._count:
+        if now - self._last < REPORT_EVERY and self._done < self._count:
             return
         self._last = now
         rate = self._done / max(now - self._start, 1e-9)

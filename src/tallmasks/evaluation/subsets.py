@@ -8,10 +8,9 @@ the ends (STL10, KMNIST, CIFAR10, ...), by name the wave does (CIFAR10, SVHN, CI
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tallmasks.store.errors import TallmasksError
 from tallmasks.tasks.titles import title
 
 SORTS = ("zeroshot", "name")
@@ -55,17 +54,10 @@ def _from_ends(tasks: Sequence[str]) -> tuple[str, ...]:
     return tuple(task for pair in pairs for task in pair)[: len(tasks)]
 
 
-def subsets(ordered: Mapping[str, Sequence[str]], sizes: Iterable[int] | None = None) -> list[Subset]:
-    """The first n tasks of every order, for every n or those in ``sizes``; equal sets appear once, small ones first.
-
-    Raises:
-        TallmasksError: a size is not within 1 to the number of tasks.
-    """
-    count = len(next(iter(ordered.values())))
+def subsets(ordered: Mapping[str, Sequence[str]]) -> list[Subset]:
+    """The first n tasks of every order, for every n; equal sets appear once, small ones first."""
     places: dict[tuple[str, ...], list[tuple[str, int]]] = {}
-    for n in range(1, count + 1) if sizes is None else sizes:
-        if not 1 <= n <= count:
-            raise TallmasksError(f"a subset of {n} tasks was asked for, and the benchmark has {count}; choose 1 to it")
+    for n in range(1, len(next(iter(ordered.values()))) + 1):
         for order, tasks in ordered.items():
             places.setdefault(tuple(sorted(tasks[:n])), []).append((order, n))
     return [Subset(tasks, tuple(where)) for tasks, where in places.items()]

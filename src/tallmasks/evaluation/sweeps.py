@@ -6,15 +6,13 @@ Merges, masks and consensus masks are made in memory, so a sweep costs little mo
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tallmasks.evaluation.counting import Evaluator
 from tallmasks.evaluation.protocols import InMemory, Tuner, evaluate
 from tallmasks.evaluation.records import Evaluation
-from tallmasks.masks.consensus import keep_agreed
 from tallmasks.methods import Masked, Method, Scaled, Vector
 from tallmasks.models.families import Examples
 from tallmasks.vectors.task_vectors import TaskVector
@@ -33,14 +31,6 @@ def sample(examples: Examples, count: int | None) -> Examples:
     if count is None or count >= len(examples):
         return examples
     return examples[np.sort(np.random.RandomState(0).permutation(len(examples))[:count])]
-
-
-def thresholds(
-    tune: Tuner, method: str, multi_task_vector: Vector, agreement: NDArray[np.uint8], ks: Iterable[int]
-) -> Iterator[Evaluation]:
-    """Evaluations of consensus merging (Wang et al. 2024, Eq. 8 and 9): k = 0 is the merge, k > T leaves no weight."""
-    for k in ks:
-        yield tune(method, keep_agreed(multi_task_vector, agreement, k))
 
 
 class TaskSubset:

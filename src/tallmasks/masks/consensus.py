@@ -62,11 +62,9 @@ def agreement_profile(
     return AgreementProfile(tuple(every.tolist()), tuple(zero.tolist()))
 
 
-def consensus_mask(agreement: NDArray[np.uint8], k: int) -> NDArray[np.bool_]:
-    """m_consensus(k) = 1{n >= k}, bool [P'] (Wang et al. 2024): k = 0 keeps all, k > T nothing."""
-    return agreement >= k
-
-
 def keep_agreed(multi_task_vector: NDArray[np.float32], agreement: NDArray[np.uint8], k: int) -> NDArray[np.float32]:
-    """The consensus update m_consensus(k) * tau_MTL, float32 [P']."""
-    return apply_mask(multi_task_vector, consensus_mask(agreement, k))
+    """The consensus update m_consensus(k) * tau_MTL, float32 [P'] (Wang et al. 2024).
+
+    m_consensus(k) = 1{n >= k}: k = 0 keeps all, k > T nothing.
+    """
+    return apply_mask(multi_task_vector, agreement >= k)

@@ -57,9 +57,7 @@ def _tensors(bundle: MaskBundle, masks: Mapping[str, NDArray[np.uint8]], place: 
     for bits in masks.values():
         mask = np.unpackbits(bits, count=layout.size, bitorder="little")
         held += np.add.reduceat(mask, layout.offsets, dtype=np.int64)
-    ends = [*layout.offsets[1:], layout.size]
-    sizes = [end - start for start, end in zip(layout.offsets, ends, strict=True)]
-    rows = [(*place(name), size) for name, size in zip(layout.names, sizes, strict=True)]
+    rows = [(*place(name), part.stop - part.start) for name, part in layout.parts.items()]
     table = pd.DataFrame(rows, columns=["layer", "kind", "weights"]).assign(held=held / len(masks))
     table = table.groupby(["layer", "kind"], as_index=False, sort=False).sum()
     table = table.sort_values("layer", key=lambda layers: layers.map(from_input_to_output), kind="stable")

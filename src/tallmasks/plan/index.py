@@ -58,14 +58,13 @@ class Index:
             self._declare(*model_and_benchmark)
         return {node.path: node for node in self._nodes.values()}
 
-    def closure(self, model: str, seeds: Iterable[int] | None = None) -> list[Node]:
+    def closure(self, model: str) -> list[Node]:
         """The artifacts behind every benchmark of a model, each once, sorted by path."""
         plan = self._plan
         by_path: dict[str, Node] = {}
         for benchmark in plan.benchmarks(model):
-            for seed in plan.seeds[:1] if seeds is None else seeds:
-                for nodes in results_of(plan, model, benchmark, seed).values():
-                    by_path |= {node.path: node for top in nodes for node in top.walk()}
+            for nodes in results_of(plan, model, benchmark, plan.seeds[0]).values():
+                by_path |= {node.path: node for top in nodes for node in top.walk()}
         return [by_path[path] for path in sorted(by_path)]
 
     def _runnable(self, models: Iterable[str]) -> list[tuple[str, str]]:

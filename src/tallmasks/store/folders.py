@@ -102,10 +102,10 @@ def provenance_of(folder: Path, name: str = PROVENANCE) -> dict[str, Any]:
 
 
 @contextmanager
-def only_writer(root: Path = Path()) -> Iterator[None]:
+def only_writer() -> Iterator[None]:
     """Hold the lock of a running snakemake.  Raises TallmasksError where a snakemake is at work in this folder."""
-    (root / SCRATCH).mkdir(exist_ok=True)
-    with (root / SCRATCH / "writer.lock").open("a") as lock:
+    SCRATCH.mkdir(exist_ok=True)
+    with (SCRATCH / "writer.lock").open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -16,7 +16,7 @@ from tallmasks import methods
 from tallmasks.evaluation.choice import choose_coefficient, choose_per_task
 from tallmasks.evaluation.counting import Evaluator, TaskData
 from tallmasks.evaluation.protocols import Tuner
-from tallmasks.evaluation.sweeps import TaskSubset, sample, share, thresholds
+from tallmasks.evaluation.sweeps import TaskSubset, sample, share
 from tallmasks.models.clip.clip_examples import ClipExamples
 from tallmasks.models.families import Model, load
 from tallmasks.store.tensor_files import Layout
@@ -117,22 +117,6 @@ def test_every_method_equals_the_plain_statement(
     if isinstance(methods.get(name).protocol, methods.Masked):  # chosen on validation data
         assert found.mask_lambda == tuple(LAMBDAS[place] for place in choose_per_task(found.curve))
     assert found.total == {"validation": [60, 60], "test": [60, 60]}
-
-
-def test_thresholds_run_from_the_merge_to_the_pretrained_model(
-    evaluator: Evaluator, vectors: dict[str, TaskVector]
-) -> None:
-    """Figure 6 would begin or end somewhere else, and its ends are known from other rows."""
-    merged = reference.sum_vectors([vector.flat for vector in vectors.values()])
-    agreement = np.arange(merged.size, dtype=np.uint8) % 3
-    tune = Tuner(evaluator, ALPHAS, [0.9, 0.8])
-    found = list(thresholds(tune, "consensus_task_arithmetic", merged, agreement, range(4)))
-    assert len(found) == 4
-    assert found[0].curve == tuple(map(tuple, evaluator.scaled("validation", merged, ALPHAS)))
-    middle = evaluator.scaled("validation", merged * (agreement >= 2), ALPHAS)
-    assert found[2].curve == tuple(map(tuple, middle))
-    assert found[3].scaling_coefficient == 0
-    assert found[3].correct["test"] == evaluator.as_is("test", evaluator.model.initial())
 
 
 @given(total=st.integers(1, 50), count=st.integers(1, 60))

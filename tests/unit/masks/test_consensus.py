@@ -5,7 +5,7 @@ import pytest
 
 import reference
 from chain import build
-from tallmasks.masks.consensus import agreement_profile, consensus_mask, keep_agreed, open_agreement, write_agreement
+from tallmasks.masks.consensus import agreement_profile, keep_agreed, open_agreement, write_agreement
 from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
 
@@ -54,4 +54,4 @@ def test_consensus_for_every_k():
     merged = np.array([1, 2, 3, 4], np.float32)
     kept = {k: keep_agreed(merged, counts, k).tolist() for k in (0, 1, 2, 4)}
     assert kept == {0: [1, 2, 3, 4], 1: [0, 2, 3, 4], 2: [0, 0, 3, 4], 4: [0, 0, 0, 0]}
-    assert not consensus_mask(counts, 300).any()
+    assert not keep_agreed(merged, counts, 300).any()
