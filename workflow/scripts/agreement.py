@@ -7,7 +7,5 @@ from tallmasks.masks.consensus import write_agreement
 
 def run(job: Job) -> None:
     selection = read_evaluation(job.input("selection"))
-    if selection.mask_lambda is None:
-        raise ValueError(f"{job.input('selection')} holds no mask lambdas")
-    chosen = dict(zip(selection.tasks, selection.mask_lambda, strict=True))
+    chosen = dict(zip(selection.tasks, selection.mask_lambda or (), strict=True))
     write_agreement(job.output, job.input("mask_bundle"), chosen, job.metadata)

@@ -15,7 +15,7 @@ from tallmasks.training.unfinished import TrainingState
 
 def run(job: Job) -> None:
     params, artifact = job.params, job.outputs["artifact"]
-    config = FinetuneConfig.of(params["finetuning"], params["seed"], job.micro_batch_size)
+    config = FinetuneConfig(**params["finetuning"], seed=params["seed"], micro_batch_size=job.micro_batch_size)
     model = load_model(job, config.precision)
     state = TrainingState(UNFINISHED / artifact.name, job.metadata)
     if (unfit := state.unfit()) is not None:

@@ -24,7 +24,7 @@ Schedule = Literal["cosine", "constant"]
 
 @dataclass(frozen=True, kw_only=True)
 class FinetuneConfig:
-    """How a fine-tuning goes, one setting for all tasks.
+    """How a fine-tuning goes, one setting for all tasks: `finetuning` in params.yaml, with the seed and the resources.
 
     Attributes:
         iterations: Optimizer steps, at most.
@@ -58,11 +58,6 @@ class FinetuneConfig:
     micro_batch_size: int | None = None
     validate_every: int | None = None
     patience: int | None = None
-
-    @classmethod
-    def of(cls, knobs: Mapping[str, Any], seed: int, micro_batch_size: int | None = None) -> "FinetuneConfig":
-        """The configuration from the plain mappings in params.yaml, `finetuning` and `resources`."""
-        return cls(**knobs, seed=seed, micro_batch_size=micro_batch_size)
 
 
 @dataclass(frozen=True)

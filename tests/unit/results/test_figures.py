@@ -20,7 +20,6 @@ from result_files import write_results
 from tallmasks import methods
 from tallmasks.results import figures
 from tallmasks.results.figures import FIGURES, ResultFiles, mask_overlap, pareto, style
-from tallmasks.store.errors import TallmasksError
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -332,11 +331,6 @@ def test_the_documents_example_is_a_figure(
     data = module["data"](results)
     for panel, (_, part) in zip(module["draw"](data).axes, data.groupby("benchmark", sort=False), strict=True):
         assert heights(panel) == part["accuracy"].tolist()
-
-
-def test_an_unknown_figure_names_the_nearest() -> None:
-    with pytest.raises(TallmasksError, match="did you mean 'radar'"):
-        figures.load("rader")
 
 
 @pytest.fixture(autouse=True)

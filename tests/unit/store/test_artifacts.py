@@ -20,7 +20,7 @@ from tallmasks.evaluation.subsets import orders
 from tallmasks.plan.node import STAGES, Node
 from tallmasks.plan.project import Store
 from tallmasks.store import artifacts
-from tallmasks.store.artifacts import Damaged, as_metadata, check, digest_of, facts_of, read_label, same, write_json
+from tallmasks.store.artifacts import Damaged, as_metadata, check, digest_of, facts_of, read_label, write_json
 from tallmasks.store.errors import TallmasksError, in_words
 from tallmasks.store.folders import set_aside
 from tallmasks.store.seals import SEAL, seal_of
@@ -126,14 +126,6 @@ def test_a_right_header_does_not_vouch_for_other_values(damage, tmp_path):
         check(path)
 
 
-def test_another_artifact_under_this_name_is_refused(tmp_path):
-    """A whole file of another task, copied over this one's, would pass for it."""
-    path, other = tensors_at(tmp_path), tensors_at(tmp_path, recipe(task="svhn"), seed=1)
-    path.write_bytes(other.read_bytes())
-    with pytest.raises(Damaged, match="another recipe"):
-        read_label(path)
-
-
 @pytest.mark.parametrize("thing", ["folder", "pipe", "lost", "loop", "nested", "list", "text", "empty"])
 @pytest.mark.parametrize("suffix", [".json", ".safetensors"])
 def test_what_is_no_artifact_at_all_is_refused_by_name(thing, suffix, tmp_path):
@@ -230,8 +222,6 @@ def test_sweeps_and_orders_are_read_back(tmp_path):
     zeroshot = {"mnist": 0.5, "svhn": 0.25}
     made = evaluation_at(tmp_path, {"zeroshot": zeroshot, "orders": orders(zeroshot)}, tasks=["mnist", "svhn"])
     assert read_orders(made) == (orders(zeroshot), zeroshot)
-    with pytest.raises(ValueError, match="no scores"):
-        Evaluation.from_json({**EVALUATION, "correct": {"validation": [18, 7], "test": [25, 41]}})
 
 
 def test_equal_values_have_equal_content_whatever_they_were_made_for(tmp_path):
@@ -239,13 +229,6 @@ def test_equal_values_have_equal_content_whatever_they_were_made_for(tmp_path):
     one, other = check(tensors_at(tmp_path)), check(tensors_at(tmp_path, recipe(task="svhn")))
     changed = check(tensors_at(tmp_path, recipe(task="cars"), seed=1))
     assert one.content == other.content != changed.content
-
-
-def test_another_kind_of_machine_may_round_in_another_way():
-    """A clone on another processor would rebuild everything, or damage would pass for rounding."""
-    assert same("a/1", "a/1") and same("a/1", "a/2")  # the same values
-    assert same("a/1", "b/2")  # another machine's last bits
-    assert not same("a/1", "b/1")  # the same machine gives the same bits
 
 
 def chain(folder: Path) -> dict[str, Node]:

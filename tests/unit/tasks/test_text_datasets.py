@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from loopback_hub import Repository, loopback_hub
 from tallmasks.commands import main as cli
 from tallmasks.plan import params as plan_params
 from tallmasks.plan.node import Node
@@ -103,17 +102,6 @@ def test_a_label_may_be_a_number_or_a_text(tmp_path: Path) -> None:
         pq.write_table(content, tmp_path / name / "train.parquet")
         read.append(written(tmp_path / f"{name}.out", "social_iqa", "train", tmp_path / name))
     assert read[0] == read[1]
-
-
-def test_a_data_set_is_downloaded_at_a_commit_of_which_the_first_digits_are_known(tmp_path: Path) -> None:
-    """The hub takes whole commits alone."""
-    source = TASKS["cosmos_qa"].source
-    commit = f"{source.revision}".ljust(40, "0")
-    write_repository(tmp_path / "files", "cosmos_qa", COUNTS)
-    with loopback_hub(tmp_path / "files", tmp_path / "cache") as server:
-        server.repositories["datasets", source.hub] = Repository(tmp_path / "files", commit)
-        assert len(written(tmp_path / "out", "cosmos_qa", "test", None)) == COUNTS["test"]
-    assert json.loads(open_tensors(tmp_path / "out").metadata["origin"])["revision"] == commit
 
 
 # -- what cannot be had ---------------------------------------------------------------------------------------------

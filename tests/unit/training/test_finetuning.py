@@ -208,14 +208,6 @@ def test_crops_are_open_clips(weights: Path, data: ClipExamples) -> None:
     assert pixels.shape == (8, 3, 32, 32) and pixels.dtype == torch.float32 and -1 <= pixels.min() < pixels.max() <= 1
 
 
-def test_the_recipe_is_read_from_params() -> None:
-    """Without it a key of params.yaml could be dropped on the way."""
-    assert FinetuneConfig.of({**KNOBS, "augmentation": MOVING}, 0) == config(augmentation=MOVING)
-    mixed = {**KNOBS, "augmentation": "crop", "precision": "bfloat16"}
-    expected = config(augmentation="crop", precision="bfloat16", micro_batch_size=4, seed=3)
-    assert FinetuneConfig.of(mixed, 3, 4) == expected
-
-
 def test_schedules() -> None:
     """Without it warm-up or decay could be off by the length of a run."""
     assert cosine_schedule(1, 100, 10) == pytest.approx(0.1)
