@@ -206,7 +206,7 @@ SENTENCES: list[tuple[str, str, str, Callable[[], list[float]]]] = [
     (TINY, "Iso-C is above every other merge, with", " at 8, 14 and 20 tasks.", lambda: means("iso_c")),
     (TINY, "Consensus task arithmetic has", ". -", lambda: means("consensus_task_arithmetic")),
     (TINY, "EMR-Merging, which chooses nothing, lies below TALL-masks:", ".", lambda: means("emr")),
-    (MACHINES, "These have it", " above.", later_gain_of_k1),
+    (MACHINES, "These have it", " above", later_gain_of_k1),
     (MACHINES, "rows move by up to", " with MKL's.", most_moved),
     (MACHINES, "Weights differ by up to", " after", lambda: [by_processor().loc[WEIGHTS].max().round(3)]),
     (MACHINES, "AVX2 alone moves weights by", ".", lambda: [by_processor().loc[WEIGHTS, "ATen's AVX2"].round(3)]),
