@@ -8,8 +8,6 @@ INSTALLED := .venv/installed
 SLURM := .venv/slurm/installed
 REMOTES := .venv/remotes/installed
 SITE := .venv/site
-SMALL := examples/serve/models
-PORT ?= 8000
 SNAKEMAKE := PATH="$(CURDIR)/$(BIN):$$PATH" snakemake -j$(JOBS) --quiet host reason --
 # `make V=1 ...` gives Snakemake's own output
 ifdef V
@@ -146,16 +144,6 @@ $(SITE)/installed: requirements-site.lock
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-site.lock
 	@touch $@
 
-serve: $(INSTALLED) .venv/serve/installed $(if $(BUNDLE),,$(SMALL)/bundle)  ## answer requests for any task of BUNDLE=./bundle from one model, over HTTP; else of small models made for it
-	PYTHONPATH=.venv/serve $(BIN)/python examples/serve/server.py $(or $(BUNDLE),$(SMALL)/bundle) --port $(PORT)
-
-bench-serve: $(INSTALLED) .venv/serve/installed  ## measure that server beside all models in memory and beside loading at each switch
-	PYTHONPATH=.venv/serve $(BIN)/python examples/serve/benchmark.py
-
-$(SMALL)/bundle: $(INSTALLED)
-	rm -rf $(SMALL)
-	$(BIN)/python examples/serve/small_models.py $(SMALL)
-
 # Beside the project's own environment: each lock has what requirements.lock lacks.
 .venv/%/installed: examples/%/requirements.lock $(INSTALLED)
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --target $(@D) --no-deps --require-hashes -r $<
@@ -184,11 +172,9 @@ lock: $(INSTALLED)  ## resolve requirements.lock anew from pyproject.toml
 	  --no-header --no-annotate --no-deps --group remotes -o requirements-remotes.lock
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	  --no-header --no-annotate --group site -o requirements-site.lock
-	for group in serve llms; do \
-	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-	    --no-header --no-annotate --constraints requirements.lock --group $$group -o examples/$$group/requirements.lock \
-	    $$(sed -n 's/^\([a-zA-Z0-9_.-]*\)==.*/--no-emit-package \1/p' requirements.lock | sort -u); \
-	done
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	  --no-header --no-annotate --constraints requirements.lock --group llms -o examples/llms/requirements.lock \
+	  $$(sed -n 's/^\([a-zA-Z0-9_.-]*\)==.*/--no-emit-package \1/p' requirements.lock | sort -u)
 
 clean:  ## remove what make and the workflow made, but not results/; asks first, YES=1 answers
 	@if [ -e store ] && [ -z "$(YES)" ]; then \
@@ -197,4 +183,4 @@ clean:  ## remove what make and the workflow made, but not results/; asks first,
 	  printf 'Remove it, and .venv, logs, .snakemake, .tallmasks? [y/N] '; read answer || echo; \
 	  case $$answer in [yY]*) ;; *) echo "nothing removed; make clean YES=1 removes them without asking"; exit 1;; esac; \
 	fi
-	rm -rf .venv store logs .snakemake .tallmasks $(SMALL)
+	rm -rf .venv store logs .snakemake .tallmasks

@@ -49,14 +49,6 @@ def test_a_benchmark_overwrites_no_document_unasked() -> None:
     assert subprocess.run(["git", "check-ignore", "-q", path], cwd=ROOT).returncode == 0
 
 
-def test_the_benchmark_of_switching_runs(tmp_path: Path) -> None:
-    """The numbers of the docs could not be measured again."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    command = [sys.executable, str(ROOT / "benchmarks/switching.py"), "--layers", "1", "--rounds", "1"]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0 and "restored within 0\n" in done.stdout, done.stderr + done.stdout
-
-
 def write_sparse(path: Path, shapes: dict[str, tuple[int, ...]], header: bytes, seed: int) -> None:
     """A model in bfloat16 of which only the beginning of each tensor takes room on the disk: the rest is 0."""
     noise = np.random.default_rng(seed).standard_normal(1 << 16, np.float32).view(np.uint16)[1::2].tobytes()

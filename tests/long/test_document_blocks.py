@@ -48,7 +48,6 @@ NOT_RUN = {
     r"git checkout --ours": "two branches in conflict: test_clones.py",
     r"\.venv/bin/python -m pytest": "a file of the reader's; tests/workflow/test_readme.py runs it",
     r"python benchmarks/processors.py": "five tables built anew, an hour",
-    r"make serve|curl ": "test_serve.py starts this server and asks it",
     r"make \.venv/llms|\.venv/bin/python examples/llms": "test_merge_llms.py runs the lines of this page",
     r"tallmasks merge --base \./vit": "tests/unit/commands/test_merge.py runs it, on models with heads",
     r"tallmasks (merge|compress) --base meta-llama|tallmasks export .* --task (instruct|code|math) ": "the same",
@@ -57,7 +56,6 @@ NOT_RUN = {
 PYTHON = {
     "CONTRIBUTING.md": "tests/workflow/test_contributing.py",
     "README.md": "tests/workflow/test_readme.py and tests/unit/commands/test_compress.py",
-    "docs/bundles.md": "tests/unit/bundles/test_serving.py",
     "docs/figures.md": "tests/unit/results/test_figures.py",
     "docs/first_method.md": "tests/workflow/test_readme.py",
     "docs/own_checkpoints.md": "tests/unit/commands/test_compress.py and test_merge.py",

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +12,6 @@ from numpy.typing import NDArray
 from tallmasks.bundles.bundle_parts import BundleParts, manifest_of, open_place
 from tallmasks.bundles.task_weights import TaskWeights
 from tallmasks.bundles.theta_0 import NoBase, find_base
-from tallmasks.bundles.turns import Turns
 from tallmasks.bundles.verification import check_form
 from tallmasks.store.dtypes import DTYPES
 from tallmasks.store.errors import TallmasksError, nearest, needed_for
@@ -24,8 +21,6 @@ from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 if TYPE_CHECKING:
     import torch
-
-Request = TypeVar("Request")
 
 
 class Bundle:
@@ -46,7 +41,6 @@ class Bundle:
         self._of_module: Checkpoint | None = None
         """theta_0 as the first module had it, where no file has it."""
         self._uploaded: dict[tuple[str, str, str], torch.Tensor] = {}
-        self._turns = Turns()
 
     def __reduce__(self) -> tuple[Any, ...]:
         origin = self._given.origin if self._given is not None else {}
@@ -141,7 +135,7 @@ class Bundle:
 
         Every value is computed from theta_0, whatever the module holds, and rounded once to the module's own dtype.  So
         going from task to task never drifts.  Nothing is reallocated; ``requires_grad`` and hooks stay. Where anything
-        fails on the way, the module is left as theta_0.
+        fails on the way, the module is left as theta_0.  A forward in another thread may see the weights of two tasks.
 
         Without a base (none given, included or to be had from where it was), **the module as it is at the first call
         is taken for theta_0**, and the bundle keeps a copy of the tensors that it changes: the module's size again.
@@ -155,13 +149,12 @@ class Bundle:
 
         self.manifest.check_task(task)
         placed = placed_tensors(module, self.manifest)
-        with self._turns.lock:
-            base = self._any_base()
-            if base is None:
-                TaskWeights(self._parts, ModuleCopy(title="the module", tensors={}), task).check()
-                base = self._of_module = ModuleCopy.of(placed, self.manifest.stored)
-            before = TaskWeights(self._parts, base, None)
-            overwrite(placed, TaskWeights(self._parts, base, task), before, self._uploaded)
+        base = self._any_base()
+        if base is None:
+            TaskWeights(self._parts, ModuleCopy(title="the module", tensors={}), task).check()
+            base = self._of_module = ModuleCopy.of(placed, self.manifest.stored)
+        before = TaskWeights(self._parts, base, None)
+        overwrite(placed, TaskWeights(self._parts, base, task), before, self._uploaded)
 
     def restore_(self, module: torch.nn.Module) -> None:
         """Make a module theta_0 again, in place and exactly. Raises as :meth:`apply_`."""
@@ -170,48 +163,10 @@ class Bundle:
             from tallmasks.bundles.live_weights import overwrite
 
         placed = placed_tensors(module, self.manifest)
-        with self._turns.lock:
-            base = self._any_base()
-            if base is not None:
-                weights = TaskWeights(self._parts, base, None)
-                overwrite(placed, weights, weights, self._uploaded)
-
-    def switched(self, module: torch.nn.Module, task: str) -> AbstractContextManager[None]:
-        """A block in which a module is the model of a task; blocks of other threads wait until it ends.
-
-        A forward outside of any block may see the weights of two tasks while another thread switches.  After the block
-        the module stays as it is.  A block for the same task and module writes nothing, unless torch changed a tensor
-        in between.  One bundle has one lock: open a second for a second module.
-
-        Raises as :meth:`apply_`, and where the thread is in a block of this bundle already.
-        """
-        return self._turns.block(module, task, self.apply_)
-
-    def grouped(self, requests: Iterable[tuple[str, Request]]) -> list[tuple[str, list[Request]]]:
-        """Pairs of a task and anything, by task: first those of the task that :meth:`switched` wrote last.
-
-        Other tasks, and the requests of each, keep their order.  Raises TallmasksError for a task that is not in the
-        bundle.
-        """
-        groups: dict[str, list[Request]] = {}
-        for task, request in requests:
-            self.manifest.check_task(task)
-            groups.setdefault(task, []).append(request)
-        return sorted(groups.items(), key=lambda group: group[0] != self._turns.task)
-
-    def read_ahead(self, task: str) -> threading.Thread:
-        """Download, check and decode a task's file in a thread, which is returned: its first switch need not wait.
-
-        Switches to other tasks go on meanwhile.  What goes wrong here, the task's own switch raises.
-        """
-
-        def read() -> None:
-            with suppress(TallmasksError):
-                self._parts.check(task)
-
-        thread = threading.Thread(target=read, name=f"read ahead {task}", daemon=True)
-        thread.start()
-        return thread
+        base = self._any_base()
+        if base is not None:
+            weights = TaskWeights(self._parts, base, None)
+            overwrite(placed, weights, weights, self._uploaded)
 
     def _weights(self, task: str) -> TaskWeights:
         self.manifest.check_task(task)
