@@ -32,7 +32,7 @@ from tallmasks.commands.mergekit_files import MERGEKIT, in_own_words
 from tallmasks.methods import registry
 from tallmasks.methods.weighting import Setting, Weighting
 from tallmasks.plan.refusals import Section, check, optional, shown
-from tallmasks.plan.strict_yaml import read_yaml
+from tallmasks.plan.yaml_files import read_yaml
 from tallmasks.store.errors import TallmasksError, TallmasksWarning
 
 CHECKPOINT = "a path or a repository"

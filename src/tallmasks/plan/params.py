@@ -1,6 +1,6 @@
 """params.yaml: reading it, and refusing mistakes before anything is planned.
 
-`strict_yaml` checks the syntax, `params_model` keys, types and bounds, and `check_names` names.
+`params_model` checks keys, types and bounds, and `check_names` names.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tallmasks.evaluation.subsets import ORDERS
 from tallmasks.masks.mask_bundles import apply_mask
 from tallmasks.models.families import family
 from tallmasks.plan import params_model, refusals
-from tallmasks.plan.strict_yaml import read_yaml, scalar
+from tallmasks.plan.yaml_files import read_yaml, scalar
 from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.tasks.catalogues import CATALOGUES, catalogue
 from tallmasks.tasks.task import Task

@@ -1,0 +1,74 @@
+"""YAML files that people write by hand, read as YAML 1.2 like DVC."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.constructor import SafeConstructor
+from ruamel.yaml.error import MarkedYAMLError, ReusedAnchorWarning
+
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.plain_files import open_plain
+
+LARGEST = 1 << 20
+"""Bytes of a file at most; the shipped params.yaml has 10,000."""
+_MOST_MERGED = 10_000
+"""Keys of a mapping at most; a few references to references make billions of them."""
+
+
+def read_yaml(path: Path) -> Any:
+    """The value of a YAML file.
+
+    Raises FileNotFoundError, and TallmasksError where it is no plain file, too large or no YAML.
+    Also for a key or an anchor that is there twice.
+    """
+    try:
+        with open_plain(path) as file:
+            content = file.read(LARGEST + 1)
+        if len(content) > LARGEST:
+            raise TallmasksError(f"{path}: larger than {LARGEST:,} bytes, which no such file is")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", ReusedAnchorWarning)
+            return _yaml().load(content.decode("utf-8-sig"))
+    except (FileNotFoundError, TallmasksError):
+        raise
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f", line {mark.line + 1}" if mark else ""
+        problem = ", ".join(part for part in (error.context, error.problem) if part)
+    except Exception as error:  # the reader raises anything, on `!!bool x` a KeyError
+        where, problem = "", f"cannot be read as YAML ({error})"
+    raise TallmasksError(f"{path}{where}: {' '.join(problem.split())[:200]}")
+
+
+def scalar(text: str) -> Any:
+    """What an unquoted `text` means in such a file: null, a number, true or false, or the text itself."""
+    if text.strip() in ("", "~", "null"):
+        return None
+    try:
+        value = _yaml().load(text)
+    except Exception:  # as above
+        return text
+    return value if isinstance(value, bool | int | float) else text
+
+
+class _Constructor(SafeConstructor):
+    """Refuses a key that is there twice also beside `<<`, where ruamel lets the last one count."""
+
+    def flatten_mapping(self, node: Any) -> None:
+        written = [str(key.value) for key, _ in node.value]
+        if getattr(node, "merge", None) is None and len(set(written)) < len(written):
+            twice = next(key for key, _ in node.value if written.count(str(key.value)) > 1)
+            raise MarkedYAMLError(problem=f"the key {twice.value!r} stands here twice", problem_mark=twice.start_mark)
+        super().flatten_mapping(node)
+        if len(node.value) > _MOST_MERGED:
+            raise MarkedYAMLError(problem=f"more than {_MOST_MERGED} keys here", problem_mark=node.start_mark)
+
+
+def _yaml() -> YAML:
+    reader = YAML(typ="safe", pure=True)
+    reader.Constructor = _Constructor
+    return reader
