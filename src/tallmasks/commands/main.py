@@ -17,7 +17,6 @@ from tallmasks.store.errors import TallmasksError, in_words, needed_for
 COMMANDS = {
     "merge": "merge fine-tuned models of one base into one model",
     "compress": "compress fine-tuned models of one base into a bundle: one vector, and a bit mask per task",
-    "lora": "write what fine-tuning changed as a PEFT LoRA folder",
     "export": "write one task's model from a bundle",
     "info": "say what a bundle or a checkpoint holds",
     "methods": "list the methods, or describe one: what it looks at, its options and its paper",

@@ -29,7 +29,7 @@ from tallmasks.vectors.kernels import read_only
 
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_FILES = ("adapter_model.safetensors", "adapter_model.bin")
-PREFIX = "base_model.model."
+_PREFIX = "base_model.model."
 _FACTOR = re.compile(r"(?P<module>.+)\.lora_(?P<embedding>embedding_)?(?P<factor>[AB])(?:\.weight)?")
 _OTHER_KINDS = (
     "use_dora", "use_qalora", "use_bdlora", "lora_bias", "layer_replication", "target_parameters",
@@ -38,7 +38,7 @@ _OTHER_KINDS = (
 """Options under which a model is more, or something else, than its weights and B A."""
 _HARMLESS_STARTS = (True, False, None, "gaussian", "eva", "orthogonal")
 """Ways to begin that leave the base's weights as they are."""
-EMBEDDINGS = ("embed_tokens", "wte", "shared", "word_embeddings", "tok_embeddings")
+_EMBEDDINGS = ("embed_tokens", "wte", "shared", "word_embeddings", "tok_embeddings")
 """What transformers calls the table of words that a head may be tied to."""
 _WITH_HEAD = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "ForMaskedLM", "ForPreTraining")
 _MERGE = "Merge it with peft's merge_and_unload, save the model, and give that folder"
@@ -215,7 +215,7 @@ def _tied(base: Checkpoint, config: Mapping[str, Any]) -> set[str]:
     embeddings = {
         name
         for name, info in base.tensors.items()
-        if with_head and name.removesuffix(".weight").split(".")[-1] in EMBEDDINGS and shapes[info.shape] == 1
+        if with_head and name.removesuffix(".weight").split(".")[-1] in _EMBEDDINGS and shapes[info.shape] == 1
     }
     return embeddings | set(base.aliases.values())
 
@@ -232,13 +232,13 @@ def _sorted_out(adapter: Checkpoint, title: str) -> tuple[dict[str, dict[str, st
     factors: dict[str, dict[str, str]] = {}
     others: dict[str, str] = {}
     for stored in (*adapter.tensors, *adapter.aliases):
-        name = stored.removeprefix(PREFIX)
+        name = stored.removeprefix(_PREFIX)
         if "lora_magnitude_vector" in name:
             raise TallmasksError(f"{title}: {stored} is of DoRA, whose weights are more than theta_0 + B A. {_MERGE}")
-        if not stored.startswith(PREFIX) or "trainable_tokens" in name:
+        if not stored.startswith(_PREFIX) or "trainable_tokens" in name:
             raise TallmasksError(
                 f"{title}: tensor {stored} is not of a LoRA as peft writes it; expected names beginning with"
-                f" {PREFIX}. {_MERGE}"
+                f" {_PREFIX}. {_MERGE}"
             )
         if match := _FACTOR.fullmatch(name):
             pair = factors.setdefault(match["module"], {})
