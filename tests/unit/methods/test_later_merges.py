@@ -10,7 +10,8 @@ import pytest
 import later_reference
 import reference
 from tallmasks import methods
-from tallmasks.methods.rows.parts.block_numbers import block_of, depths, is_linear_layer
+from tallmasks.methods.rows.parts.block_numbers import block_of, depths
+from tallmasks.methods.rows.parts.layers_in_blocks import is_linear_layer
 from tallmasks.methods.rows.parts.seeded_draws import draws, dropped, task_keys
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import Layout
@@ -144,6 +145,15 @@ def test_a_merge_by_singular_vectors_is_not_of_noise(name: str, case: str) -> No
     assert 0 < np.linalg.norm(one - other) < share * np.linalg.norm(one)
 
 
+@pytest.mark.parametrize("name", ["tsv_m", "iso_c", "iso_cts"])
+def test_tasks_that_cancel_each_other_leave_no_noise(name: str) -> None:
+    """What rounding leaves of a sum would get the singular values of whole tasks."""
+    one = np.repeat(low_rank(np.random.default_rng(0), 1), 2, axis=0) * np.float32([[[1]], [[-1]]])
+    noise = np.random.default_rng(1).normal(size=one.shape) * 1e-6 * one.std()
+    given = [TaskVector(matrix.reshape(-1), Layout(("m",), ((96, 96),)), {}) for matrix in np.float32(one + noise)]
+    assert np.linalg.norm(merged(name, given)["m"]) < 1e-5 * np.linalg.norm(one)
+
+
 @pytest.mark.parametrize(("middle", "outliers"), [(0.15, 0.006), (0.5, 0.1), (1.0, 0.0)])
 def test_breadcrumbs_is_the_plain_statement(middle: float, outliers: float) -> None:
     """Other weights would be kept: largest and smallest of every row are left out."""
@@ -208,10 +218,13 @@ def test_names_say_where_a_tensor_is() -> None:
     assert block_of("layers.3.mlp.1.weight") == ("layers", 3)
     assert depths(names) == dict(zip(names, [0, 1, 0, 1, 0, 0], strict=True))
     linear = ["visual.transformer.resblocks.0.mlp.c_fc.weight", "model.layers.0.self_attn.q_proj.weight"]
+    linear += ["layers.0.mlp.shared.up.weight", "layers.0.attention.output_projection.weight"]
     others = ["visual.proj", "token_embedding.weight", "shared.weight", "lm_head.weight", "visual_projection.weight"]
     others += ["encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight", "text_projection", "wte.weight"]
-    assert all(is_linear_layer(name, 2) for name in linear) and not is_linear_layer(linear[0], 1)
-    assert not any(is_linear_layer(name, 2) for name in others)
+    others += ["heads.0.weight", "vision_model.head.layers.0.weight"]
+    assert all(is_linear_layer(name, (8, 8)) for name in linear)
+    assert not any(is_linear_layer(linear[0], shape) for shape in [(8,), (8, 1), (8, 8, 1)])
+    assert not any(is_linear_layer(name, (8, 8)) for name in others)
 
 
 # -- DARE -----------------------------------------------------------------------------------------------------
@@ -252,6 +265,16 @@ def test_dare_is_the_plain_statement() -> None:
     np.testing.assert_array_equal(found, reference.ties(left, limits, mean=True))
     assert len({*keys, *task_keys(given, 8)}) == 6, "tasks and seeds have draws of their own"
     assert not np.array_equal(LAYOUT.join(merged("dare", given)), LAYOUT.join(merged("dare:seed=1", given)))
+
+
+def test_tasks_that_moved_late_rows_alone_have_draws_of_their_own() -> None:
+    """Of two models with new tokens, DARE would drop the same weights."""
+    layout = Layout(("a", "b"), ((100, 64), (3,)))
+    late = np.zeros((3, layout.size), np.float32)
+    late[0, 6000] = late[1, 5000] = late[2, 6000] = 1
+    late[2, 1:9] = 1
+    assert len({*task_keys([TaskVector(row, layout, {}) for row in late], 0)}) == 3
+    assert len({*task_keys([TaskVector(row, layout, {}) for row in late[[0, 0]]], 0)}) == 1
 
 
 def test_della_drops_small_weights_more_often() -> None:

@@ -19,7 +19,9 @@ def della(tensors: Vector, place: Place, keys: list[bytes], *, drop: Rate = 0.5,
     epsilon to 1 - drop + epsilon.  What stays gets the L1 norm that the tensor had.  Then the disjoint mean of TIES,
     with plus where tasks cancel each other.
 
-    As mergekit (sparsify.py, della_magprune).  The paper (Deep et al. 2024) divides by the probabilities instead.
+    As mergekit (sparsify.py, della_magprune), but for tensors above two axes: a row here is all that has one index of
+    the first axis, such as a filter of a convolution; mergekit ranks along axis 1.  The paper (Deep et al. 2024)
+    divides by the probabilities instead.
     """
     if drop and not epsilon < min(drop, 1 - drop):
         raise TallmasksError(f"della: epsilon is {epsilon}; expected less than drop ({drop}) and 1 - drop")

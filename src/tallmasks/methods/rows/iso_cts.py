@@ -19,15 +19,16 @@ def iso_cts(tensors: Vector, place: Place, noise_of: NoiseOf, *, common: Share =
 
     As the official code (danielm1405/iso-merging): what is left to the tasks is rounded to a multiple of T, and tensors
     that are not matrices, and `text_projection`, are averaged.  What it leaves undefined is left out here: directions
-    below the noise, of the sum, of a task's rest and of U and V, and more directions of tasks than there are.  Where
-    nothing stands above the noise, the mean is taken.
+    below the noise, of the sum, of a task's rest and of U and V, and more directions of tasks than there are.  What
+    float32 loses of the sum is counted by the size of the tasks, which may cancel each other.  Where nothing stands
+    above the noise, the mean is taken.
     """
     tasks, shape = len(tensors), tensors.shape[1:]
     if not is_matrix(shape) or "text_projection" in place.name:
         return tensors.mean(axis=0)
     rank, noise = min(shape), noise_of(place.name) * tasks**0.5
     own = min(round((rank - int(rank * common)) / tasks), rank // tasks)
-    shared = top_triplets(tensors.sum(axis=0), rank - own * tasks, noise)
+    shared = top_triplets(tensors.sum(axis=0), rank - own * tasks, noise, of=float(np.linalg.norm(tensors)))
     base = shared[0]
     rest = [
         top_triplets(matrix - base @ (base.T @ matrix), own, noise, of=float(np.linalg.norm(matrix)))

@@ -12,12 +12,14 @@ SINGULAR = 1e-6
 @merge("model_stock", over="tensors")
 def model_stock(tensors: Vector, place: Place, facts: None, *, filter_wise: bool = False) -> Vector:
     """float32 [T, ..., n] -> [..., n]: t times the mean, t = T cos / (1 + (T - 1) cos), where cos is the mean cosine
-    between two tasks' tensors, or between their rows with `filter_wise` (Jang et al. 2024, Eq. 4).
+    between two tasks' tensors, or between their rows with `filter_wise` (Jang et al. 2024, Eq. 4); a scalar is one
+    row.
 
-    As mergekit (merge_methods/model_stock.py), t is 0 where 1 + (T - 1) cos is next to 0.
+    As mergekit (merge_methods/model_stock.py), t is 0 where 1 + (T - 1) cos is next to 0.  There two lengths whose
+    product is below 1e-6 count as 1e-6.  Here short vectors have their cosine too.
     """
     tasks = len(tensors)
-    rows = tensors if filter_wise else tensors.reshape(tasks, -1)
+    rows = tensors if filter_wise and tensors.ndim > 1 else tensors.reshape(tasks, -1)
     if tasks == 1:
         return tensors[0]
 

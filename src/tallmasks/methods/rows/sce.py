@@ -11,7 +11,8 @@ def sce(tensors: Vector, place: Place, facts: None, *, select_topk: Share = 1.0)
     largest variance stay.  A task counts by the mean of its squares.  The weighted mean is of what has the sign of the
     sum, plus where the sum is 0.
 
-    As mergekit (merge_methods/sce.py), where a sum of the means below 1e-6 makes all tasks equal.
+    It is the paper's formula.  mergekit (merge_methods/sce.py) takes equal weights where the means sum to less than
+    1e-6, which is usual for task vectors: changes of 3e-4 are enough for it.
     """
     rows = tensors.reshape(len(tensors), -1)
     if select_topk < 1:

@@ -5,7 +5,7 @@ from typing import Annotated
 import numpy as np
 
 from tallmasks.methods import Between, Fixed, Place, Share, Vector, merge, merged_row
-from tallmasks.methods.rows.parts.block_numbers import is_linear_layer
+from tallmasks.methods.rows.parts.layers_in_blocks import is_linear_layer
 
 FIRST, SECOND, EPSILON = 0.9, 0.999, 1e-8  # Adam's, as everywhere
 
@@ -23,11 +23,11 @@ def wudi(
 
     As the official code (nathanielyvo/WUDI-Merging, vit/wudi_main.py): linear layers of attention and MLP alone, since
     the rows of their D_t span the inputs of task t; all other tensors stay pretrained (0).  Those layers have to be
-    told by name and shape here: 2-D, and no embedding, head or projection.  With G = sum_t D_t^T D_t / |D_t|^2 and
+    told by name and shape here: matrices, and no embedding, head or projection.  With G = sum_t D_t^T D_t / |D_t|^2 and
     C = sum_t (S - D_t) D_t^T D_t / |D_t|^2 the gradient at S + X is 2 (X G + C), one product a step whatever T is.
     """
     total = tensors.sum(axis=0)
-    if not is_linear_layer(place.name, total.ndim):
+    if not is_linear_layer(place.name, total.shape):
         return np.zeros_like(total)
     gram, start = np.zeros((total.shape[1],) * 2, np.float32), np.zeros_like(total)
     for matrix in tensors:

@@ -7,11 +7,6 @@ from collections.abc import Iterable
 
 NUMBER = re.compile(r"(?:^|\.)(\d+)\.")
 """The first number that stands between dots: of a block, in every transformer that numbers its blocks."""
-NO_LINEAR_LAYER = re.compile(
-    r"embed|(^|\.)(wte|wpe|shared|lm_head|head|heads|classifier|score|fc_norm)(\.|$)"
-    r"|(^|\.|text_|visual_)(proj|projection)$|_projection\.|relative_attention_bias|position_bias"
-)
-"""Tables that are looked up, and what comes after the last block."""
 
 
 def block_of(name: str) -> tuple[str, int] | None:
@@ -30,8 +25,3 @@ def depths(names: Iterable[str]) -> dict[str, float]:
     for stack, number in filter(None, blocks.values()):
         last[stack] = max(number, last.get(stack, 0))
     return {name: block[1] / last[block[0]] if block and last[block[0]] else 0.0 for name, block in blocks.items()}
-
-
-def is_linear_layer(name: str, dimensions: int) -> bool:
-    """Whether a tensor is the matrix of a linear layer of attention or MLP: 2-D, and no table, head or projection."""
-    return dimensions == 2 and not NO_LINEAR_LAYER.search(name)

@@ -1,12 +1,27 @@
-"""The matrices of a model that are compressed for what they are, layers, and not tables that are looked up."""
+"""The matrices of linear layers of attention and MLP, by name and shape: in any layout, without a family."""
 
 from __future__ import annotations
 
-from tallmasks.methods.rows.parts.block_numbers import block_of, is_linear_layer
+import re
+
+from tallmasks.methods.rows.parts.block_numbers import block_of
 from tallmasks.methods.rows.parts.singular_vectors import is_matrix
+
+TABLE = re.compile(r"embed|relative_attention_bias|position_bias")
+"""Tables that are looked up, in blocks too."""
+OUTSIDE = re.compile(
+    r"(^|\.)(wte|wpe|shared|lm_head|head|heads|classifier|score|fc_norm)(\.|$)"
+    r"|(^|\.|text_|visual_)(proj|projection)$|_projection\."
+)
+"""Tables before the blocks, and what comes after them; in a block such names are layers."""
+
+
+def is_linear_layer(name: str, shape: tuple[int, ...]) -> bool:
+    """Whether a tensor is the matrix of a linear layer of attention or MLP: no vector, table, head or projection."""
+    block = block_of(name)
+    return is_matrix(shape) and not TABLE.search(name) and not OUTSIDE.search(block[0] if block else name)
 
 
 def is_layer_in_block(name: str, shape: tuple[int, ...]) -> bool:
-    """Whether a tensor is the matrix of a linear layer of attention or MLP: in a numbered block, and no table, head or
-    projection by its name."""
-    return block_of(name) is not None and is_matrix(shape) and is_linear_layer(name, len(shape))
+    """Whether it is in a numbered block, too."""
+    return block_of(name) is not None and is_linear_layer(name, shape)

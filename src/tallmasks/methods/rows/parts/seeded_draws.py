@@ -12,19 +12,22 @@ from numpy.typing import NDArray
 from tallmasks.vectors.differences import Difference
 from tallmasks.vectors.task_vectors import TaskVector
 
-HEAD, EACH_STEP = 64, 8
+HEAD, PIECE, EACH_STEP = 64, 1 << 20, 8
 
 
 def task_keys(task_vectors: Sequence[TaskVector], seed: int) -> list[bytes]:
     """What tells the draws of each task from the others', independent of names and order: a digest of the seed and of
-    the first 64 values of every tensor that moved there."""
+    the first 64 values of every tensor that moved there; of other tensors, of all pieces that moved."""
     keys = []
     for vector in task_vectors:
         digest = blake2b(str(seed).encode(), digest_size=16)
-        for name, start in zip(vector.layout.names, vector.layout.offsets, strict=True):
-            head = vector.flat[start : min(start + HEAD, vector.flat.size)]
-            if head.any():
-                digest.update(name.encode() + head.tobytes())
+        for name, part in vector.layout.parts.items():
+            head = vector.flat[part.start : min(part.start + HEAD, vector.flat.size)]
+            starts = range(part.start, part.stop, PIECE)
+            pieces = [head] if head.any() else (vector.flat[start : min(start + PIECE, part.stop)] for start in starts)
+            for piece in pieces:
+                if piece.any():
+                    digest.update(name.encode() + piece.tobytes())
         keys.append(digest.digest())
     return keys
 
