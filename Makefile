@@ -47,9 +47,10 @@ $(UNKNOWN):
 
 install: $(INSTALLED)  ## create .venv with everything pinned in requirements.lock
 
-# What a step prints is shown where it fails, but not where Ctrl-C ends it: each Python under way would print a traceback.
-STEP = step() { echo "$$*"; errors=$$("$$@" 2>&1) || { echo "$$errors" >&2; exit 1; }; }; \
-  trap 'echo "Interrupted; the same command installs what is missing" >&2; exit 130' INT; step
+# A step runs in the background, where Ctrl-C prints no traceback of its Python: the shell ends it. SIGTERM works where
+# SIGINT is ignored, as under nohup.
+STEP = step() { echo "$$*"; "$$@" & wait $$! || exit 1; }; \
+  trap 'kill $$!; echo "Interrupted; the same command installs what is missing" >&2; exit 130' INT TERM; step
 
 $(INSTALLED): requirements.lock pyproject.toml
 	@command -v $(firstword $(PYTHON)) >/dev/null || { \

@@ -65,12 +65,14 @@ LONG = Path(__file__).parent / "long"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What lies in `long` is left out by `make test`, but for what is marked `short`.  Tests that start processes come
-    first: a long one that begins last would keep one core waiting."""
+    """What lies in `long` is left out by `make test`, but for what is marked `short`; a test may take two hours there.
+    Tests that start processes come first: a long one that begins last would keep one core waiting."""
     items.sort(key=lambda item: "unit" in item.path.parts or "contract" in item.path.parts)
     for item in items:
         if LONG in item.path.parents and not item.get_closest_marker("short"):
             item.add_marker("long")
+        if item.get_closest_marker("long"):
+            item.add_marker(pytest.mark.timeout(7200))
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,8 +1,14 @@
-"""Waiting for processes of the tests."""
+"""Processes of the tests: their signals, and waiting for them."""
 
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+
+def default_signals() -> None:
+    """For `preexec_fn`: a child hears Ctrl-C also where the tests run in the background of a shell, which ignore it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def gone(pid: int) -> bool:

@@ -23,6 +23,7 @@ import yaml
 
 from bridge.jobs import ARRAYS, LATER
 from conftest import PARAMS
+from processes import default_signals
 
 ROOT = Path(__file__).parents[2]
 CODE = (
@@ -118,14 +119,14 @@ class Project:
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
-            preexec_fn=_hear_ctrl_c,
+            preexec_fn=default_signals,
         )
 
     def run(self, *command: str, fails: bool = False, check: bool = True) -> Run:
         """Run a command to its end; it must succeed, or fail where that is expected, unless nothing is checked."""
         process = self.start(*command)
         try:
-            output, _ = process.communicate()
+            output, _ = process.communicate(timeout=3600)
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
@@ -219,11 +220,6 @@ class Project:
     def commit(self, message: str) -> None:
         self.git("add", "-A")
         self.git("commit", "-q", "-m", message)
-
-
-def _hear_ctrl_c() -> None:
-    """Where the tests themselves run in the background of a shell, which has them ignore it."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @functools.cache

@@ -109,7 +109,7 @@ def cluster(folder: Path) -> Iterator[dict[str, str]]:
         _said(["scancel", "--user", getpass.getuser()], environment)
         for daemon in reversed(daemons):
             daemon.terminate()
-            daemon.wait()
+            daemon.wait(timeout=60)
 
 
 def _free_ports() -> list[int]:

@@ -56,7 +56,7 @@ class Remote:
         assert self.line.is_cut.wait(timeout=300)
         with suppress(ProcessLookupError):  # over SSH the command fails by itself
             os.killpg(process.pid, signal.SIGINT)
-        output, _ = process.communicate()
+        output, _ = process.communicate(timeout=600)
         assert process.returncode and "ERROR: " in output and "Traceback" not in output, output
         self.line.mend()
 

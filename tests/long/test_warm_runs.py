@@ -29,7 +29,7 @@ def test_a_snakemake_has_its_own_and_kill_9_leaves_neither(tmp_path: Path) -> No
     assert "warm.py" in Path("/proc", str(server), "cmdline").read_text()
     assert own.path(".tallmasks", "warm").stat().st_mode & 0o777 == 0o700
     snakemake.kill()
-    snakemake.wait()
+    snakemake.wait(600)
     wait_for(lambda: gone(server) and gone(job))
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from processes import wait_for
 from project import Project, Run
 
 TABLE = "results/tiny/two/table.csv"
@@ -72,10 +73,9 @@ def test_results_stay_until_the_new_ones_are_there(project: Project) -> None:
     log = project.path("logs/tiny/benchmark/two.log")
     log.unlink()
     process = project.start("snakemake", "-j2", "-f", "--", TABLE)
-    while not log.exists() and process.poll() is None:
-        time.sleep(0.1)
+    wait_for(lambda: log.exists() or process.poll() is not None)
     process.kill()
-    process.communicate()
+    process.communicate(timeout=60)
     assert project.sha256("results") == before
     project.replace("workflow/scripts/results_io.py", stops, '    folder = job.outputs["folder"]\n')
     assert project.snakemake(TABLE).jobs == {}, "the tables that stayed are right"

@@ -56,14 +56,14 @@ def test_jobs_at_once_have_different_devices(machine: dict[str, str], allocation
     assert said(waiting) == devices[0]
     for process in (*jobs, waiting):
         process.kill()
-        process.wait()
+        process.wait(60)
 
 
 def test_many_jobs_never_overlap(machine: dict[str, str], tmp_path: Path) -> None:
     """Jobs of two Snakemakes would meet on one device now and then."""
     work = f"mkdir {tmp_path}/busy-$CUDA_VISIBLE_DEVICES && sleep 0.05 && rmdir {tmp_path}/busy-$CUDA_VISIBLE_DEVICES"
     jobs = [job(machine, 1, work) for _ in range(16)]
-    assert {process.wait() for process in jobs} == {0}
+    assert {process.wait(60) for process in jobs} == {0}
 
 
 def test_a_number_and_its_uuid_are_one_lease(machine: dict[str, str]) -> None:
@@ -74,8 +74,8 @@ def test_a_number_and_its_uuid_are_one_lease(machine: dict[str, str]) -> None:
     time.sleep(1)
     assert second.poll() is None
     first.kill()
-    first.wait()
-    assert said(second) == {LISTED["1"]} and second.wait() == 0
+    first.wait(60)
+    assert said(second) == {LISTED["1"]} and second.wait(60) == 0
 
 
 @pytest.mark.parametrize(("assigned", "taken"), [("2", {"2"}), ("2,3", {LISTED["2"], LISTED["3"]})])
@@ -175,8 +175,8 @@ def test_a_gpu_job_is_a_fork_and_initialises_cuda_itself(machine: dict[str, str]
     assert waiting.poll() is None, "the lease is the job's as long as it runs"
     assert set(asked.read_text().split()) == {worker}, "the server never asked CUDA for anything"
     process.kill()
-    process.wait()
-    assert said(waiting) == {LISTED["2"]} and waiting.wait() == 0
+    process.wait(60)
+    assert said(waiting) == {LISTED["2"]} and waiting.wait(60) == 0
     assert not Path("/proc", worker, "cmdline").exists() or not Path("/proc", worker, "cmdline").read_bytes()
     warm.kill()
-    warm.wait()
+    warm.wait(60)

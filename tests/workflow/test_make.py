@@ -4,11 +4,11 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
+from processes import default_signals, wait_for
 from project import ROOT
 
 
@@ -67,12 +67,13 @@ def test_a_python_that_is_not_there_is_one_line(folder: Path) -> None:
     assert status == 2 and len(lines) == 1 and lines[0].startswith("error: nosuch: there is no such program")
 
 
-def test_an_interrupted_installation_is_one_line(folder: Path) -> None:
-    """Ctrl-C would print the tracebacks of pip and of venv."""
+@pytest.mark.parametrize("ignored", [False, True], ids=["Ctrl-C", "SIGTERM where SIGINT is ignored"])
+def test_an_interrupted_installation_ends_with_one_line(folder: Path, ignored: bool) -> None:
+    """Ctrl-C would print the tracebacks of pip and of venv; under nohup, pip would go on when make has ended."""
     (folder / ".venv/installed").unlink()
     program(
         folder / "python",
-        'case "$*" in *venv*.venv) trap "echo Traceback >&2; exit 1" INT; touch begun; while sleep 1; do :; done; esac',
+        'case "$*" in *venv*.venv) trap "echo Traceback; exit 1" INT; touch begun; while sleep 0.1; do :; done; esac',
     )
     making = subprocess.Popen(
         ["make", "PYTHON=./python", "install"],
@@ -81,12 +82,14 @@ def test_an_interrupted_installation_is_one_line(folder: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
+        preexec_fn=(lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)) if ignored else default_signals,
     )
-    while not (folder / "begun").exists():
-        assert making.poll() is None
-        time.sleep(0.01)
-    os.killpg(making.pid, signal.SIGINT)
-    said, interrupted, *rest = making.communicate()[0].splitlines()
+    wait_for(lambda: (folder / "begun").exists() or making.poll() is not None)
+    if ignored:
+        making.terminate()
+    else:
+        os.killpg(making.pid, signal.SIGINT)
+    said, interrupted, *rest = making.communicate(timeout=60)[0].splitlines()
     assert said == "./python -m venv .venv"
     assert interrupted == "Interrupted; the same command installs what is missing"
     assert all(line.startswith("make: ***") for line in rest) and making.returncode

@@ -6,7 +6,6 @@ import re
 import shlex
 import signal
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +15,7 @@ from snakemake.exceptions import WorkflowError
 
 import bridge
 from bridge.run import check_project
+from processes import wait_for
 from project import ROOT, Project, Run
 
 TABLE = "results/tiny/new/table.csv"
@@ -31,8 +31,7 @@ def interrupt_at_work(project: Project, interrupt: Callable[[subprocess.Popen[st
     for log in logs_of_jobs(project):
         log.unlink()
     process = project.start(*COMMAND)
-    while process.poll() is None and not logs_of_jobs(project):
-        time.sleep(0.05)
+    wait_for(lambda: bool(logs_of_jobs(project)) or process.poll() is not None)
     interrupt(process)
     output, _ = process.communicate(timeout=120)
     return Run(process.returncode, output)

@@ -100,7 +100,7 @@ def test_a_killed_job_leaves_nothing_behind(tmp_path: Path, bare: tuple[Path, in
     worker = int(process.stdout.readline())
     assert worker != process.pid
     process.kill()
-    process.wait()
+    process.wait(60)
     wait_for(lambda: gone(worker))
 
 

@@ -94,7 +94,7 @@ def test_a_save_is_written_beside_training_and_waited_for(
     may_end, ended = threading.Event(), []
 
     def write(*rest: Any) -> None:
-        may_end.wait()
+        may_end.wait(60)
         ended.append(rest)
 
     class Waiting(TrainingState):
