@@ -27,8 +27,8 @@ FORMS = {
 }
 TASKS = ("x", "y", "z")
 CODINGS = {"a.weight": LowRank((3, 7), 2), "b.bias": Ternary((9,)), "c": Whole(()), "frozen": Signs((4,))}
-CASES = {"bfloat16": 2500, "int8": 2500, "own": 300, "coded": 300}
-"""For each of two bundles: of masks over a merged vector of a dtype, of each task's own tensors, or entropy-coded."""
+CASES = {"bfloat16": 2500, "int8": 2500, "own": 300}
+"""For each of two bundles: of masks over a merged vector of a dtype, or of each task's own tensors."""
 
 
 class Bench:
@@ -36,8 +36,6 @@ class Bench:
 
     def __init__(self, folder, dtype, include_base):
         facts = {"forms": FORMS, "tasks": TASKS, "include_base": include_base}
-        if dtype == "coded":
-            facts["entropy_coding"], dtype = True, "bfloat16"
         self.made = make_own(folder, CODINGS, **facts) if dtype == "own" else make(folder, dtype, **facts)
         self.folder = self.made.folder
         for path in [self.folder, *self.folder.rglob("*")]:

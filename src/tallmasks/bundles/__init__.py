@@ -7,7 +7,6 @@ task, or each task's own compressed tensors.
     masks/<task>.safetensors   by tensor uint8 [ceil(n / 8)]: bit i, from the lowest, of byte j is the mask of value
                                8 j + i of the flattened tensor; the bits behind the last value are 0
     updates/<task>.safetensors in the place of these two: by tensor what its coding stores (`codings`)
-                               (either may be entropy-coded: `entropy_coding`)
     base/                      the base's files, where it is included
     README.md                  the model card
 

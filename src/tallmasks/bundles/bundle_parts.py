@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,22 +10,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.bundles.entropy_coding import (
-    STREAM,
-    Arrays,
-    ByMagnitude,
-    Order,
-    Planes,
-    Specs,
-    blocks,
-    decode,
-    largest_and_last,
-    ones,
-)
 from tallmasks.bundles.manifest import BASE, MANIFEST, MERGED, BundledTensor, Manifest, read_manifest
 from tallmasks.bundles.update_kernels import PackedTau, update_piece
 from tallmasks.store import hub
-from tallmasks.store.dtypes import DTYPES, FLOATS, OF_BUNDLES
+from tallmasks.store.dtypes import DTYPES, OF_BUNDLES
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.parallel import once
 from tallmasks.store.plain_files import LARGEST_JSON, open_plain, within
@@ -33,6 +21,9 @@ from tallmasks.store.tensor_files import TensorSpec, name_some, open_tensors
 from tallmasks.vectors.checkpoints.checkpoint import sha256_of
 from tallmasks.vectors.checkpoints.hub_models import repository_of
 
+Arrays = Mapping[str, NDArray]
+"""The tensors of a file by name, in their shapes."""
+Specs = Mapping[str, TensorSpec]
 SCALE = ".scale"
 """What an int8 tensor's scales are called, behind its name."""
 
@@ -156,7 +147,7 @@ class BundleParts:
     def __init__(self, place: BundlePlace, manifest: Manifest) -> None:
         self.place, self.manifest = place, manifest
         self.checked = once(self._checked)
-        self._opened = once(self._open_and_decode)
+        self._opened = once(self._open)
         self.of_task = once(self._open_task)
         self.tau = once(lambda name: tau_of(manifest, self.merged, name))
 
@@ -181,27 +172,8 @@ class BundleParts:
         assert self.of_task(task) and (self.manifest.codings or self.merged)
 
     def held(self, task: str) -> int:
-        """How many weights a task's mask holds, in bounded memory."""
-        if not self.manifest.uncoded:
-            return sum(int(np.bitwise_count(mask).sum(dtype=np.int64)) for mask in self.of_task(task).values())
-        name = self.manifest.task_files[task]
-        order = order_of(self.manifest, name, lambda: self.merged)
-        assert isinstance(order, ByMagnitude)
-        return ones(self._open(name)[STREAM], self.specs[name], order, f"{self.place.title}: {name}")
-
-    def verify(self, task: str | None) -> None:
-        """Check all of a task's file, or of that of tau_MTL, in bounded memory."""
-        manifest = self.manifest
-        name = MERGED if task is None else manifest.task_files[task]
-        title, tensors, specs = f"{self.place.title}: {name}", self._open(name), self.specs[name]
-        if not manifest.uncoded:
-            if task is not None:
-                self._check_values(tensors, title)
-        elif manifest.codings:
-            self._check_values(largest_and_last(tensors[STREAM], specs, title), title)
-        else:
-            for _ in blocks(tensors[STREAM], specs, order_of(manifest, name, lambda: self.merged), title):
-                pass
+        """How many weights a task's mask holds."""
+        return sum(int(np.bitwise_count(mask).sum(dtype=np.int64)) for mask in self.of_task(task).values())
 
     def included_base(self) -> Path:
         """The folder of the included base, whose files are all checked."""
@@ -236,29 +208,9 @@ class BundleParts:
         self._check_values(tensors, f"{self.place.title}: {name}")
         return tensors
 
-    def _open_and_decode(self, name: str) -> Arrays:
-        tensors, specs = self._open(name), self.specs[name]
-        if not self.manifest.uncoded:
-            return tensors
-        order = order_of(self.manifest, name, lambda: self.merged)
-        return decode(tensors[STREAM], specs, order, f"{self.place.title}: {name}")
-
     def _open(self, name: str) -> Arrays:
-        """The tensors of a file; of a coded one its stream."""
-        specs = self.specs[name]
-        expected: dict[str, Described] = {key: (spec.code, spec.shape) for key, spec in specs.items()}
+        expected: dict[str, Described] = {key: (spec.code, spec.shape) for key, spec in self.specs[name].items()}
         opened = open_tensors(self.checked(name))
-        if self.manifest.uncoded:
-            (length,) = opened.shape(STREAM) if opened.names == (STREAM,) and len(opened.shape(STREAM)) == 1 else (0,)
-            expected = {STREAM: ("U8", (length,))}
-            claimed = sum(spec.nbytes for spec in specs.values())
-            base = sum(tensor.size * FLOATS[tensor.dtype] for tensor in self.manifest.tensors.values())
-            if claimed > _MOST_DECODED * base:
-                raise TallmasksError(
-                    f"{self.place.title}: {name} stands for {claimed} bytes of tensors, and the base has {base};"
-                    f" expected at most {_MOST_DECODED} times as many. It was not made by this package: get the bundle"
-                    " again."
-                )
         present: dict[str, Described] = {n: (opened.dtype(n), opened.shape(n)) for n in opened.names}
         wrong = sorted(key for key in present.keys() | expected.keys() if present.get(key) != expected.get(key))
         if wrong:
@@ -295,18 +247,6 @@ def tau_of(manifest: Manifest, merged: Arrays, name: str) -> PackedTau:
         return PackedTau(raw, code)
     scales = np.ascontiguousarray(merged[name + SCALE], np.float32)
     return PackedTau(raw, code, scales, max(tensor.size // max(tensor.rows, 1), 1))
-
-
-def order_of(manifest: Manifest, file: str, merged: Callable[[], Arrays]) -> Order:
-    """How a file is ordered before it is entropy-coded: masks by ``merged``, the file of tau_MTL."""
-    if manifest.codings or file == MERGED:
-        return Planes()
-
-    def tau(name: str, start: int, stop: int) -> NDArray[np.float32]:
-        every = np.full(-(-stop // 8), 255, np.uint8)
-        return update_piece(tau_of(manifest, merged(), name), every, 1.0, start, stop)
-
-    return ByMagnitude(tau, {name: tensor.size for name, tensor in manifest.stored.items()})
 
 
 def _say(described: Described | None) -> str:

@@ -15,14 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.bundles.bundle_parts import file_specs, metadata_of, order_of
+from tallmasks.bundles.bundle_parts import file_specs, metadata_of
 from tallmasks.bundles.codings import Coding
 from tallmasks.bundles.encoding import Merged, scratch_for
-from tallmasks.bundles.entropy_coding import encode
 from tallmasks.bundles.manifest import (
     BASE,
     CARD,
-    CODER,
     FORMAT,
     LATER_FORMAT,
     MANIFEST,
@@ -31,7 +29,6 @@ from tallmasks.bundles.manifest import (
     UPDATES,
     BaseOrigin,
     BundledTensor,
-    EntropyCoding,
     Manifest,
     PartFile,
     is_safe,
@@ -45,7 +42,7 @@ from tallmasks.store.atomic_files import atomic_write_bytes, whole
 from tallmasks.store.dtypes import FLOATS, OF_BUNDLES
 from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.store.parallel import parallel
-from tallmasks.store.tensor_files import NewTensors, bytes_of_file, new_tensors, open_tensors
+from tallmasks.store.tensor_files import NewTensors, bytes_of_file, new_tensors
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, sha256_of
 
 
@@ -63,7 +60,6 @@ class BundleFacts:
         scale: by task, what the update is multiplied by; 1 for tasks left out.
         codings: of every stored tensor, for a bundle of each task's own tensors; then dtype, mask_lambda and scale
             are unused.
-        entropy_coding: whether the files are entropy-coded.
     """
 
     method: str
@@ -76,7 +72,6 @@ class BundleFacts:
     scale: Mapping[str, float] = field(default_factory=dict)
     include_base: bool = False
     codings: Mapping[str, Coding] = field(default_factory=dict)
-    entropy_coding: bool = False
 
 
 @dataclass(frozen=True)
@@ -192,7 +187,7 @@ def write_from_planes(out: Path, facts: BundleFacts, merged: NDArray[np.float32]
 
 
 def bytes_of_bundle(facts: BundleFacts) -> dict[str, int]:
-    """The exact size of every file but the card, by name, before entropy coding.  Raises as :func:`new_bundle`."""
+    """The exact size of every file but the card, by name.  Raises as :func:`new_bundle`."""
     return _sizes(facts, _draft(facts))
 
 
@@ -211,7 +206,7 @@ def _needed(facts: BundleFacts, draft: Manifest) -> int:
     """Bytes that the disk must have for the bundle while it is written."""
     sizes = _sizes(facts, draft)
     scratch = 4 * sum(tensor.size for tensor in draft.stored.values()) if draft.dtype == "int8" else 0
-    return sum(sizes.values()) + scratch + (2 * max(sizes.values()) if facts.entropy_coding else 0)
+    return sum(sizes.values()) + scratch
 
 
 def _new_task_files(files: ExitStack, folder: Path, draft: Manifest) -> dict[str, NewTensors]:
@@ -249,7 +244,7 @@ def _draft(facts: BundleFacts) -> Manifest:
             "scale": {task: float(facts.scale.get(task, 1.0)) for task in facts.tasks},
         }
     draft = Manifest.model_construct(
-        format=LATER_FORMAT if facts.codings or facts.entropy_coding else FORMAT,
+        format=LATER_FORMAT if facts.codings else FORMAT,
         method=facts.method,
         options=dict(facts.options),
         base=BaseOrigin.model_construct(**origin, included=facts.include_base or None),
@@ -274,30 +269,9 @@ def _included(facts: BundleFacts) -> dict[str, Path]:
     return {BASE + name: path for name, path in files.items()}
 
 
-def _code(folder: Path, draft: Manifest) -> EntropyCoding:
-    """Entropy-code every file in its place."""
-    merged = {} if draft.codings else _views(folder / MERGED)
-    task_of, sizes = {file: task for task, file in draft.task_files.items()}, {}
-    for file, specs in reversed(file_specs(draft).items()):  # tau_MTL last: masks are ordered by it
-        path = folder / file
-        plain = path.rename(path.with_name(f"{path.name}.plain"))
-        order = order_of(draft, file, lambda: merged)
-        encode(path, specs, _views(plain), order, metadata_of(draft, task_of.get(file)) | {"coder": CODER})
-        sizes[file] = plain.stat().st_size
-        plain.unlink()
-    return EntropyCoding(uncoded_bytes=dict(sorted(sizes.items())))
-
-
-def _views(path: Path) -> dict[str, NDArray]:
-    opened = open_tensors(path)
-    return {name: opened.view(name) for name in opened.names}
-
-
 def _describe(folder: Path, facts: BundleFacts, draft: Manifest, densities: Mapping[str, float]) -> None:
     """Copy the base where it is to be in the bundle, and write bundle.json and README.md."""
     included = _included(facts)
-    if facts.entropy_coding:
-        draft = draft.model_copy(update={"entropy_coding": _code(folder, draft)})
     for name, source in included.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, folder / name)

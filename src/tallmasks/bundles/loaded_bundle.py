@@ -67,8 +67,7 @@ class Bundle:
     def update(self, task: str, name: str, start: int = 0, stop: int | None = None) -> NDArray[np.float32]:
         """Values start..stop of a flattened tensor's update, float32; zeros where none is stored.
 
-        Raises TallmasksError for a task or tensor that the bundle lacks, and for a file that is not the bundle's.  An
-        entropy-coded bundle also needs its base.
+        Raises TallmasksError for a task or tensor that the bundle lacks, and for a file that is not the bundle's.
         """
         self.manifest.check_task(task)
         name = self.manifest.aliases.get(name, name)
@@ -78,8 +77,6 @@ class Bundle:
         start, stop, _ = slice(start, stop).indices(tensor.size)
         if not tensor.stored or stop <= start:
             return np.zeros(max(stop - start, 0), np.float32)
-        if self.manifest.uncoded and self._of_module is None:
-            assert self.base  # what is decoded is no more than a base that is here
         return self._parts.update(task, name, start, stop)
 
     def state_dict(self, task: str, like: torch.nn.Module | None = None) -> dict[str, torch.Tensor]:

@@ -36,10 +36,7 @@ from tallmasks.store.seals import canonical
 
 FORMAT = "tallmasks/bundle/1"
 LATER_FORMAT = "tallmasks/bundle/2"
-"""Of what the first format has no words for: each task's own tensors, without a vector that they share, and files that
-are entropy-coded."""
-CODER = "deflate"
-"""The one way of entropy coding that there is."""
+"""Of each task's own tensors, without a vector that they share."""
 MANIFEST, MERGED, CARD = "bundle.json", "merged.safetensors", "README.md"
 MASKS, UPDATES, BASE = "masks/", "updates/", "base/"
 _MOST_VALUES = 1 << 60
@@ -124,13 +121,6 @@ class BaseOrigin(_Object):
     sha256: Each[Sha256] | None = None
 
 
-class EntropyCoding(_Object):
-    """How many bytes each coded file stands for."""
-
-    coder: Literal["deflate"] = "deflate"
-    uncoded_bytes: Each[Count]
-
-
 class Manifest(_Object):
     """A checked bundle.json; its keys are the fields, but for ``coding_texts``, which are ``codings`` there."""
 
@@ -148,7 +138,6 @@ class Manifest(_Object):
     mask_lambda: Each[Single | None] = {}
     scale: Each[Single] = {}
     files: Each[PartFile]
-    entropy_coding: EntropyCoding | None = None
     digest: str = ""
 
     @property
@@ -171,11 +160,6 @@ class Manifest(_Object):
         """The coding of each stored tensor, where a task's file holds its own update; none where it holds masks."""
         codings = {name: coding_of(text, self.tensors[name].shape) for name, text in self.coding_texts.items()}
         return {name: coding for name, coding in codings.items() if coding is not None}
-
-    @property
-    def uncoded(self) -> dict[str, int]:
-        """Where the files are entropy-coded, how many bytes each of them stands for."""
-        return self.entropy_coding.uncoded_bytes if self.entropy_coding else {}
 
     @property
     def base_sha256(self) -> dict[str, str]:
@@ -203,10 +187,10 @@ class Manifest(_Object):
     def _fits(self) -> Self:
         own, tasks = bool(self.updates), set(self.tasks)
         expect(
-            (self.format == LATER_FORMAT) == (own or bool(self.entropy_coding)),
+            (self.format == LATER_FORMAT) == own,
             "format",
             self.format,
-            f"{LATER_FORMAT} with each task's own tensors or an entropy coding, else {FORMAT}",
+            f"{LATER_FORMAT} with each task's own tensors, else {FORMAT}",
         )
         for name in (*_OF_MASKS, *_OF_OWN):
             expected = "nothing" if (name in _OF_MASKS) == own else "a value"
@@ -224,7 +208,6 @@ class Manifest(_Object):
             mine = name in needed or (name.startswith(BASE) and is_safe(name))
             expect(mine, "a file", name, f"{MERGED}, a task's or a file under {BASE}")
         expect(needed <= self.files.keys(), "files", sorted(self.files), f"{', '.join(sorted(needed))} among them")
-        expect(not self.entropy_coding or self.uncoded.keys() == needed, "uncoded_bytes", self.uncoded, "every file")
         for alias, name in self.aliases.items():
             expect(name in self.tensors, f"aliases[{alias!a}]", name, "the name of a tensor")
             expect(alias not in self.tensors, "aliases", alias, "another name than a tensor's own")
@@ -283,6 +266,11 @@ def read_manifest(content: bytes, place: str) -> Manifest:
         raise TallmasksError(
             f"{place}: digest is {_short(value.get('digest'))}, and its content has {digest}: it was damaged or edited."
             " Get the bundle again."
+        )
+    if value.get("entropy_coding"):
+        raise TallmasksError(
+            f"{place}: the bundle is entropy-coded. Commit 92d6ff0 of tallmasks was the last to read that: export the"
+            " tasks with it, and compress them again."
         )
     try:
         return Manifest.model_validate(value)

@@ -34,7 +34,7 @@ def verify_bundle(path: str | Path) -> list[str]:
         check_content(base, manifest, f"{place.title}: base")
 
     checks: list[Callable[[], object]] = [partial(parts.checked, name) for name in manifest.files]
-    checks += [partial(parts.verify, task) for task in (*([] if manifest.codings else [None]), *manifest.tasks)]
+    checks += [partial(parts.check, task) for task in manifest.tasks]
     if manifest.base.included:
         checks.append(check_base)
     problems: dict[str, None] = {}

@@ -51,7 +51,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     given_checkpoints.add_arguments(parser, METHOD, registry.names_with_masks(), list(OF_BUNDLES))
     flag: dict[str, Any] = {"action": "store_true", "default": None}
     parser.add_argument("--fit", **flag, help="choose each task's lambda without data, see above")
-    parser.add_argument("--entropy-coding", **flag, help="fewer bytes, which are decoded into memory when it is loaded")
     parser.add_argument("--include-base", **flag, help="copy the base model into the bundle")
 
 
@@ -60,8 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     given = given_checkpoints.given(arguments, METHOD, OF_BUNDLES)
     method, models, facts = _prepared(given)
     if arguments.dry_run:
-        how = f"compress by {method.title}{', before entropy coding' if given.entropy_coding else ''}"
-        models.describe(how, sum(bytes_of_bundle(facts).values()))
+        models.describe(f"compress by {method.title}", sum(bytes_of_bundle(facts).values()))
         return 0
     chosen = _write(method, models, facts)
     models.say_written(method.title)
@@ -80,7 +78,6 @@ def compress(
     mask_lambda: float | Mapping[str, float] | None = None,
     fit: bool = False,
     dtype: Any = None,
-    entropy_coding: bool = False,
     include_base: bool = False,
 ) -> Path:
     """What `tallmasks compress` does, under the same names: compress checkpoints of one base into a bundle.
@@ -142,7 +139,6 @@ def _prepared(given: Given) -> tuple[Method, Models, BundleFacts]:
         mask_lambda=dict(zip(given.tasks, given.lambdas, strict=True)),
         codings=method.own_tensors.codings(models.layout, len(given.tasks)) if method.own_tensors else {},
         include_base=given.include_base,
-        entropy_coding=given.entropy_coding,
     )
     return method, models, facts
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 EXAMPLE_TASK = "cars=./cars"
 OF_MERGE = ("scaling_coefficient", "k", "trim", "out_shard_size", "only", "keep_base", "heads", "tokens", "layers")
-OF_COMPRESS = ("fit", "entropy_coding", "include_base")
+OF_COMPRESS = ("fit", "include_base")
 BY_TASK = ("mask_lambda", "weight", "density")
 """What is set for all tasks, or by task."""
 

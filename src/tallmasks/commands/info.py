@@ -87,9 +87,6 @@ def of_bundle(bundle: Bundle) -> None:
     base = manifest.base.repository or manifest.base.path or "unknown"
     where = "included" if manifest.base.included else "not included"
     print(f"bundle of {len(bundle.tasks)} tasks by {manifest.method}, {decimal(size)}")
-    if manifest.uncoded:
-        coded = sum(manifest.files[name].size for name in manifest.uncoded)
-        print(f"  entropy-coded: {decimal(coded)} of {decimal(sum(manifest.uncoded.values()))}")
     print(f"  base: {base} ({where})")
     kinds = Counter(coding.kind for coding in manifest.codings.values())
     how = ", ".join(f"{count} tensors {kind}" for kind, count in kinds.items()) or manifest.dtype

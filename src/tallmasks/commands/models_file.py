@@ -12,7 +12,7 @@
     keep_base: ["embed*"]                  # `only`, `heads` too
     tokens: base
 
-`weight` and `density` of all tasks, `trim` and `normalize` are of `tallmasks merge` alone.  `fit`, `entropy_coding` and
+`weight` and `density` of all tasks, `trim` and `normalize` are of `tallmasks merge` alone.  `fit` and
 `include_base`, true or false, are of `tallmasks compress` alone.  `mergekit_files` has the words of mergekit's files.
 """
 
@@ -108,7 +108,6 @@ class Given(Section):
     layers: int = optional("how many blocks the models have")
     output: Annotated[Path, Field(strict=False)] = optional()
     fit: bool = False
-    entropy_coding: bool = False
     include_base: bool = False
 
     @property

@@ -87,13 +87,13 @@ def test_a_file_may_say_all_that_options_do(here: Path, tmp_path: Path, capsys: 
     """A command of twenty tasks would have to be kept in a shell script, in part."""
     said = {"base": "base", "tasks": {task: task for task in TASKS}, "output": str(tmp_path / "bundle")}
     file = tmp_path / "bundle.yaml"
-    file.write_text(json.dumps(said | {"fit": True, "entropy_coding": True, "include_base": True}))
+    file.write_text(json.dumps(said | {"fit": True, "include_base": True}))
     assert run("compress", file) == 0
-    words = [*NAMED, "--fit", "--entropy-coding", "--include-base"]
+    words = [*NAMED, "--fit", "--include-base"]
     assert run("compress", "--base", "base", *words, "-o", tmp_path / "other") == 0
     assert (tmp_path / "bundle/bundle.json").read_bytes() == (tmp_path / "other/bundle.json").read_bytes()
-    file.write_text(json.dumps(said | {"entropy_coding": "yes"}))
-    assert "entropy_coding: found 'yes', expected true or false" in refusal(capsys, "compress", file)
+    file.write_text(json.dumps(said | {"include_base": "yes"}))
+    assert "include_base: found 'yes', expected true or false" in refusal(capsys, "compress", file)
     file.write_text(json.dumps(said | {"k": 0}))
     assert "k means nothing here: it is of `tallmasks merge`" in refusal(capsys, "compress", file)
     file.write_text(json.dumps(said | {"method": "ties", "fit": True}))
@@ -219,10 +219,9 @@ def test_what_means_nothing_to_a_method_is_refused(
     assert not Path("bundle").exists()
 
 
-@pytest.mark.parametrize("coding", [[], ["--entropy-coding"]])
-def test_a_bundle_is_no_model(small: Path, capsys: pytest.CaptureFixture[str], coding: list[str]) -> None:
+def test_a_bundle_is_no_model(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Its merged vector would be merged as if it were weights, or measured from."""
-    assert run("compress", *BASE, *coding, "-o", "bundle") == 0
+    assert run("compress", *BASE, "-o", "bundle") == 0
     for place in ("bundle", "bundle/merged.safetensors", "bundle/masks/cars.safetensors"):
         for words in (["--base", "base", "--task", f"x={place}"], ["--base", place, "--task", "x=cars"]):
             said = refusal(capsys, "merge", *words, "--method", "ties", "-o", "out")
@@ -254,10 +253,9 @@ def test_a_wrong_task_is_said_before_a_base_is_looked_for(small: Path, capsys: p
         assert said.startswith("The bundle has no task 'z'")
 
 
-@pytest.mark.parametrize("coded", [[], ["--entropy-coding"]])
-def test_a_task_of_a_bundle_is_a_checkpoint(small: Path, capsys: pytest.CaptureFixture[str], coded: list[str]) -> None:
+def test_a_task_of_a_bundle_is_a_checkpoint(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A bundle's model would have to be exported before it could be merged."""
-    assert run("compress", "--base", "base", "--task", "a=cars", "--task", "b=dtd", *coded, "-o", "bundle") == 0
+    assert run("compress", "--base", "base", "--task", "a=cars", "--task", "b=dtd", "-o", "bundle") == 0
     assert run("export", "bundle", "--task", "b", "-o", "exported") == 0
     for name, model in (("from-bundle", "bundle#b"), ("from-folder", "exported")):
         words = ["--base", "base", "--task", f"b={model}", "--task", "x=x-v0.1", "--method", "ties", "-o", name]

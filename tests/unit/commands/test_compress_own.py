@@ -81,23 +81,3 @@ def test_on_another_device_the_weights_are_the_same(
     bundle.apply_(model, "dtd")
     state = bundle.state_dict("dtd")
     assert all(torch.equal(p, state[name]) for name, p in model.named_parameters() if name in state)
-
-
-@pytest.mark.parametrize("method", ["ties", "t_switch"])
-def test_entropy_coding_takes_less_and_changes_nothing(
-    here: Path, tmp_path: Path, method: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Other models would come out of the smaller bundle, or it would not be said how much smaller it is."""
-    words = ["--base", "base", *NAMED, "--method", method]
-    assert run("compress", *words, "-o", tmp_path / "plain") == 0
-    assert run("compress", *words, "--entropy-coding", "-o", tmp_path / "coded") == 0
-    plain, coded = (tallmasks.load_bundle(tmp_path / name) for name in ("plain", "coded"))
-    assert coded.manifest.uncoded == {name: part.size for name, part in plain.manifest.files.items()}
-    assert sum(part.size for part in coded.manifest.files.values()) < sum(coded.manifest.uncoded.values())
-    for task in TASKS:
-        right, found = plain.state_dict(task), coded.state_dict(task)
-        assert all(torch.equal(found[name], tensor) for name, tensor in right.items())
-    capsys.readouterr()
-    assert run("verify", tmp_path / "coded") == run("info", tmp_path / "coded") == 0
-    size = sum(part.size for part in coded.manifest.files.values())
-    assert f"entropy-coded: {size / 1000:.1f} kB of" in capsys.readouterr().out

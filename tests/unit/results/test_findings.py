@@ -150,15 +150,6 @@ def later_gain_of_k1() -> list[float]:
     return field("tiny_t5/tiny_t5/11nlp").loc[CONSENSUS[1], ["gain_mean", "gain_std"]].round(1).tolist()
 
 
-def coded() -> pd.DataFrame:
-    return pd.read_csv(DOCS / "benchmarks" / "coded_bundles.csv")
-
-
-def saved_of_bundles() -> list[float]:
-    saved = coded()["bundle_gain_percent"]
-    return [saved.min(), saved.max(), len(saved)]
-
-
 def rows_of(page: str, columns: int) -> list[list[str]]:
     """The cells of a page's tables of so many columns."""
     lines = (DOCS / page).read_text().replace("−", "-").splitlines()
@@ -210,7 +201,6 @@ SENTENCES: list[tuple[str, str, str, Callable[[], list[float]]]] = [
     (MACHINES, "rows move by up to", " with MKL's.", most_moved),
     (MACHINES, "Weights differ by up to", " after", lambda: [by_processor().loc[WEIGHTS].max().round(3)]),
     (MACHINES, "AVX2 alone moves weights by", ".", lambda: [by_processor().loc[WEIGHTS, "ATen's AVX2"].round(3)]),
-    ("bundles.md", "It saves", " cases of", saved_of_bundles),
 ]  # fmt: skip
 
 
@@ -299,12 +289,6 @@ def test_the_tables_of_pages_are_those_of_their_commands() -> None:
     values = by_processor().drop(WEIGHTS).round(1).to_numpy().tolist()
     shown = [[float(cell) for cell in row[1:]] for row in rows_of(MACHINES, 5)[2:]]
     assert len(shown) == 10 and all(row in values for row in shown)
-    table = coded().pivot(index=["merge", "tasks"], columns="dtype", values="bundle_gain_percent")
-    masks = coded().groupby(["merge", "tasks"])["mask_gain_percent"].first()
-    for merge, *cells in rows_of("benchmarks/entropy.md", 6)[2:]:
-        name, tasks = merge.split(", ")
-        row = table.loc[(name, int(tasks)), ["float32", "bfloat16", "float16", "int8"]]
-        assert [float(cell) for cell in cells] == [masks[name, int(tasks)], *row]
 
 
 def test_when_to_fit_a_bundles_lambdas() -> None:
