@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from turns import median_ratio
+from measured import median_ratio
 
 from tallmasks.evaluation.counting import Evaluator, TaskData
 from tallmasks.models import cuda

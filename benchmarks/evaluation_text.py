@@ -17,8 +17,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from measured import median_ratio
 from torch.nn import functional
-from turns import median_ratio
 
 from tallmasks.evaluation.counting import Evaluator, TaskData
 from tallmasks.models import cuda

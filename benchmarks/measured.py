@@ -1,15 +1,18 @@
-"""What a process takes: wall time, processor time, and memory that no file stands behind."""
+"""What a process takes, wall and processor time and memory that no file stands behind; and two works in turns."""
 
 from __future__ import annotations
 
 import os
+import statistics
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+import torch
 
 EVERY = 0.02
 """Seconds between two looks at the memory."""
@@ -88,3 +91,34 @@ def _anonymous(pid: int) -> int:
             if line.startswith("RssAnon:"):
                 return int(line.split()[1])
     return 0
+
+
+Work = Callable[[], int]
+"""Does the work, and says how much that was."""
+
+
+def rate(work: Work, device: torch.device) -> float:
+    """How much of it is done per second."""
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    start = time.perf_counter()
+    done = work()
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return done / (time.perf_counter() - start)
+
+
+def median_ratio(engine: Work, bare: Work, device: torch.device, rounds: int, unit: str) -> float:
+    """The engine's rate over the bare one's, the median over rounds after one that does not count; prints each."""
+    for work in (engine, bare):
+        work()
+    ratios = []
+    for round_ in range(rounds):
+        order = (engine, bare) if round_ % 2 == 0 else (bare, engine)
+        found = {work: rate(work, device) for work in order}
+        ratios.append(found[engine] / found[bare])
+        print(
+            f"engine {found[engine]:8.1f} {unit}/s   bare {found[bare]:8.1f} {unit}/s   ratio {ratios[-1]:.3f}",
+            flush=True,
+        )
+    return statistics.median(ratios)

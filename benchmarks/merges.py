@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import resource
 import sys
 import time
 from math import prod
@@ -26,14 +27,17 @@ from pathlib import Path
 import numpy as np
 from measured import Failed, cost_of
 from model_shapes import vision_tower
-from one_tensor import measured, peak
 
 from tallmasks import methods
+from tallmasks.methods import Place
+from tallmasks.methods.options import given
 from tallmasks.store.tensor_files import Layout
 from tallmasks.vectors.task_vectors import TaskVector
 
 COLUMNS = ("what", "tasks", "merge", "parameters", "cpu_s", "ns_per_parameter_task", "more_mib", "given_mib")
 WIDTH, LAYERS, MATRIX, FEW_STEPS = 768, 12, (4096, 1024), "wudi:steps=20"
+NAME = "blocks.0.mlp.c_fc.weight"
+"""What the matrix is called."""
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 
 
@@ -57,6 +61,31 @@ def known(statistic: str | None, layout: Layout, tasks: int) -> list[dict[str, n
     return found
 
 
+def peak() -> float:
+    """The most memory this process had so far, in MiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def worker_matrix(spec: str, tasks: int, shape: tuple[int, int]) -> tuple[float, float, float]:
+    """Seconds of CPU, and MiB beyond those of the matrices (and of the tasks' statistics, where the merge has some),
+    which come last; once in a process."""
+    draw = np.random.default_rng(0)
+    tensors = np.empty((tasks, *shape), np.float32)
+    for matrix in tensors:
+        draw.standard_normal(out=matrix, dtype=np.float32)
+    merge = methods.get_merge(spec)
+    inputs = [draw.standard_normal((2 * shape[1], shape[1]), np.float32) for _ in range(1 if merge.statistics else 0)]
+    grams = [x.T @ x / len(x) for x in inputs for _ in range(tasks)]
+    vectors = [TaskVector(matrix.reshape(-1), Layout((NAME,), (shape,)), {}) for matrix in tensors]
+    of_data = [[{NAME: gram} for gram in grams]] if grams else []
+    facts = merge.look(vectors, *of_data, **given(merge.look, merge.chosen)) if merge.look else None
+    options, place = given(merge.apply, merge.chosen), Place(NAME, 0, tensors[0].size)
+    before, start = peak(), time.process_time()
+    merge.apply(tensors, place, facts, **options)
+    mebibytes = (tensors.nbytes + sum(gram.nbytes for gram in grams)) / 2**20
+    return time.process_time() - start, peak() - before, mebibytes
+
+
 def worker_model(spec: str, layout: Layout, tasks: int) -> tuple[float, float, float]:
     """Seconds of CPU, MiB beyond what was given, and MiB of that, of a merge of whole models."""
     draw = np.random.default_rng(0)
@@ -77,7 +106,7 @@ def work(arguments: argparse.Namespace) -> None:
     if what == "model":
         print(json.dumps(worker_model(spec, small_vit(int(width), LAYERS), int(tasks))))
     else:
-        print(json.dumps(measured(spec, int(tasks), MATRIX)))
+        print(json.dumps(worker_matrix(spec, int(tasks), MATRIX)))
 
 
 def rows(arguments: argparse.Namespace) -> list[tuple[str, int, str, int, int]]:

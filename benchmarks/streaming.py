@@ -2,7 +2,7 @@
 
     python benchmarks/streaming.py [--scale 1] [--peer .venv/mergekit] [--out results/benchmarks]
 
-Writes streaming.csv and streaming.svg into the folder, and the machine into streaming.machine.txt.  For each model
+Writes streaming.csv into the folder, and the machine into streaming.machine.txt.  For each model
 (benchmarks/model_shapes.py) a base and fine-tuned models of true shapes are written, measured, and removed.  Every
 measurement is a process of its own, on files that were read just before; of several runs the least time counts.  What
 disk and memory have no room for is made with fewer layers, and said.
@@ -26,7 +26,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, dataclass, fields, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -57,11 +56,6 @@ for path in sys.argv[1:]:
         while file.readinto(buffer):
             pass
 """
-GRID = (*(f"{size}:{tasks}" for size in (1, 10, 100) for tasks in (2, 8, 20)), "300:4")
-"""Millions of parameters and tasks."""
-GRID_COMMANDS = ("merge task_arithmetic", "merge ties", "compress task_arithmetic")
-BARE = "read and write alone"
-"""What no merge can leave out: all files read once, and one of the base's size written and brought to the disk."""
 THRESHOLDS = "trim thresholds"
 """What the workflow has stored beside each task vector before it merges."""
 APART, WALK = "all but thresholds", "the same in one walk over pieces"
@@ -254,71 +248,6 @@ def in_memory(parameters: int, tasks: int) -> Iterator[Row]:
             yield Row("arrays", parameters, tasks, f"{side}: {name}", wall, cpu, 0, 0, 0, cpu_ns, wall_ns)
 
 
-def worker_grid(folder: Path, repeats: int) -> None:
-    """Print processor and wall seconds of our commands on the files in a folder, without the start, as JSON."""
-    from tallmasks.commands.main import main as tallmasks_main
-
-    def once(place: Path, name: str) -> tuple[float, float]:
-        paths = sorted(place.glob("task*.safetensors"))
-        given = [word for path in paths for word in ("--task", f"{path.stem}={path}")]
-        out = place / ("out.safetensors" if name.startswith("merge") else "out")
-        remove(out)
-        with tempfile.TemporaryFile("w") as silent:
-            standard, sys.stdout = sys.stdout, silent
-            wall, cpu = time.perf_counter(), time.process_time()
-            status = tallmasks_main(
-                [*COMMANDS[name], "--base", str(place / "base.safetensors"), *given, "-o", str(out)]
-            )
-            wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-            sys.stdout = standard
-        remove(out)
-        if status:
-            raise Failed(name)
-        return wall, cpu
-
-    found = {BARE: np.min([read_and_write(folder) for _ in range(1 + repeats)], axis=0).tolist()}
-    for name in GRID_COMMANDS:
-        once(folder / "warm", name)
-        once(folder, name)
-        found[name] = np.min([once(folder, name) for _ in range(repeats)], axis=0).tolist()
-    print(json.dumps(found))
-
-
-def read_and_write(folder: Path) -> tuple[float, float]:
-    """Wall and processor seconds of the files alone, with as many threads as there are cores."""
-    out, chunk = folder / "out.safetensors", 1 << 20
-    data = bytes(chunk)
-
-    def read(path: Path) -> None:
-        buffer = bytearray(chunk)
-        with path.open("rb", buffering=0) as file:
-            while file.readinto(buffer):
-                pass
-
-    wall, cpu = time.perf_counter(), time.process_time()
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(read, sorted(folder.glob("*.safetensors"))))
-    with out.open("wb", buffering=0) as file:
-        for _ in range((folder / "base.safetensors").stat().st_size // chunk + 1):
-            file.write(data)
-        os.fsync(file.fileno())
-    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    remove(out)
-    return wall, cpu
-
-
-def on_grid(parameters: int, tasks: int, folder: Path, repeats: int) -> Iterator[Row]:
-    """Our commands at one size, in a process that is warm."""
-    base, paths = write_checkpoints(folder, blocks(parameters), "F32", tasks, "")
-    (folder / "warm").mkdir()
-    write_checkpoints(folder / "warm", blocks(10_000), "F32", tasks, "")
-    os.sync()  # else the first commands bring these files to the disk too
-    files = Files("grid", parameters, "F32", base, paths, repeats)
-    cost = cost_of([sys.executable, __file__, "--worker-grid", folder, str(repeats)])
-    for name, (wall, cpu) in json.loads(cost.output.splitlines()[-1]).items():
-        yield files.row(name, Cost(wall, cpu, cost.anon_mib, ""), files.paths, 0)
-
-
 # -- a run ----------------------------------------------------------------------------------------------------
 
 
@@ -370,14 +299,6 @@ def rows(arguments: argparse.Namespace) -> Iterator[Row]:
     size = max(1000, int(arguments.array_parameters * arguments.scale))
     for tasks in arguments.array_tasks:
         yield from in_memory(size, tasks)
-    for place in arguments.grid:
-        millions, tasks = map(int, place.split(":"))
-        parameters = max(1000, int(millions * 1_000_000 * arguments.scale))
-        if needed(parameters, 4, tasks) - 4 * parameters > room(arguments):
-            say(f"grid: {parameters:,} parameters of {tasks} tasks left out: no room for the files")
-            continue
-        with tempfile.TemporaryDirectory(dir=arguments.place) as folder:
-            yield from on_grid(parameters, tasks, Path(folder), arguments.repeats)
 
 
 def say(text: str) -> None:
@@ -414,7 +335,6 @@ def main() -> None:
     parser.add_argument(
         "--commands", nargs="+", choices=COMMANDS, default=tuple(COMMANDS), metavar="COMMAND", help="all"
     )
-    parser.add_argument("--grid", nargs="*", default=GRID, help="sizes, in millions, and tasks, as 1:2; 1 M to 300 M")
     parser.add_argument("--array-parameters", type=int, default=20_000_000, help="of the work in memory")
     parser.add_argument("--array-tasks", type=int, nargs="*", default=[8, 20])
     parser.add_argument("--room", type=float, default=20e9, help="bytes of files at a time, at most")
@@ -425,12 +345,9 @@ def main() -> None:
     parser.add_argument("--place", type=Path, default=Path(tempfile.gettempdir()), help="where the files are made")
     parser.add_argument("--out", type=Path, default=Path("results/benchmarks"))
     parser.add_argument("--worker-arrays", nargs=2, type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--worker-grid", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.worker_arrays:
         return worker_arrays(*arguments.worker_arrays)
-    if arguments.worker_grid:
-        return worker_grid(Path(arguments.worker_grid[0]), int(arguments.worker_grid[1]))
     arguments.out.mkdir(parents=True, exist_ok=True)
     arguments.place.mkdir(parents=True, exist_ok=True)
     # as for whoever calls a command twice: where bytecode is not kept, start-up is mostly compiling of sources
@@ -449,9 +366,6 @@ def main() -> None:
                 )
         except Failed as error:
             sys.exit(str(error))
-    from streaming_figure import draw
-
-    draw(arguments.out / "streaming.csv", arguments.out / "streaming.svg")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib
 import os
 import shutil
 import subprocess
@@ -15,7 +14,6 @@ import numpy as np
 import pytest
 
 from conftest import ROOT
-from tallmasks.plan.project import open_plan
 
 KINDS = (("base", "", "base"), ("task", "a=", "a"), ("task", "b=", "b"))
 
@@ -24,7 +22,7 @@ def test_the_benchmark_of_merging_on_disk_runs(tmp_path: Path) -> None:
     """The published numbers could not be measured again, and nobody would see it before the next release."""
     out, place = tmp_path / "out", tmp_path / "files"
     command = [sys.executable, "benchmarks/streaming.py", "--scale", "0.0001", "--repeats", "1", "--out", str(out)]
-    command += ["--place", str(place), "--only", "vit_b32:2", "--grid", "1:2", "--array-parameters", "20000000"]
+    command += ["--place", str(place), "--only", "vit_b32:2", "--array-parameters", "20000000"]
     command += ["--commands", "merge consensus_ties"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run([*command, "--array-tasks", "2"], cwd=ROOT, env=environment, capture_output=True, text=True)
@@ -35,8 +33,7 @@ def test_the_benchmark_of_merging_on_disk_runs(tmp_path: Path) -> None:
     on_files = [row for row in rows if row["shape"].startswith("vit_b32")]
     assert {"start-up", "merge consensus_ties", "export"} <= {row["what"] for row in on_files}
     assert all(float(row["read_gb"]) > 0 for row in on_files)
-    assert {row["shape"] for row in rows} >= {"arrays", "grid"}
-    assert (out / "streaming.svg").stat().st_size > 1000
+    assert "arrays" in {row["shape"] for row in rows}
     assert not list(place.iterdir())
 
 
@@ -100,13 +97,3 @@ def test_the_benchmark_of_merges_runs(tmp_path: Path) -> None:
         rows = {row["merge"]: row for row in csv.DictReader(file)}
     assert rows.keys() == {"regmean"} and float(rows["regmean"]["cpu_s"]) > 0
     assert float(rows["regmean"]["given_mib"]) > 5
-
-
-def test_the_operations_of_a_step_are_what_the_document_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever asks why a GPU is idle would count with the launches of an older version."""
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    estimate, spec = importlib.import_module("estimate_language"), open_plan(ROOT).model("t5_large")
-    operations, passes = estimate.operations_of_a_pass(spec), estimate.passes(spec, 100)
-    document = (ROOT / "docs" / "language.md").read_text()
-    assert f"pass has {operations:,} (" in document
-    assert f"| 100 | {passes} | {passes * operations:,} | 64 | {64 * operations:,} |" in document

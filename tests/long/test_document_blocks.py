@@ -47,7 +47,6 @@ NOT_RUN = {
     r"git clone \.\.\.": "an address of the reader's",
     r"git checkout --ours": "two branches in conflict: test_clones.py",
     r"\.venv/bin/python -m pytest": "a file of the reader's; tests/workflow/test_readme.py runs it",
-    r"python benchmarks/processors.py": "five tables built anew, an hour",
     r"make \.venv/llms|\.venv/bin/python examples/llms": "test_merge_llms.py runs the lines of this page",
     r"tallmasks merge --base \./vit": "tests/unit/commands/test_merge.py runs it, on models with heads",
     r"tallmasks (merge|compress) --base meta-llama|tallmasks export .* --task (instruct|code|math) ": "the same",
