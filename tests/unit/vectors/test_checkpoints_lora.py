@@ -10,6 +10,8 @@ import torch
 from small_checkpoints import file_of, lora, refusal
 from tallmasks.store.errors import TallmasksWarning
 from tallmasks.vectors.checkpoints import new_checkpoint, open_checkpoint
+from tallmasks.vectors.checkpoints.checkpoint import TensorInfo
+from tallmasks.vectors.checkpoints.inputs_first import inputs_first
 from tallmasks.vectors.checkpoints.module_patterns import ModulePatterns
 
 NAMES = {"layers.0.q.weight": (6, 5), "layers.1.q.weight": (6, 5), "embed.weight": (9, 5), "layers.0.q.bias": (6,)}
@@ -111,6 +113,61 @@ def test_patterns_take_no_more_than_their_length(tmp_path):
     names = {f"model.layers.{place}.self_attn.q_proj": place for place in range(700)}
     patterns = ModulePatterns(names)
     assert [patterns.value(name, None) for name in names] == list(range(700))
+
+
+@pytest.mark.parametrize("flag", [False, True])
+def test_each_layer_has_its_own_way_round(flag, tmp_path):
+    """PEFT's file has one flag, of its last module: GPT-2 with its head, or behind a ViT, would be another model."""
+    shapes = {"vit.0.query": (5, 5), "vit.0.fc": (7, 5), "h.0.c_attn": (5, 15), "h.0.c_proj": (5, 5), "head": (9, 5)}
+    state = {f"{module}.weight": drawn(*shape) for module, shape in shapes.items()}
+    outputs = {"vit.0.query": 5, "vit.0.fc": 7, "h.0.c_attn": 15, "h.0.c_proj": 5}
+    base = open_checkpoint(file_of(tmp_path / "base", {**state, **{f"{m}.bias": drawn(n) for m, n in outputs.items()}}))
+    tensors, products = {}, {}
+    for module, shape in shapes.items():
+        transposed = module.startswith("h.")
+        of_module, product = factors(module, *(reversed(shape) if transposed else shape))
+        tensors |= of_module
+        products[module] = product.T if transposed else product
+    checkpoint = open_checkpoint(lora(tmp_path / "lora", tensors, fan_in_fan_out=flag), base)
+    for module, product in products.items():
+        check_delta(checkpoint, base, f"{module}.weight", 2 * product)
+
+
+@pytest.mark.parametrize("strange", [{"block.proj": (5, 15)}, {"a.proj": (5, 15), "b.fc": (7, 5)}, {}])
+def test_a_square_layer_that_nothing_explains_is_refused(strange, tmp_path):
+    """A matrix would be merged transposed: its size is the same."""
+    shapes = {"block.c_proj" if "block.proj" in strange else "dense": (5, 5), **strange}
+    biases = {f"{module}.bias": drawn(7 if shape == (7, 5) else shape[1]) for module, shape in shapes.items()}
+    base = open_checkpoint(file_of(tmp_path / "base", {f"{m}.weight": drawn(*s) for m, s in shapes.items()} | biases))
+    square = next(iter(shapes))
+    folder = lora(tmp_path / "lora", factors(square, 5, 5)[0], fan_in_fan_out=not strange)
+    assert f"{square}.weight is square" in refusal(lambda: open_checkpoint(folder, base))
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "openai-gpt", "imagegpt", "decision_transformer", "clvp", "captioner"])
+def test_square_layers_of_transformers_are_what_their_classes_say(kind):
+    """A model of transformers would be merged with some of its layers transposed."""
+    import transformers
+    from transformers.pytorch_utils import Conv1D
+
+    if kind == "captioner":
+        decoder = transformers.GPT2Config(n_layer=1, add_cross_attention=True)
+        vit = transformers.ViTConfig(num_hidden_layers=1)
+        config = transformers.VisionEncoderDecoderConfig.from_encoder_decoder_configs(vit, decoder)
+        of_class = transformers.VisionEncoderDecoderModel
+    else:
+        of_class = transformers.ClvpModelForConditionalGeneration if kind == "clvp" else transformers.AutoModel
+        config = transformers.CONFIG_MAPPING[kind]()
+    with torch.device("meta"):
+        model = of_class(config) if of_class is not transformers.AutoModel else of_class.from_config(config)
+    tensors = {name: TensorInfo("F32", tuple(tensor.shape)) for name, tensor in model.state_dict().items()}
+    layers = {
+        name: isinstance(module, Conv1D)
+        for name, module in model.named_modules()
+        if isinstance(module, torch.nn.Linear | Conv1D) and len(set(module.weight.shape)) == 1
+    }
+    assert True in layers.values() or kind == "clvp"
+    assert {name: inputs_first(name, tensors, True) for name in layers} == layers
 
 
 def test_transposed_layers_embeddings_and_whole_tensors_are_read(tmp_path):

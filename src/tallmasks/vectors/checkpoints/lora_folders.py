@@ -23,6 +23,7 @@ from tallmasks.store.plain_files import read_json
 from tallmasks.store.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.float_bytes import narrowed
+from tallmasks.vectors.checkpoints.inputs_first import inputs_first
 from tallmasks.vectors.checkpoints.module_patterns import ModulePatterns
 from tallmasks.vectors.checkpoints.weight_files import open_weight_files
 from tallmasks.vectors.kernels import read_only
@@ -302,12 +303,25 @@ def _scale(config: Mapping[str, Any], module: str, pair: Mapping[str, str], adap
 def _product(
     pair: Mapping[str, str], scale: float, name: str, base: Checkpoint, adapter: Checkpoint, config: Mapping[str, Any]
 ) -> _Product:
-    """The delta of one tensor, transposed where the base has the inputs first."""
+    """The delta of one tensor, transposed where the base has the inputs first.
+
+    PEFT's `fan_in_fan_out` is that of its last module: the shape says it, and of a square matrix the kind of layer.
+    """
     a, b = (_matrix(adapter, pair[factor]) for factor in "AB")
     info = base.tensors[name]
     if a.ndim != 2 or b.ndim != 2 or len(info.shape) != 2:
         raise TallmasksError(f"{adapter.title}: {pair['A']} is of a convolution; only matrices can be read. {_MERGE}")
-    transposed = "embedding" in pair or bool(config.get("fan_in_fan_out"))
+    if "embedding" in pair:
+        transposed: bool | None = True
+    elif len(set(info.shape)) > 1:
+        transposed = info.shape == (a.shape[1], b.shape[0])
+    else:
+        transposed = inputs_first(name.removesuffix(".weight"), base.tensors, bool(config.get("fan_in_fan_out")))
+    if transposed is None:
+        raise TallmasksError(
+            f"{adapter.title}: {name} is square, and nothing in {base.title} shows whether its inputs or outputs come"
+            f" first (transformers' Conv1D, or nn.Linear). {_MERGE}"
+        )
     left, right = (a.T, b.T) if transposed else (b, a)
     if left.shape[1] != right.shape[0] or (left.shape[0], right.shape[1]) != info.shape or not info.is_float:
         shape = f"{left.shape[0]} x {right.shape[1]} (of ranks {left.shape[1]} and {right.shape[0]})"

@@ -1,0 +1,54 @@
+"""Which way round a square matrix of a linear layer is: `nn.Linear` has its outputs first, transformers' Conv1D last.
+
+PEFT knows the module; its file has one flag for all modules, that of the last one.  Here the base's own tensors say it:
+Conv1D always has a bias, and a bias is as long as the outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tallmasks.vectors.checkpoints.checkpoint import TensorInfo
+
+_CONV1D = ("c_attn", "c_fc", "c_proj", "q_attn")
+"""What GPT-2 and its relatives call their Conv1D layers; others have Linear layers of these names."""
+
+
+def inputs_first(module: str, tensors: Mapping[str, TensorInfo], flag: bool) -> bool | None:
+    """Whether the square weight of a module has its inputs first; None where nothing in the base says it.
+
+    The nearest layers that are not square say it: those with names of Conv1D for such a name, else the others.
+
+    Args:
+        module: its path in ``tensors``, which has ``<module>.weight``.
+        tensors: of the whole base.
+        flag: the adapter's `fan_in_fan_out`; where it is true, some layer has its inputs first.
+    """
+    if f"{module}.bias" not in tensors:
+        return False
+    layers = _orientations(tensors)
+    if True not in layers.values():
+        return None if flag else False
+    alike = {path: way for path, way in layers.items() if _is_conv1d(path) == _is_conv1d(module)}
+    around = module
+    while around:
+        around = around.rpartition(".")[0]
+        if ways := {way for path, way in alike.items() if not around or path.startswith(f"{around}.")}:
+            return ways.pop() if len(ways) == 1 else None
+    return None
+
+
+def _orientations(tensors: Mapping[str, TensorInfo]) -> dict[str, bool]:
+    """By module, whether a matrix with a bias has its inputs first; none of square ones."""
+    layers = {}
+    for name, info in tensors.items():
+        module, dot, kind = name.rpartition(".")
+        if kind == "bias" and dot and len(info.shape) == 1 and f"{module}.weight" in tensors:
+            shape = tensors[f"{module}.weight"].shape
+            if len(shape) == 2 and shape[0] != shape[1] and info.size in shape:
+                layers[module] = shape[1] == info.size
+    return layers
+
+
+def _is_conv1d(module: str) -> bool:
+    return module.rpartition(".")[2] in _CONV1D
