@@ -279,6 +279,27 @@ def test_every_task_keeps_a_head_of_its_own(small: Path, capsys: pytest.CaptureF
     assert "these are other models" in refusal(capsys, *CALL, "--method", "ties", "--heads", "w*", "-o", "y")
 
 
+@pytest.mark.parametrize("labels", [None, 5])
+def test_a_head_that_a_lora_trained_is_a_head(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], labels: int | None
+) -> None:
+    """PEFT's adapters of classifiers, which have the head whole, could not be merged on the model under them."""
+    monkeypatch.chdir(tmp_path)
+    head = {} if labels is None else {"classifier.out.weight": torch.zeros(labels, 8)}
+    file_of(Path("base"), {"vit.q.weight" if head else "q.weight": torch.zeros(8, 8), **head})
+    tuned = {"vit.q.lora_A.weight": torch.ones(4, 8), "vit.q.lora_B.weight": torch.ones(8, 4)}
+    for task, count in (("cars", 3), ("dtd", 2)):
+        trained = {"classifier.out.weight": torch.full((count, 8), 0.5)}
+        lora(Path(task), tuned | trained, modules_to_save=["classifier", "score"])
+    call = ("merge", "--base", "base", "--task", "cars=cars", "--task", "dtd=dtd", "--method", "weight_averaging")
+    assert run(*call, "-o", "x") == 1 and "`merge --heads`" in capsys.readouterr().err
+    assert run(*call, "--heads", "-o", "merged") == 0
+    merged, own = load_file("merged/model.safetensors"), load_file("merged/heads/cars.safetensors")
+    assert own.keys() == {"classifier.out.weight"} and torch.equal(own.popitem()[1], torch.full((3, 8), 0.5))
+    assert torch.equal(merged.pop("vit.q.weight" if head else "q.weight"), torch.full((8, 8), 8.0))
+    assert all(torch.equal(merged[name], head[name]) for name in merged)
+
+
 def test_the_lines_of_the_page_make_a_classifier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A merged classifier could not be loaded, or had another task's labels; or a base without a head was refused."""
     from transformers import ViTConfig, ViTForImageClassification, ViTModel

@@ -215,6 +215,7 @@ CONFIGS = {
     "group that is not there": ({"alpha_pattern": {r"q\1": 3}}, "alpha_pattern has the pattern"),
     "half a pattern": ({"alpha_pattern": {"q(": 3}}, "alpha_pattern has the pattern"),
     "list": ({"alpha_pattern": [3]}, "alpha_pattern has [3]"),
+    "no truth": ({"use_rslora": "yes"}, "use_rslora is 'yes'"),
 }
 TENSORS = {
     "half": ({"layers.0.q.lora_B.weight": None}, "one of lora_A and lora_B"),
@@ -222,6 +223,8 @@ TENSORS = {
     "other": ({"layers.0.q.lora_C.weight": torch.ones(6)}, "another kind of LoRA"),
     "absent": ({"head.lora_A.weight": torch.ones(4, 5), "head.lora_B.weight": torch.ones(6, 4)}, "head.weight"),
     "shape": ({"layers.0.q.lora_A.weight": torch.ones(4, 7)}, "is 6 x 7"),
+    "twice": ({"layers.0.q.lora_A": torch.ones(4, 5)}, "layers.0.q.lora_A.weight are one tensor twice"),
+    "copied twice": ({"embed.weight": torch.ones(9, 5), "embed.modules_to_save.weight": torch.ones(9, 5)}, "twice"),
     "conv": ({"layers.0.q.lora_A.weight": torch.ones(4, 5, 3, 3)}, "convolution"),
     "NaN": ({"layers.0.q.lora_A.weight": torch.full((4, 5), torch.nan)}, "NaN or infinity"),
     "vocabulary": ({"embed.weight": torch.ones(10, 5)}, "vocabulary was enlarged"),

@@ -70,6 +70,7 @@ def _problems(base: Checkpoint, task: Checkpoint) -> Iterator[str]:
             yield (
                 f"{task.title} {kind} {name_some(sorted(names))} ({len(names)} in all); expected the tensors of"
                 f" {base.title}. Give a checkpoint that was fine-tuned from it, saved by the same library"
+                f"{'. A head: `merge --heads` keeps it beside the merged model' if kind == 'has besides' else ''}"
             )
     if apart := sorted(_tied_differently(base, task)):
         yield (

@@ -10,7 +10,7 @@ import math
 import re
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.float_bytes import narrowed
 from tallmasks.vectors.checkpoints.inputs_first import inputs_first
 from tallmasks.vectors.checkpoints.module_patterns import ModulePatterns
+from tallmasks.vectors.checkpoints.tied_names import is_embedding
 from tallmasks.vectors.checkpoints.weight_files import open_weight_files
 from tallmasks.vectors.kernels import read_only
 
@@ -138,13 +139,15 @@ def open_lora(folder: Path, adapters: Sequence[str], base: Checkpoint | None, fa
     weights = {adapters[0]: folder / adapters[0]}
     adapter = open_weight_files(weights, title=title, origin=facts["origin"])
     factors, others = _sorted_out(adapter, title)
+    copies = {name for name, stored in others.items() if _is_copy(stored, config)}
     targets = list(dict.fromkeys([*(f"{module}.weight" for module in factors), *others]))
-    renamed = _fitted(targets, base, title)
+    renamed = _fitted(targets, copies, base, title)
     whole = {renamed[name]: stored for name, stored in others.items()}
-    for name, stored in whole.items():
-        _check_whole(name, stored, adapter, base, title)
+    for name, stored in others.items():
+        if name not in copies or is_embedding(name):
+            _check_whole(renamed[name], stored, adapter, base, title)
     tied = set() if config.get("ensure_weight_tying") else _tied(base, config)
-    if apart := sorted(name for name in tied & whole.keys() if _is_copy(whole[name], config)):
+    if apart := sorted(tied & {renamed[name] for name in copies}):
         raise TallmasksError(
             f"{title}: modules_to_save trained a copy of {name_some(apart)}; {base.title} ties that to another tensor,"
             " which peft leaves as it was. Save the base with a head of its own (tie_word_embeddings: false), and give"
@@ -192,6 +195,9 @@ def _read_config(path: Path, title: str) -> dict[str, Any]:
         raise TallmasksError(
             f"{title}: a LoRA begun with {short(start)}, which changes the base's weights too. {_MERGE}"
         )
+    for option in ("use_rslora", "fan_in_fan_out", "ensure_weight_tying"):
+        if not isinstance(config.get(option), bool | None):
+            raise TallmasksError(f"{path}: {option} is {short(config[option])}; expected true or false")
     for option in ("rank_pattern", "alpha_pattern"):
         patterns = config.get(option) or {}
         try:
@@ -223,9 +229,7 @@ def _tied(base: Checkpoint, config: Mapping[str, Any]) -> set[str]:
 
 def _is_copy(stored: str, config: Mapping[str, Any]) -> bool:
     """Whether a tensor is of a module that peft has copied and trained, and not of the base model's own."""
-    module = f".{stored.rpartition('.')[0]}"
-    copied = config.get("modules_to_save") or ()
-    return ".modules_to_save." in stored or any(module.endswith(f".{name}") for name in copied)
+    return any(f"{name}." in stored for name in ("modules_to_save", *(config.get("modules_to_save") or ())))
 
 
 def _sorted_out(adapter: Checkpoint, title: str) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
@@ -243,13 +247,13 @@ def _sorted_out(adapter: Checkpoint, title: str) -> tuple[dict[str, dict[str, st
             )
         if match := _FACTOR.fullmatch(name):
             pair = factors.setdefault(match["module"], {})
-            pair[match["factor"]] = stored
+            _add(pair, match["factor"], stored, title)
             if match["embedding"]:
                 pair["embedding"] = stored
         elif ".lora_" in name:
             raise TallmasksError(f"{title}: tensor {stored} is of another kind of LoRA. {_MERGE}")
         else:
-            others[name.replace(".modules_to_save.", ".").replace(".base_layer.", ".")] = stored
+            _add(others, name.replace(".modules_to_save.", ".").replace(".base_layer.", "."), stored, title)
     for module, pair in factors.items():
         if not {"A", "B"} <= pair.keys():
             raise TallmasksError(f"{title}: {module} has one of lora_A and lora_B; expected both. Download it again")
@@ -258,8 +262,17 @@ def _sorted_out(adapter: Checkpoint, title: str) -> tuple[dict[str, dict[str, st
     return factors, others
 
 
-def _fitted(targets: Sequence[str], base: Checkpoint, title: str) -> dict[str, str]:
-    """The base's name of each target: the same, or with one prefix more or less for all of them."""
+def _add(names: dict[str, str], name: str, stored: str, title: str) -> None:
+    """Note a tensor of the adapter.  Raises TallmasksError where another one is for the same."""
+    if (other := names.setdefault(name, stored)) != stored:
+        raise TallmasksError(f"{title}: {other} and {stored} are one tensor twice. {_MERGE}")
+
+
+def _fitted(targets: Sequence[str], copies: Collection[str], base: Checkpoint, title: str) -> dict[str, str]:
+    """The base's name of each target: the same, or with one prefix more or less for all of them.
+
+    A copied module that the base lacks, a head, keeps its name.
+    """
     names = base.tensors.keys()
     parts = targets[0].split(".")
     taken = [f"{'.'.join(parts[:count])}." for count in range(1, len(parts) - 1)]
@@ -267,7 +280,10 @@ def _fitted(targets: Sequence[str], base: Checkpoint, title: str) -> dict[str, s
     guesses: list[dict[str, str]] = [{name: name for name in targets}]
     guesses += [{name: name.removeprefix(prefix) for name in targets} for prefix in taken]
     guesses += [{name: prefix + name for name in targets} for prefix in given]
-    fitting = [guess for guess in guesses if set(guess.values()) <= names and len(set(guess.values())) == len(targets)]
+    for guess in guesses:
+        guess.update({name: name for name in copies if guess[name] not in names})
+    known = names | set(copies)
+    fitting = [guess for guess in guesses if set(guess.values()) <= known and len(set(guess.values())) == len(targets)]
     if fitting and (fitting[0] == guesses[0] or len(fitting) == 1):
         return fitting[0]
     if fitting:
@@ -275,8 +291,8 @@ def _fitted(targets: Sequence[str], base: Checkpoint, title: str) -> dict[str, s
             f"{title}: {targets[0]} may be {name_some([guess[targets[0]] for guess in fitting])} of {base.title};"
             f" expected one that fits. {_MERGE}"
         )
-    best = min(guesses, key=lambda guess: len(set(guess.values()) - names))
-    absent = sorted(name for name in targets if best[name] not in names)
+    best = min(guesses, key=lambda guess: len(set(guess.values()) - known))
+    absent = sorted(name for name in targets if best[name] not in known)
     tied = [name for name in absent if best[name] in base.aliases]
     raise TallmasksError(
         f"{title}: it changes {name_some(tied or absent)}, "
