@@ -31,6 +31,7 @@ from tallmasks.commands import given_checkpoints
 from tallmasks.commands.merge_recipes import CARD, RECIPE, card_of_merged, recipe_of
 from tallmasks.commands.opened_models import Models, opened, passes, say_copied
 from tallmasks.methods import Fixed, Method, Place, Scaled, registry
+from tallmasks.methods.merges import pieces_of
 from tallmasks.methods.rows.parts.block_numbers import block_of
 from tallmasks.methods.streaming import Merging, OnePiece, in_stream, update
 from tallmasks.methods.weighting import TRIMS, Setting, Weighting, check_by_tensor
@@ -38,6 +39,7 @@ from tallmasks.store.dtypes import DTYPES, FLOATS
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.parallel import parallel
 from tallmasks.store.tensor_files import name_some
+from tallmasks.vectors import kernels
 from tallmasks.vectors.checkpoints.new_files import tensors_file
 from tallmasks.vectors.checkpoints.writing import bytes_of_new, new_checkpoint
 
@@ -97,6 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
     count = len(given.tasks)
     print(f"{given.output}: {count} model{'s' * (count > 1)} merged {what}")
     say_copied(models.base)
+    models.say_buffers()
     if heads := sorted({name for names in models.apart.heads.values() for name in names}):
         print(f"  not merged, each task's own in heads/: {name_some(heads)}")
     return 0
@@ -195,6 +198,8 @@ def _write(merged: _Prepared) -> None:
                 new.write(place.name, place.start, source.pretrained + change)
 
             parallel(work, stream.places(merging.over_tensors), merging.threads)
+            sizes = {name: models.part.info(name).size for name in models.part.averages}
+            parallel(lambda place: new.write(place.name, place.start, models.mean(place)), pieces_of(sizes, kernels.PIECE))
 
 
 def _heads(models: Models) -> dict[str, bytes]:

@@ -14,11 +14,13 @@ from rich.filesize import decimal
 
 from tallmasks.commands.progress import WorkProgress
 from tallmasks.commands.tensors_apart import Apart, apart
+from tallmasks.methods.merges import Place
 from tallmasks.methods.registry import get_merge
 from tallmasks.methods.streaming import Stream
 from tallmasks.store.atomic_files import refuse_existing
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import Layout, name_some
+from tallmasks.vectors.checkpoints.buffers import Buffer
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.fitting import check_fit, unchanged
 from tallmasks.vectors.checkpoints.vocabularies import with_all_tokens, with_tokens_of
@@ -28,8 +30,8 @@ if TYPE_CHECKING:
     from tallmasks.commands.models_file import Given
 
 
-def opened(given: Given) -> Models:
-    """Open and compare all that is given.
+def opened(given: Given, keeps_own: bool = False) -> Models:
+    """Open and compare all that is given; see `Models.own`.
 
     Raises:
         TallmasksError: something is not there, is damaged, or does not fit the base; or the output is there already.
@@ -45,8 +47,8 @@ def opened(given: Given) -> Models:
     elif given.tokens:
         tasks = {name: with_tokens_of(base, one) for name, one in tasks.items()}
     left_out = apart(base, tasks, given.only, given.keep_base, given.heads)
-    models = Models(given, base, tasks, left_out)
-    check_fit(models.part, models.task_parts)
+    models = Models(given, base, tasks, left_out, keeps_own)
+    check_fit(models.part, models.task_parts, models.own)
     for name, expected in given.sha256.items():
         if models.sha256s.get(name, {}) != dict(expected):
             what = "the base" if name is None else name
@@ -65,6 +67,7 @@ class Models:
     base: Checkpoint
     tasks: Mapping[str, Checkpoint]
     apart: Apart = field(default_factory=Apart)
+    keeps_own: bool = False
 
     @cached_property
     def part(self) -> Checkpoint:
@@ -94,8 +97,17 @@ class Models:
         return unchanged(self.part, self.task_parts)
 
     @cached_property
+    def own(self) -> tuple[str, ...]:
+        """What is no weight and differs in some task, where each task keeps its own: buffers, and what is no float."""
+        weights = set(self.part.layout.names)
+        names = [name for name in self.part.tensors if name not in weights] if self.keeps_own else []
+        every = self.task_parts.values()
+        names = [name for name in names if all(_has_its_form(self.part, one, name) for one in every)]
+        return tuple(name for name in names if not all(one.same(self.part, name) for one in every))
+
+    @cached_property
     def layout(self) -> Layout:
-        """The tensors that some task changed.
+        """The weights that some task changed.
 
         Raises:
             TallmasksError: there is none.
@@ -105,6 +117,11 @@ class Models:
         if not changed:
             raise TallmasksError("every task's checkpoint is the base itself: there is nothing to merge")
         return Layout(tuple(changed), tuple(self.base.tensors[name].shape for name in changed))
+
+    def mean(self, place: Place) -> NDArray[np.float32]:
+        """The plain mean over the tasks of a piece of a float tensor, float32: within the tasks' values."""
+        pieces = [one.piece(place.name, place.start, place.stop) for one in self.tasks.values()]
+        return np.mean(pieces, axis=0, dtype=np.float64).astype(np.float32)
 
     def progress(self, what: str, passes: int) -> WorkProgress:
         """Of reading every task vector `passes` times."""
@@ -139,6 +156,22 @@ class Models:
         if self.given.include_base:
             say_copied(self.base)
 
+    def say_buffers(self) -> None:
+        """Print what was taken for no weight, and what becomes of it."""
+        models = [self.part, *self.task_parts.values()]
+        buffers = {name: kind for one in models for name, kind in one.buffers.items()}
+        moved = self.own if self.keeps_own else self.part.averages
+        rest = sorted(buffers.keys() - moved)
+        everywhere = [name for name in rest if all(_has_its_form(self.part, one, name) for one in models)]
+        floats = [name for name in everywhere if self.part.info(name).is_float or buffers[name] is Buffer.COUNTER]
+        for names, what in (
+            (moved, "each task's own" if self.keeps_own else "the mean over the tasks"),
+            (floats, "the base's"),
+            (sorted(set(rest) - set(everywhere)), "not alike in all models, and stay as the base has them"),
+        ):
+            if names:
+                print(f"  {len(names)} buffers, no weights, are {what}: {name_some(names, 2)}")
+
     # -- what a dry run says ----------------------------------------------------------------------------------
 
     def describe(self, what: str, nbytes: int) -> None:
@@ -150,7 +183,16 @@ class Models:
         all_of, changed = self.base.layout.size, self.layout.size
         print(f"       {all_of:,} parameters, {changed:,} of them in tensors that some task changed")
         print(f"{what}")
+        self.say_buffers()
         print(f"write  {self.given.output}: about {decimal(nbytes)}")
+
+
+def _has_its_form(base: Checkpoint, task: Checkpoint, name: str) -> bool:
+    """Whether both have a tensor in one shape, as floats or in one dtype."""
+    if name not in base.names or name not in task.names:
+        return False
+    mine, theirs = base.info(name), task.info(name)
+    return mine.shape == theirs.shape and (mine.dtype == theirs.dtype or (mine.is_float and theirs.is_float))
 
 
 def say_copied(base: Checkpoint) -> None:

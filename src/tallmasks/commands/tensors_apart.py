@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import name_some
+from tallmasks.vectors.checkpoints.buffers import Buffer
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 
 
@@ -55,7 +56,12 @@ def apart(
     left = [name for name in every if (only and not _fits(name, only)) or _fits(name, keep_base)]
     own: list[str] = []
     if heads is not None:
-        own = [name for name in every if _fits(name, heads) or not _is_shared(name, base, tasks.values())]
+        constants = {name for one in (base, *tasks.values()) for name, kind in one.buffers.items() if kind is Buffer.CONSTANT}
+        own = [
+            name
+            for name in every
+            if _fits(name, heads) or not (name in constants or _is_shared(name, base, tasks.values()))
+        ]
         own = [name for name in own if name not in left]
         size = sum(base.tensors[name].size for name in own if name in base.tensors)
         if 2 * size > sum(info.size for info in base.tensors.values()):

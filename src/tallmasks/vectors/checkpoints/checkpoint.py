@@ -18,6 +18,7 @@ from tallmasks.store.errors import TallmasksError
 from tallmasks.store.parallel import parallel
 from tallmasks.store.plain_files import open_plain, read_json
 from tallmasks.store.tensor_files import Layout, name_some
+from tallmasks.vectors.checkpoints.buffers import Buffer, buffers_among
 from tallmasks.vectors.checkpoints.float_bytes import widened
 
 COMPARED = 1 << 20
@@ -39,7 +40,7 @@ class TensorInfo(NamedTuple):
 
     @property
     def is_float(self) -> bool:
-        """Whether it is of weights: F16, BF16, F32 or F64."""
+        """Whether it is F16, BF16, F32 or F64."""
         return self.dtype in FLOATS
 
 
@@ -78,9 +79,19 @@ class Checkpoint:
     arrays: Mapping[str, NDArray] = field(default_factory=dict)
 
     @cached_property
+    def buffers(self) -> dict[str, Buffer]:
+        """The tensors that are no weights by their names and shapes, tied ones once."""
+        return buffers_among(self.shapes)
+
+    @cached_property
+    def averages(self) -> list[str]:
+        """The float buffers whose mean over models is one again."""
+        return [name for name, kind in self.buffers.items() if kind is Buffer.AVERAGE and self.tensors[name].is_float]
+
+    @cached_property
     def layout(self) -> Layout:
-        """The float tensors, names sorted, tied ones once."""
-        names = tuple(name for name, info in self.tensors.items() if info.is_float)
+        """The weights: the float tensors that are no buffers, names sorted, tied ones once."""
+        names = tuple(name for name, info in self.tensors.items() if info.is_float and name not in self.buffers)
         return Layout(names, tuple(self.tensors[name].shape for name in names))
 
     @cached_property
@@ -127,7 +138,7 @@ class Checkpoint:
         return self.piece(name, 0, info.size).reshape(info.shape)
 
     def flat(self) -> NDArray[np.float32]:
-        """The float tensors one after the other, as `layout` has them: a new array."""
+        """The weights one after the other, as `layout` has them: a new array."""
         return self.layout.join({name: self.float32(name) for name in self.layout.names})
 
     def difference(self, base: Checkpoint, name: str, start: int, stop: int) -> NDArray[np.float32]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from tallmasks.store.errors import TallmasksError, TallmasksWarning
 from tallmasks.store.parallel import parallel
 from tallmasks.store.tensor_files import name_some
+from tallmasks.vectors.checkpoints.buffers import Buffer
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.tied_names import is_embedding, ties
 
@@ -18,10 +19,10 @@ _PARTS = ("_scale_inv", ".SCB", ".qweight", ".qzeros", ".g_idx", ".absmax", ".qu
 compressed-tensors, HQQ."""
 
 
-def check_fit(base: Checkpoint, task_checkpoints: Mapping[str, Checkpoint]) -> None:
+def check_fit(base: Checkpoint, task_checkpoints: Mapping[str, Checkpoint], own: Collection[str] = ()) -> None:
     """Refuse checkpoints, by task, that were not fine-tuned from the base's architecture; reads no floats.
 
-    Other constants than the base's are only warned of: results keep those of the base.
+    Other constants than the base's are only warned of, but for those that are each task's own: results keep the base's.
     Raises TallmasksError with a line for every problem: no floats, quantised weights, or other names, shapes,
     vocabularies, ties or dtypes.
     """
@@ -32,7 +33,7 @@ def check_fit(base: Checkpoint, task_checkpoints: Mapping[str, Checkpoint]) -> N
     if problems:
         raise TallmasksError("\n".join(problems))
     for task, checkpoint in task_checkpoints.items():
-        if odd := list(_other_constants(base, checkpoint)):
+        if odd := [name for name in _other_constants(base, checkpoint) if name not in own]:
             warnings.warn(
                 f"{task}: {checkpoint.title} differs from {base.title} in {name_some(odd)}, which are no floats: those"
                 " of the base are kept",
@@ -42,7 +43,7 @@ def check_fit(base: Checkpoint, task_checkpoints: Mapping[str, Checkpoint]) -> N
 
 
 def unchanged(base: Checkpoint, tasks: Sequence[Checkpoint] | Mapping[str, Checkpoint]) -> tuple[str, ...]:
-    """The float tensors whose bytes are those of the base in every task, sorted; the checkpoints fit the base."""
+    """The weights whose bytes are those of the base in every task, sorted; the checkpoints fit the base."""
     checkpoints = list(tasks.values()) if isinstance(tasks, Mapping) else list(tasks)
 
     def is_same(name: str) -> bool:
@@ -57,7 +58,8 @@ def _problems(base: Checkpoint, task: Checkpoint) -> Iterator[str]:
     if problems := list(_quantised(task)):
         yield from problems
         return
-    missing, extra = set(base.layout.names) - set(task.names), set(task.layout.names) - set(base.names)
+    missing = {*base.layout.names, *base.averages} - set(task.names)
+    extra = {*task.layout.names, *task.averages} - set(base.names)
     if untied := [name for name in extra if ties(base) and _is_output_of(base, task, name)]:
         yield (
             f"{task.title} has {name_some(sorted(untied))} of its own, which {base.title} ties to its embedding. Untie"
@@ -69,10 +71,11 @@ def _problems(base: Checkpoint, task: Checkpoint) -> Iterator[str]:
         if names:
             yield (
                 f"{task.title} {kind} {name_some(sorted(names))} ({len(names)} in all); expected the tensors of"
-                f" {base.title}. Give a checkpoint that was fine-tuned from it, saved by the same library"
-                f"{'. A head: `merge --heads` keeps it beside the merged model' if kind == 'has besides' else ''}"
+                f" {base.title}. Give a checkpoint that was fine-tuned from it, saved by the same library. Or leave them"
+                f" out: `--keep-base PATTERN`{'; or a head: `merge --heads`' if kind == 'has besides' else ''}"
             )
-    if apart := sorted(_tied_differently(base, task)):
+    free = {name for name, kind in (base.buffers | task.buffers).items() if kind is not Buffer.AVERAGE}
+    if apart := sorted(_tied_differently(base, task) - free):
         yield (
             f"{task.title} ties {name_some(apart)} to other tensors than {base.title} does; expected the same names for"
             " the same tensors. Load and save both with one release of transformers or open_clip"
@@ -80,7 +83,7 @@ def _problems(base: Checkpoint, task: Checkpoint) -> Iterator[str]:
     vocabulary: list[str] = []
     shapes: list[str] = []
     dtypes: list[str] = []
-    for name in sorted(base.tensors.keys() & task.tensors.keys()):
+    for name in sorted((base.tensors.keys() & task.tensors.keys()) - free):
         mine, theirs = base.tensors[name], task.tensors[name]
         if mine.is_float != theirs.is_float:
             dtypes.append(f"{name} (found {theirs.dtype}, expected {mine.dtype})")
@@ -155,8 +158,8 @@ def _tied_differently(base: Checkpoint, task: Checkpoint) -> set[str]:
 
 
 def _other_constants(base: Checkpoint, task: Checkpoint) -> Iterator[str]:
-    """Tensors that are no floats and not the base's."""
+    """Tensors that are no floats, no buffers by name and not the base's."""
     constants = {name for checkpoint in (base, task) for name, info in checkpoint.tensors.items() if not info.is_float}
-    for name in sorted(constants):
+    for name in sorted(constants - base.buffers.keys() - task.buffers.keys()):
         if name not in base.tensors or name not in task.tensors or not task.same(base, name):
             yield name

@@ -1,0 +1,69 @@
+"""Which tensors of a model are no weights although they may be floats: what its modules register as buffers.
+
+A file does not say it, so names do, as torch, timm, transformers and others give them.  A task vector has weights
+alone.  Where a name could be a weight's too, its shape or a tensor beside it decides.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import Enum
+
+
+class Buffer(Enum):
+    """What a buffer is for."""
+
+    AVERAGE = "statistics of data, a moving average of weights, a balance: their mean over models is one again"
+    COUNTER = "how often something happened, or whether"
+    CONSTANT = "a mask, a table, or a state that only its own model can use: a model's class may do without it"
+
+
+_LAST_PARTS = {
+    Buffer.AVERAGE: re.compile(
+        "(running|moving|latent)_(mean|var|variance|std)"  # BatchNorm and InstanceNorm, by torch and by Keras
+        "|(min|max)_val|x_(min|max)"  # torch's observers, I-BERT
+        r"|embed_(avg|sum)|cluster_(size|usage)|w_avg|_?ema_(w|dw|count|cluster_size|mean|var|weight)|\w+_ema"
+        "|e_score_correction_bias"  # of a router: the load of experts moves it, and no gradient
+    ),
+    Buffer.COUNTER: re.compile(r"num_batches_tracked|n_averaged|(\w+_)?num_updates|initted|inited|initialized"),
+    Buffer.CONSTANT: re.compile(
+        "masked_bias|(causal|attn|attention)_mask|attn_mask_probs"
+        "|(original_)?inv_freq|(cos|sin)_cached|position_ids|relative_(position_index|coords_table)|attention_bias_idxs"
+        r"|final_logits_bias|version|_float_tensor|anchors|anchor_grid|(\w+_)?queue|queue_ptr|ptr_queue"
+        "|(weight|fc|act)_scaling_factor|(weight|bias)_integer"  # I-BERT computes them of its weights
+    ),
+}
+_AVERAGED_MODELS = {"model_ema", "ema_model"}
+"""Parts of the names of a copy of the model, averaged over its training."""
+_UNUSED = "EncDecAttention.relative_attention_bias.weight"
+"""The hub's T5 has it, and T5's class ignores it."""
+_BESIDE = (
+    (r"(.*)_(u|v|mask)", r"\1_orig", Buffer.CONSTANT),  # spectral norm, whose vectors have no mean, and pruning
+    (r"(.*)\.\d+\.(_u|_v|base)", r"\1.original", Buffer.CONSTANT),  # spectral norm and orthogonal parametrizations
+    (r"(.*\.)?embed", r"\1cluster_size", Buffer.AVERAGE),  # a codebook that no gradient moves
+)
+"""A buffer's name, and that of the tensor beside it without which it is none."""
+
+
+def buffers_among(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Buffer]:
+    """The buffers of a model, out of the shapes of its tensors by name."""
+    kinds = {name: _kind(name, shape, shapes) for name, shape in shapes.items()}
+    return {name: kind for name, kind in kinds.items() if kind is not None}
+
+
+def _kind(name: str, shape: tuple[int, ...], shapes: Mapping[str, tuple[int, ...]]) -> Buffer | None:
+    *parts, last = name.split(".")
+    is_square = len(shape) == 4 and shape[:2] == (1, 1) and shape[2] == shape[3]
+    is_causal_mask = last == "bias" and is_square and "att" in "".join(parts[-1:])  # of GPT-2 and its kin
+    if is_causal_mask or name.endswith(_UNUSED):
+        return Buffer.CONSTANT
+    if not _AVERAGED_MODELS.isdisjoint(parts):
+        return Buffer.AVERAGE
+    for kind, pattern in _LAST_PARTS.items():
+        if pattern.fullmatch(last):
+            return kind
+    for own, beside, kind in _BESIDE:
+        if (match := re.fullmatch(own, name)) and match.expand(beside) in shapes:
+            return kind
+    return None
