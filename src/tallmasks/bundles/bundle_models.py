@@ -31,7 +31,7 @@ class BundleModel(Checkpoint):
     def stored(self, name: str, start: int, stop: int) -> NDArray[np.uint8]:
         base, name = self.bundle.base, self.aliases.get(name, name)
         if name not in self.bundle.manifest.stored:
-            return base.stored(name, start, stop)
+            return self.bundle.constant(self.task, name, start, stop)
         values = base.piece(name, start, stop) + self.bundle.update(self.task, name, start, stop)
         return narrowed(values, self.info(name).dtype, f"{self.title}: tensor {name}")
 

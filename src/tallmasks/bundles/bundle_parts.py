@@ -48,10 +48,13 @@ def _merged_specs(dtype: str, stored: Mapping[str, BundledTensor]) -> Specs:
 
 
 def _task_specs(manifest: Manifest) -> Specs:
+    specs = {
+        name: TensorSpec(DTYPES[tensor.dtype].numpy, tensor.shape, tensor.dtype == "BF16")
+        for name, tensor in manifest.buffers.items()
+    }
     if not manifest.codings:
         stored = manifest.stored.items()
-        return {name: TensorSpec(np.dtype(np.uint8), (-(-tensor.size // 8),)) for name, tensor in stored}
-    specs: dict[str, TensorSpec] = {}
+        return specs | {name: TensorSpec(np.dtype(np.uint8), (-(-tensor.size // 8),)) for name, tensor in stored}
     for name, coding in manifest.codings.items():
         for ending, spec in coding.specs.items():
             if name + ending in specs or (ending and name + ending in manifest.codings):
@@ -140,7 +143,7 @@ class BundleParts:
 
     Attributes:
         tau: ``(name) -> PackedTau``, one stored tensor of tau_MTL.
-        of_task: ``(task) -> tensors`` of one task by name: its masks uint8 [ceil(n / 8)], or its own tensors.
+        of_task: ``(task) -> tensors`` of one task by name: its masks uint8 [ceil(n / 8)], or its own tensors; buffers.
         checked: ``(file) -> path`` of a file whose size and sha256 are those in bundle.json.
     """
 
@@ -167,13 +170,19 @@ class BundleParts:
             return update_piece(self.tau(name), self.of_task(task)[name], self.manifest.scale[task], start, stop)
         return self.manifest.codings[name].piece(self._own(self.of_task(task), name), start, stop)
 
+    def buffer(self, task: str, name: str, start: int, stop: int) -> NDArray[np.uint8]:
+        """The bytes of values start..stop of a buffer, flattened, as the task has them."""
+        width = DTYPES[self.manifest.buffers[name].dtype].width
+        return self.of_task(task)[name].reshape(-1).view(np.uint8)[start * width : stop * width]
+
     def check(self, task: str) -> None:
         """Open, and check, all files of a task's update."""
         assert self.of_task(task) and (self.manifest.codings or self.merged)
 
     def held(self, task: str) -> int:
         """How many weights a task's mask holds."""
-        return sum(int(np.bitwise_count(mask).sum(dtype=np.int64)) for mask in self.of_task(task).values())
+        masks = self.of_task(task)
+        return sum(int(np.bitwise_count(masks[name]).sum(dtype=np.int64)) for name in self.manifest.stored)
 
     def included_base(self) -> Path:
         """The folder of the included base, whose files are all checked."""

@@ -20,9 +20,8 @@ from tallmasks.bundles.codings import Coding
 from tallmasks.bundles.encoding import Merged, scratch_for
 from tallmasks.bundles.manifest import (
     BASE,
+    BUFFER,
     CARD,
-    FORMAT,
-    LATER_FORMAT,
     MANIFEST,
     MASKS,
     MERGED,
@@ -31,6 +30,7 @@ from tallmasks.bundles.manifest import (
     BundledTensor,
     Manifest,
     PartFile,
+    format_of,
     is_safe,
     read_manifest,
     task_files,
@@ -44,6 +44,7 @@ from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.store.parallel import parallel
 from tallmasks.store.tensor_files import NewTensors, bytes_of_file, new_tensors
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, sha256_of
+from tallmasks.vectors.checkpoints.float_bytes import converted
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,8 @@ class BundleFacts:
         base: theta_0; ``include_base`` copies its files into the bundle.
         tasks: different names, in order.
         dtype: of the stored merged vector, one of `OF_BUNDLES`.
-        unchanged: the float tensors that no model changed; they are not stored.
+        unchanged: the float tensors that are the base's for every task; they are not stored.
+        buffers: tensors that every task keeps as it has them, floats or not; ``models`` has them, by task.
         mask_lambda: by task; none for tasks left out.
         scale: by task, what the update is multiplied by; 1 for tasks left out.
         codings: of every stored tensor, for a bundle of each task's own tensors; then dtype, mask_lambda and scale
@@ -68,6 +70,8 @@ class BundleFacts:
     options: Mapping[str, Any] = field(default_factory=dict)
     dtype: str = "float32"
     unchanged: Collection[str] = ()
+    buffers: Collection[str] = ()
+    models: Mapping[str, Checkpoint] = field(default_factory=dict)
     mask_lambda: Mapping[str, float | None] = field(default_factory=dict)
     scale: Mapping[str, float] = field(default_factory=dict)
     include_base: bool = False
@@ -146,7 +150,7 @@ def new_bundle(out: Path | str, facts: BundleFacts) -> Iterator[NewBundle]:
         with ExitStack() as files:
             merged = files.enter_context(new_tensors(folder / MERGED, file_specs(draft)[MERGED], metadata_of(draft)))
             scratch = files.enter_context(scratch_for(folder, draft))
-            masks = _new_task_files(files, folder, draft)
+            masks = _new_task_files(files, folder, facts, draft)
             encoder = Merged(facts.dtype, merged, scratch)
             new = NewBundle(draft, dict(draft.mask_lambda), dict(draft.scale), encoder, masks)
             yield new
@@ -161,7 +165,7 @@ def new_own_bundle(out: Path | str, facts: BundleFacts) -> Iterator[NewOwnBundle
     draft = _draft(facts)
     with whole(out, _needed(facts, draft), folder=True, new=True) as folder:
         with ExitStack() as files:
-            yield NewOwnBundle(draft, _new_task_files(files, folder, draft))
+            yield NewOwnBundle(draft, _new_task_files(files, folder, facts, draft))
         _describe(folder, facts, draft, {})
 
 
@@ -209,13 +213,22 @@ def _needed(facts: BundleFacts, draft: Manifest) -> int:
     return sum(sizes.values()) + scratch
 
 
-def _new_task_files(files: ExitStack, folder: Path, draft: Manifest) -> dict[str, NewTensors]:
-    """The file of every task, opened for writing."""
+def _new_task_files(files: ExitStack, folder: Path, facts: BundleFacts, draft: Manifest) -> dict[str, NewTensors]:
+    """The file of every task, opened for writing; the buffers are written."""
     specs = file_specs(draft)
-    return {
+    new = {
         task: files.enter_context(new_tensors(folder / file, specs[file], metadata_of(draft, task)))
         for task, file in draft.task_files.items()
     }
+
+    def copy(task: str, name: str, start: int, stop: int) -> None:
+        model, dtype = facts.models[task], draft.tensors[name].dtype
+        part = new[task].tensors[name].reshape(-1)[start:stop].view(np.uint8)
+        part[...] = converted(model.stored(name, start, stop), model.info(name).dtype, dtype)
+
+    places = [(name, *piece) for name, tensor in draft.buffers.items() for piece in pieces(tensor.size)]
+    parallel(lambda job: copy(*job), [(task, *place) for task in new for place in places])
+    return new
 
 
 def _draft(facts: BundleFacts) -> Manifest:
@@ -224,11 +237,15 @@ def _draft(facts: BundleFacts) -> Manifest:
         raise TallmasksError(
             f"dtype is {facts.dtype!r}{nearest(str(facts.dtype), OF_BUNDLES)}; expected one of {', '.join(OF_BUNDLES)}."
         )
-    unchanged = set(facts.unchanged)
+    unchanged, buffers = set(facts.unchanged), set(facts.buffers)
     tensors = {
-        name: BundledTensor(shape=tuple(tensor.shape), dtype=tensor.dtype, stored=name not in unchanged)  # type: ignore[arg-type]
+        name: BundledTensor(
+            shape=tuple(tensor.shape),
+            dtype=tensor.dtype,  # type: ignore[arg-type]
+            stored=BUFFER if name in buffers else name not in unchanged,
+        )
         for name, tensor in sorted(facts.base.tensors.items())
-        if tensor.dtype in FLOATS
+        if tensor.dtype in FLOATS or name in buffers
     }
     origin: dict[str, Any] = {key: facts.base.origin.get(key) for key in ("repository", "revision", "path")}
     if facts.codings:
@@ -244,7 +261,7 @@ def _draft(facts: BundleFacts) -> Manifest:
             "scale": {task: float(facts.scale.get(task, 1.0)) for task in facts.tasks},
         }
     draft = Manifest.model_construct(
-        format=LATER_FORMAT if facts.codings else FORMAT,
+        format=format_of(bool(facts.codings), bool(buffers)),
         method=facts.method,
         options=dict(facts.options),
         base=BaseOrigin.model_construct(**origin, included=facts.include_base or None),

@@ -12,10 +12,11 @@ import torch
 from numpy.typing import NDArray
 from torch.overrides import TorchFunctionMode
 
-from tallmasks.bundles.manifest import Manifest
-from tallmasks.store.dtypes import float_codes, torch_dtypes
+from tallmasks.bundles.manifest import BundledTensor, Manifest
+from tallmasks.store.dtypes import FLOATS, torch_codes, torch_dtypes
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import name_some
+from tallmasks.vectors.checkpoints.buffers import Buffer, buffers_among
 from tallmasks.vectors.checkpoints.checkpoint import TensorInfo
 
 Tensors = dict[str, torch.Tensor]
@@ -31,7 +32,7 @@ class PlacedTensor(NamedTuple):
     @property
     def dtype(self) -> str:
         """safetensors' code of the module's dtype."""
-        return float_codes()[self.tensor.dtype]
+        return torch_codes()[self.tensor.dtype]
 
 
 def tensor_of(raw: NDArray[np.uint8], info: TensorInfo) -> torch.Tensor:
@@ -44,8 +45,9 @@ def tensor_of(raw: NDArray[np.uint8], info: TensorInfo) -> torch.Tensor:
 def placed_tensors(module: torch.nn.Module, manifest: Manifest) -> list[PlacedTensor]:
     """The parameters and persistent buffers of a module that a bundle has values of; tied ones once.
 
-    Raises TallmasksError where names, shapes or ties of the module's float tensors are not the bundle's.  Also for a
-    module without values.
+    Counters, masks and tables may be in one of the two only.  So may what the module registers as a buffer and the
+    bundle lacks.  Raises TallmasksError where names, shapes or ties of the other float tensors are not the bundle's.
+    Also for a module without values.
     """
     for name, tensor in _named_tensors(module):
         if tensor.is_meta and tensor.is_floating_point():
@@ -54,7 +56,8 @@ def placed_tensors(module: torch.nn.Module, manifest: Manifest) -> list[PlacedTe
             )
     placed = sorted(_matched(module, manifest), key=lambda one: one.name)
     for name, tensor, _ in placed:
-        if tensor.dtype not in float_codes() or tensor.layout != torch.strided:
+        is_known = torch_codes().get(tensor.dtype) in (*FLOATS, manifest.tensors[name].dtype)
+        if not is_known or tensor.layout != torch.strided:
             raise TallmasksError(
                 f"The module's tensor {name} is {tensor.dtype}, {tensor.layout}, on {tensor.device}; expected float32,"
                 " bfloat16, float16 or float64 values in memory. Load the model without quantisation."
@@ -80,7 +83,8 @@ def state_for(module: torch.nn.Module, manifest: Manifest, weights: Mapping[str,
 
 
 def _matched(module: torch.nn.Module, manifest: Manifest) -> list[PlacedTensor]:
-    own = {name: tensor for name, tensor in _named_tensors(module) if tensor.is_floating_point()}
+    own = dict(_named_tensors(module))
+    free, buffers = _free(manifest), {name for name, _ in module.named_buffers(remove_duplicate=False)}
     parts, theirs = _as_in_files(module, own, manifest)
     tied: dict[tuple, list[str]] = {}
     for name, tensor in parts.items():
@@ -90,15 +94,19 @@ def _matched(module: torch.nn.Module, manifest: Manifest) -> list[PlacedTensor]:
     for names in tied.values():
         candidates = {manifest.aliases.get(theirs.get(name, name), theirs.get(name, name)) for name in names}
         candidates &= manifest.tensors.keys()
+        tensor = parts[names[0]]
+        candidates -= {name for name in candidates & free if not _has_form(tensor, manifest.tensors[name])}
+        if len(candidates) > 1 and candidates <= free:
+            candidates = {min(candidates)}
         if not candidates:
-            strange.append(names[0])
+            strange += names[:1] if tensor.is_floating_point() and names[0] not in buffers else []
         elif len(candidates) > 1:
             raise TallmasksError(
                 f"The module ties {name_some(sorted(candidates))}, which are different tensors in the bundle; expected"
                 " the model that the bundle was made of."
             )
         placed += [PlacedTensor(name, parts[names[0]], names) for name in candidates]
-    if missing := manifest.tensors.keys() - {one.name for one in placed}:
+    if missing := manifest.tensors.keys() - {one.name for one in placed} - free:
         raise TallmasksError(
             f"The module lacks {name_some(sorted(missing))} of the bundle, as tensors of floats, and has"
             f" {name_some(strange) or 'no other'}; expected the model that the bundle was made of."
@@ -114,6 +122,18 @@ def _matched(module: torch.nn.Module, manifest: Manifest) -> list[PlacedTensor]:
                 " the model that the bundle was made of."
             )
     return placed
+
+
+def _free(manifest: Manifest) -> set[str]:
+    """The tensors of a bundle that a module may lack, or have in another shape."""
+    kinds = buffers_among({name: tensor.shape for name, tensor in manifest.tensors.items()})
+    no_floats = {name for name, tensor in manifest.tensors.items() if tensor.dtype not in FLOATS}
+    return no_floats.union(name for name, kind in kinds.items() if kind is not Buffer.AVERAGE)
+
+
+def _has_form(tensor: torch.Tensor, expected: BundledTensor) -> bool:
+    fits = tensor.is_floating_point() if expected.dtype in FLOATS else torch_codes()[tensor.dtype] == expected.dtype
+    return fits and tuple(tensor.shape) == expected.shape
 
 
 def _named_tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:

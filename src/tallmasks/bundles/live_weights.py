@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tallmasks.bundles.live_modules import PlacedTensor
 from tallmasks.bundles.task_weights import TaskWeights
 from tallmasks.bundles.update_kernels import pieces
-from tallmasks.store.dtypes import FLOATS, float_codes, torch_dtypes
+from tallmasks.store.dtypes import DTYPES, torch_codes, torch_dtypes
 from tallmasks.store.parallel import parallel
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
 
@@ -37,7 +37,7 @@ class ModuleCopy(Checkpoint):
         """A copy of those of a module's tensors that are among ``names``."""
         kept = {name: tensor.detach() for name, tensor, _ in placed if name in names}
         copies = {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in kept.items()}
-        infos = {name: TensorInfo(float_codes()[tensor.dtype], tuple(tensor.shape)) for name, tensor in kept.items()}
+        infos = {name: TensorInfo(torch_codes()[tensor.dtype], tuple(tensor.shape)) for name, tensor in kept.items()}
         flats = {name: tensor.reshape(-1) for name, tensor in copies.items()}
         return cls(title="the module", tensors=infos, flats=flats)
 
@@ -79,7 +79,8 @@ def _write_here(placed: list[PlacedTensor], weights: TaskWeights) -> None:
     def fill(job: tuple[int, int, int]) -> None:
         index, start, stop = job
         name, dtype = placed[index].name, placed[index].dtype
-        weights.fill(name, start, stop, raws[index][start * FLOATS[dtype] : stop * FLOATS[dtype]], dtype)
+        width = DTYPES[dtype].width
+        weights.fill(name, start, stop, raws[index][start * width : stop * width], dtype)
 
     parallel(fill, [(index, *piece) for index, flat in enumerate(flats) for piece in pieces(flat.numel())])
     for one, flat in zip(placed, flats, strict=True):
@@ -106,10 +107,11 @@ def fill_on_device(weights: TaskWeights, name: str, out: torch.Tensor, uploaded:
     """All values of a tensor of floats into ``out``, contiguous and flat, in its dtype and on its device."""
     for start in range(0, out.numel(), PIECE):
         stop = min(start + PIECE, out.numel())
-        if isinstance(weights.base, ModuleCopy):
+        is_own = weights.task is not None and name in weights.parts.manifest.buffers
+        if isinstance(weights.base, ModuleCopy) and not is_own:
             theta = weights.base.flats[name][start:stop].to(out.device)
         else:
-            raw = torch.from_numpy(np.array(weights.base.stored(name, start, stop)))
+            raw = torch.from_numpy(np.array(weights.constant(name, start, stop)))
             theta = raw.view(torch_dtypes()[weights.base.tensors[name].dtype]).to(out.device)
         if weights.task is not None and name in weights.parts.manifest.stored:
             theta = theta.float() + _update(weights, weights.task, name, start, stop, out.device, uploaded)

@@ -30,8 +30,8 @@ class Bundle:
 
     The weights of task t are ``round(float32(theta_0) + u)`` in the base's dtype.  The update u is ``scale_t * tau``
     where the task's mask has a 1, and +0.0 elsewhere.  It is in float32, with tau as it is stored; or, without a tau,
-    what the codings say of the task's own tensors.  Tensors that no model changed, and tensors that are no floats, are
-    the base's.
+    what the codings say of the task's own tensors.  Buffers, which are no weights, are each task's own, byte for byte.
+    Tensors that no model changed are the base's.
     """
 
     def __init__(self, parts: BundleParts, base: Checkpoint | None) -> None:
@@ -65,7 +65,7 @@ class Bundle:
         return self._parts.held(task) / max(sum(tensor.size for tensor in self.manifest.stored.values()), 1)
 
     def update(self, task: str, name: str, start: int = 0, stop: int | None = None) -> NDArray[np.float32]:
-        """Values start..stop of a flattened tensor's update, float32; zeros where none is stored.
+        """Values start..stop of a flattened tensor's update, float32; zeros where none is stored, as of buffers.
 
         Raises TallmasksError for a task or tensor that the bundle lacks, and for a file that is not the bundle's.
         """
@@ -75,9 +75,16 @@ class Bundle:
             raise TallmasksError(f"The bundle has no tensor {name!r}{nearest(name, self.manifest.tensors)}.")
         tensor = self.manifest.tensors[name]
         start, stop, _ = slice(start, stop).indices(tensor.size)
-        if not tensor.stored or stop <= start:
+        if name not in self.manifest.stored or stop <= start:
             return np.zeros(max(stop - start, 0), np.float32)
         return self._parts.update(task, name, start, stop)
+
+    def constant(self, task: str, name: str, start: int, stop: int) -> NDArray[np.uint8]:
+        """The bytes of values start..stop of a flattened tensor without an update: a task's buffer, or the base's.
+
+        Raises as :meth:`update`, and where the base is missing.
+        """
+        return TaskWeights(self._parts, self.base, task).constant(name, start, stop)
 
     def state_dict(self, task: str, like: torch.nn.Module | None = None) -> dict[str, torch.Tensor]:
         """A task's model: every tensor in the base's dtype, under the names of the base's files.
@@ -128,7 +135,7 @@ class Bundle:
         return self._with_aliases({name: view.reshape(infos[name].shape) for name, view in views.items()})
 
     def apply_(self, module: torch.nn.Module, task: str) -> None:
-        """Make a module the model of a task, in place: its parameters and persistent buffers of floats.
+        """Make a module the model of a task, in place: its parameters and persistent buffers.
 
         Every value is computed from theta_0, whatever the module holds, and rounded once to the module's own dtype.  So
         going from task to task never drifts.  Nothing is reallocated; ``requires_grad`` and hooks stay. Where anything
@@ -149,7 +156,7 @@ class Bundle:
         base = self._any_base()
         if base is None:
             TaskWeights(self._parts, ModuleCopy(title="the module", tensors={}), task).check()
-            base = self._of_module = ModuleCopy.of(placed, self.manifest.stored)
+            base = self._of_module = ModuleCopy.of(placed, self.manifest.stored.keys() | self.manifest.buffers)
         before = TaskWeights(self._parts, base, None)
         overwrite(placed, TaskWeights(self._parts, base, task), before, self._uploaded)
 

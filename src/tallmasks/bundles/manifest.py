@@ -30,13 +30,14 @@ from pydantic import (
 from pydantic import model_validator as checked
 
 from tallmasks.bundles.codings import CODINGS, Coding, coding_of
+from tallmasks.store.dtypes import FLOATS
 from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.store.plain_files import LARGEST_JSON
 from tallmasks.store.seals import canonical
 
-FORMAT = "tallmasks/bundle/1"
-LATER_FORMAT = "tallmasks/bundle/2"
-"""Of each task's own tensors, without a vector that they share."""
+FORMATS = ("tallmasks/bundle/1", "tallmasks/bundle/2", "tallmasks/bundle/3")
+"""The second is of each task's own tensors, without a vector that they share; the third of any with buffers."""
+BUFFER = "buffer"
 MANIFEST, MERGED, CARD = "bundle.json", "merged.safetensors", "README.md"
 MASKS, UPDATES, BASE = "masks/", "updates/", "base/"
 _MOST_VALUES = 1 << 60
@@ -87,11 +88,14 @@ class _Object(BaseModel):
 
 
 class BundledTensor(_Object):
-    """A tensor of the model: ``dtype`` is the base's, by safetensors' code; not stored where no model changed it."""
+    """A tensor of the model: ``dtype`` is the base's, by safetensors' code; not stored where no model changed it.
+
+    A buffer, which is no weight, is stored as each task has it; others are floats.
+    """
 
     shape: Annotated[tuple[Count, ...], Strict(False), FailFast(), Field(max_length=64), AfterValidator(_few)]
-    dtype: Literal["F16", "BF16", "F32", "F64"]
-    stored: bool
+    dtype: Literal["F16", "BF16", "F32", "F64", "I64", "I32", "I16", "I8", "U64", "U32", "U16", "U8", "BOOL"]
+    stored: bool | Literal["buffer"]
 
     @property
     def size(self) -> int:
@@ -124,7 +128,7 @@ class BaseOrigin(_Object):
 class Manifest(_Object):
     """A checked bundle.json; its keys are the fields, but for ``coding_texts``, which are ``codings`` there."""
 
-    format: Literal["tallmasks/bundle/1", "tallmasks/bundle/2"]
+    format: str
     method: str
     options: dict[str, Any]
     base: BaseOrigin
@@ -152,8 +156,13 @@ class Manifest(_Object):
 
     @cached_property
     def stored(self) -> dict[str, BundledTensor]:
-        """The tensors that the bundle holds values of."""
-        return {name: tensor for name, tensor in self.tensors.items() if tensor.stored}
+        """The weights that the bundle holds values of."""
+        return {name: tensor for name, tensor in self.tensors.items() if tensor.stored is True}
+
+    @cached_property
+    def buffers(self) -> dict[str, BundledTensor]:
+        """What every task has of its own, whole and in the base's dtype."""
+        return {name: tensor for name, tensor in self.tensors.items() if tensor.stored == BUFFER}
 
     @cached_property
     def codings(self) -> dict[str, Coding]:
@@ -186,12 +195,8 @@ class Manifest(_Object):
     @checked(mode="after")
     def _fits(self) -> Self:
         own, tasks = bool(self.updates), set(self.tasks)
-        expect(
-            (self.format == LATER_FORMAT) == own,
-            "format",
-            self.format,
-            f"{LATER_FORMAT} with each task's own tensors, else {FORMAT}",
-        )
+        form = format_of(own, bool(self.buffers))
+        expect(self.format == form, "format", self.format, f"{form} for what is in it")
         for name in (*_OF_MASKS, *_OF_OWN):
             expected = "nothing" if (name in _OF_MASKS) == own else "a value"
             expect((not getattr(self, name)) == (expected == "nothing"), name, getattr(self, name), expected)
@@ -208,6 +213,9 @@ class Manifest(_Object):
             mine = name in needed or (name.startswith(BASE) and is_safe(name))
             expect(mine, "a file", name, f"{MERGED}, a task's or a file under {BASE}")
         expect(needed <= self.files.keys(), "files", sorted(self.files), f"{', '.join(sorted(needed))} among them")
+        for name, tensor in self.tensors.items():
+            fits = tensor.dtype in FLOATS or tensor.stored == BUFFER
+            expect(fits, f"tensors[{name!a}].dtype", tensor.dtype, "floats where it is no buffer")
         for alias, name in self.aliases.items():
             expect(name in self.tensors, f"aliases[{alias!a}]", name, "the name of a tensor")
             expect(alias not in self.tensors, "aliases", alias, "another name than a tensor's own")
@@ -228,6 +236,11 @@ class Manifest(_Object):
         )
         expect(included != bool(base.sha256), "base.sha256", base.sha256, "that of each weight file, if not included")
         return self
+
+
+def format_of(own: bool, buffers: bool) -> str:
+    """The first format that has words for a bundle."""
+    return FORMATS[2 if buffers else int(own)]
 
 
 def expect(correct: object, key: str, value: object, expected: str) -> None:
@@ -256,11 +269,11 @@ def read_manifest(content: bytes, place: str) -> Manifest:
         raise TallmasksError(
             f"{place} is no whole JSON file ({' '.join(str(error).split())[:150]}). Get the bundle again."
         ) from None
-    if not isinstance(value, dict) or value.get("format") not in (FORMAT, LATER_FORMAT):
+    if not isinstance(value, dict) or value.get("format") not in FORMATS:
         written = value.get("format") if isinstance(value, dict) else value
         raise TallmasksError(
-            f"{place}: format is {_short(written)}; expected {FORMAT} or {LATER_FORMAT}. It is something else, or of a"
-            " later version of this package."
+            f"{place}: format is {_short(written)}; expected one of {', '.join(FORMATS)}. It is something else,"
+            " or of a later version of this package."
         )
     if value.get("digest") != digest:
         raise TallmasksError(

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from tallmasks.bundles.bundle_parts import BundleParts
 from tallmasks.bundles.update_kernels import Raw, pieces
-from tallmasks.store.dtypes import FLOATS
+from tallmasks.store.dtypes import DTYPES
 from tallmasks.store.parallel import parallel
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.float_bytes import rounded
+from tallmasks.vectors.checkpoints.float_bytes import converted, rounded
 
 
 @dataclass(frozen=True)
@@ -30,26 +30,32 @@ class TaskWeights:
             self.parts.check(self.task)
 
     def fill(self, name: str, start: int, stop: int, out: Raw, dtype: str) -> None:
-        """Values start..stop (start a multiple of 8) of a flattened tensor of floats into ``out``, in a dtype."""
+        """Values start..stop (start a multiple of 8) of a flattened tensor of the bundle into ``out``, in a dtype."""
         changed = self.task is not None and name in self.parts.manifest.stored
-        if not changed and self.base.tensors[name].dtype == dtype:
-            out[...] = self.base.stored(name, start, stop)
-            return
-        values = self.base.piece(name, start, stop)
         if self.task is not None and changed:
-            values = values + self.parts.update(self.task, name, start, stop)
-        out[...] = rounded(values, dtype)
+            update = self.parts.update(self.task, name, start, stop)
+            out[...] = rounded(self.base.piece(name, start, stop) + update, dtype)
+        else:
+            out[...] = converted(self.constant(name, start, stop), self.base.tensors[name].dtype, dtype)
+
+    def constant(self, name: str, start: int, stop: int) -> NDArray[np.uint8]:
+        """The bytes of values of a tensor without an update, in the dtype that the base has it in."""
+        if self.task is None or name not in self.parts.manifest.buffers:
+            return self.base.stored(name, start, stop)
+        own = self.parts.buffer(self.task, name, start, stop)
+        return converted(own, self.parts.manifest.tensors[name].dtype, self.base.tensors[name].dtype)
 
     def raw(self, names: Iterable[str]) -> dict[str, NDArray[np.uint8]]:
         """Tensors of the model in the base's dtype as fresh bytes, flattened; those that are no floats too."""
         names, floats = sorted(names), self.parts.manifest.tensors
         tensors = {name: floats[name] for name in names if name in floats}
-        raws = {name: np.empty(tensor.size * FLOATS[tensor.dtype], np.uint8) for name, tensor in tensors.items()}
+        raws = {name: np.empty(tensor.size * DTYPES[tensor.dtype].width, np.uint8) for name, tensor in tensors.items()}
 
         def fill(job: tuple[str, int, int]) -> None:
             name, start, stop = job
             dtype = tensors[name].dtype
-            self.fill(name, start, stop, raws[name][start * FLOATS[dtype] : stop * FLOATS[dtype]], dtype)
+            width = DTYPES[dtype].width
+            self.fill(name, start, stop, raws[name][start * width : stop * width], dtype)
 
         parallel(fill, [(name, *piece) for name, tensor in tensors.items() for piece in pieces(tensor.size)])
         for name in names:

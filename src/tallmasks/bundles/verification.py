@@ -55,7 +55,8 @@ def verify_bundle(path: str | Path) -> list[str]:
 
 def check_form(base: Checkpoint, manifest: Manifest, place: str) -> None:
     """Raises TallmasksError where a base's float tensors are not those of the bundle; reads no values."""
-    floats = {name: tensor for name, tensor in base.tensors.items() if tensor.dtype in FLOATS}
+    named = manifest.tensors.keys()
+    floats = {name: tensor for name, tensor in base.tensors.items() if tensor.dtype in FLOATS or name in named}
     if missing := manifest.tensors.keys() - floats.keys():
         raise TallmasksError(f"{place} lacks {name_some(sorted(missing))} of the bundle. Give the bundle's own base.")
     if extra := (floats.keys() - manifest.tensors.keys()) | (base.tensors.keys() & manifest.aliases.keys()):

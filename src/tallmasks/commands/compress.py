@@ -63,6 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     chosen = _write(method, models, facts)
     models.say_written(method.title)
+    models.say_buffers()
     for task, value in chosen.items():
         print(f"  {task}: {'scale' if method.scaled_mask else 'lambda'} = {value:g}")
     return 0
@@ -79,6 +80,7 @@ def compress(
     fit: bool = False,
     dtype: Any = None,
     include_base: bool = False,
+    keep_base: Sequence[str] | None = None,
 ) -> Path:
     """What `tallmasks compress` does, under the same names: compress checkpoints of one base into a bundle.
 
@@ -88,6 +90,7 @@ def compress(
         out: a new folder.
         options: of the method, {"keep": 0.1}.
         mask_lambda: for every task, or by task.
+        keep_base: patterns of tensors' names.
 
     Returns where it is; `tallmasks.load_bundle` opens it.  Raises TallmasksError as the command does.
     """
@@ -126,7 +129,7 @@ def _prepared(given: Given) -> tuple[Method, Models, BundleFacts]:
         raise TallmasksError(
             f"--dtype {given.dtype}: {method.name} has no merged vector that it could be of; leave it out"
         )
-    models = opened(given)
+    models = opened(given, keeps_own=True)
     if isinstance(models.base, BundleModel):
         raise TallmasksError(f"{given.base}: a bundle's base lies in files of its own; `tallmasks export` it first")
     facts = BundleFacts(
@@ -135,7 +138,9 @@ def _prepared(given: Given) -> tuple[Method, Models, BundleFacts]:
         tasks=list(given.tasks),
         options=given.options,
         dtype=given.dtype or "float32",
-        unchanged=models.unchanged,
+        unchanged=set(models.base.tensors).difference(models.layout.names, models.own),
+        buffers=models.own,
+        models=models.tasks,
         mask_lambda=dict(zip(given.tasks, given.lambdas, strict=True)),
         codings=method.own_tensors.codings(models.layout, len(given.tasks)) if method.own_tensors else {},
         include_base=given.include_base,

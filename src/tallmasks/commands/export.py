@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     bundle.manifest.check_task(arguments.task)  # before a base is looked for
     if arguments.base:
         bundle = load_bundle(arguments.bundle, base=arguments.base)
-    stored = bundle.manifest.stored
+    stored, buffers = bundle.manifest.stored, bundle.manifest.buffers
     card = f"# {arguments.task}\n\nThe model of {arguments.task} out of `{arguments.bundle}`, by `tallmasks export`.\n"
     with (
         WorkProgress("exporting", sum(tensor.size for tensor in stored.values())) as progress,
@@ -51,7 +51,11 @@ def run(arguments: argparse.Namespace) -> int:
             new.write(place.name, place.start, bundle.base.piece(place.name, place.start, place.stop) + update)
             progress.add(place.stop - place.start)
 
+        def keep(place: Place) -> None:
+            new.copy(place.name, place.start, bundle.constant(arguments.task, place.name, place.start, place.stop))
+
         parallel(work, pieces_of({name: tensor.size for name, tensor in stored.items()}, kernels.PIECE))
+        parallel(keep, pieces_of({name: tensor.size for name, tensor in buffers.items()}, kernels.PIECE))
     print(f"{output}: the model of {arguments.task}")
     say_copied(bundle.base)
     return 0

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tallmasks.commands.models_file import Given  # whose libraries take long to import
 
 EXAMPLE_TASK = "cars=./cars"
-OF_MERGE = ("scaling_coefficient", "k", "trim", "out_shard_size", "only", "keep_base", "heads", "tokens", "layers")
+OF_MERGE = ("scaling_coefficient", "k", "trim", "out_shard_size", "only", "heads", "tokens", "layers")
 OF_COMPRESS = ("fit", "include_base")
 BY_TASK = ("mask_lambda", "weight", "density")
 """What is set for all tasks, or by task."""
@@ -37,6 +37,12 @@ def add_arguments(
         "--mask-lambda", action="append", default=[], metavar="[NAME=]VALUE", help="of every task, or of one; 0.4"
     )
     parser.add_argument("--dtype", choices=dtypes, help="what is stored")
+    parser.add_argument(
+        "--keep-base",
+        action="append",
+        metavar="PATTERN",
+        help="tensors of such names, 'embed*', are the base's, and are not counted",
+    )
     parser.add_argument("--dry-run", action="store_true", help="say what would be read and written, and how large")
     parser.add_argument("-o", "--output", metavar="OUT", help="a new file or folder")
 
@@ -94,7 +100,7 @@ def given(arguments: argparse.Namespace, default_method: str | None, dtypes: Col
             except ValueError:
                 option = f"--{setting.replace('_', '-')}"
                 raise TallmasksError(f"{option} {text}: found {value!r:.100}, expected a number") from None
-    for name in ("method", "dtype", "output", "normalize", *OF_MERGE, *OF_COMPRESS):
+    for name in ("method", "dtype", "output", "keep_base", "normalize", *OF_MERGE, *OF_COMPRESS):
         if (value := getattr(arguments, name, None)) is not None:
             values[name] = value
     return _complete({"method": default_method, **values}, dtypes)

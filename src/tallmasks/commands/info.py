@@ -22,9 +22,10 @@ from tallmasks.bundles.bundle_models import open_model
 from tallmasks.bundles.loaded_bundle import Bundle, load_bundle
 from tallmasks.bundles.manifest import MANIFEST
 from tallmasks.store import hub
-from tallmasks.store.dtypes import FLOATS
+from tallmasks.store.dtypes import DTYPES
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.plain_files import expanded
+from tallmasks.store.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.hub_models import repository_of
 
@@ -83,7 +84,7 @@ def of_bundle(bundle: Bundle) -> None:
     stored = sum(tensor.size for tensor in manifest.stored.values())
     values = sum(tensor.size for tensor in manifest.tensors.values())
     size = sum(part.size for part in manifest.files.values())
-    alone = sum(tensor.size * FLOATS[tensor.dtype] for tensor in manifest.tensors.values())
+    alone = sum(tensor.size * DTYPES[tensor.dtype].width for tensor in manifest.tensors.values())
     base = manifest.base.repository or manifest.base.path or "unknown"
     where = "included" if manifest.base.included else "not included"
     print(f"bundle of {len(bundle.tasks)} tasks by {manifest.method}, {decimal(size)}")
@@ -91,6 +92,8 @@ def of_bundle(bundle: Bundle) -> None:
     kinds = Counter(coding.kind for coding in manifest.codings.values())
     how = ", ".join(f"{count} tensors {kind}" for kind, count in kinds.items()) or manifest.dtype
     print(f"  {values:,} values in {len(manifest.tensors)} tensors, {stored:,} of them stored as {how}")
+    if manifest.buffers:
+        print(f"  {len(manifest.buffers)} buffers, no weights, are each task's own: {name_some(manifest.buffers, 2)}")
     print(f"  a checkpoint takes {decimal(alone)}, all tasks {decimal(alone * len(bundle.tasks))}")
     sizes = {task: decimal(manifest.files[file].size) for task, file in manifest.task_files.items()}
     if manifest.codings:

@@ -66,11 +66,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--normalize", action=argparse.BooleanOptionalAction, help="divide by the weights; as the method does without"
     )
-    patterns: dict[str, Any] = {"action": "append", "metavar": "PATTERN"}
     parser.add_argument(
-        "--only", **patterns, help="merge only tensors of such names, 'model.layers.*'; others are the base's"
+        "--only",
+        action="append",
+        metavar="PATTERN",
+        help="merge only tensors of such names, 'model.layers.*'; others are the base's",
     )
-    parser.add_argument("--keep-base", **patterns, help="tensors of such names are the base's, and are not counted")
     parser.add_argument(
         "--heads",
         nargs="*",
@@ -199,7 +200,9 @@ def _write(merged: _Prepared) -> None:
 
             parallel(work, stream.places(merging.over_tensors), merging.threads)
             sizes = {name: models.part.info(name).size for name in models.part.averages}
-            parallel(lambda place: new.write(place.name, place.start, models.mean(place)), pieces_of(sizes, kernels.PIECE))
+            parallel(
+                lambda place: new.write(place.name, place.start, models.mean(place)), pieces_of(sizes, kernels.PIECE)
+            )
 
 
 def _heads(models: Models) -> dict[str, bytes]:

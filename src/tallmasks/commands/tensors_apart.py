@@ -56,7 +56,9 @@ def apart(
     left = [name for name in every if (only and not _fits(name, only)) or _fits(name, keep_base)]
     own: list[str] = []
     if heads is not None:
-        constants = {name for one in (base, *tasks.values()) for name, kind in one.buffers.items() if kind is Buffer.CONSTANT}
+        constants = {
+            name for one in (base, *tasks.values()) for name, kind in one.buffers.items() if kind is Buffer.CONSTANT
+        }
         own = [
             name
             for name in every

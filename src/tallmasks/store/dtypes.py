@@ -66,6 +66,6 @@ def torch_dtypes() -> dict[str, torch.dtype]:
 
 
 @cache
-def float_codes() -> dict[torch.dtype, str]:
-    """safetensors' code of each of torch's dtypes that weights have."""
-    return {torch_dtypes()[code]: code for code in FLOATS}
+def torch_codes() -> dict[torch.dtype, str]:
+    """safetensors' code of each of torch's dtypes."""
+    return {dtype: code for code, dtype in torch_dtypes().items()}

@@ -32,6 +32,11 @@ def widened(stored: NDArray, dtype: str) -> NDArray[np.float32]:
     return out
 
 
+def converted(stored: NDArray, dtype: str, wanted: str) -> NDArray[np.uint8]:
+    """Bytes of a dtype of floats as those of another, rounded; of any dtype as they are, where it is the wanted one."""
+    return stored if dtype == wanted else rounded(widened(stored, dtype), wanted)
+
+
 def narrowed(values: NDArray[np.float32], dtype: str, what: str) -> NDArray[np.uint8]:
     """The bytes of float32 values [n] as a float dtype, rounded to nearest, ties to even.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from tallmasks.store.dtypes import DTYPES, torch_dtypes
+from tallmasks.store.dtypes import DTYPES, torch_codes
 from tallmasks.store.errors import TallmasksError, needed_for, short
 from tallmasks.store.tensor_files import name_some, open_tensors
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
@@ -103,7 +103,7 @@ def _add_safetensors(read: _Read, file: str, path: Path) -> None:
 
 def _add_torch(read: _Read, file: str, path: Path) -> None:
     state = _state_dict(path)
-    codes = {dtype: code for code, dtype in torch_dtypes().items()}
+    codes = torch_codes()
     first_names: dict[tuple, str] = {}
     for name, tensor in sorted(state.items()):
         _refuse_twice(read, name, file, path)

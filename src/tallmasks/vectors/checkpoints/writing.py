@@ -43,6 +43,11 @@ class NewCheckpoint:
         self._put(name, start, values)
         self._written.add(name)
 
+    def copy(self, name: str, start: int, raw: NDArray[np.uint8]) -> None:
+        """The same of any tensor whose dtype stays the base's, from the bytes of its values."""
+        self._sink.put(name, start * DTYPES[self._base.info(name).dtype].width, raw)
+        self._written.add(name)
+
     def finish(self) -> None:
         """Take the tensors that nobody has written from the base."""
         pieces = (

@@ -1,0 +1,245 @@
+"""Buffers, which are floats and no weights, in the models of torch, transformers and timm: what the commands do with
+them, compared with the library's own models."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, load_model, save_file, save_model
+from torch import nn
+
+import tallmasks
+from models_made import refusal, run
+from tallmasks.vectors.checkpoints.buffers import Buffer, buffers_among
+
+TASKS = ("cars", "dtd", "mnist")
+CALL = ["--base", "base.safetensors", *(word for task in TASKS for word in ("--task", f"{task}={task}.safetensors"))]
+SMALL = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 16}
+IMAGE = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(1))
+TOKENS = torch.arange(8).reshape(1, 8)
+
+
+class Codebook(nn.Module):
+    """Of vector-quantize-pytorch: moved by averages in training."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.project = nn.Linear(6, 4)
+        for name, values in (("cluster_size", torch.ones(5)), ("initted", torch.ones(1)), ("embed", torch.rand(5, 4))):
+            self.register_buffer(name, values)
+        self.register_buffer("embed_avg", self.embed.clone())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.project(x) @ (self.embed_avg / self.cluster_size[:, None]).T + self.embed.mean()
+
+
+class Masked(nn.Module):
+    """As transformers before 4.2x wrote GPT-2: masks of floats, by layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attn = nn.Module()
+        self.attn.register_buffer("bias", torch.ones(1, 1, 8, 8).tril())
+        self.attn.register_buffer("masked_bias", torch.tensor(-1e4))
+        self.attn.c_attn = nn.Linear(6, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scores = torch.where(self.attn.bias[0, 0] > 0, self.attn.c_attn(x), self.attn.masked_bias)
+        return scores.softmax(-1)
+
+
+def of_transformers(name: str, **settings: Any) -> nn.Module:
+    import transformers
+
+    return getattr(transformers, name)(getattr(transformers, f"{name.removesuffix('Model')}Config")(**settings))
+
+
+def of_timm(name: str) -> nn.Module:
+    import timm
+
+    return timm.create_model(name, num_classes=3)
+
+
+def norms(norm: nn.Module) -> nn.Module:
+    return nn.Sequential(nn.Conv2d(3, 4, 3), norm, nn.ReLU(), nn.Flatten())
+
+
+def spectral(wrap: Callable[[nn.Module], nn.Module]) -> nn.Module:
+    return nn.Sequential(wrap(nn.Conv2d(3, 4, 3)), nn.Flatten())
+
+
+MODELS: dict[str, tuple[Callable[[], nn.Module], torch.Tensor]] = {
+    "resnet": (
+        lambda: of_transformers("ResNetModel", embedding_size=8, hidden_sizes=[8, 12], depths=[1, 1]), IMAGE,
+    ),
+    "timm": (lambda: of_timm("test_resnet"), IMAGE),
+    "instance norm": (lambda: norms(nn.InstanceNorm2d(4, track_running_stats=True)), IMAGE),
+    "spectral norm": (lambda: spectral(nn.utils.spectral_norm), IMAGE),
+    "parametrized": (lambda: spectral(nn.utils.parametrizations.spectral_norm), IMAGE),
+    "weight norm": (lambda: spectral(nn.utils.parametrizations.weight_norm), IMAGE),
+    "codebook": (Codebook, torch.rand(3, 6)),
+    "masks": (Masked, torch.rand(8, 6)),
+    "swin": (
+        lambda: of_transformers("SwinModel", image_size=32, embed_dim=8, depths=[1, 1], num_heads=[1, 1], window_size=4),
+        IMAGE,
+    ),
+    "swin v2": (
+        lambda: of_transformers(
+            "Swinv2Model", image_size=32, embed_dim=8, depths=[1, 1], num_heads=[1, 1], window_size=4
+        ),
+        IMAGE,
+    ),
+    "esm": (
+        lambda: of_transformers(
+            "EsmModel", vocab_size=9, num_hidden_layers=1, pad_token_id=1, position_embedding_type="rotary", **SMALL
+        ),
+        TOKENS,
+    ),
+}  # fmt: skip
+"""A model and an input."""
+
+
+def state_of(model: nn.Module) -> dict[str, torch.Tensor]:
+    return {name: tensor.clone() for name, tensor in model.state_dict().items()}
+
+
+def output(model: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
+    torch.manual_seed(0)
+    with torch.no_grad():
+        out = model.eval()(inputs)
+    return out if isinstance(out, torch.Tensor) else out[0]
+
+
+def fine_tuned(base: nn.Module, inputs: torch.Tensor, seed: int) -> nn.Module:
+    """A copy whose weights moved, and whose buffers went through a forward in training and far away."""
+    model = copy.deepcopy(base)
+    torch.manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.02 * torch.randn_like(parameter))
+        model.train()(inputs)
+        for name, buffer in model.named_buffers():
+            if name.endswith(("running_var", "cluster_size")):
+                buffer.mul_(0.3)
+            elif name.endswith(("embed", "embed_avg", "running_mean")):
+                buffer.add_(seed)
+    return model
+
+
+@cache
+def made(kind: str) -> dict[str, nn.Module]:
+    build, inputs = MODELS[kind]
+    torch.manual_seed(0)
+    base = build()
+    return {"base": base} | {task: fine_tuned(base, inputs, seed) for seed, task in enumerate(TASKS, 1)}
+
+
+@pytest.fixture(params=MODELS)
+def models(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, torch.Tensor]:
+    """A base and three models, saved in the current folder; and an input."""
+    monkeypatch.chdir(tmp_path)
+    models = made(request.param)
+    for name, model in models.items():
+        save_model(model, f"{name}.safetensors")
+    return models, MODELS[request.param][1]
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_what_a_library_registers_as_a_buffer_is_one(kind: str) -> None:
+    """A running statistic would be merged like a weight; or a weight would stay the base's for its name's sake."""
+    model = made(kind)["base"]
+    found = buffers_among({name: tuple(tensor.shape) for name, tensor in model.state_dict().items()})
+    floats = {name for name, tensor in model.named_buffers() if tensor.is_floating_point()} & model.state_dict().keys()
+    assert floats <= found.keys() <= dict(model.named_buffers()).keys()
+
+
+WEIGHTS: dict[str, tuple[int, ...]] = {
+    "h.0.attn.bias": (12,), "grn.bias": (1, 1, 1, 8), "attn.relative_position_bias_table": (49, 4), "logit_scale": (),
+    "position_embedding.weight": (9, 4), "pos_embed": (1, 9, 4), "mask_token": (1, 1, 4), "conv.weight_g": (4, 1, 1),
+    "conv.weight_v": (4, 3, 3), "parametrizations.weight.original1": (4, 3), "embed": (9, 4), "ema.conv.weight": (3, 3),
+    "block.0.layer.0.SelfAttention.relative_attention_bias.weight": (32, 4), "weight_u": (4,), "mean": (3,),
+    "attention_biases": (4, 49), "encoder.version.weight": (3, 3),
+}  # fmt: skip
+BUFFERS: dict[str, tuple[tuple[int, ...], Buffer]] = {
+    "h.0.attn.bias": ((1, 1, 8, 8), Buffer.CONSTANT), "gpt_neox.layers.0.attention.masked_bias": ((), Buffer.CONSTANT),
+    "layers.0.self_attn.rotary_emb.inv_freq": ((4,), Buffer.CONSTANT), "bn.num_batches_tracked": ((), Buffer.COUNTER),
+    "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight": ((32, 4), Buffer.CONSTANT),
+    "model_ema.decoder.weight": ((3, 3), Buffer.AVERAGE), "queue": ((4, 8), Buffer.CONSTANT),
+    "mlp.gate.e_score_correction_bias": ((8,), Buffer.AVERAGE), "bn.moving_variance": ((8,), Buffer.AVERAGE),
+}  # fmt: skip
+
+
+def test_names_are_told_apart_by_shape_and_neighbour() -> None:
+    """A learned bias of GPT-2 would be taken for its mask, or the vectors of weight norm for those of spectral norm."""
+    assert buffers_among(WEIGHTS) == {}
+    assert all(buffers_among({name: shape}) == {name: kind} for name, (shape, kind) in BUFFERS.items())
+
+
+def test_a_bundle_keeps_each_tasks_own_buffers(models: Any, request: pytest.FixtureRequest) -> None:
+    """A variance of -0.8: the model answers NaN; or with another task's statistics."""
+    models, inputs = models
+    method = "bitdelta" if "parametrized" in request.node.name or "timm" in request.node.name else "ties"
+    assert run("compress", *CALL, "--method", method, "-o", "bundle") == 0
+    assert run("verify", "bundle") == 0 and run("info", "bundle") == 0
+    bundle = tallmasks.load_bundle("bundle")
+    live, copied = copy.deepcopy(models["base"]), copy.deepcopy(models["base"])
+    without_files = tallmasks.load_bundle("bundle")
+    without_files._find_base_once = tallmasks.bundles.loaded_bundle.once(_no_base)
+    for task in TASKS:
+        assert run("export", "bundle", "--task", task, "-o", f"{task}-again.safetensors") == 0
+        exported = copy.deepcopy(models["base"])
+        load_model(exported, f"{task}-again.safetensors")
+        bundle.apply_(live, task)
+        without_files.apply_(copied, task)
+        own = dict(models[task].named_buffers())
+        for model in (exported, live, copied):
+            assert all(torch.equal(buffer, own[name]) for name, buffer in model.named_buffers() if name in own)
+        state = bundle.state_dict(task)
+        assert all(torch.equal(state[name], own[name]) for name in own.keys() & state.keys())
+        assert all(torch.equal(tensor, load_file(f"{task}-again.safetensors")[name]) for name, tensor in state.items())
+        assert output(live, inputs).isfinite().all()
+        assert torch.equal(output(live, inputs), output(exported, inputs))
+    for bundle, model in ((bundle, live), (without_files, copied)):
+        bundle.restore_(model)
+        assert all(torch.equal(tensor, state_of(models["base"])[name]) for name, tensor in model.state_dict().items())
+
+
+def _no_base() -> None:
+    from tallmasks.bundles.theta_0 import NoBase
+
+    raise NoBase("nowhere")
+
+
+def test_one_task_comes_back_as_it_was(models: Any) -> None:
+    """Buffers and weights of a model would not fit each other any more."""
+    models, inputs = models
+    assert run("compress", *CALL[:4], "--mask-lambda", "0", "-o", "bundle") == 0
+    live = copy.deepcopy(models["base"])
+    tallmasks.load_bundle("bundle").apply_(live, "cars")
+    torch.testing.assert_close(output(live, inputs), output(models["cars"], inputs), rtol=1e-4, atol=1e-5)
+
+
+def test_a_merge_averages_statistics_and_keeps_the_rest(models: Any) -> None:
+    """A merged variance would be below 0, or a mask the sum of masks."""
+    models, inputs = models
+    assert run("merge", *CALL, "--method", "task_arithmetic", "--weight", "1", "-o", "merged.safetensors") == 0
+    merged = copy.deepcopy(models["base"])
+    load_model(merged, "merged.safetensors")
+    states = {name: state_of(model) for name, model in models.items()}
+    kinds = buffers_among({name: tuple(tensor.shape) for name, tensor in states["base"].items()})
+    for name, tensor in merged.state_dict().items():
+        base, every = states["base"][name], torch.stack([states[task][name] for task in TASKS])
+        if kinds.get(name) is Buffer.AVERAGE:
+            torch.testing.assert_close(tensor, every.double().mean(0).to(tensor.dtype), rtol=0, atol=0)
+        elif name in kinds or not tensor.is_floating_point():
+            assert torch.equal(tensor, base), name
+        else:
+            torch.testing.assert_close(tensor, base + (every - base).sum(0))
+    assert output(merged, inputs).isfinite().all()
