@@ -9,14 +9,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, load_model, save_file, save_model
+from safetensors.torch import load_file, load_model, save_model
 from torch import nn
 
 import tallmasks
-from models_made import refusal, run
+from models_made import run
 from tallmasks.vectors.checkpoints.buffers import Buffer, buffers_among
 
 TASKS = ("cars", "dtd", "mnist")
@@ -87,7 +86,9 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], torch.Tensor]] = {
     "codebook": (Codebook, torch.rand(3, 6)),
     "masks": (Masked, torch.rand(8, 6)),
     "swin": (
-        lambda: of_transformers("SwinModel", image_size=32, embed_dim=8, depths=[1, 1], num_heads=[1, 1], window_size=4),
+        lambda: of_transformers(
+            "SwinModel", image_size=32, embed_dim=8, depths=[1, 1], num_heads=[1, 1], window_size=4
+        ),
         IMAGE,
     ),
     "swin v2": (
@@ -206,8 +207,8 @@ def test_a_bundle_keeps_each_tasks_own_buffers(models: Any, request: pytest.Fixt
         assert all(torch.equal(tensor, load_file(f"{task}-again.safetensors")[name]) for name, tensor in state.items())
         assert output(live, inputs).isfinite().all()
         assert torch.equal(output(live, inputs), output(exported, inputs))
-    for bundle, model in ((bundle, live), (without_files, copied)):
-        bundle.restore_(model)
+    for one, model in ((bundle, live), (without_files, copied)):
+        one.restore_(model)
         assert all(torch.equal(tensor, state_of(models["base"])[name]) for name, tensor in model.state_dict().items())
 
 

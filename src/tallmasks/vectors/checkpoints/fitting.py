@@ -71,8 +71,8 @@ def _problems(base: Checkpoint, task: Checkpoint) -> Iterator[str]:
         if names:
             yield (
                 f"{task.title} {kind} {name_some(sorted(names))} ({len(names)} in all); expected the tensors of"
-                f" {base.title}. Give a checkpoint that was fine-tuned from it, saved by the same library. Or leave them"
-                f" out: `--keep-base PATTERN`{'; or a head: `merge --heads`' if kind == 'has besides' else ''}"
+                f" {base.title}. Give a checkpoint that was fine-tuned from it, saved by the same library. Or leave"
+                f" them out: `--keep-base PATTERN`{'; or a head: `merge --heads`' if kind == 'has besides' else ''}"
             )
     free = {name for name, kind in (base.buffers | task.buffers).items() if kind is not Buffer.AVERAGE}
     if apart := sorted(_tied_differently(base, task) - free):
