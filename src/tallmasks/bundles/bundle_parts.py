@@ -113,7 +113,7 @@ def open_place(spec: str | Path) -> BundlePlace:
     path = Path(spec)
     try:
         if path.is_dir():
-            return BundlePlace(path)
+            return BundlePlace(path.absolute())  # files are opened later, or by another process
     except (OSError, ValueError):
         pass
     repository = repository_of(str(spec))

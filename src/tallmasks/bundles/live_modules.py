@@ -137,6 +137,10 @@ def _has_form(tensor: torch.Tensor, expected: BundledTensor) -> bool:
 
 
 def _named_tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    if not isinstance(module, torch.nn.Module):
+        raise TallmasksError(
+            f"found a {type(module).__name__}; expected a torch.nn.Module. `bundle.state_dict(task)` gives a state dict"
+        )
     for prefix, inner in module.named_modules(remove_duplicate=False):
         start = f"{prefix}." if prefix else ""
         for name, tensor in (*inner._parameters.items(), *inner._buffers.items()):

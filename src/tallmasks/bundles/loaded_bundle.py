@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,16 +36,14 @@ class Bundle:
 
     def __init__(self, parts: BundleParts, base: Checkpoint | None) -> None:
         self.manifest = parts.manifest
-        self._parts, self._given = parts, base
+        self._parts, self._base_spec = parts, None if base is None else _spec(base.origin)
         self._find_base_once = once(lambda: find_base(parts, base))
         self._of_module: Checkpoint | None = None
         """theta_0 as the first module had it, where no file has it."""
         self._uploaded: dict[tuple[str, str, str], torch.Tensor] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        origin = self._given.origin if self._given is not None else {}
-        base = origin.get("path") or (origin and f"{origin['repository']}@{origin['revision']}") or None
-        return load_bundle, (self._parts.place.title, base), {"_of_module": self._of_module}
+        return load_bundle, (self._parts.place.title, self._base_spec), {"_of_module": self._of_module}
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -189,6 +187,11 @@ class Bundle:
             return None
 
 
+def _spec(origin: Mapping[str, str]) -> str:
+    """What opens a checkpoint again, from any folder."""
+    return str(Path(origin["path"]).absolute()) if "path" in origin else f"{origin['repository']}@{origin['revision']}"
+
+
 def load_bundle(path_or_repository: str | Path, base: str | Path | Checkpoint | None = None) -> Bundle:
     """Open a bundle: a folder, or `organisation/name[@revision]` on the hub, of which only what is used is downloaded.
 
@@ -200,7 +203,9 @@ def load_bundle(path_or_repository: str | Path, base: str | Path | Checkpoint | 
     """
     place = open_place(path_or_repository)
     manifest = manifest_of(place)
-    opened = open_checkpoint(base) if isinstance(base, (str, Path)) else base
-    if opened is not None:
-        check_form(opened, manifest, str(base) if isinstance(base, (str, Path)) else "the base given")
-    return Bundle(BundleParts(place, manifest), opened)
+    title = str(base) if isinstance(base, (str, Path)) else "the base given"
+    if isinstance(base, (str, Path)):
+        base = open_checkpoint(Path(base).absolute() if Path(base).exists() else base)
+    if base is not None:
+        check_form(base, manifest, title)
+    return Bundle(BundleParts(place, manifest), base)

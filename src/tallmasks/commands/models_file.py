@@ -21,6 +21,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Collection, Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired
 
@@ -72,8 +73,9 @@ def _patterns(value: Any) -> Any:
 
 def _shard_size(value: Any) -> int:
     """How many bytes a text such as "5GB" or "500MB" means; a number is bytes."""
-    match = re.fullmatch(r"(\d+)\s*([KMGT]?)(i?)B?", str(value).strip(), re.IGNORECASE)
-    size = int(match[1]) * (1024 if match[3] else 1000) ** " KMGT".index(match[2].upper() or " ") if match else 0
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", str(value).strip(), re.IGNORECASE)
+    unit = (1024 if match[3] else 1000) ** " KMGT".index(match[2].upper() or " ") if match else 0
+    size = int(Decimal(match[1]) * unit) if match else 0
     if not size:
         raise TallmasksError(f"--out-shard-size {value}: expected a number of bytes, 5GB or 500MB for instance")
     return size

@@ -29,12 +29,23 @@ def test_a_model_comes_as_a_stream(made):
 
 
 @pytest.mark.parametrize("given", [True, False])
-def test_a_pickled_bundle_is_the_same_bundle(made, given):
-    """Who hands a bundle to a worker would get another base's model."""
-    bundle = load_bundle(made.folder, made.base_file if given else None)
+def test_a_pickled_bundle_is_the_same_bundle(made, given, monkeypatch, tmp_path):
+    """A worker, which may be in another folder, would get another base's model, or none."""
+    monkeypatch.chdir(made.folder.parent)
+    bundle = load_bundle(made.folder.name, made.base_file.name if given else None)
+    monkeypatch.chdir(tmp_path)
     bundle.apply_(Everything(made.base), "mnist")
     again = pickle.loads(pickle.dumps(bundle))
     assert all_same(again.state_dict("mnist"), expected(made, "mnist"))
+
+
+@pytest.mark.parametrize("act", ["apply_", "restore_", "state_dict"])
+def test_a_state_dict_is_no_module(made, act):
+    """A user would read of an attribute, and not what to do."""
+    bundle, state = load_bundle(made.folder, made.base_file), dict(made.base)
+    arguments = {"apply_": (state, "mnist"), "restore_": (state,), "state_dict": ("mnist", state)}[act]
+    with pytest.raises(TallmasksError, match=r"found a dict; expected a torch.nn.Module. .*bundle.state_dict"):
+        getattr(bundle, act)(*arguments)
 
 
 def test_theta_0_of_a_module_goes_along_with_a_pickled_bundle(made):

@@ -242,7 +242,7 @@ def test_the_card_names_models_and_their_licence(small: Path) -> None:
 def test_shards_of_a_size(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A model too large for one file of the hub could not be published."""
     assert run(*CALL, "--method", "ties", "-o", "whole") == 0
-    assert run(*CALL, "--method", "ties", "--out-shard-size", "256B", "-o", "shards") == 0
+    assert run(*CALL, "--method", "ties", "--out-shard-size", "0.256kB", "-o", "shards") == 0
     index = json.loads(Path("shards/model.safetensors.index.json").read_text())
     parts = {name: load_file(Path("shards", file))[name] for name, file in index["weight_map"].items()}
     whole = load_file("whole/model.safetensors")
