@@ -1,13 +1,15 @@
 """The paper's steps on state dicts in memory: tensors by name, of torch or of NumPy, in any float type.
 
 Everything is computed in float32 and returned as the input was: torch tensors on their device, or NumPy arrays.  Task
-vectors leave out tensors that are no floats.  A tensor under several names, such as a tied embedding, counts once.
+vectors leave out what is no weight: tensors that are no floats, and buffers such as a BatchNorm's running statistics.
+A tensor under several names, such as a tied embedding, counts once.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any, SupportsFloat, overload
@@ -20,9 +22,10 @@ from tallmasks.masks.consensus import keep_agreed
 from tallmasks.masks.mask_bundles import apply_mask as apply_mask_to_flat
 from tallmasks.methods import registry
 from tallmasks.methods.contract import Fixed, merged_vector
-from tallmasks.store.errors import TallmasksError
+from tallmasks.store.errors import TallmasksError, TallmasksWarning
 from tallmasks.store.tensor_files import Layout, name_some
 from tallmasks.vectors import kernels
+from tallmasks.vectors.checkpoints.buffers import buffers_among
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.fitting import quantised_tensor
 from tallmasks.vectors.task_vectors import TaskVector
@@ -35,15 +38,24 @@ Tensors = dict[str, Any]
 
 
 def task_vector(base: Model, finetuned: Model) -> Tensors:
-    """tau = theta_t - theta_0, float32, for every tensor of floats (Ilharco et al. 2023).
+    """tau = theta_t - theta_0, float32, for every weight (Ilharco et al. 2023).
+
+    Buffers are left out: of a module what it registers, of others what their names tell.  So `apply` keeps the base's
+    running statistics; where they differ, a warning says so.  `merge_checkpoints` averages them over the tasks.
 
     Raises TallmasksError where names or shapes differ, or a model is quantised.  Also for a value that is NaN, infinite
     or too large to subtract in float32.
     """
     base_checkpoint = _opened(base)
-    base = _state_dict(base, base_checkpoint)
-    finetuned = _state_dict(finetuned, _opened(finetuned, base_checkpoint))
-    before, after = _flats({"base": base, "finetuned": finetuned})
+    states = [_state_dict(base, base_checkpoint), _state_dict(finetuned, _opened(finetuned, base_checkpoint))]
+    buffers = _buffers(zip((base, finetuned), states, strict=True))
+    if lost := [name for name in sorted(buffers) if _differ(name, *states)]:
+        warnings.warn(
+            f"{name_some(lost, 2)} are buffers that differ, and no weights: `apply` keeps those of the base",
+            TallmasksWarning,
+            stacklevel=2,
+        )
+    before, after = _flats(dict(zip(("base", "finetuned"), states, strict=True)), left_out=buffers)
     if difference := before.layout.describe_difference(after.layout):
         raise TallmasksError(f"the fine-tuned model does not fit the base model: {difference}")
     with np.errstate(invalid="ignore", over="ignore"):
@@ -161,18 +173,20 @@ def apply_mask(multi_task_vector: StateDict, mask: StateDict) -> Tensors:
 def apply(base: Model, update: StateDict, scaling_coefficient: float = 1.0) -> Tensors:
     """theta_0 + alpha * update: a whole state dict in the types of ``base``, whose other tensors stay as they are.
 
+    Buffers of the base, as in `task_vector`, are among these others, even where the update has them.
+
     Raises TallmasksError where the update has a name or a shape that the base model lacks.  Also for a sum that is too
     large for the base's type; or the scaling coefficient is not finite.
     """
     if not np.isfinite(float(scaling_coefficient)):
         raise TallmasksError(f"scaling_coefficient is {scaling_coefficient}; expected a finite number")
-    base = _state_dict(base, _opened(base))
-    before, change = _flats({"base": base, "update": update})
+    state = _state_dict(base, _opened(base))
+    before, change = _flats({"base": state, "update": update}, left_out=_buffers([(base, state)]))
     if difference := change.layout.describe_difference(before.layout):
         raise TallmasksError(f"the update does not fit the base model: {difference}")
     with np.errstate(invalid="ignore", over="ignore"):
         summed = before.values + np.float32(scaling_coefficient) * change.values
-    return {**base, **before.back(summed, "base + update", in_its_types=True)}
+    return {**state, **before.back(summed, "base + update", in_its_types=True)}
 
 
 # -- flat vectors ---------------------------------------------------------------------------------------------
@@ -188,9 +202,11 @@ class _Flat:
     tied: Mapping[str, str]
 
     @classmethod
-    def of(cls, tensors: StateDict, what: str, tied: Mapping[str, str], dtype: np.dtype[Any] | None) -> _Flat:
+    def of(
+        cls, tensors: StateDict, what: str, tied: Mapping[str, str], dtype: Any = None, left_out: Collection[str] = ()
+    ) -> _Flat:
         """The tensors of floats of a state dict, as float32; or those of another type."""
-        own = {name: tensor for name, tensor in tensors.items() if name not in tied}
+        own = {name: tensor for name, tensor in tensors.items() if name not in tied and name not in left_out}
         if dtype is None:
             _refuse_quantised(own, what)
         arrays = {name: array for name, tensor in own.items() if (array := _array(tensor, dtype)) is not None}
@@ -212,11 +228,15 @@ class _Flat:
         return {name: new[own] for name in self.like if (own := self.tied.get(name, name)) in new}
 
 
-def _flats(given: Mapping[str, StateDict], dtypes: Mapping[str, np.dtype[Any]] | None = None) -> list[_Flat]:
+def _flats(
+    given: Mapping[str, StateDict],
+    dtypes: Mapping[str, np.dtype[Any]] | None = None,
+    left_out: Collection[str] = (),
+) -> list[_Flat]:
     """State dicts as vectors, with the types of what is no vector.  Names are tied if they are in every one."""
     every = [_tied(tensors, what) for what, tensors in given.items()]
     tied = {name: own for name, own in every[0].items() if all(other.get(name) == own for other in every)}
-    return [_Flat.of(tensors, what, tied, (dtypes or {}).get(what)) for what, tensors in given.items()]
+    return [_Flat.of(tensors, what, tied, (dtypes or {}).get(what), left_out) for what, tensors in given.items()]
 
 
 def _fitting(given: Mapping[str, StateDict], dtypes: Mapping[str, np.dtype[Any]] | None = None) -> list[_Flat]:
@@ -260,6 +280,25 @@ def _state_dict(model: Model, checkpoint: Checkpoint | None) -> StateDict:
         for name, info in checkpoint.tensors.items()
     }
     return tensors | {alias: tensors[name] for alias, name in checkpoint.aliases.items()}
+
+
+def _buffers(models: Iterable[tuple[Model, StateDict]]) -> set[str]:
+    """The buffers of models, each with its state dict: a module decides on its own tensors, names on all others."""
+    buffers: set[str] = set()
+    parameters: set[str] = set()
+    for model, state in models:
+        if _is_module(model):
+            buffers |= {name for name, _ in model.named_buffers(remove_duplicate=False)}
+            parameters |= {name for name, _ in model.named_parameters(remove_duplicate=False)}
+        elif isinstance(state, Mapping):
+            buffers |= buffers_among({str(name): np.shape(tensor) for name, tensor in state.items()}).keys()
+    return buffers - parameters
+
+
+def _differ(name: str, *states: StateDict) -> bool:
+    """Whether models have other floats under a name."""
+    arrays = [_array(state[name], None) for state in states if name in state]
+    return len(arrays) == 2 and arrays[0] is not None and not np.array_equal(*arrays)
 
 
 def _tied(tensors: StateDict, what: str) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,25 @@ def test_modules_and_paths_are_models(tmp_path: Path) -> None:
         assert all(torch.equal(one, expected[name]) for name, one in tallmasks.task_vector(before, finetuned).items())
     merged = tallmasks.apply(before, expected)
     assert torch.allclose(merged["weight"], after.weight)
+
+
+def test_buffers_stay_the_bases() -> None:
+    """A merged variance would be below 0; a parameter would be left out for its name, or a module's own buffer not."""
+    before = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
+    before.register_buffer("own_words", torch.ones(2))
+    before.register_parameter("running_mean", torch.nn.Parameter(torch.ones(2)))
+    after = copy.deepcopy(before)
+    after.load_state_dict({name: tensor + 1 for name, tensor in before.state_dict().items()})
+    of_module = {"0.bias", "0.weight", "1.bias", "1.weight", "running_mean"}
+    of_names = of_module - {"running_mean"} | {"own_words"}
+    for base, names in ((before, of_module), (before.state_dict(), of_names)):
+        finetuned = after if base is before else after.state_dict()
+        with pytest.warns(UserWarning, match=r"1\.running_mean.*keeps those of the base"):
+            vector = tallmasks.task_vector(base, finetuned)
+        assert vector.keys() == names
+        mine, whole = before.state_dict(), {name: torch.ones(2) for name in ("own_words", "1.running_var")}
+        merged = tallmasks.apply(base, {**tallmasks.merge([vector] * 2, "sum"), **whole})
+        assert all(torch.equal(merged[name], mine[name] + 2 * (name in names)) for name in mine if name != "own_words")
 
 
 def test_every_step_is_the_plain_statement(
