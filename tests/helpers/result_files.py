@@ -28,7 +28,6 @@ def write_results(folder: Path, counts: tuple[int, ...] = (8, 14, 20)) -> Result
         _thresholds(folder / name / "thresholds", len(tasks))
         _subsets(folder / name / "subsets", len(tasks))
         _controlled(folder / name / "controlled")
-        _stored(folder / name / "stored")
         _illustration(folder / name / "illustration", tasks[:4])
     return ResultFiles(folder, benchmarks)
 
@@ -137,16 +136,6 @@ def _controlled(folder: Path) -> None:
         for finetuning, score in zip(("standard", "controlled"), scores, strict=True)
     ]
     _write(folder / "controlled.csv", rows, "method finetuning accuracy normalized_accuracy scaling_coefficient")
-
-
-def _stored(folder: Path) -> None:
-    sizes = (("float32", 0.16), ("bfloat16", 0.13), ("float16", 0.129), ("int8", 0.11))
-    rows = [
-        (name, dtype, 95 + size - 2 * place, 98 + size - 2 * place, size)
-        for place, name in enumerate(MASKED)
-        for dtype, size in sizes
-    ]
-    _write(folder / "stored.csv", rows, "method dtype accuracy normalized_accuracy stored_gb")
 
 
 def _subsets(folder: Path, tasks: int) -> None:

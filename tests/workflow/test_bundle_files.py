@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from project import METHODS, Project, Run, read_json
@@ -117,18 +116,3 @@ def test_another_grid_costs_what_follows_from_it_and_gc_knows_bundles(project: P
     project.git("checkout", "-q", "params.yaml")
     project.change(lambda params: params.update(bundle="tall_mask_task_arithmetic"))
     assert project.dry_run(TARGET).planned == {"mask": 1, "evaluate": 1, "bundle_archive": 1, "bundle": 1}
-
-
-def test_models_out_of_bundles_are_evaluated_in_every_dtype(project: Project) -> None:
-    """A dtype would be chosen by sizes alone, or by accuracies that no bundle has."""
-    project.change(lambda params: params.update(methods=[*METHODS, "tall_mask_ties", "consensus_ties"]))
-    project.snakemake("results/tiny/two/stored/stored.csv", "results/tiny/two/table.csv")
-    table = pd.read_csv(project.path("results/tiny/two/table.csv")).set_index("method")
-    stored = pd.read_csv(project.path("results/tiny/two/stored/stored.csv"))
-    rows = stored[stored["method"] == "tall_mask_ties"].set_index("dtype")
-    assert list(rows.index) == ["float32", "bfloat16", "float16", "int8"]
-    whole = table.loc["tall_mask_ties"]
-    assert rows.loc["float32", "stored_gb"] == whole["stored_gb"]
-    assert rows.loc["float32", "accuracy"] == pytest.approx(whole["accuracy"], abs=0.1)
-    assert rows.loc["int8", "stored_gb"] < rows.loc["bfloat16", "stored_gb"] < rows.loc["float32", "stored_gb"]
-    assert (rows["accuracy"] > 0.9 * whole["accuracy"]).all()

@@ -25,15 +25,3 @@ use rule results as bundle with:
         view="bundle",
     message:
         "Write the bundle of {wildcards.model} on {wildcards.benchmark}"
-
-
-# multi-task vector, masks at the chosen lambdas -> accuracy out of bundles, and their size, by dtype
-use rule examples as evaluate_dtypes with:
-    input:
-        unpack(BRIDGE.store.inputs("dtype_evaluation")),
-    output:
-        "store/{model}/derived/dtype_evaluations/{name}.json",
-    pathvars:
-        stage="dtype_evaluation",
-    message:
-        "Evaluate models of {wildcards.model} out of bundles of every dtype: {wildcards.name}"

@@ -29,19 +29,6 @@ use rule results as threshold_table with:
         "Write accuracy against the threshold k of {wildcards.model} on {wildcards.benchmark}"
 
 
-# evaluations out of bundles -> stored.csv
-use rule results as stored_table with:
-    input:
-        unpack(BRIDGE.views.inputs("stored")),
-    output:
-        stored=update("results/{model}/{benchmark}/stored/stored.csv"),
-        provenance=update("results/{model}/{benchmark}/stored/provenance.json"),
-    pathvars:
-        view="stored",
-    message:
-        "Write accuracy and size of the bundles of {wildcards.model} on {wildcards.benchmark}"
-
-
 # evaluations with and without disjoint task vectors -> controlled.csv
 use rule results as controlled_table with:
     input:

@@ -148,14 +148,6 @@ def read_thresholds(path: Path) -> dict[int, Evaluation]:
         return {int(k): Evaluation.from_json(value) for k, value in record["thresholds"].items()}
 
 
-def read_dtypes(path: Path) -> dict[str, tuple[Evaluation, int]]:
-    """The evaluations of models out of bundles, with the bytes of the files, by the dtype of tau_MTL.  Raises as
-    `read_evaluation`."""
-    with _record(path) as record:
-        by_dtype = ((dtype, record["dtypes"][dtype]) for dtype in record["recipe"]["params"]["dtypes"])
-        return {dtype: (Evaluation.from_json(value), value["bytes"]) for dtype, value in by_dtype}
-
-
 def read_subset(path: Path) -> list[Evaluation]:
     """Several methods' evaluations on one subset of the tasks.  Raises as `read_evaluation`."""
     with _record(path) as record:

@@ -15,7 +15,6 @@ from tallmasks.models.checkpoint_sources import FINETUNE, locate, source_of
 from tallmasks.models.families import STATISTICS, counts_frozen, family, statistics_of
 from tallmasks.plan import preflight
 from tallmasks.plan.node import STAGES, Made, Node, stage
-from tallmasks.store.dtypes import OF_BUNDLES
 from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.tasks.catalogues import CATALOGUES, catalogue, outside_code
 from tallmasks.training.controlled import Controlled
@@ -336,19 +335,4 @@ def bundle_archive(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed
         inputs: dict[str, Iterable[Node]] = {"task_vectors": plan.task_vectors(model, tasks, seed)}
     else:
         inputs = masking_inputs(plan, model, tasks, method, seed)
-    return Made(slug(method, tasks, seed), params, inputs, plan.pretrained_source(model))
-
-
-@stage(
-    script="evaluate_dtypes",
-    version=1,
-    folder="store/{model}/derived/dtype_evaluations",
-    uses="evaluation",
-    ending="json",
-)
-def dtype_evaluation(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> Made:
-    """A masking row's models from bundles in every dtype of tau_MTL, at the chosen lambdas."""
-    archive = plan.bundle_archive(model, tasks, method, seed)
-    inputs = {**evaluation_data(plan, model, tasks), **archive.inputs}
-    params = {**plan.evaluator(model), **archive.params, "dtypes": list(OF_BUNDLES)}
     return Made(slug(method, tasks, seed), params, inputs, plan.pretrained_source(model))

@@ -60,17 +60,6 @@ def thresholds(plan: Plan, model: str, name: str) -> Artifacts:
     }
 
 
-@view(script="stored_table", version=1, params=_masking_rows)
-def stored(plan: Plan, model: str, name: str) -> Artifacts:
-    """Accuracies of models from bundles, and the bundles' sizes, for every dtype of tau_MTL."""
-    members, seed = plan.members(plan.tasks_for(model, name)), plan.seeds[0]
-    rows = [methods.masking(merge).name for merge in agreeing_merges(plan)]
-    return {
-        "dtypes": [plan.dtype_evaluation(model, members, row, seed) for row in rows],
-        "fine_tuned": _fine_tuned(plan, model, members, seed),
-    }
-
-
 @view(script="controlled_table", version=2)
 def controlled(plan: Plan, model: str, name: str) -> Artifacts:
     """Task arithmetic with and without interference, weight by weight (table 1)."""

@@ -33,24 +33,6 @@ def threshold_table(method: str, evaluations: Mapping[int, Evaluation], finetune
     )
 
 
-def stored_table(bundles: Mapping[str, tuple[Evaluation, int]], finetuned: Evaluation) -> pd.DataFrame:
-    """Models out of bundles: one row per dtype of tau_MTL, with test accuracies and 1e9 bits of files.
-
-    Args:
-        bundles: by dtype, the evaluation of a masking row and the bytes of the bundle and of the pretrained file.
-        finetuned: of the same tasks, in any order.
-    """
-    return pd.DataFrame(
-        {
-            "method": evaluation.method,
-            "dtype": dtype,
-            **mean_scores(evaluation, finetuned),
-            "stored_gb": round(8 * size / 1e9, 4),
-        }
-        for dtype, (evaluation, size) in bundles.items()
-    )
-
-
 def controlled_table(pairs: Mapping[str, tuple[Evaluation, Evaluation]]) -> pd.DataFrame:
     """Table 1: test accuracies of the fine-tuned models and of task arithmetic, for each way of fine-tuning.
 

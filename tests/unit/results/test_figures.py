@@ -192,7 +192,7 @@ def test_clusters_stand_together() -> None:
     assert mask_overlap.clustered(pd.DataFrame(np.ones((2, 2)), ["a", "b"], ["a", "b"])) == ["a", "b"]
 
 
-@pytest.mark.parametrize("name", ["pareto", "field_pareto", "stored"])
+@pytest.mark.parametrize("name", ["pareto", "field_pareto"])
 def test_no_marker_hides_another(results: ResultFiles, name: str) -> None:
     """Methods of equal bits and nearly equal accuracy would be one marker."""
     figure = drawn(results, name)[1]
@@ -202,27 +202,6 @@ def test_no_marker_hides_another(results: ResultFiles, name: str) -> None:
         places = [marker.get_transform().transform(marker.get_xydata()[0]) for marker in markers]
         for one, other in combinations(places, 2):
             assert np.hypot(*(one - other)) * 72 / figure.dpi > 4
-
-
-def test_stored(results: ResultFiles) -> None:
-    """A bundle's dtypes would be joined in the wrong order, or a method with files be missing."""
-    data, figure = drawn(results, "stored")
-    (panel,) = figure.axes
-    bundles = data[data["method"] == "tall_mask_ties"].sort_values("stored_gb")
-    joined = [(list(line.get_xdata()), list(line.get_ydata())) for line in panel.get_lines()]
-    bundles = bundles[bundles["dtype"] != "float16"]  # which has the bits of bfloat16
-    ends = [(list(bundles["stored_gb"][[row]]), list(bundles["normalized_accuracy"][[row]])) for row in bundles.index]
-    assert (bundles["stored_gb"].tolist(), bundles["normalized_accuracy"].tolist()) in joined
-    for line in panel.get_lines():
-        if (list(line.get_xdata()), list(line.get_ydata())) in ends:
-            place, data_place = (
-                transform.transform(line.get_xydata()[0]) for transform in (line.get_transform(), panel.transData)
-            )
-            assert place == pytest.approx(data_place), "a bundle's marker stands at its bits"
-    labels = set(lines(panel))
-    assert f"{style.title_of('tall_mask_ties')}\n(int8, bf16, 32)" in labels
-    assert len(labels) == data["method"].nunique() > 8
-    assert "magnitude_pruning" not in set(data["method"])
 
 
 def test_every_method_is_in_the_figures_of_all(results: ResultFiles) -> None:

@@ -248,15 +248,14 @@ SIDE_BY_SIDE = "markers of about equal bits stand side by side"
 """What the axis of `points` says."""
 
 
-def points(panel: Axes, data: pd.DataFrame, x: str, at_place: pd.Series | None = None) -> None:
+def points(panel: Axes, data: pd.DataFrame, x: str) -> None:
     """A hollow marker for each row: normalised accuracy against the bits in the column `x`, on a logarithmic axis.
 
-    Markers that would hide each other stand side by side, so the axis says `SIDE_BY_SIDE`.  The rows
-    `at_place` do not move.
+    Markers that would hide each other stand side by side, so the axis says `SIDE_BY_SIDE`.
     """
     panel.set_xscale("log")
     panel.update_datalim(data[[x, "normalized_accuracy"]])
-    lanes = _lanes(data, x, data.index[:0] if at_place is None else data.index[at_place])
+    lanes = _lanes(data, x)
     for index, row in data.iterrows():
         look = look_of(row["method"])
         aside = ScaledTranslation(0.1 * lanes[index], 0, panel.figure.dpi_scale_trans)
@@ -271,17 +270,15 @@ def points(panel: Axes, data: pd.DataFrame, x: str, at_place: pd.Series | None =
     panel.margins(x=0.15)
 
 
-def _lanes(data: pd.DataFrame, x: str, middle: pd.Index) -> dict[Any, int]:
-    """By index of each row, its lane among those of about equal `x`: 0, 1, -1, 2, ..., the first that is free there;
-    0 for those of `middle`."""
+def _lanes(data: pd.DataFrame, x: str) -> dict[Any, int]:
+    """By index of each row, its lane among those of about equal `x`: 0, 1, -1, 2, ..., the first that is free there."""
     gap = 0.06 * (data["normalized_accuracy"].max() - data["normalized_accuracy"].min())
     places = np.log(data[x]).sort_values()
     columns = (places.diff() > 0.03 * (places.max() - places.min())).cumsum()
-    lanes: dict[Any, int] = dict.fromkeys(middle, 0)
+    lanes: dict[Any, int] = {}
     for _, column in data["normalized_accuracy"].groupby(columns):
-        moved = column.drop(middle, errors="ignore")
-        taken = [(0, value) for value in column.drop(moved.index)]
-        for index, value in moved.sort_values(ascending=False, kind="stable").items():
+        taken: list[tuple[int, float]] = []
+        for index, value in column.sort_values(ascending=False, kind="stable").items():
             numbers = ((n + 1) // 2 * (1 if n % 2 else -1) for n in count())
             lane = next(n for n in numbers if all(n != lane or abs(value - high) >= gap for lane, high in taken))
             taken.append((lane, value))
