@@ -63,17 +63,15 @@ def _benchmark(folder: Path, tasks: tuple[str, ...]) -> None:
             }
     selection["lines"] = selection["task_arithmetic"]
     for name in MASKED:
-        shares = draw.dirichlet(np.ones(len(tasks) + 2)).round(6)
-        agreement += [
-            (name, n, share) for n, share in zip([*range(len(tasks) + 1), "merged_zero"], shares, strict=True)
-        ]
+        shares = draw.dirichlet(np.ones(len(tasks) + 1)).round(6)
+        agreement += [(name, n, share, round(share / 4, 6)) for n, share in enumerate(shares)]
     _write(
         folder / "per_task.csv",
         per_task,
         "method task split accuracy normalized_accuracy scaling_coefficient mask_lambda",
     )
     _write(folder / "table.csv", table, "section method accuracy normalized_accuracy storage_gb stored_gb")
-    _write(folder / "agreement.csv", agreement, "method n fraction")
+    _write(folder / "agreement.csv", agreement, "method n fraction merged_zero")
     (folder / "selection.json").write_text(json.dumps(selection))
 
 

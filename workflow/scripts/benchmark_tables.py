@@ -7,7 +7,7 @@ import pandas as pd
 from bundle_io import starting_point
 from job import Job
 from results_io import evaluations_of, origins_of, publish
-from tallmasks.masks.consensus import agreement_profile, open_agreement
+from tallmasks.masks.consensus import AgreementProfile, agreement_profile, open_agreement
 from tallmasks.models.checkpoint_sources import seen_validation
 from tallmasks.models.families import family
 from tallmasks.results.paper import published_name
@@ -83,20 +83,10 @@ def metrics(summary: pd.DataFrame) -> str:
     return json.dumps({"accuracy": plain.to_dict(), "normalized_accuracy": relative}, indent=1) + "\n"
 
 
-def profiles(job: Job, seed: int) -> dict[str, dict[str, float]]:
-    """The mask agreement profile behind each consensus method.
-
-    Where the merge gives exactly 0, as TIES often does, the mask rule holds for every task that moved the weight.
-    That would look like agreement, so such weights are counted apart.
-    """
-    by_method = {}
-    for method, agreement, merged in zip(
-        job.params["agreements"], job.inputs[f"{seed}/agreements"], job.inputs[f"{seed}/merged"], strict=True
-    ):
-        profile = agreement_profile(open_agreement(agreement), open_multi_task_vector(merged), len(job.params["tasks"]))
-        zero = (0.0, *profile.merged_zero[1:])  # a weight that no mask holds is catastrophic, whatever it merged to
-        shared = {
-            str(n): fraction - apart for n, (fraction, apart) in enumerate(zip(profile.fractions, zero, strict=True))
-        }
-        by_method[method] = shared | {"merged_zero": sum(zero)}
-    return by_method
+def profiles(job: Job, seed: int) -> dict[str, AgreementProfile]:
+    """The mask agreement profile behind each consensus method."""
+    roles = job.params["agreements"], job.inputs[f"{seed}/agreements"], job.inputs[f"{seed}/merged"]
+    return {
+        method: agreement_profile(open_agreement(agreement), open_multi_task_vector(merged), len(job.params["tasks"]))
+        for method, agreement, merged in zip(*roles, strict=True)
+    }

@@ -61,6 +61,13 @@ class Evaluation:
             ):
                 raise ValueError(f"{name}: {list(scores)} of {list(totals)} are no scores of so many examples")
 
+    @property
+    def at_grid_ends(self) -> tuple[bool, ...]:
+        """Whether a choice is the first or last value of its grid, so that a better one may lie beyond: one value for
+        alpha, one of each task for mask lambdas; empty where nothing was chosen."""
+        chosen = (self.scaling_coefficient,) if self.mask_lambda is None else self.mask_lambda
+        return tuple(value in (self.grid[0], self.grid[-1]) for value in chosen) if len(self.grid) > 1 else ()
+
     def to_json(self) -> dict[str, Any]:
         """All fields, without an empty `further`, as most tasks have it."""
         everything = {each.name: getattr(self, each.name) for each in fields(self)}

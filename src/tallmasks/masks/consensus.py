@@ -24,10 +24,9 @@ class AgreementProfile:
     fractions: tuple[float, ...]
     """For n = 0..T, the fraction of the P' weights that exactly n masks hold; they sum to 1."""
     merged_zero: tuple[float, ...]
-    """For n = 0..T, the part of it whose multi-task value is exactly 0.
+    """For n = 0..T, the part of it whose multi-task value is exactly 0, so that no mask changes anything.
 
-    There the mask rule |tau_t| > lambda |tau_t| holds for every task that moved the weight.  It looks like agreement,
-    often with TIES, though nothing is shared.
+    There the mask rule |tau_t| > lambda |tau_t| holds for every task that moved the weight: often, with TIES, for all.
     """
 
 
@@ -56,7 +55,7 @@ def open_agreement(path: Path | str) -> NDArray[np.uint8]:
 def agreement_profile(
     agreement: NDArray[np.uint8], multi_task_vector: NDArray[np.float32], tasks: int
 ) -> AgreementProfile:
-    """The profile of n(p), uint8 [P'], for T ``tasks``, with the weights whose tau_MTL is exactly 0 told apart."""
+    """The profile of n(p), uint8 [P'], for T ``tasks``."""
     counts = kernels.count_values(agreement, multi_task_vector)[:, : tasks + 1]
     every, zero = counts.sum(0) / agreement.size, counts[1] / agreement.size
     return AgreementProfile(tuple(every.tolist()), tuple(zero.tolist()))

@@ -21,7 +21,7 @@ from tallmasks.methods.contract import Kept, Method
 from tallmasks.methods.inputs import INPUTS, Input, Source, input
 from tallmasks.methods.learning import Network
 from tallmasks.methods.merges import Mask, Merge, Place, Statistics, Vector, each_piece
-from tallmasks.methods.method_protocols import FineTuned, Fixed, Masked, PerTask, Scaled
+from tallmasks.methods.method_protocols import PAST_ONE, FineTuned, Fixed, Masked, PerTask, Scaled
 from tallmasks.methods.options import Between, Share
 from tallmasks.methods.own_tensors import by_tensor
 from tallmasks.methods.registry import (
@@ -55,12 +55,12 @@ from tallmasks.methods.scaled_masks import ScaledMask
 from tallmasks.store.errors import TallmasksError, at_import
 
 __all__ = [
-    "GROUPS", "INPUTS", "Between", "FineTuned", "Fixed", "Input", "Kept", "Mask", "Masked", "Merge", "Method",
-    "Network", "PerTask", "Place", "Scaled", "ScaledMask", "Share", "Source", "Statistics", "Vector",
+    "GROUPS", "INPUTS", "PAST_ONE", "Between", "FineTuned", "Fixed", "Input", "Kept", "Mask", "Masked", "Merge",
+    "Method", "Network", "PerTask", "Place", "Scaled", "ScaledMask", "Share", "Source", "Statistics", "Vector",
     "at_threshold", "by_tensor", "code", "consensus", "consensus_row", "data_behind", "each_piece", "get",
-    "get_merge", "input", "kept_fractions", "masking", "masking_row", "merge", "merge_names", "merged_row",
-    "method", "names", "needing", "of_tables", "shown", "slug", "spec_of", "specs_of", "stages_behind",
-    "statistics_behind", "tuned_merge",
+    "get_merge", "input", "kept_fractions", "masking", "masking_row", "merge", "merge_names", "merged_row", "method",
+    "names", "needing", "of_tables", "shown", "slug", "spec_of", "specs_of", "stages_behind", "statistics_behind",
+    "tuned_merge",
 ]  # fmt: skip
 
 for _module in pkgutil.iter_modules(rows.__path__):

@@ -90,10 +90,11 @@ class Method:
 
     @property
     def k(self) -> int | None:
-        """The threshold of consensus merging; 0 for the merge as it is."""
+        """The threshold of consensus merging; 0 for the merge as it is, with alpha tuned."""
         if isinstance(self.update, functools.partial):
             return self.update.keywords.get("k")
-        return 0 if self.update is merged_vector and self.protocol == Scaled() else None
+        scaled = isinstance(self.protocol, Scaled) and not self.tuned
+        return 0 if self.update is merged_vector and scaled else None
 
     @property
     def code(self) -> str:

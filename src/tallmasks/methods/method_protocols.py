@@ -65,6 +65,11 @@ class Scaled(Protocol):
         return tuple(grids["scaling_coefficient"]) if self.values is None else self.values
 
 
+PAST_ONE = tuple(round(0.2 * step, 1) for step in range(16))
+"""Values of `Scaled` for a merge that is smaller than the sum of the task vectors: a mean, a small part of each, or
+equal singular values.  TSV-M and Iso-C have the reach of their official 0.1 to 3.0, in coarser steps."""
+
+
 @dataclass(frozen=True)
 class PerTask(Protocol):
     """A model per task, theta_0 + update; nothing to choose."""

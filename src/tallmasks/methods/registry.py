@@ -61,9 +61,18 @@ def masking_row(merge: str, *, row: int, title: str, name: str = "", group: Grou
     method(name=name or f"tall_mask_{merge}", paper="Wang et al. 2024, Eq. 5", **fields)(apply_mask)
 
 
-def consensus_row(merge: str, *, row: int, title: str, name: str = "", k: int = 2, group: Group = "later") -> None:
+def consensus_row(
+    merge: str,
+    *,
+    row: int,
+    title: str,
+    name: str = "",
+    k: int = 2,
+    group: Group = "later",
+    protocol: Scaled | None = None,
+) -> None:
     """Register the consensus method on a merge that has masks, ``consensus_<merge>``, at a threshold k."""
-    fields = {"row": row, "title": title, "merge": merge, "group": group, "protocol": Scaled()}
+    fields = {"row": row, "title": title, "merge": merge, "group": group, "protocol": protocol or Scaled()}
     update = functools.partial(keep_agreed, k=k)
     method(name=name or f"consensus_{merge}", paper="Wang et al. 2024, Eq. 8 and 9", **fields)(update)
 
@@ -242,8 +251,9 @@ def consensus(merge: str) -> Method:
 
 
 def at_threshold(merge: str, k: int) -> Method | None:
-    """The row of the table that is consensus merging at threshold k; None if there is none."""
-    return next(iter(_on(merge, lambda method: method.k == k)), None)
+    """The row of the table that is consensus merging at threshold k, with the same grid; None if there is none."""
+    protocol = consensus(merge).protocol
+    return next(iter(_on(merge, lambda method: method.k == k and method.protocol == protocol)), None)
 
 
 def _first_on(merge: str, wanted: Callable[[Method], bool], registering: str) -> Method:

@@ -30,6 +30,6 @@ class Drawing:
     views: Callable[[Any], tuple[str, ...]]
 
 
-FIGURE = Drawing("figure", 8, "figure", "figures", figures.FIGURES, lambda figure: tuple(figure.views))
-PAPER_TABLE = Drawing("paper_table", 4, "paper_table", "tables", paper.TABLES, lambda table: (table.view,))
+FIGURE = Drawing("figure", 9, "figure", "figures", figures.FIGURES, lambda figure: tuple(figure.views))
+PAPER_TABLE = Drawing("paper_table", 5, "paper_table", "tables", paper.TABLES, lambda table: (table.view,))
 DRAWINGS = {drawing.name: drawing for drawing in (FIGURE, PAPER_TABLE)}

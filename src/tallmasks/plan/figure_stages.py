@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 )
 def threshold_evaluation(plan: Plan, model: str, tasks: Tasks, merge: str, seed: Seed) -> Made:
     """Consensus merging at every threshold k from 0 to T + 1 that has no row, alpha tuned (figure 6)."""
-    consensus = methods.consensus(merge).name
+    consensus = methods.consensus(merge)
     params = {
         **plan.evaluator(model),
         "tasks": list(tasks),
         "merge": merge,
-        "code": methods.code([consensus]),
+        "code": methods.code([consensus.name]),
         "thresholds": [k for k in range(len(tasks) + 2) if methods.at_threshold(merge, k) is None],
         "images": plan.sweep_images(model, "thresholds"),
-        "grid": list(plan.grids(model)["scaling_coefficient"]),
+        "grid": list(consensus.protocol.grid(plan.grids(model))),
     }
-    inputs = plan.evaluation(model, tasks, consensus, seed).inputs
+    inputs = plan.evaluation(model, tasks, consensus.name, seed).inputs
     return Made(slug(merge, tasks, seed), params, inputs, plan.pretrained_source(model))
 
 

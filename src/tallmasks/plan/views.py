@@ -183,13 +183,13 @@ def _tables(plan: Plan, model: str, name: str, seeds: tuple[int, ...]) -> Artifa
     return {f"{seed}/{role}": nodes for seed in seeds for role, nodes in results_of(plan, model, name, seed).items()}
 
 
-@view(script="benchmark_tables", version=6, own_folder=False, params=_rows, refused=any_tasks)
+@view(script="benchmark_tables", version=7, own_folder=False, params=_rows, refused=any_tasks)
 def benchmark(plan: Plan, model: str, name: str) -> Artifacts:
     """The tables of a benchmark."""
     return _tables(plan, model, name, plan.seeds[:1])
 
 
-@view(script="seeds", version=4, seeds="all", params=_rows, refused=any_tasks)
+@view(script="seeds", version=5, seeds="all", params=_rows, refused=any_tasks)
 def seeds(plan: Plan, model: str, name: str) -> Artifacts:
     """The tables over all fine-tuning seeds."""
     return _tables(plan, model, name, plan.seeds)
@@ -243,7 +243,7 @@ def _fields(plan: Plan, model: str, name: str, seeds: tuple[int, ...]) -> Artifa
 
 @view(
     script="field",
-    version=2,
+    version=3,
     own_folder=False,
     provenance=f"field.{PROVENANCE}",
     params=_field_rows,
@@ -254,7 +254,7 @@ def field(plan: Plan, model: str, name: str) -> Artifacts:
     return _fields(plan, model, name, plan.seeds[:1])
 
 
-@view(script="seeds", version=1, seeds="all", params=_field_rows, refused=any_tasks)
+@view(script="seeds", version=2, seeds="all", params=_field_rows, refused=any_tasks)
 def field_seeds(plan: Plan, model: str, name: str) -> Artifacts:
     """The tables over all fine-tuning seeds, of every method."""
     return _fields(plan, model, name, plan.seeds)

@@ -14,7 +14,14 @@ from tallmasks.evaluation.records import Evaluation
 from tallmasks.methods import Method
 from tallmasks.methods.descriptions import needs
 from tallmasks.methods.method_protocols import Section
-from tallmasks.results.tables import ParameterCounts, mean_scores, percent, rows_by_section
+from tallmasks.results.tables import (
+    ParameterCounts,
+    mark_explained,
+    marked,
+    mean_scores,
+    percent,
+    rows_by_section,
+)
 from tallmasks.results.typesetting import TableLayout
 
 
@@ -53,6 +60,7 @@ def field_table(
                 "needs": needs(method),
                 "scaling_coefficient": evaluation.scaling_coefficient,
                 "mask_lambda": " ".join(map(str, evaluation.mask_lambda or ())),
+                "at_grid_end": sum(evaluation.at_grid_ends),
                 "accuracy": scores["accuracy"],
                 "accuracy_low": percent(low),
                 "accuracy_high": percent(high),
@@ -76,7 +84,7 @@ def laid_out_field(table: pd.DataFrame, title: str) -> TableLayout:
         return [
             _number(row["year"], "d"),
             row["needs"],
-            _chosen(row),
+            marked(_chosen(row), row),
             f"{row['accuracy']:.1f}",
             f"{row['accuracy_low']:.1f}–{row['accuracy_high']:.1f}",
             f"{row['normalized_accuracy']:.1f}",
@@ -92,7 +100,7 @@ def laid_out_field(table: pd.DataFrame, title: str) -> TableLayout:
         rows_by_section(table, cells, bold=heads.index("Acc. (%)")),
         "Test accuracy averaged over the tasks, its 95 % interval (Wilson's of each task, joined), and relative to the "
         "fine-tuned models. Needs: beyond the checkpoints. Chosen: on validation data, or given by the method. "
-        "Bits: by formula; in files: to the byte, with headers and all tensors of the model.",
+        "Bits: by formula; in files: to the byte, with headers and all tensors of the model." + mark_explained(table),
     )
 
 

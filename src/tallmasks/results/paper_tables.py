@@ -10,7 +10,7 @@ import pandas as pd
 from tallmasks import methods
 from tallmasks.results.paper import TABLES
 from tallmasks.results.reference import dtd_excess, in_paper, paper_rows, paper_table
-from tallmasks.results.tables import rows_by_section, score_text
+from tallmasks.results.tables import mark_explained, marked, rows_by_section, score_text
 from tallmasks.results.typesetting import Cell, TableLayout
 from tallmasks.tasks.titles import benchmark_title
 
@@ -63,7 +63,8 @@ def laid_out(
         )
 
     def cells(row: Mapping[str, Any]) -> list[str]:
-        return [_FORMATS[key](row, suffix) for key, suffix in numbers]
+        texts = [_FORMATS[key](row, suffix) for key, suffix in numbers]
+        return [marked(texts[0], row), *texts[1:]]
 
     sections: dict[str, dict[str, list[Cell]]] = {}
     for _, part in data.groupby("benchmark", sort=False):
@@ -77,7 +78,8 @@ def laid_out(
         ["", *[(suffix and "paper") or _HEADS[key] for key, suffix in numbers] * len(benchmarks)],
         [(section, list(rows.values())) for section, rows in sections.items()],
         "Test accuracy averaged over the tasks, in parentheses relative to the fine-tuned models. "
-        + _note(table.numbers, model, tasks, published, compared),
+        + _note(table.numbers, model, tasks, published, compared)
+        + mark_explained(data),
     )
 
 

@@ -13,6 +13,7 @@ import pandas as pd
 from tallmasks import methods
 from tallmasks.evaluation.choice import accuracies, normalized, wilson_interval
 from tallmasks.evaluation.records import SPLITS, Evaluation
+from tallmasks.masks.consensus import AgreementProfile
 from tallmasks.methods import Method
 from tallmasks.methods.bits import Shapes
 from tallmasks.models.families import Family, Spec
@@ -117,13 +118,15 @@ def interval_table(evaluations: Sequence[Evaluation]) -> pd.DataFrame:
 
 
 def summary_table(evaluations: Sequence[Evaluation], finetuned: Evaluation, counts: ParameterCounts) -> pd.DataFrame:
-    """One row per method: test accuracy, its normalised mean over the tasks, and storage in 1e9 bits."""
+    """One row per method: test accuracy, its normalised mean over the tasks, storage in 1e9 bits, and how many of its
+    choices are at an end of their grid."""
     return pd.DataFrame(
         {
             "section": methods.get(evaluation.method).section,
             "method": evaluation.method,
             **mean_scores(evaluation, finetuned),
             "storage_gb": counts.stored(methods.get(evaluation.method), len(evaluation.tasks)),
+            "at_grid_end": sum(evaluation.at_grid_ends),
         }
         for evaluation in evaluations
     )
@@ -135,41 +138,43 @@ def selection_record(evaluations: Sequence[Evaluation], finetuned: Evaluation) -
     for evaluation in filter(lambda each: each.grid, evaluations):
         accuracy = accuracies(evaluation.curve, evaluation.total["validation"])
         relative = normalized(accuracy, finetuned.accuracy("validation"), evaluation.tasks)
+        grid, ends = evaluation.grid, evaluation.at_grid_ends or (False,) * len(evaluation.tasks)
         if evaluation.mask_lambda is None:
             means = [[column.mean() for column in values.T] for values in (accuracy, relative)]
             record[evaluation.method] = _choice(
-                "scaling_coefficient", evaluation.scaling_coefficient, evaluation.grid, *means
+                "scaling_coefficient", evaluation.scaling_coefficient, ends[0], grid, *means
             )
         else:
             record[evaluation.method] = {
-                task: _choice("mask_lambda", chosen, evaluation.grid, *curves)
-                for task, chosen, *curves in zip(
-                    evaluation.tasks, evaluation.mask_lambda, accuracy, relative, strict=True
+                task: _choice("mask_lambda", chosen, at_end, grid, *curves)
+                for task, chosen, at_end, *curves in zip(
+                    evaluation.tasks, evaluation.mask_lambda, ends, accuracy, relative, strict=True
                 )
             }
     return record
 
 
 def _choice(
-    name: str, chosen: float | None, grid: Sequence[float], accuracy: Sequence[float], relative: Sequence[float]
+    name: str, chosen: float | None, at_end: bool, grid: Sequence[float], *curves: Sequence[float]
 ) -> dict[str, Any]:
-    """A chosen value, and the accuracies over the grid, as fractions, that it was chosen by."""
-    curve = [
+    """A chosen value, whether it is at an end of its grid, and the accuracies over the grid that it was chosen by:
+    absolute and normalised fractions."""
+    points = [
         {name: value, "accuracy": percent(score), "normalized_accuracy": percent(ratio)}
-        for value, score, ratio in zip(grid, accuracy, relative, strict=True)
+        for value, score, ratio in zip(grid, *curves, strict=True)
     ]
-    return {name: chosen, "validation": curve}
+    return {name: chosen, "at_grid_end": at_end, "validation": points}
 
 
-def agreement_table(profiles: Mapping[str, Mapping[str, float]]) -> pd.DataFrame:
-    """Mask agreement profiles: the fraction of the trainable weights that n tasks' masks hold.
-
-    Args:
-        profiles: {method: {n: fraction}}; n is "0".."T".  "merged_zero" is for the weights whose multi-task value is
-        exactly 0: no mask can change these.
-    """
-    rows = [(method, n, round(fraction, 6)) for method, profile in profiles.items() for n, fraction in profile.items()]
-    return pd.DataFrame(rows, columns=["method", "n", "fraction"])
+def agreement_table(profiles: Mapping[str, AgreementProfile]) -> pd.DataFrame:
+    """Mask agreement profiles by method: for n = 0..T the fraction of the trainable weights that exactly n tasks' masks
+    hold, and the part of it that merged to exactly 0."""
+    rows = [
+        (method, n, round(fraction, 6), round(zero, 6))
+        for method, profile in profiles.items()
+        for n, (fraction, zero) in enumerate(zip(profile.fractions, profile.merged_zero, strict=True))
+    ]
+    return pd.DataFrame(rows, columns=["method", "n", "fraction", "merged_zero"])
 
 
 GAIN_OVER = "task_arithmetic"
@@ -179,7 +184,8 @@ GAIN_OVER = "task_arithmetic"
 def seeds_table(summaries: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
     """Mean and sample standard deviation over fine-tuning seeds of every row of the summaries.
 
-    `gain` is a row's accuracy minus task arithmetic's *of the same seed*; empty without task arithmetic.
+    `gain` is a row's accuracy minus task arithmetic's *of the same seed*; empty without task arithmetic.  `at_grid_end`
+    is the sum over the seeds.
     """
     every = pd.concat([summary.assign(seed=seed) for seed, summary in summaries.items()])
     base = every[every["method"] == GAIN_OVER].set_index("seed")["accuracy"]
@@ -189,7 +195,8 @@ def seeds_table(summaries: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
     columns = {
         f"{score}_{name}": values[score] for score in mean.columns for name, values in (("mean", mean), ("std", spread))
     }
-    return pd.DataFrame(columns).round(4).assign(seeds=len(summaries)).reset_index()
+    ends = every.groupby(["section", "method"], sort=False)["at_grid_end"].sum()
+    return pd.DataFrame(columns).round(4).assign(seeds=len(summaries), at_grid_end=ends).reset_index()
 
 
 # -- for people -----------------------------------------------------------------------------------------------
@@ -221,15 +228,31 @@ def score_text(accuracy: float, relative: float, method: str) -> str:
     return f"{accuracy:.1f}" if method == "fine_tuned" else f"{accuracy:.1f} ({relative:.1f})"
 
 
+MARK = "†"
+"""Behind the row of a choice at an end of its grid."""
+
+
+def marked(text: str, row: Mapping[str, Any]) -> str:
+    """A cell with the mark, where a choice of its row is at an end of its grid."""
+    return f"{text} {MARK}" if row.get("at_grid_end") else text
+
+
+def mark_explained(table: pd.DataFrame) -> str:
+    """The sentence under a table with marks; nothing under one without."""
+    there = "at_grid_end" in table and table["at_grid_end"].any()
+    return f" {MARK} A chosen value is the first or last of its grid: a better one may lie beyond." if there else ""
+
+
 def table_for_people(summary: pd.DataFrame, title: str) -> str:
     """The summary as Markdown, laid out as in the paper: percent, normalised accuracy in parentheses."""
 
     def cells(row: Mapping[str, Any]) -> list[str]:
         more = ">" if methods.get(row["method"]).stores_more else ""
         score = score_text(row["accuracy"], row["normalized_accuracy"], row["method"])
-        return [score, f"{more}{row['storage_gb']:.4g}"]
+        return [marked(score, row), f"{more}{row['storage_gb']:.4g}"]
 
     note = "Test accuracy averaged over the tasks, in parentheses relative to the fine-tuned models."
+    note += mark_explained(summary)
     layout = TableLayout(title, [], ["", "Acc. (%)", "Bits (Gb)"], rows_by_section(summary, cells), note)
     return markdown(layout, table_per_section=True)
 
@@ -242,11 +265,11 @@ def seeds_table_for_people(table: pd.DataFrame, title: str) -> str:
             f"{row[f'{name}_mean']:.1f} ± {row[f'{name}_std']:.1f}" for name in ("accuracy", "normalized_accuracy")
         ]
         gain = "" if pd.isna(row["gain_mean"]) else f"{row['gain_mean']:+.1f} ± {row['gain_std']:.1f}"
-        return [*scores, gain]
+        return [marked(scores[0], row), scores[1], gain]
 
     note = (
         f"Test accuracy averaged over the tasks: mean and sample standard deviation over {table['seeds'].iloc[0]} "
         "fine-tuning seeds. Gain: accuracy minus task arithmetic's of the same seed."
-    )
+    ) + mark_explained(table)
     columns = ["", "Acc. (%)", "Normalised (%)", "Gain over TA"]
     return markdown(TableLayout(title, [], columns, rows_by_section(table, cells), note), table_per_section=True)

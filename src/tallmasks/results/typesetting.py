@@ -95,7 +95,7 @@ def _latex_row(cells: Iterable[str]) -> str:
 _LATEX = str.maketrans({
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
-    "±": r"$\pm$", "α": r"$\alpha$", "λ": r"$\lambda$", "τ": r"$\tau$", "−": "$-$",
+    "±": r"$\pm$", "α": r"$\alpha$", "λ": r"$\lambda$", "τ": r"$\tau$", "−": "$-$", "†": r"$\dagger$",
 })  # fmt: skip
 
 

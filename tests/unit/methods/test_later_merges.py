@@ -326,10 +326,24 @@ def test_rows_that_no_paper_has_are_a_line_each() -> None:
     """A new merge could have no masks and no consensus without a file for each."""
     for merge in ("dare", "breadcrumbs"):
         masks, consensus = methods.masking(merge), methods.consensus(merge)
-        assert (masks.protocol, consensus.protocol, consensus.k) == (methods.Masked(), methods.Scaled(), 2)
+        assert (masks.protocol, consensus.protocol, consensus.k) == (methods.Masked(), methods.get(merge).protocol, 2)
+        assert methods.at_threshold(merge, 0) == methods.get(merge), "on the same grid"
     assert methods.masking("tsv_m").title == "TALL Mask + TSV-M"
     assert methods.masking("dare:drop=0.9").merge == "dare:drop=0.9"
     assert {methods.get(name).merge for name in methods.names()} <= {None, *methods.merge_names()}
+
+
+def test_a_mean_is_scaled_beyond_one() -> None:
+    """A mean of T tasks would be ranked by the end of a grid that is made for their sum.  The paper's keep its grid."""
+    equal = [vectors(1)[0]] * 4
+    whole = 4 * np.linalg.norm(equal[0].flat)
+    tuned = [row for row in map(methods.get, methods.names("later")) if row.k == 0 or row.tuned]
+    sizes = {row.name: [np.linalg.norm(part) for part in merged(str(row.merge), equal).values()] for row in tuned}
+    means = {name for name, parts in sizes.items() if np.linalg.norm(parts) < whole / 2}
+    assert means >= {"sce", "pcb", "dare_ties", "della", "lines_ties", "tsv_m"}
+    ends = {row.name: row.protocol.grid({"scaling_coefficient": [0, 1]})[-1] for row in tuned}
+    assert {ends[name] for name in means} == {3.0} and ends["dare"] == 1
+    assert methods.get("ties").protocol.grid({"scaling_coefficient": [0, 1]}) == (0, 1)
 
 
 def test_what_is_asked_for_by_one_word_are_the_rows_of_a_group() -> None:

@@ -72,9 +72,9 @@ def test_it_reads_like_a_table(evaluations: list[Evaluation]) -> None:
     layout = laid_out_field(table, "Every method")
     text, source = markdown(layout), latex(layout, "field")
     assert "| TSV-C | 2025 | nothing | – | **65.0** |" in text
-    assert "| Iso-C | 2025 | validation data for alpha | α 1.2 | **65.5** |" in text
-    assert "| λ 0.2–0.4 | 63.0 |" in text and "In files" not in text
-    assert "| >" in text and r"$\alpha$ 1.2" in source
+    assert "| Iso-C | 2025 | validation data for alpha | α 1.2 † | **65.5** |" in text
+    assert "| λ 0.2–0.4 † | 63.0 |" in text and "In files" not in text
+    assert "| >" in text and r"$\alpha$ 1.2 $\dagger$" in source
     with_files = laid_out_field(field_table(evaluations, evaluations[1], COUNTS, {"tsv_c": 0.25}), "Every method")
     assert "| In files (Gb) |" in markdown(with_files) and "| 0.25 |" in markdown(with_files)
 

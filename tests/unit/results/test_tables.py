@@ -1,9 +1,12 @@
 """Tables: their headers and numbers, from hand-made counts."""
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from tallmasks.evaluation.records import Evaluation
+from tallmasks.masks.consensus import agreement_profile
+from tallmasks.results.field_tables import field_table, laid_out_field
 from tallmasks.results.tables import (
     ParameterCounts,
     agreement_table,
@@ -15,6 +18,7 @@ from tallmasks.results.tables import (
     summary_table,
     table_for_people,
 )
+from tallmasks.results.typesetting import markdown
 
 COUNTS = ParameterCounts(trainable=1_000_000, frozen=500_000)
 
@@ -55,7 +59,8 @@ def evaluations() -> list[Evaluation]:
 def test_summary(evaluations: list[Evaluation]) -> None:
     """The headline numbers would be wrong: mean accuracy, mean of ratios (not ratio of means), storage."""
     table = summary_table(evaluations, evaluations[1], COUNTS)
-    assert list(table.columns) == ["section", "method", "accuracy", "normalized_accuracy", "storage_gb"]
+    columns = ["section", "method", "accuracy", "normalized_accuracy", "storage_gb", "at_grid_end"]
+    assert list(table.columns) == columns
     first, finetuned, masked = table.itertuples(index=False)
     assert (first.section, first.accuracy, first.normalized_accuracy) == ("merging", 35.0, 50.0)
     assert first.storage_gb == round(32 * 1.5e6 / 1e9, 4)
@@ -88,7 +93,7 @@ def test_intervals(evaluations: list[Evaluation]) -> None:
 def test_selection_holds_the_whole_curve(evaluations: list[Evaluation]) -> None:
     """Nobody could check a choice."""
     record = selection_record(evaluations, evaluations[1])
-    assert record["task_arithmetic"]["scaling_coefficient"] == 0.3
+    assert record["task_arithmetic"]["scaling_coefficient"] == 0.3 and record["task_arithmetic"]["at_grid_end"]
     assert [point["scaling_coefficient"] for point in record["task_arithmetic"]["validation"]] == [0.0, 0.3]
     assert record["task_arithmetic"]["validation"][1]["normalized_accuracy"] == 55.0
     assert record["tall_mask_ties"]["a"]["mask_lambda"] == 0.4
@@ -109,19 +114,42 @@ def test_the_table_for_people_looks_like_the_papers(evaluations: list[Evaluation
     """One decimal, normalised in parentheses, '>' before a lower bound."""
     pruned = evaluation("magnitude_pruning", [9, 8], [90, 90])
     text = table_for_people(summary_table([*evaluations, pruned], evaluations[1], COUNTS), "tiny")
-    assert "| Task arithmetic | 35.0 (50.0) | 0.048 |" in text
+    assert "| Task arithmetic | 35.0 (50.0) † | 0.048 |" in text
     assert "| Fine-tuned | 70.0 | 0.08 |" in text
     assert "| >0.082 |" in text
 
 
-def test_agreement_keeps_integers_and_the_part_counted_apart() -> None:
-    """The profile's bins would be unreadable, or hide the weights whose merged value is 0."""
-    table = agreement_table({"tall_mask_ties": {"0": 0.5, "1": 0.25, "merged_zero": 0.25}})
-    assert table.to_csv(index=False).splitlines() == [
-        "method,n,fraction",
-        "tall_mask_ties,0,0.5",
-        "tall_mask_ties,1,0.25",
-        "tall_mask_ties,merged_zero,0.25",
+def test_a_choice_at_an_end_of_its_grid_is_marked(evaluations: list[Evaluation]) -> None:
+    """A row would be ranked by the end of its grid, as if its best value were known."""
+    inside = evaluation("iso_c", [6, 4], [45, 50], scaling_coefficient=0.3, grid=(0.0, 0.3, 0.6), curve=((5,) * 3,) * 2)
+    fixed = evaluation("weight_averaging", [6, 4], [45, 50], scaling_coefficient=0.5)
+    rows = [*evaluations, inside, fixed]
+    summary = summary_table(rows, rows[1], COUNTS)
+    assert summary["at_grid_end"].tolist() == [1, 0, 2, 0, 0], "of alpha, or of how many tasks' lambdas"
+    record = selection_record(rows, rows[1])
+    assert [record["tall_mask_ties"][task]["at_grid_end"] for task in "ba"] == [True, True]
+    assert not record["iso_c"]["at_grid_end"]
+    texts = [
+        table_for_people(summary, "tiny"),
+        seeds_table_for_people(seeds_table({0: summary, 1: summary}), "tiny"),
+        markdown(laid_out_field(field_table(rows, rows[1], COUNTS), "tiny")),
+    ]
+    for text in texts:
+        row = {line.split("|")[1].strip(): line for line in text.splitlines() if line.startswith("| ")}
+        titles = ("Task arithmetic", "TALL Mask + TIES", "Iso-C", "Weight averaging", "Fine-tuned")
+        assert ["†" in row[title] for title in titles] == [True, True, False, False, False]
+        assert text.count("† A chosen value is the first or last of its grid") == 1
+    assert "†" not in table_for_people(summary[3:], "tiny")
+
+
+def test_agreement_follows_the_papers_equation() -> None:
+    """A weight that merged to 0 satisfies the mask of every task that moved it, and would not count as universal."""
+    profile = agreement_profile(np.array([0, 1, 2, 2], np.uint8), np.array([1, 1, 0, 1], np.float32), 2)
+    assert agreement_table({"tall_mask_ties": profile}).to_csv(index=False).splitlines() == [
+        "method,n,fraction,merged_zero",
+        "tall_mask_ties,0,0.25,0.0",
+        "tall_mask_ties,1,0.25,0.0",
+        "tall_mask_ties,2,0.5,0.25",
     ]
 
 

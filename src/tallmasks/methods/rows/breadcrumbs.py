@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tallmasks.methods import Place, Share, Vector, merge, merged_row
+from tallmasks.methods import PAST_ONE, Place, Scaled, Share, Vector, merge, merged_row
 
 
 @merge("breadcrumbs", over="tensors")
@@ -27,4 +27,11 @@ def breadcrumbs(tensors: Vector, place: Place, facts: None, *, middle: Share = 0
     return total
 
 
-merged_row("breadcrumbs", row=46, title="Model Breadcrumbs", paper="Davari and Belilovsky 2024", group="later")
+merged_row(
+    "breadcrumbs",
+    row=46,
+    title="Model Breadcrumbs",
+    paper="Davari and Belilovsky 2024",
+    protocol=Scaled(PAST_ONE),
+    group="later",
+)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import numpy as np
 
-from tallmasks.methods import Between, Place, Scaled, Vector, merge, merged_row
+from tallmasks.methods import PAST_ONE, Between, Place, Scaled, Vector, merge, merged_row
 from tallmasks.methods.rows.dare import Rate, keys_of_tasks
 from tallmasks.methods.rows.parts.elected_signs import agreeing_or_plus
 from tallmasks.methods.rows.parts.seeded_draws import draws
@@ -41,4 +41,6 @@ def pruned(tensor: Vector, key: bytes, place: Place, drop: float, epsilon: float
     return kept * np.float32(before / after if after else 1)
 
 
-merged_row("della", row=38, title="DELLA", paper="Deep et al. 2024", protocol=Scaled(unvalidated=1.0), group="later")
+merged_row(
+    "della", row=38, title="DELLA", paper="Deep et al. 2024", protocol=Scaled(PAST_ONE, unvalidated=1.0), group="later"
+)

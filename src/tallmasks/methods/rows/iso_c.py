@@ -1,6 +1,6 @@
 """Iso-C: the sum of the task matrices with all its singular values made equal to their mean."""
 
-from tallmasks.methods import Place, Scaled, Vector, merge, merged_row
+from tallmasks.methods import PAST_ONE, Place, Scaled, Vector, merge, merged_row
 from tallmasks.methods.rows.parts.singular_vectors import NoiseOf, is_matrix, noise_of_tasks, top_triplets
 
 
@@ -26,6 +26,5 @@ merged_row(
     row=66,
     title="Iso-C",
     paper="Marczak et al. 2025",
-    # coarser than the official 0.1 to 3.0 in steps of 0.1, with the same reach
-    protocol=Scaled(tuple(round(0.2 * step, 1) for step in range(16)), unvalidated=1.0),
+    protocol=Scaled(PAST_ONE, unvalidated=1.0),
 )

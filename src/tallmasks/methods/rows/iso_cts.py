@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tallmasks.methods import Place, Scaled, Share, Vector, merge, merged_row
+from tallmasks.methods import PAST_ONE, Place, Scaled, Share, Vector, merge, merged_row
 from tallmasks.methods.rows.parts.singular_vectors import (
     NoiseOf,
     is_matrix,
@@ -45,6 +45,6 @@ merged_row(
     row=67,
     title="Iso-CTS",
     paper="Marczak et al. 2025",
-    protocol=Scaled(tuple(round(0.2 * step, 1) for step in range(16)), unvalidated=1.0),  # as for Iso-C
+    protocol=Scaled(PAST_ONE, unvalidated=1.0),
     group="later",
 )

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tallmasks.methods import Place, Scaled, Share, Vector, merge, merged_row
+from tallmasks.methods import PAST_ONE, Place, Scaled, Share, Vector, merge, merged_row
 
 
 @merge("sce", over="tensors")
@@ -38,6 +38,6 @@ merged_row(
     row=47,
     title="SCE",
     paper="Wan et al. 2024",
-    protocol=Scaled(unvalidated=1.0),
+    protocol=Scaled(PAST_ONE, unvalidated=1.0),
     group="later",
 )

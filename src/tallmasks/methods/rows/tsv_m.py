@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tallmasks.methods import Place, Scaled, Vector, merge, merged_row
+from tallmasks.methods import PAST_ONE, Place, Scaled, Vector, merge, merged_row
 from tallmasks.methods.rows.parts.singular_vectors import (
     NoiseOf,
     is_matrix,
@@ -37,7 +37,6 @@ merged_row(
     row=64,
     title="TSV-M",
     paper="Gargiulo et al. 2025",
-    # coarser than the official 0.1 to 3.0 in steps of 0.1, with the same reach
-    protocol=Scaled(tuple(round(0.2 * step, 1) for step in range(16)), unvalidated=1.0),
+    protocol=Scaled(PAST_ONE, unvalidated=1.0),
     group="later",
 )

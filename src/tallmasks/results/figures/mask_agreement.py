@@ -2,46 +2,44 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tallmasks.results.figures import FigureSpec, ResultFiles, style
 
 FIGURE = FigureSpec(title="Mask agreement profiles", place=30, paper="Figures 3 and 8", views=("benchmark",))
 
-MERGED_ZERO = "merged_zero"
 KINDS = {
-    "catastrophic": (style.GREY, "////"),
-    "selfish": (style.ORANGE, "xxxx"),
-    "general": (style.SKY, ""),
-    "universal": (style.BLUE, "...."),
-    MERGED_ZERO: ("#ffffff", "----"),
+    "catastrophic": (style.GREY, "////", "catastrophic (n = 0)"),
+    "selfish": (style.ORANGE, "xxxx", "selfish (n = 1)"),
+    "general": (style.SKY, "", "general"),
+    "universal": (style.BLUE, "....", "universal (n = all)"),
 }
-LABELS = {
-    "catastrophic": "catastrophic (n = 0)",
-    "selfish": "selfish (n = 1)",
-    "general": "general",
-    "universal": "universal (n = all)",
-    MERGED_ZERO: "merged value is 0,\nwhich no mask changes",
-}
+"""Colour, hatching and label."""
+ZERO = ("#ffffff", "----", "merged value is 0,\nwhich no mask changes")
 
 
 def data(results: ResultFiles) -> pd.DataFrame:
-    """One row per benchmark, method and n, with the kind of those weights and their share in percent."""
-    table = results.with_tasks(results.each("agreement.csv").astype({"n": str}))
+    """One row per benchmark, method and n: the kind of those weights, their share in percent, and the part of it whose
+    merged value is 0."""
+    table = results.with_tasks(results.each("agreement.csv"))
     kinds = [_kind(n, tasks) for n, tasks in zip(table["n"], table["tasks"], strict=True)]
-    table = table.assign(kind=kinds, percentage=(100 * table["fraction"]).round(4))
-    return table[["benchmark", "method", "n", "kind", "percentage", "tasks"]]
+    shares = {
+        "percentage": (100 * table["fraction"]).round(4),
+        "merged_zero_percentage": (100 * table["merged_zero"]).round(4),
+    }
+    return table.assign(kind=kinds, **shares)[["benchmark", "method", "n", "kind", *shares, "tasks"]]
 
 
-def _kind(n: str, tasks: int) -> str:
-    if n == MERGED_ZERO:
-        return n
-    return {0: "catastrophic", tasks: "universal", 1: "selfish"}.get(int(n), "general")
+def _kind(n: int, tasks: int) -> str:
+    return {0: "catastrophic", tasks: "universal", 1: "selfish"}.get(n, "general")
 
 
 def draw(data: pd.DataFrame) -> Figure:
-    """A row per benchmark, a column per merge; weights whose merged value is 0 stand apart, on the right."""
+    """A row per benchmark, a column per merge; the top of a bar are the weights whose merged value is 0."""
     columns = data["method"].nunique()
     labels = {"xlabel": "number of tasks n\nwhose mask holds it", "ylabel": "weights (%)"}
     figure, panels = style.panels(
@@ -49,15 +47,16 @@ def draw(data: pd.DataFrame) -> Figure:
     )
     for panel, part in panels:
         tasks = int(part["tasks"].iloc[0])
-        apart = 2 + tasks // 10
         for kind, rows in style.groups(part, "kind"):
-            places = [tasks + apart if n == MERGED_ZERO else int(n) for n in rows["n"].astype(str)]
-            color, hatch = KINDS[kind]
-            panel.bar(
-                places, rows["percentage"], 0.8, color=color, hatch=hatch, edgecolor="#404040", label=LABELS[kind]
-            )
-        ticks = range(0, tasks + 1, max(1, tasks // 5))
-        panel.set_xticks([*ticks, tasks + apart], [*map(str, ticks), "zero"])
+            merged = rows["percentage"] - rows["merged_zero_percentage"]
+            _bars(panel, rows["n"], merged, KINDS[kind])
+            _bars(panel, rows["n"], rows["merged_zero_percentage"], ZERO, bottom=merged)
+        panel.set_xticks(range(0, tasks + 1, max(1, tasks // 5)))
         panel.grid(axis="x", visible=False)
     style.legend(figure)
     return figure
+
+
+def _bars(panel: Axes, n: pd.Series, heights: pd.Series, look: tuple[str, str, str], **settings: Any) -> None:
+    color, hatch, label = look
+    panel.bar(n, heights, 0.8, color=color, hatch=hatch, edgecolor="#404040", label=label, **settings)
