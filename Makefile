@@ -130,7 +130,8 @@ format: $(INSTALLED)  ## put the code into its format
 docs: $(INSTALLED) FORCE  ## build the tiny tables with their spread over seeds and all figures; put them into docs/
 	@$(SNAKEMAKE) paper \
 	  $(foreach benchmark,8tasks 14tasks 20tasks,results/tiny/$(benchmark)/table.csv results/tiny/$(benchmark)/seeds/table.csv) \
-	  results/tiny/8tasks/field_seeds/table.csv results/tiny_t5/11nlp/field_seeds/table.csv \
+	  results/tiny/8tasks/field.csv results/tiny/8tasks/field_seeds/table.csv \
+	  results/tiny_t5/11nlp/field_seeds/table.csv \
 	  $(foreach model,tiny_t5 tiny_t5_ia3,$(foreach benchmark,7nlp 8qa 11nlp,results/$(model)/$(benchmark)/seeds/table.csv)) \
 	  $(foreach figure,radar mask_agreement threshold task_count,results/tiny_t5/figures/$(figure).pdf) \
 	  $(foreach figure,mask_agreement threshold,results/tiny_t5_ia3/figures/$(figure).pdf)
