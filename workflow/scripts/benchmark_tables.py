@@ -31,10 +31,11 @@ def run(job: Job) -> None:
     summary = summary_table(evaluations, finetuned, counts_of(job))
     with starting_point(job) as start:
         stored = pd.Series([stored_gigabits(one, start) for one in evaluations], dtype=float)
+    table = summary.drop(columns="at_grid_end").assign(stored_gb=stored, at_grid_end=summary["at_grid_end"])
     per_task = per_task_table(evaluations, finetuned)
     title = f"{job.params['model']} on {job.params['benchmark']} ({len(job.params['tasks'])} tasks)"
     files = {
-        "table.csv": summary.assign(stored_gb=stored).to_csv(index=False, float_format="%.4f"),
+        "table.csv": table.to_csv(index=False, float_format="%.4f"),
         "table.md": table_for_people(summary, title),
         "per_task.csv": per_task.to_csv(index=False),
         "intervals.csv": interval_table(evaluations).to_csv(index=False),

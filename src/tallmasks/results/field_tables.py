@@ -60,7 +60,6 @@ def field_table(
                 "needs": needs(method),
                 "scaling_coefficient": evaluation.scaling_coefficient,
                 "mask_lambda": " ".join(map(str, evaluation.mask_lambda or ())),
-                "at_grid_end": sum(evaluation.at_grid_ends),
                 "accuracy": scores["accuracy"],
                 "accuracy_low": percent(low),
                 "accuracy_high": percent(high),
@@ -68,6 +67,7 @@ def field_table(
                 "storage_gb": counts.stored(method, len(evaluation.tasks)),
                 "storage_at_least": method.stores_more,
                 "stored_gb": (stored or {}).get(evaluation.method),
+                "at_grid_end": sum(evaluation.at_grid_ends),
             }
         )
     places = {name: place for place, name in enumerate(get_args(Section))}
