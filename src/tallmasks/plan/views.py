@@ -183,7 +183,7 @@ def _tables(plan: Plan, model: str, name: str, seeds: tuple[int, ...]) -> Artifa
     return {f"{seed}/{role}": nodes for seed in seeds for role, nodes in results_of(plan, model, name, seed).items()}
 
 
-@view(script="benchmark_tables", version=7, own_folder=False, params=_rows, refused=any_tasks)
+@view(script="benchmark_tables", version=8, own_folder=False, params=_rows, refused=any_tasks)
 def benchmark(plan: Plan, model: str, name: str) -> Artifacts:
     """The tables of a benchmark."""
     return _tables(plan, model, name, plan.seeds[:1])
@@ -243,7 +243,7 @@ def _fields(plan: Plan, model: str, name: str, seeds: tuple[int, ...]) -> Artifa
 
 @view(
     script="field",
-    version=3,
+    version=4,
     own_folder=False,
     provenance=f"field.{PROVENANCE}",
     params=_field_rows,
