@@ -182,7 +182,6 @@ HARMLESS: dict[str, Callable[[torch.Tensor], Any]] = {
     "a parameter": torch.nn.Parameter,
     "transposed in memory": lambda t: t.mT.contiguous().mT,
     "a part of more": lambda t: torch.cat([t.flatten(), t.flatten()])[: t.numel()].view(t.shape),
-    "negated in memory": lambda t: torch._neg_view(-t),
 }
 HARMFUL: dict[str, Callable[[torch.Tensor], Any]] = {
     "of another shape": lambda t: t[:1].repeat(3, 1),
@@ -223,7 +222,7 @@ def test_what_holds_the_same_values_is_imported(kind: str, change: str, tmp_path
     found = family(SMALL[kind].spec).convert_checkpoint(SMALL[kind].spec, tmp_path / "cars.pt", weights)
     assert tuple(found) == load(SMALL[kind].spec, weights, device="cpu").trainable
     for name, values in found.items():
-        expected = state[name].detach().resolve_neg().float().numpy()
+        expected = state[name].detach().float().numpy()
         np.testing.assert_array_equal(values, expected, name, strict=True)
 
 
@@ -242,7 +241,7 @@ def test_every_odd_tensor_is_refused_by_name(kind: str, change: str, tmp_path: P
             read(spec, path)
         said = str(refused.value)
         assert "mnist.pt" in said and "\n" not in said and len(said) < 700, said
-        assert any(word in said for word in (name, "7 is no", "'epoch' is a int", "more than tensors")), said
+        assert any(word in said for word in (name, "7 is no", "'epoch' is no")), said
 
 
 @CONVERTING

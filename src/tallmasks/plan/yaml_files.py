@@ -56,7 +56,12 @@ def scalar(text: str) -> Any:
 
 
 class _Constructor(SafeConstructor):
-    """Refuses a key that is there twice also beside `<<`, where ruamel lets the last one count."""
+    """Refuses a key that is there twice also beside `<<`, where ruamel lets the last one count, and half characters."""
+
+    def construct_scalar(self, node: Any) -> Any:
+        text = super().construct_scalar(node)
+        str(text).encode()  # half of a surrogate pair is no text that a file can hold
+        return text
 
     def flatten_mapping(self, node: Any) -> None:
         written = [str(key.value) for key, _ in node.value]

@@ -150,7 +150,10 @@ class TensorFile:
         code = self.dtype(name)
         if code not in DTYPES:
             raise TallmasksError(f"{self.path}: tensor {name} has the unknown dtype {code}. Store it as float32.")
-        return self.stored(name).view(DTYPES[code].numpy).reshape(self.shape(name))
+        try:
+            return self.stored(name).view(DTYPES[code].numpy).reshape(self.shape(name))
+        except ValueError as error:  # 65 axes, or one of 2^62 beside one of 0
+            raise TallmasksError(f"{self.path}: tensor {name} is no array: {error}. Get another file.") from None
 
     def read(self, name: str) -> NDArray:
         """A copy of one tensor in its stored dtype; bfloat16 comes as its bits, uint16."""

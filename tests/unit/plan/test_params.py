@@ -96,6 +96,7 @@ LAUGHS = "\n".join(
         ("[" * 100_000, "recursion"),
         ("a: !!python/object/apply:os.system [exit]", "line 1: .*os.system"),
         ("a: !!bool x", "'x'"),
+        ('a: "\\ud800"', "surrogates"),
         ("seeds: [2024-01-31]", "seeds.0: found .*2024"),
         (f"seeds: [{'9' * 5000}]", "5000 digits"),
         ("1: [cars]", "found the name 1, expected a text"),

@@ -93,6 +93,15 @@ def test_overlaps_and_holes_are_refused(offsets, tmp_path):
         open_tensors(raw_file(tmp_path / "odd", header, bytes(offsets[1][1])))
 
 
+@pytest.mark.parametrize("shape", [[1] * 65, [0, 1 << 62]])
+def test_a_shape_that_numpy_lacks_is_refused(shape, tmp_path):
+    """A traceback would name no file."""
+    size = 4 * (0 not in shape)
+    header = {"a": {"dtype": "F32", "shape": shape, "data_offsets": [0, size]}}
+    with pytest.raises(TallmasksError, match="odd: tensor a is no array"):
+        open_tensors(raw_file(tmp_path / "odd", header, bytes(size))).view("a")
+
+
 def test_an_absent_file_and_another_format_are_named(tmp_path):
     """A mask bundle given as a task vector would fail far from its cause."""
     with pytest.raises(TallmasksError, match="nowhere does not exist"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from tallmasks.models.clip.network import BUFFER_PREFIX, build
 from tallmasks.store import hub
 from tallmasks.store.errors import TallmasksError, nearest
+from tallmasks.store.tensor_files import TensorSpec, new_tensors
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.weight_files import open_weight_files
 
 
@@ -51,28 +53,33 @@ def download_pretrained(spec: Mapping[str, Any], pretrained: Mapping[str, Any]) 
 def convert_pretrained(spec: Mapping[str, Any], weights: Path) -> dict[str, NDArray[Any]]:
     """The tensors of a file of whole-model weights, of any format that open_clip reads, as `load` takes them.
 
-    Nothing in the file is executed: it is safetensors, or torch's format read with ``weights_only``.
+    Nothing in the file is executed: open_clip gets what torch saved as safetensors.
 
     Raises:
         TallmasksError: The file is damaged, holds more than tensors, or is not of the architecture.
     """
     network = build(spec["architecture"])
     named = dict(network.named_parameters())
-    if weights.suffix != ".npz":
-        checkpoint = open_weight_files({weights.name: weights}, title=str(weights))
-        for name in checkpoint.names:
-            info = checkpoint.info(name)
-            if name.removeprefix("module.") in named and not info.is_float:  # beside them lie counters
-                raise TallmasksError(f"{weights}: tensor {name!r} is {info.dtype}; expected plain weights in floats")
-    try:
-        open_clip.load_checkpoint(network, str(weights), strict=True, weights_only=True)
-    except Exception as error:  # the readers raise anything on a file that was cut or changed
-        pickled = isinstance(error, pickle.UnpicklingError)
-        why = "it holds more than tensors by name" if pickled else " ".join(str(error).split())
-        raise TallmasksError(
-            f"{weights}: open_clip cannot read it as weights of {spec['architecture']}: {why}. Expected safetensors, "
-            "or a state dict that torch.save wrote; code in files is not run"
-        ) from None
+    with tempfile.TemporaryDirectory() as folder:
+        readable = weights
+        if weights.suffix != ".npz":
+            checkpoint = open_weight_files({weights.name: weights}, title=str(weights))
+            for name in checkpoint.names:
+                info = checkpoint.info(name)
+                if name.removeprefix("module.") in named and not info.is_float:  # beside them lie counters
+                    raise TallmasksError(
+                        f"{weights}: tensor {name!r} is {info.dtype}; expected plain weights in floats"
+                    )
+            if weights.suffix != ".safetensors":
+                readable = Path(folder) / "weights.safetensors"
+                _write(checkpoint, readable)
+        try:
+            open_clip.load_checkpoint(network, str(readable), strict=True)
+        except Exception as error:  # the readers raise anything on a file that was cut or changed
+            raise TallmasksError(
+                f"{weights}: open_clip cannot read it as weights of {spec['architecture']}: "
+                f"{' '.join(str(error).split())}. Expected safetensors, or a state dict that torch.save wrote"
+            ) from None
     tensors = {
         name if name in named else BUFFER_PREFIX + name: tensor.numpy() for name, tensor in network.state_dict().items()
     }
@@ -80,3 +87,11 @@ def convert_pretrained(spec: Mapping[str, Any], weights: Path) -> dict[str, NDAr
         if not np.isfinite(tensor).all():
             raise TallmasksError(f"{weights}: tensor {name!r} holds NaN or infinity; download it again")
     return tensors
+
+
+def _write(checkpoint: Checkpoint, path: Path) -> None:
+    arrays = {name: checkpoint.arrays[checkpoint.aliases.get(name, name)] for name in checkpoint.names}
+    specs = {name: TensorSpec(a.dtype, a.shape, checkpoint.info(name).dtype == "BF16") for name, a in arrays.items()}
+    with new_tensors(path, specs, {}) as new:
+        for name, array in arrays.items():
+            new.tensors[name][...] = array

@@ -5,22 +5,20 @@ Nothing in a file is ever executed.
 
 from __future__ import annotations
 
-import zipfile
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.store.dtypes import DTYPES, torch_codes
-from tallmasks.store.errors import TallmasksError, needed_for, short
+from tallmasks.store.dtypes import DTYPES, code_of
+from tallmasks.store.errors import TallmasksError, short
 from tallmasks.store.tensor_files import name_some, open_tensors
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
-from tallmasks.vectors.checkpoints.pickle_walk import check_pickles
-
-if TYPE_CHECKING:
-    import torch
+from tallmasks.vectors.checkpoints.torch_files import StoredTensor, tensors_in
 
 SAFETENSORS = ".safetensors"
 TORCH = (".pt", ".pth", ".bin", ".ckpt")
@@ -102,26 +100,48 @@ def _add_safetensors(read: _Read, file: str, path: Path) -> None:
 
 
 def _add_torch(read: _Read, file: str, path: Path) -> None:
-    state = _state_dict(path)
-    codes = torch_codes()
+    """Memory-mapped, except for the format before torch 1.6, which is not aligned."""
+    if not path.is_file():
+        problem = "not a plain file" if path.exists() else "no such file"
+        raise TallmasksError(f"{path}: {problem}; expected a file of tensors, .safetensors or as torch.save writes it")
+    try:
+        stored = tensors_in(path)
+        mapped = np.memmap(path, np.uint8, mode="r")
+    except (ValueError, OSError) as error:
+        raise TallmasksError(
+            f"{path}: found no state dict in it, tensors by name and nothing else ({error}); code in files is not run."
+            " Copy or download it again; or, where you trust it, load it yourself and save its `state_dict()`"
+        ) from None
     first_names: dict[tuple, str] = {}
-    for name, tensor in sorted(state.items()):
+    for tensor in sorted(stored):
+        name, dtype, *place = tensor
         _refuse_twice(read, name, file, path)
-        if (odd := _oddness(tensor)) or tensor.dtype not in codes:
-            raise TallmasksError(
-                f"{path}: tensor {short(name)} is {odd or f'of {tensor.dtype}'}; expected plain values: save a plain"
-                " copy of it"
-            )
-        values = tensor.detach().resolve_conj().resolve_neg()
         read.places[name] = file
-        key = (values.untyped_storage().data_ptr(), values.storage_offset(), values.shape, values.stride())
-        if values.numel() and (first := first_names.setdefault((*key, values.dtype), name)) != name:
+        try:
+            array, code = _array(tensor, mapped), code_of(dtype)
+        except (KeyError, ValueError, TypeError, OverflowError) as error:
+            raise TallmasksError(
+                f"{path}: tensor {short(name)} of {short(dtype)} and shape {short(tensor.shape)} is no array of values"
+                f" ({error}); expected plain values: save a plain copy of it"
+            ) from None
+        if array.size and (first := first_names.setdefault((dtype, str(place)), name)) != name:
             read.aliases[name] = first
             continue
-        code = codes[values.dtype]
-        read.tensors[name] = TensorInfo(code, tuple(values.shape))
-        read.arrays[name] = _array(values, code)
-        read.arrays[name].flags.writeable = False
+        read.tensors[name] = TensorInfo(code, array.shape)
+        read.arrays[name] = array
+
+
+def _array(tensor: StoredTensor, mapped: NDArray[np.uint8]) -> NDArray:
+    """A tensor's values, read-only; as bits, where NumPy lacks the dtype.  Raises where they are not in its storage."""
+    kind = DTYPES[code_of(tensor.dtype)].numpy
+    if math.prod(tensor.shape) * kind.itemsize > tensor.size:
+        raise ValueError(f"its storage has {tensor.size} bytes")
+    storage = mapped[tensor.start : tensor.start + tensor.size]
+    strides = [step * kind.itemsize for step in tensor.strides]
+    array = np.ndarray(tensor.shape, kind, storage, tensor.offset * kind.itemsize, strides)  # checks the bounds
+    array = np.require(array, requirements="A")
+    array.flags.writeable = False
+    return array
 
 
 def _refuse_twice(read: _Read, name: str, file: str, path: Path) -> None:
@@ -130,75 +150,3 @@ def _refuse_twice(read: _Read, name: str, file: str, path: Path) -> None:
             f"{path}: tensor {short(name)} is in {read.places[name]} too; expected one tensor for each name. Keep one"
             f" of the two files, or give the one that counts instead of the folder"
         )
-
-
-def _array(tensor: torch.Tensor, code: str) -> NDArray:
-    """A tensor's values where they are; as bits, where NumPy lacks the dtype."""
-    import torch
-
-    if code.startswith(("BF16", "F8")):
-        tensor = tensor.view(torch.int16 if code == "BF16" else torch.uint8)
-    return tensor.numpy().view(DTYPES[code].numpy)
-
-
-def _state_dict(path: Path) -> dict[str, torch.Tensor]:
-    """The tensors of a file of torch.save by name, memory-mapped, except for the format before torch 1.6.
-
-    Raises TallmasksError where the file is damaged, holds pickled code instead of a state dict, or something else.
-    """
-    import pickle
-
-    _check_file(path)
-    with needed_for(f"reading a {path.suffix} file"):
-        import torch
-    try:
-        check_pickles(path)
-        state: Any = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
-    except pickle.UnpicklingError:
-        raise TallmasksError(
-            f"{path}: it holds more than tensors by name (a pickled model, say), and code in files is not run. Where "
-            "you trust it, load it yourself and save its `state_dict()` with torch.save or safetensors"
-        ) from None
-    except Exception as error:  # the readers raise anything on a file that was cut or changed
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise TallmasksError(f"{path}: not a whole checkpoint file ({reason}). Copy or download it again") from None
-    if isinstance(state, Mapping) and isinstance(state.get("state_dict"), Mapping):
-        state = state["state_dict"]
-    if not isinstance(state, Mapping):
-        raise TallmasksError(f"{path}: found a {type(state).__name__}, expected a state dict: tensors by name")
-    for name, tensor in state.items():
-        if not isinstance(name, str) or not isinstance(tensor, torch.Tensor):
-            odd = "is no name" if not isinstance(name, str) else f"is a {type(tensor).__name__}"
-            raise TallmasksError(f"{path}: {short(name)} {odd}; expected a state dict: tensors by name, nothing else")
-    return dict(state)
-
-
-def _check_file(path: Path) -> None:
-    """Refuse what is no file of tensors, and would hang or fill the memory."""
-    if not path.is_file():
-        problem = "not a plain file" if path.exists() else "no such file"
-        raise TallmasksError(f"{path}: {problem}; expected a file of tensors, .safetensors or as torch.save writes it")
-    try:
-        with zipfile.ZipFile(path) as archive:
-            unpacked = sum(entry.file_size for entry in archive.infolist())
-    except Exception:  # no archive, or a damaged one: for its own reader to judge
-        return
-    if unpacked > path.stat().st_size:
-        raise TallmasksError(
-            f"{path}: an archive of {path.stat().st_size} bytes that unpacks to {unpacked}; torch.save compresses "
-            "nothing: expected a file that it wrote"
-        )
-
-
-def _oddness(tensor: torch.Tensor) -> str | None:
-    """What keeps a tensor from being an array of values in memory, if anything does."""
-    import torch
-
-    if tensor.is_nested or tensor.is_quantized or tensor.layout != torch.strided:
-        kind = "nested" if tensor.is_nested else "quantised" if tensor.is_quantized else str(tensor.layout)
-        return f"of a special kind ({kind})"
-    if tensor.device.type != "cpu":
-        return f"without values (on the device {tensor.device})"
-    if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
-        return f"a view of {tensor.numel()} values on {tensor.untyped_storage().nbytes()} bytes"
-    return None
