@@ -15,7 +15,7 @@ _ANOTHER_KIND = (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY, err
 EXTRAS = {
     "torch": "torch",
     **dict.fromkeys(("datasets", "open_clip", "torchvision"), "clip"),
-    **dict.fromkeys(("google", "jinja2", "pyarrow", "tokenizers", "transformers", "yaml"), "t5"),
+    **dict.fromkeys(("jinja2", "pyarrow", "tokenizers", "transformers", "yaml"), "t5"),
     **dict.fromkeys(
         ("PIL", "dvc", "dvc_data", "matplotlib", "pandas", "pynvml", "scipy", "sklearn", "typing_extensions"),
         "workflow",

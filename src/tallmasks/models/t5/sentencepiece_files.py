@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.store.errors import TallmasksError, needed_for
+from tallmasks.store.errors import TallmasksError
 from tallmasks.store.plain_files import read_bytes
 
 TOKENIZER_FILES = ("tokenizer.json", "spiece.model")
@@ -39,14 +39,11 @@ def converted(path: Path) -> str:
     Raises:
         TallmasksError: the file is no SentencePiece model, or none of the kind that T5 has.
     """
-    with needed_for("reading a spiece.model"):
-        from google.protobuf.message import DecodeError
-        from transformers.convert_slow_tokenizer import import_protobuf
+    from transformers.convert_slow_tokenizer import import_protobuf
 
-        read = import_protobuf()
     try:
-        model = read.ModelProto.FromString(read_bytes(path))
-    except DecodeError as error:
+        model = import_protobuf().ModelProto.FromString(read_bytes(path))
+    except Exception as error:  # a DecodeError of protobuf's
         raise TallmasksError(f"{path}: not a SentencePiece model ({error}); download it again") from None
     unknown = [place for place, piece in enumerate(model.pieces) if piece.type == piece.UNKNOWN]
     if model.trainer_spec.model_type != model.trainer_spec.UNIGRAM or len(unknown) != 1:
