@@ -113,7 +113,7 @@ def rows(arguments: argparse.Namespace) -> list[tuple[str, int, str, int, int]]:
     """What is measured: on what, tasks, merge, parameters, width."""
     width = max(64, round(WIDTH * arguments.scale / 64) * 64)
     every = {name: methods.get_merge(name) for name in methods.merge_names()}
-    merges = [name for name, merge in every.items() if merge.over != "models" and not merge.learn]
+    merges = [name for name, merge in every.items() if not merge.learn]
     merges = [name for name in merges if arguments.only is None or name in arguments.only]
     over = [FEW_STEPS if name == "wudi" else name for name in merges if methods.get_merge(name).over == "tensors"]
     found = [("model", arguments.tasks, name, small_vit(width, LAYERS).size, width) for name in merges]

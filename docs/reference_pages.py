@@ -109,7 +109,7 @@ def _table(rows: Iterable[Method], published: dict[str, float]) -> list[str]:
             _defaults(all_options(method).values()),
             method.paper,
             f"{published[method.name]:.1f}" if method.name in published else "",
-            {"paper": "`all`", "later": "`later`", "checkpoints": "`tallmasks merge` alone"}[method.group],
+            "`all`" if method.group == "paper" else f"`{method.group}`",
         ]
         lines.append(words)
     return _rows(heads, lines)

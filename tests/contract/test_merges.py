@@ -16,7 +16,7 @@ from task_statistics import for_merge
 
 LAYOUT = Layout(("a.weight", "b.bias", "c.weight", "d.scale"), ((6, 4), (5,), (3, 3), ()))
 MERGES = {name: methods.get_merge(name) for name in (*methods.merge_names(), "model_stock:filter_wise=true")}
-OVER = {name: merge.over for name, merge in MERGES.items() if merge.over != "models"}
+OVER = {name: merge.over for name, merge in MERGES.items()}
 
 
 def vectors(seed: int, tasks: int = 4) -> list[TaskVector]:

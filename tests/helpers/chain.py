@@ -54,7 +54,7 @@ def build(folder: Path, tasks: tuple[str, ...] = ("dtd", "cars", "mnist")) -> Ch
         initial = {name: pretrained[name] for name in TRAINABLE}
         compute_task_vector(folder / "pretrained", folder / task, initial, path, {}, FRACTIONS)
     for merge in map(methods.get_merge, methods.merge_names()):
-        if not merge.statistics and merge.over != "models":
+        if not merge.statistics:
             vectors = list(chain.task_vectors.values())
             write_multi_task_vector(merge, merge.name, vectors, folder / merge.name, {"recipe": merge.name})
     for name in ("sum", "ties_sum"):

@@ -106,10 +106,9 @@ def _prepared(given: Given) -> tuple[Method, Models, BundleFacts]:
     Raises TallmasksError where something cannot be meant, is not there, or does not fit.
     """
     given.lacks(given_checkpoints.OF_MERGE, "merge")
-    if given.weighting() or given.options_by_tensor:
+    if given.weighting():
         raise TallmasksError(
-            "weight, density, normalize and options that differ by tensor mean nothing here: they are of"
-            " `tallmasks merge`; leave them out"
+            "weight, density and normalize mean nothing here: they are of `tallmasks merge`; leave them out"
         )
     registry.check_name(given.method, registry.names_with_masks())
     method = registry.masks_over(given.spec)

@@ -137,7 +137,7 @@ def _complete(values: dict[str, Any], dtypes: Collection[str]) -> Given:
     from tallmasks.commands.models_file import checked
 
     tasks = values["tasks"]
-    if values["method"] in ("weight_averaging", "slerp") and tasks and not values.get("base"):
+    if values["method"] == "weight_averaging" and tasks and not values.get("base"):
         values["base"] = next(iter(tasks.values()))["checkpoint"]  # what lies between models is the same from any base
     for name, option in (("base", "--base BASE"), ("tasks", "--task NAME=CHECKPOINT"), ("method", "--method METHOD")):
         if not values.get(name):

@@ -34,7 +34,7 @@ from tallmasks.methods import Fixed, Method, Place, Scaled, registry
 from tallmasks.methods.merges import pieces_of
 from tallmasks.methods.rows.parts.block_numbers import block_of
 from tallmasks.methods.streaming import Merging, OnePiece, in_stream, update
-from tallmasks.methods.weighting import TRIMS, Setting, Weighting, check_by_tensor
+from tallmasks.methods.weighting import TRIMS, Weighting
 from tallmasks.store.dtypes import DTYPES, FLOATS
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.parallel import parallel
@@ -116,8 +116,8 @@ def merge_checkpoints(
     scaling_coefficient: float | None = None,
     k: int | None = None,
     mask_lambda: float | Mapping[str, float] | None = None,
-    weight: Setting | Mapping[str, Setting] | None = None,
-    density: Setting | Mapping[str, Setting] | None = None,
+    weight: float | Mapping[str, float] | None = None,
+    density: float | Mapping[str, float] | None = None,
     trim: str | None = None,
     normalize: bool | None = None,
     dtype: Any = None,
@@ -130,7 +130,7 @@ def merge_checkpoints(
     """What `tallmasks merge` does, under the same names: merge checkpoints of one base into one, and say where it is.
 
     Args:
-        base: a file, a folder, or a repository `org/name@revision`; None for weight_averaging and slerp alone.
+        base: a file, a folder, or a repository `org/name@revision`; None for weight_averaging alone.
         tasks: the same of fine-tuned models, by task.
         method: `tallmasks.method_names()` lists them.
         out: a new file or folder.
@@ -190,7 +190,7 @@ def _write(merged: _Prepared) -> None:
         more = {RECIPE: recipe, CARD: card_of_merged(method, merged.alpha, models, recipe), **_heads(models)}
     with models.progress("merging", passes(method.merge)) as progress:
         stream = models.stream(progress)
-        merging = Merging(registry.get_merge(str(method.merge)), stream, merged.weighting, given.options_by_tensor)
+        merging = Merging(registry.get_merge(str(method.merge)), stream, merged.weighting)
         with new_checkpoint(given.output, models.base, None, given.dtype, given.out_shard_size, more) as new:
 
             def work(place: Place) -> None:
@@ -238,18 +238,14 @@ def merging_method(given: Given) -> tuple[Method, float, Weighting]:
         if not 0 <= given.k <= len(given.tasks):
             raise TallmasksError(f"--k {given.k}: expected a number of tasks, 0 to {len(given.tasks)}")
         method = replace(method, update=functools.partial(method.update.func, k=given.k))
-    if by_tensor := given.options_by_tensor:
-        check_by_tensor(registry.get_merge(str(method.merge)), by_tensor, f"--method {given.method}")
     if weighting := given.weighting():
-        if by_tensor:
-            raise TallmasksError("options that differ by tensor go with no weights by task; leave one of them out")
         weighting.check(str(method.merge), f"--method {given.method}")
     if isinstance(method.protocol, Fixed):
         own = method.protocol.coefficient_for(len(given.tasks))
         if given.scaling_coefficient is not None:
             raise TallmasksError(f"--scaling-coefficient: {given.method} has its own, {own:g}; leave it out")
         if weighting.normalize is False:
-            raise TallmasksError(f"normalize: {given.method} is a mean; leave it out, or take task_arithmetic")
+            raise TallmasksError(f"normalize: {given.method} is a mean, divided by the sum of weights; leave it out")
         return (method, 1.0, replace(weighting, normalize=True)) if weighting else (method, own, weighting)
     assert isinstance(method.protocol, Scaled)
     without = 1.0 if weighting.weights else method.protocol.unvalidated

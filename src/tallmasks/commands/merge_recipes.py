@@ -46,7 +46,7 @@ def recipe_of(method: Method, alpha: float, weighting: Weighting, lambdas: Seque
             "base_sha256": models.sha256s.get(None),
             "tasks": tasks,
             "method": read(method.name)[0],
-            "options": of_merge | given.options_by_tensor,
+            "options": of_merge,
             "scaling_coefficient": None if isinstance(method.protocol, Fixed) else alpha,
             "k": method.update.keywords["k"] if isinstance(method.update, functools.partial) else None,
             "trim": weighting.trim if weighting.trim != "model" else None,

@@ -1,15 +1,18 @@
 """mergekit's YAML files, in the words of this package's own.
 
 `base_model`, `merge_method`, `models` (a list of {model, name, parameters}), `parameters`, `dtype` and `out_dtype` are
-understood; `weight` and `density` may be numbers, gradients, or lists of {filter, value}.  A file with weights means
-what it means to mergekit: densities are 1 where there is none, TIES trims each tensor by itself, lambda is 1.  The base
-is no task where `models` lists it, but for `linear` with a weight of its own.  `slices` may be one of whole models.
+understood; a parameter is one value for all tensors.  A file with weights means what it means to mergekit: densities
+are 1 where there is none, TIES trims each tensor by itself, lambda is 1.  The base is no task where `models` lists it,
+but for `linear` with a weight of its own.  `slices` may be one of whole models.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from tallmasks.methods.registry import get
 from tallmasks.methods.weighting import DENSITY
@@ -30,6 +33,7 @@ _NOT_HERE = {
     "tokenizer": "the tokenizer is the base's; leave it out",
     "chat_template": "the template is the base's; leave it out",
 }
+_FLAGS = {"normalize", "rescale", "int8_mask", "filter_wise"}
 _GAMMA = "gamma: mergekit leaves out the largest of a whole tensor, breadcrumbs here of each row; say `outliers: 0.01`"
 
 
@@ -42,14 +46,14 @@ def in_own_words(content: dict[str, Any], path: Path, base: str | None) -> dict[
     for key, reason in _NOT_HERE.items():
         if key in content:
             raise TallmasksError(f"{path}: {key}: {reason}")
-    values = {MERGEKIT.get(key, key): value for key, value in content.items()}
+    values = {MERGEKIT.get(key, key): value for key, value in content.items() if key != "name"}  # a label
+    if "base" in values:
+        values["base"] = _reference(values["base"], path, "base_model")
     if values.get("tokens", "base") not in ("base", "union"):
         raise TallmasksError(f"{path}: tokenizer_source: found {shown(values['tokens'])}, expected base or union")
     if (dtype := values.pop("out_dtype", None)) is not None:
         values["dtype"] = dtype
-    parameters = dict(_mapping(values.pop("parameters", {}), path, "parameters"))
-    if parameters.pop("rescale", True) is not True:
-        raise TallmasksError(f"{path}: parameters: rescale: DARE enlarges what it keeps; leave it out")
+    parameters = _parameters(values.pop("parameters", {}), path, "parameters")
     parameters.pop("int8_mask", None)  # of mergekit's memory, not of its values
     general = {own: parameters.pop(key) for key, own in _GENERAL.items() if key in parameters}
     values = {**general, **values, "options": {**parameters, **_mapping(values.get("options", {}), path, "options")}}
@@ -63,6 +67,9 @@ def in_own_words(content: dict[str, Any], path: Path, base: str | None) -> dict[
     if any("gamma" in one for one in (parameters, *settings)):
         raise TallmasksError(f"{path}: {_GAMMA}")
     merge = _merge_of(values.get("method"))
+    enlarged = merge in ("dare", "dare_ties", "della")
+    if (rescale := values["options"].pop("rescale", enlarged)) != enlarged:
+        raise TallmasksError(f"{path}: parameters: rescale: found {shown(rescale)}, expected {shown(enlarged)}")
     if merge == "sum":  # for which mergekit takes a density too, and does nothing with it
         for one in settings:
             one.pop("density", None)
@@ -119,9 +126,7 @@ def _tasks(models: list[Any], path: Path, base: Any, with_base: bool) -> dict[st
         entry = {"model": entry} if isinstance(entry, str) else _mapping(entry, path, "models")
         if unknown := sorted(map(str, entry.keys() - {"model", "name", "parameters"})):
             raise TallmasksError(f"{path}: models: there is no key {unknown[0]!r}; expected model, name, parameters")
-        model = entry.get("model")
-        if not isinstance(model, str):
-            raise TallmasksError(f"{path}: models: model: found {shown(model)}, expected a path or a repository")
+        model = _reference(entry.get("model"), path, "models: model")
         of, plus, lora = model.partition("+")
         if plus and not Path(expanded(model)).exists():  # mergekit's word for a LoRA on a model
             if of != base:
@@ -130,7 +135,7 @@ def _tasks(models: list[Any], path: Path, base: Any, with_base: bool) -> dict[st
                     " with peft's merge_and_unload"
                 )
             model = lora
-        parameters = _mapping(entry.get("parameters") or {}, path, "models: parameters")
+        parameters = _parameters(entry.get("parameters") or {}, path, f"models: {model}: parameters")
         if Path(expanded(model)).absolute() == of_base and not (with_base and "weight" in parameters):
             continue
         last = Path(model.partition("@")[0])
@@ -147,6 +152,30 @@ def _tasks(models: list[Any], path: Path, base: Any, with_base: bool) -> dict[st
 def _tasks_of(values: dict[str, Any]) -> list[dict[str, Any]]:
     tasks = values.get("tasks")
     return [task for task in tasks.values() if isinstance(task, dict)] if isinstance(tasks, dict) else []
+
+
+def _reference(value: Any, path: Path, where: str) -> str:
+    """A model as `--base` and `--task` take it: of a text, {path, revision}, or {model, lora} of two of these."""
+    match value:
+        case str():
+            return value
+        case {"path": str(name), **rest} if rest.keys() <= {"revision"}:
+            return "@".join([name, *map(str, rest.values())])
+        case {"model": model, **rest} if rest.keys() <= {"lora"}:
+            return "+".join(_reference(part, path, where) for part in (model, *rest.values()))
+    raise TallmasksError(f"{path}: {where}: found {shown(value)}, expected a path or a repository")
+
+
+def _parameters(value: Any, path: Path, where: str) -> dict[str, Any]:
+    """Parameters as mergekit reads them, which takes "0.5" for a number and 1.0 for true."""
+    parameters = dict(_mapping(value, path, where))
+    for key, one in parameters.items():
+        if isinstance(one, list | dict):
+            raise TallmasksError(f"{path}: {where}: {key}: found {shown(one)}; expected one value for all tensors")
+        if isinstance(one, str) or key in _FLAGS:
+            with suppress(ValueError):
+                parameters[key] = TypeAdapter(bool if key in _FLAGS else float).validate_python(one)
+    return parameters
 
 
 def _mapping(value: Any, path: Path, where: str) -> dict[str, Any]:

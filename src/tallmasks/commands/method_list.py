@@ -72,7 +72,6 @@ def print_all() -> None:
 
 def print_method(method: Method) -> None:
     """Print what a method is, what it takes, and its options."""
-    asked_for = "all" if method.group == "paper" else method.group
     alone = method.update is merged_vector and method.merge
     lines = [
         ("computes", _summary(methods.get_merge(str(method.merge)).apply if alone else method.update)),
@@ -80,7 +79,7 @@ def print_method(method: Method) -> None:
         ("looks at", looks_at(method)),
         ("takes", ", ".join(inputs_of(method))),
         ("needs", needs(method)),
-        ("in tables of", "none: `tallmasks merge` alone" if asked_for == "checkpoints" else f"methods: {asked_for}"),
+        ("in tables of", f"methods: {'all' if method.group == 'paper' else method.group}"),
     ]
     _print_entry(f"{method.name}: {method.title} ({method.paper})", lines, all_options(method).values())
 

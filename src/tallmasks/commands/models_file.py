@@ -23,15 +23,14 @@ import warnings
 from collections.abc import Collection, Mapping
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, with_config
-from typing_extensions import TypedDict
+from pydantic import BeforeValidator, Field
 
 from tallmasks import __version__
 from tallmasks.commands.mergekit_files import MERGEKIT, in_own_words
 from tallmasks.methods import registry
-from tallmasks.methods.weighting import Setting, Weighting
+from tallmasks.methods.weighting import Weighting
 from tallmasks.plan.refusals import Section, check, optional, shown
 from tallmasks.plan.yaml_files import read_yaml
 from tallmasks.store.errors import TallmasksError, TallmasksWarning
@@ -41,24 +40,12 @@ MASK_LAMBDA = 0.4
 """The middle of the paper's grid, where masks are needed and none is given."""
 
 
-@with_config(Section.model_config)
-class FilteredSetting(TypedDict):
-    filter: NotRequired[Annotated[str, Field(description="a part of a tensor's name")]]
-    value: float | Annotated[list[float], Field(min_length=1)]
-
-
-TaskSetting = (
-    float | Annotated[list[float], Field(min_length=1)] | Annotated[list[FilteredSetting], Field(min_length=1)]
-)
-"""A number, a gradient over the blocks, or {filter, value} in the order in which they count."""
-
-
 class GivenTask(Section):
     """A fine-tuned model; ``sha256`` is what a recipe says of its files."""
 
     checkpoint: str = Field(description=CHECKPOINT)
-    weight: TaskSetting = optional()
-    density: TaskSetting = optional()
+    weight: float = optional()
+    density: float = optional()
     mask_lambda: float = optional()
     sha256: dict[str, str] = optional("by file")
 
@@ -97,8 +84,8 @@ class Given(Section):
     scaling_coefficient: float = optional()
     k: int = optional()
     mask_lambda: float = optional()
-    weight: TaskSetting = optional()
-    density: TaskSetting = optional()
+    weight: float = optional()
+    density: float = optional()
     trim: Literal["model", "tensor"] = optional()
     normalize: bool = optional()
     dtype: str = optional()
@@ -115,13 +102,7 @@ class Given(Section):
     @property
     def spec(self) -> str:
         """The method with its options. Raises TallmasksError where there is no such method or option."""
-        options = {name: value for name, value in self.options.items() if not isinstance(value, list)}
-        return registry.spec_of({self.method: options} if options else self.method, "--method")
-
-    @property
-    def options_by_tensor(self) -> dict[str, Setting]:
-        """The options that are gradients, or lists of {filter, value}."""
-        return {name: value for name, value in self.options.items() if isinstance(value, list)}
+        return registry.spec_of({self.method: self.options} if self.options else self.method, "--method")
 
     @property
     def sha256(self) -> dict[str | None, dict[str, str]]:

@@ -42,7 +42,6 @@ from tallmasks.methods.registry import (
     method,
     names,
     needing,
-    of_tables,
     shown,
     slug,
     spec_of,
@@ -59,7 +58,7 @@ __all__ = [
     "Method", "Network", "PerTask", "Place", "Scaled", "ScaledMask", "Share", "Source", "Statistics", "Vector",
     "at_threshold", "by_tensor", "code", "consensus", "consensus_row", "data_behind", "each_piece", "get",
     "get_merge", "input", "kept_fractions", "masking", "masking_row", "merge", "merge_names", "merged_row", "method",
-    "names", "needing", "of_tables", "shown", "slug", "spec_of", "specs_of", "stages_behind", "statistics_behind",
+    "names", "needing", "shown", "slug", "spec_of", "specs_of", "stages_behind", "statistics_behind",
     "tuned_merge",
 ]  # fmt: skip
 

@@ -24,7 +24,7 @@ from tallmasks.methods.scaled_masks import ScaledMask
 from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors.task_vectors import TaskVector
 
-Group = Literal["paper", "later", "checkpoints"]
+Group = Literal["paper", "later"]
 PROTOCOLS = (Fixed, Scaled, PerTask, Masked, FineTuned)
 
 
@@ -55,7 +55,7 @@ class Method:
         storage: Its bits from T, P' and F, see `tallmasks.methods.bits`; else those of its protocol.
         kept: The share behind the input ``threshold``.
         chosen: Its own options that are not at their defaults.
-        group: "paper" (`methods: all` in params.yaml), "later", or "checkpoints": of `tallmasks merge` alone.
+        group: "paper" (`methods: all` in params.yaml) or "later".
     """
 
     name: str

@@ -18,7 +18,6 @@ from tallmasks.store.errors import TallmasksError
 from tallmasks.store.parallel import parallel
 from tallmasks.store.tensor_files import Layout
 from tallmasks.vectors import kernels
-from tallmasks.vectors.differences import Piece
 from tallmasks.vectors.task_vectors import TaskVector
 
 Vector = NDArray[np.float32]
@@ -79,8 +78,7 @@ class Merge:
         name: With what is set of its options behind it.
         apply: ``(rows, place, facts, **options) -> merged``, float32, for all values of ``rows`` at ``place``.
         over: What rows are.  "slices": T slices, float32 [n] each, in a list or one array [T, n]; "tensors": one
-            whole tensor of all tasks, float32 [T, ...]; "models": one of theta_0 and of all models, [1 + T, ...], of
-            which ``apply`` returns a model's tensor.
+            whole tensor of all tasks, float32 [T, ...].
         look: Computes the facts of the whole, such as thresholds: ``(task_vectors, **options) -> anything``.
         statistics: The stage whose artifacts ``look`` gets as second argument, a mapping of tensors each: one a task,
             or one alone if the stage is joint.
@@ -92,7 +90,7 @@ class Merge:
 
     name: str
     apply: Callable[..., Any]
-    over: Literal["slices", "tensors", "models"] = "slices"
+    over: Literal["slices", "tensors"] = "slices"
     look: Callable[..., Any] | None = None
     statistics: str | None = None
     learn: Callable[..., Statistics] | None = None
@@ -100,12 +98,9 @@ class Merge:
     chosen: Mapping[str, Value] = field(default_factory=dict)
 
     def prepared(
-        self, task_vectors: Sequence[TaskVector], statistics: Sequence[Statistics] = (), pretrained: Piece | None = None
+        self, task_vectors: Sequence[TaskVector], statistics: Sequence[Statistics] = ()
     ) -> Callable[[Sequence[Vector], Place], Vector]:
-        """``(rows, place) -> merged``, float32 [n] from T of [n].  Raises TallmasksError without needed statistics, or
-        without theta_0 where it is over models."""
-        if self.over == "models" and pretrained is None:
-            raise TallmasksError(f"merge {self.name} needs whole models, not task vectors: take `tallmasks merge`")
+        """``(rows, place) -> merged``, float32 [n] from T of [n].  Raises TallmasksError without needed statistics."""
         if self.statistics and not statistics:
             raise TallmasksError(
                 f"merge {self.name} needs what the workflow's stage {self.statistics} computes from the tasks' data,"
@@ -123,11 +118,7 @@ class Merge:
 
         def of_tensor(rows: Sequence[Vector], place: Place) -> Vector:
             tensors = np.stack(rows).reshape(-1, *shapes[place.name])
-            if self.over == "tensors" or pretrained is None:
-                return np.asarray(self.apply(tensors, place, facts, **options), np.float32).reshape(-1)
-            theta = pretrained(place.name, place.start, place.stop).reshape(tensors.shape[1:])
-            models = np.concatenate([theta[None], theta + tensors])
-            return np.asarray(self.apply(models, place, facts, **options) - theta, np.float32).reshape(-1)
+            return np.asarray(self.apply(tensors, place, facts, **options), np.float32).reshape(-1)
 
         return of_tensor
 
@@ -168,8 +159,8 @@ class Merge:
 
     def __post_init__(self) -> None:
         options_of(self.apply, self.look, self.learn)  # it refuses a word without its vocabulary
-        if self.over not in ("slices", "tensors", "models"):
-            raise ValueError(f"merge {self.name}: over is {self.over!r}; expected slices, tensors, models")
+        if self.over not in ("slices", "tensors"):
+            raise ValueError(f"merge {self.name}: over is {self.over!r}; expected slices, tensors")
         if self.learn:
             if self.statistics not in (None, LEARNED):
                 raise ValueError(f"merge {self.name}: found learn= and statistics={self.statistics!r}; expected one")

@@ -142,11 +142,6 @@ def names(group: Group | None = None) -> tuple[str, ...]:
     return tuple(sorted(members, key=lambda name: (_methods[name].row, name)))
 
 
-def of_tables() -> tuple[str, ...]:
-    """Every method that the workflow has."""
-    return tuple(name for name in names() if _methods[name].group != "checkpoints")
-
-
 def specs_of(entries: str | Sequence[str | Mapping[str, Mapping[str, Value]]]) -> tuple[str, ...]:
     """The rows of `methods` in params.yaml, in order: words of `GROUPS` and entries of `spec_of`.  Raises as `get`."""
     specs: list[str] = []

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tallmasks.methods import inputs, registry
 from tallmasks.methods.contract import Method
 from tallmasks.methods.merges import Merge, Place, Vector, places_of
-from tallmasks.methods.weighting import Setting, WeightedMerge, Weighting, varied
+from tallmasks.methods.weighting import WeightedMerge, Weighting
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.parallel import once
 from tallmasks.store.tensor_files import Layout
@@ -119,14 +119,12 @@ class _Streamed(TaskVector):
 
 
 class Merging:
-    """A merge on a stream, with facts of the whole, weights of tasks, and options that differ by tensor."""
+    """A merge on a stream, with facts of the whole and weights of tasks."""
 
-    def __init__(
-        self, merge: Merge, stream: Stream, of_tasks: Weighting | None = None, by_tensor: Mapping[str, Setting] = {}
-    ) -> None:
+    def __init__(self, merge: Merge, stream: Stream, of_tasks: Weighting | None = None) -> None:
         self._name = merge.name
         self._weighted = WeightedMerge(merge, stream.vectors, stream.tasks, of_tasks) if of_tasks else None
-        self._apply = self._weighted or varied(merge, by_tensor, stream.vectors, stream.pretrained)
+        self._apply = self._weighted or merge.prepared(stream.vectors)
         self.over_tensors = merge.over != "slices"
 
     @property
@@ -134,9 +132,9 @@ class Merging:
         """How many threads to use: one for whole tensors, whose products have threads of their own."""
         return 1 if self.over_tensors else None
 
-    def weighed(self, rows: Sequence[Vector], place: Place) -> Sequence[Vector]:
+    def weighed(self, rows: Sequence[Vector]) -> Sequence[Vector]:
         """The task vectors as they count: times their weights."""
-        return self._weighted.weighed(rows, place) if self._weighted else rows
+        return self._weighted.weighed(rows) if self._weighted else rows
 
     def __call__(self, place: Place, rows: Sequence[Vector]) -> Vector:
         """tau_MTL there, float32 [n].  Raises TallmasksError where it holds NaN or infinity."""
@@ -158,7 +156,7 @@ class OnePiece:
     def __init__(self, stream: Stream, place: Place, merging: Merging, lambdas: Sequence[float]) -> None:
         self._lambdas = lambdas
         rows = stream.rows(place)
-        self.rows = merging.weighed(rows, place)
+        self.rows = merging.weighed(rows)
         self.pretrained = stream.pretrained(place.name, place.start, place.stop)
         self.multi_task_vector = merging(place, rows)
 

@@ -119,11 +119,7 @@ def check_names(params: Params) -> None:
     asked = [params["methods"]] if isinstance(params["methods"], str) else params["methods"]
     listed = [entry if isinstance(entry, str) else next(iter(entry)) for entry in asked]
     rows = [name.partition(":")[0] for name in listed]
-    if alone := sorted({*rows} & {*methods.names()} - {*methods.of_tables()}):
-        raise TallmasksError(
-            f"{FILE}: methods: {alone[0]} is of `tallmasks merge` alone, and no table's row; leave it out"
-        )
-    _check_names("methods", rows, (*methods.GROUPS, *methods.of_tables()))
+    _check_names("methods", rows, (*methods.GROUPS, *methods.names()))
     declared = {name: Benchmark.of(entry) for name, entry in params["benchmarks"].items()}
     listed_once = {"methods": method_names(params)}
     for name, entry in params["benchmarks"].items():
@@ -135,7 +131,7 @@ def check_names(params: Params) -> None:
             raise TallmasksError(f"{FILE}: {key}: {', '.join(repeated)} listed twice; list each once")
     bundled_row(params)
     shown_benchmarks, orders = params["paper"]["benchmarks"], params["paper"]["subsets"]["orders"]
-    _check_names("paper.subsets.methods", params["paper"]["subsets"]["methods"], methods.of_tables())
+    _check_names("paper.subsets.methods", params["paper"]["subsets"]["methods"], methods.names())
     for name in params["paper"]["subsets"]["methods"]:
         if data := methods.data_behind(methods.get(name)):
             raise TallmasksError(

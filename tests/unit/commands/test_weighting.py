@@ -20,10 +20,10 @@ with safe_open(VALUES, "np") as written:
     THERE = {name: written.get_tensor(name) for name in written.keys()}  # noqa: SIM118, it is no dict
 LAYOUT = Layout(tuple(SHAPES), tuple(map(tuple, SHAPES.values())))
 BASE, ONE, TWO, THREE = (THERE[name] for name in ("base", "one", "two", "three"))
-SLERP = "models: [{model: two}]\nbase_model: one\nmerge_method: slerp\nparameters: {int8_mask: true"
+FILE = "models: [{model: one}, {model: two}]\nbase_model: base\nmerge_method: %s\n"
 SLICE = """\
-base_model: one
-merge_method: slerp
+base_model: base
+merge_method: model_stock
 slices:
   - sources: [{model: one, layer_range: [0, %s]}, {model: two, layer_range: [0, %s]}]
 """
@@ -53,42 +53,13 @@ def test_mergekits_files_give_mergekits_values(here: None, name: str) -> None:
     assert run("merge", "merge.yml", "-o", "first") == 0
     found = LAYOUT.join(load_file("first/model.safetensors"))
     np.testing.assert_array_equal(merged("merge", "first/merge.yaml"), found)
-    if "linear" in name or "slerp" in name:  # a sum of models there, here of what they changed
+    if "linear" in name:  # a sum of models there, here of what they changed
         np.testing.assert_allclose(found, THERE[name], rtol=2e-7, atol=1e-8)
     elif "model stock" in name or "sce" in name:  # other orders of sums; a row's cosines may nearly cancel
         np.testing.assert_allclose(found, THERE[name], rtol=1e-4, atol=1e-6)
     else:
         np.testing.assert_array_equal(found, THERE[name])
     assert (found != BASE).mean() > 0.3
-
-
-def test_slerp_is_of_two_models_or_of_the_base_and_one(here: None, capsys: pytest.CaptureFixture[str]) -> None:
-    """The arc would be between other models, or the third of three be left out in silence."""
-    slerp = ["--method", "slerp", "--option", "t=0.2"]
-    two = ["--task", "one=one", "--task", "two=two"]
-    found = merged("merge", "--base", "one", "--task", "two=two", *slerp)
-    np.testing.assert_allclose(merged("merge", *two, *slerp), found, rtol=2e-7, atol=1e-8)
-    np.testing.assert_allclose(merged("merge", "--base", "base", *two, *slerp), found, rtol=2e-7, atol=1e-8)
-    np.testing.assert_allclose(merged("merge", *two, *slerp[:2], "--option", "t=0"), ONE, rtol=2e-7, atol=1e-8)
-    assert "slerp merges two models: found 3 tasks" in refusal(
-        capsys, *CALL, "--task", "three=three", *slerp, "-o", "x"
-    )
-    assert not Path("x").exists()
-
-
-def test_an_option_may_differ_by_tensor(here: None) -> None:
-    """A recipe would make another model than the gradients that it was written with."""
-    t = [{"filter": "mlp", "value": [0, 1]}, {"value": 1}]
-    Path("merge.yml").write_text(
-        json.dumps({"base": "one", "tasks": {"two": "two"}, "method": "slerp", "options": {"t": t}})
-    )
-    assert run("merge", "merge.yml", "-o", "first") == 0
-    parts = LAYOUT.split(merged("merge", "first/merge.yaml"))
-    first, last = LAYOUT.split(ONE), LAYOUT.split(TWO)
-    for name, part in parts.items():
-        if "mlp" not in name or ".2." in name or ".0." in name:
-            expected = first if "mlp" in name and ".0." in name else last
-            np.testing.assert_allclose(part, expected[name], rtol=2e-7, atol=1e-8)
 
 
 def test_weights_multiply_task_vectors(here: None) -> None:
@@ -142,7 +113,9 @@ def test_trimming_by_tensor_keeps_a_share_of_each(here: None) -> None:
         (["--method", "iso_c", "--weight", "one=1"], "it takes no weights by task; expected a method on one of: sum"),
         (["--method", "task_arithmetic", "--density", "0.5"], "it keeps every weight"),
         (["--method", "dare", "--trim", "tensor"], "trim: it is of TIES alone"),
-        (["--method", "ties", "--density", "1.5"], "found 1.5; expected a number from 0 to 1"),
+        (["--method", "ties", "--density", "1.5"], "found 1.5; expected a number above 0, up to 1"),
+        (["--method", "ties", "--density", "one=0"], "density of one: found 0.0; expected a number above 0"),
+        (["--method", "breadcrumbs", "--density", "0"], "density of one: found 0.0; expected a number above 0"),
         (["--method", "ties", "--weight", "nan"], "expected a finite number"),
         (["--method", "ties", "--weight", "four=1"], "there is no task 'four'"),
         (["--method", "weight_averaging", "--no-normalize"], "weight_averaging is a mean"),
@@ -164,13 +137,18 @@ def test_what_has_no_meaning_is_one_line(
             "slices: layers of several models cannot",
         ),
         (SLICE % (2, 2), "layers: found 2, and the base has 3; models are merged whole"),
-        (f"{SLERP}, t: []}}", "option t: found []; expected numbers"),
-        (f"{SLERP}, t: [0, 2]}}", "option t: found 2.0, expected a number from 0 to 1"),
-        (f"{SLERP}, t: [{{pattern: mlp, value: 1}}]}}", "expected numbers, or a list of {filter, value}"),
-        (f"{SLERP.replace('slerp', 'ties')}, keep: [0, 1]}}", "option keep: found [0, 1]; expected one value for all"),
+        (f"{FILE}parameters: {{weight: [0, 0.3, 1]}}" % "ties", "parameters: weight: found [0, 0.3, 1]; expected one"),
+        (
+            FILE.replace("two}", "two, parameters: {weight: [{filter: mlp, value: 1}]}}") % "ties",
+            "models: two: parameters: weight: found a list of 1; expected one value",
+        ),
+        (f"{FILE}normalize: false" % "linear", "normalize: weight_averaging is a mean"),
+        (f"{FILE}chat_template: chatml" % "ties", "chat_template: the template is the base's"),
+        (f"{FILE}parameters: {{rescale: true, weight: 1}}" % "ties", "rescale: found true, expected false"),
+        (FILE.replace("base_model: base", "base_model: {url: base}") % "ties", "base_model: found keys with values"),
         ("tokenizer_source: one\nmerge_method: ties", "tokenizer_source: found 'one', expected base or union"),
         ("models: [{model: one}]\nmerge_method: arcee_fusion\nbase_model: base", "There is no method 'arcee_fusion'"),
-        ("parameters: {rescale: false}\nmerge_method: dare_ties", "rescale: DARE enlarges what it keeps"),
+        ("parameters: {rescale: false}\nmerge_method: dare_ties", "rescale: found false, expected true"),
         ("models: [{model: one, parameters: {eta: 1}}]\nmerge_method: ties\nbase_model: base", "no key 'eta'"),
         (
             "models: [{model: one, parameters: {gamma: 0.1}}]\nmerge_method: breadcrumbs\nbase_model: base",
@@ -181,11 +159,6 @@ def test_what_has_no_meaning_is_one_line(
             "epsilon: found [0.1, None]; expected the same for all models",
         ),
         ("models: [two+lora]\nmerge_method: ties\nbase_model: base", "two+lora: here a LoRA is on the base, base"),
-        (
-            "models: [{model: one, parameters: {density: [1, 0], weight: 1}}]\nmerge_method: ties\nbase_model: base\n"
-            "trim: model",
-            "density of one differs by tensor, which needs --trim tensor",
-        ),
     ],
 )
 def test_what_mergekit_has_and_this_has_not_is_one_line(
@@ -196,17 +169,49 @@ def test_what_mergekit_has_and_this_has_not_is_one_line(
     assert said in refusal(capsys, "merge", "merge.yml", "-o", "out")
 
 
-def test_mergekits_words_of_a_model_that_are_of_all_here(here: None) -> None:
-    """A file of mergekit's for DELLA, or with a LoRA on the base, would be refused."""
-    file = "models: [{model: base+one%s}, {model: two%s}]\nmerge_method: della\nbase_model: base\n%s"
-    own = ", parameters: {weight: 1, density: 0.6, epsilon: 0.2}"
-    every = "parameters: {weight: 1, density: 0.6, epsilon: 0.2}"
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        (  # of each model in mergekit, and of all here
+            "models: [{model: base+one%s}, {model: two%s}]\nmerge_method: della\nbase_model: base"
+            % ((", parameters: {weight: 1, density: 0.6, epsilon: 0.2}",) * 2),
+            f"{FILE}parameters: {{weight: 1, density: 0.6, epsilon: 0.2}}" % "della",
+        ),
+        (
+            "name: a\nmodels: [{model: {model: {path: one}}}, {model: {path: two}}]\nbase_model: {model: base}\n"
+            'merge_method: ties\nparameters: {weight: "0.5", normalize: 0.0, rescale: false, int8_mask: true}',
+            f"{FILE}parameters: {{weight: 0.5, normalize: false}}" % "ties",
+        ),
+    ],
+)
+def test_mergekits_other_ways_to_say_the_same(here: None, text: str, same: str) -> None:
+    """A file that mergekit understands would be refused."""
     found = []
-    for text in (file % (own, own, ""), file % ("", "", every)):
-        Path("merge.yml").write_text(text)
+    for content in (text, same):
+        Path("merge.yml").write_text(content)
         found.append(merged("merge", "merge.yml"))
     np.testing.assert_array_equal(*found)
     assert (found[0] != BASE).any()
+
+
+@pytest.mark.parametrize("own", [{}, {"weight": 0.7}, {"density": 0.5}])
+@pytest.mark.parametrize("general", [{}, {"weight": 0.1}, {"density": 0.25}])
+def test_a_setting_is_the_tasks_the_files_or_the_methods(
+    here: None, own: dict[str, float], general: dict[str, float]
+) -> None:
+    """A task that sets its density would lose the weight that the file gives to all."""
+    said = {"base": "base", "method": "ties", "scaling_coefficient": 0.8, **general}
+    tasks = {"one": {"checkpoint": "one", **own}, "two": {"checkpoint": "two"}}
+    Path("merge.yaml").write_text(json.dumps({**said, "tasks": tasks}))
+    words = [*CALL, "--method", "ties", "--scaling-coefficient", 0.8]
+    for name, default in {"weight": 1, "density": 0.2}.items():
+        words += [
+            f"--{name}",
+            general.get(name, default),
+            f"--{name}",
+            f"one={own.get(name, general.get(name, default))}",
+        ]
+    np.testing.assert_array_equal(merged("merge", "merge.yaml"), merged(*words))
 
 
 def test_compress_takes_no_weights(here: None, capsys: pytest.CaptureFixture[str]) -> None:
@@ -214,5 +219,3 @@ def test_compress_takes_no_weights(here: None, capsys: pytest.CaptureFixture[str
     for setting in ("weight: 0.5", "density: 0.5"):
         Path("bundle.yaml").write_text(f"base: base\ntasks: {{one: {{checkpoint: one, {setting}}}}}")
         assert "of `tallmasks merge`" in refusal(capsys, "compress", "bundle.yaml", "-o", "out")
-    Path("bundle.yaml").write_text("base: base\ntasks: {one: one}\nmethod: tall_mask_ties\noptions: {keep: [0, 1]}")
-    assert "of `tallmasks merge`" in refusal(capsys, "compress", "bundle.yaml", "-o", "out")

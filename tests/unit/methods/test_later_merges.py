@@ -350,7 +350,7 @@ def test_what_is_asked_for_by_one_word_are_the_rows_of_a_group() -> None:
     """Tables that there are would get rows that nobody asked for, or `later` would have none."""
     paper, later = methods.specs_of("paper"), methods.specs_of("later")
     assert methods.specs_of("all") == methods.specs_of(["paper"]) == paper
-    assert methods.specs_of(["paper", "later"]) == (*paper, *later) and {*paper, *later} == set(methods.of_tables())
+    assert methods.specs_of(["paper", "later"]) == (*paper, *later) and {*paper, *later} == set(methods.names())
     assert {"tsv_m", "iso_cts", "lines", "dare", "tall_mask_iso_c"} <= set(later)
     assert {"iso_c", "emr"} <= set(paper) and "iso_cts" not in paper
     assert methods.specs_of(["ties", {"dare": {"drop": 0.9}}]) == ("ties", "dare:drop=0.9")

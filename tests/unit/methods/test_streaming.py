@@ -62,7 +62,7 @@ def gathered(stream: Stream, whole_tensors: bool, work: Callable[[Place], np.nda
 
 
 MERGES = map(methods.get_merge, methods.merge_names())
-OF_VECTORS = [merge.name for merge in MERGES if not merge.statistics and merge.over != "models"]
+OF_VECTORS = [merge.name for merge in MERGES if not merge.statistics]
 
 
 @pytest.mark.parametrize("name", OF_VECTORS)
