@@ -37,6 +37,12 @@ Model = Any
 Tensors = dict[str, Any]
 
 
+class _Merged(Tensors):
+    """What `merge` gives; ``masked_as``: the merge that masks are over, where it is another one."""
+
+    masked_as: str | None = None
+
+
 def task_vector(base: Model, finetuned: Model) -> Tensors:
     """tau = theta_t - theta_0, float32, for every weight (Ilharco et al. 2023).
 
@@ -78,7 +84,9 @@ def merge(task_vectors: Sequence[StateDict] | Mapping[str, StateDict], name: str
     chosen = registry.get_merge(registry.with_options(merge_name, options))
     out = np.empty_like(flats[0].values)
     chosen([TaskVector(flat.values, flat.layout, {}) for flat in flats], out)
-    return flats[0].back(out if factor == 1 else out * np.float32(factor), name)
+    merged = _Merged(flats[0].back(out if factor == 1 else out * np.float32(factor), name))
+    merged.masked_as = chosen.masked_as
+    return merged
 
 
 def _merge_of(name: str, count: int) -> tuple[str, float]:
@@ -109,7 +117,8 @@ def tall_mask(task_vector: StateDict, multi_task_vector: StateDict, mask_lambda:
 
     Args:
         task_vector: of one task.
-        multi_task_vector: what `merge` gave.
+        multi_task_vector: what `merge` gave.  Of TIES the paper masks the disjoint sum, "ties_sum".  A warning
+            says so where `merge` gave the disjoint mean, "ties".
         mask_lambda: a number; or several, ascending, for a mask of each, by lambda.
 
     Raises TallmasksError where the vectors differ in names or shapes, or lambdas are not ascending from 0.
@@ -121,6 +130,9 @@ def tall_mask(task_vector: StateDict, multi_task_vector: StateDict, mask_lambda:
         grid = []
     if not grid or grid != sorted(set(grid)) or grid[0] < 0 or len(grid) > 255 or not np.isfinite(grid).all():
         raise TallmasksError(f"mask_lambda is {mask_lambda}; expected 1 to 255 different numbers from 0 up, ascending")
+    if isinstance(multi_task_vector, _Merged) and (wanted := multi_task_vector.masked_as):
+        text = f"multi_task_vector: the paper's masks are over {wanted}: pass merge(task_vectors, {wanted!r})"
+        warnings.warn(text, TallmasksWarning, stacklevel=2)
     own, merged = _fitting({"task_vector": task_vector, "multi_task_vector": multi_task_vector})
     planes = np.empty((len(grid).bit_length(), -(-own.values.size // 8)), np.uint8)
     kernels.pack_levels([own.values], merged.values, grid, [planes])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from safetensors.torch import save_file
 import reference
 import tallmasks
 from tallmasks import TallmasksError
+from tallmasks.store.errors import TallmasksWarning
 
 PAGE = Path(__file__).parents[3] / "docs" / "python.md"
 SHAPES = {"b.weight": (3, 4), "a": (5,)}
@@ -163,9 +165,9 @@ def test_a_tied_embedding_counts_once(kind: str) -> None:
         states = [{n: torch.from_numpy(v) for n, v in state.items()} for state in states]
     tied = [{**state, "head": state["a"]} for state in states]
     base, *tuned = states
-    expected = tallmasks.merge([tallmasks.task_vector(base, state) for state in tuned], "ties_mean", keep=0.3)
+    expected = tallmasks.merge([tallmasks.task_vector(base, state) for state in tuned], "ties_sum", keep=0.3)
     vectors = [tallmasks.task_vector(tied[0], state) for state in tied[1:]]
-    found = tallmasks.merge(vectors, "ties_mean", keep=0.3)
+    found = tallmasks.merge(vectors, "ties_sum", keep=0.3)
     mask = tallmasks.tall_mask(vectors[0], found, 0.4)
     new = tallmasks.apply(tied[0], tallmasks.apply_mask(found, mask))
     for tensors in (vectors[0], found, mask, new):
@@ -246,6 +248,16 @@ def test_a_method_that_is_a_merge_goes_by_its_own_name_too(base: dict[str, np.nd
     assert all(np.array_equal(mean[name], 2 * np.float32(base[name])) for name in mean)
     with pytest.raises(TallmasksError, match=r"consensus_ties is more than a merge; `merge` takes .*ties_mean"):
         tallmasks.merge(vectors, "consensus_ties")
+
+
+def test_masks_over_the_disjoint_mean_are_not_the_papers(base: dict[str, np.ndarray]) -> None:
+    """A table row's masks would be others, without a word: the paper masks the disjoint sum."""
+    vectors = [base, {name: 3 * tensor for name, tensor in base.items()}]
+    with pytest.warns(TallmasksWarning, match="merge.task_vectors, 'ties_sum'"):
+        tallmasks.tall_mask(base, tallmasks.merge(vectors, "ties"), 0.4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tallmasks.tall_mask(base, tallmasks.merge(vectors, "ties_sum"), 0.4)
 
 
 def test_the_lines_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
