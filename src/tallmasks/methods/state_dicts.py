@@ -38,9 +38,7 @@ Tensors = dict[str, Any]
 
 
 class _Merged(Tensors):
-    """What `merge` gives; ``masked_as``: the merge that masks are over, where it is another one."""
-
-    masked_as: str | None = None
+    masked_as: str | None = None  # the merge that masks are over, where it is another one
 
 
 def task_vector(base: Model, finetuned: Model) -> Tensors:
@@ -224,9 +222,8 @@ class _Flat:
         arrays = {name: array for name, tensor in own.items() if (array := _array(tensor, dtype)) is not None}
         if not arrays:
             raise TallmasksError(f"{what}: found no tensors of {dtype or 'floats'}; expected a state dict")
-        names = tuple(sorted(arrays))
-        layout = Layout(names, tuple(arrays[name].shape for name in names))
-        return cls(np.concatenate([arrays[name].reshape(-1) for name in names]), layout, tensors, tied)
+        layout = Layout.of(arrays)
+        return cls(np.concatenate([arrays[name].reshape(-1) for name in layout.names]), layout, tensors, tied)
 
     def back(self, values: NDArray[Any], what: str = "", *, in_its_types: bool = False) -> Tensors:
         """A vector as tensors of the kind that this came from, in their order; tied ones as one tensor."""
@@ -241,9 +238,7 @@ class _Flat:
 
 
 def _flats(
-    given: Mapping[str, StateDict],
-    dtypes: Mapping[str, np.dtype[Any]] | None = None,
-    left_out: Collection[str] = (),
+    given: Mapping[str, StateDict], dtypes: Mapping[str, Any] | None = None, left_out: Collection[str] = ()
 ) -> list[_Flat]:
     """State dicts as vectors, with the types of what is no vector.  Names are tied if they are in every one."""
     every = [_tied(tensors, what) for what, tensors in given.items()]
@@ -260,9 +255,7 @@ def _fitting(given: Mapping[str, StateDict], dtypes: Mapping[str, np.dtype[Any]]
     return flats
 
 
-def _all(
-    given: Sequence[StateDict] | Mapping[str, StateDict], what: str, dtype: np.dtype[Any] | None = None
-) -> list[_Flat]:
+def _all(given: Sequence[StateDict] | Mapping[str, StateDict], what: str, dtype: Any = None) -> list[_Flat]:
     """Vectors, or masks, as a function's caller gives them."""
     expected = f"a list of {what}, or {what} by task"
     if isinstance(given, Mapping):
