@@ -93,7 +93,7 @@ def of_bundle(bundle: Bundle) -> None:
     how = ", ".join(f"{count} tensors {kind}" for kind, count in kinds.items()) or manifest.dtype
     print(f"  {values:,} values in {len(manifest.tensors)} tensors, {stored:,} of them stored as {how}")
     if manifest.buffers:
-        print(f"  {len(manifest.buffers)} buffers, no weights, are each task's own: {name_some(manifest.buffers, 2)}")
+        print(f"  buffers, no weights, are each task's own: {name_some(manifest.buffers, 2)}")
     print(f"  a checkpoint takes {decimal(alone)}, all tasks {decimal(alone * len(bundle.tasks))}")
     sizes = {task: decimal(manifest.files[file].size) for task, file in manifest.task_files.items()}
     if manifest.codings:

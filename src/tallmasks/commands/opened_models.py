@@ -170,7 +170,7 @@ class Models:
             (sorted(set(rest) - set(everywhere)), "not alike in all models, and stay as the base has them"),
         ):
             if names:
-                print(f"  {len(names)} buffers, no weights, are {what}: {name_some(names, 2)}")
+                print(f"  buffers, no weights, are {what}: {name_some(names, 2)}")
 
     # -- what a dry run says ----------------------------------------------------------------------------------
 

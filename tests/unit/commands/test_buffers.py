@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, load_model, save_model
+from safetensors.torch import load_file, load_model, save_file, save_model
 from torch import nn
 
 import tallmasks
@@ -244,3 +244,87 @@ def test_a_merge_averages_statistics_and_keeps_the_rest(models: Any) -> None:
         else:
             torch.testing.assert_close(tensor, base + (every - base).sum(0))
     assert output(merged, inputs).isfinite().all()
+
+
+LANGUAGE = {"vocab_size": 40, "bos_token_id": None, "eos_token_id": None}
+OLD_FILES: dict[str, tuple[str, dict[str, Any], dict[str, torch.Tensor]]] = {
+    "gpt2": (
+        "GPT2LMHeadModel", {"n_layer": 1, "n_embd": 16, "n_head": 2, "n_positions": 16},
+        {"transformer.h.0.attn.bias": torch.ones(1, 1, 16, 16), "transformer.h.0.attn.masked_bias": torch.tensor(-1e4)},
+    ),
+    "gpt_neox": (
+        "GPTNeoXForCausalLM", {"num_hidden_layers": 1, **SMALL},
+        {
+            "gpt_neox.layers.0.attention.bias": torch.ones(1, 1, 16, 16),
+            "gpt_neox.layers.0.attention.rotary_emb.inv_freq": torch.rand(2),
+        },
+    ),
+    "llama": (
+        "LlamaForCausalLM", {"num_hidden_layers": 1, **SMALL},
+        {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.rand(4)},
+    ),
+    "t5": (
+        "T5ForConditionalGeneration", {"num_layers": 1, "d_model": 16, "num_heads": 2, "d_kv": 8, "d_ff": 16},
+        {"decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight": torch.rand(32, 2)},
+    ),
+    "bert": (
+        "BertForMaskedLM", {"num_hidden_layers": 1, **SMALL},
+        {"bert.embeddings.position_ids": torch.arange(16.0).reshape(1, 16)},
+    ),
+}  # fmt: skip
+"""A class of transformers, its settings, and what its files of former releases have besides."""
+
+
+@pytest.mark.parametrize("has", ["base", "cars"])
+@pytest.mark.parametrize("kind", OLD_FILES)
+def test_what_the_models_class_ignores_may_be_in_some_files_only(
+    kind: str, has: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The hub's base could not be merged or compressed with models that today's transformers saved."""
+    import transformers
+
+    monkeypatch.chdir(tmp_path)
+    name, settings, besides = OLD_FILES[kind]
+    of_class = getattr(transformers, name)
+    torch.manual_seed(0)
+    models = {"base": of_class(of_class.config_class(**settings, **LANGUAGE))}
+    models |= {task: copy.deepcopy(models["base"]) for task in ("cars", "dtd")}
+    for seed, (task, model) in enumerate(models.items()):
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(0.02 * seed * torch.randn_like(parameter))
+        model.save_pretrained(task)
+        more = besides if task == has else {}
+        save_file(load_file(f"{task}/model.safetensors") | more, f"{task}/model.safetensors", {"format": "pt"})
+    words = ["--base", "base", "--task", "cars=./cars"]
+    assert run("compress", *words, "--mask-lambda", "0", "-o", "bundle") == 0
+    assert f"not alike in all models, and stay as the base has them: {min(besides)}" in capsys.readouterr().out
+    assert run("merge", *words, "--task", "dtd=./dtd", "--method", "ties", "-o", "merged") == 0
+    assert f"stay as the base has them: {min(besides)}" in capsys.readouterr().out
+    assert load_file("merged/model.safetensors").keys() == load_file("base/model.safetensors").keys()
+    assert run("export", "bundle", "--task", "cars", "-o", "again") == 0
+    live = of_class.from_pretrained("base")
+    tallmasks.load_bundle("bundle").apply_(live, "cars")
+    inputs = {"input_ids": TOKENS} | ({"decoder_input_ids": TOKENS} if kind == "t5" else {})
+    expected = models["cars"].eval()(**inputs).logits
+    for model in (of_class.from_pretrained("again"), live):
+        torch.testing.assert_close(model.eval()(**inputs).logits, expected, rtol=1e-4, atol=1e-5)
+    assert of_class.from_pretrained("merged").eval()(**inputs).logits.isfinite().all()
+
+
+def test_compress_keeps_the_bases_where_told(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A tensor of one model only would keep all from being compressed, with no way out."""
+    more = {"head.weight": torch.ones(2, 8), "bn.running_mean": torch.ones(2)}
+    save_file(load_file("cars/model.safetensors") | more, "cars/model.safetensors")
+    save_file(load_file("base/model.safetensors") | {"embed": torch.ones(3)}, "base/model.safetensors")
+    words = ["compress", "--base", "base", "--task", "cars=./cars", "-o", "bundle"]
+    assert run(*words) == 1
+    lacks, besides = (line for line in capsys.readouterr().err.splitlines() if "expected" in line)
+    assert "lacks embed" in lacks and "--keep-base PATTERN" in lacks
+    assert "bn.running_mean, head.weight" in besides and "--keep-base PATTERN" in besides
+    tallmasks.compress("base", {"cars": "cars"}, "python", keep_base=["embed", "head*", "bn.*"])
+    assert run(*words, "--keep-base", "embed", "--keep-base", "head*", "--keep-base", "bn*") == 0
+    assert Path("bundle/bundle.json").read_bytes() == Path("python/bundle.json").read_bytes()
+    state = tallmasks.load_bundle("bundle").state_dict("cars")
+    assert torch.equal(state["embed"], torch.ones(3)) and state["steps"].equal(torch.arange(3))
+    assert torch.equal(state["w.weight"], load_file("cars/model.safetensors")["w.weight"])
