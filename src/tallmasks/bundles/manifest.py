@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Collection, Mapping
 from functools import cached_property
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Final, Literal, Self, TypeVar
 from urllib.parse import quote
 
 import numpy as np
@@ -37,7 +37,7 @@ from tallmasks.store.seals import canonical
 
 FORMATS = ("tallmasks/bundle/1", "tallmasks/bundle/2", "tallmasks/bundle/3")
 """The second is of each task's own tensors, without a vector that they share; the third of any with buffers."""
-BUFFER = "buffer"
+BUFFER: Final = "buffer"
 MANIFEST, MERGED, CARD = "bundle.json", "merged.safetensors", "README.md"
 MASKS, UPDATES, BASE = "masks/", "updates/", "base/"
 _MOST_VALUES = 1 << 60

@@ -121,7 +121,7 @@ class Models:
     def mean(self, place: Place) -> NDArray[np.float32]:
         """The plain mean over the tasks of a piece of a float tensor, float32: within the tasks' values."""
         pieces = [one.piece(place.name, place.start, place.stop) for one in self.tasks.values()]
-        return np.mean(pieces, axis=0, dtype=np.float64).astype(np.float32)
+        return np.asarray(np.mean(pieces, axis=0, dtype=np.float64), np.float32)
 
     def progress(self, what: str, passes: int) -> WorkProgress:
         """Of reading every task vector `passes` times."""

@@ -302,8 +302,8 @@ def _buffers(models: Iterable[tuple[Model, StateDict]]) -> set[str]:
 
 def _differ(name: str, *states: StateDict) -> bool:
     """Whether models have other floats under a name."""
-    arrays = [_array(state[name], None) for state in states if name in state]
-    return len(arrays) == 2 and arrays[0] is not None and not np.array_equal(*arrays)
+    one, other = (_array(state[name], None) if name in state else None for state in states)
+    return one is not None and other is not None and not np.array_equal(one, other)
 
 
 def _tied(tensors: StateDict, what: str) -> dict[str, str]:
