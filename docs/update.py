@@ -140,21 +140,21 @@ def copy_paper() -> None:
 def copy_figure(results: Path, target: Path, name: str) -> None:
     """The numbers of a figure of results/<model>, and the figure drawn from them."""
     numbers = target / "figures" / f"{name}.csv"
-    copy(results / "figures" / numbers.name, numbers)
-    if numbers.exists():
+    if copy(results / "figures" / numbers.name, numbers):
         figure = load(name).draw(pd.read_csv(numbers))
         for kind in ("png", "pdf"):
             numbers.with_suffix(f".{kind}").write_bytes(style.rendered(figure, kind))
         style.plt.close(figure)
 
 
-def copy(source: Path, target: Path) -> None:
+def copy(source: Path, target: Path) -> bool:
     """Put a new file in the place of an old one; what was not built stays as it is."""
     if not source.exists():
         print(f"{source.relative_to(ROOT)} was not built, and docs/ keeps what is there")
-        return
+        return False
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source, target)
+    return True
 
 
 def body(table: Path) -> str:
