@@ -216,6 +216,8 @@ class Manifest(_Object):
         for name, tensor in self.tensors.items():
             fits = tensor.dtype in FLOATS or tensor.stored == BUFFER
             expect(fits, f"tensors[{name!a}].dtype", tensor.dtype, "floats where it is no buffer")
+        for name in (*self.tensors, *self.aliases):
+            expect("\n" not in name, "a tensor's name", name, "one line")
         for alias, name in self.aliases.items():
             expect(name in self.tensors, f"aliases[{alias!a}]", name, "the name of a tensor")
             expect(alias not in self.tensors, "aliases", alias, "another name than a tensor's own")

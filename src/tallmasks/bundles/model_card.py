@@ -6,8 +6,7 @@ import json
 from collections.abc import Mapping
 
 from tallmasks.bundles.manifest import Manifest
-
-_ESCAPED = str.maketrans({character: f"\\{character}" for character in "\\`*_[]<>|#&$"})
+from tallmasks.store.markdown import plain_markdown
 
 
 def model_card(manifest: Manifest, densities: Mapping[str, float]) -> str:
@@ -20,7 +19,7 @@ def model_card(manifest: Manifest, densities: Mapping[str, float]) -> str:
     if base.repository is not None:
         front.insert(0, f"base_model: {json.dumps(base.repository)}")
     named = f"[{base.repository}](https://huggingface.co/{base.repository}) at `{base.revision}`"
-    origin = named if base.repository is not None else f"{_plain(base.path or 'a local model')}"
+    origin = named if base.repository is not None else f"{plain_markdown(base.path or 'a local model')}"
     where = "included here, under `base/`" if base.included else "not included"
     values = sum(tensor.size for tensor in manifest.tensors.values())
     kept = sum(tensor.size for tensor in manifest.stored.values())
@@ -28,13 +27,17 @@ def model_card(manifest: Manifest, densities: Mapping[str, float]) -> str:
     sizes = {task: _size(manifest.files[file].size) for task, file in manifest.task_files.items()}
     if manifest.codings:
         what = "theta_0 and what is stored of the task's own tensors"
-        rows = ["| task | size |", "|---|---:|", *(f"| {_plain(task)} | {sizes[task]} |" for task in manifest.tasks)]
+        rows = [
+            "| task | size |",
+            "|---|---:|",
+            *(f"| {plain_markdown(task)} | {sizes[task]} |" for task in manifest.tasks),
+        ]
     else:
         what = (
             f"theta_0 + scale_t · (m_t ⊙ tau_MTL): one merged vector ({manifest.dtype}) and one bit mask for each task"
         )
         rows = ["| task | mask lambda | scale | mask density | size |", "|---|---:|---:|---:|---:|"] + [
-            f"| {_plain(task)} | {_number(manifest.mask_lambda[task])} | {_number(manifest.scale[task])}"
+            f"| {plain_markdown(task)} | {_number(manifest.mask_lambda[task])} | {_number(manifest.scale[task])}"
             f" | {densities[task]:.1%} | {sizes[task]} |"
             for task in manifest.tasks
         ]
@@ -47,7 +50,7 @@ def model_card(manifest: Manifest, densities: Mapping[str, float]) -> str:
 
 # {len(manifest.tasks)} fine-tuned models in one bundle
 
-Made by {_plain(manifest.method)} of one base, {origin} ({where}). The weights of task *t* are
+Made by {plain_markdown(manifest.method)} of one base, {origin} ({where}). The weights of task *t* are
 {what}.
 {kept} of the model's {values} values were changed by fine-tuning and are stored; all files take {_size(total)}.
 
@@ -60,12 +63,6 @@ bundle.apply_(model, {first})  # in place, from one task to the next
 bundle.restore_(model)  # the base again
 ```
 """
-
-
-def _plain(text: str) -> str:
-    """Somebody's text within a line of Markdown."""
-    visible = "".join(character if character.isprintable() else " " for character in text)
-    return visible.translate(_ESCAPED)
 
 
 def _number(value: float | None) -> str:

@@ -17,6 +17,7 @@ from tallmasks.commands.given_checkpoints import new_path
 from tallmasks.commands.opened_models import say_copied
 from tallmasks.commands.progress import WorkProgress
 from tallmasks.methods.merges import Place, pieces_of
+from tallmasks.store.markdown import code_span, plain_markdown
 from tallmasks.store.parallel import parallel
 from tallmasks.store.plain_files import expanded
 from tallmasks.vectors import kernels
@@ -40,7 +41,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.base:
         bundle = load_bundle(arguments.bundle, base=arguments.base)
     stored, buffers = bundle.manifest.stored, bundle.manifest.buffers
-    card = f"# {arguments.task}\n\nThe model of {arguments.task} out of `{arguments.bundle}`, by `tallmasks export`.\n"
+    task = plain_markdown(arguments.task)
+    card = f"# {task}\n\nThe model of {task} out of {code_span(arguments.bundle)}, by `tallmasks export`.\n"
     with (
         WorkProgress("exporting", sum(tensor.size for tensor in stored.values())) as progress,
         new_checkpoint(output, bundle.base, card) as new,

@@ -14,6 +14,7 @@ from tallmasks.commands.opened_models import Models
 from tallmasks.methods import Fixed, Method, registry
 from tallmasks.methods.options import read
 from tallmasks.methods.weighting import Weighting
+from tallmasks.store.markdown import code_block, code_span, plain_markdown
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 
 RECIPE, CARD = "merge.yaml", "README.md"
@@ -71,7 +72,7 @@ def card_of_merged(method: Method, alpha: float, models: Models, recipe: str) ->
         "tags: [merge, model-merging, tallmasks]",
         "---",
     ]
-    rows = [f"| {name} | {_link(checkpoint)} |" for name, checkpoint in models.tasks.items()]
+    rows = [f"| {plain_markdown(name)} | {_link(checkpoint)} |" for name, checkpoint in models.tasks.items()]
     merged = [
         "# Merged model",
         "",
@@ -84,8 +85,7 @@ def card_of_merged(method: Method, alpha: float, models: Models, recipe: str) ->
         "",
         f"`tallmasks merge {RECIPE} -o OUT` makes it again from this file:",
         "",
-        "```yaml",
-        f"{recipe}```",
+        code_block(recipe, "yaml"),
         "",
     ]
     return "\n".join([*front, *merged])
@@ -100,7 +100,7 @@ def _source(checkpoint: Checkpoint) -> str:
 def _link(checkpoint: Checkpoint) -> str:
     if repository := checkpoint.origin.get("repository"):
         return f"[{repository}](https://huggingface.co/{repository}) at `{checkpoint.origin['revision']}`"
-    return f"`{checkpoint.title}`"
+    return code_span(checkpoint.title)
 
 
 def _license(checkpoint: Checkpoint) -> str | None:

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from tallmasks.bundles.bundle_writer import BundleFacts, new_bundle
 from tallmasks.bundles.loaded_bundle import load_bundle
-from tallmasks.bundles.manifest import MASKS, digest_of, is_safe, task_files
+from tallmasks.bundles.manifest import MASKS, digest_of, is_safe, read_manifest, task_files
 from tallmasks.bundles.verification import verify_bundle
 from tallmasks.store import tensor_files
 from tallmasks.store.errors import TallmasksError
@@ -87,6 +87,16 @@ def test_the_card_says_what_a_stranger_needs(tmp_path, base):
     assert load_bundle(tmp_path / "bundle", base).manifest.scale == {"x|`y`\n# z": 0.5}
 
 
+def test_a_bundle_has_no_name_of_two_lines(tmp_path):
+    """A stranger's bundle would write lines of its own among those of the command."""
+    place = make(tmp_path).folder / "bundle.json"
+    value = json.loads(place.read_text())
+    value["aliases"]["a\nerror: b"] = min(value["tensors"])
+    content = json.dumps(value | {"digest": digest_of(value)}).encode()
+    with pytest.raises(TallmasksError, match=r"'a\\nerror: b'; expected one line"):
+        read_manifest(content, "bundle.json")
+
+
 def test_names_of_tasks_are_no_paths():
     """A task's masks would be written over something else, or two tasks' masks over each other."""
     tasks = ["../../etc/passwd", "/abs", "a\\b", "..", ".", "", "A", "a", "é", "e\u0301", "con:1", "x" * 300, "\0", "~"]
@@ -124,9 +134,9 @@ def test_values_that_cannot_be_stored_are_refused(tmp_path, base, dtype, value, 
     ("facts", "message"),
     [
         ({"dtype": "float8"}, "dtype is 'float8'.*; expected one of float32, bfloat16, float16, int8"),
-        ({"scale": {"x": float("nan")}}, "no JSON"),
+        ({"scale": {"x": float("nan")}}, "x: its scale is nan"),
         ({"scale": {"x": 1e300}}, "scale"),
-        ({"options": {"f": print}}, "options, lambdas or scales are no JSON"),
+        ({"options": {"f": print}}, "options or lambdas are no JSON"),
     ],
 )
 def test_facts_that_no_bundle_may_say_are_refused(tmp_path, base, facts, message):

@@ -192,6 +192,19 @@ def test_in_mergekits_files_the_base_is_no_task(small: Path) -> None:
     assert (moved("again") == 3.5).all()
 
 
+def test_the_card_has_names_as_text(small: Path) -> None:
+    """A page of the hub would show a broken table, or run what a task's or a folder's name says."""
+    Path("cars").rename("a`|b")
+    strange = "<script>\n```\n# x|"
+    assert run("merge", "--base", "base", "--task", f"{strange}=a`|b", "--method", "ties", "-o", "merged") == 0
+    card = Path("merged/README.md").read_text()
+    assert "| \\<script\\> \\`\\`\\` \\# x\\| | a\\`\\|b |\n" in card
+    assert card.endswith(f"````yaml\n{Path('merged/merge.yaml').read_text()}````\n")
+    bundle = ("--base", "base", "--task", f"{strange}=a`|b", "-o", "bundle")
+    assert run("compress", *bundle) == 0 and run("export", "bundle", "--task", strange, "-o", "exported") == 0
+    assert Path("exported/README.md").read_text().startswith("# \\<script\\> \\`\\`\\` \\# x\\|\n")
+
+
 def test_options_win_over_a_file(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A checkpoint could not be exchanged without another file."""
     said = {"base": "base", "tasks": {"a": "cars", "b": "dtd"}, "method": "weight_averaging", "output": "x"}

@@ -37,6 +37,13 @@ def check_state(checkpoint, tensors):
 
 
 @pytest.mark.parametrize("name", FILES)
+def test_a_name_of_two_lines_is_refused(name, tmp_path):
+    """A stranger's file would write lines of its own among those of the command."""
+    path = file_of(tmp_path, {"a\nerror: b": torch.ones(2)}, name)
+    assert r"a tensor is called 'a\nerror: b'" in refusal(lambda: open_checkpoint(path))
+
+
+@pytest.mark.parametrize("name", FILES)
 def test_a_file_is_read_as_it_is(name, tmp_path):
     """A merge would be of other weights than the file's."""
     path = file_of(tmp_path, state(), name)

@@ -93,7 +93,7 @@ def _add_safetensors(read: _Read, file: str, path: Path) -> None:
         )
     read.metadata[file] = opened.metadata
     for name, dtype, shape in opened.described:
-        _refuse_twice(read, name, file, path)
+        _check_name(read, name, file, path)
         read.tensors[name] = TensorInfo(dtype, tuple(shape))
         read.arrays[name] = opened.view(name) if dtype in DTYPES else opened.stored(name)
         read.places[name] = file
@@ -115,7 +115,7 @@ def _add_torch(read: _Read, file: str, path: Path) -> None:
     first_names: dict[tuple, str] = {}
     for tensor in sorted(stored):
         name, dtype, *place = tensor
-        _refuse_twice(read, name, file, path)
+        _check_name(read, name, file, path)
         read.places[name] = file
         try:
             array, code = _array(tensor, mapped), code_of(dtype)
@@ -144,7 +144,9 @@ def _array(tensor: StoredTensor, mapped: NDArray[np.uint8]) -> NDArray:
     return array
 
 
-def _refuse_twice(read: _Read, name: str, file: str, path: Path) -> None:
+def _check_name(read: _Read, name: str, file: str, path: Path) -> None:
+    if "\n" in name:
+        raise TallmasksError(f"{path}: a tensor is called {name[:100]!a}; expected a name of one line. Rename it")
     if name in read.places:
         raise TallmasksError(
             f"{path}: tensor {short(name)} is in {read.places[name]} too; expected one tensor for each name. Keep one"
