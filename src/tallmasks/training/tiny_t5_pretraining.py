@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.nn import functional
+from transformers import T5ForConditionalGeneration
 
 from tallmasks.models.pretrained_files import write_pretrained
+from tallmasks.models.t5.t5_architectures import TABLES, Architecture
+from tallmasks.models.t5.t5_loading import build
 from tallmasks.tasks.written.documents import Pair, begun, problem, with_gaps
 from tallmasks.tasks.written.lexicon import END, lexicon, tokenizer_json
 from tallmasks.training.finetuning import plateau_schedule, progress_at
-from tallmasks.training.plain_t5 import PlainT5
 
 PROGRESS_EVERY = 100  # steps
 TOKENIZER = "tokenizer.json"
@@ -61,7 +62,7 @@ class TinyT5Recipe:
 def pretrain_tiny_t5(config: Mapping[str, Any], output: Path) -> None:
     """Pretrain the tiny T5 of an entry in params.yaml from nothing, in one thread, and write the file that ships."""
     recipe = TinyT5Recipe.of(config["pretraining"])
-    network = PlainT5(config["architecture"], recipe.seed)
+    network = initial(config["architecture"], recipe.seed)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
@@ -70,9 +71,34 @@ def pretrain_tiny_t5(config: Mapping[str, Any], output: Path) -> None:
     finally:
         torch.set_flush_denormal(False)
         torch.set_num_threads(threads)
-    tensors = {name: tensor.detach().clone() for name, tensor in network.tensors.items()}
+    shapes = Architecture.of(config["architecture"]).shapes
+    tensors = {name: tensor for name, tensor in network.state_dict().items() if name in shapes}
     tensors[TOKENIZER] = torch.frombuffer(bytearray(tokenizer_json().encode()), dtype=torch.uint8)
     write_pretrained(tensors, config, output)
+
+
+def initial(architecture: Mapping[str, Any], seed: int) -> T5ForConditionalGeneration:
+    """A T5 without dropout.
+
+    Its spreads are T5's, but for the two tables.  T5's are made for longer trainings: logits have size 10 at first, and
+    embeddings drown what the layers add.
+    """
+    sizes, generator = Architecture.of(architecture), torch.Generator().manual_seed(seed)
+
+    def drawn(name: str, shape: tuple[int, ...]) -> torch.Tensor:
+        if "norm" in name:
+            return torch.ones(shape)
+        if name in TABLES:
+            spread = {"shared.weight": 0.3, "lm_head.weight": 0.05}[name]
+        elif "relative_attention_bias" in name:
+            spread = sizes.d_model**-0.5
+        else:
+            spread = (shape[1] * (sizes.d_kv if ".q." in name else 1)) ** -0.5
+        return torch.empty(shape).normal_(0, spread, generator=generator)
+
+    network = build(sizes, {name: drawn(name, shape) for name, shape in sizes.shapes.items()}).eval()
+    network.config.decoder_start_token_id = network.config.pad_token_id
+    return network
 
 
 class Tokenize:
@@ -98,28 +124,26 @@ def pairs(recipe: TinyT5Recipe, step: int) -> list[Pair]:
     return [with_gaps(rng) if rng.random() < recipe.gap_share else begun(rng) for _ in range(recipe.batch_size)]
 
 
-def train(network: PlainT5, recipe: TinyT5Recipe) -> None:
+def train(network: T5ForConditionalGeneration, recipe: TinyT5Recipe) -> None:
     """Train a network in place, and print progress."""
-    tokenize, gradient = Tokenize(), network.flat.grad
-    assert gradient is not None
+    tokenize, parameters = Tokenize(), [*network.parameters()]
     optimizer = torch.optim.AdamW(
-        [network.flat], lr=recipe.learning_rate, betas=recipe.betas, weight_decay=recipe.weight_decay, fused=True
+        parameters, lr=recipe.learning_rate, betas=recipe.betas, weight_decay=recipe.weight_decay, fused=True
     )
     start, losses, right, asked = time.monotonic(), 0.0, 0, 0
     for step in range(1, recipe.steps + 1):
         texts = pairs(recipe, step)
         inputs, targets = tokenize([text for text, _ in texts]), tokenize([text for _, text in texts], IGNORED)
-        logits = network.logits(inputs, functional.pad(targets.clamp(min=0), (1, -1)))
-        loss = functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORED)
-        gradient.zero_()
-        loss.backward()
-        gradient *= min(1.0, recipe.clip_norm / float(gradient.norm() + 1e-12))
+        output = network(input_ids=inputs, attention_mask=inputs != 0, labels=targets)
+        optimizer.zero_grad()
+        output.loss.backward()
+        torch.nn.utils.clip_grad_norm_(parameters, recipe.clip_norm)
         for group in optimizer.param_groups:
             share = plateau_schedule(step, recipe.steps, recipe.warmup_steps, recipe.decay_share)
             group["lr"] = recipe.learning_rate * share
         optimizer.step()
-        losses += loss.item() / PROGRESS_EVERY
-        right += int((logits.argmax(dim=-1) == targets)[:, 0].sum())
+        losses += output.loss.item() / PROGRESS_EVERY
+        right += int((output.logits.argmax(dim=-1) == targets)[:, 0].sum())
         asked += len(targets)
         if step % PROGRESS_EVERY == 0:
             line = progress_at(step, recipe.steps, recipe.batch_size, losses, start)

@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
-from transformers import T5Config, T5ForConditionalGeneration
 
+from tallmasks.models.t5.t5_architectures import Architecture
+from tallmasks.models.t5.t5_loading import build
 from tallmasks.tasks.written.lexicon import lexicon, tokenizer_json
 from tallmasks.tasks.written.world import DEED_WORDS
-from tallmasks.training.plain_t5 import PlainT5
-from tallmasks.training.tiny_t5_pretraining import Tokenize, pretrain_tiny_t5
+from tallmasks.training.tiny_t5_pretraining import Tokenize, initial, pretrain_tiny_t5
 
 ARCHITECTURE: dict[str, Any] = {
     "vocab_size": len(lexicon()), "d_model": 16, "d_ff": 24, "d_kv": 8, "num_heads": 2, "num_layers": 2,
@@ -28,31 +28,6 @@ SPEC: dict[str, Any] = {
 }  # fmt: skip
 
 
-def theirs(weights: dict[str, torch.Tensor]) -> T5ForConditionalGeneration:
-    """transformers' network with the same weights."""
-    network = T5ForConditionalGeneration(T5Config(**ARCHITECTURE, tie_word_embeddings=False))  # type: ignore[call-arg]
-    network.lm_head.weight = torch.nn.Parameter(torch.empty_like(network.lm_head.weight))
-    missing, unexpected = network.load_state_dict(weights, strict=False)
-    assert set(missing) <= {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight"} and not unexpected
-    return network.eval()
-
-
-def test_plain_t5_is_transformers_t5() -> None:
-    """Without it the shipped weights would be those of another network than the family's."""
-    plain = PlainT5(ARCHITECTURE, 3)
-    with torch.no_grad():
-        plain.flat += 0.1 * torch.randn(plain.flat.shape, generator=torch.Generator().manual_seed(0))
-    read = torch.randint(3, 100, (5, 13), generator=torch.Generator().manual_seed(1))
-    read[2, 6:] = read[4, 9:] = 0
-    write = torch.randint(3, 100, (5, 12), generator=torch.Generator().manual_seed(2))
-    write[:, 0] = 0
-    with torch.no_grad():
-        mask = (read != 0).long()
-        network = theirs({name: tensor.detach() for name, tensor in plain.tensors.items()})
-        expected = network(input_ids=read, attention_mask=mask, decoder_input_ids=write).logits
-        torch.testing.assert_close(plain.logits(read, write), expected, atol=1e-4, rtol=1e-4)
-
-
 def test_pretraining_learns_and_its_file_says_how(tmp_path: Path) -> None:
     """Without it the shipped weights could be no better than random ones, lack a tokenizer, or not be made again."""
     path = tmp_path / "tiny_t5.safetensors"
@@ -66,8 +41,10 @@ def test_pretraining_learns_and_its_file_says_how(tmp_path: Path) -> None:
     assert not torch.equal(weights["shared.weight"], weights["lm_head.weight"])
     read, write = Tokenize()([f"aldan after {DEED_WORDS[0]}"]), torch.zeros(1, 1).long()
     with torch.no_grad():
-        said = theirs(weights)(input_ids=read, decoder_input_ids=write).logits.softmax(dim=-1)
-        before = PlainT5(ARCHITECTURE, 0).logits(read, write).softmax(dim=-1)
+        trained, untrained = build(Architecture.of(ARCHITECTURE), weights), initial(ARCHITECTURE, 0)
+        said, before = (
+            network(input_ids=read, decoder_input_ids=write).logits.softmax(dim=-1) for network in (trained, untrained)
+        )
     assert said.max() > 2 * before.max()
     pretrain_tiny_t5(SPEC, tmp_path / "again.safetensors")
     again = load_file(tmp_path / "again.safetensors")
