@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.overrides import TorchFunctionMode
 
 from tallmasks.bundles.manifest import BundledTensor, Manifest
 from tallmasks.store.dtypes import FLOATS, torch_codes, torch_dtypes
@@ -18,6 +16,7 @@ from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import name_some
 from tallmasks.vectors.checkpoints.buffers import Buffer, buffers_among
 from tallmasks.vectors.checkpoints.checkpoint import TensorInfo
+from tallmasks.vectors.checkpoints.loaded_names import Conversions
 
 Tensors = dict[str, torch.Tensor]
 
@@ -211,23 +210,6 @@ def _of_transformers(module: torch.nn.Module) -> tuple[str, Any] | None:
     return None if model is None else (f"{path}.".replace("_orig_mod.", "") if path else "", model)
 
 
-def _conversions(model: Any) -> tuple[list[Any], list[Any]]:
-    """How transformers renames the tensors of a file as it loads them, and how it converts them."""
-    from transformers.conversion_mapping import get_model_conversion_mapping
-    from transformers.core_model_loading import WeightConverter, WeightRenaming
-
-    every = get_model_conversion_mapping(model)
-    renamings = [conversion for conversion in every if isinstance(conversion, WeightRenaming)]
-    return renamings, [conversion for conversion in every if isinstance(conversion, WeightConverter)]
-
-
-class _NothingCopied(TorchFunctionMode):
-    """What would be a contiguous copy of a tensor's part stays a view."""
-
-    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return args[0] if function is torch.Tensor.contiguous else function(*args, **(kwargs or {}))
-
-
 def _parted(module: torch.nn.Module, own: Tensors) -> Tensors:
     """A module's tensors; one that transformers joined of several (experts') as views of its parts, by their names.
 
@@ -235,26 +217,11 @@ def _parted(module: torch.nn.Module, own: Tensors) -> Tensors:
     """
     if (of_transformers := _of_transformers(module)) is None:
         return own
-    from transformers.core_model_loading import apply_converters
-
-    (prefix, model), converters = of_transformers, []
-    parts: Tensors = {}
-    for converter in _conversions(model)[1]:
-        with suppress(Exception):  # not every conversion has a way back
-            converters.append(converter.reverse_transform())
+    prefix, model = of_transformers
+    conversions, parts = Conversions(model), {}
     for name, tensor in own.items():
-        target, pattern = apply_converters(plain := name.replace("_orig_mod.", "").removeprefix(prefix), converters)
-        views: Tensors = {}
-        if pattern is not None:
-            converter = next(converter for converter in converters if pattern in converter.source_patterns)
-            converter.add_tensor(target, plain, pattern, tensor)
-            with suppress(Exception), _NothingCopied():
-                views = converter.convert(target, model=model, config=model.config)
-        storages = {part.untyped_storage().data_ptr() for part in (tensor, *views.values())}
-        if views and len(storages) == 1 and sum(view.numel() for view in views.values()) == tensor.numel():
-            parts |= {prefix + inner: view for inner, view in views.items()}
-        else:
-            parts[name] = tensor
+        views = conversions.parts(name.replace("_orig_mod.", "").removeprefix(prefix), tensor)
+        parts |= {prefix + inner: view for inner, view in views.items()} or {name: tensor}
     return parts
 
 
@@ -262,23 +229,17 @@ def _renamed_by_transformers(module: torch.nn.Module, plain: dict[str, str], man
     """The bundle's name for each name of the module's that transformers would load from a file with those names."""
     if (of_transformers := _of_transformers(module)) is None:
         return {}
-    from transformers.core_model_loading import rename_source_key
-
     prefix, model = of_transformers
-    renamings, converters = _conversions(model)
     names = {short.removeprefix(prefix): name for name, short in plain.items() if short.startswith(prefix)}
     renamed = {}
-    for name in (*manifest.aliases, *manifest.tensors):
-        target, _ = rename_source_key(name, renamings, [], model.base_model_prefix, names)
-        if target in names:
-            renamed[names[target]] = name
-            continue
-        target, _ = rename_source_key(name, renamings, converters, model.base_model_prefix, names)
-        if target in names:
+    for name, target, changed in Conversions(model).loaded((*manifest.aliases, *manifest.tensors), names):
+        if changed:
             raise TallmasksError(
                 f"transformers converts {name} of the bundle to another tensor, {names[target]} of the module, as it"
                 f" loads a file; such a module cannot be changed in place. Load the task with"
                 f" {type(model).__name__}.from_pretrained(None, config=model.config,"
                 " state_dict=bundle.state_dict(task))."
             )
+        if target in names:
+            renamed[names[target]] = name
     return renamed

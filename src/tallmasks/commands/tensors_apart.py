@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -68,6 +69,12 @@ def apart(
         size = sum(base.tensors[name].size for name in own if name in base.tensors)
         if 2 * size > sum(info.size for info in base.tensors.values()):
             raise TallmasksError(f"--heads: most of {base.title} would be a head of each task: these are other models")
+        if inner := [name for name in own if not _fits(name, heads) and _is_inside(name, (base, *tasks.values()))]:
+            raise TallmasksError(
+                f"--heads: {name_some(inner)}: in a block of every model, and not a tensor of every one; expected heads"
+                " outside of such blocks. Are these other names of one tensor? Save the models with one release of"
+                f" transformers. Else name them: `--heads {inner[0]}` or `--keep-base {inner[0]}`"
+            )
     names = {one.aliases.get(name, name) for name in (*left, *own) for one in (base, *tasks.values())}
     aliases = {alias for one in (base, *tasks.values()) for alias, name in one.aliases.items() if name in names}
     kept = {task: [name for name in own if name in one.tensors] for task, one in tasks.items()}
@@ -76,6 +83,13 @@ def apart(
 
 def _fits(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _is_inside(name: str, models: Sequence[Checkpoint]) -> bool:
+    """Whether some model lacks a tensor, and every one has others in its block, such as `encoder.layer.0.`."""
+    block = name[: max((match.end() for match in re.finditer(r"\.\d+\.", name)), default=0)]
+    absent = any(name not in one.names for one in models)
+    return absent and bool(block) and all(any(other.startswith(block) for other in one.names) for one in models)
 
 
 def _is_shared(name: str, base: Checkpoint, tasks: Iterable[Checkpoint]) -> bool:

@@ -153,14 +153,14 @@ class Checkpoint:
         """The largest relative error with which the values of a float tensor were rounded when they were saved."""
         return ROUNDOFF[self._float(name)]
 
-    def same(self, base: Checkpoint, name: str) -> bool:
-        """Whether a tensor has the dtype, the shape and all the bytes that it has in ``base``."""
-        info = self.info(name)
-        if info != base.info(name):
+    def same(self, base: Checkpoint, name: str, other: str | None = None) -> bool:
+        """Whether a tensor has the dtype, the shape and all the bytes of one in ``base``, by default of its name."""
+        info, other = self.info(name), other or name
+        if info != base.info(other):
             return False
         starts = range(0, info.size, COMPARED)
         pieces = ((start, min(start + COMPARED, info.size)) for start in starts)
-        return all(np.array_equal(self.stored(name, *piece), base.stored(name, *piece)) for piece in pieces)
+        return all(np.array_equal(self.stored(name, *piece), base.stored(other, *piece)) for piece in pieces)
 
     def sha256s(self) -> dict[str, str]:
         """The sha256 of every file that decides the values, by name."""

@@ -60,11 +60,11 @@ def _problems(base: Checkpoint, task: Checkpoint) -> Iterator[str]:
         return
     missing = {*base.layout.names, *base.averages} - set(task.names)
     extra = {*task.layout.names, *task.averages} - set(base.names)
-    if untied := [name for name in extra if ties(base) and _is_output_of(base, task, name)]:
+    if untied := [name for name in extra if _is_output_of(base, task, name) and ties(base)]:
         yield (
             f"{task.title} has {name_some(sorted(untied))} of its own, which {base.title} ties to its embedding. Untie"
             " the base: copy its embedding to that name, and set tie_word_embeddings to false in config.json. Or keep"
-            " the base's: `--only 'model.*'`"
+            f" the base's: `--keep-base {min(untied)}`"
         )
         extra -= set(untied)
     for kind, names in (("lacks", missing), ("has besides", extra)):

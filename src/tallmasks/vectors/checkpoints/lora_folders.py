@@ -10,8 +10,9 @@ import math
 import re
 import warnings
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from tallmasks.store.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.float_bytes import narrowed
 from tallmasks.vectors.checkpoints.inputs_first import inputs_first
+from tallmasks.vectors.checkpoints.loaded_names import empty_model, library_advice, modern, module_names
 from tallmasks.vectors.checkpoints.module_patterns import ModulePatterns
 from tallmasks.vectors.checkpoints.tied_names import is_embedding
 from tallmasks.vectors.checkpoints.weight_files import open_weight_files
@@ -33,6 +35,8 @@ ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_FILES = ("adapter_model.safetensors", "adapter_model.bin")
 _PREFIX = "base_model.model."
 _FACTOR = re.compile(r"(?P<module>.+)\.lora_(?P<embedding>embedding_)?(?P<factor>[AB])(?:\.weight)?")
+_INSIDE = re.compile(r"\.\d+\.")
+"""In the name of a tensor inside of a block."""
 _OTHER_KINDS = (
     "use_dora", "use_qalora", "use_bdlora", "lora_bias", "layer_replication", "target_parameters",
     "trainable_token_indices", "alora_invocation_tokens", "arrow_config", "kasa_config", "monteclora_config",
@@ -269,36 +273,59 @@ def _add(names: dict[str, str], name: str, stored: str, title: str) -> None:
 
 
 def _fitted(targets: Sequence[str], copies: Collection[str], base: Checkpoint, title: str) -> dict[str, str]:
-    """The base's name of each target: the same, or with one prefix more or less for all of them.
+    """The base's name of each target: the same, with one prefix more or less for all of them, or as it is loaded.
 
     A copied module that the base lacks, a head, keeps its name.
     """
-    names = base.tensors.keys()
-    parts = targets[0].split(".")
-    taken = [f"{'.'.join(parts[:count])}." for count in range(1, len(parts) - 1)]
-    given = [name.removesuffix(targets[0]) for name in names if name.endswith(f".{targets[0]}")]
-    guesses: list[dict[str, str]] = [{name: name for name in targets}]
-    guesses += [{name: name.removeprefix(prefix) for name in targets} for prefix in taken]
-    guesses += [{name: prefix + name for name in targets} for prefix in given]
-    for guess in guesses:
-        guess.update({name: name for name in copies if guess[name] not in names})
-    known = names | set(copies)
-    fitting = [guess for guess in guesses if set(guess.values()) <= known and len(set(guess.values())) == len(targets)]
-    if fitting and (fitting[0] == guesses[0] or len(fitting) == 1):
-        return fitting[0]
-    if fitting:
-        raise TallmasksError(
-            f"{title}: {targets[0]} may be {name_some([guess[targets[0]] for guess in fitting])} of {base.title};"
-            f" expected one that fits. {_MERGE}"
-        )
-    best = min(guesses, key=lambda guess: len(set(guess.values()) - known))
-    absent = sorted(name for name in targets if best[name] not in known)
-    tied = [name for name in absent if best[name] in base.aliases]
+    absent = dict(zip(targets, targets, strict=True))
+    with_heads: list[dict[str, str]] = []
+    for ours, theirs in _readings(targets, base):
+        guesses = [dict(zip(targets, keys, strict=True)) for keys in _guesses(list(theirs.values()), ours)]
+        for guess in guesses:
+            guess.update({name: name for name in copies if guess[name] not in ours})
+        lacking = [
+            {name: key for name, key in one.items() if key not in ours and name not in copies} for one in guesses
+        ]
+        absent = min([absent, *lacking], key=len)
+        fits = [not lacks and len(set(one.values())) == len(one) for one, lacks in zip(guesses, lacking, strict=True)]
+        fitting = [{name: ours.get(key, key) for name, key in one.items()} for one in compress(guesses, fits)]
+        if len(fitting) > 1 and not fits[0]:
+            raise TallmasksError(
+                f"{title}: {targets[0]} may be {name_some([one[targets[0]] for one in fitting])} of {base.title};"
+                f" expected one that fits. {_MERGE}"
+            )
+        with_heads += fitting[:1]
+        if fitting and not any(_INSIDE.search(name) for name in copies if fitting[0][name] not in base.tensors):
+            break  # else what looks like a head may be of a block, under another name
+    if with_heads:
+        return max(with_heads, key=lambda one: len(base.tensors.keys() & one.values()))
+    tied = [name for name, key in absent.items() if key in base.aliases]
     raise TallmasksError(
-        f"{title}: it changes {name_some(tied or absent)}, "
+        f"{title}: it changes {name_some(tied or sorted(absent))}, "
         + (f"tied to another tensor in {base.title}" if tied else f"which {base.title} has not")
-        + f"; expected tensors of its own base. Give the base that it was trained on. Where this is it: {_MERGE}"
+        + f"; expected tensors of its own base. Give the base that it was trained on{library_advice(base)}."
+        f" Where this is it: {_MERGE}"
     )
+
+
+def _readings(targets: Sequence[str], base: Checkpoint) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
+    """The base's tensors by a key, and the key of each target: its name, its name by now, or its name once loaded."""
+    yield {name: name for name in base.tensors}, {name: name for name in targets}
+    yield {modern(name): name for name in base.tensors}, {name: modern(name) for name in targets}
+    if (model := empty_model(base)) is not None:
+        ours, theirs = module_names(model, base.tensors), module_names(model, targets)
+        yield {key: name for name, key in ours.items()}, {name: theirs.get(name, name) for name in targets}
+
+
+def _guesses(targets: Sequence[str], names: Collection[str]) -> Iterator[list[str]]:
+    """The targets as they are, and with a prefix less or more."""
+    yield list(targets)
+    parts = targets[0].split(".")
+    for count in range(1, len(parts) - 1):
+        yield [name.removeprefix(f"{'.'.join(parts[:count])}.") for name in targets]
+    for name in names:
+        if name.endswith(f".{targets[0]}"):
+            yield [name.removesuffix(targets[0]) + target for target in targets]
 
 
 def _scale(config: Mapping[str, Any], module: str, pair: Mapping[str, str], adapter: Checkpoint, title: str) -> float:

@@ -1,15 +1,19 @@
-"""One model's tensors under the names that another file of its family has: libraries save tied weights differently.
+"""One model's tensors under the names that another file of its family has.
 
 A pickle has both names of an embedding that is the output layer too, a safetensors file one of them.  A model with a
-head has a prefix, `vit.`, before the names that its base has without the head.
+head has a prefix, `vit.`, before the names that its base has without the head.  transformers renames what it loads.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from tallmasks.store.errors import TallmasksWarning
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
+from tallmasks.vectors.checkpoints.loaded_names import empty_model, in_parts, library_advice, modern, module_names
 
 OF_VOCABULARY = ("embed", "shared", "wte", "lm_head")
 """Parts of the names of input and output embeddings."""
@@ -17,24 +21,27 @@ _TIES = "tie_word_embeddings"
 
 
 def named_as(base: Checkpoint, task: Checkpoint) -> Checkpoint:
-    """A checkpoint with the base's names for the tensors that it ties, and for those behind a prefix.
+    """A checkpoint with the base's names, where prefixes, ties or transformers' conversions tell them.
 
-    Where it lacks an embedding of the base, its only one of that shape stands for it.  config.json, its own or else the
-    base's, must say that the model ties them.  A tensor that the base has under no name stays as it is.
+    Where it lacks an embedding of the base, its only one of that shape stands for it, if the two are tied.  A copy of
+    an embedding, byte for byte, is tied to it.  A tensor that the base has under no name stays as it is.
     """
     if type(task) is not Checkpoint:  # a LoRA, or a bundle's model: it has the base's names
         return task
-    task = _without_prefix(base, task)
+    task = _renamed(base, task)
     own: dict[str, str] = {}
     for name in base.tensors:
         names = [name, *(alias for alias, of in base.aliases.items() if of == name)]
         places = {task.aliases.get(one, one) for one in names if one in task.names} or _only_embedding(base, task, name)
+        first = min(places, default="")
+        if all(task.same(task, place, first) for place in places):
+            places = {first} & places
         if len(places) == 1:  # with two, the base ties what the task does not
             own[name] = places.pop()
         else:
             own |= {place: place for place in places}
     rest = task.tensors.keys() - own.values()
-    own |= {name: name for name in rest}
+    own |= {name: name for name in rest if not _is_a_copy(base, task, name, own)}
     return replace(
         task,
         tensors={name: task.tensors[own[name]] for name in sorted(own)},
@@ -44,30 +51,82 @@ def named_as(base: Checkpoint, task: Checkpoint) -> Checkpoint:
     )
 
 
-def _without_prefix(base: Checkpoint, task: Checkpoint) -> Checkpoint:
-    """A checkpoint with no name of the base's, without the prefix that most of these names have in it."""
-    names = set(base.names)
-    if not names.isdisjoint(task.names):
+def _renamed(base: Checkpoint, task: Checkpoint) -> Checkpoint:
+    """A checkpoint with the base's names for tensors that differ from it in names alone."""
+    if not _same_shapes(base, task):
         return task
-    heads_and_tails = (
-        (name[: at + 1], name[at + 1 :]) for name in task.names for at, sign in enumerate(name) if sign == "."
-    )
-    prefixes = Counter(head for head, tail in heads_and_tails if tail in names)
-    if not prefixes:
+    plain = _without_library(base, task)
+    if not _same_shapes(base, plain):
+        return plain
+    if (model := empty_model(task, base)) is None:
+        if advice := library_advice(base, task):
+            warnings.warn(f"{task.title} and {base.title} differ in names{advice}", TallmasksWarning, stacklevel=2)
+        return plain
+    parts = in_parts(model, task)
+    ours = {target: name for name, target in module_names(model, base.names).items()}
+    names = module_names(model, parts.names)
+    renamed = _with_names(parts, {name: ours.get(names.get(name, ""), name) for name in parts.names})
+    return max(plain, renamed, key=lambda one: len(base.tensors.keys() & one.names))
+
+
+def _same_shapes(base: Checkpoint, task: Checkpoint) -> bool:
+    """Whether a tensor that the base lacks may be one that the task lacks: of its shape, or several joined."""
+    missing, extra = base.tensors.keys() - task.names, task.tensors.keys() - base.names
+    shapes = {task.tensors[name].shape for name in extra}
+    joined = any(len(shape) == 3 for shape in shapes)
+    return bool(missing) and (joined or not shapes.isdisjoint(base.tensors[name].shape for name in missing))
+
+
+def _without_library(base: Checkpoint, task: Checkpoint) -> Checkpoint:
+    """A checkpoint with the base's names, where old names tell them, or a prefix of all names in one of the two."""
+    ours, theirs = {modern(name): name for name in base.names}, {name: modern(name) for name in task.names}
+    prefixes: Counter[tuple[str, str]] = Counter()
+    if ours.keys().isdisjoint(theirs.values()):
+        prefixes.update((prefix, "") for prefix in _prefixes(theirs.values(), ours))
+        prefixes.update(("", prefix) for prefix in _prefixes(ours, set(theirs.values())))
+    less, more = max(prefixes, key=prefixes.__getitem__, default=("", ""))
+    keys = {name: more + key.removeprefix(less) for name, key in theirs.items()}
+    return _with_names(task, {name: ours.get(key, name.removeprefix(less)) for name, key in keys.items()})
+
+
+def _prefixes(names: Iterable[str], tails: Container[str]) -> Iterator[str]:
+    """What names have before one of the tails."""
+    for name in names:
+        yield from (name[: at + 1] for at, sign in enumerate(name) if sign == "." and name[at + 1 :] in tails)
+
+
+def _with_names(task: Checkpoint, names: Mapping[str, str]) -> Checkpoint:
+    """A checkpoint with other names; as it is where two would be one."""
+    if len(set(names.values())) < len(names):
         return task
-    ((prefix, _),) = prefixes.most_common(1)
     return replace(
         task,
-        tensors=dict(sorted((name.removeprefix(prefix), info) for name, info in task.tensors.items())),
-        aliases={alias.removeprefix(prefix): of.removeprefix(prefix) for alias, of in task.aliases.items()},
-        arrays={name.removeprefix(prefix): array for name, array in task.arrays.items()},
-        places={name.removeprefix(prefix): place for name, place in task.places.items()},
+        tensors=dict(sorted((names[name], info) for name, info in task.tensors.items())),
+        aliases={names[alias]: names[of] for alias, of in task.aliases.items()},
+        arrays={names[name]: array for name, array in task.arrays.items()},
+        places={names[name]: place for name, place in task.places.items() if name in names},
     )
+
+
+def _is_a_copy(base: Checkpoint, task: Checkpoint, name: str, own: Mapping[str, str]) -> bool:
+    """Whether a tensor that the base lacks has the bytes of one that its class ties it to, or of an embedding."""
+    for one in own.keys() & base.tensors.keys():
+        if task.tensors[own[one]] == task.tensors[name] and task.same(task, name, own[one]):
+            if is_embedding(one) and len(base.tensors[one].shape) == 2:
+                return True
+            if (model := empty_model(task, base)) is not None:
+                first, second = (module_names(model, [each]).get(each, each) for each in (name, one))
+                tied = model.all_tied_weights_keys
+                if tied.get(first, first) == tied.get(second, second):
+                    return True
+    return False
 
 
 def ties(checkpoint: Checkpoint) -> bool | None:
-    """Whether config.json says that input and output embeddings are one tensor; None where it says nothing."""
-    return bool(checkpoint.config[_TIES]) if _TIES in checkpoint.config else None
+    """Whether input and output embeddings are one tensor, by config.json or the default of its class; None unknown."""
+    if _TIES in checkpoint.config:
+        return bool(checkpoint.config[_TIES])
+    return None if (model := empty_model(checkpoint)) is None else bool(model.all_tied_weights_keys)
 
 
 def is_embedding(name: str) -> bool:

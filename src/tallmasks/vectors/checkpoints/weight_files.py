@@ -59,7 +59,7 @@ def open_weight_files(files: Mapping[str, Path], shards: Mapping[str, str] | Non
         **facts,
         files=files,
         tensors=dict(sorted(read.tensors.items())),
-        aliases=dict(sorted(read.aliases.items())),
+        aliases={alias: name for alias, name in sorted(read.aliases.items()) if alias not in read.tensors},
         places=read.places,
         metadata=read.metadata,
         arrays=read.arrays,
@@ -97,6 +97,9 @@ def _add_safetensors(read: _Read, file: str, path: Path) -> None:
         read.tensors[name] = TensorInfo(dtype, tuple(shape))
         read.arrays[name] = opened.view(name) if dtype in DTYPES else opened.stored(name)
         read.places[name] = file
+    names = {name for name, _, _ in opened.described}
+    # safetensors' save_model writes there under which name it kept a tensor
+    read.aliases |= {alias: name for alias, name in opened.metadata.items() if name in names}
 
 
 def _add_torch(read: _Read, file: str, path: Path) -> None:

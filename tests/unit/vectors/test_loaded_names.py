@@ -1,0 +1,241 @@
+"""Names that transformers converts as it loads a file: one name here, whichever way a model was saved."""
+
+import copy
+import json
+import sys
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file, save_file, save_model
+
+import tallmasks
+from small_checkpoints import file_of, lora, refusal
+from tallmasks.bundles.bundle_models import open_model
+from tallmasks.commands.main import main
+from tallmasks.commands.tensors_apart import apart
+from tallmasks.store.errors import TallmasksWarning
+from tallmasks.vectors.checkpoints import check_fit, loaded_names, open_checkpoint
+
+SIZE = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
+IMAGES = {"image_size": 8, "patch_size": 4}
+WORDS = {"vocab_size": 20, "max_position_embeddings": 16}
+SEQUENCES = {
+    **{f"{part}_{what}": number for part in ("encoder", "decoder") for what, number in (
+        ("layers", 1), ("attention_heads", 2), ("ffn_dim", 16))},
+    **WORDS, "d_model": 16, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "forced_eos_token_id": 2,
+}  # fmt: skip
+SPEECH = {
+    "conv_dim": [8], "conv_stride": [2], "conv_kernel": [3], "num_feat_extract_layers": 1,
+    "num_conv_pos_embeddings": 4, "num_conv_pos_embedding_groups": 2, "vocab_size": 12,
+}  # fmt: skip
+CLASSES = {
+    "ViTForImageClassification": {**SIZE, **IMAGES},
+    "Dinov2Model": {**SIZE, **IMAGES},
+    "SwinModel": {**IMAGES, "image_size": 16, "embed_dim": 8, "depths": [1], "num_heads": [2], "window_size": 2},
+    "BertForMaskedLM": {**SIZE, **WORDS},
+    "Wav2Vec2ForCTC": {**SIZE, **SPEECH},
+    "MixtralForCausalLM": {**SIZE, **WORDS, "num_local_experts": 2, "num_key_value_heads": 2},
+    "Qwen2MoeForCausalLM": {
+        **SIZE, **WORDS, "num_experts": 2, "moe_intermediate_size": 8, "shared_expert_intermediate_size": 8,
+    },
+    "GPT2LMHeadModel": {"n_embd": 16, "n_layer": 1, "n_head": 2, "vocab_size": 20},
+    "LlamaForCausalLM": {**SIZE, **WORDS, "tie_word_embeddings": True},
+    "BartForConditionalGeneration": SEQUENCES,
+    "T5ForConditionalGeneration": {"d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2},
+}  # fmt: skip
+
+
+def made(name):
+    """A small model of a class, whose weights have few digits, so that sums are exact."""
+    kind = getattr(transformers, name)
+    torch.manual_seed(0)
+    return moved(kind(kind.config_class(**CLASSES[name])), 0)
+
+
+def moved(model, seed=1):
+    """A copy with other weights."""
+    model, draw = copy.deepcopy(model), torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(((parameter + 0.2 * torch.randn(parameter.shape, generator=draw)) * 1024).round() / 1024)
+    return model
+
+
+def saved(model, folder, how):
+    """The folder of a model, as people save it."""
+    if how in ("file", "new names", "old names"):
+        model.save_pretrained(folder, save_original_format=how != "new names")
+        if how == "old names":
+            old = {new: old for old, new in loaded_names._LEGACY.items()}
+            tensors = load_file(folder / "model.safetensors").items()
+            ends = {name: next(filter(name.endswith, old), "") for name, _ in tensors}
+            renamed = {name.removesuffix(ends[name]) + old.get(ends[name], ""): tensor for name, tensor in tensors}
+            save_file(renamed, folder / "model.safetensors", {"format": "pt"})
+        return folder
+    model.config.architectures = [type(model).__name__]
+    model.config.save_pretrained(folder)
+    if how == "state":
+        torch.save(model.state_dict(), folder / "pytorch_model.bin")
+    elif how == "inner state":
+        torch.save(model.base_model.state_dict(), folder / "pytorch_model.bin")
+    elif how == "copies":
+        save_file({name: tensor.clone() for name, tensor in model.state_dict().items()}, folder / "model.safetensors")
+    else:
+        save_model(model, str(folder / "model.safetensors"))
+    return folder
+
+
+SAVED = [
+    ("ViTForImageClassification", "file", "state"), ("ViTForImageClassification", "state", "file"),
+    ("Dinov2Model", "file", "new names"), ("SwinModel", "new names", "file"),
+    ("BertForMaskedLM", "old names", "file"), ("BertForMaskedLM", "file", "old names"),
+    ("Wav2Vec2ForCTC", "file", "old names"), ("Wav2Vec2ForCTC", "old names", "state"),
+    ("MixtralForCausalLM", "file", "state"), ("Qwen2MoeForCausalLM", "file", "new names"),
+    ("GPT2LMHeadModel", "file", "inner state"), ("GPT2LMHeadModel", "inner state", "file"),
+    ("LlamaForCausalLM", "file", "copies"), ("LlamaForCausalLM", "save_model", "file"),
+    ("BartForConditionalGeneration", "file", "save_model"), ("BartForConditionalGeneration", "save_model", "state"),
+    ("BertForMaskedLM", "file", "copies"), ("T5ForConditionalGeneration", "file", "copies"),
+]  # fmt: skip
+"""A class, and how its base and its fine-tuned model are saved."""
+
+
+@pytest.mark.parametrize(("name", "of_base", "of_task"), SAVED)
+def test_models_fit_however_they_are_saved(name, of_base, of_task, tmp_path, monkeypatch):
+    """A base could not be merged with a model of another release of transformers, or of torch.save; or the result had
+    the values of another tensor."""
+    monkeypatch.chdir(tmp_path)
+    base = made(name)
+    task = moved(base)
+    saved(base, tmp_path / "base", of_base)
+    saved(task, tmp_path / "task", of_task)
+    task_vector = {"scaling_coefficient": 1.0}
+    tallmasks.merge_checkpoints("base", {"a": "task"}, "task_arithmetic", "merged", **task_vector)
+    tallmasks.compress("base", {"a": "task"}, "bundle", mask_lambda=0)
+    switched = type(base).from_pretrained("base")
+    tallmasks.load_bundle("bundle").apply_(switched, "a")
+    merged = type(base).from_pretrained("merged")
+    for key, tensor in task.state_dict().items():
+        assert torch.equal(merged.state_dict()[key], tensor), key
+        assert torch.equal(switched.state_dict()[key], tensor), key
+    assert open_checkpoint("merged").names == open_checkpoint("base").names
+
+
+ADAPTED = [
+    ("ViTForImageClassification", "file", "vit.layers.0.attention.q_proj"),
+    ("ViTForImageClassification", "file", "vit.encoder.layer.1.attention.output.dense"),
+    ("ViTForImageClassification", "new names", "vit.encoder.layer.1.attention.output.dense"),
+    ("Dinov2Model", "file", "encoder.layer.1.attention.v_proj"),
+    ("Dinov2Model", "file", "dinov2.encoder.layer.1.attention.attention.value"),
+    ("SwinModel", "file", "swin.encoder.layers.0.blocks.0.mlp.fc1"),
+]
+"""A class, how its base is saved, and a module as the release that trained an adapter called it."""
+
+
+@pytest.mark.parametrize(("name", "how", "module"), ADAPTED)
+def test_an_adapter_of_any_release_fits_the_file(name, how, module, tmp_path):
+    """An adapter of a ViT or DINOv2, trained under transformers 5, changed tensors "which the base has not"."""
+    base = made(name)
+    saved(base, tmp_path / "base", how)
+    own = loaded_names.module_names(base, [f"{module}.weight"])[f"{module}.weight"]
+    rows, columns = base.state_dict()[own].shape
+    b, a = torch.arange(rows * 4.0).reshape(rows, 4), torch.arange(columns * 4.0).reshape(4, columns)
+    lora(tmp_path / "lora", {f"{module}.lora_A.weight": a / 1024, f"{module}.lora_B.weight": b / 1024})
+    tallmasks.merge_checkpoints(
+        tmp_path / "base", {"a": tmp_path / "lora"}, "task_arithmetic", tmp_path / "out", scaling_coefficient=1.0
+    )
+    merged = type(base).from_pretrained(tmp_path / "out").state_dict()
+    for key, tensor in base.state_dict().items():
+        torch.testing.assert_close(merged[key], tensor + 2 * (b @ a) / 1024**2 if key == own else tensor)
+
+
+def hide_library(monkeypatch):
+    """As in an installation without transformers."""
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    monkeypatch.setattr(loaded_names, "find_spec", lambda name: None)
+    monkeypatch.setattr(loaded_names, "_empty_model", loaded_names._empty_model.__wrapped__)
+
+
+def classifiers(folder, name, **size):
+    """The folder of an encoder, and those of two classifiers with other labels."""
+    kind = getattr(
+        transformers, f"{name}ForSequenceClassification" if name == "Bert" else f"{name}ForImageClassification"
+    )
+    for task, labels in (("cars", 3), ("dtd", 4)):
+        model = moved(kind(kind.config_class(**SIZE, **size, num_labels=labels)), labels)
+        saved(model, folder / task, "state")
+    return saved(moved(model.base_model, 9), folder / "base", "old names")
+
+
+def test_norms_of_another_name_are_no_heads(tmp_path, monkeypatch):
+    """Under --heads every LayerNorm of a BERT stayed the base's, listed among the heads."""
+    base = open_checkpoint(classifiers(tmp_path, "Bert", **WORDS))
+    hide_library(monkeypatch)
+    words = ["--task", f"cars={tmp_path}/cars", "--task", f"dtd={tmp_path}/dtd", "--method", "weight_averaging"]
+    assert main(["merge", "--base", str(tmp_path / "base"), *words, "--heads", "-o", str(tmp_path / "merged")]) == 0
+    heads = load_file(tmp_path / "merged/heads/cars.safetensors")
+    assert set(heads) == {"classifier.weight", "classifier.bias"}
+    merged, tasks = (
+        open_checkpoint(tmp_path / "merged"),
+        [open_model(tmp_path / name, base) for name in ("cars", "dtd")],
+    )
+    gamma = "encoder.layer.0.output.LayerNorm.gamma"
+    assert merged.names == base.names and gamma in base.names
+    np.testing.assert_array_equal(merged.float32(gamma), sum(task.float32(gamma) for task in tasks) / 2)
+
+
+def test_what_only_the_library_knows_is_said_without_it(tmp_path, monkeypatch):
+    """A part of a model would stay the base's in silence, or nobody would know what to install."""
+    base = open_checkpoint(classifiers(tmp_path, "ViT", **IMAGES))
+    hide_library(monkeypatch)
+    with pytest.warns(TallmasksWarning, match=r'pip install "tallmasks\[t5\]"'):
+        open_model(tmp_path / "cars", base)
+
+
+def test_a_tensor_inside_a_block_is_no_head(tmp_path):
+    """Under --heads a tensor of another name, inside a block, stayed the base's in silence."""
+    rest = {"layer.0.weight": torch.ones(9, 9), "classifier.0.weight": torch.ones(2, 9)}
+    base = open_checkpoint(file_of(tmp_path / "base", {**rest, "layer.0.norm_a.weight": torch.ones(9)}))
+    task = {**rest, "classifier.0.weight": torch.ones(3, 9), "layer.0.norm_b.weight": torch.ones(9)}
+    tasks = {"cars": open_model(file_of(tmp_path / "cars", {**task, "score.0.bias": torch.ones(3)}), base)}
+    assert "--heads: layer.0.norm_a.weight, layer.0.norm_b.weight" in refusal(lambda: apart(base, tasks, heads=[]))
+    chosen = apart(base, tasks, heads=["*norm_b*"], keep_base=["*norm_a*"])
+    assert sorted(chosen.heads["cars"]) == ["classifier.0.weight", "layer.0.norm_b.weight", "score.0.bias"]
+
+
+def test_files_say_what_is_tied(tmp_path):
+    """A model saved by safetensors' save_model, or with a copy of its embedding as its head, was refused: with no
+    config.json, as one that lacks a tensor or has one of its own."""
+    table, body = torch.arange(36.0).reshape(9, 4), {"body.weight": torch.ones(2, 2), "zero.bias": torch.zeros(4)}
+    base = open_checkpoint(file_of(tmp_path / "base", {"embed.weight": table, **body}))
+    shapes = {
+        "kept": ({"lm_head.weight": table + 1}, {"embed.weight": "lm_head.weight"}),
+        "copied": ({"embed.weight": table + 1, "vocab_projector.weight": table + 1}, {}),
+    }
+    for name, (tensors, metadata) in shapes.items():
+        task = open_model(file_of(tmp_path / name, tensors | body, **metadata), base)
+        check_fit(base, {name: task})
+        np.testing.assert_array_equal(task.float32("embed.weight"), table + 1)
+    other = {"embed.weight": table, "lm_head.weight": table + 1, "new.bias": torch.zeros(4)}
+    task = open_model(file_of(tmp_path / "other", other | body), base)
+    assert {"lm_head.weight", "new.bias"} <= set(task.names)  # not the same, and a vector that is no embedding
+
+
+def test_old_names_are_the_librarys():
+    """The table that needs no library would fall behind it."""
+    from transformers.conversion_mapping import get_checkpoint_conversion_mapping
+    from transformers.core_model_loading import apply_renamings
+
+    legacy = get_checkpoint_conversion_mapping("legacy")
+    for name in ("x.LayerNorm.gamma", "LayerNorm.beta", "x.conv.weight_g", "x.weight_v", "x.weight_gamma", "x.beta"):
+        assert loaded_names.modern(name) == apply_renamings(name, legacy)
+
+
+@pytest.mark.parametrize("change", [{"num_hidden_layers": 10**7}, {"hidden_size": "x"}, {"architectures": ["Trainer"]}])
+def test_a_configuration_builds_no_more_than_the_file_has(change, tmp_path):
+    """A model from anywhere could fill the memory, or end in a traceback, by a number in config.json."""
+    folder = saved(made("Dinov2Model"), tmp_path / "base", "file")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | change))
+    assert loaded_names.empty_model(open_checkpoint(folder)) is None
