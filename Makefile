@@ -8,11 +8,8 @@ INSTALLED := .venv/installed
 SLURM := .venv/slurm/installed
 REMOTES := .venv/remotes/installed
 SITE := .venv/site
-SNAKEMAKE := PATH="$(CURDIR)/$(BIN):$$PATH" snakemake -j$(JOBS) --quiet host reason --
-# `make V=1 ...` gives Snakemake's own output
-ifdef V
-export TALLMASKS_VIEW := full
-endif
+# The programs in .venv/bin name their Python by its place, which is another one after the project's folder has moved.
+SNAKEMAKE := PATH="$(CURDIR)/$(BIN):$$PATH" python -m snakemake -j$(JOBS) --
 
 # Without bytecode, which images of containers forbid, each call of snakemake compiles 850 modules: seconds a call.
 unexport PYTHONDONTWRITEBYTECODE

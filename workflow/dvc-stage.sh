@@ -1,6 +1,7 @@
 #!/bin/sh
-# What a DVC stage runs: `workflow/dvc-stage.sh TARGET FOLDER...` checks the FOLDERs of the store against dvc.lock, then
-# has Snakemake make what is missing of TARGET.  SNAKEMAKE_PROFILE=profiles/slurm sends the jobs to a cluster.
+# What a DVC stage runs: `workflow/dvc-stage.sh TARGET FOLDER...` checks the FOLDERs of the store, so that no damage is
+# committed. Then it has Snakemake make what is missing of TARGET.  SNAKEMAKE_PROFILE=profiles/slurm sends the jobs to a
+# cluster.
 set -eu
 target=$1
 shift
@@ -13,5 +14,5 @@ if ! command -v snakemake >/dev/null; then # no environment is active: take .ven
   PATH=$project/.venv/bin:$PATH
 fi
 export PATH
-python workflow/runner/own_code.py verify --restore "$@"
-exec snakemake --cores all --quiet host reason -- "$target"
+PYTHONPATH=src python -m tallmasks.commands.main verify --changed "$@" # this copy's code, in any folder
+exec snakemake --cores all -- "$target"

@@ -1,9 +1,21 @@
 """Processes of the tests: their signals, and waiting for them."""
 
+import json
 import signal
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+
+
+def job_command(folder: Path, script: Path, told: Mapping[str, Any], root: Path = ROOT) -> list[str]:
+    """The command of a job as the project in `root` starts it; what it is told lies in `folder`."""
+    file = folder / "job.json"
+    file.write_text(json.dumps(told))
+    return [sys.executable, str(root / "workflow" / "runner" / "job.py"), str(script), str(file)]
 
 
 def default_signals() -> None:

@@ -29,7 +29,6 @@ ROOT = Path(__file__).parents[2]
 CODE = (
     "Snakefile",
     "src/tallmasks",
-    "src/snakemake_logger_plugin_tallmasks",
     "workflow",
     "models/tiny.safetensors",
     "profiles",
@@ -134,10 +133,10 @@ class Project:
         return Run(process.returncode, output)
 
     def snakemake(self, *arguments: str, fails: bool = False) -> Run:
-        return self.run("snakemake", "-j2", "--quiet", "host", "reason", "--", *arguments, fails=fails)
+        return self.run("snakemake", "-j2", "--", *arguments, fails=fails)
 
     def dry_run(self, *arguments: str, fails: bool = False) -> Run:
-        return self.run("snakemake", "-n", "--quiet", "host", "reason", "--", *arguments, fails=fails)
+        return self.run("snakemake", "-n", "--", *arguments, fails=fails)
 
     def dvc(self, *arguments: str, fails: bool = False) -> Run:
         return self.run("dvc", *arguments, fails=fails)
@@ -164,7 +163,6 @@ class Project:
             "GIT_CONFIG_SYSTEM": "/dev/null",
             "XDG_CONFIG_HOME": str(self.root.parent / "no-config"),  # DVC's, and what git ignores everywhere
             "XDG_CONFIG_DIRS": str(self.root.parent / "no-config"),
-            "TALLMASKS_VIEW": "full",  # Snakemake's own output names every job
             "DVC_NO_ANALYTICS": "1",
             "DVC_SITE_CACHE_DIR": str(self.root.parent / "dvc-site-cache"),
             "TALLMASKS_WARM": str(warm_python()),
@@ -261,6 +259,7 @@ def lay_out(root: Path) -> Project:
     switched_off = "".join(f"/experiments/{folder.name}/\n" for folder in sorted((root / "experiments").iterdir()))
     (root / ".dvcignore").write_text((root / ".dvcignore").read_text() + switched_off)
     _edit(root / "dvc.yaml", _two_and_three)
+    _edit(root / "profiles" / "default" / "config.yaml", lambda profile: profile.pop("logger"))  # which names no jobs
     _edit(root / "profiles" / "slurm" / "config.yaml", lambda profile: profile.update({"default-resources": []}))
     project.git("init", "-q", "-b", "main", "--template=")
     project.commit("start")

@@ -14,7 +14,7 @@ from slurm import cluster, lacking
 TARGET = "results/tiny/two/table.csv"
 # seconds instead of minutes between looks at the queue, no accounting, and no more CPUs than this cluster has
 OPTIONS = (
-    "--profile", "profiles/slurm", "--cores", "2", "--quiet", "host", "reason", "--verbose",
+    "--profile", "profiles/slurm", "--cores", "2", "--verbose",
     "--slurm-no-account", "--slurm-status-command", "squeue",
     "--slurm-init-seconds-before-status-checks", "2", "--seconds-between-status-checks", "2",
 )  # fmt: skip

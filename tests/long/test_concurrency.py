@@ -16,7 +16,7 @@ from project import Project, Run
 def test_two_snakemakes_in_one_copy_share_the_work(project: Project) -> None:
     """The second would fail on a lock, or fine-tune what the first is fine-tuning."""
     project.change(lambda params: params["grids"].update(mask_lambda=[0.3, 0.4]))
-    command = ("snakemake", "-j2", "--quiet", "host", "reason", "--", "all")
+    command = ("snakemake", "-j2", "--", "all")
     both = [project.start(*command) for _ in range(2)]
     runs = [Run(process.wait(), output) for process in both for output in [process.communicate()[0]]]
     assert [run.status for run in runs] == [0, 0], "\n".join(run.output for run in runs)
@@ -45,10 +45,10 @@ def test_two_clones_on_one_cache_at_once(copies: Callable[[], Project], tmp_path
 
 FULL_DISK = """
 mount -t tmpfs -o size=600k tmpfs store/tiny/derived/mask_bundles
-snakemake -j2 --quiet host reason -- all; echo "first: $?"
+snakemake -j2 -- all; echo "first: $?"
 ls -A store/tiny/derived/mask_bundles | sed 's/^/left: /'
 mount -o remount,size=100m store/tiny/derived/mask_bundles
-snakemake -j2 --quiet host reason -- all; echo "second: $?"
+snakemake -j2 -- all; echo "second: $?"
 sha256sum store/tiny/derived/mask_bundles/*
 """
 

@@ -31,8 +31,8 @@ def kill_alone(process: subprocess.Popen[str]) -> None:
 
 
 WAYS = {
-    "the process group": (("snakemake", "-j2", "--quiet", "host", "reason", "--", "all"), kill_group),
-    "snakemake alone": (("snakemake", "-j2", "--quiet", "host", "reason", "--", "all"), kill_alone),
+    "the process group": (("snakemake", "-j2", "--", "all"), kill_group),
+    "snakemake alone": (("snakemake", "-j2", "--", "all"), kill_alone),
     "dvc repro": (("dvc", "repro"), kill_alone),
     "dvc repro and all below it": (("dvc", "repro"), kill_group),
 }

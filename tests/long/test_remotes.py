@@ -111,7 +111,7 @@ def test_another_machine_goes_on_from_a_remote(remote: Remote, project: Project,
 
     here.run("git", "clone", "-q", str(here.root), str(tmp_path / "elsewhere" / "clone"))
     there = remote.user(tmp_path / "elsewhere" / "clone")
-    assert "is not there, and dvc.lock has it" in there.tallmasks("verify", fails=True).output
+    assert "`dvc pull` brings it back" in there.tallmasks("verify", fails=True).output
     (pull,) = (words for words in commands_of_the_page("On another machine", 0) if words == ["dvc", "pull"])
     remote.cut(there, pull)
     (fetched,) = re.findall(r"(\d+) files? fetched", there.run(*pull).output)
@@ -132,7 +132,3 @@ def test_wrong_credentials_are_one_line(remote: Remote, project: Project) -> Non
     refused = stranger.dvc("push", fails=True).output
     (line,) = re.findall(r"^ERROR: .*", refused, re.M)
     assert remote.refusal in line and "Traceback" not in refused
-    stranger.run("rm", "-rf", ".dvc/cache", "store/tiny/checkpoints")
-    refused = stranger.tallmasks("verify", "--restore", "store/tiny/checkpoints").output
-    first, *_ = re.findall(r"^ERROR: .*", refused, re.M)
-    assert remote.refusal in first and "Traceback" not in refused

@@ -2,9 +2,8 @@
 
 import hashlib
 import os
+import re
 from pathlib import Path
-
-import pytest
 
 from project import Project
 
@@ -15,55 +14,41 @@ def cached(project: Project, content: Path) -> Path:
     return project.path(".dvc/cache/files/md5", md5[:2], md5[2:])
 
 
-def test_damage_is_repaired_and_dvc_lock_stays(project: Project) -> None:
-    """A flipped bit would become the project's official checkpoint, and be pushed to everybody."""
+def test_damage_is_never_committed_and_comes_back(project: Project) -> None:
+    """A flipped bit would become the official checkpoint; or the command that brings a file back would fail,
+    or have DVC empty its folder."""
     before, lock = project.sha256("store"), project.path("dvc.lock").read_bytes()
     overwritten = project.one("store/tiny/checkpoints/mnist-s0-*.safetensors")
-    truncated = project.one("store/tiny/derived/mask_bundles/sum-2tasks-*.safetensors")
-    deleted = project.one("store/tiny/derived/task_vectors/dtd-*.safetensors")
-    with_bad_cache = project.one("store/tiny/derived/task_vectors/svhn-*.safetensors")
+    in_remote = project.one("store/tiny/derived/task_vectors/svhn-*.safetensors")
     for_nobody = project.one("store/tiny/derived/multi_task_vectors/sum-3tasks-*.safetensors")
-    project.damage(cached(project, with_bad_cache), b"bad sector")  # the remote still has it
-    for place in (".dvc/cache", ".dvc-remote"):  # nobody has this one
-        md5 = cached(project, for_nobody).relative_to(project.path(".dvc/cache"))
-        project.damage(project.path(place, str(md5)), None)
-    for path, content in {
-        overwritten: b"garbage" * 1000,
-        truncated: truncated.read_bytes()[:-1],
-        deleted: None,
-        with_bad_cache: with_bad_cache.read_bytes()[:-4] + b"\0\0\0\0",
-        for_nobody: b"",
-    }.items():
-        project.damage(path, content)
+    cached(project, in_remote).unlink()
+    for place in (".dvc/cache", ".dvc-remote"):
+        project.path(place, str(cached(project, for_nobody).relative_to(project.path(".dvc/cache")))).unlink()
+    project.damage(overwritten, b"garbage" * 1000)
+    project.damage(in_remote, in_remote.read_bytes()[:-4] + b"\0\0\0\0")
 
-    repaired = project.dvc("repro")
-
-    assert repaired.jobs == {"merge": 1}
-    for path in (overwritten, truncated, deleted, with_bad_cache):
-        assert f"{path.relative_to(project.root)}: restored" in repaired.output
+    stopped = project.dvc("repro", fails=True).output
+    for path in (overwritten, in_remote):
+        name = path.relative_to(project.root)
+        assert f"moved to .tallmasks/damaged/{name}; `dvc pull {name}` brings it back" in stopped
+    for command in re.findall("`(dvc pull .+?)`", stopped):
+        project.run(*command.split())
     assert project.sha256("store") == before
-    assert project.path("dvc.lock").read_bytes() == lock
-    assert "up to date" in project.dvc("status").output
+
+    project.dvc("remote", "default", "--unset")
+    project.damage(for_nobody, b"")
+    for_nobody.with_name("link").symlink_to("nowhere")  # at which DVC would fail
+    os.mkfifo(for_nobody.with_name("pipe"))  # for which it would wait for ever
+    found = project.tallmasks("verify", fails=True).output
+    assert f"damaged/{for_nobody.relative_to(project.root)}; the next run makes it again" in found
+    assert found.endswith("3 problems\n") and " 0 problems" in project.tallmasks("verify").output
+    project.git("checkout", "-q", ".dvc/config")
+    assert project.dvc("repro").jobs == {"merge": 1}
+    assert project.sha256("store") == before and project.path("dvc.lock").read_bytes() == lock
     assert not project.git("status", "--porcelain").output
 
-
-@pytest.mark.long
-def test_what_is_lost_is_named_and_one_file_is_restored(project: Project) -> None:
-    """`verify` would pass a store that lost a file, and `--restore` of one file move it away and bring nothing back."""
-    lost, damaged = (project.one(f"store/tiny/derived/task_vectors/{task}-s0-*") for task in ("dtd", "svhn"))
-    before, names = project.sha256("store"), [str(path.relative_to(project.root)) for path in (lost, damaged)]
-    project.damage(lost, None)
-    project.damage(damaged, damaged.read_bytes()[:-1])
-    assert f"{names[0]} is not there, and dvc.lock has it" in project.tallmasks("verify", fails=True).output
-    assert f"{names[1]}: restored" in project.tallmasks("verify", "--restore", names[1]).output
-    os.mkfifo(lost)  # for which DVC would wait for ever
-    lost.with_name("link").symlink_to("nowhere")  # at which it would fail
-    project.tallmasks("verify", "--restore", "store/tiny/derived")
-    assert project.sha256("store") == before and "0 problems" in project.tallmasks("verify").output
-    assert "no such file or folder" in project.tallmasks("verify", "--restore", "store/tinny", fails=True).output
-    project.damage(lost, None)
-    project.change(lambda params: params["benchmarks"].pop("three"))  # and nobody asks for it any more
-    assert "0 problems" in project.tallmasks("verify").output
+    project.path("store").rename(project.path("elsewhere"))  # as in a clone
+    assert "`dvc pull` brings it back" in project.tallmasks("verify", fails=True).output
 
 
 def test_a_tampered_results_file_is_written_again(project: Project) -> None:

@@ -28,7 +28,7 @@ AS_A_USER = "import ctypes, os, sys; ctypes.CDLL(None).prctl(24, 1, 0, 0, 0); os
 
 
 def as_a_user(project: Project, *arguments: str) -> Run:
-    command = ["snakemake", "-j2", "--quiet", "host", "reason", *arguments]
+    command = ["snakemake", "-j2", *arguments]
     return project.run(sys.executable, "-c", AS_A_USER, *command)
 
 
@@ -79,6 +79,16 @@ def test_results_stay_until_the_new_ones_are_there(project: Project) -> None:
     assert project.sha256("results") == before
     project.replace("workflow/scripts/results_io.py", stops, '    folder = job.outputs["folder"]\n')
     assert project.snakemake(TABLE).jobs == {}, "the tables that stayed are right"
+
+
+def test_an_artifact_stays_where_its_forced_job_fails(project: Project) -> None:
+    """Hours of fine-tuning would be gone; and in a store that is read-only Snakemake would end in a traceback."""
+    project.replace(
+        "workflow/scripts/task_vector.py", "def run(job: Job) -> None:\n", "def run(job):\n    raise OSError\n"
+    )
+    before, vector = project.sha256("store"), project.one("store/tiny/derived/task_vectors/dtd-s0-*")
+    project.run("snakemake", "-j2", "-f", "--", str(vector.relative_to(project.root)), fails=True)
+    assert project.sha256("store") == before
 
 
 def test_an_input_from_the_future_costs_nothing(project: Project) -> None:

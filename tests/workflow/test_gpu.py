@@ -1,6 +1,5 @@
 """Every job that asks for a GPU has one to itself, and gives it back when it dies."""
 
-import json
 import os
 import signal
 import subprocess
@@ -12,6 +11,7 @@ import pytest
 import torch
 
 from gpus import LISTED, fake_nvml, replaced_cuda
+from processes import job_command
 from project import ROOT
 from tallmasks.models import cuda
 
@@ -94,7 +94,7 @@ def run_job(machine: dict[str, str], folder: Path, code: str, step: str = "finet
     script = folder / f"{step}.py"
     script.write_text(code)
     told = {"recipe": {"params": {}}, "inputs": {}, "outputs": {}, "threads": 1, "gpus": gpus}
-    return [sys.executable, str(RUNNER / "job.py"), str(script), json.dumps(told)]
+    return job_command(folder, script, told)
 
 
 MODEL = """

@@ -2,10 +2,8 @@
 
 import json
 import os
-import shutil
 import stat
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import numpy as np
 import pytest
 
 from conftest import ROOT
+from processes import job_command
 from tallmasks import methods
 from tallmasks.plan import figure_views  # noqa: F401
 from tallmasks.plan.node import STAGES, Node
@@ -29,9 +28,8 @@ STATE = {
 CHECKPOINT = {name: value + 1 for name, value in STATE.items() if name.startswith("visual.")}
 
 
-def run_task_vector(folder: Path, root: Path = ROOT, search: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """The task_vector step of the project in `root` on folder/pretrained.safetensors and folder/checkpoint.safetensors,
-    by hand: nothing but `search` says where the package is."""
+def run_task_vector(folder: Path) -> subprocess.CompletedProcess[str]:
+    """The task_vector step on two files of a folder, by hand: nothing says where the package is."""
     told = {
         "recipe": {
             "kind": "task_vector",
@@ -44,15 +42,8 @@ def run_task_vector(folder: Path, root: Path = ROOT, search: Path | None = None)
         "outputs": {"artifact": str(folder / "out" / "task_vector.safetensors")},
         "threads": 1,
     }
-    scripts = root / "workflow" / "scripts"
-    command = [
-        sys.executable,
-        str(scripts.parent / "runner" / "job.py"),
-        str(scripts / "task_vector.py"),
-        json.dumps(told),
-    ]
+    command = job_command(folder, ROOT / "workflow" / "scripts" / "task_vector.py", told)
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    environment |= {"PYTHONPATH": str(search)} if search else {}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
@@ -72,55 +63,6 @@ def test_a_job_leaves_one_complete_file_with_its_recipe(folder: Path) -> None:
     assert json.loads(tensors.metadata["recipe"])["kind"] == "task_vector"
     assert not stat.S_IMODE(out.stat().st_mode) & 0o222
     np.testing.assert_array_equal(tensors.flat(), np.ones(10, np.float32))
-
-
-@pytest.fixture
-def another(tmp_path: Path) -> Path:
-    """Another copy of the project, with code of its own, in a folder that PYTHONPATH cannot hold."""
-    root = tmp_path / "another: copy"
-    for part in ("src/tallmasks", "workflow/scripts", "workflow/runner"):
-        shutil.copytree(ROOT / part, root / part)
-    with (root / "src" / "tallmasks" / "__init__.py").open("a") as file:
-        file.write("print('the code of another copy')\n")
-    (root / "src" / "tallmasks" / ".#merge.py").symlink_to("somebody@here.1")  # as Emacs leaves beside an edited file
-    return root
-
-
-def test_a_job_with_another_copys_code_is_refused(folder: Path, another: Path, tmp_path: Path) -> None:
-    """Whatever imports the package before the job would have that copy's code run, with success."""
-    (tmp_path / "early").mkdir()
-    early = f"import sys; sys.path.insert(0, {str(another / 'src')!r}); import tallmasks; sys.path.pop(0)\n"
-    (tmp_path / "early" / "sitecustomize.py").write_text(early)
-    done = run_task_vector(folder, search=tmp_path / "early")
-    assert done.returncode == 1
-    (line,) = done.stderr.splitlines()
-    assert line.startswith(f"error: the package tallmasks comes from {another}") and str(ROOT / "src") in line
-    assert not (folder / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("during", "changed", "works"),
-    [
-        ("workflow/runner/checked_inputs.py", "vectors/task_vectors.py", False),
-        ("workflow/scripts/task_vector.py", "plan/index.py", False),
-        ("workflow/scripts/task_vector.py", "tasks/vision/class_names/mnist.txt", False),
-        ("workflow/scripts/task_vector.py", "vectors/task_vectors.py", True),
-    ],
-    ids=["while inputs are checked", "before an import", "data", "after the import"],
-)
-def test_a_checkout_while_a_job_runs(folder: Path, another: Path, during: str, changed: str, works: bool) -> None:
-    """Another branch's bytes would get this branch's name; or an edit that reaches no job would cost its work."""
-    file, line = another / during, "    _check_code(job)\n" if "runner" in during else "    kin = family(params)\n"
-    edit = f"    with open({str(another / 'src/tallmasks' / changed)!r}, 'a') as source:\n        source.write('#')\n"
-    code = file.read_text()
-    assert line in code
-    file.write_text(code.replace(line, f"{line}{edit}    import tallmasks.plan.index\n"))
-    done = run_task_vector(folder, root=another)
-    if works:
-        assert done.returncode == 0, done.stderr
-    else:
-        assert refused(done).startswith(f"error: src/tallmasks/{changed} changed while this job ran")
-    assert works == any((folder / "out").glob("*"))
 
 
 def truncate(checkpoint: Path) -> None:
@@ -167,9 +109,7 @@ def run_merge(folder: Path, told: dict) -> subprocess.CompletedProcess[str]:
 
 
 def run_step(script: str, folder: Path, told: dict) -> subprocess.CompletedProcess[str]:
-    scripts = ROOT / "workflow" / "scripts"
-    job = str(scripts.parent / "runner" / "job.py")
-    command = [sys.executable, job, str(scripts / f"{script}.py"), json.dumps(told)]
+    command = job_command(folder, ROOT / "workflow" / "scripts" / f"{script}.py", told)
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 

@@ -67,14 +67,12 @@ assert tallmasks.apply(base, tallmasks.merge(vectors, "sum"))["w"].sum() == 4
 def test_what_a_light_installation_lacks_is_one_line(models: Path) -> None:
     """A traceback of an import would not say what to install."""
     (models / "params.yaml").write_text("")
-    (models / ".dvc").mkdir()
     lines = {
         f"merge {TASKS.replace('base base', 'base base/model.safetensors')} --method ties -o merged.pt": (
             'writing a .pt file needs torch: pip install "tallmasks[torch]"'
         ),
         "storage": 'tallmasks storage needs pandas: pip install "tallmasks[workflow]"',
         "prompts paws": 'tallmasks prompts needs jinja2: pip install "tallmasks[t5]"',
-        "verify --restore base": 'tallmasks verify needs dvc: pip install "tallmasks[workflow]"',
     }
     done = without_extras(models, f"for words in {list(lines)}:\n    assert run(words) == 1, words\n")
     assert (done.returncode, done.stderr.splitlines()) == (0, [f"error: {line}" for line in lines.values()])

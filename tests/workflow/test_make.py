@@ -14,14 +14,14 @@ from project import ROOT
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project whose snakemake prints what it is called with; `make test` has no part in its make."""
+    """A project whose Python prints what it is called with; `make test` has no part in its make."""
     for name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES"):
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "results/tiny").mkdir(parents=True)
     (tmp_path / ".venv/bin").mkdir(parents=True)
     for name in ("requirements.lock", "pyproject.toml", ".venv/installed"):
         (tmp_path / name).touch()
-    program(tmp_path / ".venv/bin/snakemake", 'echo "snakemake $*"')
+    program(tmp_path / ".venv/bin/python", 'echo "python $*"')
     shutil.copy(ROOT / "Makefile", tmp_path)
     return tmp_path
 
@@ -57,7 +57,7 @@ def test_a_result_may_have_its_whole_path(folder: Path) -> None:
     (folder / "results/tiny/table.csv").touch()
     for name in ("results/tiny/table.csv", folder / "results/tiny/table.csv"):
         status, lines = make(folder, name, "JOBS=1")
-        assert (status, lines) == (0, ["snakemake -j1 --quiet host reason -- results/tiny/table.csv"])
+        assert (status, lines) == (0, ["python -m snakemake -j1 -- results/tiny/table.csv"])
 
 
 def test_a_python_that_is_not_there_is_one_line(folder: Path) -> None:

@@ -1,9 +1,9 @@
 """What a user reads of a run: a failure, an interruption, the end; with the real engines."""
 
-import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable
@@ -37,65 +37,35 @@ def interrupt_at_work(project: Project, interrupt: Callable[[subprocess.Popen[st
     return Run(process.returncode, output)
 
 
-def test_a_failure_an_interruption_and_the_end_are_said_in_few_words(project: Project) -> None:
-    """The reason, what to call next and where the table is would be lost in what Snakemake and Python print."""
-    short = Project(project.root, {"TALLMASKS_VIEW": "short"})
-    short.benchmark("new", ["cars", "gtsrb", "mnist"])
-    script = short.path("workflow/scripts/finetune.py")
+def test_a_failure_and_an_interruption_are_said_in_few_words(project: Project) -> None:
+    """The reason, and what to call next, would be lost in what Snakemake and Python print."""
+    shutil.copy(ROOT / "profiles/default/config.yaml", project.path("profiles/default"))
+    project.benchmark("new", ["cars", "gtsrb", "mnist"])
+    script = project.path("workflow/scripts/finetune.py")
     text = script.read_text()
     begin = "def run(job: Job) -> None:\n"
     assert text.count(begin) == 1
 
-    script.write_text(text.replace(begin, f"{begin}    import time\n\n    time.sleep(600)\n"))
+    waits = "    print('begun', flush=True)\n    __import__('time').sleep(600)\n"
+    script.write_text(text.replace(begin, f"{begin}{waits}"))
     ways = [lambda process: os.killpg(process.pid, signal.SIGINT), subprocess.Popen.terminate]
     for interrupt in ways:  # as a terminal's Ctrl-C does, or as a machine that shuts down
-        output = interrupt_at_work(short, interrupt).output
+        output = interrupt_at_work(project, interrupt).output
         assert output.count("Interrupted.") == 1 and "the same command goes on" in output
         assert "Traceback" not in output and "KeyboardInterrupt" not in output
 
     mistake = "    from tallmasks.store.errors import TallmasksError\n    raise TallmasksError('no room; make some')\n"
     script.write_text(text.replace(begin, f"{begin}{mistake}"))
-    output = short.run(*COMMAND, fails=True).output
-    assert output.count("error: no room; make some") == 1, "two jobs failed for that"
-    assert '"recipe"' not in output and "Traceback" not in output and "CalledProcessError" not in output
-    assert re.search(r"^2 of \d+ jobs failed, for one reason", output.splitlines()[-1])
-    log = re.search(r"command that runs it alone: (\S+)\)", output)
-    assert log is not None
-    command = short.path(log[1]).read_text().splitlines()[0].removeprefix("$ ")
+    output = project.run(*COMMAND, fails=True).output
+    assert '"recipe"' not in output and "Traceback" not in output
+    error, alone = next(path for path in logs_of_jobs(project) if "checkpoint" in str(path)).read_text().splitlines()
+    assert error == "error: no room; make some" and output.count(error) == 2, "two jobs failed for that"
     script.write_text(text)
-    short.run(*shlex.split(command))
+    project.run(*shlex.split(alone.removeprefix("This job alone: ")))
 
-    output = short.run(*COMMAND).output
-    lines = output.splitlines()
-    assert "1 finetune" in output, "the one that was run alone is not run again"
-    assert (
-        re.search(r"^Task arithmetic +\d", output, re.M) and "`dvc repro` records it" in output and lines[-1] == TABLE
-    )
-    assert len(lines) < 60 and "\033" not in output and "profile" not in output
-
-
-def test_a_dry_run_says_by_stage_what_is_new(project: Project) -> None:
-    """Of 87 jobs a user would read 600 lines, and not find the one value that they come from."""
-    short = Project(project.root, {"TALLMASKS_VIEW": "short"})
-    short.benchmark("new", ["cars", "mnist"])
-    lines = short.run("snakemake", "-n", "--", TABLE).output.splitlines()
-    assert lines[0].startswith("15 jobs to run")
-    assert any(re.fullmatch(r" +3 examples +cars-\w+ and 2 more: not made yet", line) for line in lines)
-    assert any(line.endswith("results/tiny/new: not made yet") for line in lines)
-    assert lines[-2] == "No job takes a GPU." and len(lines) < 20
-
-    rules = [line.strip().split("  ")[0].split(maxsplit=1)[1] for line in lines[1:-2]]
-    times = {rule.replace(" ", "_"): {"drawn" if rule == "examples" else "tiny": 60} for rule in rules}
-    short.path(".tallmasks/times.json").write_text(json.dumps(times))
-    lines = short.run("snakemake", "-n", "--", TABLE).output.splitlines()
-    assert lines[0] == "15 jobs to run, about 15 min by earlier runs:"
-
-    short.change(lambda params: params["grids"].update(mask_lambda=[0.2, 0.3]))
-    lines = short.run("snakemake", "-n", "--", "results/tiny/two/table.csv").output.splitlines()
-    (mask,) = (line for line in lines if line.split()[1] == "mask")
-    assert mask.endswith("sum-2tasks-s0: params.mask_lambda: [0.2, 0.4] then, [0.2, 0.3] now")
-    assert any(line.endswith("what it is made from changes") for line in lines), "of the consensus"
-    assert any("results/tiny/two is of other parameters" in line for line in lines)
+    output = project.run(*COMMAND).output
+    assert re.search(r"finetune +1 ", output), "the one that was run alone is not run again"
+    assert len(output.splitlines()) < 60 and "\033" not in output
 
 
 def test_checkpoints_are_not_deleted_with_all_output(project: Project) -> None:

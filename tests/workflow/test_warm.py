@@ -1,7 +1,6 @@
 """The warm Python: it works, it dies with its owner, it serves nobody else, and it changes nothing but the time."""
 
 import ctypes
-import json
 import os
 import signal
 import socket
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from processes import gone, wait_for
+from processes import gone, job_command, wait_for
 from project import ROOT, warm_python
 
 RUNNER = ROOT / "workflow" / "runner"
@@ -24,9 +23,9 @@ def probe(folder: Path, code: str, warm: Path | str, start: tuple[str, ...] = ()
     """Start `code` as a job that looks for the warm Python in the folder `warm`."""
     script = folder / "evaluate.py"
     script.write_text(code)
-    told = json.dumps({"recipe": {}, "inputs": {}, "outputs": {}, "threads": 1})
+    command = job_command(folder, script, {"recipe": {}, "inputs": {}, "outputs": {}, "threads": 1})
     return subprocess.Popen(
-        [sys.executable, *(start or (str(RUNNER / "job.py"),)), str(script), told],
+        [command[0], *(start or command[1:2]), *command[2:]],
         cwd=folder,
         env={**os.environ, "TALLMASKS_WARM": str(warm), "PYTHONPATH": str(RUNNER)},
         stdout=subprocess.PIPE,

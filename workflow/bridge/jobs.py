@@ -1,4 +1,4 @@
-"""A job as it is told to the runner: shell words, or a file where they would be too long."""
+"""A job as it is told to the runner: shell words that name a file with its recipe, inputs and outputs."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import Any
 
 from bridge.run import Run
 from tallmasks.plan.node import Node
+from tallmasks.store.atomic_files import atomic_write_text
 from tallmasks.store.folders import SCRATCH
 
 SCRIPTS, RUNNER = Path("workflow/scripts"), Path("workflow/runner")
@@ -22,8 +23,6 @@ LATER = ("pandas", "matplotlib.pyplot", "scipy.stats", "scipy.cluster.hierarchy"
 """What tables and figures need, and the warm Python imports when it has nothing else to do."""
 ARRAYS = ("numpy", "numba", "safetensors")
 """What every step on arrays needs."""
-LONGEST = 100_000
-"""Bytes of one argument of a command; Linux takes 128 KiB."""
 
 
 class Jobs:
@@ -69,10 +68,15 @@ class Jobs:
         if warm:
             self._warm_up()
         text = json.dumps(told, separators=(",", ":"), ensure_ascii=False)
-        if len(text.encode()) > LONGEST:
-            text = f"@{_file_of(text)}"
-        # `exec` makes the job a child of Snakemake itself, with which it dies
-        return "exec " + shlex.join([sys.executable, str(RUNNER / "job.py"), str(SCRIPTS / f"{script}.py"), text])
+        words = [sys.executable, str(RUNNER / "job.py"), str(SCRIPTS / f"{script}.py"), str(self._file_of(text))]
+        return f"exec {shlex.join(words)}"  # so that the job is a child of Snakemake itself, with which it dies
+
+    def _file_of(self, text: str) -> Path:
+        """A file with the description of a job, named after it; a dry run writes none."""
+        path = SCRATCH / "jobs" / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+        if (self._run.writing or self._run.submitted) and not path.exists():
+            atomic_write_text(path, text, read_only=False)
+        return path
 
     def _warm_up(self) -> None:
         """Start the warm Python, once, where this process runs jobs itself: it is theirs, and dies with this process.
@@ -94,14 +98,6 @@ class Jobs:
             assert self._warm.stdout
             with self._warm.stdout as output:
                 output.readline()  # it can be connected to, or has ended
-
-
-def _file_of(text: str) -> Path:
-    """A file with the description of a job, named after it."""
-    path = SCRATCH / "jobs" / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    return path
 
 
 def files_of(node: Node) -> dict[str, list[Path]]:

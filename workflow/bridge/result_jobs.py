@@ -104,6 +104,7 @@ class ViewJobs:
         made = [re.sub(r"\(\?P=\w+\)", "[^/]+", re.sub(r"\(\?P<\w+>", "(?:", pattern)) for pattern in patterns]
         return f"(?!{'|'.join(made)}).+"
 
+    @for_users
     def unknown(self, wildcards: Any) -> str:
         """Input function of a file in results/ that no rule makes: says which one may be meant."""
         plain = [strip_wildcard_constraints(pattern) for pattern in self._result_patterns()]

@@ -29,15 +29,15 @@ EXPECTED = "Snakemake 9.27"
 
 
 def for_users(function: InputFunction) -> InputFunction:
-    """An error that a user can put right reaches Snakemake as its own kind of error: a message, no traceback."""
+    """An error that a user can put right ends this process with one line: Snakemake would add its own places to it."""
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         try:
             with in_words():
                 return function(*args, **kwargs)
-        except TallmasksError as error:
-            raise WorkflowError(str(error)) from None
+        except (TallmasksError, WorkflowError) as error:
+            sys.exit(f"error: {error}")
 
     return wrapper
 
@@ -117,7 +117,8 @@ class Run:
         def end(number: int, frame: Any) -> None:
             signal.signal(number, signal.SIG_DFL)
             message = "Interrupted. What is done is kept: the same command goes on with what is missing."
-            os.write(sys.stderr.fileno(), f"\n{message}\n".encode())
+            cursor = "\033[?25h" if sys.stderr.isatty() else ""  # which the view of the run hides
+            os.write(sys.stderr.fileno(), f"{cursor}\n{message}\n".encode())
             if not self.workflow.local_exec and self.workflow.scheduler:
                 raise KeyboardInterrupt
             os.kill(os.getpid(), number)
@@ -155,18 +156,18 @@ class Run:
         settings, execution = self.workflow.dag_settings, self.workflow.execution_settings
         triggers = {str(trigger) for trigger in settings.rerun_triggers}
         if self.workflow.is_main_process and (triggers != {"mtime"} or not execution.ignore_incomplete):
-            sys.exit(NO_PROFILE)  # the short view, which makes one line of Snakemake's errors, may not be in force
+            sys.exit(NO_PROFILE)
 
     def _leave_files_alone(self) -> None:
-        """Switch off what Snakemake does to files around a job, and must not where they appear by rename: removing a
-        finished output because an input is dated in the future, and refusing to replace a read-only one.  It would also
-        copy the old results back over themselves after a failed job (`update` in the rules keeps them)."""
+        """Switch off what Snakemake does to files around a job, and must not where they appear by rename: removing an
+        output before its job, or because an input is dated in the future, and refusing to replace a read-only one.  It
+        would also copy the old results back over themselves after a failed job (`update` in the rules keeps them)."""
 
         async def nothing(*_: Any) -> None:
             pass
 
         replace(self.workflow.dag, check_output_mtime=nothing)
-        replace(Job, check_protected_output=nothing)
+        replace(Job, check_protected_output=nothing, remove_existing_output=nothing)
         unsaved = {"backup_output": lambda path: None, "cleanup_backup": lambda path: None}
         replace(self.workflow.persistence, restore_output=Path.exists, **unsaved)
 

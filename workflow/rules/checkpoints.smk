@@ -44,9 +44,6 @@ use rule examples as finetune with:
         unpack(BRIDGE.store.inputs("checkpoint")),
     output:
         "store/{model}/checkpoints/{name}.safetensors",
-    log:
-        log="logs/{model}/checkpoint/{name}.log",
-        loss="logs/{model}/checkpoint/{name}.loss.csv",
     pathvars:
         stage="checkpoint",
     wildcard_constraints:

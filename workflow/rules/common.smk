@@ -12,7 +12,7 @@ sys.path[:0] = [str(Path(workflow.basedir) / folder) for folder in ("workflow", 
 from tallmasks.store.errors import TallmasksError
 
 try:
-    from bridge import begin
+    from bridge import begin, for_users
 except TallmasksError as error:  # of a method's file, say
     sys.exit(f"error: {error}")
 
@@ -20,8 +20,8 @@ config, BRIDGE = begin(workflow)
 
 
 onstart:
-    BRIDGE.store.gpus.check()
-    BRIDGE.store.check_sources()
+    for_users(BRIDGE.store.gpus.check)()
+    for_users(BRIDGE.store.check_sources)()
     BRIDGE.store.run.end_quietly_on(signal.SIGTERM)  # Snakemake, which has just taken it, waits for running jobs
 
 

@@ -1,11 +1,12 @@
 """What every step of the workflow shares: how a job is told what to do, and how it is started.
 
-A job is the function `run` of one step script (`finetune.py`, `evaluate.py`, ...) and one JSON object.  A rule passes
-that object whole.  So a job runs again by hand from the command line in its log, without Snakemake and params.yaml:
+A job is the function `run` of one step script (`finetune.py`, `evaluate.py`, ...) and one JSON object in a file.  The
+log of a job that failed ends with its command, which runs it again without Snakemake and params.yaml:
 
-    python workflow/runner/job.py workflow/scripts/merge_vectors.py '{"recipe": ..., "inputs": ..., "output": ...}'
+    python workflow/runner/job.py workflow/scripts/merge_vectors.py .tallmasks/jobs/<digest>.json
 
-An object that is too long for a command line lies in a file, `@.tallmasks/jobs/<digest>.json`.
+The package and the steps are those of this copy of the project.  The active environment may have been installed for
+another one, and PYTHONPATH cannot hold a folder with a colon.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import json
 import os
 import resource
 import runpy
-import shlex
 import signal
 import stat
 import sys
@@ -25,7 +25,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import own_code
+WORKFLOW = Path(__file__).resolve().parents[1]
+for folder in (WORKFLOW / "scripts", WORKFLOW / "runner", WORKFLOW.parent / "src"):
+    if str(folder) in sys.path:
+        sys.path.remove(str(folder))
+    sys.path.insert(0, str(folder))
 
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -63,8 +67,8 @@ class Job:
     """The identities of the input artifacts by role, once they have been checked."""
 
     @classmethod
-    def parse(cls, text: str) -> Job:
-        told = json.loads(Path(text[1:]).read_text() if text.startswith("@") else text)
+    def read(cls, file: str) -> Job:
+        told = json.loads(Path(file).read_text())
         return cls(
             recipe=told["recipe"],
             inputs={role: [Path(path) for path in paths] for role, paths in told["inputs"].items()},
@@ -112,13 +116,12 @@ class Job:
         write_json(self.output, value, self.facts)
 
 
-def main(step: Callable[[Job], None], text: str) -> None:
+def main(step: Callable[[Job], None], file: str) -> None:
     """Run a step on a job; a user's error is one line, not a traceback."""
-    from tallmasks.store import atomic_files
     from tallmasks.store.errors import TallmasksError, in_words
 
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback
-    job = Job.parse(text)
+    job = Job.read(file)
     if "numba" in sys.modules:  # in a fork of the warm server it was imported with all cores, as torch was
         launched = sys.modules["numba"].config.NUMBA_NUM_THREADS
         os.environ["NUMBA_NUM_THREADS"] = str(
@@ -132,14 +135,10 @@ def main(step: Callable[[Job], None], text: str) -> None:
         threadpool_limits(job.threads, user_api="blas")  # NumPy's
     start = time.monotonic()
     try:
-        own_code.check()
-        atomic_files.BEFORE_RENAME.append(own_code.check_unchanged)
         import checked_inputs
 
         with in_words(), checked_inputs.damage_put_away():
-            made_from = checked_inputs.checked(job)
-            own_code.check_unchanged()
-            step(replace(job, made_from=made_from))
+            step(replace(job, made_from=checked_inputs.checked(job)))
     except TallmasksError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
@@ -147,16 +146,14 @@ def main(step: Callable[[Job], None], text: str) -> None:
     print(f"done in {time.monotonic() - start:.1f} s, with {memory:.0f} MB of memory", flush=True)
 
 
-def start(script: str, text: str) -> int:
+def start(script: str, file: str) -> int:
     """Run a step script with the job's threads in force: in the warm server if there is one to be had, else here.
 
     The job dies with the process that started it: after kill -9 of Snakemake none goes on beside those of the next one.
     """
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback
-    if stat.S_ISREG(os.fstat(1).st_mode):  # a log begins with the command that runs the job alone
-        print("$", shlex.join(["python", "workflow/runner/job.py", script, text]), flush=True)
-    job = Job.parse(text)
+    job = Job.read(file)
     for name in THREAD_VARIABLES:
         os.environ[name] = str(job.threads)
     os.environ.update(ALLOCATOR_VARIABLES)
@@ -174,21 +171,30 @@ def start(script: str, text: str) -> int:
             return 1
     else:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    if (status := warm.run(script, text, keep=held)) is not None:
+    if (status := warm.run(script, file, keep=held)) is not None:
         return status
-    os.execv(sys.executable, [sys.executable, __file__, HERE, script, text])
+    os.execv(sys.executable, [sys.executable, __file__, HERE, script, file])
 
 
-def run_here(script: str, text: str) -> None:
-    """Run a step script's function `run` in this process, which has the job's threads in force."""
-    sys.argv = [script, text]
-    step = runpy.run_path(script, run_name="__main__").get("run")
-    if step:
-        main(step, text)
+def run_here(script: str, file: str) -> int:
+    """Run a step script's function `run` in this process, which has the job's threads in force; its exit status."""
+    sys.argv = [script, file]
+    try:
+        if step := runpy.run_path(script, run_name="__main__").get("run"):
+            main(step, file)
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        return 1
+    return 0
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == HERE:
-        run_here(*sys.argv[2:])
-    else:
-        sys.exit(start(*sys.argv[1:]))
+    here = sys.argv[1] == HERE
+    script, file = sys.argv[-2:]
+    status = run_here(script, file) if here else start(script, file)
+    if status and stat.S_ISREG(os.fstat(1).st_mode):  # in a log
+        sys.stdout.flush()
+        print(f"This job alone: python workflow/runner/job.py {script} {file}", file=sys.stderr)
+    sys.exit(status)

@@ -89,7 +89,7 @@ def _ancestors(pid: int) -> Iterator[int]:
 # -- the client -------------------------------------------------------------------------------------------
 
 
-def run(script: str, text: str, keep: Sequence[int] = ()) -> int | None:
+def run(script: str, file: str, keep: Sequence[int] = ()) -> int | None:
     """Run `script` in a fork of the warm server, if there is one.  The fork holds the descriptors `keep` as well.
 
     Returns the script's exit status; None, with nothing run, where there is no server to be had.
@@ -100,7 +100,7 @@ def run(script: str, text: str, keep: Sequence[int] = ()) -> int | None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         if not _connected(connection, Path(wanted) if "/" in wanted else FOLDER):
             return None
-        job = {"script": script, "text": text, "environment": dict(os.environ), "folder": str(Path.cwd())}
+        job = {"script": script, "file": file, "environment": dict(os.environ), "folder": str(Path.cwd())}
         answer = b""
         with contextlib.suppress(OSError):  # the child died
             socket.send_fds(connection, [READY], [0, 1, 2, *keep])
@@ -182,8 +182,6 @@ def _fork(connection: socket.socket, listener: socket.socket) -> int:
     status = 1
     try:
         status = _job(connection)
-    except SystemExit as stop:
-        status = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except BaseException:
         sys.excepthook(*sys.exc_info())
     finally:
@@ -212,8 +210,7 @@ def _job(connection: socket.socket) -> int:
     search_path = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     script = Path(job["script"]).resolve()  # of the project that the job is of, which may be another than the server's
     sys.path[:0] = [str(script.parent), str(script.parents[1] / "runner"), *search_path]
-    importlib.import_module("job").run_here(job["script"], job["text"])
-    return 0
+    return int(importlib.import_module("job").run_here(job["script"], job["file"]))
 
 
 def _die_with(connection: socket.socket) -> None:

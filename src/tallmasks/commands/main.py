@@ -23,7 +23,7 @@ COMMANDS = {
     "doctor": "say what this machine can run of params.yaml, before anybody spends an hour",
     "gc": "list what no declared recipe names in the store, and remove it on confirmation",
     "why": "say why a result or an artifact would be rebuilt, or that it would not",
-    "verify": "check the content of artifacts and results files, all of it; --restore puts right what can be",
+    "verify": "check the content of artifacts and results files, all of it",
     "prompts": "print the data and the prompts of the text tasks, of all or of those named",
     "storage": "print what every method stores, for each model and benchmark of params.yaml, as CSV",
 }

@@ -4,16 +4,14 @@
     tallmasks verify store/tiny results/tiny/8tasks
     tallmasks verify file.safetensors
     tallmasks verify ./bundle                     of `tallmasks compress`
-    tallmasks verify --restore store/tiny         put right what can be, as `dvc repro` does first
 
 An artifact's values and metadata must have the digests that were recorded.  Its recipe must have the digest in its
-name.  Its inputs, if they are there, must have the recorded content.  Results files must match their provenance.  Files
-that dvc.lock has and params.yaml still needs must be there.  Intermediate artifacts may be missing.  The exit status is
-1 if anything is wrong, or if a place has nothing to check.
+name.  Its inputs, if they are there, must have the recorded content.  Results files must match their provenance.
+Missing artifacts are no problem: Snakemake makes them when a job needs them.
 
-Without --restore nothing is changed.  With it, damaged files are moved to .tallmasks/damaged/.  Damaged and lost files
-that dvc.lock has come back from DVC's cache or remote.  Snakemake makes the others again; they do not change the exit
-status.  Dangling links and named pipes are removed, since DVC cannot read them.
+A damaged file of store/ is moved to .tallmasks/damaged/, and the line says how DVC brings it back.  Dangling links and
+named pipes are removed from store/ and results/, since DVC cannot read them.  Nothing else is changed.  The exit status
+is 1 if anything is wrong, or if a place has nothing to check.
 """
 
 from __future__ import annotations
@@ -27,25 +25,33 @@ from pathlib import Path
 from tallmasks.commands.progress import WorkProgress
 from tallmasks.store.artifacts import ARTIFACT, Damaged, Label, check, same
 from tallmasks.store.errors import TallmasksError
-from tallmasks.store.folders import PROVENANCE, RESULTS, STORE, entries_at, leads_nowhere, provenance_of
+from tallmasks.store.folders import (
+    CHECKED,
+    PROVENANCE,
+    RESULTS,
+    STORE,
+    entries_at,
+    leads_nowhere,
+    provenance_of,
+    set_aside,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="files or folders; all without it")
     parser.add_argument(
-        "--restore", action="store_true", help="move damaged artifacts away, and bring back what dvc.lock has of them"
+        "--changed",
+        action="store_true",
+        help="only damage, and only of artifacts that changed since their last check; as `dvc repro` does first",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print what is not as it should be, and how much was looked at; or put it right."""
-    if arguments.restore:
-        from tallmasks.commands import dvc_lock
-
-        dvc_lock.restore([_inside(path) for path in arguments.paths or [STORE]])
-        return 0
+    """Print what is not as it should be, and how much was looked at."""
     wanted = arguments.paths or [folder for folder in (STORE, RESULTS) if folder.is_dir()]
-    if not wanted:
+    if arguments.changed:
+        wanted = [path for path in wanted if path.exists()]
+    elif not wanted:
         raise TallmasksError(f"there is neither {STORE}/ nor {RESULTS}/ here; run this in the project's folder")
     if absent := [path for path in wanted if not path.exists() and not path.is_symlink()]:
         raise TallmasksError(f"{absent[0]}: no such file or folder")
@@ -59,22 +65,24 @@ def run(arguments: argparse.Namespace) -> int:
     ]
     provenances = [path for path in files if _vouches(path)]
     checkable = {*artifacts, *provenances}
-    lines = _lacking(arguments.paths or [STORE, RESULTS])
-    lines += [
-        f"{path} is neither a file nor a folder, and DVC cannot read it; remove it"
+    lines = [
+        f"{path} is neither a file nor a folder, and DVC cannot read it{_away(path)}"
         for path in files
         if path not in checkable and leads_nowhere(path)
     ]
-    if not lines:
+    if not arguments.paths and not STORE.is_dir() and Path("dvc.lock").is_file():
+        lines.append(f"{STORE}/ is not there, and dvc.lock has it: `dvc pull` brings it back")
+    if not (lines or arguments.changed):
         places = under.items() if arguments.paths else [(" and ".join(map(str, wanted)), files)]
         lines = [
             f"{place}: nothing to check there, neither an artifact nor a {PROVENANCE} nor a bundle.json"
             for place, entries in places
             if not checkable.intersection(entries)
         ]
+    remembered = CHECKED if arguments.changed else None
     problems, sizes = 0, {path: path.lstat().st_size for path in (*artifacts, *provenances)}
     with WorkProgress("checking", sum(sizes.values())) as progress:
-        for line in chain(lines, _damage(artifacts, provenances, lambda path: progress.add(sizes[path]))):
+        for line in chain(lines, _damage(artifacts, provenances, remembered, lambda path: progress.add(sizes[path]))):
             print(line, flush=True)
             problems += 1
     if wanted:
@@ -83,14 +91,30 @@ def run(arguments: argparse.Namespace) -> int:
     return int(problems + damaged_bundles > 0)
 
 
-def _lacking(places: list[Path]) -> list[str]:
-    """What dvc.lock has there and the store has not, where this folder is under DVC."""
-    here = [path for path in (Path(os.path.relpath(place)) for place in places) if ".." not in path.parts]
-    if not here or not Path(".dvc").is_dir():
-        return []
-    from tallmasks.commands import dvc_lock
+def _away(path: Path) -> str:
+    """Move what is damaged out of this project's store, and say how it comes back."""
+    path = Path(os.path.relpath(path))
+    if path.parts[0] not in (STORE.name, RESULTS.name) or not (ARTIFACT.fullmatch(path.name) or leads_nowhere(path)):
+        return ""
+    away = f": {set_aside(path) or 'gone meanwhile'}"
+    if not ARTIFACT.fullmatch(path.name):
+        return away
+    return f"{away}; " + (f"`dvc pull {path}` brings it back" if _in_dvc(path) else "the next run makes it again")
 
-    return dvc_lock.lacking(here)
+
+def _in_dvc(path: Path) -> bool:
+    """Whether dvc.lock has a lost file, and DVC's cache or a remote its content: else DVC would empty its folder."""
+    try:
+        from dvc.exceptions import DvcException
+        from dvc.repo import Repo
+    except ImportError:
+        return False
+    try:
+        repo = Repo()
+        md5 = repo.dvcfs.info(str(path))["md5"]
+    except (DvcException, OSError, KeyError):
+        return False
+    return Path(repo.cache.local.path, md5[:2], md5[2:]).is_file() or "remote" in repo.config["core"]
 
 
 def _verify_bundle(folder: Path) -> int:
@@ -104,16 +128,20 @@ def _verify_bundle(folder: Path) -> int:
     return len(problems)
 
 
-def _damage(artifacts: list[Path], provenances: list[Path], done: Callable[[Path], None]) -> Iterator[str]:
+def _damage(
+    artifacts: list[Path], provenances: list[Path], remembered: Path | None, done: Callable[[Path], None]
+) -> Iterator[str]:
     """What is wrong with the content of artifacts and of results, a line each; ``done`` gets every file."""
     labels: dict[Path, Label] = {}
     for path in artifacts:
         try:
-            labels[path] = check(path)
-        except (Damaged, FileNotFoundError) as damaged:
-            yield str(damaged)
+            labels[path] = check(path, remembered)
+        except Damaged as damaged:
+            yield f"{damaged}{_away(path)}"
+        except FileNotFoundError as error:
+            yield str(error)
         done(path)
-    for path, why in _made_from_other(labels):
+    for path, why in () if remembered else _made_from_other(labels):
         yield f"{path} was made from {why}"
     for path in provenances:
         try:
@@ -136,10 +164,3 @@ def _made_from_other(labels: dict[Path, Label]) -> Iterator[tuple[Path, str]]:
                 now = by_digest.get(digest)
                 if now is not None and not same(recorded, labels[now].identity):
                     yield path, f"another content than {now} has now"
-
-
-def _inside(path: Path) -> Path:
-    """A path of this project, from its folder on."""
-    if not path.resolve().is_relative_to(Path().resolve()):
-        raise TallmasksError(f"{path} is not in this folder's project; run this in the folder of the project")
-    return Path(os.path.relpath(path))

@@ -11,15 +11,13 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from tallmasks.store.errors import TallmasksError
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-BEFORE_RENAME: list[Callable[[], None]] = []
-"""Called before a file gets its name; where one raises, there is no file."""
 TEMPORARY = re.compile(r"\..+\.[0-9a-f]{12}\.tmp")
 """The hidden names."""
 
@@ -52,8 +50,6 @@ def whole(
                 _fsync(part)
             if read_only:
                 temporary.chmod(temporary.stat().st_mode & 0o444)
-            for check in BEFORE_RENAME:
-                check()
             if new:
                 refuse_existing(path, folder)
             temporary.replace(path)
