@@ -14,7 +14,7 @@ from job import Job
 from tallmasks.plan import figure_stages  # noqa: F401  (declares all stages, with those of `chain`)
 from tallmasks.plan.node import STAGES
 from tallmasks.store.artifacts import ARTIFACT, Damaged, check, identity
-from tallmasks.store.errors import TallmasksError
+from tallmasks.store.errors import TallmasksError, naming
 from tallmasks.store.fingerprints import fingerprint_of_module
 from tallmasks.store.folders import CHECKED, DAMAGED, PROVENANCE, STORE, provenance_of, set_aside
 from tallmasks.store.parallel import parallel
@@ -105,7 +105,7 @@ def _identity(path: Path, expected: str | None) -> str | None:
         provenance = provenance_of(path.parent, path.name)
         return identity(provenance[CONTENT], provenance["machine"])
     if expected is not None and path.is_file():
-        with path.open("rb") as file:
+        with naming(path), path.open("rb") as file:
             if hashlib.file_digest(file, "sha256").hexdigest() != expected:
                 raise TallmasksError(f"{path} has changed since this run was planned")
     return None

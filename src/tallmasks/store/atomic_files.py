@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tallmasks.store.errors import TallmasksError
+from tallmasks.store.errors import TallmasksError, naming
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 TEMPORARY = re.compile(r"\..+\.[0-9a-f]{12}\.tmp")
@@ -59,7 +59,8 @@ def whole(
             raise no_room(path, size) from error
         if new and ours:
             raise TallmasksError(f"{path}: {error.strerror}; expected a place that can be written to") from error
-        raise
+        with naming(path):
+            raise
 
 
 def atomic_write_bytes(path: Path | str, content: bytes, *, read_only: bool = True) -> None:

@@ -50,9 +50,11 @@ def in_words() -> Iterator[None]:
             "what fits)"
         ) from None
     except OSError as error:
-        if error.filename is None or error.errno not in (*_NO_RIGHT, *_ANOTHER_KIND):
+        if error.filename is None or error.errno not in (*_NO_RIGHT, *_ANOTHER_KIND, errno.EIO):
             raise
         path, why = os.fsdecode(error.filename), os.strerror(error.errno)
+        if error.errno == errno.EIO:
+            raise TallmasksError(f"{path}: {why}; the disk that it lies on fails") from None
         if error.errno in _NO_RIGHT:
             denied = path if os.path.lexists(path) else Path(path).parent  # of a new file it is the folder
             raise TallmasksError(
@@ -64,6 +66,16 @@ def in_words() -> Iterator[None]:
         raise TallmasksError(
             f"{no_folder or path}: expected {expected} there ({why}); move away what is there and run again"
         ) from None
+
+
+@contextmanager
+def naming(path: Path | str) -> Iterator[None]:
+    """Give an OSError that names no file, as of a disk that fails while it is read or written, the name of one."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
 
 
 @contextmanager

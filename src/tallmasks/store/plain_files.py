@@ -9,7 +9,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
-from tallmasks.store.errors import TallmasksError
+from tallmasks.store.errors import TallmasksError, naming
 
 LARGEST_JSON = 1 << 24
 """Bytes of somebody's JSON file at most: parsed, it takes up to thirty times as many."""
@@ -45,7 +45,7 @@ def open_plain(path: Path | str) -> BufferedReader:
 
 def read_bytes(path: Path | str) -> bytes:
     """The whole content of a plain file; see :func:`open_plain` for errors."""
-    with open_plain(path) as file:
+    with naming(path), open_plain(path) as file:
         return file.read()
 
 

@@ -1,5 +1,6 @@
 """What an artifact says of itself, and what becomes of one that was damaged: it is refused, or nothing was lost."""
 
+import errno
 import json
 import os
 from collections.abc import Iterator
@@ -195,6 +196,17 @@ def test_what_may_not_be_read_or_written_is_said_in_one_line(tmp_path, monkeypat
         assert main(["verify", "store"]) == 1
     said = capsys.readouterr().err
     assert said.startswith("error: store/closed cannot be read or written") and said.count("\n") == 1
+
+
+def test_a_disk_that_fails_is_told_by_a_file(tmp_path, monkeypatch):
+    """Of several disks nobody would know which one to replace."""
+
+    def fails(*_):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", fails)
+    with pytest.raises(TallmasksError, match="new.json: Input/output error; the disk"), in_words():
+        write_json(tmp_path / "new.json", {}, {})
 
 
 @pytest.mark.parametrize("place", ["empty", "a bundle without its bundle.json", "a pipe that DVC waits for"])
