@@ -17,6 +17,7 @@ EXTRAS = {
     **dict.fromkeys(("datasets", "open_clip", "torchvision"), "clip"),
     **dict.fromkeys(("jinja2", "pyarrow", "tokenizers", "transformers", "yaml"), "t5"),
     **dict.fromkeys(
+        ("PIL", "dvc", "matplotlib", "pandas", "pynvml", "scipy", "sklearn", "typing_extensions"),
         "workflow",
     ),
 }

@@ -205,7 +205,7 @@ def test_a_disk_that_fails_is_told_by_a_file(tmp_path, monkeypatch):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr(os, "fsync", fails)
-    with pytest.raises(TallmasksError, match="new.json: Input/output error; the disk"), in_words():
+    with pytest.raises(TallmasksError, match=r"new\.json: Input/output error; the disk"), in_words():
         write_json(tmp_path / "new.json", {}, {})
 
 
