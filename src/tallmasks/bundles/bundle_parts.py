@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.bundles.manifest import BASE, MANIFEST, MERGED, BundledTensor, Manifest, read_manifest
-from tallmasks.bundles.update_kernels import PackedTau, update_piece
+from tallmasks.bundles.packed_tau import PackedTau
 from tallmasks.store import hub
 from tallmasks.store.dtypes import DTYPES, OF_BUNDLES
 from tallmasks.store.errors import TallmasksError
@@ -166,9 +166,18 @@ class BundleParts:
 
     def update(self, task: str, name: str, start: int, stop: int) -> NDArray[np.float32]:
         """Values start..stop of a stored tensor's update, flattened, float32."""
-        if name not in self.manifest.codings:
-            return update_piece(self.tau(name), self.of_task(task)[name], self.manifest.scale[task], start, stop)
-        return self.manifest.codings[name].piece(self._own(self.of_task(task), name), start, stop)
+        first = start // 8 * 8
+        nothing = np.full(stop - first, -0.0, np.float32)  # what changes no number that is added to it
+        out = np.empty_like(nothing)
+        self.add(nothing, task, name, first, out)
+        return out[start - first :]
+
+    def add(self, theta: NDArray, task: str, name: str, start: int, out: NDArray[np.float32]) -> None:
+        """``out`` = theta + a stored tensor's update from value ``start`` on, float32 [n] each; 8 divides ``start``."""
+        if coding := self.manifest.codings.get(name):
+            np.add(theta, coding.piece(self._own(self.of_task(task), name), start, start + out.size), out=out)
+        else:
+            self.tau(name).add(theta, start, self.of_task(task)[name], self.manifest.scale[task], out)
 
     def buffer(self, task: str, name: str, start: int, stop: int) -> NDArray[np.uint8]:
         """The bytes of values start..stop of a buffer, flattened, as the task has them."""

@@ -36,7 +36,7 @@ from tallmasks.bundles.manifest import (
     task_files,
 )
 from tallmasks.bundles.model_card import model_card
-from tallmasks.bundles.update_kernels import pieces
+from tallmasks.bundles.packed_tau import pieces
 from tallmasks.masks.mask_bundles import MaskBundle
 from tallmasks.store.atomic_files import atomic_write_bytes, whole
 from tallmasks.store.dtypes import FLOATS, OF_BUNDLES

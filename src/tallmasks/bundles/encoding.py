@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from tallmasks.bundles.bundle_parts import SCALE
 from tallmasks.bundles.manifest import Manifest
-from tallmasks.bundles.update_kernels import quantise_rows
 from tallmasks.store.dtypes import OF_BUNDLES
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.parallel import parallel
@@ -85,3 +84,15 @@ def scratch_for(folder: Path, draft: Manifest) -> Iterator[dict[str, NDArray[np.
         with TemporaryFile(dir=folder) as file:
             os.posix_fallocate(file.fileno(), 0, 4 * layout.size)
             yield layout.split(np.asarray(np.memmap(file, np.float32, mode="r+", shape=(layout.size,))))
+
+
+def quantise_rows(values: NDArray[np.float32], row: int, scales: NDArray[np.float32], out: NDArray[np.int8]) -> None:
+    """float32 [rows * row] -> scales float32 [rows], the largest |value| / 127, and int8: value / scale to the nearest.
+
+    Ties go to even, in float32 arithmetic; a row whose scale is 0 becomes zeros.
+    """
+    lines = values.reshape(len(scales), row)
+    scales[:] = np.abs(lines).max(axis=1, initial=0) / np.float32(127)
+    nearest = np.rint(lines / np.where(scales == 0, np.float32(1), scales)[:, None])
+    nearest[scales == 0] = 0
+    out[:] = nearest.clip(-127, 127).reshape(-1)

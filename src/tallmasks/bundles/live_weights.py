@@ -14,8 +14,8 @@ import torch
 from numpy.typing import NDArray
 
 from tallmasks.bundles.live_modules import PlacedTensor
+from tallmasks.bundles.packed_tau import pieces
 from tallmasks.bundles.task_weights import TaskWeights
-from tallmasks.bundles.update_kernels import pieces
 from tallmasks.store.dtypes import DTYPES, torch_codes, torch_dtypes
 from tallmasks.store.parallel import parallel
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
@@ -74,21 +74,19 @@ def _write(placed: list[PlacedTensor], weights: TaskWeights, uploaded: Uploaded)
 
 def _write_here(placed: list[PlacedTensor], weights: TaskWeights) -> None:
     flats = [_flat(one.tensor) for one in placed]
-    raws = [flat.view(torch.uint8).numpy() for flat in flats]
+    targets = [(one.name, one.dtype, flat.view(torch.uint8).numpy()) for one, flat in zip(placed, flats, strict=True)]
 
-    def fill(job: tuple[int, int, int]) -> None:
-        index, start, stop = job
-        name, dtype = placed[index].name, placed[index].dtype
+    def fill(job: tuple[str, str, NDArray, int, int]) -> None:
+        name, dtype, raw, start, stop = job
         width = DTYPES[dtype].width
-        weights.fill(name, start, stop, raws[index][start * width : stop * width], dtype)
+        weights.fill(name, start, stop, raw[start * width : stop * width], dtype)
 
-    parallel(fill, [(index, *piece) for index, flat in enumerate(flats) for piece in pieces(flat.numel())])
+    parallel(fill, [(*one, *piece) for one in targets for piece in pieces(one[2].size // DTYPES[one[1]].width)])
     for one, flat in zip(placed, flats, strict=True):
         if flat.data_ptr() != one.tensor.data_ptr():
             one.tensor.detach().copy_(flat.view(one.tensor.shape))
-        elif not one.tensor.is_inference():
-            # torch has seen nothing of it, and would go backward through values that are no longer there
-            torch.autograd.graph.increment_version(one.tensor)
+    # torch has seen nothing of it, and would go backward through values that are no longer there
+    torch.autograd.graph.increment_version([one.tensor for one in placed if not one.tensor.is_inference()])
 
 
 def _flat(tensor: torch.Tensor) -> torch.Tensor:

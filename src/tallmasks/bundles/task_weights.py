@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.bundles.bundle_parts import BundleParts
-from tallmasks.bundles.update_kernels import Raw, pieces
+from tallmasks.bundles.packed_tau import Raw, pieces
 from tallmasks.store.dtypes import DTYPES
 from tallmasks.store.parallel import parallel
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
@@ -31,12 +31,13 @@ class TaskWeights:
 
     def fill(self, name: str, start: int, stop: int, out: Raw, dtype: str) -> None:
         """Values start..stop (start a multiple of 8) of a flattened tensor of the bundle into ``out``, in a dtype."""
-        changed = self.task is not None and name in self.parts.manifest.stored
-        if self.task is not None and changed:
-            update = self.parts.update(self.task, name, start, stop)
-            out[...] = rounded(self.base.piece(name, start, stop) + update, dtype)
-        else:
+        if self.task is None or name not in self.parts.manifest.stored:
             out[...] = converted(self.constant(name, start, stop), self.base.tensors[name].dtype, dtype)
+            return
+        values = out.view(np.float32) if dtype == "F32" else np.empty(stop - start, np.float32)
+        self.parts.add(self.base.piece(name, start, stop), self.task, name, start, values)
+        if dtype != "F32":
+            out[...] = rounded(values, dtype)
 
     def constant(self, name: str, start: int, stop: int) -> NDArray[np.uint8]:
         """The bytes of values of a tensor without an update, in the dtype that the base has it in."""

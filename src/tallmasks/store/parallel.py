@@ -59,11 +59,12 @@ def once(compute: Callable[..., Result]) -> Callable[..., Result]:
 
     @functools.wraps(compute)
     def ask(*arguments: object) -> Result:
-        with new_lock:
-            lock = locks[arguments]
-        with lock:
-            if arguments not in values:
-                values[arguments] = compute(*arguments)
-            return values[arguments]
+        if arguments not in values:
+            with new_lock:
+                lock = locks[arguments]
+            with lock:
+                if arguments not in values:
+                    values[arguments] = compute(*arguments)
+        return values[arguments]
 
     return ask

@@ -93,3 +93,19 @@ def largest_magnitude(values):
     for i in range(patterns.size):
         largest = max(largest, np.uint32(patterns[i] & _MAGNITUDE))
     return np.uint32(largest).view(np.float32)
+
+
+@njit(nogil=True, cache=True)
+def add_masked(theta, tau, words, scale, out):
+    """float32 [n], [n], uint32 [ceil(n / 32)] -> float32 [n]: theta + scale * tau where the bit is 1, else theta + 0.0.
+
+    Bit i of word j, from the lowest, is of value 32 j + i.
+    """
+    for start in range(0, out.size, 32):
+        word = np.int32(words[start // 32])
+        # with a count that the compiler knew it would write 32 steps instead of vector instructions
+        own, update, total = theta[start : start + 32], tau[start : start + 32], out[start : start + 32]
+        for i in range(total.size):
+            held = np.int32(-np.int32((word >> np.int32(i)) & np.int32(1)))
+            kept = np.int32(np.float32(scale * update[i]).view(np.int32) & held).view(np.float32)
+            total[i] = own[i] + kept

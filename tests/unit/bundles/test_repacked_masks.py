@@ -58,7 +58,7 @@ def test_a_bundle_holds_the_masked_models_and_takes_what_was_foretold(
     chain: Chain, tmp_path: Path, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The bundle would be of other models, or the table would say another size than the files have."""
-    monkeypatch.setattr("tallmasks.bundles.update_kernels.PIECE", 16)  # several pieces to a tensor
+    monkeypatch.setattr("tallmasks.bundles.packed_tau.PIECE", 16)  # several pieces to a tensor
     facts, out = facts_of(chain, dtype), tmp_path / "bundle"
     masks, merged = open_mask_bundle(chain.folder / "masks-ties_sum"), open_multi_task_vector(chain.folder / "ties_sum")
     write_from_planes(out, facts, merged, masks)

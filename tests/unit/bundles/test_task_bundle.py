@@ -16,8 +16,8 @@ from strategies import no_deadline
 from tallmasks.bundles import live_weights
 from tallmasks.bundles.bundle_writer import BundleFacts, new_bundle
 from tallmasks.bundles.loaded_bundle import load_bundle
+from tallmasks.bundles.packed_tau import PackedTau
 from tallmasks.bundles.task_weights import TaskWeights
-from tallmasks.bundles.update_kernels import PackedTau, update_piece
 from tallmasks.store.dtypes import torch_dtypes
 from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors.checkpoints.float_bytes import rounded
@@ -410,16 +410,14 @@ def test_pieces_of_any_size_are_the_formula(size, row, codes, scale, seed):
         tau = stored.float().numpy()
     bits = rng.integers(0, 256, -(-size // 8), np.uint8)
     keep = np.unpackbits(bits, count=size, bitorder="little").astype(bool)
-    wanted = np.where(keep, np.float32(scale) * tau, np.float32(0))
-    packed = PackedTau(_bytes(stored), tau_code, scales, row)
-    for start, stop in ((0, size), (size // 3, size), (size // 2, size // 2 + size // 3)):
-        found = update_piece(packed, bits, scale, start, stop)
-        np.testing.assert_array_equal(found.view(np.uint32), wanted[start:stop].view(np.uint32))
-    first = size // 16 * 8
-    out = torch.empty(size - first, dtype=torch_dtypes()[out_code])
-    summed = theta.float().numpy()[first:] + update_piece(packed, bits, scale, first, size)
-    _bytes(out)[...] = rounded(summed, out_code)
-    assert same_bits(out, (theta.float() + torch.from_numpy(wanted))[first:].to(out.dtype))
+    update = torch.from_numpy(np.where(keep, np.float32(scale) * tau, np.float32(0)))
+    packed, wide = PackedTau(_bytes(stored), tau_code, scales, row), theta.float()
+    for start, stop in ((0, size), (size // 16 * 8, size), (size // 32 * 8, size // 2)):
+        summed = np.empty(max(stop - start, 0), np.float32)
+        packed.add(wide.numpy()[start:stop], start, bits, scale, summed)
+        out = torch.empty(summed.size, dtype=torch_dtypes()[out_code])
+        _bytes(out)[...] = rounded(summed, out_code)
+        assert same_bits(out, (wide + update)[start:stop].to(out.dtype))
 
 
 def _bytes(tensor):

@@ -16,7 +16,7 @@ TOO_LARGE = {"F16": 65520.0, "BF16": float(np.uint32(0x7F7F8000).view(np.float32
 def widened(stored: NDArray, dtype: str) -> NDArray[np.float32]:
     """Bytes [n * width] as float32 [n]; exact but for F64, which is rounded, F32 not copied."""
     typed = np.asarray(stored).view(np.uint16 if dtype == "F16" else DTYPES[dtype].numpy)
-    values = read_only(np.require(typed, requirements="A"))
+    values = read_only(typed if typed.flags.aligned else typed.copy())
     if dtype == "F32":
         return values
     from tallmasks.store import half_floats  # it imports numba

@@ -1,4 +1,4 @@
-"""The arithmetic of a bundle on the CPU, in pieces of tensors.
+"""One tensor of tau_MTL as a bundle stores it, and its sum with theta_0 under a task's mask, on the CPU.
 
 The update of a task is ``scale * tau`` where its bit is set, and +0.0 elsewhere.  The signs of scale and tau do not
 matter; a weight is ``round(float32(theta_0) + update)``, so that a theta_0 of -0.0 without a bit becomes +0.0 (IEEE
@@ -16,7 +16,7 @@ from tallmasks.store.dtypes import FLOATS
 from tallmasks.vectors.checkpoints.float_bytes import widened
 from tallmasks.vectors.kernels import read_only
 
-PIECE = 1 << 16
+PIECE = 1 << 20
 """Values that a thread takes at once; a multiple of 8."""
 _NO_ROWS = np.ones(1, np.float32)
 
@@ -24,7 +24,7 @@ Raw = NDArray[np.uint8]
 
 
 class PackedTau(NamedTuple):
-    """One flattened tensor of tau_MTL as it is stored: F32, BF16, F16, or I8 with a scale for every ``row`` values."""
+    """A flattened tensor: F32, BF16, F16, or I8 with a scale for every ``row`` values."""
 
     raw: Raw
     dtype: str
@@ -40,31 +40,18 @@ class PackedTau(NamedTuple):
         scales = np.repeat(self.row_scales[first:last], self.row)[start - first * self.row :][: stop - start]
         return self.raw[start:stop].view(np.int8) * scales
 
+    def add(self, theta: NDArray, start: int, bits: Raw, scale: float, out: NDArray[np.float32]) -> None:
+        """``out`` = theta + the update of values ``start``.. of the tensor, float32 [n] each; 8 divides ``start``.
 
-def update_piece(tau: PackedTau, bits: Raw, scale: float, start: int, stop: int) -> NDArray[np.float32]:
-    """The update of values start..stop of a tensor, float32; ``bits`` uint8 [ceil(P / 8)] of the whole tensor."""
-    from tallmasks.bundles import update_loops
+        bits: uint8 [ceil(P / 8)], the mask of the whole tensor.
+        """
+        from tallmasks.vectors import loops  # it imports numba
 
-    if stop <= start:
-        return np.empty(0, np.float32)
-    first, out = start // 8, np.empty(stop - start, np.float32)
-    held = np.unpackbits(bits[first : -(-stop // 8)], count=stop - 8 * first, bitorder="little")[start - 8 * first :]
-    update_loops.masked(read_only(tau.piece(start, stop)), held, np.float32(scale), out)
-    return out
+        stop, words = start + out.size, np.zeros(-(-out.size // 32), np.uint32)
+        words.view(np.uint8)[: -(-out.size // 8)] = bits[start // 8 : -(-stop // 8)]
+        loops.add_masked(read_only(theta), read_only(self.piece(start, stop)), words, np.float32(scale), out)
 
 
 def pieces(size: int) -> list[tuple[int, int]]:
     """Start and stop of every piece of ``size`` values."""
     return [(start, min(start + PIECE, size)) for start in range(0, size, PIECE)]
-
-
-def quantise_rows(values: NDArray[np.float32], row: int, scales: NDArray[np.float32], out: NDArray[np.int8]) -> None:
-    """float32 [rows * row] -> scales float32 [rows], the largest |value| / 127, and int8: value / scale to the nearest.
-
-    Ties go to even, in float32 arithmetic; a row whose scale is 0 becomes zeros.
-    """
-    lines = values.reshape(len(scales), row)
-    scales[:] = np.abs(lines).max(axis=1, initial=0) / np.float32(127)
-    nearest = np.rint(lines / np.where(scales == 0, np.float32(1), scales)[:, None])
-    nearest[scales == 0] = 0
-    out[:] = nearest.clip(-127, 127).reshape(-1)
