@@ -199,7 +199,7 @@ def _write(merged: _Prepared) -> None:
                 new.write(place.name, place.start, source.pretrained + change)
 
             parallel(work, stream.places(merging.over_tensors), merging.threads)
-            sizes = {name: models.part.info(name).size for name in models.part.averages}
+            sizes = {name: models.part.info(name).size for name in models.part.averages if models.moves(name)}
             parallel(
                 lambda place: new.write(place.name, place.start, models.mean(place)), pieces_of(sizes, kernels.PIECE)
             )

@@ -103,7 +103,7 @@ class Models:
         names = [name for name in self.part.tensors if name not in weights] if self.keeps_own else []
         every = self.task_parts.values()
         names = [name for name in names if all(_has_its_form(self.part, one, name) for one in every)]
-        return tuple(name for name in names if not all(one.same(self.part, name) for one in every))
+        return tuple(name for name in names if self.moves(name))
 
     @cached_property
     def layout(self) -> Layout:
@@ -115,8 +115,12 @@ class Models:
         same = set(self.unchanged)
         changed = [name for name in self.part.layout.names if name not in same]
         if not changed:
-            raise TallmasksError("every task's checkpoint is the base itself: there is nothing to merge")
+            raise TallmasksError("every task's weights are the base's: there is nothing to merge")
         return Layout(tuple(changed), tuple(self.base.tensors[name].shape for name in changed))
+
+    def moves(self, name: str) -> bool:
+        """Whether a tensor that all models have is not the base's in every task."""
+        return not all(one.same(self.part, name) for one in self.task_parts.values())
 
     def mean(self, place: Place) -> NDArray[np.float32]:
         """The plain mean over the tasks of a piece of a float tensor, float32: within the tasks' values."""

@@ -22,9 +22,10 @@ class Buffer(Enum):
 _LAST_PARTS = {
     Buffer.AVERAGE: re.compile(
         "(running|moving|latent)_(mean|var|variance|std)"  # BatchNorm and InstanceNorm, by torch and by Keras
+        "|(norm|global|pixel|image)_(mean|std|invstd)"  # of a model's inputs
         "|(min|max)_val|x_(min|max)"  # torch's observers, I-BERT
         r"|embed_(avg|sum)|cluster_(size|usage)|w_avg|_?ema_(w|dw|count|cluster_size|mean|var|weight)|\w+_ema"
-        "|e_score_correction_bias"  # of a router: the load of experts moves it, and no gradient
+        "|e_score_correction_bias|balancing_biases"  # of a router: the load of experts moves it, and no gradient
     ),
     Buffer.COUNTER: re.compile(r"num_batches_tracked|n_averaged|(\w+_)?num_updates|initted|inited|initialized"),
     Buffer.CONSTANT: re.compile(
@@ -32,6 +33,7 @@ _LAST_PARTS = {
         "|(original_)?inv_freq|(cos|sin)_cached|position_ids|relative_(position_index|coords_table)|attention_bias_idxs"
         r"|final_logits_bias|version|_float_tensor|anchors|anchor_grid|(\w+_)?queue|queue_ptr|ptr_queue"
         "|(weight|fc|act)_scaling_factor|(weight|bias)_integer"  # I-BERT computes them of its weights
+        "|(input|output)_(min|max)"  # Gemma clips there
     ),
 }
 _AVERAGED_MODELS = {"model_ema", "ema_model"}
