@@ -147,7 +147,7 @@ def test_what_does_not_fit_is_refused_before_a_byte_is_written(
     }
     said = {
         "names": f"lacks {name}",
-        "same": "every task's checkpoint is the base itself",
+        "same": "every task's weights are the base's",
     }
     for case, tensors in cases.items():
         save_file(tensors, tmp_path / f"{case}.safetensors")
