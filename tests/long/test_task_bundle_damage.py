@@ -6,7 +6,6 @@ import json
 import random
 import shutil
 
-import numpy as np
 import pytest
 import torch
 
@@ -225,11 +224,11 @@ def test_damaged_and_forged_bundles(tmp_path, dtype, cases, include_base, monkey
     [
         b"", b"[]", b"null", b"{", b'{"format": "tallmasks/bundle/2"}', b"[" * 100_000, b'{"a":' * 100_000, b"\xff\xfe",
         b'{"format": "tallmasks/bundle/1", "x": NaN}', b'{"format": "tallmasks/bundle/1", "x": 1e999}',
-        b'{"format": "tallmasks/bundle/1", "x": ' + b"9" * 5000 + b"}", b'{"a": 1, "a": "tallmasks/bundle/1"}',
+        b'{"format": "tallmasks/bundle/1", "x": ' + b"9" * 5000 + b"}",
         b'{"format": "tallmasks/bundle/1", "x": "\\ud800"}', b'{"format": "tallmasks/bundle/1", "digest": "0"}',
         b'{"format": "tallmasks/bundle/1", "x": ' + b"[" * 900 + b"]" * 900 + b"}",
     ],
-    ids=range(15),
+    ids=range(14),
 )  # fmt: skip
 def test_any_bundle_json_is_refused_in_a_line(tmp_path, text):
     """A file from somebody would end the program with a traceback, or never."""
@@ -247,24 +246,3 @@ def test_a_large_bundle_json_is_refused_before_it_is_parsed(tmp_path):
         file.truncate((1 << 24) + 1)
     with pytest.raises(TallmasksError, match=r"bundle\.json is larger than 16777216 bytes"):
         load_bundle(tmp_path)
-
-
-@pytest.mark.short
-def test_bits_behind_the_last_value_are_refused(tmp_path):
-    """Two files that differ would be the same mask, and something could be hidden there."""
-    from safetensors.numpy import load_file, save_file
-
-    made = make(tmp_path, forms=FORMS, tasks=TASKS)
-    mask = made.folder / "masks/x.safetensors"
-    tensors = load_file(mask)
-    tensors["b.bias"] = tensors["b.bias"] | np.array([0, 4], np.uint8)
-    mask.unlink()
-    save_file(tensors, mask)
-    facts = json.loads((made.folder / "bundle.json").read_text())
-    content = mask.read_bytes()
-    facts["files"]["masks/x.safetensors"] = {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
-    facts["digest"] = digest_of(facts)
-    (made.folder / "bundle.json").unlink()
-    (made.folder / "bundle.json").write_text(json.dumps(facts))
-    with pytest.raises(TallmasksError, match=r"x\.safetensors: tensor 'b\.bias' has bits behind its last value"):
-        load_bundle(made.folder).state_dict("x")

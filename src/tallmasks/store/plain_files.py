@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import stat
 from io import BufferedReader
@@ -13,33 +12,17 @@ from tallmasks.store.errors import TallmasksError, naming
 
 LARGEST_JSON = 1 << 24
 """Bytes of somebody's JSON file at most: parsed, it takes up to thirty times as many."""
-_KINDS = {
-    stat.S_IFIFO: "a named pipe (FIFO)",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-    stat.S_IFDIR: "a folder",
-}
 
 
 def open_plain(path: Path | str) -> BufferedReader:
     """A plain file, open for reading in binary; links to plain files are followed.
 
     Raises:
-        TallmasksError: there is something else, such as a named pipe, or a link that leads to itself.
+        TallmasksError: there is something else, such as a named pipe.
         OSError: there is nothing, or it cannot be opened.
     """
-    try:
-        mode = Path(path).stat().st_mode  # before it is opened: a pipe makes one wait, a device may act
-    except OSError as error:
-        if error.errno != errno.ELOOP:
-            raise
-        raise TallmasksError(
-            f"{path} is a link that leads to itself; expected a plain file. Remove the link."
-        ) from None
-    if not stat.S_ISREG(mode):
-        kind = _KINDS.get(stat.S_IFMT(mode), "no file")
-        raise TallmasksError(f"{path} is {kind}; expected a plain file. Remove it and run again.")
+    if not stat.S_ISREG(Path(path).stat().st_mode):  # before it is opened: a pipe makes one wait, a device may act
+        raise TallmasksError(f"{path} is no plain file, and one is expected there. Remove it and run again.")
     return Path(path).open("rb")
 
 

@@ -125,9 +125,7 @@ def test_what_is_no_plain_file_is_refused(project: Path) -> None:
     path = project / "params.yaml"
     for make in (lambda: os.mkfifo(path), path.mkdir, lambda: path.symlink_to("/dev/zero"), lambda: None):
         make()
-        with pytest.raises(
-            TallmasksError, match=r"params.yaml( is .*; expected a plain file|: no such file; run this)"
-        ):
+        with pytest.raises(TallmasksError, match=r"params.yaml( is no plain file|: no such file; run this)"):
             open_plan(project)
         if path.is_dir():
             path.rmdir()

@@ -320,7 +320,7 @@ def test_nothing_in_a_file_is_run_and_what_is_no_checkpoint_is_refused(tmp_path)
     file_of(tmp_path / "two", state(), "b.pt")
     for name, said in (
         ("model.gguf", "ending in .gguf"),
-        ("pipe.safetensors", "named pipe"),
+        ("pipe.safetensors", "no plain file"),
         ("empty", "no file of weights"),
         ("two", "2 files of weights (a.pt, b.pt)"),
     ):
