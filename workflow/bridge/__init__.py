@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
+import logging
 import signal
 import sys
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from snakemake.exceptions import WorkflowError
 
@@ -18,7 +19,7 @@ from tallmasks.plan.planner import Plan
 from tallmasks.plan.project import Results, Store
 from tallmasks.store.errors import TallmasksError, in_words
 
-__all__ = ["Bridge", "begin", "configuration", "no_slurm"]
+__all__ = ["Bridge", "begin", "configuration", "for_users", "no_slurm"]
 
 
 def configuration(workflow: Any) -> dict[str, Any]:
@@ -45,9 +46,6 @@ class Bridge:
     figures: DrawingJobs
     tables: DrawingJobs
     report: ReportJobs
-
-    opened: ClassVar[Bridge]
-    """That of this process's Snakefile."""
 
     @classmethod
     def of(cls, params: dict[str, Any], workflow: Any) -> Bridge:
@@ -76,5 +74,5 @@ def begin(workflow: Any) -> tuple[dict[str, Any], Bridge]:
         sys.exit(f"error: {error}")
     bridge.store.run.end_quietly_on(signal.SIGINT)
     bridge.store.run.ask_before_deleting()
-    Bridge.opened = bridge
+    logging.raiseExceptions = False  # of jobs submitted as one, the view reads logs of those that never ran
     return params, bridge
