@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -33,13 +34,15 @@ from tallmasks.commands.opened_models import Models, opened, passes, say_copied
 from tallmasks.methods import Fixed, Method, Place, Scaled, registry
 from tallmasks.methods.merges import pieces_of
 from tallmasks.methods.rows.parts.block_numbers import block_of
+from tallmasks.methods.rows.parts.singular_vectors import noise_of_tasks
 from tallmasks.methods.streaming import Merging, OnePiece, in_stream, update
 from tallmasks.methods.weighting import TRIMS, Weighting
 from tallmasks.store.dtypes import DTYPES, FLOATS
-from tallmasks.store.errors import TallmasksError
+from tallmasks.store.errors import TallmasksError, TallmasksWarning
 from tallmasks.store.parallel import parallel
 from tallmasks.store.tensor_files import name_some
 from tallmasks.vectors import kernels
+from tallmasks.vectors.checkpoints.lora_folders import LoraCheckpoint
 from tallmasks.vectors.checkpoints.new_files import tensors_file
 from tallmasks.vectors.checkpoints.writing import bytes_of_new, new_checkpoint
 
@@ -173,6 +176,14 @@ def _prepared(given: Given) -> _Prepared:
     given.lacks(given_checkpoints.OF_COMPRESS, "compress")
     method, alpha, weighting = merging_method(given)
     models = opened(given)
+    loras = [name for name, checkpoint in models.tasks.items() if isinstance(checkpoint, LoraCheckpoint)]
+    if loras and registry.get_merge(str(method.merge)).look is noise_of_tasks:
+        warnings.warn(
+            f"{name_some(loras)}: a LoRA. {method.title} depends on small directions, which an adapter loses if it is"
+            " merged into bfloat16 first: that may give a quite different model",
+            TallmasksWarning,
+            stacklevel=2,
+        )
     blocks = 1 + max((block[1] for block in map(block_of, models.base.layout.names) if block), default=-1)
     if given.layers not in (None, blocks):
         raise TallmasksError(f"layers: found {given.layers}, and the base has {blocks}; models are merged whole")
