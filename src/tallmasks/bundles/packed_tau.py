@@ -49,7 +49,9 @@ class PackedTau(NamedTuple):
 
         stop, words = start + out.size, np.zeros(-(-out.size // 32), np.uint32)
         words.view(np.uint8)[: -(-out.size // 8)] = bits[start // 8 : -(-stop // 8)]
-        loops.add_masked(read_only(theta), read_only(self.piece(start, stop)), words, np.float32(scale), out)
+        half = self.dtype == "BF16"
+        tau = self.raw[2 * start : 2 * stop].view(np.uint16) if half else self.piece(start, stop).view(np.int32)
+        loops.add_masked(read_only(theta), read_only(tau), 16 * half, words, np.float32(scale), out)
 
 
 def pieces(size: int) -> list[tuple[int, int]]:

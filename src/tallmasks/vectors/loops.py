@@ -96,10 +96,11 @@ def largest_magnitude(values):
 
 
 @njit(nogil=True, cache=True)
-def add_masked(theta, tau, words, scale, out):
-    """float32 [n], [n], uint32 [ceil(n / 32)] -> float32 [n]: theta + scale * tau where the bit is 1, else theta + 0.0.
+def add_masked(theta, tau, shift, words, scale, out):
+    """float32 [n], bits [n], uint32 [ceil(n / 32)] -> float32 [n]: theta + scale * tau where the bit is 1, else + 0.0.
 
-    Bit i of word j, from the lowest, is of value 32 j + i.
+    ``tau``: the bits of float32 as int32, with a shift of 0, or of bfloat16 as uint16, with one of 16.  Bit i of word
+    j, from the lowest, is of value 32 j + i.
     """
     for start in range(0, out.size, 32):
         word = np.int32(words[start // 32])
@@ -107,5 +108,5 @@ def add_masked(theta, tau, words, scale, out):
         own, update, total = theta[start : start + 32], tau[start : start + 32], out[start : start + 32]
         for i in range(total.size):
             held = np.int32(-np.int32((word >> np.int32(i)) & np.int32(1)))
-            kept = np.int32(np.float32(scale * update[i]).view(np.int32) & held).view(np.float32)
-            total[i] = own[i] + kept
+            value = np.int32(np.int32(update[i]) << np.int32(shift)).view(np.float32)
+            total[i] = own[i] + np.int32(np.float32(scale * value).view(np.int32) & held).view(np.float32)
