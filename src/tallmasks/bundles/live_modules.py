@@ -14,7 +14,6 @@ from tallmasks.bundles.manifest import BundledTensor, Manifest
 from tallmasks.store.dtypes import FLOATS, torch_codes, torch_dtypes
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import name_some
-from tallmasks.vectors.checkpoints.buffers import Buffer, buffers_among
 from tallmasks.vectors.checkpoints.checkpoint import TensorInfo
 from tallmasks.vectors.checkpoints.loaded_names import Conversions
 
@@ -83,7 +82,7 @@ def state_for(module: torch.nn.Module, manifest: Manifest, weights: Mapping[str,
 
 def _matched(module: torch.nn.Module, manifest: Manifest) -> list[PlacedTensor]:
     own = dict(_named_tensors(module))
-    free, buffers = _free(manifest), {name for name, _ in module.named_buffers(remove_duplicate=False)}
+    free = manifest.free
     parts, theirs = _as_in_files(module, own, manifest)
     tied: dict[tuple, list[str]] = {}
     for name, tensor in parts.items():
@@ -98,13 +97,16 @@ def _matched(module: torch.nn.Module, manifest: Manifest) -> list[PlacedTensor]:
         if len(candidates) > 1 and candidates <= free:
             candidates = {min(candidates)}
         if not candidates:
-            strange += names[:1] if tensor.is_floating_point() and names[0] not in buffers else []
+            strange += names[:1] if tensor.is_floating_point() else []
         elif len(candidates) > 1:
             raise TallmasksError(
                 f"The module ties {name_some(sorted(candidates))}, which are different tensors in the bundle; expected"
                 " the model that the bundle was made of."
             )
         placed += [PlacedTensor(name, parts[names[0]], names) for name in candidates]
+    if strange:
+        buffers = {name for name, _ in module.named_buffers(remove_duplicate=False)}
+        strange = [name for name in strange if name not in buffers]
     if missing := manifest.tensors.keys() - {one.name for one in placed} - free:
         raise TallmasksError(
             f"The module lacks {name_some(sorted(missing))} of the bundle, as tensors of floats, and has"
@@ -121,13 +123,6 @@ def _matched(module: torch.nn.Module, manifest: Manifest) -> list[PlacedTensor]:
                 " the model that the bundle was made of."
             )
     return placed
-
-
-def _free(manifest: Manifest) -> set[str]:
-    """The tensors of a bundle that a module may lack, or have in another shape."""
-    kinds = buffers_among({name: tensor.shape for name, tensor in manifest.tensors.items()})
-    no_floats = {name for name, tensor in manifest.tensors.items() if tensor.dtype not in FLOATS}
-    return no_floats.union(name for name, kind in kinds.items() if kind is not Buffer.AVERAGE)
 
 
 def _has_form(tensor: torch.Tensor, expected: BundledTensor) -> bool:

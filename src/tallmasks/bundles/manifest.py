@@ -24,6 +24,7 @@ from tallmasks.store.dtypes import FLOATS
 from tallmasks.store.errors import TallmasksError, nearest, short
 from tallmasks.store.plain_files import LARGEST_JSON
 from tallmasks.store.seals import canonical
+from tallmasks.vectors.checkpoints.buffers import Buffer, buffers_among
 
 FORMATS = ("tallmasks/bundle/1", "tallmasks/bundle/2", "tallmasks/bundle/3")
 """The second is of each task's own tensors, without a vector that they share; the third of any with buffers."""
@@ -135,6 +136,13 @@ class Manifest(_Object):
     def buffers(self) -> dict[str, BundledTensor]:
         """What every task has of its own, whole and in the base's dtype."""
         return {name: tensor for name, tensor in self.tensors.items() if tensor.stored == BUFFER}
+
+    @cached_property
+    def free(self) -> set[str]:
+        """The tensors that a module may lack, or have in another shape."""
+        kinds = buffers_among({name: tensor.shape for name, tensor in self.tensors.items()})
+        no_floats = {name for name, tensor in self.tensors.items() if tensor.dtype not in FLOATS}
+        return no_floats.union(name for name, kind in kinds.items() if kind is not Buffer.AVERAGE)
 
     @cached_property
     def codings(self) -> dict[str, Coding]:
