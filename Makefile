@@ -151,6 +151,7 @@ $(SITE)/installed: requirements-site.lock
 bench: $(INSTALLED) $(if $(PEER),.venv/$(PEER)/installed)  ## measure merge and compress on disk (SCALE=0.1 smaller, PEER=mergekit beside it), and every merge; into OUT=results/benchmarks
 	$(BIN)/python benchmarks/streaming.py --scale $(SCALE) $(if $(PEER),--peer .venv/$(PEER)) --out $(OUT)
 	$(BIN)/python benchmarks/merges.py --out $(OUT)
+	$(BIN)/python benchmarks/applying.py
 
 # Beside the project's own torch and transformers, so that both are measured on the same ones.
 .venv/mergekit/installed: $(INSTALLED) benchmarks/mergekit.txt

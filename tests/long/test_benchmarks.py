@@ -97,3 +97,12 @@ def test_the_benchmark_of_merges_runs(tmp_path: Path) -> None:
         rows = {row["merge"]: row for row in csv.DictReader(file)}
     assert rows.keys() == {"regmean"} and float(rows["regmean"]["cpu_s"]) > 0
     assert float(rows["regmean"]["given_mib"]) > 5
+
+
+@pytest.mark.short
+def test_the_benchmark_of_switching_runs() -> None:
+    """What the documents say of the time of `apply_` could not be measured again."""
+    command = [sys.executable, "benchmarks/applying.py", "--layers", "1", "--width", "64", "--rounds", "1"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.stdout.count("restored within 0\n") == 2, done.stderr + done.stdout
