@@ -213,7 +213,8 @@ def _parted(module: torch.nn.Module, own: Tensors) -> Tensors:
     if (of_transformers := _of_transformers(module)) is None:
         return own
     prefix, model = of_transformers
-    conversions, parts = Conversions(model), {}
+    conversions = Conversions(model)
+    parts: Tensors = {}
     for name, tensor in own.items():
         views = conversions.parts(name.replace("_orig_mod.", "").removeprefix(prefix), tensor)
         parts |= {prefix + inner: view for inner, view in views.items()} or {name: tensor}

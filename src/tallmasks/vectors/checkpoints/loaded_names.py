@@ -82,9 +82,9 @@ class Conversions:
         from transformers.core_model_loading import dot_natural_key, rename_source_key
 
         prefix, there = self.model.base_model_prefix, dict.fromkeys(own, True)
-        ways = (self._renamings, []), (self._renamings, self._converters), ([], [])
+        ways: list[tuple[list, list]] = [(self._renamings, []), (self._renamings, self._converters), ([], [])]
         for name in sorted(names, key=dot_natural_key):
-            targets = [rename_source_key(name, *way, prefix, there)[0] for way in ways]
+            targets = [rename_source_key(name, renamed, joined, prefix, there)[0] for renamed, joined in ways]
             which = next((number for number, target in enumerate(targets) if target in there), 0)
             yield name, targets[which], which == 1
 
@@ -132,7 +132,7 @@ def _empty_model(config: str, most_modules: int) -> Any:
         values = json.loads(config)
         settings = transformers.CONFIG_MAPPING[values["model_type"]].from_dict(values)
         settings._attn_implementation = "eager"  # others may load code of the hub's
-        kind = getattr(transformers, str((values.get("architectures") or [None])[0]), None)
+        kind: Any = getattr(transformers, str((values.get("architectures") or [None])[0]), None)
         kind = kind or transformers.MODEL_MAPPING[type(settings)]
         hook = register_module_module_registration_hook(counted)
         try:

@@ -107,11 +107,11 @@ class LoraCheckpoint(Checkpoint):
         name = self.aliases.get(name, name)
         return 0.0 if name in self.products else super().roundoff(name)
 
-    def same(self, base: Checkpoint, name: str) -> bool:
+    def same(self, base: Checkpoint, name: str, other: str | None = None) -> bool:
         """Of its own base, whether the adapter leaves a tensor alone."""
         name = self.aliases.get(name, name)
-        if base.files != self.base.files:
-            return super().same(base, name)
+        if base.files != self.base.files or other is not None:
+            return super().same(base, name, other)
         return name not in self.products and (name not in self.whole or super().same(base, name))
 
     def _before(self, name: str) -> Checkpoint:
