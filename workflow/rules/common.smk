@@ -6,7 +6,7 @@ if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C in the imports below is no traceback
 
 # This copy's code, also where the active environment was installed for another copy of the project.
-# Jobs find it by themselves (workflow/runner/own_code.py).
+# Jobs find it by themselves (workflow/runner/job.py).
 sys.path[:0] = [str(Path(workflow.basedir) / folder) for folder in ("workflow", "src")]
 
 from tallmasks.store.errors import TallmasksError
