@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import quote
 
 import numpy as np
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, Strict, ValidationError
 from pydantic import model_validator as checked
 
 from tallmasks.bundles.codings import CODINGS, Coding, coding_of
@@ -66,7 +66,7 @@ class BundledTensor(_Object):
     A buffer, which is no weight, is stored as each task has it; others are floats.
     """
 
-    shape: Annotated[tuple[Count, ...], Strict(False), Field(max_length=64), AfterValidator(_few)]
+    shape: Annotated[tuple[Count, ...], Strict(False), FailFast(), Field(max_length=64), AfterValidator(_few)]
     dtype: Literal["F16", "BF16", "F32", "F64", "I64", "I32", "I16", "I8", "U64", "U32", "U16", "U8", "BOOL"]
     stored: bool | Literal["buffer"]
 
@@ -108,7 +108,7 @@ class Manifest(_Object):
     dtype: Literal["float32", "bfloat16", "float16", "int8"] | None = None
     tensors: dict[str, BundledTensor]
     aliases: dict[str, str]
-    tasks: Annotated[tuple[str, ...], Strict(False), Field(min_length=1)]
+    tasks: Annotated[tuple[str, ...], Strict(False), FailFast(), Field(min_length=1)]
     masks: dict[str, str] = {}
     updates: dict[str, str] = {}
     coding_texts: dict[str, str] = Field(default={}, alias="codings")

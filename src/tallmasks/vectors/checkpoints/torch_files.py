@@ -165,11 +165,11 @@ def _tensors(state: Any, places: Places) -> list[StoredTensor]:
     for name, tensor in state.items():
         if not isinstance(name, str) or not isinstance(tensor, _Tensor):
             raise ValueError(f"{name!a:.100} is no name, or not of a plain tensor")
-        storage, *described = tensor
-        start, size = places[storage.key]
+        storage, (start, size) = tensor.storage, places[tensor.storage.key]
         if storage.count * storage.width > size:
             raise ValueError(f"tensor {name!a:.100} has {size} bytes, and {storage.count * storage.width} were saved")
-        tensors.append(StoredTensor(name, *described, start, size))
+        shape, strides = [*tensor.shape], [*tensor.strides]
+        tensors.append(StoredTensor(name, tensor.dtype, tensor.offset, shape, strides, start, size))
     return tensors
 
 
