@@ -67,7 +67,7 @@ class _Storage(NamedTuple):
     dtype: str
     width: int
     key: str
-    count: int
+    length: int
 
 
 class _Tensor(NamedTuple):
@@ -166,8 +166,8 @@ def _tensors(state: Any, places: Places) -> list[StoredTensor]:
         if not isinstance(name, str) or not isinstance(tensor, _Tensor):
             raise ValueError(f"{name!a:.100} is no name, or not of a plain tensor")
         storage, (start, size) = tensor.storage, places[tensor.storage.key]
-        if storage.count * storage.width > size:
-            raise ValueError(f"tensor {name!a:.100} has {size} bytes, and {storage.count * storage.width} were saved")
+        if storage.length * storage.width > size:
+            raise ValueError(f"tensor {name!a:.100} has {size} bytes, and {storage.length * storage.width} were saved")
         shape, strides = [*tensor.shape], [*tensor.strides]
         tensors.append(StoredTensor(name, tensor.dtype, tensor.offset, shape, strides, start, size))
     return tensors
