@@ -45,8 +45,8 @@ def for_users(function: InputFunction) -> InputFunction:
 def replace(owner: Any, **parts: Any) -> None:
     """Put something else in the place of parts of Snakemake.
 
-    Raises:
-        WorkflowError: this Snakemake has no part of a name, so that it does under another one what it must not do.
+    Raises WorkflowError where this Snakemake has no part of a name, so that it does under another one what it must not
+    do.
     """
     for name, value in parts.items():
         if not hasattr(owner, name):
@@ -69,8 +69,7 @@ def check_project(workflow: Any) -> None:
 
     While the Snakefile is read: later, Snakemake has printed a header, or ends in a traceback.
 
-    Raises:
-        OSError: the project cannot be written.
+    Raises OSError where the project cannot be written.
     """
     if workflow.is_main_process and not workflow.output_settings.show_failed_logs:  # the profile has it
         sys.exit(NO_PROFILE)

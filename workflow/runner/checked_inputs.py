@@ -26,9 +26,8 @@ AGAIN = "call the same command again"
 def checked(job: Job) -> dict[str, list[str]]:
     """The identities of the artifacts and results that a job reads, by role; of source files there are none.
 
-    Raises:
-        TallmasksError: the code at hand is another than the recipe's, or an input is damaged, lost or another than the
-            recipe's; in one line that names the file and what to do.
+    Raises TallmasksError where the code at hand is another than the recipe's, or an input is damaged, lost or another
+    than the recipe's; in one line that names the file and what to do.
     """
     _check_code(job)
     files = [

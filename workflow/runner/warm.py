@@ -52,8 +52,7 @@ PR_SET_PDEATHSIG = 1  # linux/prctl.h
 def _address(where: Path) -> Iterator[str]:
     """The name of the socket in a folder, through /proc: a name holds 107 bytes, and a project's path may hold more.
 
-    Raises:
-        OSError: there is no such folder, or it is not this user's alone.
+    Raises OSError where there is no such folder, or it is not this user's alone.
     """
     descriptor = os.open(where, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:

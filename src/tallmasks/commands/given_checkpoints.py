@@ -48,11 +48,7 @@ def add_arguments(
 
 
 def new_path(text: str) -> Path:
-    """The path of something new, `~` expanded.
-
-    Raises:
-        TallmasksError: nothing can have such a name.
-    """
+    """The path of something new, `~` expanded.  Raises TallmasksError where nothing can have such a name."""
     path = Path(expanded(text))
     try:
         path.lstat()
@@ -67,8 +63,7 @@ def new_path(text: str) -> Path:
 def given(arguments: argparse.Namespace, default_method: str | None, dtypes: Collection[str]) -> Given:
     """What the command line and the file say together.
 
-    Raises:
-        TallmasksError: something is missing, said twice, unknown or not of its kind.
+    Raises TallmasksError where something is missing, said twice, unknown or not of its kind.
     """
     from tallmasks.commands.models_file import read_models_file
 

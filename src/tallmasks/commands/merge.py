@@ -229,8 +229,7 @@ def _heads(models: Models) -> dict[str, bytes]:
 def merging_method(given: Given) -> tuple[Method, float, Weighting]:
     """The row of the table that is meant, with its options and k; alpha; and how the tasks count.
 
-    Raises:
-        TallmasksError: there is no such method or option, it does not merge into one model, or a setting is not its.
+    Raises TallmasksError where there is no such method or option, it does not merge into one, or a setting is not its.
     """
     registry.check_name(given.method, method_names())
     method = registry.get(given.spec)

@@ -156,8 +156,7 @@ def read_models_file(path: Path, base: str | None, dtypes: Collection[str]) -> d
         base: what counts in the place of the file's own base.
         dtypes: what may be stored.
 
-    Raises:
-        TallmasksError: it cannot be read, or a key or value is not what it may be.
+    Raises TallmasksError where it cannot be read, or a key or value is not what it may be.
     """
     try:
         content = read_yaml(path)

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 def opened(given: Given, keeps_own: bool = False) -> Models:
     """Open and compare all that is given; see `Models.own`.
 
-    Raises:
-        TallmasksError: something is not there, is damaged, or does not fit the base; or the output is there already.
+    Raises TallmasksError where something is not there, is damaged, or does not fit the base; or the output is there
+    already.
     """
     from tallmasks.bundles.bundle_models import open_model  # whose libraries take long to import
 
@@ -107,11 +107,7 @@ class Models:
 
     @cached_property
     def layout(self) -> Layout:
-        """The weights that some task changed.
-
-        Raises:
-            TallmasksError: there is none.
-        """
+        """The weights that some task changed.  Raises TallmasksError where there is none."""
         same = set(self.unchanged)
         changed = [name for name in self.part.layout.names if name not in same]
         if not changed:

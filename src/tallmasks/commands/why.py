@@ -68,8 +68,7 @@ class Shown:
 def shown(results: Results, target: Path) -> Shown:
     """What a file or folder below results/<model>/ is written from.
 
-    Raises:
-        TallmasksError: there is no such model, benchmark, figure or table.
+    Raises TallmasksError where there is no such model, benchmark, figure or table.
     """
     plan = results.plan
     _, model, place, *rest = target.parts

@@ -49,8 +49,7 @@ def normalized(accuracy: ArrayLike, finetuned: ArrayLike, tasks: Sequence[str]) 
         finetuned: fractions of each task's own fine-tuned model on the same split, [tasks].
         tasks: names, for the error message.
 
-    Raises:
-        TallmasksError: a fine-tuned model has no right answer.
+    Raises TallmasksError where a fine-tuned model has no right answer.
     """
     values, base = np.asarray(accuracy, np.float64), np.asarray(finetuned, np.float64)
     if not base.all():

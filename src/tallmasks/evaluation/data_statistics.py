@@ -22,8 +22,7 @@ def layer_grams(model: WatchedModel, examples: Examples) -> dict[str, NDArray[np
     X [n, k] are its inputs for all examples, token after token.  Products are float32, one for each example; their sums
     are float64.
 
-    Raises:
-        TallmasksError: no linear layer ran.
+    Raises TallmasksError where no linear layer ran.
     """
     sums: dict[str, torch.Tensor] = {}
     rows: Counter[str] = Counter()

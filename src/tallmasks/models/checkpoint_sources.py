@@ -99,8 +99,7 @@ def locate(
 ) -> Imported | None:
     """The source of a task's checkpoint; None if it is fine-tuned here.  Relative paths start at ``root``.
 
-    Raises:
-        TallmasksError: the source has no checkpoint of this model or task, or the folder has none.
+    Raises TallmasksError where the source has no checkpoint of this model or task, or the folder has none.
     """
     settings: Mapping[str, Any] = {"source": checkpoints} if isinstance(checkpoints, str) else checkpoints
     source = source_of(checkpoints, task)

@@ -190,8 +190,7 @@ class Family(Protocol):
         The precision is that of the network's products; "bfloat16" is mixed precision, with the weights in float32.
         "tf32" has a GPU round the factors of float32 products to 10 bits, for all models of the process.
 
-        Raises:
-            TallmasksError: The file does not fit the architecture, or there is no GPU to compute on.
+        Raises TallmasksError where the file does not fit the architecture, or there is no GPU to compute on.
         """
 
     def examples(self, path: Path, task_files: Mapping[str, Path]) -> Examples:
@@ -200,15 +199,13 @@ class Family(Protocol):
     def convert_pretrained(self, spec: Spec, weights: Path) -> dict[str, NDArray[Any]]:
         """The tensors of a file of pretrained weights of any format that the family reads, as `load` takes them.
 
-        Raises:
-            TallmasksError: The file does not fit the architecture.
+        Raises TallmasksError where the file does not fit the architecture.
         """
 
     def download_pretrained(self, spec: Spec, pretrained: Spec) -> tuple[Path, dict[str, str]]:
         """The file that the ``pretrained`` key of params.yaml names, and its origin.
 
-        Raises:
-            TallmasksError: It cannot be had; the message says what to do.
+        Raises TallmasksError where it cannot be had; the message says what to do.
         """
 
     def pretrained_files(self, pretrained: Spec) -> tuple[tuple[str, ...], ...]:
@@ -219,16 +216,14 @@ class Family(Protocol):
     def convert_checkpoint(self, spec: Spec, path: Path, pretrained: Path) -> dict[str, NDArray[np.float32]]:
         """The trainable tensors of somebody else's checkpoint, a file or a folder, under this project's names.
 
-        Raises:
-            TallmasksError: The file is damaged, or no checkpoint of the pretrained model.
+        Raises TallmasksError where the file is damaged, or no checkpoint of the pretrained model.
         """
 
 
 def family(spec: Spec) -> Family:
     """The family of a model, by the ``family`` of its entry in params.yaml or of a recipe.
 
-    Raises:
-        TallmasksError: There is none of that name.
+    Raises TallmasksError where there is none of that name.
     """
     return registered("model family", str(spec.get("family")), FAMILIES, "FAMILY")
 

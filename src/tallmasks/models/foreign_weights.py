@@ -17,8 +17,7 @@ SAME = 1e-3
 def without_prefix(checkpoint: Checkpoint, example: str) -> dict[str, str]:
     """The checkpoint's name of each tensor, by the name without a prefix, which the tensor ``example`` shows.
 
-    Raises:
-        TallmasksError: it holds a tensor with the prefix and without.
+    Raises TallmasksError where it holds a tensor with the prefix and without.
     """
     prefix = next((name.removesuffix(example) for name in sorted(checkpoint.names) if name.endswith(example)), "")
     names = {name.removeprefix(prefix): name for name in checkpoint.names}

@@ -24,11 +24,7 @@ def write_pretrained(tensors: dict[str, torch.Tensor], recipe: Mapping[str, Any]
 
 
 def read_pretrained(weights: Path) -> dict[str, torch.Tensor]:
-    """The tensors of a pretrained file.
-
-    Raises:
-        TallmasksError: it is missing, or no whole safetensors file.
-    """
+    """The tensors of a pretrained file.  Raises TallmasksError where it is missing, or no whole safetensors file."""
     if not weights.exists():
         raise TallmasksError(
             f"{weights}: no such file. The tiny model ships with the project: `git checkout` restores it, and "

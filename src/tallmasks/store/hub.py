@@ -117,8 +117,7 @@ def download_first(repo: str, files: Sequence[str], revision: str, kind: Kind = 
 def sizes(repo: str, revision: str, kind: Kind = "model") -> dict[str, int]:
     """The bytes of every file of a repository, by name.
 
-    Raises:
-        TallmasksError: the hub does not answer, has no such repository or revision, or gives no files of it.
+    Raises TallmasksError where the hub does not answer, has no such repository or revision, or gives no files of it.
     """
     from huggingface_hub import HfApi
 

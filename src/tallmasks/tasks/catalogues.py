@@ -70,8 +70,7 @@ class Catalogue(Protocol):
     def write(self, recipe: Params, sources: Mapping[str, Path], out: ExamplesFile) -> None:
         """Make the examples of a recipe.
 
-        Raises:
-            TallmasksError: They cannot be had; the message says what to do.
+        Raises TallmasksError where they cannot be had; the message says what to do.
         """
 
     def missing(self, recipe: Params) -> str | None:
@@ -81,8 +80,7 @@ class Catalogue(Protocol):
 def catalogue(name: str) -> Catalogue:
     """The catalogue that a model's ``tasks`` key in params.yaml names.
 
-    Raises:
-        TallmasksError: There is none of that name, or the module that it names has none.
+    Raises TallmasksError where there is none of that name, or the module that it names has none.
     """
     return registered("task catalogue", name, CATALOGUES, "CATALOGUE")
 
@@ -90,8 +88,7 @@ def catalogue(name: str) -> Catalogue:
 def registered(what: str, name: str, packages: Mapping[str, str], attribute: str) -> Any:
     """The object `attribute` of a module: one of the package's, by a short name, or any by its own name.
 
-    Raises:
-        TallmasksError: There is no such module or object, or its import ends in an error.
+    Raises TallmasksError where there is no such module or object, or its import ends in an error.
     """
     module, problem = packages.get(name, name), ""
     try:

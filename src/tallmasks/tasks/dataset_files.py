@@ -42,8 +42,8 @@ class Files:
 def from_hub(task: str, source: HubFiles, part: str, instead: str) -> Files:
     """The files of "train" or "test" (``part``), from this machine's hub cache or downloaded.
 
-    Raises:
-        TallmasksError: They cannot be had, or not all of them; the message ends with ``instead``, what else to do.
+    Raises TallmasksError where they cannot be had, or not all of them; the message ends with ``instead``, what else to
+    do.
     """
     repository, revision, pattern = source.hub, source.revision or "main", source.files[part]
     paths = _cached(repository, revision, pattern)
@@ -81,8 +81,8 @@ def is_cached(repository: str, revision: str, patterns: Iterable[str]) -> bool:
 def from_folder(task: str, part: str, folder: Path, patterns: Iterable[str], expected: str) -> Files:
     """The files in a local folder that match the first pattern with any match, numbers in their names by value.
 
-    Raises:
-        TallmasksError: There are none, not all shards, or several CSV files; the message ends with what is `expected`.
+    Raises TallmasksError where there are none, not all shards, or several CSV files; the message ends with what is
+    `expected`.
     """
     matches = (sorted((p for p in folder.glob(pattern) if not hidden(p, folder)), key=_natural) for pattern in patterns)
     paths = next(filter(None, matches), [])

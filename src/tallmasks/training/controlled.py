@@ -36,8 +36,7 @@ def owners(size: int, parts: int, seed: int) -> NDArray[np.uint8]:
 
     NumPy has promised never to change this stream (NEP 19), which belongs to recipes.
 
-    Raises:
-        TallmasksError: not 1 to 255 parts, or more parts than weights.
+    Raises TallmasksError where there are not 1 to 255 parts, or more parts than weights.
     """
     if not 1 <= parts <= min(255, size):
         raise TallmasksError(f"{size} weights cannot be dealt out to {parts} tasks; give 1 to 255 tasks")

@@ -83,9 +83,8 @@ class OpenClipTensor(NamedTuple):
 def convert(checkpoint: Checkpoint, pretrained: Checkpoint, trainable: str) -> dict[str, NDArray[np.float32]]:
     """The trainable tensors of a checkpoint, those with the prefix ``trainable``, under open_clip's names, float32.
 
-    Raises:
-        TallmasksError: a tensor is missing, not expected, there twice, of another shape, of no floats, or not finite in
-            float32; or a frozen one differs from the pretrained one.
+    Raises TallmasksError where a tensor is missing, not expected, there twice, of another shape, of no floats, or not
+    finite in float32; or a frozen one differs from the pretrained one.
     """
     converted = {}
     for name, source in sorted(matched(checkpoint, pretrained, trainable).items()):

@@ -27,8 +27,7 @@ def download_pretrained(spec: Mapping[str, Any], pretrained: Mapping[str, Any]) 
         pretrained: ``hub`` (a repository), ``file`` in it, ``revision`` and optionally the file's ``sha256``; or
             ``tag``, one of open_clip's for this architecture, with a ``revision`` if it lies on the hub.
 
-    Raises:
-        TallmasksError: open_clip has no such tag, or the file cannot be had or is another.
+    Raises TallmasksError where open_clip has no such tag, or the file cannot be had or is another.
     """
     repository, file = pretrained.get("hub"), pretrained.get("file")
     if repository is None:
@@ -55,8 +54,7 @@ def convert_pretrained(spec: Mapping[str, Any], weights: Path) -> dict[str, NDAr
 
     Nothing in the file is executed: open_clip gets what torch saved as safetensors.
 
-    Raises:
-        TallmasksError: The file is damaged, holds more than tensors, or is not of the architecture.
+    Raises TallmasksError where the file is damaged, holds more than tensors, or is not of the architecture.
     """
     network = build(spec["architecture"])
     named = dict(network.named_parameters())

@@ -20,8 +20,7 @@ class Tokenizer:
     def __call__(self, prompts: Sequence[str]) -> torch.Tensor:
         """Token ranks, int64 [N, context length].
 
-        Raises:
-            TallmasksError: A prompt has a word that the vocabulary lacks.
+        Raises TallmasksError where a prompt has a word that the vocabulary lacks.
         """
         rows = []
         for prompt, tokens in zip(prompts, self._tokenizer(list(prompts)).tolist(), strict=True):

@@ -24,8 +24,8 @@ class TextTokenizer:
         pad: the token of padding.
         end: the token of the end of sequence.
 
-    Raises:
-        TallmasksError: it is no tokenizer, lacks one of the two tokens, or has more tokens than the tables have rows.
+    Raises TallmasksError where it is no tokenizer, lacks one of the two tokens, or has more tokens than the tables have
+    rows.
     """
 
     def __init__(self, text: str, where: Path, vocabulary: int, pad: str = PAD, end: str = END) -> None:

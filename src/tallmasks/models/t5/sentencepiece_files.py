@@ -36,8 +36,7 @@ def tokenizer_beside(weights: Path) -> NDArray[np.uint8]:
 def converted(path: Path) -> str:
     """The JSON that `tokenizers` reads, of a T5's spiece.model.
 
-    Raises:
-        TallmasksError: the file is no SentencePiece model, or none of the kind that T5 has.
+    Raises TallmasksError where the file is no SentencePiece model, or none of the kind that T5 has.
     """
     from transformers.convert_slow_tokenizer import import_protobuf
 

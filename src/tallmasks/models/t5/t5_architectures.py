@@ -79,8 +79,7 @@ class Architecture:
     def of(cls, written: str | Mapping[str, Any]) -> Architecture:
         """An `architecture` of params.yaml: a name, T5Config's keys, or a `name` and keys that differ.
 
-        Raises:
-            TallmasksError: There is no such name or key, a key is missing, or a value is wrong.
+        Raises TallmasksError where there is no such name or key, a key is missing, or a value is wrong.
         """
         settings = {"name": written} if isinstance(written, str) else dict(written)
         if "name" in settings:

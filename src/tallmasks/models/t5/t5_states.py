@@ -38,8 +38,7 @@ _CONFIGURED = ("num_heads", "feed_forward_proj", "layer_norm_epsilon", "relative
 def pretrained_state(architecture: Architecture, weights: Path) -> dict[str, NDArray[Any]]:
     """The content of a pretrained file: every tensor, float32, and the tokenizer beside the weights.
 
-    Raises:
-        TallmasksError: a file is damaged or missing, or its tensors are not the architecture's.
+    Raises TallmasksError where a file is damaged or missing, or its tensors are not the architecture's.
     """
     if weights.is_dir():
         _check_config(architecture, weights / "config.json")
@@ -126,8 +125,7 @@ def ia3_state(architecture: Architecture, path: Path) -> State:
     In files older than PEFT the feed-forward's vector rescales the output of `wi_1`.  That is the input of `wo` but for
     a factor, so the vector is the same.
 
-    Raises:
-        TallmasksError: a file is damaged or missing, or its vectors are not the architecture's.
+    Raises TallmasksError where a file is damaged or missing, or its vectors are not the architecture's.
     """
     wanted = architecture.trainable("ia3")
     checkpoint = _adapter(path)

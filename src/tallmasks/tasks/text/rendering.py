@@ -35,11 +35,7 @@ class Rendered(NamedTuple):
 
 
 def render(prompt: Prompt, row: Row) -> Rendered:
-    """Fill a prompt with a row.
-
-    Raises:
-        TallmasksError: The row does not give an input and an answer.
-    """
+    """Fill a prompt with a row.  Raises TallmasksError where the row does not give an input and an answer."""
     from jinja2 import TemplateError
 
     values = {name: _protect(value) for name, value in row.items()}

@@ -90,8 +90,7 @@ def _templates(task: str, model: Params) -> list[int]:
 def examples(task: TextTask, split: Split, rows: Rows, prompts: Sequence[Prompt]) -> Iterator[Text]:
     """The examples of a split: for training every row under every prompt, else row i under prompt i mod their number.
 
-    Raises:
-        TallmasksError: A row gives no example.
+    Raises TallmasksError where a row gives no example.
     """
     for index, row in enumerate(rows):
         for prompt in prompts if split == "train" else [prompts[index % len(prompts)]]:

@@ -52,8 +52,7 @@ class Rows:
 def locate_texts(task: TextTask, split: Split, folder: Path | None = None) -> Files:
     """The files that a split is made from: in a local folder, in this machine's hub cache, or downloaded.
 
-    Raises:
-        TallmasksError: They cannot be had, or not all of them.
+    Raises TallmasksError where they cannot be had, or not all of them.
     """
     part = published_part(split)
     if folder is None:
@@ -86,8 +85,7 @@ def _instead_of_the_hub(task: str) -> str:
 def read_rows(task: TextTask, split: Split, files: Files, limit: int | None = None) -> Rows:
     """The rows of a split, or the first `limit` of them.
 
-    Raises:
-        TallmasksError: A column or a value is missing, a file is damaged, or there are not enough rows.
+    Raises TallmasksError where a column or a value is missing, a file is damaged, or there are not enough rows.
     """
     import pyarrow as pa
 

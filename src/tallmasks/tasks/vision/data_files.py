@@ -44,8 +44,7 @@ def locate(task: VisionTask, split: str, folder: Path | None = None) -> Files:
     With a `folder`, from there: a copy of the hub's repository, Parquet files named after the splits, or
     <split>/<class>/<image>.
 
-    Raises:
-        TallmasksError: They cannot be had, or not all of them.
+    Raises TallmasksError where they cannot be had, or not all of them.
     """
     if folder is None:
         return from_hub(task.name, task.source, split, _instead_of_the_hub(task.name))
@@ -71,8 +70,7 @@ def _instead_of_the_hub(task: str) -> str:
 def open_dataset(task: VisionTask, files: Files) -> Dataset:
     """The labels and images of a split.
 
-    Raises:
-        TallmasksError: A column is missing, a label is none of the task's, or a file is damaged.
+    Raises TallmasksError where a column is missing, a label is none of the task's, or a file is damaged.
     """
     first = files.paths[0]
     opened: Dataset
@@ -117,8 +115,7 @@ def _order_of(task: VisionTask, names: Sequence[str]) -> tuple[NDArray[np.int64]
 
     Names that are not recognised ("0", "1", other spellings) keep their place, unless the others show another order.
 
-    Raises:
-        TallmasksError: There are more or fewer names than classes, or the order cannot be told.
+    Raises TallmasksError where there are more or fewer names than classes, or the order cannot be told.
     """
     if len(names) != len(task.classes):
         raise TallmasksError(

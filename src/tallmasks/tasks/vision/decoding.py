@@ -79,8 +79,7 @@ def write_examples(
         threads: Images that are decoded at once.
         say: Called with lines of progress.
 
-    Raises:
-        TallmasksError: The data cannot be had or are not this task's, or too many images cannot be decoded.
+    Raises TallmasksError where the data cannot be had or are not this task's, or too many images cannot be decoded.
     """
     part = published_part(split)
     files = locate(task, part, folder)

@@ -46,8 +46,7 @@ def from_0_to_1(values: Vector, low: Vector, high: Vector) -> Vector:
 def balance_of(task_vectors: Sequence[TaskVector], ratio: float) -> Balance:
     """Clamps from each task's values, then floor and top of its scores; shares of all parameters, frozen ones too.
 
-    Raises:
-        TallmasksError: a task moved so few weights that it would be clamped to 0.
+    Raises TallmasksError where a task moved so few weights that it would be clamped to 0.
     """
     flats, frozen = [vector.flat for vector in task_vectors], task_vectors[0].frozen
     size = flats[0].size
