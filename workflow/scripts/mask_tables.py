@@ -14,9 +14,7 @@ from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
 def run(job: Job) -> None:
     parts: dict[str, list[pd.DataFrame]] = {}
     for method, selected, bundle, merged in zip(
-        job.params["methods"],
-        *(job.inputs[role] for role in ("selections", "mask_bundles", "merged")),
-        strict=True,
+        job.params["methods"], *(job.inputs[role] for role in ("selections", "mask_bundles", "merged")), strict=True
     ):
         evaluation = read_evaluation(selected).in_order(job.params["tasks"])
         chosen = dict(zip(evaluation.tasks, evaluation.mask_lambda or (), strict=True))

@@ -100,13 +100,7 @@ def publish(
     folder = job.outputs["folder"]
     contents = {name: _bytes(content) for name, content in files.items()}
     vouched = {"sha256": {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}}
-    provenance = {
-        **job.facts,
-        **vouched,
-        "versions": versions(job.params),
-        "hardware": hardware(),
-        **facts,
-    }
+    provenance = {**job.facts, **vouched, "versions": versions(job.params), "hardware": hardware(), **facts}
     provenance[CONTENT] = content_of_json(vouched)
     provenance[SEAL] = seal_of(provenance)
     text = json.dumps(provenance, indent=1) + "\n"

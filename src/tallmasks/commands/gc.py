@@ -15,15 +15,7 @@ from pathlib import Path
 
 from tallmasks.plan.project import open_plan
 from tallmasks.store.atomic_files import TEMPORARY
-from tallmasks.store.folders import (
-    DAMAGED,
-    RESULTS,
-    STORE,
-    UNFINISHED,
-    files_under,
-    is_artifact,
-    only_writer,
-)
+from tallmasks.store.folders import DAMAGED, RESULTS, STORE, UNFINISHED, files_under, is_artifact, only_writer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

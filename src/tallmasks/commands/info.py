@@ -32,10 +32,7 @@ from tallmasks.vectors.checkpoints.hub_models import repository_of
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "what",
-        type=expanded,
-        metavar="BUNDLE|CHECKPOINT",
-        help="a file, a folder, or a repository ORG/NAME[@REVISION]",
+        "what", type=expanded, metavar="BUNDLE|CHECKPOINT", help="a file, a folder, or a repository ORG/NAME[@REVISION]"
     )
     parser.add_argument("--base", type=expanded, help="of a LoRA: the model that it was trained on")
 

@@ -121,8 +121,7 @@ class OwnVisionTask(Section):
         Field(min_length=2, description="at least two different class names in label order"),
     ]
     templates: Annotated[
-        list[Prompt],
-        Field(min_length=1, description="{} is the class name, as in 'a photo of a {}.'"),
+        list[Prompt], Field(min_length=1, description="{} is the class name, as in 'a photo of a {}.'")
     ]
 
 

@@ -242,12 +242,7 @@ def _fields(plan: Plan, model: str, name: str, seeds: tuple[int, ...]) -> Artifa
 
 
 @view(
-    script="field",
-    version=4,
-    own_folder=False,
-    provenance=f"field.{PROVENANCE}",
-    params=_field_rows,
-    refused=any_tasks,
+    script="field", version=4, own_folder=False, provenance=f"field.{PROVENANCE}", params=_field_rows, refused=any_tasks
 )
 def field(plan: Plan, model: str, name: str) -> Artifacts:
     """field.csv, the long table of every method, beside its published numbers."""

@@ -14,14 +14,7 @@ from tallmasks.evaluation.records import Evaluation
 from tallmasks.methods import Method
 from tallmasks.methods.descriptions import needs
 from tallmasks.methods.method_protocols import Section
-from tallmasks.results.tables import (
-    ParameterCounts,
-    mark_explained,
-    marked,
-    mean_scores,
-    percent,
-    rows_by_section,
-)
+from tallmasks.results.tables import ParameterCounts, mark_explained, marked, mean_scores, percent, rows_by_section
 from tallmasks.results.typesetting import TableLayout
 
 

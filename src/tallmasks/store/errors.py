@@ -17,8 +17,7 @@ EXTRAS = {
     **dict.fromkeys(("datasets", "open_clip", "torchvision"), "clip"),
     **dict.fromkeys(("jinja2", "pyarrow", "tokenizers", "transformers", "yaml"), "t5"),
     **dict.fromkeys(
-        ("PIL", "dvc", "matplotlib", "pandas", "pynvml", "scipy", "sklearn", "typing_extensions"),
-        "workflow",
+        ("PIL", "dvc", "matplotlib", "pandas", "pynvml", "scipy", "sklearn", "typing_extensions"), "workflow"
     ),
 }
 """The libraries that a plain installation may lack, and the extra of pyproject.toml that brings each."""

@@ -81,10 +81,7 @@ class TextBatch:
         """Examples with choices, and those with a free answer; None where there are none."""
         choices = tuple(example for example in self.examples if example.answer != FREE)
         free = tuple(example for example in self.examples if example.answer == FREE)
-        return (
-            replace(self, examples=choices) if choices else None,
-            replace(self, examples=free) if free else None,
-        )
+        return (replace(self, examples=choices) if choices else None, replace(self, examples=free) if free else None)
 
     @cached_property
     def inputs(self) -> torch.Tensor:

@@ -15,10 +15,7 @@ FIGURE = FigureSpec(
 
 MASKED, BASELINE = "tall_mask_task_arithmetic", "task_arithmetic"
 SELECTED = "weights selected"
-LABELS = {
-    MASKED: "normalised accuracy,\nmasked (TALL Mask + TA)",
-    BASELINE: "normalised accuracy,\ntask arithmetic",
-}
+LABELS = {MASKED: "normalised accuracy,\nmasked (TALL Mask + TA)", BASELINE: "normalised accuracy,\ntask arithmetic"}
 
 
 def data(results: ResultFiles) -> pd.DataFrame:
