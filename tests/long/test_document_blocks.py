@@ -144,7 +144,7 @@ def test_the_targets_of_snakemake_are_there(tmp_path: Path) -> None:
         if not word.startswith("-") and not word.startswith("profiles/")
     }
     assert len(targets) > 15
-    environment = {**os.environ, "PYTHONPATH": str(copy / "src"), "TALLMASKS_GPUS": ""}
+    environment = {**os.environ, "PYTHONPATH": str(copy / "src"), "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(
         [sys.executable, "-m", "snakemake", "-n", "-j1", *sorted(targets)],
         cwd=copy,

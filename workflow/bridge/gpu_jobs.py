@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+import subprocess
+import sys
 
 from snakemake.exceptions import WorkflowError
 
 from bridge.run import Run
 from tallmasks.models import cuda
 from tallmasks.plan.planner import Plan
-from tallmasks.store.errors import TallmasksError
 
 
 class GpuJobs:
@@ -20,7 +20,7 @@ class GpuJobs:
         self._run, self._plan = run, plan
 
     @functools.cached_property
-    def _devices(self) -> list[cuda.Device]:
+    def _devices(self) -> list[str]:
         return cuda.usable()
 
     def share(self, model: str) -> None:
@@ -37,22 +37,18 @@ class GpuJobs:
         """Before the first job, and so before anything is downloaded: stop where a job cannot compute on a GPU."""
         if not self._run.leases:
             return
-        limit = self._run.workflow.global_resources.get("gpu")
-        none_allowed = limit is not None and limit.value == 0  # which leaves no job one that asks for one
-        jobs = [job for job in self._run.workflow.dag.needrun_jobs() if hasattr(job.wildcards, "name")]
-        wanted = max((self._wanted_by(job) for job in jobs if job.resources.get("gpu", 0) or none_allowed), default=0)
+        jobs = [job.wildcards for job in self._run.workflow.dag.needrun_jobs() if hasattr(job.wildcards, "name")]
+        nodes = [self._plan.index.find(one.model, one.name) for one in jobs]
+        wanted = max((self._plan.resources(node.model, node.stage.uses)["gpu"] for node in nodes), default=0)
         if not wanted:
             return
-        try:
-            if none_allowed:
-                raise TallmasksError(f"--resources gpu=0 leaves none, {cuda.ON_A_CPU}")
-            devices = cuda.enough(wanted)
-            if why := cuda.refusal(cuda.elsewhere(",".join(device.uuid for device in devices))):
-                raise TallmasksError(why)
-        except TallmasksError as error:
-            raise WorkflowError(f"nothing was started, since jobs are to compute on a GPU: {error}") from None
-
-    def _wanted_by(self, job: Any) -> int:
-        """The GPUs that params.yaml gives a job of the store."""
-        node = self._plan.index.find(job.wildcards.model, job.wildcards.name)
-        return self._plan.resources(node.model, node.stage.uses)["gpu"]
+        limit = self._run.workflow.global_resources.get("gpu")
+        if limit is not None and limit.value == 0:  # which Snakemake would make every job's own number
+            why = f"--resources gpu=0 leaves none; {cuda.ON_A_CPU}"
+        else:
+            command = [sys.executable, "-m", cuda.__name__, str(wanted)]
+            asked = subprocess.run(command, capture_output=True, text=True, check=False)
+            if not asked.returncode:
+                return
+            why = (asked.stderr.strip().splitlines() or [f"exit status {asked.returncode}"])[-1]
+        raise WorkflowError(f"nothing was started, since jobs are to compute on a GPU: {why}")

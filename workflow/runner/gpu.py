@@ -5,8 +5,8 @@ file per device.  The job's process holds it, and it is gone with the process, k
 one user share a machine's GPUs.  A job that was submitted to a cluster uses the devices that the scheduler assigned to
 it; where these are more than it asks for, the steps bundled in it lease them too.
 
-The devices are those of `tallmasks.models.cuda.usable`.  A lease is of a UUID, since numbers change from one container,
-and from one CUDA_VISIBLE_DEVICES, to the next.
+The devices are those of `tallmasks.models.cuda.usable`.  A lease is of a UUID, since numbers change from one container
+to the next.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ def lease(count: int, submitted: bool = False) -> list[int]:
         The locks' file descriptors.  None where the scheduler assigned no more devices than `count`.
 
     Raises:
-        TallmasksError: If the machine has fewer than `count`; the message says why where it has none.
+        TallmasksError: If the machine has fewer than `count`; where it has none, with torch's reason.
     """
     if submitted and len(cuda.usable()) <= count:
         return []
-    uuids = [device.uuid for device in cuda.enough(count)]
+    uuids = cuda.enough(count)
     folder = _folder()
     waiting = False
     while True:

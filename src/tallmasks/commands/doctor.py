@@ -3,7 +3,7 @@
     tallmasks doctor
     tallmasks doctor vit_b32 t5_large
 
-Checks Python, PyTorch, the GPU driver, the GPUs' memory and the disk.  Checks the data sets and weights of
+Checks Python, PyTorch, the GPUs and the disk.  Checks the data sets and weights of
 the models' benchmarks: what the hub's cache has, what is to be downloaded, and whether the hub answers.
 Without names it shows the first problem of each model.  The exit status is 1 if a model cannot be run as it is; each
 problem says what to do.
@@ -12,15 +12,13 @@ problem says what to do.
 from __future__ import annotations
 
 import argparse
-import functools
 import platform
 import shutil
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from tallmasks.models import cuda
 from tallmasks.models.families import family
@@ -34,7 +32,6 @@ from tallmasks.tasks.catalogues import catalogue
 
 WIDTH = 110  # letters of a problem where all models are listed: the answer fits on a screen of 24 lines
 FLOAT = 4  # bytes
-_sight = functools.cache(cuda.elsewhere)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,8 +61,7 @@ def of_machine(root: Path) -> Iterator[str]:
     """The lines on what all models share."""
     names = ("torch", "transformers", "open_clip_torch", "snakemake", "dvc")
     yield f"Python {platform.python_version()}, {', '.join(f'{name} {version(name)}' for name in names)}"
-    devices = ", ".join(device.name for device in cuda.usable())
-    yield f"GPUs: {devices or 'none'}; the driver knows CUDA up to {cuda.driver() or '- (there is none)'}"
+    yield f"GPUs: {', '.join(cuda.usable()) or 'none'}"
     for what, place in (("this folder", root), ("the hub's cache", _hub_cache())):
         yield f"disk for {what}: {shutil.disk_usage(place).free / 1e9:.0f} GB free ({place.resolve()})"
     yield f"the hub {'answers' if hub.reachable() else 'does not answer'}"
@@ -93,54 +89,11 @@ def of_model(plan: Plan, model: str) -> Report:
 
 
 def _look_at_gpus(plan: Plan, model: str, missing: Iterable[Node], report: Report) -> None:
-    """Whether there are GPUs, and whether their memory suffices for the evaluations and fine-tunings to come."""
-    to_come = {node.stage.uses for node in missing} & {"evaluation", "finetuning"}
-    wanted = {uses: plan.resources(model, uses)["gpu"] for uses in to_come}
-    if not any(wanted.values()):
-        return
-    try:
-        devices = cuda.enough(max(wanted.values()))
-    except TallmasksError as error:
-        report.problems.append(str(error))
-        return
-    sight = _sight(",".join(device.uuid for device in devices))
-    if why := cuda.refusal(sight):
-        report.problems.append(why)
-        return
-    spec = plan.model(model)
-    for name, memory in sorted({(one.name, one.memory) for one in sight.devices}):
-        device = f"{name} ({memory / 1e9:.0f} GB)"
-        if wanted.get("evaluation"):
-            _look_at_evaluation(spec, device, memory, report)
-        if wanted.get("finetuning") and hasattr(family(spec), "outline"):
-            _look_at_finetuning(spec, device, memory, report)
-
-
-def _look_at_evaluation(spec: Mapping[str, Any], device: str, memory: int, report: Report) -> None:
-    """An evaluation holds the network, and beside it theta_0, an update and their sum."""
-    from tallmasks.training import gpu_memory
-
-    trainable, frozen = family(spec).architecture_counts(spec)
-    needed = FLOAT * (4 * trainable + frozen) / gpu_memory.USABLE
-    if needed > memory:
-        report.problems.append(
-            f"{device}: too small for an evaluation, which takes {needed / 1e9:.0f} GB at least; use a larger GPU"
-        )
-
-
-def _look_at_finetuning(spec: Mapping[str, Any], device: str, memory: int, report: Report) -> None:
-    from tallmasks.training import gpu_memory
-
-    examples, unit = gpu_memory.room(spec, memory), family(spec).unit
-    if examples:
-        most = gpu_memory.at_once(spec)
-        report.facts.append(f"{device}: a fine-tuning has room for {examples} of the largest {unit} at once, of {most}")
-    else:
-        needed = gpu_memory.state_bytes(spec)["cuda"] + gpu_memory.kept_bytes(spec, 1)
-        report.problems.append(
-            f"{device}: too small for a fine-tuning, which takes {needed / gpu_memory.USABLE / 1e9:.0f} GB at least; "
-            "fine-tune on a larger GPU, or take checkpoints from others (`checkpoints` in params.yaml)"
-        )
+    if wanted := max((plan.resources(model, node.stage.uses)["gpu"] for node in missing), default=0):
+        try:
+            cuda.check(wanted)
+        except TallmasksError as error:
+            report.problems.append(str(error))
 
 
 def example_bytes(missing: Iterable[Node]) -> int:

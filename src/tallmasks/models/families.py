@@ -137,10 +137,8 @@ class WatchedModel(Model, Protocol):
 class Family(Protocol):
     """A kind of network.  torch is imported only when a network is needed.
 
-    It may have three further methods.  ``statistics(spec)``: the `STATISTICS` that its networks, as `WatchedModel`s,
-    can give.  ``counts_frozen(spec)``: see `counts_frozen`.  ``outline(spec, examples)``: a `Model` of the architecture
-    in the precision of its fine-tuning, and a `Batch` of the largest examples.  Both have no values and lie on torch's
-    default device; `tallmasks.training.gpu_memory` counts with it.
+    It may have two further methods.  ``statistics(spec)``: the `STATISTICS` that its networks, as `WatchedModel`s,
+    can give.  ``counts_frozen(spec)``: see `counts_frozen`.
 
     Attributes:
         unit: What people call its examples, in the plural.

@@ -46,8 +46,7 @@ def in_words() -> Iterator[None]:
             raise
         raise TallmasksError(
             "the GPU's memory is too small for this job; end other programs on this GPU, lower `batch_size` under "
-            "`evaluation` of the model in params.yaml if it evaluates, or use a larger GPU (`tallmasks doctor` says "
-            "what fits)"
+            "`evaluation` of the model in params.yaml if it evaluates, or use a larger GPU"
         ) from None
     except OSError as error:
         if error.filename is None or error.errno not in (*_NO_RIGHT, *_ANOTHER_KIND, errno.EIO):

@@ -11,16 +11,13 @@ import pytest
 import small_clip
 import small_t5
 from fake_gpu import fake_gpu
-from project import ROOT
 from tallmasks import methods
 from tallmasks.evaluation.counting import Evaluator, TaskData
 from tallmasks.evaluation.protocols import InMemory, Tuner, evaluate
 from tallmasks.models.clip.clip_examples import ClipExamples
 from tallmasks.models.families import load
-from tallmasks.plan.project import open_plan
 from tallmasks.store.tensor_files import Layout
 from tallmasks.tasks.drawn import examples
-from tallmasks.training import gpu_memory
 from tallmasks.training.finetuning import FinetuneConfig, finetune
 from tallmasks.training.unfinished import Underway
 from tallmasks.vectors.task_vectors import TaskVector
@@ -99,15 +96,3 @@ def test_an_evaluation(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             method = methods.get(row)
             tune = Tuner(evaluator, (0.5,), (1.0, 1.0))
             assert evaluate(method, source.of(method), evaluator, tune, (0.2, 0.4)).tasks == ("a", "b")
-
-
-@pytest.mark.long
-def test_memory_is_what_the_documents_say() -> None:
-    """Somebody would rent a GPU that is too small."""
-    spec = open_plan(ROOT).model("t5_large")
-    state, kept = gpu_memory.state_bytes(spec), gpu_memory.kept_bytes(spec, 16)
-    document = (ROOT / "docs" / "language.md").read_text()
-    assert f"GPU memory between two steps | {state['cuda'] / 1e9:.1f} GB" in document
-    assert f"/ {kept / 1e9:.1f} GB" in document
-    assert gpu_memory.room(spec, 80 * 10**9) == 16 > gpu_memory.room(spec, 40 * 10**9) > 0
-    assert gpu_memory.room(spec, int(state["cuda"])) == 0

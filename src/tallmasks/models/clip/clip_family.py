@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from tallmasks.models.clip.network import ClipModel, ImageBatch
+    from tallmasks.models.clip.network import ClipModel
     from tallmasks.models.cuda import Wanted
 
 
@@ -84,11 +84,6 @@ class Clip:
         from tallmasks.models.clip import network
 
         return network.load(spec, weights, precision, device)
-
-    def outline(self, spec: Spec, examples: int) -> tuple[ClipModel, ImageBatch]:
-        from tallmasks.models.clip import network
-
-        return network.outline(spec, examples)
 
     def examples(self, path: Path, task_files: Mapping[str, Path]) -> ClipExamples:
         return open_examples(path, task_files["head"])

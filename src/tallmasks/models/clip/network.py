@@ -39,7 +39,6 @@ from tallmasks.tasks.task import Task
 
 VOCABULARY = "tokenizer.vocabulary"  # int64 [V] in the pretrained file
 BUFFER_PREFIX = "buffers."
-LARGEST_HEAD = 397  # classes, SUN397's
 
 Tokenize = Callable[[Sequence[str]], torch.Tensor]
 
@@ -261,17 +260,6 @@ def load(
             f"params.yaml: preprocess.size is {preprocess.size}, and {architecture} takes {model.image_size} pixels"
         )
     return model
-
-
-def outline(spec: Mapping[str, Any], examples: int) -> tuple[ClipModel, ImageBatch]:
-    """See `Family`; the head is of `LARGEST_HEAD` classes."""
-    with Uninitialised():
-        network = build(spec["architecture"])
-    tokenizer = functools.partial(_tokenizer, spec["architecture"], network.context_length, None)
-    model = ClipModel(network, tokenizer, precision=spec["finetuning"].get("precision", "float32"))
-    pixels = torch.empty(examples, 3, model.image_size, model.image_size)
-    head = torch.empty(LARGEST_HEAD, network.visual.output_dim)
-    return model, ImageBatch(pixels, torch.empty(examples, dtype=torch.int64), head)
 
 
 def _tokenizer(architecture: str | Mapping[str, Any], context_length: int, vocabulary: list[int] | None) -> Tokenize:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tallmasks.models.cuda import Wanted
-    from tallmasks.models.language.text_batches import TextBatch
     from tallmasks.models.t5.t5_network import T5Model
 
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
@@ -70,11 +69,6 @@ class T5(TextFamily):
         from tallmasks.models.t5 import t5_loading
 
         return t5_loading.load(spec, weights, precision, device)
-
-    def outline(self, spec: Spec, examples: int) -> tuple[T5Model, TextBatch]:
-        from tallmasks.models.t5 import t5_loading
-
-        return t5_loading.outline(spec, examples)
 
     def convert_pretrained(self, spec: Spec, weights: Path) -> dict[str, NDArray[Any]]:
         from tallmasks.models.t5 import t5_states

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -16,15 +15,12 @@ from transformers import T5Config, T5ForConditionalGeneration
 
 from tallmasks.models import cuda
 from tallmasks.models.families import Precision
-from tallmasks.models.language.text_batches import TextBatch, TokenizedText
 from tallmasks.models.language.text_scoring import Scoring
-from tallmasks.models.language.text_tokenizer import TextTokenizer, stored_tokenizer
+from tallmasks.models.language.text_tokenizer import stored_tokenizer
 from tallmasks.models.pretrained_files import check_tensors, read_pretrained
 from tallmasks.models.t5.ia3 import Ia3Model
 from tallmasks.models.t5.t5_architectures import Architecture
 from tallmasks.models.t5.t5_network import T5Model
-
-ANSWER_TOKENS = 8  # of an answer in `outline`
 
 
 def build(architecture: Architecture, tensors: Mapping[str, torch.Tensor]) -> T5ForConditionalGeneration:
@@ -54,24 +50,7 @@ def load(
     torch.nn.Module.to(network, place)
     if place.type == "cuda":
         cuda.make_repeatable(tf32=precision == "tf32")
-    return _model(spec, network, tokenizer, precision)
-
-
-def outline(spec: Mapping[str, Any], examples: int) -> tuple[T5Model, TextBatch]:
-    """See `Family`; inputs have ``max_input_tokens``."""
-    shapes = Architecture.of(spec["architecture"]).shapes.items()
-    network = build(Architecture.of(spec["architecture"]), {name: torch.empty(shape) for name, shape in shapes})
-    tokenizer: Any = SimpleNamespace(pad=0)
-    model = _model(spec, network, tokenizer, spec["finetuning"].get("precision", "float32"))
-    longest = model.scoring.max_input_tokens
-    example = TokenizedText([0] * longest, ([0] * ANSWER_TOKENS,), 0)
-    return model, TextBatch((example,) * examples, 0, model.device, longest)
-
-
-def _model(
-    spec: Mapping[str, Any], network: T5ForConditionalGeneration, tokenizer: TextTokenizer, precision: Precision
-) -> T5Model:
-    architecture, adapter, scoring = Architecture.of(spec["architecture"]), spec.get("adapter"), Scoring.of(spec)
+    adapter, scoring = spec.get("adapter"), Scoring.of(spec)
     if adapter is not None:
         return Ia3Model(network, architecture.trainable(adapter), tokenizer, scoring, precision)
     named = dict(network.named_parameters())
