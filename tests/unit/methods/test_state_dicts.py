@@ -61,6 +61,7 @@ def test_modules_and_paths_are_models(tmp_path: Path) -> None:
 def test_buffers_stay_the_bases() -> None:
     """A merged variance would be below 0; a parameter would be left out for its name, or a module's own buffer not."""
     before = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
+    before.load_state_dict({name: torch.ones_like(tensor) for name, tensor in before.state_dict().items()})
     before.register_buffer("own_words", torch.ones(2))
     before.register_parameter("running_mean", torch.nn.Parameter(torch.ones(2)))
     after = copy.deepcopy(before)
