@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 
 import small_clip
@@ -179,7 +178,6 @@ HARMLESS: dict[str, Callable[[torch.Tensor], Any]] = {
     "half": lambda t: t.half(),
     "bfloat16": lambda t: t.bfloat16(),
     "double": lambda t: t.double(),
-    "a parameter": torch.nn.Parameter,
     "transposed in memory": lambda t: t.mT.contiguous().mT,
     "a part of more": lambda t: torch.cat([t.flatten(), t.flatten()])[: t.numel()].view(t.shape),
 }
@@ -187,19 +185,15 @@ HARMFUL: dict[str, Callable[[torch.Tensor], Any]] = {
     "of another shape": lambda t: t[:1].repeat(3, 1),
     "empty": lambda t: t.flatten()[:0],
     "int64": lambda t: t.to(torch.int64),
-    "complex": lambda t: t.to(torch.complex64),
     "float8": lambda t: t.to(torch.float8_e4m3fn),
     "NaN": with_value(math.nan),
     "minus infinity in half": with_value(-math.inf, torch.float16),
     "beyond float32": with_value(1e300, torch.float64),
     # what safetensors cannot hold
     "sparse": lambda t: t.to_sparse(),
-    "compressed sparse": lambda t: t.to_sparse_csr(),
     "quantised": lambda t: torch.quantize_per_tensor(t.float(), 0.1, 0, torch.qint8),
     "without values": lambda t: t.to("meta"),
-    "nested": lambda t: torch.nested.nested_tensor([t, t]),
     "one value seen as many": lambda t: torch.ones(1).expand(t.numel()).view(t.shape),
-    "one value seen as 10^18": lambda t: torch.ones(1).expand(10**9).expand(10**9, 10**9),
     "a list": lambda t: t.flatten()[:3].tolist(),
 }
 ODD_STATES: dict[str, Callable[[dict[Any, Any], str], object]] = {
@@ -254,15 +248,6 @@ def test_a_frozen_tensor_that_moved_is_refused(kind: str, tmp_path: Path) -> Non
         family(SMALL[kind].spec).convert_checkpoint(SMALL[kind].spec, tmp_path / "there.pt", weights)
 
 
-def spoiled(kind: str, folder: Path, change: Callable[[dict[str, NDArray[Any]]], object]) -> Path:
-    """A pretrained file in the project's format with something changed."""
-    weights, _ = tensors_of(kind, folder)
-    tensors = load_file(weights)
-    change(tensors)
-    save_file(tensors, folder / "bad.safetensors")
-    return folder / "bad.safetensors"
-
-
 @CONVERTING
 @pytest.mark.parametrize(
     ("change", "said"),
@@ -275,5 +260,8 @@ def spoiled(kind: str, folder: Path, change: Callable[[dict[str, NDArray[Any]]],
 )
 def test_a_damaged_pretrained_file_is_named(kind: str, change: Any, said: str, tmp_path: Path) -> None:
     """A wrong or broken file would be found out by its results only."""
+    tensors = load_file(tensors_of(kind, tmp_path)[0])
+    change(tensors, NAMES[kind])
+    save_file(tensors, tmp_path / "bad.safetensors")
     with pytest.raises(TallmasksError, match=f"bad.safetensors.*{said}"):
-        load(SMALL[kind].spec, spoiled(kind, tmp_path, lambda tensors: change(tensors, NAMES[kind])), device="cpu")
+        load(SMALL[kind].spec, tmp_path / "bad.safetensors", device="cpu")

@@ -56,15 +56,6 @@ def test_sizes_are_those_that_are_said():
         assert sum(spec.nbytes for spec in coding.specs.values()) == size
 
 
-def test_singular_values_descend_and_their_vectors_have_length_1():
-    """Who reads the file with another program would find factors that are no singular vectors."""
-    for shape in ((7, 12), (12, 7)):
-        parts = LowRank(shape, 3).pack(own_content(LowRank(shape, 3), np.random.default_rng(0)))
-        assert (np.diff(parts[".singular"]) <= 0).all()
-        np.testing.assert_allclose(np.linalg.norm(parts[".left"], axis=0), 1, rtol=1e-6)
-        np.testing.assert_allclose(np.linalg.norm(parts[".right"], axis=1), 1, rtol=1e-6)
-
-
 def test_what_no_writer_makes_is_a_problem():
     """Two files that differ would be one model, and something could be hidden there."""
     scale = np.ones(1, np.float32)

@@ -136,10 +136,9 @@ def test_the_recorded_base_is_found_and_checked(tmp_path):
     made = make(tmp_path)
     assert all_same(load_bundle(made.folder).state_dict("mnist"), expected(made, "mnist"))
     save_file({name: tensor + 1 for name, tensor in made.base.items()}, made.base_file)
-    with pytest.raises(TallmasksError, match=r"its base is not here .*base.safetensors has sha256"):
-        load_bundle(made.folder).state_dict("mnist")
-    with pytest.raises(TallmasksError, match=r"the base given: the weight file base.safetensors has sha256"):
-        load_bundle(made.folder, made.base_file).state_dict("mnist")
+    for base in (None, made.base_file):
+        with pytest.raises(TallmasksError, match=r"base.safetensors has sha256"):
+            load_bundle(made.folder, base).state_dict("mnist")
     save_file({name: tensor for name, tensor in made.base.items() if name != "wide"}, made.base_file)
     with pytest.raises(TallmasksError, match="lacks wide of the bundle"):
         load_bundle(made.folder, made.base_file)
@@ -147,9 +146,12 @@ def test_the_recorded_base_is_found_and_checked(tmp_path):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
 def test_a_module_of_another_dtype_is_rounded_once(made, path, dtype):
-    """A model loaded in float32 would get weights that were rounded to the base's bfloat16 on the way."""
+    """A model loaded in float32 would get weights that were rounded to the base's bfloat16 on the way; a transposed or
+    channels-last weight would keep the last task's values."""
     bundle = load_bundle(made.folder, made.base_file)
     module = Everything(made.base, dtype)
+    module.wide = torch.nn.Parameter(module.wide.T.contiguous().T)
+    strides = module.wide.stride()
     before = copy.deepcopy(weights_of(module))
     bundle.apply_(module, "ümlaut")
     for name, tensor in weights_of(module).items():
@@ -160,37 +162,17 @@ def test_a_module_of_another_dtype_is_rounded_once(made, path, dtype):
             assert same_bits(tensor, before[name])
     bundle.restore_(module)
     assert all_same(weights_of(module), before)
-
-
-def test_values_that_do_not_lie_in_order_are_written(made, path):
-    """A transposed or channels-last weight would keep the last task's values, or get them in disorder."""
-    bundle = load_bundle(made.folder, made.base_file)
-    module = Everything(made.base)
-    module.wide = torch.nn.Parameter(made.base["wide"].T.contiguous().T)
-    strides = module.wide.stride()
-    for task in TASKS:
-        bundle.apply_(module, task)
-        assert all_same(weights_of(module), expected(made, task))
     assert module.wide.stride() == strides != made.base["wide"].stride()
-    bundle.restore_(module)
-    assert all_same(weights_of(module), made.base)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda m: delattr(m, "wide"), "The module lacks wide of the bundle, as tensors of floats, and has no other"),
+        (lambda m: delattr(m, "wide"), "lacks wide of the bundle"),
         (lambda m: setattr(m, "more", torch.nn.Parameter(torch.ones(2))), "has more, which the bundle lacks"),
-        (lambda m: setattr(m, "wide", torch.nn.Parameter(torch.ones(8, 9))), r"wide has the shape \[8, 9\]; .* \[9, 8"),
-        (lambda m: setattr(m.twin, "bias", torch.nn.Parameter(torch.ones(13))), "has twin.bias, which the bundle lack"),
-        (
-            lambda m: setattr(m, "wide", torch.nn.Parameter(m.wide.to("meta"))),
-            "wide is on the meta device, without values. Load or create the model with its values",
-        ),
-        (
-            lambda m: setattr(m, "_hf_hook", setattr(m, "wide", torch.nn.Parameter(m.wide.to("meta")))),
-            "wide is on the meta device, without values. accelerate has offloaded it",
-        ),
+        (lambda m: setattr(m, "wide", torch.nn.Parameter(torch.ones(8, 9))), r"wide has the shape \[8, 9\]"),
+        (lambda m: setattr(m.twin, "bias", torch.nn.Parameter(torch.ones(13))), "has twin.bias"),
+        (lambda m: setattr(m, "wide", torch.nn.Parameter(m.wide.to("meta"))), "wide is on the meta device"),
     ],
 )
 def test_a_module_that_does_not_fit_stays_as_it_is(made, change, message):
@@ -345,43 +327,11 @@ def test_tensors_that_transformers_converts_otherwise_are_refused_with_the_way_o
     model = model_of_transformers("mixtral")
     bundle = bundle_over(model, tmp_path)
     monkeypatch.setattr(MergeModulelist, "reverse_op", property(lambda operation: operation))  # no way back
-    with pytest.raises(
-        TallmasksError, match=r"converts model\.layers\.\d\.block_sparse_moe.* to another tensor"
-    ) as error:
+    with pytest.raises(TallmasksError, match=r"MixtralForCausalLM.from_pretrained\(None, config=model.config, state_d"):
         bundle.apply_(model, "a")
-    assert "MixtralForCausalLM.from_pretrained(None, config=model.config, state_dict=" in str(error.value)
     found = type(model).from_pretrained(None, config=model.config, state_dict=bundle.state_dict("a"))
     save_file(bundle.state_dict("a"), tmp_path / "base/model.safetensors")
     assert all_same(found.state_dict(), type(model).from_pretrained(tmp_path / "base").state_dict())
-
-
-def test_a_small_llama_answers_as_each_task_does(tmp_path):
-    """The one call that people use, on a model of transformers with tied embeddings, would give another model."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    shape = {"vocab_size": 41, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2}
-    config = LlamaConfig(**shape, num_attention_heads=2, max_position_embeddings=32, tie_word_embeddings=True)
-    torch.manual_seed(0)
-    model = LlamaForCausalLM(config).to(torch.bfloat16).eval()
-    bundle = bundle_over(model, tmp_path)
-    tokens = torch.arange(12).reshape(1, -1)
-    with torch.no_grad():
-        before = model(tokens).logits
-        answers = {}
-        for task in "aba":
-            bundle.apply_(model, task)
-            assert model.lm_head.weight is model.model.embed_tokens.weight
-            answers.setdefault(task, []).append(model(tokens).logits)
-        other = LlamaForCausalLM(config).to(torch.bfloat16).eval()
-        other.load_state_dict(bundle.state_dict("b", like=other))
-        assert torch.equal(other(tokens).logits, answers["b"][0]) and torch.equal(*answers["a"])
-        assert not torch.equal(answers["a"][0], answers["b"][0])
-        bundle.restore_(model)
-        assert torch.equal(model(tokens).logits, before)
-    assert all_same(
-        load_file(tmp_path / "bundle/base/model.safetensors"), load_file(tmp_path / "base/model.safetensors")
-    )
-    assert json.loads((tmp_path / "bundle/base/config.json").read_text())["vocab_size"] == 41
 
 
 @no_deadline

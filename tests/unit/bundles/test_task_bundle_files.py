@@ -8,7 +8,6 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from tallmasks.bundles.bundle_writer import BundleFacts, new_bundle
@@ -18,7 +17,7 @@ from tallmasks.bundles.verification import verify_bundle
 from tallmasks.store import tensor_files
 from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
-from task_bundles import TASKS, all_same, expected, make, same_bits
+from task_bundles import TASKS, all_same, expected, make
 
 BITS = {"x": np.ones(2, np.uint8)}
 
@@ -54,14 +53,6 @@ def test_the_files_are_what_the_format_says(tmp_path):
     np.testing.assert_array_equal(bits[:45], made.masks["mnist"]["short"].reshape(-1))
     assert bits.size == 48 and not bits[45:].any()
     assert verify_bundle(made.folder) == []
-
-
-def test_bfloat16_is_bfloat16_for_safetensors(tmp_path):
-    """Other programs would take the merged vector's bits for integers."""
-    made = make(tmp_path, "bfloat16")
-    with safe_open(made.folder / "merged.safetensors", framework="pt") as file:
-        for name, values in made.merged.items():
-            assert same_bits(file.get_tensor(name), torch.from_numpy(values).to(torch.bfloat16))
 
 
 def test_the_card_says_what_a_stranger_needs(tmp_path, base):
@@ -109,44 +100,29 @@ def test_names_of_tasks_are_no_paths():
 
 
 @pytest.mark.parametrize(
-    ("dtype", "value", "message"),
+    ("facts", "value", "message"),
     [
-        ("float32", np.nan, "tensor w of the merged vector holds NaN or infinity"),
-        ("int8", -np.inf, "tensor w of the merged vector holds NaN or infinity"),
-        ("float16", 65520.0, "tensor w .* magnitude 65520, too large for float16"),
-        ("bfloat16", 3.4e38, r"tensor w .* magnitude 3.4e\+38, too large for bfloat16"),
+        ({}, np.nan, "tensor w .* NaN or infinity"),
+        ({"dtype": "int8"}, -np.inf, "tensor w .* NaN or infinity"),
+        ({"dtype": "float16"}, 65520.0, "tensor w .* too large for float16"),
+        ({"dtype": "bfloat16"}, 3.4e38, "tensor w .* too large for bfloat16"),
+        ({"dtype": "float8"}, 1, "dtype is 'float8'"),
+        ({"scale": {"x": float("nan")}}, 1, "x: its scale is nan"),
+        ({"scale": {"x": 1e300}}, 1, "scale"),
+        ({"options": {"f": print}}, 1, "options or lambdas are no JSON"),
     ],
 )
-def test_values_that_cannot_be_stored_are_refused(tmp_path, base, dtype, value, message):
-    """Every task's weights would be infinite where the merged vector was too large."""
+def test_what_no_bundle_may_hold_is_refused(tmp_path, base, facts, value, message):
+    """Every task's weights would be infinite, or a bundle be written that nobody can read."""
     values = np.ones(16, np.float32)
     values[5] = value
     before = set(tmp_path.iterdir())
     with (
         pytest.raises(TallmasksError, match=message),
-        new_bundle(tmp_path / "out", BundleFacts("sum", base, ["x"], dtype=dtype)) as new,
+        new_bundle(tmp_path / "out", BundleFacts(**({"method": "sum", "base": base, "tasks": ["x"]} | facts))) as new,
     ):
         new.write("w", 0, values, BITS)
     assert set(tmp_path.iterdir()) == before
-
-
-@pytest.mark.parametrize(
-    ("facts", "message"),
-    [
-        ({"dtype": "float8"}, "dtype is 'float8'.*; expected one of float32, bfloat16, float16, int8"),
-        ({"scale": {"x": float("nan")}}, "x: its scale is nan"),
-        ({"scale": {"x": 1e300}}, "scale"),
-        ({"options": {"f": print}}, "options or lambdas are no JSON"),
-    ],
-)
-def test_facts_that_no_bundle_may_say_are_refused(tmp_path, base, facts, message):
-    """A bundle would be written that nobody can read."""
-    with (
-        pytest.raises(TallmasksError, match=message),
-        new_bundle(tmp_path / "out", BundleFacts(**({"method": "sum", "base": base, "tasks": ["x"]} | facts))) as new,
-    ):
-        new.write("w", 0, np.ones(16, np.float32), BITS)
-    assert not (tmp_path / "out").exists()
 
 
 def test_what_is_there_stays_and_a_full_disk_is_told_before_anything_is_written(tmp_path, base, monkeypatch):
@@ -219,31 +195,21 @@ def test_one_task_can_be_had_from_the_hub_without_the_others(tmp_path, monkeypat
     repository = tmp_path / "cache/models--someone--bundle"
     (repository / "refs").mkdir(parents=True)
     (repository / "refs/main").write_text(commit)
+    (repository / "blobs").mkdir()
     facts = json.loads((made.folder / "bundle.json").read_text())
-    for number, name in enumerate(["bundle.json", "merged.safetensors", facts["masks"]["mnist"], *facts["files"]]):
-        if name.startswith("masks/") and name != facts["masks"]["mnist"]:
-            continue
+    others = {file for task, file in facts["masks"].items() if task != "mnist"}
+    for number, name in enumerate({"bundle.json", *facts["files"]} - others):
         link, blob = repository / "snapshots" / commit / name, repository / "blobs" / f"{number:064x}"
-        if link.is_symlink():
-            continue
         link.parent.mkdir(parents=True, exist_ok=True)
-        blob.parent.mkdir(exist_ok=True)
         shutil.copyfile(made.folder / name, blob)
         link.symlink_to(os.path.relpath(blob, link.parent))
     made.base_file.unlink()
-    for spec in (
-        "someone/bundle",
-        "someone/bundle@main",
-        f"someone/bundle@{commit}",
-        repository / "snapshots" / commit,
-    ):
+    for spec in ("someone/bundle", f"someone/bundle@{commit}", repository / "snapshots" / commit):
         bundle = load_bundle(spec)
         assert all_same(bundle.state_dict("mnist"), expected(made, "mnist"))
-    with pytest.raises(TallmasksError, match="missing"):
-        bundle.update("ümlaut", "wide")
     with pytest.raises(TallmasksError, match="hf download someone/bundle masks/"):
         load_bundle("someone/bundle").update("ümlaut", "wide")
-    for absent in ("nobody/nothing", "nobody", tmp_path / "nothing", "a/../b", "nul\0", "x" * 5000):
+    for absent in ("nobody/nothing", tmp_path / "nothing", "a/../b", "nul\0", "x" * 5000):
         with pytest.raises(TallmasksError):
             load_bundle(absent)
 
@@ -255,10 +221,6 @@ def test_links_out_of_the_folder_are_refused(tmp_path):
     merged.rename(tmp_path / "elsewhere")
     merged.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(TallmasksError, match=r"merged\.safetensors leads out of its folder"):
-        load_bundle(made.folder).update("mnist", "wide")
-    merged.unlink()
-    os.mkfifo(merged)
-    with pytest.raises(TallmasksError, match=r"merged\.safetensors has 0 bytes|no plain file"):
         load_bundle(made.folder).update("mnist", "wide")
 
 

@@ -3,7 +3,6 @@
 import pytest
 
 from tallmasks import methods
-from tallmasks.methods import bits
 
 SHAPES = {
     "blocks.0.fc.weight": (768, 3072),
@@ -29,14 +28,6 @@ def test_later_methods_are_counted_tensor_by_tensor(name: str, bits_of_a_task: i
     method, frozen = methods.get(name), 1000
     expected = 32 * (TRAINABLE + frozen) + 8 * bits_of_a_task
     assert abs(method.stored(8, TRAINABLE, frozen, SHAPES).bits - expected) <= 8 * len(SHAPES)  # a rounding a tensor
-
-
-def test_shapes_change_nothing_in_the_papers_formulas() -> None:
-    """One row would cost something else in two tables."""
-    for name in ("single", "finetuned", "masked", "pruned", "masked_and_scaled"):
-        rows = [method for method in map(methods.get, methods.names()) if method.storage is getattr(bits, name)]
-        for method in rows:
-            assert method.stored(8, TRAINABLE, 1000, SHAPES) == getattr(bits, name)(8, TRAINABLE, 1000)
 
 
 def test_without_shapes_there_is_the_leading_term() -> None:

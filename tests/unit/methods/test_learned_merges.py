@@ -5,8 +5,6 @@ import pytest
 
 from tallmasks import methods
 from tallmasks.methods.rows import adamerging, concrete
-from tallmasks.methods.rows.ties import agreeing, trim_and_elect
-from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import Layout
 from tallmasks.vectors.task_vectors import TaskVector
 from toys.quadratic_network import QuadraticNetwork
@@ -32,24 +30,6 @@ def test_adamerging_finds_the_coefficients_of_least_entropy_in_0_to_1(name: str,
     merge(vectors(), out, [learned])
     coefficients = np.concatenate([np.tile(learned["a"], (30, 1)), np.tile(learned["b"], (7, 1))]).T
     np.testing.assert_allclose(out, (coefficients * [one.flat for one in vectors()]).sum(axis=0), rtol=1e-6)
-
-
-def test_what_ties_leaves_adds_up_to_its_sum() -> None:
-    """AdaMerging++ would weigh entries that TIES throws away, or lack some that it keeps."""
-    draw = np.random.default_rng(1).normal(size=(3, LAYOUT.size)).astype(np.float32)
-    given = [TaskVector(flat, LAYOUT, {}) for flat in draw]
-    out = np.empty(LAYOUT.size, np.float32)
-    ones = {name: np.ones(3, np.float32) for name in LAYOUT.names}
-    methods.get_merge("adamerging_ties")(given, out, [ones])
-    np.testing.assert_allclose(out, agreeing(list(draw), trim_and_elect(given), mean=False), rtol=1e-6)
-
-
-def test_only_the_options_that_it_learns_with_name_what_is_learned() -> None:
-    """500 steps would be computed again for another row, or not for other steps."""
-    assert methods.get_merge("adamerging").learning == "adamerging"
-    assert methods.get_merge("adamerging:by=task,steps=7").learning == "adamerging:by=task,steps=7"
-    with pytest.raises(TallmasksError, match="needs what the workflow's stage learned computes from the tasks' data"):
-        methods.get_merge("adamerging").prepared(vectors())
 
 
 def test_a_concrete_mask_keeps_what_makes_certain() -> None:

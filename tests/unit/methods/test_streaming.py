@@ -12,12 +12,12 @@ import reference
 from tallmasks import methods
 from tallmasks.methods import Place, registry
 from tallmasks.methods.mask_lambdas import fitted_lambdas
-from tallmasks.methods.streaming import Merging, OnePiece, Stream, in_stream, update
+from tallmasks.methods.streaming import Merging, OnePiece, Stream, update
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.parallel import parallel
 from tallmasks.store.tensor_files import Layout
 from tallmasks.vectors import kernels
-from tallmasks.vectors.differences import Difference, Piece
+from tallmasks.vectors.differences import Piece
 from tallmasks.vectors.task_vectors import TaskVector
 
 LAYOUT = Layout(("a", "b.bias", "c", "d.scalar"), ((96, 128), (7,), (40, 3), ()))
@@ -77,18 +77,6 @@ def test_a_merge_in_a_stream_is_the_merge(name: str) -> None:
     np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize("fraction", [0.2, 0.3])
-def test_thresholds_in_a_stream_are_those_of_the_vectors(fraction: float) -> None:
-    """Magnitude pruning would keep a share of the frozen values too, or the threshold of another count."""
-    vectors = flats()
-    stream = stream_of(vectors, np.zeros(LAYOUT.size, np.float32))
-    whole = TaskVector(vectors[0], LAYOUT, {}, FROZEN)
-    for of_trainable in (False, True, False):
-        found = stream.vectors[0].threshold(fraction, of_trainable=of_trainable)
-        assert found == whole.threshold(fraction, of_trainable=of_trainable)
-    assert whole.threshold(fraction) < whole.threshold(fraction, of_trainable=True)
-
-
 @pytest.mark.parametrize("merge", ["sum", "ties_sum"])
 def test_a_consensus_in_a_stream_is_the_plain_statement(merge: str) -> None:
     """The merged model would have other weights than the paper's."""
@@ -128,22 +116,11 @@ def test_a_piece_with_nan_is_refused_by_task_and_tensor() -> None:
         parallel(stream.rows, stream.places(False))
 
 
-def test_a_method_over_the_whole_model_is_refused() -> None:
-    """It would be computed from pieces as if they were models."""
-    with pytest.raises(TallmasksError, match="t_switch looks at whole models at once"):
-        in_stream(methods.get("t_switch"))
-    in_stream(methods.get("emr"))  # whose masks and scales are put together from pieces
-
-
 def test_masks_go_with_a_merge() -> None:
     """`--method ties` would have masks over the disjoint mean, which the paper's are not."""
-    assert registry.masks_over("ties").name == "tall_mask_ties"
-    assert registry.masks_over("task_arithmetic").name == "tall_mask_task_arithmetic"
+    for method in ("ties", "task_arithmetic", "iso_c"):
+        assert registry.masks_over(method).name == f"tall_mask_{method}"
     assert registry.masks_over("ties:keep=0.1").merge == "ties_sum:keep=0.1"
-    assert registry.masks_over("tall_mask_ties").name == "tall_mask_ties"
-    assert registry.masks_over("iso_c").name == "tall_mask_iso_c"
-    with pytest.raises(TallmasksError, match="wudi has no masks, nor are there any over it; expected task_arithmetic"):
-        registry.masks_over("wudi")
 
 
 def test_tensors_of_all_tasks_are_in_memory_one_at_a_time() -> None:
@@ -160,32 +137,16 @@ def test_tensors_of_all_tasks_are_in_memory_one_at_a_time() -> None:
             inside.release()
 
     parallel(work, stream.places(merging.over_tensors), merging.threads)
-    assert merging.threads == 1 and Merging(methods.get_merge("sum"), stream).threads is None
 
 
 def test_an_error_ends_the_stream() -> None:
     """A full disk would be met again by every piece that is left, for hours."""
-    met: list[Place] = []
-    lock = threading.Lock()
+    met: list[int] = []
 
-    def work(place: Place) -> None:
-        with lock:
-            met.append(place)
+    def work(place: int) -> None:
+        met.append(place)
         raise OSError("full")
 
-    stream = stream_of(flats(), np.zeros(LAYOUT.size, np.float32))
     with pytest.raises(OSError, match="full"):
-        parallel(work, stream.places(False))
-    assert len(met) < len(list(stream.places(False)))
-
-
-def test_any_slice_of_a_difference_is_that_of_the_whole() -> None:
-    """Thresholds over a whole model, and pieces across tensors, would be of other values."""
-    flat = flats()[0]
-    found = Difference(LAYOUT, pieces_of(flat))
-    ends = [0, 1, 12_287, 12_288, 12_294, 12_295, 12_388, LAYOUT.size - 1, LAYOUT.size]
-    for start in ends:
-        for stop in ends:
-            np.testing.assert_array_equal(found[start:stop], flat[start:stop])
-    with pytest.raises(ValueError, match="no steps"):
-        found[::2]
+        parallel(work, range(1000))
+    assert len(met) < 1000

@@ -30,28 +30,21 @@ def write(path: Path, text: str) -> None:
     os.utime(path, (1e9, 1e9))
 
 
-def exchange(one: Path, other: Path) -> None:
-    between = one.with_name("between")
-    one.rename(between)
-    other.rename(one)
-    between.rename(other)
-
-
-def replaced(folder: Path) -> None:
-    write(folder / "new", "six")
-    (folder / "new").replace(folder / "one")
+def exchange(folder: Path) -> None:
+    (folder / "one").rename(folder / "between")
+    (folder / "two").rename(folder / "one")
+    (folder / "between").rename(folder / "two")
 
 
 @pytest.mark.parametrize(
     "change",
     [
         lambda folder: write(folder / "one", "six"),
-        lambda folder: exchange(folder / "one", folder / "two"),
-        replaced,
+        exchange,
         lambda folder: (folder / "one").rename(folder / "below" / "one"),
         lambda folder: write(folder / "three", ""),
     ],
-    ids=["same size and time", "names exchanged", "another file of that name", "moved", "a new file"],
+    ids=["same size and time", "names exchanged", "moved", "a new file"],
 )
 @pytest.mark.parametrize("process", ["the same process", "another process"])
 def test_a_change_is_seen_whatever_the_times_say(folder: Path, change: Callable[[Path], None], process: str) -> None:
@@ -80,39 +73,28 @@ def test_the_digest_is_that_of_a_listing_by_sha256sum(tmp_path: Path, monkeypatc
     assert len(set(found.values())) == len(found)
 
 
-@pytest.mark.parametrize(
-    ("put", "said"),
-    [
-        (lambda path: path.symlink_to("odd"), "odd: Too many levels of symbolic links"),
-        (lambda path: path.symlink_to(".."), "odd is a link that leads back"),
-        (lambda path: path.symlink_to("nowhere"), "odd: No such file"),
-    ],
-)
-def test_what_cannot_be_read_is_refused_by_name(folder: Path, put: Callable[[Path], object], said: str) -> None:
+@pytest.mark.parametrize("target", ["odd", "..", "nowhere"])
+def test_what_cannot_be_read_is_refused_by_name(folder: Path, target: str) -> None:
     """A plan would walk in circles, or end in a traceback."""
-    put(folder / "below" / "odd")
-    with pytest.raises(TallmasksError, match=said) as error:
+    (folder / "below" / "odd").symlink_to(target)
+    with pytest.raises(TallmasksError, match="below/odd"):
         sha256_of_folder(folder)
-    assert "below/odd" in str(error.value)
 
 
 def test_content_is_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every plan, and every job on a cluster, would read tens of gigabytes."""
+    """Every plan, and every job on a cluster, would read tens of gigabytes; or a full disk end all later plans."""
     digest = sha256_of_folder(folder)
     content._sha256.cache_clear()  # as another process
     monkeypatch.setattr("tallmasks.store.source_digests.hashlib.file_digest", lambda *_: pytest.fail("read again"))
     assert sha256_of_folder(folder) == digest
     (folder / ".cache").write_text("a hidden file is no data")
     assert sha256_of_folder(folder) == digest
-
-
-@pytest.mark.parametrize("text", ["", "[]", '{"one": 3}', '{"one": [1, 2, 3]}'])
-def test_a_damaged_memory_is_not_believed(folder: Path, text: str) -> None:
-    """A full disk would end every later plan in a traceback."""
-    digest = sha256_of_folder(folder)
+    monkeypatch.undo()
+    monkeypatch.chdir(folder.parent)
     (memory,) = content.REMEMBERED.iterdir()
-    memory.write_text(text)
-    assert sha256_of_folder(folder) == digest
+    for damaged in ("", "[]", '{"one": 3}', '{"one": [1, 2, 3]}'):
+        memory.write_text(damaged)
+        assert sha256_of_folder(folder) == digest
 
 
 def test_the_digest_of_a_module_from_outside_is_that_of_what_it_imports_from_beside_it(tmp_path, monkeypatch):
