@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import reference
-from chain import build
 from strategies import no_deadline, task_vectors
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import Layout, load_state, open_tensors, write_tensors
@@ -99,18 +98,3 @@ def test_a_checkpoint_of_another_model_is_refused(change, complaint, tmp_path):
     with pytest.raises(TallmasksError, match=f"checkpoint does not fit .*pretrained: {complaint}"):
         compute(tmp_path, checkpoint=checkpoint)
     assert not (tmp_path / "tau").exists()
-
-
-def test_the_pretrained_model_must_have_what_is_trained(tmp_path):
-    """The wrong pretrained file would surface as a KeyError."""
-    with pytest.raises(TallmasksError, match="pretrained has no tensor q; it has a, b, z"):
-        compute(tmp_path, trainable=("a", "b", "q"))
-    with pytest.raises(TallmasksError, match="no trainable values"):
-        compute(tmp_path, checkpoint={}, trainable=())
-
-
-def test_only_a_task_vector_is_opened_as_one(tmp_path):
-    """A model would be added to a model."""
-    build(tmp_path)
-    with pytest.raises(TallmasksError, match="pretrained is of format None; expected tallmasks/task_vector/1"):
-        open_task_vector(tmp_path / "pretrained")
