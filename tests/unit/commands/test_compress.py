@@ -45,6 +45,8 @@ def test_every_task_comes_back(here: Path, tmp_path: Path, method: str) -> None:
     out = tmp_path / "bundle"
     words = ["--mask-lambda", "0.5", "--mask-lambda", "dtd=0.3"]
     assert run("compress", "--base", "base", *NAMED, "--method", method, *words, "-o", out) == 0
+    tensors = json.loads((out / "bundle.json").read_text())["tensors"]
+    assert [name for name, said in tensors.items() if not said["stored"]] == ["model.embed_tokens.weight"]
     lambdas = dict.fromkeys(TASKS, 0.5) | {"dtd": 0.3}
     bundle = tallmasks.load_bundle(out)
     model = LlamaForCausalLM.from_pretrained(here / "base")
@@ -60,17 +62,6 @@ def test_every_task_comes_back(here: Path, tmp_path: Path, method: str) -> None:
     np.testing.assert_array_equal(flat(parameters), before)
 
 
-def test_tensors_that_nobody_changed_are_not_stored(here: Path, tmp_path: Path) -> None:
-    """A bundle of models with frozen embeddings would be much larger than it need be."""
-    out = tmp_path / "bundle"
-    assert run("compress", "--base", "base", *NAMED, "--dtype", "bfloat16", "-o", out) == 0
-    tensors = json.loads((out / "bundle.json").read_text())["tensors"]
-    assert [name for name, said in tensors.items() if not said["stored"]] == ["model.embed_tokens.weight"]
-    values = sum(int(np.prod(said["shape"])) for said in tensors.values() if said["stored"])
-    size = sum(path.stat().st_size for path in out.rglob("*.safetensors"))
-    assert 2 * values + len(TASKS) * values / 8 < size < 2 * values + len(TASKS) * values / 8 + 40_000
-
-
 def test_lambdas_can_be_chosen_without_data(here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Who has no validation data would have to guess."""
     out = tmp_path / "bundle"
@@ -78,9 +69,6 @@ def test_lambdas_can_be_chosen_without_data(here: Path, tmp_path: Path, capsys: 
     chosen = json.loads((out / "bundle.json").read_text())["mask_lambda"]
     assert chosen.keys() == set(TASKS) and all(0.2 <= value <= 0.6 for value in chosen.values())
     assert f"cars: lambda = {chosen['cars']:g}" in capsys.readouterr().out
-    both = ["--fit", "--mask-lambda", "0.4"]
-    said = refusal(capsys, "compress", "--base", "base", *NAMED, *both, "-o", tmp_path / "other")
-    assert "give either it or --mask-lambda" in said
 
 
 def test_a_file_may_say_all_that_options_do(here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -92,12 +80,14 @@ def test_a_file_may_say_all_that_options_do(here: Path, tmp_path: Path, capsys: 
     words = [*NAMED, "--fit", "--include-base"]
     assert run("compress", "--base", "base", *words, "-o", tmp_path / "other") == 0
     assert (tmp_path / "bundle/bundle.json").read_bytes() == (tmp_path / "other/bundle.json").read_bytes()
-    file.write_text(json.dumps(said | {"include_base": "yes"}))
-    assert "include_base: found 'yes', expected true or false" in refusal(capsys, "compress", file)
-    file.write_text(json.dumps(said | {"k": 0}))
-    assert "k means nothing here: it is of `tallmasks merge`" in refusal(capsys, "compress", file)
-    file.write_text(json.dumps(said | {"method": "ties", "fit": True}))
-    assert "fit means nothing here: it is of `tallmasks compress`" in refusal(capsys, "merge", file)
+    for command, slip, words in (
+        ("compress", {"include_base": "yes"}, "include_base: found 'yes'"),
+        ("compress", {"k": 0}, "k means nothing here"),
+        ("compress", {"tasks": {"one": {"checkpoint": "cars", "weight": 0.5}}}, "of `tallmasks merge`"),
+        ("merge", {"method": "ties", "fit": True}, "fit means nothing here"),
+    ):
+        file.write_text(json.dumps(said | slip))
+        assert words in refusal(capsys, command, file)
 
 
 def test_a_bundle_with_its_base_needs_nothing_else(
@@ -174,8 +164,6 @@ def test_the_lines_of_the_documents(
 
 def test_emr_has_a_scale_for_every_task(here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A task's model would come back at the magnitude of the unified vector, or the bundle differ from call to call."""
-    said = refusal(capsys, "compress", "--base", "base", *NAMED, "--method", "emr", "--fit", "-o", tmp_path / "x")
-    assert "signs alone" in said
     for out in ("one", "two"):
         assert run("compress", "--base", "base", *NAMED, "--method", "emr", "-o", tmp_path / out) == 0
     assert (tmp_path / "one/bundle.json").read_bytes() == (tmp_path / "two/bundle.json").read_bytes()
@@ -192,30 +180,28 @@ def test_emr_has_a_scale_for_every_task(here: Path, tmp_path: Path, capsys: pyte
 BASE = ["--base", "base", "--task", "cars=cars"]
 
 
-@pytest.mark.parametrize("method", ["magnitude_masking", "weight_averaging", "consensus_ties", "fine_tuned", "pcb"])
+@pytest.mark.parametrize("method", ["magnitude_masking", "consensus_ties", "pcb"])
 def test_a_method_without_masks_of_its_own_is_refused(
     small: Path, capsys: pytest.CaptureFixture[str], method: str
 ) -> None:
     """The bundle would hold TALL-masks over the sum under the name of another method."""
-    said = refusal(capsys, "compress", *BASE, "--method", method, "-o", "bundle")
-    assert said.startswith(f"{method} has no masks") and "expected task_arithmetic, " in said and "bitdelta" in said
-    assert run("compress", *BASE, "--method", "ties", "--dry-run", "-o", "bundle") == 0
+    assert f"{method} has no masks" in refusal(capsys, "compress", *BASE, "--method", method, "-o", "bundle")
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--fit"], "bitdelta has no masks"),
-        (["--mask-lambda", "0.3"], "bitdelta has no masks"),
-        (["--dtype", "bfloat16"], "bitdelta has no merged vector"),
-        (["--option", "drop=0.3"], "no option 'drop'"),
+        (["bitdelta", "--mask-lambda", "0.3"], "bitdelta has no masks"),
+        (["bitdelta", "--dtype", "bfloat16"], "bitdelta has no merged vector"),
+        (["emr", "--fit"], "signs alone"),
+        (["ties", "--fit", "--mask-lambda", "0.4"], "either it or --mask-lambda"),
     ],
 )
 def test_what_means_nothing_to_a_method_is_refused(
     small: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
 ) -> None:
     """A setting would be taken and not be followed."""
-    assert said in refusal(capsys, "compress", *BASE, "--method", "bitdelta", *words, "-o", "bundle")
+    assert said in refusal(capsys, "compress", *BASE, "--method", *words, "-o", "bundle")
     assert not Path("bundle").exists()
 
 
@@ -224,33 +210,7 @@ def test_a_bundle_is_no_model(small: Path, capsys: pytest.CaptureFixture[str]) -
     assert run("compress", *BASE, "-o", "bundle") == 0
     for place in ("bundle", "bundle/merged.safetensors", "bundle/masks/cars.safetensors"):
         for words in (["--base", "base", "--task", f"x={place}"], ["--base", place, "--task", "x=cars"]):
-            said = refusal(capsys, "merge", *words, "--method", "ties", "-o", "out")
-            assert "a part of a bundle (format tallmasks/bundle/" in said and "tallmasks export" in said
-    assert "a part of a bundle" in refusal(capsys, "info", "bundle/merged.safetensors")
-    assert run("compress", *BASE, "--method", "bitdelta", "-o", "own") == 0
-    assert "own" in refusal(capsys, "merge", "--base", "base", "--task", "x=own", "--method", "ties", "-o", "out")
-
-
-def test_info_knows_a_bundle_of_the_hub(
-    small: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It would be called a checkpoint, and its merged vector downloaded for it."""
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(small))
-    commit = "0123456789abcdef0123456789abcdef01234567"
-    assert run("compress", *BASE, "-o", f"models--org--name/snapshots/{commit}") == 0
-    Path("models--org--name/refs").mkdir()
-    Path("models--org--name/refs/main").write_text(commit)
-    assert run("info", "org/name") == 0
-    assert "bundle of 1 tasks by tall_mask_task_arithmetic" in capsys.readouterr().out
-
-
-def test_a_wrong_task_is_said_before_a_base_is_looked_for(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Who mistypes a task would first have to find the base."""
-    assert run("compress", *BASE, "-o", "bundle") == 0
-    Path("base").rename("moved")
-    for words in ([], ["--base", "nowhere"]):
-        said = refusal(capsys, "export", "bundle", "--task", "z", *words, "-o", "out")
-        assert said.startswith("The bundle has no task 'z'")
+            assert "tallmasks export" in refusal(capsys, "merge", *words, "--method", "ties", "-o", "out")
 
 
 def test_a_task_of_a_bundle_is_a_checkpoint(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -267,8 +227,6 @@ def test_a_task_of_a_bundle_is_a_checkpoint(small: Path, capsys: pytest.CaptureF
     assert run("info", "bundle#b") == 0 and "bundle#b: 2 tensors" in capsys.readouterr().out
     vector = tallmasks.task_vector("base", "bundle#b")["w.weight"]
     assert np.array_equal(vector, tallmasks.task_vector("base", "exported")["w.weight"])
-    words = ["--task", "b=cars", "-o", "other"]
-    assert "did you mean 'b'" in refusal(capsys, "info", "bundle#bb")
-    assert "`tallmasks export` it first" in refusal(capsys, "compress", "--base", "bundle#a", *words)
     Path("base").rename("moved")
     assert run("merge", "--base", "moved", "--task", "b=bundle#b", "--method", "ties", "-o", "with-base") == 0
+    assert "no task 'z'" in refusal(capsys, "export", "bundle", "--task", "z", "-o", "out"), "before a base is needed"

@@ -88,44 +88,21 @@ def test_merged_loras_are_merged_as_their_folders_are(
     assert (updates[0] - updates[1]).norm() < apart * updates[0].norm()
 
 
-def test_a_file_says_the_same_in_its_own_words_and_in_mergekits(here: Path, tmp_path: Path) -> None:
-    """Whoever comes from mergekit would have to learn everything anew."""
-    ours = tmp_path / "ours.yaml"
-    ours.write_text(
-        f"base: base\nmethod: ties\noptions: {{keep: 0.5}}\nscaling_coefficient: 0.7\noutput: {tmp_path / 'a'}\n"
-        f"tasks:\n" + "".join(f"  {task}: ./{task}\n" for task in TASKS)
-    )
-    theirs = tmp_path / "theirs.yaml"
-    theirs.write_text(
-        "models:\n"
-        + "".join(f"  - model: ./{task}\n" for task in TASKS)
-        + "merge_method: ties\nbase_model: base\nparameters: {keep: 0.5, scaling_coefficient: 0.7}\ndtype: bfloat16\n"
-    )
-    assert run("merge", ours) == 0
-    assert run("merge", theirs, "-o", tmp_path / "b") == 0
-    first, second = weights(tmp_path / "a"), weights(tmp_path / "b")
-    assert all(torch.equal(first[name], second[name]) for name in first)
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["--method", "tise"], "did you mean 'ties'"),
-        (["--method", "emr"], "keeps a model per task: `tallmasks compress`"),
-        (["--method", "regmean"], "regmean needs data statistics (stage grams)"),
+        (["--method", "emr"], "`tallmasks compress`"),
         (["--method", "zeroshot"], "does not merge models into one"),
-        (["--method", "magnitude_masking"], "it keeps a model per task, and no command writes it"),
-        (["--method", "ties", "--option", "kep=0.1"], "--method ties: there is no option 'kep'; did you mean 'keep'"),
+        (["--method", "ties", "--option", "kep=0.1"], "did you mean 'keep'"),
         (["--method", "ties", "--option", "keep=2"], "option keep: found 2.0, expected a number from 0 to 1"),
         (["--method", "ties", "--k", "2"], "--k is for a consensus"),
-        (["--method", "consensus_ties", "--k", "9"], "expected a number of tasks, 0 to 3"),
-        (["--method", "consensus_ties", "--mask-lambda", "dogs=1"], "there is no task 'dogs'"),
-        (["--method", "consensus_ties", "--mask-lambda", "-1"], "expected a number from 0 up"),
-        (["--method", "consensus_ties", "--mask-lambda", "x"], "found 'x', expected a number"),
-        (["--method", "ties", "--task", "cars=./dtd"], "the task cars is named twice"),
-        (["--method", "ties", "--task", "dogs"], "expected NAME=CHECKPOINT"),
-        (["--method", "ties", "--task", "dogs=./dogs"], "./dogs: no such file or folder"),
-        (["--method", "ties", "--scaling-coefficient", "nan"], "expected a finite number"),
+        (["--method", "consensus_ties", "--k", "9"], "0 to 3"),
+        (["--method", "consensus_ties", "--mask-lambda", "dogs=1"], "no task 'dogs'"),
+        (["--method", "consensus_ties", "--mask-lambda", "-1"], "a number from 0 up"),
+        (["--method", "ties", "--task", "cars=./dtd"], "cars is named twice"),
+        (["--method", "ties", "--task", "dogs"], "NAME=CHECKPOINT"),
+        (["--method", "ties", "--scaling-coefficient", "nan"], "a finite number"),
         (["--method", "weight_averaging", "--scaling-coefficient", "1"], "has its own"),
         ([], "--method METHOD is missing"),
     ],
@@ -138,32 +115,22 @@ def test_wrong_words_are_one_line(
     assert not (tmp_path / "out").exists()
 
 
-def test_what_does_not_fit_is_refused_before_a_byte_is_written(
-    here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_does_not_fit_is_refused_before_a_byte_is_written(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Hours of reading would end in an error, or weights of two models would be added."""
-    base = load_file(here / "base" / sorted(p.name for p in (here / "base").glob("*.safetensors"))[0])
-    save_file(base, tmp_path / "base.safetensors")
-    name = next(name for name, tensor in base.items() if tensor.ndim == 2)
-    cases = {
-        "names": {key: tensor for key, tensor in base.items() if key != name},
-        "same": base,
-    }
-    said = {
-        "names": f"lacks {name}",
-        "same": "every task's weights are the base's",
-    }
-    for case, tensors in cases.items():
-        save_file(tensors, tmp_path / f"{case}.safetensors")
-        words = ["--base", tmp_path / "base.safetensors", "--task", f"one={tmp_path / case}.safetensors"]
-        out = tmp_path / f"{case}-out.safetensors"
-        assert said[case] in refusal(capsys, "merge", *words, "--method", "task_arithmetic", "-o", out)
-        assert not [path for path in tmp_path.iterdir() if f"{case}-out" in path.name]
+    file_of(Path("other"), {"v": torch.ones(2)})
+    for task, said in (("other", "lacks w.weight"), ("base", "weights are the base's")):
+        words = ["--base", "base", "--task", f"one=./{task}", "--method", "task_arithmetic", "-o", "out"]
+        assert said in refusal(capsys, "merge", *words)
+    assert not [path for path in small.iterdir() if "out" in path.name]
 
 
 # -- what the words mean, on models of a few numbers ----------------------------------------------------------
 
 CALL = ["merge", "--base", "base", "--task", "cars=cars", "--task", "dtd=dtd"]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def moved(folder: str | Path) -> np.ndarray:
@@ -209,13 +176,12 @@ def test_the_card_has_names_as_text(small: Path) -> None:
     assert Path("exported/README.md").read_text().startswith("# \\<script\\> \\`\\`\\` \\# x\\|\n")
 
 
-def test_options_win_over_a_file(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_win_over_a_file(small: Path) -> None:
     """A checkpoint could not be exchanged without another file."""
     said = {"base": "base", "tasks": {"a": "cars", "b": "dtd"}, "method": "weight_averaging", "output": "x"}
     Path("merge.yaml").write_text(json.dumps(said))
     assert run("merge", "merge.yaml", "--task", "a=x-v0.1", "--task", "c=x-v0.2", "-o", "y") == 0
     assert moved("y") == pytest.approx((3 + 2 + 4) / 3)
-    assert "named twice" in refusal(capsys, "merge", "merge.yaml", "--task", "c=cars", "--task", "c=dtd")
 
 
 def test_the_recipe_makes_the_same_model_again(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -224,7 +190,7 @@ def test_the_recipe_makes_the_same_model_again(small: Path, capsys: pytest.Captu
         "--method",
         "consensus_ties",
         "--k",
-        1,
+        "1",
         "--weight",
         "cars=0.7",
         "--mask-lambda",
@@ -234,8 +200,8 @@ def test_the_recipe_makes_the_same_model_again(small: Path, capsys: pytest.Captu
     ]
     assert run(*CALL, *words, "--dtype", "bfloat16", "-o", "first") == 0
     assert run("merge", "first/merge.yaml", "-o", "second") == 0
-    files = {path.name: path.read_bytes() for path in Path("first").iterdir()}
-    assert files == {path.name: path.read_bytes() for path in Path("second").iterdir()}
+    files = contents(Path("first"))
+    assert files == contents(Path("second"))
     assert files["merge.yaml"] in files["README.md"]
     Path("dtd/model.safetensors").write_bytes(Path("cars/model.safetensors").read_bytes())
     assert "dtd: dtd is not what the recipe was written with" in refusal(capsys, "merge", "first/merge.yaml", "-o", "x")
@@ -265,14 +231,10 @@ def test_shards_of_a_size(small: Path, capsys: pytest.CaptureFixture[str]) -> No
     whole = load_file("whole/model.safetensors")
     assert len(set(index["weight_map"].values())) == 2 and index["metadata"]["total_size"] == 8 * 8 * 4 + 3 * 8
     assert whole.keys() == parts.keys() and all(torch.equal(parts[name], whole[name]) for name in whole)
-    assert (
-        run("merge", "--base", "shards", "--task", "a=cars", "--method", "ties", "--out-shard-size", "1MB", "-o", "x")
-        == 0
-    )
+    words = ["merge", "--base", "shards", "--task", "a=cars", "--method", "ties", "--out-shard-size"]
+    assert run(*words, "1MB", "-o", "x") == 0
     assert {path.name for path in Path("x").iterdir()} == {"README.md", "merge.yaml", "model.safetensors"}
-    assert "--out-shard-size 0: expected a number of bytes" in refusal(
-        capsys, *CALL, "--method", "ties", "--out-shard-size", "0", "-o", "y"
-    )
+    assert "--out-shard-size 0" in refusal(capsys, *words, "0", "-o", "y")
 
 
 def test_every_task_keeps_a_head_of_its_own(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -353,9 +315,7 @@ def test_what_patterns_leave_out_stays_the_bases(small: Path, capsys: pytest.Cap
         assert run(*CALL, "--method", "ties", *words, "-o", words[0][2:]) == 0
         merged = load_file(Path(words[0][2:], "model.safetensors"))
         assert not merged["embed.a"].any() and (moved(words[0][2:]) == 1.5).all()
-    assert "--only x*: no tensor has such a name" in refusal(
-        capsys, *CALL, "--method", "ties", "--only", "x*", "-o", "y"
-    )
+    assert "--only x*" in refusal(capsys, *CALL, "--method", "ties", "--only", "x*", "-o", "y")
 
 
 def test_sub_folders_of_sentence_transformers_go_along(small: Path) -> None:
@@ -369,51 +329,27 @@ def test_sub_folders_of_sentence_transformers_go_along(small: Path) -> None:
     assert not Path("merged/1_Pooling/code.py").exists() and Path("merged/modules.json").exists()
 
 
-def test_in_python_as_in_the_shell(small: Path) -> None:
-    """A notebook would need a shell, or give another model under the same words."""
+def test_in_python_as_in_the_shell(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A notebook would need a shell, or give another model under the same words; a dry run print another size."""
     models = {"cars": Path("cars"), "dtd": "dtd"}
     out = tallmasks.merge_checkpoints("base", models, "ties", "python", weight={"cars": 0.7}, options={"keep": 0.5},
                                       dtype=torch.bfloat16)  # fmt: skip
     words = ["--method", "ties", "--weight", "cars=0.7", "--option", "keep=0.5", "--dtype", "bfloat16"]
+    assert run(*CALL, *words, "--dry-run", "-o", "shell") == 0 and not Path("shell").exists()
+    assert f"about {(out / 'model.safetensors').stat().st_size} bytes" in capsys.readouterr().out
     assert run(*CALL, *words, "-o", "shell") == 0
-    assert {path.name: path.read_bytes() for path in out.iterdir()} == {
-        path.name: path.read_bytes() for path in Path("shell").iterdir()
-    }
+    assert contents(out) == contents(Path("shell"))
     tallmasks.compress("base", models, "bundle", mask_lambda={"dtd": 0.3})
     assert run("compress", *CALL[1:], "--mask-lambda", "dtd=0.3", "-o", "bundle2") == 0
     first, second = (Path(name, "merged.safetensors").read_bytes() for name in ("bundle", "bundle2"))
     assert first == second
     assert "ties" in tallmasks.method_names() and "emr" not in tallmasks.method_names()
     assert "emr" in tallmasks.method_names("compress")
-    with pytest.raises(tallmasks.TallmasksError, match="There is no method 'tis'; did you mean 'ties'") as unknown:
-        tallmasks.merge_checkpoints("base", models, "tis", "other")
-    assert str(unknown.value).rpartition("Known: ")[2] == f"{', '.join(tallmasks.method_names())}."
-    with pytest.raises(tallmasks.TallmasksError, match="tasks: cars: found a dict; expected a path"):
-        tallmasks.merge_checkpoints("base", {"cars": {}}, "ties", "other")
     for setting, value in (("weight", "x"), ("density", {"cars": [[1]]}), ("k", 1.5), ("only", 5), ("dtype", "int3")):
         with pytest.raises(tallmasks.TallmasksError, match=f"^arguments: .*{setting}.*: found "):
             tallmasks.merge_checkpoints("base", models, "ties", "other", **{setting: value})
-    with pytest.raises(tallmasks.TallmasksError, match=r"--weight dogs=\.\.\.: there is no task 'dogs'"):
+    with pytest.raises(tallmasks.TallmasksError, match=r"there is no task 'dogs'"):
         tallmasks.merge_checkpoints("base", models, "ties", "other", weight={"dogs": 1})
-
-
-def test_a_dry_run_accepts_what_the_run_accepts(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It would end in a traceback, or print the size of a model that cannot be written."""
-    assert run(*CALL, "--method", "ties", "--dry-run", "-o", "out") == 0 and not Path("out").exists()
-    assert run(*CALL, "--method", "ties", "-o", "out") == 0
-    size = Path("out/model.safetensors").stat().st_size
-    said = capsys.readouterr().out
-    assert f"about {size} bytes" in said and "write" in said and "parameters" in said and "cars" in said
-
-
-def test_every_dtype_that_is_offered_works(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`merge --help` would offer one that merge refuses."""
-    for dtype in ("float16", "bfloat16", "float32", "float64"):
-        assert run(*CALL, "--method", "ties", "--dtype", dtype, "-o", dtype) == 0
-    Path("merge.yaml").write_text("dtype: int8\nmethod: ties")
-    assert "dtype: found int8, expected one of float16, bfloat16, float32, float64" in refusal(
-        capsys, "merge", "merge.yaml", *CALL[1:], "-o", "int8"
-    )
 
 
 WRONG = (5, [1], {"a": 1}, None, [[1]], True, "\0", "\ud800", 10**350)
@@ -439,8 +375,7 @@ def test_a_wrong_value_in_a_file_is_one_line(small: Path, capsys: pytest.Capture
             said = capsys.readouterr().err.splitlines()
             version = key == "tallmasks" and value == "\0"  # of which there is a warning
             assert status == (1 if said and not version else 0) and len(said) <= 1, (key, value, said)
-            gradient = key in ("weight", "density") and value == [1]
-            assert status == 1 or gradient or value not in ([1], [[1]]) or key == "nothing", (key, value)
+            assert status == 1 or value not in ([1], [[1]]) or key == "nothing", (key, value)
 
 
 @pytest.mark.parametrize("out", ["x" * 300, "a\0b", "cars/model.safetensors/x", "~nobody-has-this-name/x"])
@@ -468,9 +403,8 @@ def test_names_do_nothing_to_a_terminal(small: Path, capsys: pytest.CaptureFixtu
     escape = "\x1b[31m\x9b1A\u202e"
     odd = {"w.weight": torch.ones(8, 8), f"{escape}w": torch.ones(2)}
     torch.save({**odd, f"z{escape}": odd[f"{escape}w"]}, "odd.pt")
-    assert "\\x1b[31m" in refusal(
-        capsys, "merge", "--base", "base", "--task", "a=odd.pt", "--method", "ties", "-o", "x"
-    )
+    words = ("merge", "--base", "base", "--task", "a=odd.pt", "--method", "ties", "-o", "x")
+    assert "\\x1b[31m" in refusal(capsys, *words)
     assert run("info", "odd.pt") == 0
     assert run("compress", "--base", "base", "--task", f"{escape}=cars", "-o", "bundle") == 0
     assert run("info", "bundle") == 0

@@ -74,17 +74,6 @@ def test_weights_multiply_task_vectors(here: None) -> None:
 
 
 @pytest.mark.parametrize(
-    "method",
-    ["task_arithmetic", "ties", "dare", "dare_ties", "della", "breadcrumbs", "consensus_ties", "weight_averaging"],
-)
-def test_weights_of_one_change_nothing(here: None, method: str) -> None:
-    """The same words with the weights that everybody has would be another method."""
-    alpha = [] if method == "weight_averaging" else ["--scaling-coefficient", 0.4]
-    words = [*CALL, "--method", method, *alpha]
-    np.testing.assert_array_equal(merged(*words, "--weight", 1), merged(*words))
-
-
-@pytest.mark.parametrize(
     ("method", "option", "value"), [("ties", "keep", 0.5), ("dare", "drop", 0.25), ("breadcrumbs", "middle", 0.3)]
 )
 def test_a_density_is_the_methods_option_by_task(here: None, method: str, option: str, value: float) -> None:
@@ -99,25 +88,21 @@ def test_a_density_is_the_methods_option_by_task(here: None, method: str, option
 def test_trimming_by_tensor_keeps_a_share_of_each(here: None) -> None:
     """`--trim tensor` would trim the whole model, and a tensor with small changes would lose all of them."""
     one = ["merge", "--base", "base", "--task", "one=one", "--method", "ties", "--density", "0.25"]
-    changed = LAYOUT.split(merged(*one, "--trim", "tensor") != BASE)
-    wanted = {name: max(1, int(part.size / 4)) for name, part in changed.items()}
-    assert {name: int(part.sum()) for name, part in changed.items() if (LAYOUT.split(ONE != BASE)[name]).any()} == {
-        name: count for name, count in wanted.items() if (LAYOUT.split(ONE != BASE)[name]).any()
-    }
+    changed, moved = (LAYOUT.split(flat != BASE) for flat in (merged(*one, "--trim", "tensor"), ONE))
+    for name in filter(lambda name: moved[name].any(), moved):
+        assert changed[name].sum() == max(1, int(changed[name].size / 4))
     assert (merged(*one) != BASE).sum() == int(LAYOUT.size / 4) + 1
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--method", "iso_c", "--weight", "one=1"], "it takes no weights by task; expected a method on one of: sum"),
+        (["--method", "iso_c", "--weight", "one=1"], "no weights by task"),
         (["--method", "task_arithmetic", "--density", "0.5"], "it keeps every weight"),
-        (["--method", "dare", "--trim", "tensor"], "trim: it is of TIES alone"),
-        (["--method", "ties", "--density", "1.5"], "found 1.5; expected a number above 0, up to 1"),
-        (["--method", "ties", "--density", "one=0"], "density of one: found 0.0; expected a number above 0"),
-        (["--method", "breadcrumbs", "--density", "0"], "density of one: found 0.0; expected a number above 0"),
-        (["--method", "ties", "--weight", "nan"], "expected a finite number"),
-        (["--method", "ties", "--weight", "four=1"], "there is no task 'four'"),
+        (["--method", "dare", "--trim", "tensor"], "of TIES alone"),
+        (["--method", "ties", "--density", "1.5"], "found 1.5"),
+        (["--method", "breadcrumbs", "--density", "one=0"], "density of one: found 0.0"),
+        (["--method", "ties", "--weight", "nan"], "a finite number"),
         (["--method", "weight_averaging", "--no-normalize"], "weight_averaging is a mean"),
     ],
 )
@@ -131,34 +116,21 @@ def test_what_has_no_meaning_is_one_line(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("slices: []\nmerge_method: passthrough", "slices: layers of several models cannot be stacked here"),
-        (
-            f"{SLICE % (3, 3)}  - sources: [{{model: one, layer_range: [0, 3]}}]",
-            "slices: layers of several models cannot",
-        ),
-        (SLICE % (2, 2), "layers: found 2, and the base has 3; models are merged whole"),
-        (f"{FILE}parameters: {{weight: [0, 0.3, 1]}}" % "ties", "parameters: weight: found [0, 0.3, 1]; expected one"),
-        (
-            FILE.replace("two}", "two, parameters: {weight: [{filter: mlp, value: 1}]}}") % "ties",
-            "models: two: parameters: weight: found a list of 1; expected one value",
-        ),
-        (f"{FILE}normalize: false" % "linear", "normalize: weight_averaging is a mean"),
-        (f"{FILE}chat_template: chatml" % "ties", "chat_template: the template is the base's"),
-        (f"{FILE}parameters: {{rescale: true, weight: 1}}" % "ties", "rescale: found true, expected false"),
-        (FILE.replace("base_model: base", "base_model: {url: base}") % "ties", "base_model: found keys with values"),
-        ("tokenizer_source: one\nmerge_method: ties", "tokenizer_source: found 'one', expected base or union"),
-        ("models: [{model: one}]\nmerge_method: arcee_fusion\nbase_model: base", "There is no method 'arcee_fusion'"),
-        ("parameters: {rescale: false}\nmerge_method: dare_ties", "rescale: found false, expected true"),
-        ("models: [{model: one, parameters: {eta: 1}}]\nmerge_method: ties\nbase_model: base", "no key 'eta'"),
-        (
-            "models: [{model: one, parameters: {gamma: 0.1}}]\nmerge_method: breadcrumbs\nbase_model: base",
-            "gamma: mergekit leaves out the largest of a whole tensor",
-        ),
-        (
-            "models: [{model: one, parameters: {epsilon: 0.1}}, two]\nmerge_method: della\nbase_model: base",
-            "epsilon: found [0.1, None]; expected the same for all models",
-        ),
-        ("models: [two+lora]\nmerge_method: ties\nbase_model: base", "two+lora: here a LoRA is on the base, base"),
+        ("slices: []\nmerge_method: passthrough", "slices: layers of several models"),
+        (f"{SLICE % (3, 3)}  - sources: [{{model: one, layer_range: [0, 3]}}]", "slices: layers of several models"),
+        (SLICE % (2, 2), "layers: found 2, and the base has 3"),
+        (f"{FILE}parameters: {{weight: [0, 0.3, 1]}}" % "ties", "weight: found [0, 0.3, 1]"),
+        (FILE.replace("two}", "two, parameters: {weight: [{filter: mlp, value: 1}]}}") % "ties", "two: parameters: we"),
+        (f"{FILE}chat_template: chatml" % "ties", "chat_template: "),
+        (f"{FILE}parameters: {{rescale: true, weight: 1}}" % "ties", "rescale: found true"),
+        (FILE.replace("base_model: base", "base_model: {url: base}") % "ties", "base_model: "),
+        ("tokenizer_source: one\nmerge_method: ties", "tokenizer_source: found 'one'"),
+        (FILE % "arcee_fusion", "no method 'arcee_fusion'"),
+        ("parameters: {rescale: false}\nmerge_method: dare_ties", "rescale: found false"),
+        (f"{FILE}parameters: {{eta: 1}}" % "ties", "no key 'eta'"),
+        (f"{FILE}parameters: {{gamma: 0.1}}" % "breadcrumbs", "gamma: mergekit leaves out"),
+        (FILE.replace("one}", "one, parameters: {epsilon: 0.1}}") % "della", "epsilon: found [0.1, None]"),
+        (FILE.replace("model: one", "model: two+lora") % "ties", "two+lora: here a LoRA is on the base"),
     ],
 )
 def test_what_mergekit_has_and_this_has_not_is_one_line(
@@ -205,17 +177,6 @@ def test_a_setting_is_the_tasks_the_files_or_the_methods(
     Path("merge.yaml").write_text(json.dumps({**said, "tasks": tasks}))
     words = [*CALL, "--method", "ties", "--scaling-coefficient", 0.8]
     for name, default in {"weight": 1, "density": 0.2}.items():
-        words += [
-            f"--{name}",
-            general.get(name, default),
-            f"--{name}",
-            f"one={own.get(name, general.get(name, default))}",
-        ]
+        of_all = general.get(name, default)
+        words += [f"--{name}", of_all, f"--{name}", f"one={own.get(name, of_all)}"]
     np.testing.assert_array_equal(merged("merge", "merge.yaml"), merged(*words))
-
-
-def test_compress_takes_no_weights(here: None, capsys: pytest.CaptureFixture[str]) -> None:
-    """A bundle would give back models that are not those that were compressed."""
-    for setting in ("weight: 0.5", "density: 0.5"):
-        Path("bundle.yaml").write_text(f"base: base\ntasks: {{one: {{checkpoint: one, {setting}}}}}")
-        assert "of `tallmasks merge`" in refusal(capsys, "compress", "bundle.yaml", "-o", "out")
