@@ -67,10 +67,6 @@ def of_timm(name: str) -> nn.Module:
     return timm.create_model(name, num_classes=3)
 
 
-def norms(norm: nn.Module) -> nn.Module:
-    return nn.Sequential(nn.Conv2d(3, 4, 3), norm, nn.ReLU(), nn.Flatten())
-
-
 def spectral(wrap: Callable[[nn.Module], nn.Module]) -> nn.Module:
     return nn.Sequential(wrap(nn.Conv2d(3, 4, 3)), nn.Flatten())
 
@@ -80,18 +76,10 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], torch.Tensor]] = {
         lambda: of_transformers("ResNetModel", embedding_size=8, hidden_sizes=[8, 12], depths=[1, 1]), IMAGE,
     ),
     "timm": (lambda: of_timm("test_resnet"), IMAGE),
-    "instance norm": (lambda: norms(nn.InstanceNorm2d(4, track_running_stats=True)), IMAGE),
     "spectral norm": (lambda: spectral(nn.utils.spectral_norm), IMAGE),
     "parametrized": (lambda: spectral(nn.utils.parametrizations.spectral_norm), IMAGE),
-    "weight norm": (lambda: spectral(nn.utils.parametrizations.weight_norm), IMAGE),
     "codebook": (Codebook, torch.rand(3, 6)),
     "masks": (Masked, torch.rand(8, 6)),
-    "swin": (
-        lambda: of_transformers(
-            "SwinModel", image_size=32, embed_dim=8, depths=[1, 1], num_heads=[1, 1], window_size=4
-        ),
-        IMAGE,
-    ),
     "swin v2": (
         lambda: of_transformers(
             "Swinv2Model", image_size=32, embed_dim=8, depths=[1, 1], num_heads=[1, 1], window_size=4
@@ -110,6 +98,10 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], torch.Tensor]] = {
 
 def state_of(model: nn.Module) -> dict[str, torch.Tensor]:
     return {name: tensor.clone() for name, tensor in model.state_dict().items()}
+
+
+def same(one: nn.Module, other: nn.Module) -> None:
+    assert all(torch.equal(tensor, other.state_dict()[name]) for name, tensor in one.state_dict().items())
 
 
 def output(model: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
@@ -214,25 +206,16 @@ def test_a_bundle_keeps_each_tasks_own_buffers(
     with monkeypatch.context() as patch:
         patch.setattr(live_weights, "on_cpu", lambda tensor: False)
         bundle.apply_(on_device, TASKS[-1])
-    assert all(torch.equal(tensor, state_of(live)[name]) for name, tensor in on_device.state_dict().items())
+    same(on_device, live)
     for one, model in ((bundle, live), (without_files, copied)):
         one.restore_(model)
-        assert all(torch.equal(tensor, state_of(models["base"])[name]) for name, tensor in model.state_dict().items())
+        same(model, models["base"])
 
 
 def _no_base() -> None:
     from tallmasks.bundles.theta_0 import NoBase
 
     raise NoBase("nowhere")
-
-
-def test_one_task_comes_back_as_it_was(models: Any) -> None:
-    """Buffers and weights of a model would not fit each other any more."""
-    models, inputs = models
-    assert run("compress", *CALL[:4], "--mask-lambda", "0", "-o", "bundle") == 0
-    live = copy.deepcopy(models["base"])
-    tallmasks.load_bundle("bundle").apply_(live, "cars")
-    torch.testing.assert_close(output(live, inputs), output(models["cars"], inputs), rtol=1e-4, atol=1e-5)
 
 
 def test_a_merge_averages_statistics_and_keeps_the_rest(models: Any) -> None:
@@ -266,10 +249,6 @@ OLD_FILES: dict[str, tuple[str, dict[str, Any], dict[str, torch.Tensor]]] = {
             "gpt_neox.layers.0.attention.bias": torch.ones(1, 1, 16, 16),
             "gpt_neox.layers.0.attention.rotary_emb.inv_freq": torch.rand(2),
         },
-    ),
-    "llama": (
-        "LlamaForCausalLM", {"num_hidden_layers": 1, **SMALL},
-        {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.rand(4)},
     ),
     "t5": (
         "T5ForConditionalGeneration", {"num_layers": 1, "d_model": 16, "num_heads": 2, "d_kv": 8, "d_ff": 16},
@@ -327,9 +306,8 @@ def test_compress_keeps_the_bases_where_told(small: Path, capsys: pytest.Capture
     save_file(load_file("base/model.safetensors") | {"embed": torch.ones(3)}, "base/model.safetensors")
     words = ["compress", "--base", "base", "--task", "cars=./cars", "-o", "bundle"]
     assert run(*words) == 1
-    lacks, besides = (line for line in capsys.readouterr().err.splitlines() if "expected" in line)
-    assert "lacks embed" in lacks and "--keep-base PATTERN" in lacks
-    assert "bn.running_mean, head.weight" in besides and "--keep-base PATTERN" in besides
+    lacks, besides = (line for line in capsys.readouterr().err.splitlines() if "--keep-base PATTERN" in line)
+    assert "lacks embed" in lacks and "bn.running_mean, head.weight" in besides
     tallmasks.compress("base", {"cars": "cars"}, "python", keep_base=["embed", "head*", "bn.*"])
     assert run(*words, "--keep-base", "embed", "--keep-base", "head*", "--keep-base", "bn*") == 0
     assert Path("bundle/bundle.json").read_bytes() == Path("python/bundle.json").read_bytes()

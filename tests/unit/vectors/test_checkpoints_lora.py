@@ -77,9 +77,8 @@ def test_every_option_of_the_scale_counts(tmp_path):
 @pytest.mark.parametrize(
     "pattern",
     [
-        "q", "0.q", "layers.0.q", "layers", "ers.0.q", "^layers.0.q", "^q", "q$", r"layers\.\d+\.q", r"layers.\d+.q",
-        r"layers.[0-9]+.(q|k)", "layers.[0-9].k|q", "k|layers.1.q", r".*\.0\.q", ".*", "l.*q", r"\d.q", r"\d+1.q",
-        r".+\d", r"1\d*.q", r"layers.11\d+.q", "", "^", "self_attn-x", r"\d\d.q", r".*\d+.*\d+.*q", "0|1", ".q", "a..q",
+        "q", "0.q", "layers", "ers.0.q", "^layers.0.q", "q$", r"layers\.\d+\.q", r"layers.[0-9]+.(q|k)", "k|layers.1.q",
+        r".*\.0\.q", ".*", "l.*q", r"\d+1.q", r".+\d", r"1\d*.q", "", "self_attn-x", r".*\d+.*\d+.*q", "0|1", ".q",
     ],
 )  # fmt: skip
 def test_patterns_fit_the_modules_that_they_fit_in_peft(pattern):
@@ -89,18 +88,7 @@ def test_patterns_fit_the_modules_that_they_fit_in_peft(pattern):
     except ValueError:
         assert "(" in pattern
         return
-    modules = [
-        "layers.0.q",
-        "layers.1.q",
-        "layers.11.q",
-        "layers.111.q",
-        "q",
-        "x.layers.0.q",
-        "layersx0.q",
-        "layers.0.k",
-        "0",
-    ]
-    for module in modules:
+    for module in ("layers.0.q", "layers.11.q", "layers.111.q", "q", "x.layers.0.q", "layersx0.q", "layers.0.k", "0"):
         assert bool(found.value(module, 0)) == bool(re.match(rf"(.*\.)?({pattern})$", module)), module
 
 
@@ -207,12 +195,9 @@ CONFIGS = {
     "another kind": ({"peft_type": "IA3"}, "of the kind 'IA3'"),
     "pissa": ({"init_lora_weights": "pissa"}, "begun with 'pissa'"),
     "rank": ({"r": 5}, "has rank [4]"),
-    "no rank": ({"r": "4"}, "has rank [4]"),
     "alpha": ({"lora_alpha": None}, "lora_alpha of layers.0.q is None"),
     "trap": ({"rank_pattern": {"(a+)+$": 3}}, "rank_pattern"),
     "slow": ({"rank_pattern": {"[A-z.0-9]?" * 12: 3}}, "rank_pattern has the pattern"),
-    "back-reference": ({"rank_pattern": {r"(q|k)\1": 3}}, "rank_pattern has the pattern"),
-    "group that is not there": ({"alpha_pattern": {r"q\1": 3}}, "alpha_pattern has the pattern"),
     "half a pattern": ({"alpha_pattern": {"q(": 3}}, "alpha_pattern has the pattern"),
     "list": ({"alpha_pattern": [3]}, "alpha_pattern has [3]"),
     "no truth": ({"use_rslora": "yes"}, "use_rslora is 'yes'"),
@@ -255,22 +240,14 @@ def test_a_folder_that_is_no_whole_lora_is_refused(tmp_path):
     both = lora(tmp_path / "both", tensors)
     file_of(both, tensors)
     assert "both a model" in refusal(lambda: open_checkpoint(both, base))
-    (folder / "adapter_config.json").write_text(json.dumps([1]))
+    weights, config = folder / "adapter_model.safetensors", folder / "adapter_config.json"
+    weights.rename(folder / "moved")
+    assert "adapter_model.safetensors is missing" in refusal(lambda: open_checkpoint(folder, base))
+    (folder / "moved").rename(weights)
+    config.write_text("[1]")
     assert "not a JSON object" in refusal(lambda: open_checkpoint(folder, base))
-    (folder / "adapter_config.json").unlink()
+    config.unlink()
     assert "adapter_config.json is missing" in refusal(lambda: open_checkpoint(folder, base))
-    alone = tmp_path / "alone"
-    alone.mkdir()
-    (alone / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA"}))
-    assert "adapter_model.safetensors is missing" in refusal(lambda: open_checkpoint(alone, base))
-
-
-def test_a_delta_on_a_tied_tensor_is_refused(tmp_path):
-    """The tensor that it is tied to would change too."""
-    weight = drawn(6, 5)
-    base = open_checkpoint(file_of(tmp_path / "base", {"a.weight": weight, "b.weight": weight}, "base.pt"))
-    tensors, _ = factors("b", 6, 5)
-    assert "tied to another tensor" in refusal(lambda: open_checkpoint(lora(tmp_path / "lora", tensors), base))
 
 
 EMBEDDING = "model.embed_tokens"
@@ -321,3 +298,5 @@ def test_a_delta_on_a_tied_embedding_is_merged_and_said(tmp_path, recwarn):
     base = open_checkpoint(file_of(tmp_path / "both", {"a.weight": weight, "b.weight": weight}, "base.pt"))
     with pytest.warns(TallmasksWarning, match="a.weight is tied"):
         open_checkpoint(lora(tmp_path / "pair", {"a.lora_A.weight": drawn(4, 5), "a.lora_B.weight": drawn(6, 4)}), base)
+    alias = lora(tmp_path / "alias", {"b.lora_A.weight": drawn(4, 5), "b.lora_B.weight": drawn(6, 4)})
+    assert "tied to another tensor" in refusal(lambda: open_checkpoint(alias, base))
