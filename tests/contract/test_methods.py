@@ -236,15 +236,12 @@ print(codes | {f"merge {n}": methods.get_merge(n).code for n in methods.merge_na
 """
 SHOWN = [
     ("iso_c.py", 'title="Iso-C"', 'title="Isotropic"'),
-    ("magnitude_masking.py", 'paper="Wang', 'paper="Wu'),
     ("masks_over_merges.py", "_row\n\n", '_row\n\nmasking_row("pcb", row=999, title="TALL Mask + PCB")\n'),
     ("wudi.py", "# Adam's", "# those of Adam"),
-    ("tsv_m.py", "row=64", "row=65"),
 ]
 ON_SUM = ("sum", "lines", "concrete")
 ON_TIES = ("ties_sum", "ties_mean", "dare_ties", "adamerging", "adamerging_ties")
 COMPUTING = [
-    ("wudi.py", "FIRST, SECOND, EPSILON = 0.9", "FIRST, SECOND, EPSILON = 0.8", {"merge wudi"}),
     ("lines.py", "step in range(1, 11)", "step in range(1, 10)", {"lines"}),
     (
         "task_arithmetic.py",
@@ -254,9 +251,7 @@ COMPUTING = [
     ),
     ("parts/competition.py", "CLAMPED = 0.01", "CLAMPED = 0.02", {"merge pcb"}),
     ("ties.py", "mean=False", "mean=True", {f"merge {name}" for name in ON_TIES}),
-    ("lines_ties.py", "dtype=float", "dtype=int", {"merge lines_ties"}),
     ("emr.py", "sum()) / size", "sum()) / 2", {"emr", "merge emr_unified"}),
-    ("tsv_c.py", "// tasks if", "// 2 if", {"tsv_c"}),
     ("masks_over_merges.py", 'title="Consensus DARE"', 'title="Consensus DARE", k=3', {"consensus_dare"}),
 ]
 

@@ -191,21 +191,6 @@ def test_a_module_that_does_not_fit_stays_as_it_is(made, change, message):
         bundle.apply_(module, "mnits")
 
 
-def test_tensors_that_the_bundle_holds_apart_cannot_be_tied(made, tmp_path):
-    """The tied tensor would get the values of whichever came last."""
-    state = dict(made.base) | {"other": made.base["scalar"].clone()}
-    save_file(state, tmp_path / "base.safetensors")
-    facts = BundleFacts(
-        "sum", open_checkpoint(tmp_path / "base.safetensors"), ["x"], unchanged=made.base.keys() - {"steps"}
-    )
-    with new_bundle(tmp_path / "bundle", facts) as new:
-        new.write("other", 0, np.ones(1, np.float32), {"x": np.ones(1, np.uint8)})
-    module = Everything(made.base)
-    module.register_buffer("other", module.scalar)
-    with pytest.raises(TallmasksError, match="ties other, scalar, which are different tensors in the bundle"):
-        load_bundle(tmp_path / "bundle").apply_(module, "x")
-
-
 @pytest.mark.parametrize("stop", [RuntimeError("no memory"), KeyboardInterrupt()])
 def test_what_is_stopped_on_the_way_leaves_theta_0(made, path, monkeypatch, stop):
     """A model half of one task and half of another would answer, and nobody would notice."""
@@ -224,15 +209,6 @@ def test_what_is_stopped_on_the_way_leaves_theta_0(made, path, monkeypatch, stop
     with pytest.raises(type(stop)):
         bundle.apply_(module, "ümlaut")
     assert all_same(weights_of(module), made.base)
-
-
-def test_gradients_of_overwritten_weights_are_refused(made):
-    """Training would silently take the gradient through weights that are no longer there."""
-    module = Everything(made.base)
-    loss = (module.wide * module.wide).sum()
-    load_bundle(made.folder, made.base_file).apply_(module, "mnist")
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        loss.backward()
 
 
 def bundle_over(model, folder):

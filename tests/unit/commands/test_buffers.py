@@ -40,21 +40,6 @@ class Codebook(nn.Module):
         return self.project(x) @ (self.embed_avg / self.cluster_size[:, None]).T + self.embed.mean()
 
 
-class Masked(nn.Module):
-    """As transformers before 4.2x wrote GPT-2: masks of floats, by layer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.attn = nn.Module()
-        self.attn.register_buffer("bias", torch.ones(1, 1, 8, 8).tril())
-        self.attn.register_buffer("masked_bias", torch.tensor(-1e4))
-        self.attn.c_attn = nn.Linear(6, 8)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        scores = torch.where(self.attn.bias[0, 0] > 0, self.attn.c_attn(x), self.attn.masked_bias)
-        return scores.softmax(-1)
-
-
 def of_transformers(name: str, **settings: Any) -> nn.Module:
     import transformers
 
@@ -79,7 +64,6 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], torch.Tensor]] = {
     "spectral norm": (lambda: spectral(nn.utils.spectral_norm), IMAGE),
     "parametrized": (lambda: spectral(nn.utils.parametrizations.spectral_norm), IMAGE),
     "codebook": (Codebook, torch.rand(3, 6)),
-    "masks": (Masked, torch.rand(8, 6)),
     "swin v2": (
         lambda: of_transformers(
             "Swinv2Model", image_size=32, embed_dim=8, depths=[1, 1], num_heads=[1, 1], window_size=4
@@ -253,10 +237,6 @@ OLD_FILES: dict[str, tuple[str, dict[str, Any], dict[str, torch.Tensor]]] = {
     "t5": (
         "T5ForConditionalGeneration", {"num_layers": 1, "d_model": 16, "num_heads": 2, "d_kv": 8, "d_ff": 16},
         {"decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight": torch.rand(32, 2)},
-    ),
-    "bert": (
-        "BertForMaskedLM", {"num_hidden_layers": 1, **SMALL},
-        {"bert.embeddings.position_ids": torch.arange(16.0).reshape(1, 16)},
     ),
 }  # fmt: skip
 """A class of transformers, its settings, and what its files of former releases have besides."""

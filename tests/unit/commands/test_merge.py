@@ -394,7 +394,6 @@ def test_a_tilde_is_the_home_folder(small: Path, monkeypatch: pytest.MonkeyPatch
     assert run("merge", "merge.yaml") == 0
     assert run("compress", *words[:4], "-o", "~/bundle") == 0
     assert run("export", "~/bundle", "--base", "~/base", "--task", "cars", "-o", "~/third") == 0
-    assert run("info", "~/bundle") == 0
     assert {"first", "second", "third"} <= {path.name for path in small.iterdir()} and not Path("~").exists()
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from small_checkpoints import file_of, lora, state
+from small_checkpoints import file_of, state
 from tallmasks.bundles.bundle_models import open_model
 from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors.checkpoints import check_fit, open_checkpoint, unchanged
@@ -215,7 +215,3 @@ def test_unchanged_tensors_are_those_of_every_task(tmp_path):
     }
     assert unchanged(base, tasks) == tuple(n for n in base.layout.names if n not in ("b.weight", "c.brain"))
     assert set(big.layout.names) - set(unchanged(big, [opened(tmp_path / "late", model(big=late))])) == {"big"}
-    factors = {"b.lora_A.weight": torch.ones(4, 5), "b.lora_B.weight": torch.zeros(7, 4)}
-    adapted = open_checkpoint(lora(tmp_path / "lora", factors), base)
-    check_fit(base, {"adapted": adapted})
-    assert unchanged(base, [adapted]) == tuple(n for n in base.layout.names if n != "b.weight")
