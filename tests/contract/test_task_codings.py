@@ -47,15 +47,6 @@ def test_every_piece_is_that_of_the_method(kind, shape, seed, ends):
         np.testing.assert_array_equal(piece, expected.astype(np.float32))
 
 
-def test_sizes_are_those_that_are_said():
-    """A bundle would be larger than the table and the documents have it."""
-    shape, values = (64, 100), 6400
-    sizes = {"whole": 4 * values, "signs": values // 8 + 4, "ternary": values // 5 + 4, "low_rank": 4 * 8 * (64 + 101)}
-    for kind, size in sizes.items():
-        coding = LowRank(shape, 8) if kind == "low_rank" else CODINGS[kind](shape)
-        assert sum(spec.nbytes for spec in coding.specs.values()) == size
-
-
 def test_what_no_writer_makes_is_a_problem():
     """Two files that differ would be one model, and something could be hidden there."""
     scale = np.ones(1, np.float32)

@@ -117,8 +117,8 @@ def test_wrong_words_are_one_line(
 
 def test_what_does_not_fit_is_refused_before_a_byte_is_written(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Hours of reading would end in an error, or weights of two models would be added."""
-    file_of(Path("other"), {"v": torch.ones(2)})
-    for task, said in (("other", "lacks w.weight"), ("base", "weights are the base's")):
+    file_of(Path("other"), {"w.weight": torch.ones(8, 9), "steps": torch.arange(3)})
+    for task, said in (("other", "w.weight"), ("base", "weights are the base's")):
         words = ["--base", "base", "--task", f"one=./{task}", "--method", "task_arithmetic", "-o", "out"]
         assert said in refusal(capsys, "merge", *words)
     assert not [path for path in small.iterdir() if "out" in path.name]
@@ -186,18 +186,8 @@ def test_options_win_over_a_file(small: Path) -> None:
 
 def test_the_recipe_makes_the_same_model_again(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Nobody could say what a merged model was made of, or make it again."""
-    words = [
-        "--method",
-        "consensus_ties",
-        "--k",
-        "1",
-        "--weight",
-        "cars=0.7",
-        "--mask-lambda",
-        "dtd=0.3",
-        "--trim",
-        "tensor",
-    ]
+    words = ["--method", "consensus_ties", "--k", 1, "--trim", "tensor"]
+    words += ["--weight", "cars=0.7", "--mask-lambda", "dtd=0.3"]
     assert run(*CALL, *words, "--dtype", "bfloat16", "-o", "first") == 0
     assert run("merge", "first/merge.yaml", "-o", "second") == 0
     files = contents(Path("first"))

@@ -127,7 +127,7 @@ def test_what_has_no_meaning_is_one_line(
         ("tokenizer_source: one\nmerge_method: ties", "tokenizer_source: found 'one'"),
         (FILE % "arcee_fusion", "no method 'arcee_fusion'"),
         ("parameters: {rescale: false}\nmerge_method: dare_ties", "rescale: found false"),
-        (f"{FILE}parameters: {{eta: 1}}" % "ties", "no key 'eta'"),
+        (FILE.replace("one}", "one, parameters: {eta: 1}}") % "ties", "no key 'eta'"),
         (f"{FILE}parameters: {{gamma: 0.1}}" % "breadcrumbs", "gamma: mergekit leaves out"),
         (FILE.replace("one}", "one, parameters: {epsilon: 0.1}}") % "della", "epsilon: found [0.1, None]"),
         (FILE.replace("model: one", "model: two+lora") % "ties", "two+lora: here a LoRA is on the base"),

@@ -39,10 +39,7 @@ def test_a_bundle_describes_itself(chain):
     """Somebody with the file and its documentation alone could not read it."""
     bundle = open_mask_bundle(chain.folder / "masks-sum")
     assert (bundle.tasks, bundle.lambdas) == (chain.tasks, tuple(LAMBDAS))
-    assert dict(zip(bundle.layout.names, bundle.layout.shapes, strict=True)) == {
-        "a.weight": (6, 5),
-        "b.bias": (13,),
-    }
+    assert dict(zip(bundle.layout.names, bundle.layout.shapes, strict=True)) == {"a.weight": (6, 5), "b.bias": (13,)}
     tensors = open_tensors(chain.folder / "masks-sum")
     assert tensors.metadata.keys() == {"format", "recipe", "tasks", "lambdas", "layout", "content", "seal"}
     assert json.loads(tensors.metadata["lambdas"]) == LAMBDAS

@@ -111,15 +111,11 @@ def test_tensors_come_back_as_tensors(dtype: torch.dtype) -> None:
     assert again["steps"] == 7
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, np.float16])
-def test_a_sum_too_large_for_the_type_of_the_base_is_refused(dtype: Any) -> None:
+@pytest.mark.parametrize("kind", [torch.from_numpy, np.asarray])
+def test_a_sum_too_large_for_the_type_of_the_base_is_refused(kind: Any) -> None:
     """A half-precision model would get infinite weights without a word."""
-    base = {"a": np.full(2, 6e4, np.float32), "b": np.zeros(1, np.float32)}
-    update = {name: np.full_like(value, 6e4) for name, value in base.items()}
-    if dtype is torch.float16:
-        halves: dict[str, Any] = {name: torch.from_numpy(value).to(dtype) for name, value in base.items()}
-    else:
-        halves = {name: value.astype(dtype) for name, value in base.items()}
+    halves = {"a": kind(np.full(2, 6e4, np.float16))}
+    update = {"a": np.full(2, 6e4, np.float32)}
     with pytest.raises(TallmasksError, match=r"tensor a became too large for float16; .*smaller scaling coefficient"):
         tallmasks.apply(halves, update)
     assert float(tallmasks.apply(halves, update, 0.05)["a"][0]) == pytest.approx(63000, rel=1e-3)
@@ -128,11 +124,11 @@ def test_a_sum_too_large_for_the_type_of_the_base_is_refused(dtype: Any) -> None
 @pytest.mark.parametrize("kind", ["torch", "numpy"])
 def test_a_tied_embedding_counts_once(kind: str) -> None:
     """TIES of `model.state_dict()` would keep other weights than `tallmasks merge` does of the model's files."""
-    draw = np.random.default_rng(0)
-    alone = [{"a": draw.normal(size=(50, 4)), "b": draw.normal(size=(30,))} for _ in range(3)]
-    states: list[dict[str, Any]] = [{n: v.astype(np.float32) for n, v in state.items()} for state in alone]
-    if kind == "torch":
-        states = [{n: torch.from_numpy(v) for n, v in state.items()} for state in states]
+    draw, of = np.random.default_rng(0), torch.from_numpy if kind == "torch" else np.asarray
+    shapes = {"a": (50, 4), "b": (30,)}
+    states: list[dict[str, Any]] = [
+        {name: of(draw.normal(size=shape).astype(np.float32)) for name, shape in shapes.items()} for _ in range(3)
+    ]
     tied = [{**state, "head": state["a"]} for state in states]
     base, *tuned = states
     expected = tallmasks.merge([tallmasks.task_vector(base, state) for state in tuned], "ties_sum", keep=0.3)
@@ -149,7 +145,7 @@ def test_a_tied_embedding_counts_once(kind: str) -> None:
     assert float(tallmasks.task_vector(tied[0], apart)["head"][0, 0] - vectors[0]["a"][0, 0]) == pytest.approx(1)
 
 
-@pytest.mark.parametrize("k", [-1, 4, 9, 1.5, "2"])
+@pytest.mark.parametrize("k", [-1, 4, 1.5])
 def test_a_threshold_that_no_weight_reaches_is_refused(k: Any, vectors: dict[str, dict[str, np.ndarray]]) -> None:
     """The pretrained model would come out as the consensus of three tasks."""
     merged = tallmasks.merge(vectors)
@@ -208,12 +204,9 @@ def test_what_is_no_state_dict_says_what_to_pass(call: Any, said: str, base: dic
 def test_a_method_that_is_a_merge_goes_by_its_own_name_too(base: dict[str, np.ndarray]) -> None:
     """Whoever takes the command's `ties` to a notebook would have to know what its merge is called, or get a sum."""
     vectors = [base, {name: 3 * tensor for name, tensor in base.items()}]
-    for method, merge in (("ties", "ties_mean"), ("task_arithmetic", "sum")):
-        options = {"keep": 0.5} if method == "ties" else {}
-        found, expected = (tallmasks.merge(vectors, name, **options) for name in (method, merge))
-        assert all(np.array_equal(found[name], expected[name]) for name in expected)
-    mean = tallmasks.merge(vectors, "weight_averaging")
-    assert all(np.array_equal(mean[name], 2 * np.float32(base[name])) for name in mean)
+    found, expected = (tallmasks.merge(vectors, name, keep=0.5) for name in ("ties", "ties_mean"))
+    np.testing.assert_array_equal(flat(found), flat(expected))
+    np.testing.assert_array_equal(flat(tallmasks.merge(vectors, "weight_averaging")), 2 * flat(base))
     with pytest.raises(TallmasksError, match=r"consensus_ties is more than a merge; `merge` takes .*ties_mean"):
         tallmasks.merge(vectors, "consensus_ties")
 

@@ -167,10 +167,7 @@ def test_what_may_not_be_read_or_written_is_said_in_one_line(tmp_path, monkeypat
     with as_nobody():
         with pytest.raises(Damaged, match="cannot be read"):
             read_label(Path("store", unreadable.name))
-        with (
-            pytest.raises(TallmasksError, match=r"^store cannot be read or written by user \w+") as error,
-            in_words(),
-        ):
+        with pytest.raises(TallmasksError, match=r"^store cannot be read or written by user \w+") as error, in_words():
             write_json(Path("store/new.json"), {}, {})
         assert "give this user the right" in str(error.value)
         assert main(["verify", "store"]) == 1

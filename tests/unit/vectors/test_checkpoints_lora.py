@@ -66,7 +66,7 @@ def test_every_option_of_the_scale_counts(tmp_path):
     second, two = factors("layers.1.q", 6, 5, rank=3)
     patterns = {"rank_pattern": {"layers.1.q": 3}, "alpha_pattern": {r".*\.0\.q": 10}}
     for number, (config, scales) in enumerate(
-        [({}, (10 / 4, 8 / 3)), ({"use_rslora": True}, (10 / 2, 8 / np.sqrt(3)))],
+        [({}, (10 / 4, 8 / 3)), ({"use_rslora": True}, (10 / 2, 8 / np.sqrt(3)))]
     ):
         folder = lora(tmp_path / f"{number}", {**first, **second}, r=4, lora_alpha=8, **patterns, **config)
         checkpoint = open_checkpoint(folder, base)

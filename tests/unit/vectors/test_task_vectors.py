@@ -71,30 +71,20 @@ def test_a_fraction_counts_over_frozen_values_too(fraction, tmp_path):
     assert (np.abs(tau.flat) >= tau.threshold(fraction, of_trainable=True)).sum() == int(100 * fraction) + 1
 
 
-@pytest.mark.parametrize(("place", "bad"), [("pretrained", np.inf), ("checkpoint", np.nan), ("checkpoint", -np.inf)])
-def test_nan_and_infinity_are_named(place, bad, tmp_path):
-    """One diverged task would silently turn the whole merge into NaN."""
-    states = {"pretrained": PRETRAINED, "checkpoint": CHECKPOINT}
-    spoiled = CHECKPOINT["b"].copy()
-    spoiled[3] = bad
-    states[place] = {**states[place], "b": spoiled}
-    with pytest.raises(TallmasksError, match=f"{place}: tensor b holds NaN or infinity"):
-        compute(tmp_path, **states)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint", "pretrained"]
-
-
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ({"a": None}, "missing: a"),
+        ({"a": None}, "does not fit .*pretrained: missing: a"),
         ({"c": np.ones(1, np.float32)}, "extra: c"),
         ({"b": np.ones((5, 1), np.float32)}, r"wrongly shaped: b \(found \[5, 1\], expected \[5\]\)"),
         ({"b": np.ones(5, np.int64)}, "missing: b"),
+        ({"b": np.float32([1, 2, 3, np.nan, 5])}, "tensor b holds NaN or infinity"),
+        ({"b": np.float32([1, 2, 3, 4, -np.inf])}, "tensor b holds NaN or infinity"),
     ],
 )
-def test_a_checkpoint_of_another_model_is_refused(change, complaint, tmp_path):
-    """Tensors that do not correspond would be subtracted, or left out without a word; a counter be merged."""
+def test_a_checkpoint_of_another_model_or_of_nan_is_refused(change, complaint, tmp_path):
+    """Tensors that do not correspond would be subtracted; one diverged task turn the whole merge into NaN."""
     checkpoint = {name: array for name, array in {**CHECKPOINT, **change}.items() if array is not None}
-    with pytest.raises(TallmasksError, match=f"checkpoint does not fit .*pretrained: {complaint}"):
+    with pytest.raises(TallmasksError, match=f"checkpoint.*{complaint}"):
         compute(tmp_path, checkpoint=checkpoint)
-    assert not (tmp_path / "tau").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint", "pretrained"]
