@@ -240,7 +240,7 @@ SHOWN = [
     ("wudi.py", "# Adam's", "# those of Adam"),
 ]
 ON_SUM = ("sum", "lines", "concrete")
-ON_TIES = ("ties_sum", "ties_mean", "dare_ties", "adamerging", "adamerging_ties")
+ON_TIES = ("ties_sum", "ties_mean", "dare_ties", "adamerging", "adamerging_ties", "lines_ties")
 COMPUTING = [
     ("lines.py", "step in range(1, 11)", "step in range(1, 10)", {"lines"}),
     (

@@ -58,6 +58,8 @@ def test_buffers_stay_the_bases() -> None:
     before.load_state_dict({name: torch.ones_like(tensor) for name, tensor in before.state_dict().items()})
     before.register_buffer("own_words", torch.ones(2))
     before.register_parameter("running_mean", torch.nn.Parameter(torch.ones(2)))
+    torch.nn.init.ones_(before[0].weight)
+    torch.nn.init.ones_(before[0].bias)
     after = copy.deepcopy(before)
     after.load_state_dict({name: tensor + 1 for name, tensor in before.state_dict().items()})
     of_module = {"0.bias", "0.weight", "1.bias", "1.weight", "running_mean"}
