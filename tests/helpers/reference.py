@@ -89,3 +89,9 @@ def emr(vectors: np.ndarray, bounds: list[tuple[int, int]]) -> list[np.ndarray]:
         own, shared = (sum(np.abs(one[a:b]).mean() for a, b in bounds) for one in (vector, kept))
         found.append(kept * own / shared)
     return found
+
+
+def unpacked(bundle, task, mask_lambda):
+    """A mask of an open mask bundle, bool [P']."""
+    packed = bundle.packed_mask(task, mask_lambda)
+    return np.unpackbits(packed, count=bundle.layout.size, bitorder="little").view(bool)

@@ -89,12 +89,8 @@ class Jobs:
         if os.environ.get("TALLMASKS_WARM", "1") == "1" and threading.current_thread() is threading.main_thread():
             command = [sys.executable, "-P", str(RUNNER / "warm.py"), str(SCRATCH / "warm"), str(os.getpid())]
             command += [" ".join(dict.fromkeys([*self._imports, *ARRAYS])), " ".join(LATER)]
-            self._warm = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                start_new_session=True,  # Ctrl-C is for Snakemake
-            )
+            pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
+            self._warm = subprocess.Popen(command, **pipes, start_new_session=True)  # Ctrl-C is for Snakemake
             assert self._warm.stdout
             with self._warm.stdout as output:
                 output.readline()  # it can be connected to, or has ended

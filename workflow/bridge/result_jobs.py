@@ -24,12 +24,7 @@ from tallmasks.store.folders import PROVENANCE, SCRATCH
 
 
 class ViewJobs:
-    """What the rules are written with that write views: every view by its name.
-
-    Args:
-        artifacts: what the rules of the store are written with.
-        results: what of the results is as it should be.
-    """
+    """What the rules are written with that write views: every view by its name."""
 
     def __init__(self, artifacts: StoreJobs, results: Results) -> None:
         self.artifacts, self.results = artifacts, results
@@ -124,12 +119,7 @@ class ViewJobs:
 
 
 class DrawingJobs:
-    """What the rules are written with that draw figures or write the paper's tables from views.
-
-    Args:
-        kind: "figure" or "paper_table".
-        views: what the rules of the views are written with.
-    """
+    """What the rules are written with that draw figures or write the paper's tables from views (``kind``)."""
 
     def __init__(self, kind: str, views: ViewJobs) -> None:
         self._drawing, self._views = DRAWINGS[kind], views

@@ -80,11 +80,7 @@ def check_project(workflow: Any) -> None:
 
 
 class Run:
-    """What rules ask about the Snakemake that reads them.
-
-    Args:
-        workflow: Snakemake's workflow object.
-    """
+    """What rules ask about the Snakemake that reads them, by its workflow object."""
 
     def __init__(self, workflow: Any) -> None:
         self.workflow = workflow
@@ -132,10 +128,14 @@ class Run:
         """
         if self.looking:
             return False
-        self._check_profile()
+        settings, execution = self.workflow.dag_settings, self.workflow.execution_settings
+        triggers = {str(trigger) for trigger in settings.rerun_triggers}
+        if self.workflow.is_main_process and (triggers != {"mtime"} or not execution.ignore_incomplete):
+            sys.exit(NO_PROFILE)
         self._check_machine()
         self._leave_files_alone()
-        self._start_jobs_at_once()
+        if self.workflow.local_exec:  # with a limit of jobs per second each job's end wakes the scheduler ever after
+            replace(self.workflow.scheduling_settings, max_jobs_per_timespan=None)
         if self.writing:
             self.check_room()
             self._become_the_writer()
@@ -151,12 +151,6 @@ class Run:
         """Whether the DAG is only looked at as a whole (--report, --dag); a dry run is something else."""
         return self.workflow.is_main_process and not self.workflow.executor_plugin
 
-    def _check_profile(self) -> None:
-        settings, execution = self.workflow.dag_settings, self.workflow.execution_settings
-        triggers = {str(trigger) for trigger in settings.rerun_triggers}
-        if self.workflow.is_main_process and (triggers != {"mtime"} or not execution.ignore_incomplete):
-            sys.exit(NO_PROFILE)
-
     def _leave_files_alone(self) -> None:
         """Switch off what Snakemake does to files around a job, and must not where they appear by rename: removing an
         output before its job, or because an input is dated in the future, and refusing to replace a read-only one.  It
@@ -169,12 +163,6 @@ class Run:
         replace(Job, check_protected_output=nothing, remove_existing_output=nothing)
         unsaved = {"backup_output": lambda path: None, "cleanup_backup": lambda path: None}
         replace(self.workflow.persistence, restore_output=Path.exists, **unsaved)
-
-    def _start_jobs_at_once(self) -> None:
-        """No limit of jobs per second where they run on this machine: with one, Snakemake's default, every job that
-        ends adds a timer.  It wakes the scheduler once a second for the rest of the run."""
-        if self.workflow.local_exec:
-            replace(self.workflow.scheduling_settings, max_jobs_per_timespan=None)
 
     def _check_machine(self) -> None:
         """Refuse what could only wait for ever: no core to run a job on, or a cluster that is not there."""

@@ -28,13 +28,7 @@ from tallmasks.tasks.catalogues import catalogue
 
 
 class StoreJobs:
-    """What the rules that make artifacts are written with; every stage by its name.
-
-    Args:
-        run: the Snakemake that reads the rules.
-        plan: what there is to be made.
-        store: what of it is there.
-    """
+    """What the rules that make artifacts are written with; every stage by its name."""
 
     def __init__(self, run: Run, plan: Plan, store: Store) -> None:
         self.run, self.plan, self.store = run, plan, store
@@ -116,17 +110,8 @@ class StoreJobs:
             outputs = {"artifact": node.path} | {role: path.format(**wildcards) for role, path in logs.items()}
             warm = node.stage.uses != "arrays"
             at_once = self.plan.resources(node.model, node.stage.uses).get("micro_batch_size")
-            return self.jobs.words(
-                node.stage.script,
-                node.recipe,
-                files_of(node),
-                outputs,
-                threads,
-                node.model,
-                resources.gpu,
-                warm,
-                at_once,
-            )
+            what = node.stage.script, node.recipe, files_of(node), outputs
+            return self.jobs.words(*what, threads, node.model, resources.gpu, warm, at_once)
 
         return words
 

@@ -124,9 +124,7 @@ def main(step: Callable[[Job], None], file: str) -> None:
     job = Job.read(file)
     if "numba" in sys.modules:  # in a fork of the warm server it was imported with all cores, as torch was
         launched = sys.modules["numba"].config.NUMBA_NUM_THREADS
-        os.environ["NUMBA_NUM_THREADS"] = str(
-            launched
-        )  # it reads this whenever it compiles, and refuses another number
+        os.environ["NUMBA_NUM_THREADS"] = str(launched)  # it reads this when it compiles, and refuses another number
         sys.modules["numba"].set_num_threads(min(job.threads, launched))
     if "torch" in sys.modules:
         from threadpoolctl import threadpool_limits

@@ -6,7 +6,7 @@ import html
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -110,8 +110,8 @@ def provenance(model: str, folder: Path) -> TableLayout:
     """Every provenance file of a model's results."""
     records = {path: json.loads(path.read_text()) for path in sorted(folder.rglob("*provenance.json"))}
     rows = [[Cell(_what(path, folder)), Cell(record["recipe"]["digest"])] for path, record in records.items()]
-    versions = _distinct(f"{name} {value}" for record in records.values() for name, value in record["versions"].items())
-    machines = _distinct(
+    versions = dict.fromkeys(f"{n} {value}" for record in records.values() for n, value in record["versions"].items())
+    machines = dict.fromkeys(
         f"{record['hardware'].get('processor')}, {record['hardware'].get('cores')} cores" for record in records.values()
     )
     note = f"Made with {', '.join(versions)}; on {'; '.join(machines)}."
@@ -121,7 +121,3 @@ def provenance(model: str, folder: Path) -> TableLayout:
 def _what(path: Path, folder: Path) -> str:
     name = path.name.removesuffix("provenance.json").rstrip(".")
     return str(path.parent.relative_to(folder) / name)
-
-
-def _distinct(values: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(values))

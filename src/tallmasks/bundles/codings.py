@@ -23,8 +23,7 @@ ONE_SCALE = TensorSpec(np.dtype("<f4"), (1,))
 """A magnitude for a whole tensor."""
 _IN_A_BYTE = 5
 _WEIGHTS = (3 ** np.arange(_IN_A_BYTE)).astype(np.uint8)
-_MOST = 3**_IN_A_BYTE
-"""Of ternary digits: so many in a byte, what each counts, and one more than the largest byte."""
+"""Of ternary digits: so many in a byte, and what each counts."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +60,6 @@ class Whole:
         """Values start..stop of the flattened update out of what is stored, float32; the same however it is cut."""
         return np.array(parts[""].reshape(-1)[start:stop])
 
-    def problem(self, parts: Parts) -> str | None:
-        """What the parts hold that :meth:`pack` never makes.  Reads the largest value and the last of uint8 parts."""
-        return None
-
 
 @dataclass(frozen=True)
 class Signs(Whole):
@@ -92,10 +87,6 @@ class Signs(Whole):
         first, scale = start // 8 * 8, parts[".scale"][0]
         bits = np.unpackbits(parts[".signs"][first // 8 : -(-stop // 8)], count=stop - first, bitorder="little")
         return np.array([scale, -scale], np.float32)[bits[start - first :]]
-
-    def problem(self, parts: Parts) -> str | None:
-        beyond = self.size % 8
-        return "bits behind its last value" if beyond and int(parts[".signs"][-1]) >> beyond else None
 
 
 @dataclass(frozen=True)
@@ -128,13 +119,6 @@ class Ternary(Whole):
         digits = _digits()[parts[".ternary"][first : -(-stop // _IN_A_BYTE)]].reshape(-1)
         before = start - first * _IN_A_BYTE
         return np.array([-scale, 0, scale], np.float32)[digits[before : before + stop - start]]
-
-    def problem(self, parts: Parts) -> str | None:
-        packed, filled = parts[".ternary"], self.size % _IN_A_BYTE
-        if packed.size and int(packed.max()) >= _MOST:
-            return f"a byte of {int(packed.max())}, where five digits to base 3 give at most {_MOST - 1}"
-        beyond = filled and (_digits()[int(packed[-1])][filled:] != 1).any()
-        return "digits behind its last value" if beyond else None
 
 
 @dataclass(frozen=True)
@@ -214,5 +198,5 @@ def coding_of(text: str, shape: tuple[int, ...]) -> Coding | None:
 
 @cache
 def _digits() -> NDArray[np.uint8]:
-    """The five digits of every byte, uint8 [256, 5]; those above 242 are in no file."""
+    """The five digits of every byte, uint8 [256, 5]; `pack` makes none above 242."""
     return (np.arange(256)[:, None] // 3 ** np.arange(_IN_A_BYTE) % 3).astype(np.uint8)

@@ -126,7 +126,7 @@ class Bundle:
         """As :meth:`state_dict`, as NumPy arrays. Raises TallmasksError where the base has a dtype that NumPy lacks."""
         infos = self.base.tensors
         for name, info in infos.items():
-            if info.dtype not in DTYPES or not DTYPES[info.dtype].is_numpys:
+            if (kind := DTYPES.get(info.dtype)) is None or kind.numpy.name != kind.torch:
                 raise TallmasksError(f"The base's tensor {name} is {info.dtype}, which NumPy lacks; use state_dict.")
         raws = self._weights(task).raw(infos)
         views = {name: raw.view(DTYPES[infos[name].dtype].numpy) for name, raw in raws.items()}

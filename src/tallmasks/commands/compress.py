@@ -131,9 +131,10 @@ def _prepared(given: Given) -> tuple[Method, Models, BundleFacts]:
     models = opened(given, keeps_own=True)
     if isinstance(models.base, BundleModel):
         raise TallmasksError(f"{given.base}: a bundle's base lies in files of its own; `tallmasks export` it first")
+    origin = {key: str(Path(value).absolute()) if key == "path" else value for key, value in models.base.origin.items()}
     facts = BundleFacts(
         method=method.name,
-        base=models.base_from_anywhere,
+        base=replace(models.base, origin=origin),  # found from every folder
         tasks=list(given.tasks),
         options=given.options,
         dtype=given.dtype or "float32",

@@ -44,7 +44,8 @@ def run(arguments: argparse.Namespace) -> int:
         for path, size in sizes.items():
             print(f"{size / 1e6:10.1f} MB  {path}")
         print(f"{sum(sizes.values()) / 1e6:10.1f} MB  in {len(sizes)} files that no declared recipe names")
-        if not (arguments.yes or _agreed()):
+        agreed = arguments.yes or (sys.stdin.isatty() and input("Remove them? [y/N] ").strip().lower() in {"y", "yes"})
+        if not agreed:
             print("nothing removed; `tallmasks gc --yes` removes them")
             return 0
         for path in unnamed:
@@ -59,7 +60,3 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _is_temporary(path: Path) -> bool:
     return any(TEMPORARY.fullmatch(part) for part in path.parts)
-
-
-def _agreed() -> bool:
-    return sys.stdin.isatty() and input("Remove them? [y/N] ").strip().lower() in {"y", "yes"}

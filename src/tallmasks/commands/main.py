@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -40,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", metavar="command", required=True)
     try:
-        if odd := next((word for word in arguments if not _is_utf8(word)), None):
+        if odd := next((word for word in arguments if re.search(r"[\ud800-\udfff]", word)), None):
             raise TallmasksError(f"{odd}: this argument is no UTF-8; expected text. Rename what it stands for")
         for name, summary in COMMANDS.items():
             command = commands.add_parser(name, help=summary)
@@ -71,14 +72,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def module_of(command: str) -> ModuleType:
     """The module of a command, which has `add_arguments(parser)` and `run(arguments)`."""
     return importlib.import_module(f"tallmasks.commands.{_OTHER_NAMES.get(command, command)}")
-
-
-def _is_utf8(word: str) -> bool:
-    try:
-        word.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 if __name__ == "__main__":

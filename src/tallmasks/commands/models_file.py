@@ -149,12 +149,7 @@ def checked(values: Mapping[str, Any], where: object, dtypes: Collection[str]) -
 
 
 def read_models_file(path: Path, base: str | None, dtypes: Collection[str]) -> dict[str, Any]:
-    """What a file says, as `checked` takes it.
-
-    Args:
-        path: the file.
-        base: what counts in the place of the file's own base.
-        dtypes: what may be stored.
+    """What a file says, as `checked` takes it; ``base`` counts in the place of the file's own.
 
     Raises TallmasksError where it cannot be read, or a key or value is not what it may be.
     """

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -142,12 +141,6 @@ class Models:
         roundoff = [checkpoint.roundoff for checkpoint in self.tasks.values()]
         return Stream(self.layout, self.base.piece, changes, frozen, roundoff)
 
-    @property
-    def base_from_anywhere(self) -> Checkpoint:
-        """The base, with its path so that it is found from every folder."""
-        origin = {k: str(Path(v).absolute()) if k == "path" else v for k, v in self.base.origin.items()}
-        return replace(self.base, origin=origin)
-
     def say_written(self, title: str) -> None:
         """Print where a bundle is, and how large."""
         size = sum(path.stat().st_size for path in self.given.output.rglob("*") if path.is_file())
@@ -172,8 +165,6 @@ class Models:
             if names:
                 print(f"  buffers, no weights, are {what}: {name_some(names, 2)}")
 
-    # -- what a dry run says ----------------------------------------------------------------------------------
-
     def describe(self, what: str, nbytes: int) -> None:
         """Print what would be read and written."""
         read = {"base": self.base, **self.tasks}
@@ -182,7 +173,7 @@ class Models:
             print(f"read   {name}: {checkpoint.title}, {len(checkpoint.tensors)} tensors, {decimal(size)}")
         all_of, changed = self.base.layout.size, self.layout.size
         print(f"       {all_of:,} parameters, {changed:,} of them in tensors that some task changed")
-        print(f"{what}")
+        print(what)
         self.say_buffers()
         print(f"write  {self.given.output}: about {decimal(nbytes)}")
 

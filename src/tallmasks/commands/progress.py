@@ -16,12 +16,7 @@ AFTER = 10.0  # seconds before the first
 
 
 class WorkProgress:
-    """Counts what is done; may be told from any thread.
-
-    Args:
-        what: what is done, for people.
-        total: how much there is to do, in any unit.
-    """
+    """Counts what is done of ``total``, in any unit; may be told from any thread.  ``what`` it is, is for people."""
 
     def __init__(self, what: str, total: int) -> None:
         self._what, self._total, self._done = what, max(total, 1), 0

@@ -30,7 +30,7 @@ from tallmasks.store.folders import (
     PROVENANCE,
     RESULTS,
     STORE,
-    entries_at,
+    entries_under,
     leads_nowhere,
     provenance_of,
     set_aside,
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
     bundles = [folder for folder in wanted if (folder / "bundle.json").is_file()]
     wanted = [path for path in wanted if path not in bundles]
     damaged_bundles = sum(_verify_bundle(folder) for folder in bundles)
-    under = {start: entries_at(start) for start in wanted}
+    under = {start: list(entries_under(start)) if start.is_dir() else [start] for start in wanted}
     files = [path for entries in under.values() for path in entries]
     artifacts = [path for path in files if ARTIFACT.fullmatch(path.name)] + [
         path for path in arguments.paths if path in files and not ARTIFACT.fullmatch(path.name) and not _vouches(path)

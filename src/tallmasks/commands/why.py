@@ -155,17 +155,12 @@ def _explain_missing(plan: Plan, nodes: list[Node]) -> Iterator[str]:
 
 def news(plan: Plan, node: Node) -> Iterator[str]:
     """What a missing artifact's own recipe has that the nearest one of its name in the store has not."""
-    changes = [list(_differences(earlier, node.recipe)) for earlier in earlier_recipes(plan, node)]
-    yield from min(changes, key=len, default=())
-
-
-def earlier_recipes(plan: Plan, node: Node) -> list[Mapping[str, Any]]:
-    """The recipes of the artifacts of a node's name in the store."""
-    return [
-        recipe
+    changes = [
+        list(_differences(recipe, node.recipe))
         for path in sorted((plan.root / node.path).parent.glob(f"{node.slug}-*"))
         if (named := ARTIFACT.fullmatch(path.name)) and named["slug"] == node.slug and (recipe := _recipe_of(path))
     ]
+    yield from min(changes, key=len, default=())
 
 
 def _recipe_of(path: Path) -> Mapping[str, Any] | None:

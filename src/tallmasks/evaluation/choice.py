@@ -44,10 +44,8 @@ def mean_interval(correct: ArrayLike, total: ArrayLike) -> tuple[float, float]:
 def normalized(accuracy: ArrayLike, finetuned: ArrayLike, tasks: Sequence[str]) -> NDArray[np.float64]:
     """acc(model) / acc(fine-tuned) per task (Wang et al. 2024, section 2).
 
-    Args:
-        accuracy: fractions, [tasks] or [tasks, grid].
-        finetuned: fractions of each task's own fine-tuned model on the same split, [tasks].
-        tasks: names, for the error message.
+    ``accuracy``: fractions, [tasks] or [tasks, grid]; ``finetuned``: those of each task's own fine-tuned model on the
+    same split, [tasks].
 
     Raises TallmasksError where a fine-tuned model has no right answer.
     """

@@ -20,10 +20,7 @@ REPORTS = 20
 class UnlabelledTasks:
     """Satisfies `tallmasks.methods.learning.Network`.
 
-    Args:
-        model: the pretrained model.
-        examples: of each task, in the order of ``task_vectors``.
-        progress: called with a line for people.
+    ``examples``: of each task, in the order of ``task_vectors``; ``progress`` gets lines for people.
     """
 
     def __init__(

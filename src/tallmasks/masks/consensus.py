@@ -33,8 +33,8 @@ class AgreementProfile:
 def write_agreement(out: Path, mask_bundle: Path, chosen: Mapping[str, float], metadata: Mapping[str, str]) -> None:
     """Write n(p), the number of tasks whose mask holds p: uint8, flat.
 
-    ``chosen``: mask_lambda by task, for every task of the bundle.  Raises TallmasksError where one is missing, unknown
-    or not of the grid, or there are more than 255 tasks.
+    ``chosen``: mask_lambda by task, of the grid.  Raises TallmasksError where a task is missing or unknown, or there
+    are more than 255.
     """
     bundle = open_mask_bundle(mask_bundle)
     if set(chosen) != set(bundle.tasks) or len(chosen) > 255:

@@ -18,7 +18,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import Layout, TensorFile, TensorSpec, new_tensors, open_tensors
 from tallmasks.vectors import kernels
 from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
@@ -49,7 +48,7 @@ class MaskBundle:
         return Layout.from_json(self.tensors.metadata["layout"])
 
     def packed_mask(self, task: str, mask_lambda: float) -> NDArray[np.uint8]:
-        """m_t(lambda) as bits, uint8 [ceil(P' / 8)]. Raises TallmasksError for a task or lambda that is not here."""
+        """m_t(lambda), bits uint8 [ceil(P' / 8)].  Raises TallmasksError for another task, ValueError for a lambda."""
         return kernels.packed_mask(self.planes(task), self.index(mask_lambda))
 
     def packed_piece(self, task: str, mask_lambda: float, start: int, stop: int) -> NDArray[np.uint8]:
@@ -67,22 +66,8 @@ class MaskBundle:
         return self.tensors.view(task)
 
     def index(self, mask_lambda: float) -> int:
-        """The place of a lambda in the grid. Raises TallmasksError where it is not in it."""
-        if mask_lambda not in self.lambdas:
-            raise TallmasksError(
-                f"{self.tensors.path} has no masks for mask_lambda {mask_lambda}; its grid is {list(self.lambdas)}."
-                " Choose one of these, or change the grid in the parameters and run again."
-            )
+        """The place of a lambda in the grid. Raises ValueError where it is not in it."""
         return self.lambdas.index(mask_lambda)
-
-    def mask(self, task: str, mask_lambda: float) -> NDArray[np.bool_]:
-        """m_t(lambda), bool [P']. Raises as :meth:`packed_mask`."""
-        bits = self.packed_mask(task, mask_lambda)
-        return np.unpackbits(bits, count=self.layout.size, bitorder="little").view(np.bool_)
-
-    def levels(self, task: str) -> NDArray[np.uint8]:
-        """How many lambdas of the grid hold each weight, uint8 [P']."""
-        return kernels.unpack_levels(self.planes(task), self.layout.size)
 
     def density(self, task: str, mask_lambda: float) -> float:
         """The fraction of the P' weights that m_t(lambda) holds. Raises as :meth:`packed_mask`."""

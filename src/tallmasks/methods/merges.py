@@ -130,7 +130,7 @@ class Merge:
             out[part] = apply(rows, place)
 
         each_piece(task_vectors, fill, self.over != "slices")
-        if not kernels.all_finite(out):
+        if not all(kernels.in_pieces(out.size, lambda part: kernels.finite(out[part]))):
             raise TallmasksError(
                 f"merge {self.name}: the merged vector holds NaN or infinity, a sum too large for float32 perhaps; see "
                 f"{self.apply.__module__}"

@@ -73,11 +73,7 @@ class Weighting:
 class WeightedMerge:
     """A merge with the weights of its tasks: called as `Merge.prepared` is, with rows of task vectors as they are.
 
-    Args:
-        merge: one that `Weighting.check` accepts.
-        task_vectors: in the order of ``tasks``.
-        tasks: their names.
-        of_tasks: their weights.
+    ``merge``: one that `Weighting.check` accepts; ``task_vectors``: in the order of ``tasks``.
     """
 
     def __init__(

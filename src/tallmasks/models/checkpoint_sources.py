@@ -73,9 +73,8 @@ def source_of(checkpoints: Any, task: str) -> str:
 def seen_validation(origins: Mapping[str, Mapping[str, Any]], publishers: Mapping[str, Publisher]) -> str | None:
     """A warning: imported checkpoints may have been fine-tuned on the validation images.  None if there are none.
 
-    Args:
-        origins: the origin in the artifacts by task, of an imported ``checkpoint`` or of the examples.
-        publishers: those of the model's family; their checkpoints were fine-tuned on most of the images.
+    ``origins``: by task, of an imported ``checkpoint`` or of the examples.  Publishers' checkpoints were fine-tuned on
+    most of the images.
     """
     sources: dict[str, list[str]] = {}
     for task, origin in origins.items():

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 class FlatWeights:
     """The weights of a `tallmasks.models.families.Model`, which explains the attributes and methods.
 
-    Args:
-        parameters: the trainable parameters by their names in a checkpoint, on one device.
+    ``parameters``: the trainable ones by their names in a checkpoint, on one device.
     """
 
     def __init__(self, parameters: Mapping[str, torch.nn.Parameter]) -> None:

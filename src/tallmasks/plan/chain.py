@@ -43,7 +43,7 @@ def slug(name: str, tasks: Tasks, seed: Seed) -> str:
     version=2,
     folder="store/data/{model}/examples",
     uses="arrays",
-    missing=preflight.missing_examples,
+    missing=lambda node: catalogue(node.model).missing(node.params),
 )
 def examples(plan: Plan, model: str, task: str, split: str) -> Made:
     """One split of one task, shared by all models with the same examples."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from tallmasks import methods
+from tallmasks.methods import Method
 from tallmasks.plan import figure_stages  # noqa: F401  (declares their stages)
 from tallmasks.plan.chain import Seed, Tasks
 from tallmasks.plan.node import Node
-from tallmasks.plan.views import Artifacts, agreeing_merges, view
+from tallmasks.plan.views import Artifacts, ShownParams, agreeing_merges, view
 
 if TYPE_CHECKING:
     from tallmasks.plan.planner import Plan
@@ -17,27 +19,16 @@ ILLUSTRATED = 4
 """How many tasks figure 1 shows."""
 
 
-def _masking_rows(plan: Plan, model: str, benchmark: str) -> dict[str, Any]:
-    return {"methods": [methods.masking(merge).name for merge in agreeing_merges(plan)]}
-
-
-def _consensus_rows(plan: Plan, model: str, benchmark: str) -> dict[str, Any]:
-    return {"methods": [methods.consensus(merge).name for merge in agreeing_merges(plan)]}
-
-
-def _orders(plan: Plan, model: str, benchmark: str) -> dict[str, Any]:
-    return {"orders": list(plan.subset_orders)}
-
-
-def _lambdas(plan: Plan, model: str, benchmark: str) -> dict[str, Any]:
-    return {"grid": list(plan.grids(model)["mask_lambda"])}
+def _rows(of_merge: Callable[[str], Method]) -> ShownParams:
+    """The row over each merge that has a consensus."""
+    return lambda plan, model, benchmark: {"methods": [of_merge(merge).name for merge in agreeing_merges(plan)]}
 
 
 def _fine_tuned(plan: Plan, model: str, members: Tasks, seed: Seed) -> list[Node]:
     return [plan.task_evaluation(model, task, "fine_tuned", seed) for task in members]
 
 
-@view(script="mask_tables", version=2, params=_masking_rows)
+@view(script="mask_tables", version=2, params=_rows(methods.masking))
 def masks(plan: Plan, model: str, name: str) -> Artifacts:
     """Densities and overlaps of the selected masks."""
     members, seed, merges = plan.members(plan.tasks_for(model, name)), plan.seeds[0], agreeing_merges(plan)
@@ -48,7 +39,7 @@ def masks(plan: Plan, model: str, name: str) -> Artifacts:
     }
 
 
-@view(script="threshold_table", version=2, params=_consensus_rows)
+@view(script="threshold_table", version=2, params=_rows(methods.consensus))
 def thresholds(plan: Plan, model: str, name: str) -> Artifacts:
     """Consensus merging at every threshold k."""
     members, seed, merges = plan.members(plan.tasks_for(model, name)), plan.seeds[0], agreeing_merges(plan)
@@ -76,7 +67,12 @@ def controlled(plan: Plan, model: str, name: str) -> Artifacts:
     }
 
 
-@view(script="subset_tables", version=2, params=_orders, grows=True)
+@view(
+    script="subset_tables",
+    version=2,
+    params=lambda plan, model, benchmark: {"orders": list(plan.subset_orders)},
+    grows=True,
+)
 def subsets(plan: Plan, model: str, name: str) -> Artifacts:
     """Figure 5; the evaluations of all subsets follow once zero-shot accuracies decide which they are.
 
@@ -90,7 +86,11 @@ def subsets(plan: Plan, model: str, name: str) -> Artifacts:
     }
 
 
-@view(script="illustrate", version=2, params=_lambdas)
+@view(
+    script="illustrate",
+    version=2,
+    params=lambda plan, model, benchmark: {"grid": list(plan.grids(model)["mask_lambda"])},
+)
 def illustration(plan: Plan, model: str, name: str) -> Artifacts:
     """A block of one matrix, from task vectors to masks (figure 1)."""
     tasks, seed = plan.tasks_for(model, name), plan.seeds[0]

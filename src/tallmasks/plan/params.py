@@ -154,7 +154,8 @@ def check_names(params: Params) -> None:
         )
     for name in CATALOGUES:
         catalogue(name).check(params)
-    _check_names("data", params.get("data", {}), _downloaded_tasks())
+    downloaded = [task for one in map(catalogue, CATALOGUES) if not one.versioned for task in one.tasks({})]
+    _check_names("data", params.get("data", {}), downloaded)
     for name, model in params["models"].items():
         _check_model(name, model, known_tasks(params, model))
     had = {name: known_tasks(params, model).keys() for name, model in params["models"].items()}
@@ -166,11 +167,6 @@ def check_names(params: Params) -> None:
 def known_tasks(params: Params, model: Params) -> Mapping[str, Task]:
     """The tasks that a model of params.yaml may have, those of the user's own too."""
     return catalogue(model["tasks"]).tasks(params)
-
-
-def _downloaded_tasks() -> list[str]:
-    """The tasks whose data may come from a local folder instead of the hub."""
-    return [task for one in map(catalogue, CATALOGUES) if not one.versioned for task in one.tasks({})]
 
 
 def _check_names(key: str, names: Iterable[str], valid: Iterable[str]) -> None:

@@ -34,9 +34,7 @@ class Plan:
     `plan.<stage>(model, ...)` is an artifact of a stage of `tallmasks.plan.chain`; the same arguments give the same
     `Node` object.  `plan.index` has artifacts by name.
 
-    Args:
-        params: the content of params.yaml, valid under its schema.
-        root: the folder of relative paths in `params`.
+    ``params``: the content of params.yaml, valid under its schema; ``root``: the folder of relative paths in it.
 
     Raises TallmasksError as `check_names`.
     """

@@ -15,7 +15,6 @@ from tallmasks.models.families import family
 from tallmasks.store import hub
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.parallel import parallel
-from tallmasks.tasks.catalogues import catalogue
 from tallmasks.tasks.dataset_files import is_cached
 
 if TYPE_CHECKING:
@@ -33,11 +32,6 @@ def unavailable(nodes: Iterable[Node]) -> list[str]:
         if node.stage.missing and not local and (message := node.stage.missing(node)):
             messages[message] = None
     return list(messages)
-
-
-def missing_examples(node: Node) -> str | None:
-    """The message for examples that cannot be made now."""
-    return catalogue(node.model).missing(node.params)
 
 
 def missing_file(node: Node) -> str | None:

@@ -74,6 +74,8 @@ def of_drawing(plan: Plan, drawing: Drawing, model: str, name: str) -> dict[str,
             f"results/{model}/{drawing.folder}/{name}: paper.benchmarks in params.yaml names no benchmark whose tasks "
             f"{model} has; it has those of {', '.join(able) or 'none'}"
         )
+    published = published_name(plan.model(model))
+    is_compared = published or model in PUBLISHED.values()
     recipe = {
         "kind": drawing.name,
         "version": drawing.version,
@@ -81,7 +83,7 @@ def of_drawing(plan: Plan, drawing: Drawing, model: str, name: str) -> dict[str,
             "model": model,
             "name": name,
             "benchmarks": [[benchmark, list(tasks)] for benchmark, tasks in shown.items()],
-            **_published_as(plan, model),
+            **({"published": published} if published != model and is_compared else {}),
         },
         "inputs": {
             f"{benchmark}/{view}": [of_view(plan, VIEWS[view], model, benchmark)["digest"]]
@@ -90,12 +92,6 @@ def of_drawing(plan: Plan, drawing: Drawing, model: str, name: str) -> dict[str,
         },
     }
     return {**recipe, "digest": digest_of(recipe)}
-
-
-def _published_as(plan: Plan, model: str) -> dict[str, str]:
-    """The name of a model's published numbers, where it is another one."""
-    published = published_name(plan.model(model))
-    return {"published": published} if published != model and (published or model in PUBLISHED.values()) else {}
 
 
 def shown_views(recipe: Mapping[str, Any]) -> Iterable[tuple[str, View]]:

@@ -63,18 +63,14 @@ def _refusal(error: ValidationError, value: Any, schema: Schema) -> str:
         expected = described(part.get("propertyNames", {"type": "string"}))
         return f"{where}found the name {shown(actual)}, expected {expected}"
     if kind == "extra_forbidden":
-        return f"{where}{unknown_key(first['loc'][-1], part['properties'])}"
+        key, known = first["loc"][-1], part["properties"]
+        return f"{where}there is no key {shown(key)}{nearest(str(key), known)}; expected {', '.join(known)}"
     if kind == "missing":
         absent = [str(entry["loc"][-1]) for other, entry in placed if other == keys and entry["type"] == "missing"]
         return f"{where}{', '.join(absent)}: not there, and there is no default; add it"
     if kind == "value_error" and (reason := str(first["ctx"]["error"])):
         return f"{where}{reason}"
     return f"{where}found {shown(actual)}, expected {described(part)}{_unquoted(actual, part)}"
-
-
-def unknown_key(key: object, keys: Mapping[str, Any]) -> str:
-    """The message for an unknown key."""
-    return f"there is no key {shown(key)}{nearest(str(key), keys)}; expected {', '.join(keys)}"
 
 
 def _keys(loc: tuple[int | str, ...], value: Any) -> list[int | str]:

@@ -89,12 +89,8 @@ class View:
 VIEWS: dict[str, View] = {}
 
 
-def _nothing(plan: Plan, model: str, benchmark: str) -> dict[str, Any]:
-    return {}
-
-
 def view(
-    *, version: int, script: str, params: ShownParams = _nothing, **fields: Any
+    *, version: int, script: str, params: ShownParams = lambda plan, model, benchmark: {}, **fields: Any
 ) -> Callable[[WrittenFrom], WrittenFrom]:
     """Decorator: declare a view, named after a function ``(plan, model, benchmark) -> its artifacts``."""
 
@@ -264,16 +260,12 @@ def _merges(plan: Plan) -> list[str]:
     return [row.name for row in rows if row.section == "merging" and not row.looks_at_one_task]
 
 
-def _left_out_rows(plan: Plan, model: str, benchmark: str) -> dict[str, Any]:
-    return _shown(plan, benchmark, ["zeroshot", *_merges(plan)])
-
-
 @view(
     script="held_out_table",
     version=1,
     own_folder=False,
     provenance=f"held_out.{PROVENANCE}",
-    params=_left_out_rows,
+    params=lambda plan, model, benchmark: _shown(plan, benchmark, ["zeroshot", *_merges(plan)]),
     refused=several_tasks,
 )
 def held_out(plan: Plan, model: str, name: str) -> Artifacts:

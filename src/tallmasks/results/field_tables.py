@@ -33,11 +33,7 @@ def field_table(
     """One row per method, by section, year and place: test accuracy and its 95 % interval, normalised accuracy, in
     percent, and what is stored, in 1e9 bits.
 
-    Args:
-        evaluations: of the same tasks in the same order.
-        finetuned: the fine-tuned models on those tasks.
-        counts: of the model.
-        stored: bits of files by method, in 1e9, where they are known.
+    The evaluations have the same tasks in the same order; ``stored``: bits of files by method, in 1e9, where known.
     """
     rows = []
     for evaluation in evaluations:

@@ -16,9 +16,8 @@ from tallmasks.results.typesetting import Cell, TableLayout, markdown
 def held_out_table(rows: Mapping[str, Sequence[Evaluation]], finetuned: Mapping[str, Evaluation]) -> pd.DataFrame:
     """The columns of `per_task_table`, for models that know nothing of the row's task.
 
-    Args:
-        rows: by task, the evaluations on it alone, the same methods in the same order.
-        finetuned: by task, its fine-tuned model on it.
+    ``rows``: by task, the evaluations on it alone, the same methods in the same order; ``finetuned``: its own model on
+    it.
     """
     every = pd.concat([per_task_table(evaluations, finetuned[task]) for task, evaluations in rows.items()])
     parts = product(dict.fromkeys(every["method"]), SPLITS)

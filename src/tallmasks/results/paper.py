@@ -59,8 +59,7 @@ PUBLISHED: Mapping[Any, str] = {
 def published_name(spec: Mapping[str, Any]) -> str:
     """The name that published numbers have for a model, whatever params.yaml calls it; "" where there are none.
 
-    Args:
-        spec: the model's entry in params.yaml, or what a recipe has of it.
+    ``spec``: the model's entry in params.yaml, or what a recipe has of it.
     """
     architecture = spec.get("architecture")
     if isinstance(architecture, Mapping) and architecture.keys() <= {"name", "frozen_table"}:

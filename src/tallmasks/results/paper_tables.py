@@ -20,11 +20,8 @@ def side_by_side(
 ) -> pd.DataFrame:
     """Our numbers of each benchmark beside the paper's, which are empty where the paper has none.
 
-    Args:
-        name: a key of ``TABLES``.
-        model: a `tallmasks.results.paper.published_name`.
-        ours: the results file of each benchmark: table.csv, or controlled.csv for "controlled".
-        tasks: of each benchmark.
+    ``name``: a key of ``TABLES``; ``model``: a `tallmasks.results.paper.published_name`; ``ours``: by benchmark,
+    table.csv, or controlled.csv for "controlled".
     """
     table, parts = TABLES[name], []
     numbers = ["accuracy", "normalized_accuracy", *(["storage_gb"] if table.storage else [])]

@@ -16,10 +16,7 @@ from tallmasks.results.tables import ParameterCounts, mean_scores, percent
 def threshold_table(method: str, evaluations: Mapping[int, Evaluation], finetuned: Evaluation) -> pd.DataFrame:
     """Figure 6: one row per threshold k, ascending.
 
-    Args:
-        method: the name that stands for all of them.
-        evaluations: consensus merging at each threshold.
-        finetuned: of the same tasks, in any order.
+    ``evaluations``: consensus merging at each threshold; ``finetuned``: of the same tasks, in any order.
     """
     return pd.DataFrame(
         {
@@ -36,9 +33,8 @@ def threshold_table(method: str, evaluations: Mapping[int, Evaluation], finetune
 def controlled_table(pairs: Mapping[str, tuple[Evaluation, Evaluation]]) -> pd.DataFrame:
     """Table 1: test accuracies of the fine-tuned models and of task arithmetic, for each way of fine-tuning.
 
-    Args:
-        pairs: by way of fine-tuning ("standard", "controlled"), the evaluations of the fine-tuned models and of task
-            arithmetic on them.
+    ``pairs``: by way of fine-tuning ("standard", "controlled"), the evaluations of the fine-tuned models and of task
+    arithmetic on them.
     """
     return pd.DataFrame(
         {
@@ -61,12 +57,8 @@ def subset_table(
 ) -> pd.DataFrame:
     """Figure 5: one row per order, n and method; of the fine-tuned and the pretrained models too.
 
-    Args:
-        subsets: the first n tasks of each order.
-        evaluated: the evaluations of each, by its tasks.
-        finetuned: of every task.
-        zeroshot: test accuracy of the pretrained model by task, fraction.
-        counts: of the model, for what is stored.
+    ``subsets``: the first n tasks of each order; ``evaluated``: the evaluations of each, by its tasks; ``zeroshot``:
+    test accuracy of the pretrained model by task, fraction.
     """
     rows = []
     for subset in subsets:

@@ -50,10 +50,7 @@ def percent(fraction: float) -> float:
 def mean_scores(evaluation: Evaluation, finetuned: Evaluation, split: str = "test") -> dict[str, float]:
     """Accuracy and normalised accuracy, means over the tasks, in percent.
 
-    Args:
-        evaluation: of some tasks.
-        finetuned: the fine-tuned models on these tasks, in any order.
-        split: "validation" or "test".
+    The fine-tuned models have the same tasks in any order; ``split``: "validation" or "test".
     """
     accuracy = evaluation.accuracy(split)
     relative = normalized(accuracy, finetuned.in_order(evaluation.tasks).accuracy(split), evaluation.tasks)
@@ -65,9 +62,7 @@ def per_task_table(evaluations: Sequence[Evaluation], finetuned: Evaluation) -> 
 
     Tasks with further scores (exact match and F1 of a free answer) also have these, on test data.
 
-    Args:
-        evaluations: the rows, of the same tasks in the same order.
-        finetuned: the fine-tuned models on those tasks, which accuracies are relative to.
+    The evaluations have the same tasks in the same order; accuracies are relative to the fine-tuned models.
     """
     rows = []
     names = dict.fromkeys(name for evaluation in evaluations for name in evaluation.further)

@@ -98,7 +98,10 @@ def read_label(path: Path) -> Label:
 
 
 def _read_label(path: Path) -> Label:
-    facts = _metadata(path) if path.suffix == ".safetensors" else load_json(path)
+    try:
+        facts: Mapping[str, Any] = read_metadata(path) if path.suffix == ".safetensors" else load_json(path)
+    except TallmasksError as error:
+        raise Damaged(path, str(error).removeprefix(f"{path} ")) from None
     named = ARTIFACT.fullmatch(path.name)
     try:
         if facts[SEAL] != seal_of(facts):
@@ -151,13 +154,6 @@ def read_json(path: Path) -> dict[str, Any]:
 def _parsed(value: Any) -> dict[str, Any]:
     """A JSON object that may be spelled out as text."""
     return dict(json.loads(value) if isinstance(value, str) else value)
-
-
-def _metadata(path: Path) -> dict[str, str]:
-    try:
-        return read_metadata(path)
-    except TallmasksError as error:
-        raise Damaged(path, str(error).removeprefix(f"{path} ")) from None
 
 
 def load_json(path: Path) -> dict[str, Any]:

@@ -28,12 +28,8 @@ def whole(
 ) -> Iterator[Path]:
     """The hidden place to build a file or a folder at; on a clean exit it is fsynced and gets its name.
 
-    Args:
-        path: its name; folders above it are made.
-        size: bytes that are taken from the disk before anything is written.
-        folder: it is a folder.
-        read_only: the file is not to be edited.
-        new: nothing may be there but an empty folder for a folder; else a file is replaced.
+    The folders above it are made.  ``size``: bytes that are taken from the disk before anything is written.  With
+    ``new`` nothing may be there but an empty folder for a folder; else a file is replaced.
 
     Raises TallmasksError where the disk has no room; with `new`, where something is there or it cannot be written.
     """

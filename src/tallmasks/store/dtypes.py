@@ -23,11 +23,6 @@ class Dtype(NamedTuple):
         """Bytes of a value."""
         return self.numpy.itemsize
 
-    @property
-    def is_numpys(self) -> bool:
-        """Whether NumPy has it too."""
-        return self.numpy.name == self.torch
-
 
 DTYPES = {
     code: Dtype(name, np.dtype(stored))

@@ -40,11 +40,6 @@ def files_under(folder: Path) -> Iterator[Path]:
     return (path for path in entries_under(folder) if path.is_file() and not path.is_symlink())
 
 
-def entries_at(start: Path) -> list[Path]:
-    """A file itself, or the `entries_under` a folder."""
-    return list(entries_under(start)) if start.is_dir() else [start]
-
-
 def leads_nowhere(path: Path) -> bool:
     """Whether this is neither a file nor a folder: a named pipe or a broken link, at which DVC hangs or fails."""
     return not path.is_file() and not path.is_dir()

@@ -116,8 +116,6 @@ def finetune(
     Args:
         model: The pretrained model.
         task: With the seed it decides the order of the examples.
-        examples: The training examples.
-        config: The settings.
         report: Called every few steps.
         state: The file of an unfinished training; without it, an interrupted one begins anew.
         allowed: bool [P'], the weights that may change; None for all.
@@ -128,8 +126,6 @@ def finetune(
         TallmasksError: The loss is no finite number.
         torch.OutOfMemoryError: The GPU's memory is too small for one example at once, or for the optimizer's moments.
     """
-    if (validation is None) != (config.validate_every is None):
-        raise ValueError("validation examples are needed where `validate_every` is set, and nowhere else")
     generator = torch.Generator().manual_seed(zlib.crc32(f"{config.seed} {task}".encode()))
     optimizer = adamw(model, config.learning_rate, config.weight_decay, config.epsilon)
     at_once = config.micro_batch_size or config.batch_size

@@ -157,14 +157,9 @@ def train(
 ) -> None:
     """Train a network in place; process 0 prints progress.
 
-    Args:
-        network: With the same initial weights in every process.
-        images: This process's pictures [N, 32, 32, 3].
-        labels: Index of each picture's caption [N].
-        tokens: Captions in every wording, int64 [captions, wordings, context length].
-        recipe: The settings.
-        rank: This process's number.
-        processes: Their number.
+    The network has the same initial weights in every process; ``images`` are this process's [N, 32, 32, 3], ``labels``
+    the index of each one's caption [N], ``tokens`` captions in every wording, int64 [captions, wordings, context
+    length].
     """
     generator = torch.Generator().manual_seed(recipe.seed * processes + rank)
     parameters = list(network.parameters())

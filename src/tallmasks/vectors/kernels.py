@@ -244,11 +244,6 @@ def finite(values: Vector) -> bool:
     return bool(largest_magnitude(values) < np.inf)
 
 
-def all_finite(vector: Vector, piece: int = PIECE) -> bool:
-    """Whether no value of ``vector`` [P'] is NaN or infinite."""
-    return all(in_pieces(vector.size, lambda part: finite(vector[part]), piece))
-
-
 def in_pieces(size: int, work: Callable[[slice], Result], piece: int = PIECE) -> list[Result]:
     """The results of ``work`` on every slice of ``piece`` values, on several threads, in order."""
     return parallel(work, _slices(0, size, piece))

@@ -33,7 +33,7 @@ def test_the_choice_must_fit_the_bundle(chain, tmp_path):
     for chosen in ({"dtd": 0.2}, {**CHOSEN, "sun397": 0.2}):
         with pytest.raises(TallmasksError, match="expected one for each task"):
             write_agreement(tmp_path / "agreement", chain.folder / "masks-sum", chosen, {})
-    with pytest.raises(TallmasksError, match=r"no masks for mask_lambda 0\.7"):
+    with pytest.raises(ValueError):
         write_agreement(tmp_path / "agreement", chain.folder / "masks-sum", {**CHOSEN, "cars": 0.7}, {})
     assert not (tmp_path / "agreement").exists()
 

@@ -94,9 +94,7 @@ def _weights(start: torch.Tensor, extent: torch.Tensor, source: int, target: int
 def random_crops(sizes: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Crops as torchvision's RandomResizedCrop draws them for open_clip's training transform.
 
-    Args:
-        sizes: int [N, 2], the original height and width of every image.
-        generator: On the CPU.
+    ``sizes``: int [N, 2], the original height and width of every image; ``generator``: on the CPU.
 
     Returns:
         float32 [N, 4] for `crop_and_resize`: the first of ten tries that fits; else the middle of the image, as large

@@ -25,9 +25,8 @@ class TextModel(FlatWeights, ABC):
 
     A family's own class gives `answer_logits`.
 
-    Args:
-        network: it has its weights and is on its device.
-        parameters: the trainable ones, by their names in a checkpoint.
+    ``network`` has its weights and is on its device; ``parameters``: the trainable ones, by their names in a
+    checkpoint.
     """
 
     def __init__(

@@ -17,12 +17,8 @@ PAD, END = "<pad>", "</s>"
 class TextTokenizer:
     """A tokenizer with padding and end of sequence.
 
-    Args:
-        text: the JSON that `tokenizers` reads.
-        where: its file, for messages.
-        vocabulary: rows of the network's tables.
-        pad: the token of padding.
-        end: the token of the end of sequence.
+    ``text``: the JSON that `tokenizers` reads; ``where``: its file, for messages; ``vocabulary``: rows of the network's
+    tables.
 
     Raises TallmasksError where it is no tokenizer, lacks one of the two tokens, or has more tokens than the tables have
     rows.

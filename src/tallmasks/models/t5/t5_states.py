@@ -70,7 +70,7 @@ def _whole(checkpoint: Checkpoint, wanted: Shapes, allowed: Shapes) -> State:
     """Tensors of a whole model, float32: all that are wanted, and others that are allowed."""
     names = without_prefix(checkpoint, "encoder.final_layer_norm.weight")
     for name in _REPEATED:
-        if name in names and TABLES[0] in names and not _equal(checkpoint, names.pop(name), names[TABLES[0]]):
+        if name in names and TABLES[0] in names and not checkpoint.same(checkpoint, names.pop(name), names[TABLES[0]]):
             raise TallmasksError(
                 f"{checkpoint.title}: {name!r} is not {TABLES[0]!r}; expected one table under both names, as T5 has it"
             )
@@ -95,13 +95,6 @@ def _array(checkpoint: Checkpoint, name: str, shape: tuple[int, ...]) -> NDArray
             "floats"
         )
     return finite_values(checkpoint, name).reshape(shape)
-
-
-def _equal(checkpoint: Checkpoint, one: str, other: str) -> bool:
-    first, second = (checkpoint.info(name) for name in (one, other))
-    return first == second and np.array_equal(
-        checkpoint.stored(one, 0, first.size), checkpoint.stored(other, 0, second.size)
-    )
 
 
 def _check_config(architecture: Architecture, path: Path) -> None:

@@ -31,8 +31,7 @@ def data(results: ResultFiles) -> pd.DataFrame:
 def clustered(similarity: pd.DataFrame) -> list[str]:
     """The tasks in the order of an average-linkage clustering, neighbours as close to each other as it allows.
 
-    Args:
-        similarity: symmetric, in [0, 1], 1 on the diagonal; rows and columns named after the tasks.
+    ``similarity``: symmetric, in [0, 1], 1 on the diagonal; rows and columns named after the tasks.
     """
     names = [str(name) for name in similarity.index]
     if len(names) < 3:

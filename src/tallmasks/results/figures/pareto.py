@@ -38,9 +38,7 @@ def _on_front(row: Any, part: pd.DataFrame) -> bool:
 def draw(data: pd.DataFrame, height: float = 2.8) -> Figure:
     """A panel per benchmark: a marker per method, and the front as a step line.
 
-    Args:
-        data: what `fronts` returns.
-        height: of a panel, inches.
+    ``data``: what `fronts` returns; ``height``: of a panel, inches.
     """
     titles = data["method"].map(style.title_of) + data["at_least"].map({True: " (stores more)", False: ""})
     labels = {"xlabel": f"stored bits (Gb)\n{style.SIDE_BY_SIDE}", "ylabel": "normalised accuracy (%)"}

@@ -57,9 +57,8 @@ def paper_rows(
 ) -> pd.DataFrame | None:
     """What the paper reports of ``model`` on exactly the set ``tasks``, one row per method; None if nothing.
 
-    Args:
-        model: a `tallmasks.results.paper.published_name`, here and below.
-        numbers: the tables to look in; of two that give the same number the first counts.
+    ``model``: a `tallmasks.results.paper.published_name`, here and below; ``numbers``: the tables to look in; of two
+    that give the same number the first counts.
     """
     benchmark = BENCHMARKS.get(frozenset(tasks))
     tables = [paper_table(number) for number in numbers]
@@ -122,11 +121,7 @@ def beside_paper(summary: pd.DataFrame, paper: pd.DataFrame, model: str, tasks: 
     """Ours, the paper's and the difference (ours minus the paper's), for the methods that both report; and what to
     know of the paper's number.
 
-    Args:
-        summary: `tallmasks.results.tables.summary_table`.
-        paper: `paper_rows` of this model and these tasks.
-        model: a `tallmasks.results.paper.published_name`.
-        tasks: the benchmark's.
+    ``summary``: a `tallmasks.results.tables.summary_table`; ``paper``: the `paper_rows` of this model and these tasks.
     """
     numbers = ["accuracy", "normalized_accuracy", "storage_gb"]
     joined = summary[["section", "method", *numbers]].merge(
@@ -151,9 +146,7 @@ def beside_published(ours: pd.DataFrame, model: str) -> pd.DataFrame:
     """Test accuracies of single models on single tasks, and beside each what was published of it; a line for each
     publication, and one with nothing beside it where there is none.
 
-    Args:
-        ours: `task`, `method` and `accuracy` in percent, and other columns as they come.
-        model: a `tallmasks.results.paper.published_name`.
+    ``ours``: `task`, `method` and `accuracy` in percent, and other columns as they come.
     """
     published = single_task().query("model == @model and split == 'test'").drop(columns=["model", "split"])
     published = published.rename(columns={"accuracy": "accuracy_published"})

@@ -63,12 +63,8 @@ def _second_generation(model: str, tasks: set[str]) -> pd.DataFrame:
 def beside_families(ours: pd.DataFrame, model: str, tasks: Sequence[str], family: str) -> pd.DataFrame:
     """Ours, what was published, and the difference (ours minus theirs), a line for each publication of a method.
 
-    Args:
-        ours: ``method``, ``accuracy`` and ``normalized_accuracy`` in percent.
-        model: a `tallmasks.results.paper.published_name`.
-        tasks: the benchmark's.
-        family: of our checkpoints; of "own" ones the accuracies stay empty, and what has no normalised accuracy, or
-            nothing but 100, is left out.
+    ``ours``: ``method``, ``accuracy`` and ``normalized_accuracy`` in percent; ``family``: of our checkpoints.  Of "own"
+    ones the accuracies stay empty, and what has no normalised accuracy, or nothing but 100, is left out.
     """
     published = published_numbers(model, tasks).rename(columns={name: f"{name}_published" for name in _NUMBERS})
     if family == OWN:

@@ -19,10 +19,6 @@ def published_orders(model: str, tasks: Sequence[str]) -> pd.DataFrame:
     ``family``, ``lower``, ``higher`` and ``published``, by how many points the one is above the other.
 
     Merges that learn are left out: those that were published learned from test images, ours do not.
-
-    Args:
-        model: whose numbers they are.
-        tasks: the benchmark's.
     """
     merged = {*methods.names()} - {"fine_tuned", "zeroshot", *methods.needing(LEARNED)}
     published = published_numbers(model, tasks).dropna(subset="accuracy")
@@ -44,9 +40,7 @@ def beside_orders(orders: pd.DataFrame, per_seed: pd.DataFrame) -> pd.DataFrame:
     """`orders` of methods that are ours too, with the difference between ours of the same seed: ``gain_mean`` and
     ``gain_std`` over seeds, in points, ``holding`` of ``seeds`` with the one that was published as better above.
 
-    Args:
-        orders: of `published_orders`.
-        per_seed: ``seed``, ``method`` and ``accuracy`` in percent.
+    ``per_seed``: ``seed``, ``method`` and ``accuracy`` in percent.
     """
     ours = per_seed.pivot(index="seed", columns="method", values="accuracy")
     orders = orders[orders["lower"].isin(ours.columns) & orders["higher"].isin(ours.columns)].reset_index(drop=True)

@@ -69,15 +69,7 @@ def write_examples(
 
     The metadata get "origin" as JSON: where the images are from, their number, and everything unexpected.
 
-    Args:
-        task: The task.
-        split: The split.
-        side: Pixels to a side of the models' input.
-        output: The safetensors file.
-        metadata: Of the file.
-        folder: A local folder with the data, instead of the hub.
-        threads: Images that are decoded at once.
-        say: Called with lines of progress.
+    ``side``: pixels to a side of the models' input; ``folder``: a local folder with the data, instead of the hub.
 
     Raises TallmasksError where the data cannot be had or are not this task's, or too many images cannot be decoded.
     """
@@ -216,15 +208,11 @@ def _way_of_decoding(dataset: Dataset, split: Split, side: int) -> tuple[Callabl
     sizes = (size for _, encoded in dataset.images() if (size := _size_of(encoded)))
     first = next(sizes, (0, 0))
     if first[0] == first[1] <= min(KEPT_SIDE, side) and first[0] and all(size == first for size in sizes):
-        return _as_it_is, first[0], False
+        return lambda image: (np.asarray(image), (image.height, image.width)), first[0], False
     if split == "train":
         stored = round(side * TRAINING_MARGIN)
         return lambda image: squashed(image, stored), stored, True
     return lambda image: centre_cropped(image, side), side, False
-
-
-def _as_it_is(image: Image.Image) -> Decoded:
-    return np.asarray(image), (image.height, image.width)
 
 
 def centre_cropped(image: Image.Image, side: int) -> Decoded:

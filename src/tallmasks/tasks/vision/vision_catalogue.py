@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,8 @@ class Vision:
         if "preprocess" not in model:
             raise TallmasksError("params.yaml: a model of vision tasks needs `preprocess`: how large its images are")
         entry = params.get("vision_tasks", {}).get(task) or params.get("data", {}).get(task, {})
-        data: dict[str, Any] = {**TASKS, **self._own(params)}[task].data_recipe
+        described = {**TASKS, **self._own(params)}[task]
+        data: dict[str, Any] = {**asdict(described.source), "classes": list(described.classes)}
         recipe = {"task": task, "split": split, "side": model["preprocess"]["size"]}
         if "path" not in entry:
             return ExamplesRecipe({**recipe, "data": {**data, "revision": entry.get("revision", data["revision"])}})

@@ -16,7 +16,7 @@ with.  Class i of `classes` is label i of the dataset on the hub.  Three surpris
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -62,11 +62,6 @@ class VisionTask(Task):
     aliases: Mapping[int, str] = field(default_factory=dict)
     wordings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     balanced: bool = False
-
-    @property
-    def data_recipe(self) -> dict[str, Any]:
-        """What decides the content of the examples, apart from what the dataset's own files hold."""
-        return {**asdict(self.source), "classes": list(self.classes)}
 
     def worded_for(self, checkpoints: str) -> Task:
         return replace(self, classes=self.wordings.get(checkpoints, self.classes))

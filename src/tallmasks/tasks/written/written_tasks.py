@@ -8,18 +8,15 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 import numpy as np
 
-from tallmasks.tasks.task import Task
+from tallmasks.tasks.task import SPLITS, Split, Task
 from tallmasks.tasks.texts import Text
 from tallmasks.tasks.written import questions
 from tallmasks.tasks.written.questions import NAMES, Ask
 from tallmasks.tasks.written.world import SPEECHES
 
-Split = Literal["train", "validation", "test"]
-SPLITS: tuple[Split, ...] = get_args(Split)
 SHARES: Mapping[Split, range] = {"train": range(5), "validation": range(5, 6), "test": range(6, 8)}  # eighths of inputs
 
 

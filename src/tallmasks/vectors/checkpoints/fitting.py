@@ -75,7 +75,8 @@ def _problems(base: Checkpoint, task: Checkpoint) -> Iterator[str]:
                 f" them out: `--keep-base PATTERN`{'; or a head: `merge --heads`' if kind == 'has besides' else ''}"
             )
     free = {name for name, kind in (base.buffers | task.buffers).items() if kind is not Buffer.AVERAGE}
-    if apart := sorted(_tied_differently(base, task) - free):
+    both = set(base.names) & set(task.names) - free
+    if apart := sorted(name for name in both if base.aliases.get(name) != task.aliases.get(name)):
         yield (
             f"{task.title} ties {name_some(apart)} to other tensors than {base.title} does; expected the same names for"
             " the same tensors. Load and save both with one release of transformers or open_clip"
@@ -113,7 +114,9 @@ def _quantised(checkpoint: Checkpoint) -> Iterator[str]:
     """Why a checkpoint counts as quantised, if it does; no values are read."""
     tensors = checkpoint.tensors.items()
     signs = (quantised_tensor(name, info.dtype, info.shape) for name, info in tensors)
-    if sign := f"config.json has {_KEY}" if _in_config(checkpoint) else next(filter(None, signs), None):
+    parts = [checkpoint.config, *checkpoint.config.values()]  # of the model, and of a part such as `text_config`
+    in_config = any(isinstance(part, dict) and part.get(_KEY) for part in parts)
+    if sign := f"config.json has {_KEY}" if in_config else next(filter(None, signs), None):
         yield (
             f"{checkpoint.title} is quantised: {sign}; expected weights of 16 bits or more. Dequantise it and save it"
             " again, or give the model that it was made of"
@@ -131,12 +134,6 @@ def quantised_tensor(name: str, dtype: str, shape: tuple[int, ...]) -> str | Non
     return f"{name} is {dtype} {list(shape)}" if small_float or integers else None
 
 
-def _in_config(checkpoint: Checkpoint) -> bool:
-    """Whether the configuration says so, of the model or of a part such as ``text_config``."""
-    parts = [checkpoint.config, *checkpoint.config.values()]
-    return any(isinstance(part, dict) and part.get(_KEY) for part in parts)
-
-
 def _is_output_of(base: Checkpoint, task: Checkpoint, name: str) -> bool:
     """Whether a task's tensor is of the shape of an embedding that the base ties."""
     shape = task.tensors[name].shape
@@ -150,11 +147,6 @@ def _is_output_of(base: Checkpoint, task: Checkpoint, name: str) -> bool:
 def _is_vocabulary(name: str, mine: tuple[int, ...], theirs: tuple[int, ...]) -> bool:
     """Whether two shapes differ in how many tokens there are."""
     return len(mine) == len(theirs) and (is_embedding(name) or (len(mine) == 2 and mine[1:] == theirs[1:]))
-
-
-def _tied_differently(base: Checkpoint, task: Checkpoint) -> set[str]:
-    """Names of both that stand for one tensor with another name in one of them only."""
-    return {name for name in set(base.names) & set(task.names) if base.aliases.get(name) != task.aliases.get(name)}
 
 
 def _other_constants(base: Checkpoint, task: Checkpoint) -> Iterator[str]:

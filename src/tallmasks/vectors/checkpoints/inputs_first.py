@@ -19,10 +19,8 @@ def inputs_first(module: str, tensors: Mapping[str, TensorInfo], flag: bool) -> 
 
     The nearest layers that are not square say it: those with names of Conv1D for such a name, else the others.
 
-    Args:
-        module: its path in ``tensors``, which has ``<module>.weight``.
-        tensors: of the whole base.
-        flag: the adapter's `fan_in_fan_out`; where it is true, some layer has its inputs first.
+    ``module``: its path in the base's ``tensors``; ``flag``: the adapter's `fan_in_fan_out`; where it is true, some
+    layer has its inputs first.
     """
     if f"{module}.bias" not in tensors:
         return False

@@ -121,11 +121,8 @@ class LoraCheckpoint(Checkpoint):
 def open_lora(folder: Path, adapters: Sequence[str], base: Checkpoint | None, facts: Mapping[str, Any]) -> Checkpoint:
     """Open a folder of PEFT's.  A and B are read into memory.
 
-    Args:
-        folder: with adapter_config.json.
-        adapters: its files of weights, the best first.
-        base: the model that it was trained on.
-        facts: other fields of the `Checkpoint`.
+    ``adapters``: the folder's files of weights, the best first; ``base``: the model that it was trained on; ``facts``:
+    other fields of the `Checkpoint`.
 
     Raises TallmasksError where there is no base, or the adapter does not fit it; it is of another kind than LoRA on
     matrices; a file is missing or damaged; it has one of two tied tensors whole.
@@ -143,7 +140,8 @@ def open_lora(folder: Path, adapters: Sequence[str], base: Checkpoint | None, fa
     weights = {adapters[0]: folder / adapters[0]}
     adapter = open_weight_files(weights, title=title, origin=facts["origin"])
     factors, others = _sorted_out(adapter, title)
-    copies = {name for name, stored in others.items() if _is_copy(stored, config)}
+    copied = [f"{name}." for name in ("modules_to_save", *(config.get("modules_to_save") or ()))]
+    copies = {name for name, stored in others.items() if any(part in stored for part in copied)}
     targets = list(dict.fromkeys([*(f"{module}.weight" for module in factors), *others]))
     renamed = _fitted(targets, copies, base, title)
     whole = {renamed[name]: stored for name, stored in others.items()}
@@ -229,11 +227,6 @@ def _tied(base: Checkpoint, config: Mapping[str, Any]) -> set[str]:
         if with_head and name.removesuffix(".weight").split(".")[-1] in _EMBEDDINGS and shapes[info.shape] == 1
     }
     return embeddings | set(base.aliases.values())
-
-
-def _is_copy(stored: str, config: Mapping[str, Any]) -> bool:
-    """Whether a tensor is of a module that peft has copied and trained, and not of the base model's own."""
-    return any(f"{name}." in stored for name in ("modules_to_save", *(config.get("modules_to_save") or ())))
 
 
 def _sorted_out(adapter: Checkpoint, title: str) -> tuple[dict[str, dict[str, str]], dict[str, str]]:

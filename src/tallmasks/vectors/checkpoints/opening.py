@@ -62,7 +62,9 @@ def _open_folder(folder: Path, title: str, origin: Mapping[str, str], base: Chec
     except OSError as error:
         raise TallmasksError(f"{title}: {error.strerror}; expected a folder that can be read") from None
     companions, left_out = _companions(folder, names)
-    companions |= _of_parts(folder) if "modules.json" in companions else {}
+    if "modules.json" in companions:  # the files of sentence-transformers' sub-folders, by `1_Pooling/config.json`
+        parts = sorted(path.relative_to(folder).as_posix() for path in folder.glob("*/*"))
+        companions |= {name: folder / name for name in parts if OF_PARTS.fullmatch(name) and not _unfit(folder, name)}
     facts: dict[str, Any] = {"title": title, "origin": origin, "companions": companions, "is_folder": True}
     whole = [name for name in (_SINGLE, _INDEX, _TORCH_SINGLE, _TORCH_INDEX) if name in names]
     adapters = [name for name in ADAPTER_FILES if name in names]
@@ -135,12 +137,6 @@ def _companions(folder: Path, names: set[str]) -> tuple[dict[str, Path], dict[st
         else:
             chosen[name] = folder / name
     return chosen, left_out
-
-
-def _of_parts(folder: Path) -> dict[str, Path]:
-    """The files of sentence-transformers' sub-folders, by `1_Pooling/config.json`."""
-    names = sorted(path.relative_to(folder).as_posix() for path in folder.glob("*/*"))
-    return {name: folder / name for name in names if OF_PARTS.fullmatch(name) and not _unfit(folder, name)}
 
 
 def _unfit(folder: Path, name: str) -> str:

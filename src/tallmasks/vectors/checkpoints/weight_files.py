@@ -41,9 +41,7 @@ class _Read:
 def open_weight_files(files: Mapping[str, Path], shards: Mapping[str, str] | None = None, **facts: Any) -> Checkpoint:
     """Open weight files of one model, by their names in the folder.
 
-    Args:
-        shards: of a sharded model, the file of each tensor; checked.
-        facts: other fields of the `Checkpoint`.
+    ``shards``: of a sharded model, the file of each tensor, checked; ``facts``: other fields of the `Checkpoint`.
 
     Raises TallmasksError where a file is missing, damaged, or something else; it holds code; a tensor is there twice,
     of a kind that has no values, or not where the index says.

@@ -105,7 +105,8 @@ def new_checkpoint(
     texts = small_files(base, files, card, code) if base.is_folder else {}
     for name, content in (more or {}).items():
         texts[name] = content.encode() if isinstance(content, str) else content
-    needed = sum(file.size for file in files) + sum(map(_size, texts.values()))
+    sizes = (len(text) if isinstance(text, bytes) else text.stat().st_size for text in texts.values())
+    needed = sum(file.size for file in files) + sum(sizes)
     with whole(out, needed, folder=base.is_folder, new=True) as place, ExitStack() as stack:
         for name, text in texts.items():
             (place / name).parent.mkdir(exist_ok=True)
@@ -138,14 +139,6 @@ def _plan(
     out: Path, base: Checkpoint, code: str | None, shard_size: int | None
 ) -> tuple[dict[str, str], list[PlannedFile]]:
     """The dtype of every tensor, and the files."""
-    _check(out, base)
-    if shard_size is not None and not base.is_folder:
-        raise TallmasksError(f"{out}: one file has no shards; leave the shard size out, or give the base as a folder")
-    dtypes = {name: code if code and info.is_float else info.dtype for name, info in base.tensors.items()}
-    return dtypes, planned(base, dtypes, None if base.is_folder else out.name, shard_size)
-
-
-def _check(out: Path, base: Checkpoint) -> None:
     refuse_existing(out, base.is_folder)
     if isinstance(base, LoraCheckpoint):
         raise TallmasksError(f"{base.title}: a LoRA; expected a whole model to write one like it. Give its base")
@@ -154,7 +147,7 @@ def _check(out: Path, base: Checkpoint) -> None:
             f"{out}: {base.title} is a folder, and so is what is written like it; expected the name of a folder. Leave"
             f" out {out.suffix}"
         )
-
-
-def _size(text: bytes | Path) -> int:
-    return len(text) if isinstance(text, bytes) else text.stat().st_size
+    if shard_size is not None and not base.is_folder:
+        raise TallmasksError(f"{out}: one file has no shards; leave the shard size out, or give the base as a folder")
+    dtypes = {name: code if code and info.is_float else info.dtype for name, info in base.tensors.items()}
+    return dtypes, planned(base, dtypes, None if base.is_folder else out.name, shard_size)
