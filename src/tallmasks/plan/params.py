@@ -91,11 +91,6 @@ def check(params: Params) -> None:
     refusals.check(params, params_model.Params, FILE)
 
 
-def method_names(params: Params) -> tuple[str, ...]:
-    """The rows of every table, in order: names of methods with their options."""
-    return methods.specs_of(params["methods"])
-
-
 def bundled_row(params: Params) -> str:
     """The row that bundles hold, by the optional key `bundle`.
 
@@ -121,7 +116,7 @@ def check_names(params: Params) -> None:
     rows = [name.partition(":")[0] for name in listed]
     _check_names("methods", rows, (*methods.GROUPS, *methods.names()))
     declared = {name: Benchmark.of(entry) for name, entry in params["benchmarks"].items()}
-    listed_once = {"methods": method_names(params)}
+    listed_once = {"methods": methods.specs_of(params["methods"])}
     for name, entry in params["benchmarks"].items():
         parts = {f".{part}": tasks for part, tasks in entry.items()} if isinstance(entry, Mapping) else {"": entry}
         listed_once |= {f"benchmarks.{name}{part}": tuple(tasks) for part, tasks in parts.items()}

@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from tallmasks import methods
 from tallmasks.evaluation.records import read_orders
 from tallmasks.evaluation.subsets import ORDERS, Subset, subsets
 from tallmasks.models.families import family, network_of
 from tallmasks.plan.chain import Seed
 from tallmasks.plan.index import Index
 from tallmasks.plan.node import STAGES, Node
-from tallmasks.plan.params import Benchmark, Params, bundled_row, check_names, known_tasks, method_names
+from tallmasks.plan.params import Benchmark, Params, bundled_row, check_names, known_tasks
 from tallmasks.store.artifacts import Damaged
 from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.store.source_digests import named_path
@@ -71,7 +72,8 @@ class Plan:
 
     @property
     def method_names(self) -> tuple[str, ...]:
-        return method_names(self.params)
+        """The rows of every table, in order: names of methods with their options."""
+        return methods.specs_of(self.params["methods"])
 
     @property
     def bundled_row(self) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import reference
 from chain import build
 from tallmasks.masks.mask_bundles import open_mask_bundle
 from tallmasks.masks.mask_statistics import from_input_to_output, statistics
@@ -19,7 +20,7 @@ def test_statistics_equal_the_plain_ones(merge: str, tmp_path: Path) -> None:
     """The figures would show other masks than those that are applied."""
     build(tmp_path)
     bundle, merged = open_mask_bundle(tmp_path / f"masks-{merge}"), open_multi_task_vector(tmp_path / merge)
-    masks = {task: bundle.mask(task, value) for task, value in CHOSEN.items()}
+    masks = {task: reference.unpacked(bundle, task, value) for task, value in CHOSEN.items()}
     found = statistics(bundle, CHOSEN, merged, place)
     density = found["density"].set_index("task")
     for task, mask in masks.items():

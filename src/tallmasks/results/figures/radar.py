@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 from matplotlib.projections.polar import PolarAxes
 
 from tallmasks.results.figures import FigureSpec, ResultFiles, style
@@ -49,7 +50,8 @@ def draw(data: pd.DataFrame) -> Figure:
         panel.set_xticks(angles, [])
         panel.set_yticks([25, 50, 75], [])
         for accuracy in (25, 50, 75):  # over the lines, between the first two tasks
-            style.on_white(panel.text(angles[1] / 2, accuracy, str(accuracy), fontsize=7, ha="center", va="center"))
+            text = panel.text(angles[1] / 2, accuracy, str(accuracy), fontsize=7, ha="center", va="center")
+            text.set(zorder=5, path_effects=[withStroke(linewidth=2, foreground="white")])
         for angle, task in zip(angles, tasks, strict=True):
             across, up = -np.sin(angle), np.cos(angle)  # where the label lies, seen from the centre
             panel.text(

@@ -22,8 +22,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patheffects import withStroke
-from matplotlib.text import Text
 from matplotlib.ticker import FormatStrFormatter, LogLocator
 from matplotlib.transforms import ScaledTranslation
 
@@ -237,11 +235,6 @@ def lines(panel: Axes, data: pd.DataFrame, x: str, y: str) -> None:
     """A line for each method, of two columns."""
     for method, rows in groups(data, "method"):
         panel.plot(rows[x], rows[y], label=title_of(method), **look_of(method).line)
-
-
-def on_white(text: Text) -> None:
-    """Put a text over what is drawn, with a white rim."""
-    text.set(zorder=5, path_effects=[withStroke(linewidth=2, foreground="white")])
 
 
 SIDE_BY_SIDE = "markers of about equal bits stand side by side"
