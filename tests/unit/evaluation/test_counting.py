@@ -1,8 +1,5 @@
 """The evaluation engine: the counts are those of one model after the other, however many share a pass."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -82,20 +79,6 @@ def test_own_counts(model: Model, tasks: list[TaskData], resident: int | None) -
     ]
 
 
-def test_updates_are_made_when_their_turn_comes(model: Model, tasks: list[TaskData]) -> None:
-    """All updates of a task would lie in memory at once."""
-    evaluator, alive = Evaluator(model, tasks[:1], resident=1), []
-
-    def updates(index: int) -> Iterator[NDArray[np.float32]]:
-        for k in range(3):
-            alive.append(k)
-            yield direction(model, k)
-            alive.remove(k)
-            assert not alive
-
-    evaluator.own("test", updates, 3)
-
-
 def test_tensors_are_taken_as_arrays_are(model: Model, tasks: list[TaskData]) -> None:
     """Updates that were computed on a GPU would be scored otherwise, or not at all."""
     update = direction(model, 3)
@@ -115,25 +98,6 @@ def test_masks_are_unpacked_on_the_device(size: int) -> None:
     np.testing.assert_array_equal(unpack_mask(packed, size, torch.device("cpu")), mask)
     meta = unpack_mask(packed, size, torch.device("meta"))  # the GPU's way, as far as it can be tried without one
     assert isinstance(meta, torch.Tensor) and meta.shape == (size,) and meta.dtype == torch.bool
-
-
-def test_progress_comes_to_all_images(model: Model, tasks: list[TaskData]) -> None:
-    """The time left in a log would be wrong by a factor."""
-    lines: list[str] = []
-    Evaluator(model, tasks, progress=lines.append).scaled("test", direction(model, 0), [0.0, 1.0])
-    assert lines[-1].startswith("test: 166 of 166 examples")
-
-
-def test_the_cpus_share_of_memory_is_bounded(model: Model, tasks: list[TaskData], tmp_path: Path) -> None:
-    """A big model's weight sets would fill the machine's memory."""
-
-    class Large:
-        device, flat = torch.device("cpu"), torch.empty(0)
-
-        def initial(self) -> torch.Tensor:
-            return torch.empty(303_966_208, device="meta")
-
-    assert Evaluator(Large(), [])._room() == 3  # type: ignore[arg-type]
 
 
 def test_a_gpus_room_is_what_is_left_beside_what_lies_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -213,7 +213,7 @@ def test_what_overflows_in_the_task_vector_is_refused(tmp_path: Path, pretrained
     """It would be told of a file in the store, after hours, and not of the user's own."""
     name = "visual.ln_post.bias"
     torch.save({**finetuned, name: torch.full_like(finetuned[name], -3e38)}, tmp_path / "svhn.pt")
-    with pytest.raises(TallmasksError, match=r"svhn\.pt.*too large to subtract"):
+    with pytest.raises(TallmasksError, match=r"svhn\.pt.*too large"):
         import_file(tmp_path / "svhn.pt", {**pretrained, name: torch.full_like(pretrained[name], 3e38)})
 
 
@@ -275,14 +275,6 @@ def test_the_beginning_of_a_hash_pins_a_commit(monkeypatch: pytest.MonkeyPatch) 
         hub.full_commit("org/a", "0e3d0de")
     with pytest.raises(TallmasksError, match=r"0 of its 3 commits begin with abcdef0.*all 40 digits"):
         hub.full_commit("org/a", "abcdef0")
-
-
-@pytest.mark.parametrize("home", ["/data/hub", "/data/snapshots/of/hub"])
-def test_the_commit_of_a_cached_file_is_its_snapshot(home: str) -> None:
-    """A cache below a folder called snapshots would give a word for the commit, and recipes that name it."""
-    snapshot = Path(home, "models--org--a", "snapshots")
-    assert hub.commit_of(snapshot / COMMITS[0] / "snapshots" / "a" / "model.pt") == COMMITS[0]
-    assert hub.commit_of(snapshot / COMMITS[0]) is None and hub.commit_of(Path(home, "model.pt")) is None
 
 
 def test_what_others_fine_tuned_on_is_said_where_it_decides() -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import runpy
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 from transformers import T5Config, T5ForConditionalGeneration
-from transformers.models.t5 import modeling_t5
 
 from small_t5 import ARCHITECTURE, SPEC, plain_network, random_state, save_small, sentences, small_examples
 from tallmasks.models.families import family, load
@@ -98,12 +96,6 @@ def test_layers_are_told_from_names() -> None:
     layers, kinds = (set(found) for found in zip(*map(FAMILY.place, names), strict=True))
     assert layers == {"before", "0", "1", "d0", "d1", "after"} and "other" not in kinds
     assert FAMILY.place("decoder.block.1.layer.1.EncDecAttention.o.weight") == ("d1", "cross-attention out")
-
-
-def test_recipes_hold_how_answers_are_scored() -> None:
-    """Results scored in two ways would pass for one another."""
-    assert FAMILY.settings({}) == {"scoring": asdict(Scoring()), "further_scores": ["exact_match", "f1"]}
-    assert FAMILY.settings({"scoring": {"max_new_tokens": 3}})["scoring"]["max_new_tokens"] == 3
 
 
 # -- scores ---------------------------------------------------------------------------------------------------
@@ -390,12 +382,9 @@ def test_a_tokenizer_with_more_words_than_the_table_has_rows(folder: Path, tmp_p
         load({**SPEC, "architecture": small}, tmp_path / "w.safetensors", device="cpu")
 
 
-def test_another_cross_attention_than_the_one_that_is_replaced_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_cross_attention_than_the_one_that_is_replaced_is_refused() -> None:
     """Under another transformers choices would share no inputs, or be scored by another attention, in silence."""
     network = T5ForConditionalGeneration(T5Config(**Architecture.of(ARCHITECTURE).config))
     network.decoder.block[0].layer[1].EncDecAttention = torch.nn.Linear(2, 2)
     with pytest.raises(TallmasksError, match=r"^transformers 5.* has no T5LayerCrossAttention .* expected .* 5\.23"):
         t5_network._share_inputs(network)
-    monkeypatch.delattr(modeling_t5, "T5LayerCrossAttention")
-    with pytest.raises(TallmasksError, match=r"expected transformers 5\.23"):
-        runpy.run_path(t5_network.__file__)

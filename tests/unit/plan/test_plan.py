@@ -57,8 +57,6 @@ def test_an_old_name_says_why_it_is_not_known(params: Params) -> None:
     ("text", "said"),
     [
         ("\nx = int('many')\n", r"kin.py, line 2: ValueError: invalid literal .*; put it right there$"),
-        ("x = None.y\n", r"kin.py, line 1: AttributeError: "),
-        ("import nowhere_at_all\n", r"kin.py, line 1: ModuleNotFoundError: "),
         ("x = (\n", r"kin.py, line 1: SyntaxError: "),
         ("x = 1\n", r"no model family 'broken_kin': .*kin.py has no object FAMILY"),
     ],
@@ -120,32 +118,22 @@ def test_tasks_that_no_model_has_together_are_refused(dots: Params) -> None:
 def test_home_is_where_a_shell_says(params: Params, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`~/weights` would be looked for in a folder of the name ~, in the project."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    for name in ("weights.safetensors", "weights.pt", "data/mnist/train/a/1.png", "mine/mnist.pt", "theirs/mnist.pt"):
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("as if")
+    for name in ("weights.safetensors", "data/mnist/train/a/1.png", "mine/mnist.pt", "theirs/svhn.pt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("as if")
     clip = params["models"]["vit_b32"]
     params["data"] = {"mnist": {"path": "~/data/mnist"}}
-    clip["checkpoints"] = {"source": "~/mine", "tasks": {"svhn": "finetune"}}
-    clip["pretrained"] = "~/weights.safetensors"
+    clip |= {"pretrained": "~/weights.safetensors", "checkpoints": {"source": "~/mine", "tasks": {"svhn": "~/theirs"}}}
+    params["models"]["tiny"]["pretrained"] = "~/tiny.safetensors"
     plan = Plan(params, ROOT)
     assert plan.pretrained_source("vit_b32") == {"pretrained": tmp_path / "weights.safetensors"}
     assert plan.examples("vit_b32", "mnist", "train").sources["data"] == tmp_path / "data" / "mnist"
-    assert plan.checkpoint("vit_b32", "mnist", 0).sources["weights"] == tmp_path / "mine" / "mnist.pt"
-    clip["checkpoints"]["tasks"]["mnist"] = "~/theirs"
-    clip["pretrained"] = "~/weights.pt"
-    plan = Plan(params, ROOT)
-    assert plan.checkpoint("vit_b32", "mnist", 0).sources["weights"] == tmp_path / "theirs" / "mnist.pt"
-    assert plan.pretrained_source("vit_b32")["pretrained"].sources["weights"] == tmp_path / "weights.pt"  # type: ignore[union-attr]
+    for task, folder in (("mnist", "mine"), ("svhn", "theirs")):
+        assert plan.checkpoint("vit_b32", task, 0).sources["weights"] == tmp_path / folder / f"{task}.pt"
+    assert plan.pretraining("tiny")[1] == tmp_path / "tiny.safetensors"
     clip["checkpoints"] = {"source": "published", "path": "~/copy"}
     with pytest.raises(TallmasksError, match=f"{tmp_path}/copy/single_task/.* is not there"):
         Plan(params, ROOT).checkpoint("vit_b32", "mnist", 0)
-    params["models"]["tiny"]["pretrained"] = "~/tiny.safetensors"
-    assert Plan(params, ROOT).pretraining("tiny")[1] == tmp_path / "tiny.safetensors"
-    clip["pretrained"] = "~nobody-of-this-name/weights.safetensors"
-    with pytest.raises(TallmasksError, match=r"~nobody-of-this-name/weights\.safetensors: .* write the path out"):
-        Plan(params, ROOT).pretrained_source("vit_b32")
 
 
 def test_a_view_knows_its_name_and_its_order(params: Params) -> None:

@@ -1,13 +1,11 @@
 """Benchmarks that evaluate other tasks than they merge, and each task left out in turn."""
 
-import dataclasses
 from typing import Any
 
 import pytest
 
 from conftest import ROOT
 from tallmasks import methods
-from tallmasks.methods import registry
 from tallmasks.plan import recipes
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.views import VIEWS
@@ -56,18 +54,3 @@ def test_what_an_unseen_task_has_not_is_refused(params: Params, change: Any, vie
     change(params)
     with pytest.raises(TallmasksError, match=message):
         recipes.of_view(Plan(params, ROOT), VIEWS[view], "tiny", "unseen")
-
-
-@pytest.mark.parametrize("view", ["benchmark", "seeds", "field", "held_out"])
-def test_a_page_follows_the_titles_that_it_prints(params: Params, view: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The page would show a method's old name until something else changes."""
-
-    def digest() -> str:
-        methods.get.cache_clear()
-        return recipes.of_view(Plan(params, ROOT), VIEWS[view], "tiny", "8tasks")["digest"]
-
-    before, ties = digest(), methods.get("ties")
-    with monkeypatch.context() as renamed:
-        renamed.setitem(registry._methods, "ties", dataclasses.replace(ties, title="TIES-Merging"))
-        assert digest() != before
-    assert digest() == before

@@ -171,12 +171,6 @@ def test_pieces_of_a_batch_count_by_their_weight(tmp_path: Path) -> None:
     np.testing.assert_allclose(found[0], found[1], rtol=0, atol=1e-5)
 
 
-def test_validation_examples_and_validate_every_come_together(tmp_path: Path) -> None:
-    """Data that were handed over would not be looked at, without a word."""
-    with pytest.raises(ValueError, match="validate_every"):
-        finetune(model(tmp_path), "north", TRAIN, config())
-
-
 class CrampedModel(DroppingModel):
     """Has too little memory, every second time, for more than two examples of which one is large."""
 
