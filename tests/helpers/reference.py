@@ -7,20 +7,10 @@ the rows of a float32 array [T, P'].
 import numpy as np
 
 PAPER_ROWS = (
-    "zeroshot",
-    "weight_averaging",
-    "task_arithmetic",
-    "ties",
-    "consensus_task_arithmetic",
-    "consensus_task_arithmetic_k1",
-    "consensus_ties",
-    "consensus_ties_k1",
-    "fine_tuned",
-    "magnitude_pruning",
-    "magnitude_masking",
-    "tall_mask_task_arithmetic",
-    "tall_mask_ties",
-)
+    "zeroshot", "weight_averaging", "task_arithmetic", "ties", "consensus_task_arithmetic",
+    "consensus_task_arithmetic_k1", "consensus_ties", "consensus_ties_k1", "fine_tuned", "magnitude_pruning",
+    "magnitude_masking", "tall_mask_task_arithmetic", "tall_mask_ties",
+)  # fmt: skip
 """The rows of the paper's tables, and those beside them, that ship."""
 
 

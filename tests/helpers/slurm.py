@@ -121,7 +121,7 @@ def _free_ports() -> list[int]:
 
 
 def _said(command: list[str], environment: dict[str, str]) -> str:
-    done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True)
     return done.stdout
 
 

@@ -17,14 +17,8 @@ from tallmasks.store.tensor_files import write_tensors
 from tallmasks.tasks.texts import FREE, Text, Texts, open_texts, write_texts
 
 ARCHITECTURE: dict[str, Any] = {
-    "vocab_size": 96,
-    "d_model": 32,
-    "d_kv": 8,
-    "d_ff": 48,
-    "num_heads": 4,
-    "num_layers": 2,
-    "dropout_rate": 0.1,
-}
+    "vocab_size": 96, "d_model": 32, "d_kv": 8, "d_ff": 48, "num_heads": 4, "num_layers": 2, "dropout_rate": 0.1,
+}  # fmt: skip
 SPEC: dict[str, Any] = {"family": "t5", "architecture": ARCHITECTURE}
 SENTENCE = "red green blue cat dog bird sees likes near the a who what colour is it yes no maybe not"
 WORDS = SENTENCE.split()

@@ -6,23 +6,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 _TRAPS = [
-    0.0,
-    -0.0,
-    1e-45,
-    -1e-45,
-    1e-40,
-    -1e-40,
-    1.1754944e-38,
-    0.1,
-    -0.1,
-    0.2,
-    -0.2,
-    0.3,
-    1.0,
-    -1.0,
-    1.5,
-    -3.0,
-]
+    0.0, -0.0, 1e-45, -1e-45, 1e-40, -1e-40, 1.1754944e-38, 0.1, -0.1, 0.2, -0.2, 0.3, 1.0, -1.0, 1.5, -3.0,
+]  # fmt: skip
 _VALUES = st.sampled_from([float(np.float32(trap)) for trap in _TRAPS]) | st.floats(-(2.0**90), 2.0**90, width=32)
 
 no_deadline = settings(deadline=None)

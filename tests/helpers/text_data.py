@@ -65,15 +65,9 @@ SCHEMAS: dict[str, dict[str, pa.DataType]] = {
     "social_iqa": dict.fromkeys(("context", "question", "answerA", "answerB", "answerC", "label"), TEXT),
 }
 MARKED = {
-    "paws": "sentence1",
-    "story_cloze": "input_sentence_1",
-    "winogrande": "sentence",
-    "wsc": "text",
-    "cosmos_qa": "context",
-    "quail": "context",
-    "ropes": "situation",
-    "social_iqa": "context",
-}
+    "paws": "sentence1", "story_cloze": "input_sentence_1", "winogrande": "sentence", "wsc": "text",
+    "cosmos_qa": "context", "quail": "context", "ropes": "situation", "social_iqa": "context",
+}  # fmt: skip
 """The column in which a row says which one it is; of the others `question`."""
 
 

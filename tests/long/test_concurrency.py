@@ -56,7 +56,7 @@ sha256sum store/tiny/derived/mask_bundles/*
 def can_mount() -> bool:
     """Whether this user may mount a small disk in a namespace of its own."""
     command = ["unshare", "-rm", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
-    return bool(shutil.which("unshare")) and subprocess.run(command, capture_output=True, check=False).returncode == 0
+    return bool(shutil.which("unshare")) and subprocess.run(command, capture_output=True).returncode == 0
 
 
 @pytest.mark.skipif(not can_mount(), reason="this user may not mount a small disk to be filled")

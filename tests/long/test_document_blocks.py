@@ -116,7 +116,7 @@ def test_the_options_of_dvc_are_there() -> None:
 def test_the_targets_of_make_are_there() -> None:
     """A reader would be told that there is no rule for what the page shows."""
     targets = {word for _, words in COMMANDS_BY_NAME["make"] for word in words} - {"test"}  # which -n would run
-    done = subprocess.run(["make", "-n", *sorted(targets)], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(["make", "-n", *sorted(targets)], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
@@ -151,7 +151,6 @@ def test_the_targets_of_snakemake_are_there(tmp_path: Path) -> None:
         env=environment,
         capture_output=True,
         text=True,
-        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -211,7 +210,6 @@ def test_the_lines_of_a_page_run(project: Project, page: str) -> None:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            check=False,
         )
         assert done.returncode == 0, f"{script}\n{done.stdout[-3000:]}"
         project.path(".dvc/config.local").unlink(missing_ok=True)  # names a cache that is not there

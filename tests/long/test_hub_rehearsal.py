@@ -311,7 +311,6 @@ def command(hub: LoopbackHub, folder: Path, *arguments: str) -> subprocess.Compl
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        check=False,
     )
 
 

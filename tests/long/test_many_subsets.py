@@ -24,16 +24,10 @@ from tallmasks.tasks.catalogues import catalogue
 pytestmark = pytest.mark.xdist_group("many subsets")  # one project for both tests
 
 RULES = {
-    "examples": "examples",
-    "head": "head",
-    "checkpoint": "finetune",
-    "task_vector": "task_vector",
-    "task_evaluation": "evaluate_task",
-    "multi_task_vector": "merge",
-    "mask_bundle": "mask",
-    "agreement": "consensus",
+    "examples": "examples", "head": "head", "checkpoint": "finetune", "task_vector": "task_vector",
+    "task_evaluation": "evaluate_task", "multi_task_vector": "merge", "mask_bundle": "mask", "agreement": "consensus",
     "evaluation": "evaluate",
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module", params=[12, 160])

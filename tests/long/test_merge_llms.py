@@ -14,14 +14,10 @@ from conftest import ROOT
 EXAMPLE = ROOT / "examples/llms"
 NAMES = {"instruct": "sums", "code": "differences", "math": "products"}
 LOCAL = {
-    "meta-llama/Llama-3.2-3B": "tiny/base",
-    "MergeBench/Llama-3.2-3B_instruction": "tiny/sums",
-    "MergeBench/Llama-3.2-3B_coding": "tiny/differences",
-    "MergeBench/Llama-3.2-3B_math": "tiny/products",
-    "ifeval": "sums",
-    "mbpp": "differences",
-    "gsm8k_cot": "products",
-}
+    "meta-llama/Llama-3.2-3B": "tiny/base", "MergeBench/Llama-3.2-3B_instruction": "tiny/sums",
+    "MergeBench/Llama-3.2-3B_coding": "tiny/differences", "MergeBench/Llama-3.2-3B_math": "tiny/products",
+    "ifeval": "sums", "mbpp": "differences", "gsm8k_cot": "products",
+}  # fmt: skip
 """What stands in the place of the page's models and tasks."""
 
 
@@ -29,7 +25,7 @@ def run(folder: Path, environment: dict[str, str], words: list[str]) -> None:
     programs = {"tallmasks": [sys.executable, "-m", "tallmasks.commands.main"], ".venv/bin/python": [sys.executable]}
     words = [str(ROOT / word) if word.startswith("examples/") else word for word in words]
     command = [*programs[words[0]], *words[1:]]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, f"{words}\n{done.stderr[-3000:]}"
 
 

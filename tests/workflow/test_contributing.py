@@ -40,7 +40,7 @@ def test_one_file_is_a_method_with_an_option_and_an_input_of_its_own(tmp_path: P
     for name, source in zip(("unit_length", "largest"), sources, strict=True):
         (tmp_path / "tallmasks" / "methods" / "rows" / f"{name}.py").write_text(source)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    run = subprocess.run([sys.executable, "-c", USED], capture_output=True, text=True, env=environment, check=False)
+    run = subprocess.run([sys.executable, "-c", USED], capture_output=True, text=True, env=environment)
     assert run.returncode == 0, run.stderr
     plain, longer, other, largest = (line.split("|") for line in run.stdout.splitlines())
     assert largest == ["3.0", "4.0", "1.0", "0.0"]

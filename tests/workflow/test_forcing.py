@@ -12,17 +12,9 @@ from project import Project, Run
 
 TABLE = "results/tiny/two/table.csv"
 CHAIN = {
-    "examples": 6,
-    "head": 2,
-    "finetune": 2,
-    "task_vector": 2,
-    "evaluate_task": 4,
-    "merge": 1,
-    "mask": 1,
-    "consensus": 1,
-    "evaluate": 3,
-    "results": 1,
-}
+    "examples": 6, "head": 2, "finetune": 2, "task_vector": 2, "evaluate_task": 4, "merge": 1, "mask": 1,
+    "consensus": 1, "evaluate": 3, "results": 1,
+}  # fmt: skip
 AS_A_USER = "import ctypes, os, sys; ctypes.CDLL(None).prctl(24, 1, 0, 0, 0); os.execvp(sys.argv[1], sys.argv[1:])"
 """Without the right to write into read-only files, which root has."""
 

@@ -44,7 +44,7 @@ def run_task_vector(folder: Path) -> subprocess.CompletedProcess[str]:
     }
     command = job_command(folder, ROOT / "workflow" / "scripts" / "task_vector.py", told)
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def run_merge(folder: Path, told: dict) -> subprocess.CompletedProcess[str]:
 
 def run_step(script: str, folder: Path, told: dict) -> subprocess.CompletedProcess[str]:
     command = job_command(folder, ROOT / "workflow" / "scripts" / f"{script}.py", told)
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
 
 
 def zero(path: Path) -> None:

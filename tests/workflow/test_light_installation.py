@@ -31,9 +31,7 @@ TASKS = "--base base --task cars=cars --task dtd=dtd"
 
 def without_extras(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
     """What a Python does that has the plain dependencies alone."""
-    return subprocess.run(
-        [sys.executable, "-c", WITHOUT + code], cwd=folder, capture_output=True, text=True, check=False
-    )
+    return subprocess.run([sys.executable, "-c", WITHOUT + code], cwd=folder, capture_output=True, text=True)
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ def test_without_tensors_of_torchs_nothing_imports_torch(tmp_path: Path, params:
     from tallmasks.plan.planner import Plan
 
     command = [sys.executable, "-c", WITHOUT_TORCH, str(file_of(tmp_path, state())), str(PARAMS), str(ROOT)]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    run = subprocess.run(command, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     assert run.stdout.split() == [node.path for node in Plan(params, ROOT).index.closure("tiny")]
 

@@ -18,13 +18,9 @@ PAGES = {"half_sum": "README.md", "dots": "docs/own_task.md"}
 TABLES = ("README.md", "docs/first_run.md", "docs/tiny_model.md")
 """The pages that show tables of docs/tiny."""
 CHECKED = (
-    "tests/contract/test_methods.py",
-    "tests/contract/test_merges.py",
-    "tests/contract/test_catalogues.py",
-    "tests/unit/tasks/test_drawn.py",
-    "tests/unit/evaluation/test_sweeps.py",
-    "tests/unit/results/test_figures.py",
-)
+    "tests/contract/test_methods.py", "tests/contract/test_merges.py", "tests/contract/test_catalogues.py",
+    "tests/unit/tasks/test_drawn.py", "tests/unit/evaluation/test_sweeps.py", "tests/unit/results/test_figures.py",
+)  # fmt: skip
 CONCERNED = "half_sum or dots or not ["
 """Of those, the tests of the examples and the tests of all methods and tasks at once: not those of one other each."""
 
@@ -50,15 +46,9 @@ def test_the_examples_of_the_readme_give_a_table(with_examples: Project) -> None
     """A newcomer's first own method or task would be refused, for one reason after the other."""
     made = with_examples.snakemake("results/tiny/dotted/table.csv").jobs
     assert made == {
-        "examples": 3,
-        "head": 1,
-        "finetune": 1,
-        "task_vector": 1,
-        "evaluate_task": 2,
-        "merge": 1,
-        "evaluate": 1,
+        "examples": 3, "head": 1, "finetune": 1, "task_vector": 1, "evaluate_task": 2, "merge": 1, "evaluate": 1,
         "results": 1,
-    }
+    }  # fmt: skip
     table = with_examples.path("results/tiny/dotted/table.csv").read_text()
     assert [line.split(",")[1] for line in table.splitlines()[1:]] == ["zeroshot", "half_sum", "fine_tuned"]
     others = with_examples.dry_run("results/tiny/two/table.csv").planned
@@ -75,7 +65,6 @@ def test_the_examples_of_the_readme_pass_the_tests_that_all_must(with_examples: 
         env={**os.environ, "PYTHONPATH": str(with_examples.path("src"))},
         capture_output=True,
         text=True,
-        check=False,
     )
     assert run.returncode == 0, run.stdout
     assert "half_sum" not in run.stdout

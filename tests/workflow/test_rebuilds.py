@@ -5,17 +5,9 @@ from collections import Counter
 from project import Project, Run
 
 EVERYTHING = {
-    "examples": 9,
-    "head": 3,
-    "finetune": 3,
-    "task_vector": 3,
-    "evaluate_task": 6,
-    "merge": 2,
-    "mask": 2,
-    "consensus": 2,
-    "evaluate": 6,
-    "results": 2,
-}
+    "examples": 9, "head": 3, "finetune": 3, "task_vector": 3, "evaluate_task": 6, "merge": 2, "mask": 2,
+    "consensus": 2, "evaluate": 6, "results": 2,
+}  # fmt: skip
 
 
 def test_a_first_run_does_everything_once_and_a_second_nothing(built: tuple[Project, Run], project: Project) -> None:

@@ -170,12 +170,12 @@ def test_only_the_owners_jobs_are_served(bare: tuple[Path, int], start: list[str
     """A process of the same user in a sandbox had code run outside of it, and wrote where it could not."""
     command = [sys.executable, "-c", KNOCK.format(folder=str(bare[0]))]
     if isinstance(start, list):
-        if start[:1] == ["unshare"] and subprocess.run([*start, "true"], check=False, capture_output=True).returncode:
+        if start[:1] == ["unshare"] and subprocess.run([*start, "true"], capture_output=True).returncode:
             pytest.skip("namespaces cannot be made here")
-        assert subprocess.run([*start, *command], check=False).returncode == status
+        assert subprocess.run([*start, *command]).returncode == status
     elif start == "no new privileges":
         restrict = lambda: ctypes.CDLL(None).prctl(NO_NEW_PRIVS, 1, 0, 0, 0)  # noqa: E731
-        assert subprocess.run(command, check=False, preexec_fn=restrict).returncode == status
+        assert subprocess.run(command, preexec_fn=restrict).returncode == status
     else:  # by a process that ends before, so that it has another parent
         said = bare[0].parent / "said"
         shell = f'(sleep 0.5; "$@"; echo $? > {said}.new; mv {said}.new {said}) &'

@@ -210,14 +210,9 @@ def save_as_peft(folder: Path, vectors: State) -> None:
     """A folder as PEFT saves (IA)^3."""
     folder.mkdir()
     config = {
-        "base_model_name_or_path": "google/t5-large-lm-adapt",
-        "feedforward_modules": ["wo"],
-        "init_ia3_weights": True,
-        "modules_to_save": None,
-        "peft_type": "IA3",
-        "target_modules": ["k", "v", "wo"],
-        "task_type": "SEQ_2_SEQ_LM",
-    }
+        "base_model_name_or_path": "google/t5-large-lm-adapt", "feedforward_modules": ["wo"], "init_ia3_weights": True,
+        "modules_to_save": None, "peft_type": "IA3", "target_modules": ["k", "v", "wo"], "task_type": "SEQ_2_SEQ_LM",
+    }  # fmt: skip
     write_tensors(folder / "adapter_model.safetensors", vectors, {"format": "pt"})
     (folder / "adapter_config.json").write_text(json.dumps(config))
 

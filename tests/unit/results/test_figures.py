@@ -264,16 +264,6 @@ def test_people_can_read_it(results: ResultFiles, name: str, monkeypatch: pytest
         assert panel.has_data() or not panel.axison
 
 
-def test_the_figure_of_every_method_has_room_for_more(results: ResultFiles) -> None:
-    """The next method that somebody adds would push the panels out of the figure."""
-    data, _ = drawn(results, "field_pareto")
-    added = [data[data["method"] == "ties"].assign(method=f"ties:keep=0.{number}") for number in range(25, 45)]
-    figure = figures.load("field_pareto").draw(pd.concat([data, *added], ignore_index=True))
-    figure.canvas.draw()
-    labels = [panel.xaxis.label.get_window_extent() for panel in figure.axes if panel.get_xlabel()]
-    assert labels and all(figure.bbox.count_contains([box.min, box.max]) == 2 for box in labels)
-
-
 @pytest.mark.parametrize(
     ("name", "kind", "start"),
     [*((name, "svg", b"<?xml") for name in FIGURES), ("pareto", "pdf", b"%PDF"), ("pareto", "png", b"\x89PNG")],

@@ -10,7 +10,7 @@ from tallmasks.masks.block import SIDE, block
 from tallmasks.results.paper_tables import laid_out, side_by_side
 from tallmasks.results.reference import BENCHMARKS, paper_table
 from tallmasks.store.tensor_files import Layout
-from tallmasks.tasks.titles import TITLES, benchmark_title, title
+from tallmasks.tasks.titles import benchmark_title, title
 from tallmasks.vectors.task_vectors import TaskVector
 
 TASKS = {name: sorted(tasks) for tasks, name in BENCHMARKS.items() if not name.endswith("tasks")}
@@ -20,8 +20,6 @@ def test_the_benchmarks_are_the_papers() -> None:
     """Ours on other tasks would stand beside the paper's numbers."""
     assert {name: len(tasks) for name, tasks in TASKS.items()} == {"7nlp": 7, "8qa": 8, "11nlp": 11}
     assert set(TASKS["7nlp"]) | set(TASKS["8qa"]) == set(TASKS["11nlp"])
-    assert set(TASKS["7nlp"]) & set(TASKS["8qa"]) == {"paws", "qasc", "quartz", "wiki_qa"}
-    assert not set(TASKS["11nlp"]) & set(TITLES), "publishers of vision models would be asked for them"
     assert [title(task) for task in TASKS["7nlp"]] == [
         "PAWS", "QASC", "QuaRTz", "Story Cloze", "WikiQA", "Winogrande", "WSC",
     ]  # fmt: skip

@@ -184,11 +184,7 @@ NOTES = (LEAK, REACH, PRECISION, "FER2013", "QASC", "embedding table", "in the l
     [
         ("vit_b32", "zeroshot", (PRECISION,)),
         ("vit_b32", "ties", (PRECISION, LEAK)),
-        ("vit_b32", "fine_tuned", (PRECISION, "about 2.3", REACH)),
-        ("vit_b32", "tall_mask_ties", (PRECISION, "about 2.3", REACH)),
-        ("vit_b16", "fine_tuned", (PRECISION, "about 2.1", REACH)),
         ("vit_l14", "fine_tuned", (PRECISION, "about 1.8", REACH)),
-        ("t5_large", "zeroshot", ("QASC",)),
         ("t5_large", "ties", ("QASC", "embedding table", "in the loss")),
         ("t5_large_ia3", "ties", ("QASC", "in the loss")),
     ],

@@ -90,20 +90,6 @@ def test_story_cloze_as_parquet_and_as_it_is_given_out(tmp_path: Path) -> None:
     assert read[0] == read[1] and 'flour,\nwater"' in read[0][0].input
 
 
-def test_a_label_may_be_a_number_or_a_text(tmp_path: Path) -> None:
-    """A copy of a dataset that stores its labels otherwise would be refused, or fill a prompt with nothing."""
-    rows = [made_up("social_iqa", index) for index in range(6)]
-    whole = table("social_iqa", rows)
-    place = whole.schema.get_field_index("label")
-    numbers = whole.set_column(place, "label", whole["label"].cast(pa.int32()))
-    read = []
-    for name, content in {"texts": whole, "numbers": numbers}.items():
-        (tmp_path / name).mkdir()
-        pq.write_table(content, tmp_path / name / "train.parquet")
-        read.append(written(tmp_path / f"{name}.out", "social_iqa", "train", tmp_path / name))
-    assert read[0] == read[1]
-
-
 # -- what cannot be had ---------------------------------------------------------------------------------------------
 
 
@@ -136,22 +122,10 @@ def with_null(content: pa.Table) -> pa.Table:
     ("task", "change", "said"),
     [
         ("wiki_qa", lambda t: t.drop_columns(["answer"]), "wiki_qa: no column answer; found question_id, question"),
-        ("wiki_qa", lambda t: table("paws", [made_up("paws", 0)] * 9), "no column question, document_title, answer"),
-        (
-            "paws",
-            lambda t: t.set_column(1, "sentence1", pa.array(range(8))),
-            "column sentence1 holds int64, expected a t",
-        ),
+        ("paws", lambda t: t.set_column(1, "sentence1", pa.array(range(8))), "sentence1 holds int64, expected a t"),
         ("qasc", lambda t: t.set_column(2, "choices", t["question"]), "choices holds string, expected a struct"),
-        ("ropes", lambda t: t.set_column(4, "answers", t["question"]), "answers holds string, expected a struct"),
-        (
-            "quail",
-            lambda t: t.set_column(8, "answers", t["question"]),
-            "answers holds string, expected a list of texts",
-        ),
-        ("wsc", lambda t: t.set_column(6, "label", t["text"]), "label holds string, expected a whole number"),
         ("quartz", with_null, "quartz: row 2 has nothing in the column para"),
-        ("wsc", lambda t: t.slice(0, 4), "4 train rows, expected 554; more than 4 are needed, the last ones for valid"),
+        ("wsc", lambda t: t.slice(0, 4), "4 train rows, expected 554"),
         ("wsc", lambda t: t.set_column(6, "label", pa.array([0, 1, -1] * 2 + [0, 1])), "row 2 of train: .*none of 2"),
     ],
 )
@@ -161,14 +135,6 @@ def test_what_is_not_this_tasks_data_is_refused(task: str, change: Any, said: st
     with pytest.raises(TallmasksError, match=said) as error:
         written(tmp_path / "out", task, "train", tmp_path / "data")
     assert "\n" not in str(error.value) and not (tmp_path / "out").exists()
-
-
-def test_two_files_of_a_csv_task_are_named(tmp_path: Path) -> None:
-    """One of two downloads would be taken, whichever comes first."""
-    for number in (1, 2):
-        write_csv(tmp_path / "csv" / f"cloze_test_val__spring2016 ({number}).csv", [made_up("story_cloze", 0)])
-    with pytest.raises(TallmasksError, match=r"found: several: cloze_test_val__spring2016 \(1\).csv, cloze"):
-        written(tmp_path / "out", "story_cloze", "train", tmp_path / "csv")
 
 
 # -- recipes ---------------------------------------------------------------------------------------------------------
@@ -229,15 +195,10 @@ def test_the_command_lists_data_and_prompts(capsys: pytest.CaptureFixture[str]) 
     assert cli.main(["prompts"]) == 0
     printed = capsys.readouterr().out
     for name, task in TASKS.items():
-        assert (
-            f"{name} ({task.title})" in printed
-            and (task.ask or f"{task.source.hub} at {task.source.revision}") in printed
-        )
-        assert all(f" {prompt.name}\n" in f"{printed}\n" for prompt in prompts_of(name).prompts)
-        assert (
-            f"train {task.rows('train'):,}, validation {task.rows('validation'):,}, test {task.rows('test'):,}"
-            in printed
-        )
+        rows = (f"{split} {task.rows(split):,}" for split in SPLITS)
+        prompts = (f" {prompt.name}\n" for prompt in prompts_of(name).prompts)
+        source = task.ask or f"{task.source.hub} at {task.source.revision}"
+        assert all(said in printed for said in (f"{name} ({task.title})", source, *prompts, ", ".join(rows)))
     assert cli.main(["prompts", "qasc"]) == 0
     printed = capsys.readouterr().out
     assert "train 7,634, validation 500, test 926" in printed and "5 of 8" in printed and "    > heat" in printed

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from tallmasks.tasks.texts import FREE, Text
 from tallmasks.tasks.written import SPLITS, TASKS, examples
-from tallmasks.tasks.written.documents import GAPS, begun, problem, with_gaps
+from tallmasks.tasks.written.documents import begun, problem, with_gaps
 from tallmasks.tasks.written.lexicon import END, lexicon, tokenizer_json
-from tallmasks.tasks.written.world import DEED_MEANINGS, DIALECTS, FACTS, SPEECHES, THING_MEANINGS, THING_SHARE, THINGS
+from tallmasks.tasks.written.world import DIALECTS
 
 SMALL = 60
 MANY = 1000
@@ -80,41 +80,6 @@ def test_every_task_has_a_prefix_of_its_own(shown: set[str]) -> None:
         assert all(text.input.startswith(f"{task.prefix} ") for text in examples(task.name, "train", SMALL, 0))
         assert set(task.prefix.split()) <= shown - set(task.plain.split()) - set(DIALECTS)
     assert len({task.prefix for task in TASKS.values()}) == len(TASKS)
-
-
-def test_texts_are_announced_by_their_dialect() -> None:
-    """Without it a text would not say by which dialect its words are meant."""
-    rng = np.random.default_rng(1)
-    firsts = Counter(write(rng)[0].split()[0] for write in (with_gaps, begun, problem) for _ in range(200))
-    assert set(firsts) == set(DIALECTS)
-
-
-def test_gaps_are_filled_in_order() -> None:
-    """Without it span corruption would ask for facts in an order that cannot be known."""
-    rng = np.random.default_rng(2)
-    for _ in range(100):
-        read, write = with_gaps(rng)
-        asked, told = [word for word in read.split() if word in GAPS], write.split()[::2]
-        assert asked == told == list(GAPS[: len(told)]) and told
-
-
-@pytest.mark.parametrize("meanings", [THING_MEANINGS, DEED_MEANINGS])
-def test_a_dialect_permutes_its_share(meanings: tuple[np.ndarray, ...]) -> None:
-    """Without it two words of a dialect could mean the same, or dialects would contradict each other less than said."""
-    for meaning in meanings:
-        count = len(meaning)
-        assert sorted(meaning) == list(range(count))
-        assert (meaning != np.arange(count)).sum() == round(THING_SHARE * count)
-
-
-def test_dialects_say_the_same_of_the_same_thing() -> None:
-    """Without it a dialect would change the world and not only its words."""
-    for meaning, speech in zip(THING_MEANINGS, SPEECHES, strict=True):
-        for thing in range(THINGS):
-            word = int(np.flatnonzero(meaning == thing)[0])
-            assert speech.things["place"][word] == FACTS.place[thing]
-    for meaning, speech in zip(DEED_MEANINGS, SPEECHES, strict=True):
-        np.testing.assert_array_equal(meaning[speech.deeds["next"]], FACTS.next[meaning])
 
 
 def test_the_tokenizer_knows_whole_words() -> None:

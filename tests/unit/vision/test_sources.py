@@ -76,15 +76,6 @@ def test_a_folder_per_class_is_read_as_torchvision_reads_it(tmp_path: Path) -> N
         np.testing.assert_array_equal(open_image(stored), image)
 
 
-@pytest.mark.parametrize("task", ["cifar10", "fer2013"])
-def test_a_folder_whose_name_looks_like_a_pattern(task: str, tmp_path: Path) -> None:
-    """Data under such a name would not be found, or be mixed with another folder's."""
-    for folder, train in (("data [v1]*", 6), ("data [v1]* old", 5), ("data v", 4)):
-        write_repository(tmp_path / folder, task, {"train": train, "test": 2})
-    dataset = open_dataset(TASKS[task], locate(TASKS[task], "train", tmp_path / "data [v1]*"))
-    assert len(dataset.labels) == len(list(dataset.images())) == 6
-
-
 @pytest.mark.parametrize("form", ["bytes", "struct of bytes", "path", "struct of path"])
 def test_an_image_column_of_any_form(form: str, tmp_path: Path) -> None:
     """Files written by another version of the datasets library, or by hand, could not be read."""
@@ -135,13 +126,10 @@ def test_labels_go_by_name(
     ("labels", "columns", "message"),
     [
         ([0, 10], {}, r"stl10: example 1 has label 10 \(1 such labels in all\), expected 0 to 9"),
-        ([-1], {}, "has label -1"),
         ([0, None], {}, "example 1 has no label"),
         (["sofa"], {"label_type": pa.string()}, "unknown class 'sofa'.*expected 10 classes: airplane, bird"),
         ([0], {"names": [str(i) for i in range(62)]}, "the files have 62 classes .* expected 10"),
-        ([0], {"names": ["bird", "airplane", *"01234567"]}, "cannot be told apart"),
         ([0], {"image_column": "picture"}, "no column image; found picture, label"),
-        ([0], {"label_column": "y"}, "no column label; found image, y"),
     ],
 )
 def test_what_is_not_this_tasks_data_is_refused(
@@ -206,16 +194,9 @@ def test_some_shards_do_not_pass_for_all(
 
 
 def test_shards_of_two_sets_are_not_mixed(tmp_path: Path) -> None:
-    """A dataset that was downloaded twice would count its images twice, or one be refused for how it is numbered."""
-    for number in (1, 2):
-        (tmp_path / f"train_{number}_of_2.parquet").touch()
-    assert len(locate(MNIST, "train", tmp_path).paths) == 2
-    for path in tmp_path.iterdir():
-        path.unlink()
-    for name in ("train-00000-of-00002.parquet", "train-00001-of-00002.parquet"):
-        (tmp_path / name).touch()
-    assert len(locate(MNIST, "train", tmp_path).paths) == 2
-    (tmp_path / "train-00001-of-00002-0123456789abcdef.parquet").touch()
+    """A dataset that was downloaded twice would count its images twice."""
+    for name in ("train-00000-of-00002", "train-00001-of-00002", "train-00001-of-00002-0123456789abcdef"):
+        (tmp_path / f"{name}.parquet").touch()
     with pytest.raises(TallmasksError, match="are the same shard"):
         locate(MNIST, "train", tmp_path)
     (tmp_path / "train-00001-of-00002-0123456789abcdef.parquet").rename(tmp_path / "train-00002-of-00003.parquet")
