@@ -65,31 +65,18 @@ def test_a_job_has_its_threads_streams_folder_and_status(
 import os, sys
 forked = "torch" in sys.modules
 def run(job):
-    import numpy, threadpoolctl, torch
+    import numba, numpy, threadpoolctl, torch
     print({pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"})
     print([os.environ[name] for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")], torch.get_num_threads(), os.getcwd())
+    print(numba.njit(lambda n: n + 1)(1), numba.get_num_threads())  # which reads the environment when it compiles
     print(forked)
     print("to the log", file=sys.stderr)
     sys.exit(7)
 """
     status, output, errors = ended(probe(tmp_path, code, warm_python() if warm else "0"))
     assert status == 7, errors
-    assert output.strip() == f"{{1}}\n['1', '1'] 1 {tmp_path}\n{warm}"
+    assert output.strip() == f"{{1}}\n['1', '1'] 1 {tmp_path}\n2 1\n{warm}"
     assert errors.strip() == "to the log"
-
-
-@pytest.mark.parametrize("warm", [False, True])
-def test_a_job_that_compiles_keeps_its_threads(tmp_path: Path, warm: bool) -> None:
-    """With nothing compiled yet a job of one thread would end in a traceback of numba's, which reads the number of
-    threads from the environment whenever it compiles, and refuses another one than it was imported with."""
-    code = """
-import numba
-def run(job):
-    print(numba.njit(lambda n: n + 1)(1), numba.get_num_threads())
-"""
-    status, output, errors = ended(probe(tmp_path, code, warm_python() if warm else "0"))
-    assert status == 0, errors
-    assert output.startswith("2 1\n")
 
 
 def test_a_killed_job_leaves_nothing_behind(tmp_path: Path, bare: tuple[Path, int]) -> None:

@@ -3,10 +3,8 @@
 from pathlib import Path
 
 import pytest
-from snakemake.exceptions import WorkflowError
-from snakemake.jobs import Job
 
-from bridge.run import replace, stale_marker
+from bridge.run import stale_marker
 
 
 def test_no_marker_lies_in_a_folder_that_was_there_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,12 +17,3 @@ def test_no_marker_lies_in_a_folder_that_was_there_before_it(tmp_path: Path, mon
     folders = [marker.parent for marker in markers]
     assert folders[0] != folders[1] and [list(folder.iterdir()) for folder in folders] == [[one] for one in markers]
     assert all(marker.stat().st_mtime > table.stat().st_mtime for marker in markers)
-
-
-def test_a_snakemake_without_a_part_that_is_replaced_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Under another version finished outputs would be removed, or old results copied back over themselves."""
-    monkeypatch.delattr(Job, "check_protected_output")
-    with pytest.raises(
-        WorkflowError, match=r"^Snakemake 9.* has no Job.check_protected_output, .* expected .* 9\.27: "
-    ):
-        replace(Job, check_protected_output=None)
