@@ -191,13 +191,10 @@ class Project:
         assert text.count(old) == 1, f"{file} has {old!r} {text.count(old)} times"
         self.path(file).write_text(text.replace(old, new))
 
-    def damage(self, path: Path, content: bytes | None) -> None:
-        """Overwrite a read-only file in place, or delete it."""
-        if content is None:
-            path.unlink()
-        else:
-            path.chmod(0o644)
-            path.write_bytes(content)
+    def damage(self, path: Path, content: bytes) -> None:
+        """Overwrite a read-only file in place."""
+        path.chmod(0o644)
+        path.write_bytes(content)
 
     def copy(self, root: Path) -> Project:
         """The whole working copy once more, somewhere else."""
@@ -214,15 +211,8 @@ def warm_python() -> Path:
     """The folder of a warm Python that this process owns: all Snakemakes of the tests share one import of torch."""
     folder = Path(tempfile.mkdtemp(prefix="tallmasks-tests-")) / "warm"
     atexit.register(shutil.rmtree, folder.parent, ignore_errors=True)
-    command = [
-        sys.executable,
-        "-P",
-        str(ROOT / "workflow" / "runner" / "warm.py"),
-        str(folder),
-        str(os.getpid()),
-        " ".join(["torch", "torch._dynamo", "open_clip", *ARRAYS]),
-        " ".join(LATER),
-    ]
+    imports = [" ".join(["torch", "torch._dynamo", "open_clip", *ARRAYS]), " ".join(LATER)]
+    command = [sys.executable, "-P", str(ROOT / "workflow/runner/warm.py"), str(folder), str(os.getpid()), *imports]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("OMP_")}
     server = subprocess.Popen(
         command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True

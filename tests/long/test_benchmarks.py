@@ -18,23 +18,30 @@ from conftest import ROOT
 KINDS = (("base", "", "base"), ("task", "a=", "a"), ("task", "b=", "b"))
 
 
+def run(name: str, *options: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, f"benchmarks/{name}.py", *options]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
 def test_the_benchmark_of_merging_on_disk_runs(tmp_path: Path) -> None:
     """The published numbers could not be measured again, and nobody would see it before the next release."""
     out, place = tmp_path / "out", tmp_path / "files"
-    command = [sys.executable, "benchmarks/streaming.py", "--scale", "0.0001", "--repeats", "1", "--out", str(out)]
-    command += ["--place", str(place), "--only", "vit_b32:2", "--array-parameters", "20000000"]
-    command += ["--commands", "merge consensus_ties"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    done = subprocess.run([*command, "--array-tasks", "2"], cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "1 of 12 layers" in done.stderr  # what is left out is said
-    with (out / "streaming.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    on_files = [row for row in rows if row["shape"].startswith("vit_b32")]
+    options = ["--scale", "0.0001", "--repeats", "1", "--out", str(out), "--place", str(place), "--only", "vit_b32:2"]
+    options += ["--array-parameters", "20000000", "--commands", "merge consensus_ties", "--array-tasks", "2"]
+    assert "1 of 12 layers" in run("streaming", *options).stderr  # what is left out is said
+    measured = rows(out / "streaming.csv")
+    on_files = [row for row in measured if row["shape"].startswith("vit_b32")]
     assert {"start-up", "merge consensus_ties", "export"} <= {row["what"] for row in on_files}
     assert all(float(row["read_gb"]) > 0 for row in on_files)
-    assert "arrays" in {row["shape"] for row in rows}
-    assert not list(place.iterdir())
+    assert "arrays" in {row["shape"] for row in measured} and not list(place.iterdir())
 
 
 @pytest.mark.short
@@ -88,21 +95,14 @@ def test_memory_does_not_grow_with_depth(
 @pytest.mark.short
 def test_the_benchmark_of_merges_runs(tmp_path: Path) -> None:
     """Time and memory of the merges could not be measured again; those that look at data would be left out."""
-    command = [sys.executable, "benchmarks/merges.py", "--scale", "0.08", "--tasks", "2", "--matrix-tasks", "0"]
-    command += ["--only", "regmean", "--out", str(tmp_path)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    with (tmp_path / "merges.csv").open() as file:
-        rows = {row["merge"]: row for row in csv.DictReader(file)}
-    assert rows.keys() == {"regmean"} and float(rows["regmean"]["cpu_s"]) > 0
-    assert float(rows["regmean"]["given_mib"]) > 5
+    options = ["--scale", "0.08", "--tasks", "2", "--matrix-tasks", "0", "--only", "regmean", "--out", str(tmp_path)]
+    run("merges", *options)
+    (row,) = rows(tmp_path / "merges.csv")
+    assert row["merge"] == "regmean" and float(row["cpu_s"]) > 0 and float(row["given_mib"]) > 5
 
 
 @pytest.mark.short
 def test_the_benchmark_of_switching_runs() -> None:
     """What the documents say of the time of `apply_` could not be measured again."""
-    command = [sys.executable, "benchmarks/applying.py", "--layers", "1", "--width", "64", "--rounds", "1"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    done = run("applying", "--layers", "1", "--width", "64", "--rounds", "1")
     assert done.stdout.count("restored within 0\n") == 2, done.stderr + done.stdout
