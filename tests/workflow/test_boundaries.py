@@ -1,8 +1,6 @@
 """The workflow's own bad input: what is wrong is said in one message, and nothing is written elsewhere."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,14 +11,6 @@ from project import ROOT, Project, Run, lay_out
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """The project with nothing built; each test undoes its changes."""
     return lay_out(tmp_path_factory.mktemp("bare") / "project")
-
-
-@pytest.fixture
-def edited(bare: Project) -> Any:
-    """Lets a test edit params.yaml for its own time."""
-    text = bare.path("params.yaml").read_text()
-    yield bare.change
-    bare.path("params.yaml").write_text(text)
 
 
 def message(run: Run) -> str:
@@ -42,12 +32,6 @@ TABLE = "results/tiny/two/table.csv"
 def test_a_mistyped_target_names_the_nearest(bare: Project, target: str, expected: str) -> None:
     """A user would be told that some rule is missing."""
     assert expected in message(bare.dry_run(target, fails=True))
-
-
-def test_a_typo_in_params_ends_the_run(bare: Project, edited: Callable[..., None]) -> None:
-    """A typo would end in a traceback, or in files outside the project."""
-    edited(lambda params: params.update(build=["tinny"]))
-    assert "no model 'tinny' in params.yaml; did you mean 'tiny'" in message(bare.dry_run("all", fails=True))
 
 
 def test_a_method_file_with_a_mistake_is_named(bare: Project) -> None:
@@ -92,12 +76,6 @@ def test_a_table_needs_no_row_of_fine_tuned_models(project: Project) -> None:
     project.change(lambda params: params["methods"].remove("fine_tuned"))
     assert project.snakemake(TABLE).jobs == {"results": 1}
     assert project.path(TABLE).read_text().splitlines() == [row for row in rows if ",fine_tuned," not in row]
-
-
-def test_without_the_default_profile_nothing_runs(bare: Project) -> None:
-    """Snakemake would go by file times, and fine-tune again what is there."""
-    run = bare.run("snakemake", "-n", "--rerun-triggers", "params", "--", TABLE, fails=True)
-    assert "profiles/default is not in force" in message(run)
 
 
 def test_a_copy_runs_its_own_code(built: tuple[Project, Run], tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 from small_clip import SPEC, save_random
 from tallmasks.evaluation.counting import Evaluator, TaskData, unpack_mask
-from tallmasks.models import cuda
 from tallmasks.models.clip.clip_examples import ClipExamples
 from tallmasks.models.families import Model, load
 from tallmasks.tasks.drawn import TASKS, examples
@@ -98,26 +97,3 @@ def test_masks_are_unpacked_on_the_device(size: int) -> None:
     np.testing.assert_array_equal(unpack_mask(packed, size, torch.device("cpu")), mask)
     meta = unpack_mask(packed, size, torch.device("meta"))  # the GPU's way, as far as it can be tried without one
     assert isinstance(meta, torch.Tensor) and meta.shape == (size,) and meta.dtype == torch.bool
-
-
-def test_a_gpus_room_is_what_is_left_beside_what_lies_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Merged vectors and masks that came to the device after the count would make it run out of memory."""
-
-    class OnGpu:
-        device = torch.device("cuda")
-        flat = torch.empty(0)
-
-        def initial(self) -> "OnGpu":
-            return self
-
-        nbytes = 100
-
-    evaluator = Evaluator(OnGpu(), [])  # type: ignore[arg-type]
-    free = [1000.0]
-    monkeypatch.setattr(cuda, "free_bytes", lambda device: free[0])
-    assert evaluator._room() == 6
-    free[0] = 500.0  # a multi-task vector, a mask and an agreement came
-    assert evaluator._room() == 3
-    evaluator._buffers = [torch.empty(0)] * 3  # which are used again
-    free[0] = 200.0
-    assert evaluator._room() == 4

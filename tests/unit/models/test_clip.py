@@ -17,7 +17,6 @@ from small_clip import SPEC, save_random
 from tallmasks.models import cuda
 from tallmasks.models.clip import FAMILY, tokenizer
 from tallmasks.models.clip import network as clip
-from tallmasks.models.clip import tensor_names as naming
 from tallmasks.models.clip.onednn import use_onednn
 from tallmasks.models.families import load
 from tallmasks.store.errors import TallmasksError
@@ -105,20 +104,6 @@ def test_images_are_resized_as_by_open_clip(tmp_path: Path) -> None:
         assert (ours - theirs).abs().mean() < 1 / 255, side
 
 
-def test_batch_statistics_are_no_weights(tmp_path: Path) -> None:
-    """Without it a ResNet's running means would be merged as if they had been trained."""
-    architecture = {**SPEC["architecture"], "vision_cfg": {"image_size": 32, "layers": [1, 1, 1, 1], "width": 4}}
-    resnet = {"family": "clip", "architecture": architecture}
-    torch.save(clip.build(architecture).state_dict(), tmp_path / "resnet.pt")
-    tensors = FAMILY.convert_pretrained(resnet, tmp_path / "resnet.pt")
-    save_file({name: torch.from_numpy(tensor) for name, tensor in tensors.items()}, tmp_path / "resnet.safetensors")
-    assert load(resnet, tmp_path / "resnet.safetensors").trainable == naming.trainable_names(tensors)
-    shapes = {name: tensor.shape for name, tensor in tensors.items()}
-    names = naming.trainable_names(shapes)
-    assert not [name for name in names if "running" in name or "num_batches" in name]
-    assert naming.parameter_counts(shapes) == FAMILY.architecture_counts(resnet)
-
-
 def test_mixed_precision_stays_near(weights: Path) -> None:
     """Without it bfloat16 would change the weights, or not be used at all."""
     strict, mixed = load(SPEC, weights), load(SPEC, weights, "bfloat16")
@@ -171,19 +156,6 @@ def test_convolutions_compute_what_linear_layers_do(count: int) -> None:
     expected.square().sum().backward()
     for found, wanted in zip(ours.parameters(), own.parameters(), strict=True):
         torch.testing.assert_close(found.grad, wanted.grad, atol=1e-4, rtol=1e-4)
-
-
-def test_other_attention_is_left_to_torch() -> None:
-    """A mask, or keys of another sequence, would be ignored."""
-    torch.manual_seed(0)
-    own = torch.nn.MultiheadAttention(8, 2, batch_first=True)
-    ours = copy.deepcopy(own)
-    use_onednn(ours)
-    tokens, others = torch.randn(2, 4, 8), torch.randn(2, 5, 8)
-    mask = torch.triu(torch.ones(4, 4, dtype=torch.bool), 1)
-    for arguments, more in (((tokens,) * 3, {"attn_mask": mask}), ((tokens, others, others), {}), ((tokens,) * 3, {})):
-        for found, wanted in zip(ours(*arguments, **more), own(*arguments, **more), strict=True):
-            torch.testing.assert_close(found, wanted)
 
 
 def test_repeatable_is_strict_float32_and_fills_no_memory() -> None:

@@ -12,7 +12,6 @@ from tallmasks.methods.contract import Method
 from tallmasks.plan.node import STAGES, Made, Node, Stage
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.views import field_methods
-from tallmasks.store.errors import TallmasksError
 
 TASKS = ("mnist", "svhn")
 
@@ -83,10 +82,3 @@ def test_the_options_of_an_input_that_its_stage_takes_reach_its_recipe(plan: Pla
         for options in ("", ":share=0.2", ":power=2.0")
     )
     assert other.params["share"] == 0.2 and plain.digest == same.digest != other.digest
-
-
-def test_a_stage_that_is_not_there_is_refused(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slip of the pen would end in a traceback."""
-    monkeypatch.delitem(STAGES, "overlaps")
-    with pytest.raises(TallmasksError, match="there is no stage 'overlaps'"):
-        plan.multi_task_vector("tiny", TASKS, "largest_own", 0)

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from bridge.result_jobs import shown
 from conftest import ROOT
 from tallmasks.evaluation.subsets import orders
 from tallmasks.plan import recipes
@@ -55,15 +54,6 @@ def test_figures_show_what_params_name(params: Params) -> None:
     shown = dict(recipes.of_drawing(Plan(params, ROOT), FIGURE, "tiny", "radar")["params"]["benchmarks"])
     assert list(shown) == ["8tasks", "14tasks"]
     assert len(shown["14tasks"]) == 14
-
-
-def test_a_drawing_waits_for_the_files_that_it_shows(params: Params) -> None:
-    """The figure of all methods would be drawn before their table is there, from a file that is missing."""
-    plan = Plan(params, ROOT)
-    recipe = recipes.of_drawing(plan, FIGURE, "tiny", "field_pareto")
-    assert shown(recipe)[0] == "results/tiny/8tasks/field.provenance.json"
-    recipe = recipes.of_drawing(plan, FIGURE, "tiny", "mask_density")
-    assert shown(recipe)[0] == "results/tiny/8tasks/masks/provenance.json"
 
 
 def test_controlled_checkpoints_are_other_checkpoints(params: Params) -> None:

@@ -15,7 +15,6 @@ from tallmasks.plan.planner import Plan
 from tallmasks.plan.views import VIEWS
 from tallmasks.store.errors import TallmasksError
 from tallmasks.tasks.drawn import TASKS
-from tallmasks.tasks.vision import TASKS as VISION_TASKS
 
 Params = dict[str, Any]
 EVALUATED = {"evaluation", "task_evaluation", "agreement"}
@@ -98,21 +97,6 @@ def test_a_model_can_be_taken_out_alone(dots: Params) -> None:
     assert "mine" not in plan.benchmarks("vit_b32")
     with pytest.raises(TallmasksError, match=r"no task 'dots'; models that have .*: none in params.yaml$"):
         recipes.of_view(plan, VIEWS["benchmark"], "vit_b32", "mine")
-
-
-def test_tasks_that_no_model_has_together_are_refused(dots: Params) -> None:
-    """A benchmark that can never be built would wait for somebody to ask for it."""
-    dots["benchmarks"]["mine"] = ["cars", "spots"]
-    with pytest.raises(TallmasksError, match=r"benchmarks.mine: no model has a task 'spots'; did you mean 'dots'"):
-        Plan(dots, ROOT)
-    dots["models"] = {"vit_b32": dots["models"]["vit_b32"]}
-    dots["models"]["tiny"] = {**dots["models"]["vit_b32"], "tasks": "drawn"}
-    only_vision = dataclasses.replace(VISION_TASKS["cars"], name="birds")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(VISION_TASKS, "birds", only_vision)
-        dots["benchmarks"]["mine"] = ["dots", "birds"]
-        with pytest.raises(TallmasksError, match=r"no model has all of .*; vit_b32 has no dots; tiny has no birds$"):
-            Plan(dots, ROOT)
 
 
 def test_home_is_where_a_shell_says(params: Params, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

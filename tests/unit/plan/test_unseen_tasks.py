@@ -39,10 +39,8 @@ def test_no_merge_knows_the_task_that_it_is_evaluated_on(params: Params) -> None
     ("change", "view", "message"),
     [
         (lambda p: None, "masks", "results/tiny/unseen/masks: it shows models or masks of each task's own"),
-        (lambda p: None, "held_out", "results/tiny/unseen/held_out: it shows models"),
         (lambda p: p["benchmarks"].update(unseen=["mnist"]), "held_out", "has one; expected two at least"),
         (lambda p: p.update(methods=["tall_mask_ties", "emr"]), "benchmark", r"\(tall_mask_ties, emr\); add"),
-        (lambda p: p.update(methods=["tall_mask_ties"]), "seeds", "no row of `methods` .*; add a merge"),
         (lambda p: p["paper"].update(benchmarks=["unseen"]), "", "paper.benchmarks: unseen evaluates other tasks"),
         (lambda p: p["benchmarks"]["unseen"].update(merge=["carz"]), "", "benchmarks.unseen: no model has .* 'cars'"),
         (lambda p: p["benchmarks"]["unseen"].update(merge=["dtd", "dtd"]), "", "unseen.merge: dtd listed twice"),

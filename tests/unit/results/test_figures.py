@@ -195,18 +195,6 @@ def test_clusters_stand_together() -> None:
     assert mask_overlap.clustered(pd.DataFrame(np.ones((2, 2)), ["a", "b"], ["a", "b"])) == ["a", "b"]
 
 
-@pytest.mark.parametrize("name", ["pareto", "field_pareto"])
-def test_no_marker_hides_another(results: ResultFiles, name: str) -> None:
-    """Methods of equal bits and nearly equal accuracy would be one marker."""
-    figure = drawn(results, name)[1]
-    figure.canvas.draw()
-    for panel in figure.axes:
-        markers = [line for line in panel.get_lines() if line.get_linestyle() == "None"]
-        places = [marker.get_transform().transform(marker.get_xydata()[0]) for marker in markers]
-        for one, other in combinations(places, 2):
-            assert np.hypot(*(one - other)) * 72 / figure.dpi > 4
-
-
 def test_every_method_is_in_the_figures_of_all(results: ResultFiles) -> None:
     """A later method would be missing from the figures that are there to show it, or get into the paper's; or a worse
     method be shown in the place of a better one."""

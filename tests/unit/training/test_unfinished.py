@@ -22,15 +22,6 @@ from tallmasks.training.unfinished import TrainingState, Underway
 MAKING = as_metadata(facts_of({}, {}, 1))
 
 
-class Clock:
-    """Stands still until it is set."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 class Standing:
     """A training that makes no steps."""
 
@@ -41,40 +32,7 @@ class Standing:
 STANDING: Any = Standing()
 
 
-@pytest.fixture
-def writes(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """The files that were written, in the place of writing them."""
-    paths: list[Path] = []
-    monkeypatch.setattr(unfinished, "write_tensors", lambda path, *rest: paths.append(path))
-    return paths
-
-
-def test_a_save_that_takes_long_is_made_seldom(writes: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Jobs would spend their hours on saves where many of them share a slow disk."""
-    clock = Clock()
-    state = TrainingState(Path("one"), MAKING, clock=clock)
-
-    def slow(path: Path, *rest: Any) -> None:
-        writes.append(path)
-        clock.now += 100
-
-    def saves(now: float) -> int:
-        """How many saves there were when the clock has gone on to `now`."""
-        clock.now = now
-        state.save_if_due(STANDING)
-        state.wait()
-        return len(writes)
-
-    assert [saves(0), saves(299), saves(450)] == [0, 0, 1], "300 s, and up to half as much again"
-    assert [saves(749), saves(900)] == [1, 2], "and so on, where a save takes no time"
-    monkeypatch.setattr(unfinished, "write_tensors", slow)
-    assert saves(1400) == 3 and clock.now == 1500
-    assert [saves(1500 + 1999), saves(1500 + 3000)] == [3, 4], "20 times 100 s, and up to half as much again"
-
-
-def test_a_save_is_written_beside_training_and_waited_for(
-    tmp_path: Path, writes: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_save_is_written_beside_training_and_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps would wait for the disk; or a training end, and remove its state, while it is being written."""
     may_end, ended = threading.Event(), []
 

@@ -10,26 +10,13 @@ import pytest
 from torchvision.datasets import ImageFolder
 
 from image_files import RNG, cached_repository, encoded, picture, write_parquet, write_repository
-from loopback_hub import COMMIT, Repository, loopback_hub
+from loopback_hub import Repository, loopback_hub
 from tallmasks.store.errors import TallmasksError
 from tallmasks.tasks.vision import TASKS
 from tallmasks.tasks.vision.data_files import locate, open_dataset
 from tallmasks.tasks.vision.decoding import open_image
 
 MNIST = TASKS["mnist"]
-
-
-@pytest.mark.parametrize("name", ["mnist", "fer2013", "emnist"])
-def test_every_layout_is_downloaded(name: str, tmp_path: Path) -> None:
-    """Only data sets in local folders could be read; Parquet, tars and IDX files are found by patterns of their own."""
-    source = TASKS[name].source
-    content = write_repository(tmp_path / "files", name, {"train": 6, "test": 4})
-    with loopback_hub(tmp_path / "files", tmp_path / "cache") as server:
-        server.repositories["datasets", source.hub] = Repository(tmp_path / "files", source.revision or COMMIT)
-        for split in ("train", "test"):
-            files = locate(TASKS[name], split)
-            assert files.revision == (source.revision or COMMIT)
-            assert open_dataset(TASKS[name], files).labels.tolist() == content[split][1]
 
 
 def test_a_busy_hub_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
