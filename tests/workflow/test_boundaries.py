@@ -27,11 +27,12 @@ TABLE = "results/tiny/two/table.csv"
         ("results/tiny/tow/table.csv", "no benchmark 'tow' in params.yaml; did you mean 'two'"),
         ("results/tiny/two/tabel.csv", "did you mean 'results/tiny/two/table.csv'"),
         ("results/tiny/../../elsewhere/table.csv", ""),
+        ("all --config build=[tinny]", "no model 'tinny' in params.yaml; did you mean 'tiny'"),
     ],
 )
 def test_a_mistyped_target_names_the_nearest(bare: Project, target: str, expected: str) -> None:
-    """A user would be told that some rule is missing."""
-    assert expected in message(bare.dry_run(target, fails=True))
+    """A user would be told that some rule is missing, or read a traceback."""
+    assert expected in message(bare.run("snakemake", "-n", *target.split(), fails=True))
 
 
 def test_a_method_file_with_a_mistake_is_named(bare: Project) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from tallmasks.tasks.catalogues import ExamplesFile, ExamplesRecipe
 from tallmasks.tasks.task import Task
 from tallmasks.tasks.texts import Text, write_texts
+from toys.numbers_toy import Directions
 
 THINGS = ["cat", "dog", "owl", "fox", "bear", "frog", "lamb", "goat", "wolf", "crow", "hare", "toad"]
 ANSWERS = {
@@ -24,16 +25,11 @@ PAD, END = "<|pad|>", "<|end|>"
 WORDS = list(dict.fromkeys([PAD, END, *THINGS, *ANSWERS, *" ".join(sum(ANSWERS.values(), ())).split(), *FILLERS]))
 
 
-class Questions:
+class Questions(Directions):
     """One of three answers for each animal; every task has answers of its own.  Satisfies `Catalogue`."""
-
-    versioned = True
 
     def tasks(self, params: Mapping[str, Any]) -> Mapping[str, Task]:
         return {name: Task(name, answers, (), f"questions on {name}") for name, answers in ANSWERS.items()}
-
-    def check(self, params: Mapping[str, Any]) -> None:
-        pass
 
     def recipe(self, params: Any, model: Any, task: str, split: str, root: Path) -> ExamplesRecipe:
         return ExamplesRecipe({"task": task, "split": split, "count": {"train": 300}.get(split, 60)})
@@ -47,9 +43,6 @@ class Questions:
             thing, words = draw.choice(THINGS), draw.choice(FILLERS, draw.integers(1, 4))
             answer = zlib.crc32(f"{task} {thing}".encode()) % 3
             yield Text(f"{' '.join(words)} {task} {thing}", ANSWERS[task], answer)
-
-    def missing(self, recipe: Mapping[str, Any]) -> str | None:
-        return None
 
 
 CATALOGUE = Questions()

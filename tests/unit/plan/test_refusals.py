@@ -23,7 +23,6 @@ OAK = {"path": "x", "classes": ["oak", "elm"], "templates": ["a {}"]}
         ("benchmarks none", [], "benchmarks.none"),
         ("benchmarks ../../x", ["mnist"], "../../x"),
         ("benchmarks figures", ["cars"], "benchmarks: figures: .*another"),
-        ("build", ["tinny"], "no model 'tinny' in params.yaml; did you mean 'tiny'"),
         ("methods", ["tiess"], "'tiess'; did you mean 'ties'"),
         ("bundle", "ties", "bundle: found 'ties', expected a masking row: tall_mask_"),
         ("grids mask_lamda", [0.1], "mask_lamda"),

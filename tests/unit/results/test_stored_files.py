@@ -59,8 +59,7 @@ def test_fine_tuned_models_take_a_checkpoint_each_and_what_is_frozen_once(pretra
 
 
 @pytest.mark.parametrize(
-    ("method", "lambdas"),
-    [("tall_mask_ties", (0.2, 0.35, 0.6)), ("magnitude_masking", None), ("emr", None)],
+    ("method", "lambdas"), [("tall_mask_ties", (0.2, 0.35, 0.6)), ("magnitude_masking", None), ("emr", None)]
 )
 def test_masked_models_take_a_bundle_and_its_base(
     pretrained: Path, tmp_path: Path, method: str, lambdas: tuple[float, ...] | None

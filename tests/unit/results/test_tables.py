@@ -37,22 +37,10 @@ def evaluation(method: str, validation: list[int], test: list[int], **chosen: ob
 def evaluations() -> list[Evaluation]:
     return [
         evaluation(
-            "task_arithmetic",
-            [6, 4],
-            [45, 50],
-            scaling_coefficient=0.3,
-            grid=(0.0, 0.3),
-            curve=((5, 6), (4, 4)),
+            "task_arithmetic", [6, 4], [45, 50], scaling_coefficient=0.3, grid=(0.0, 0.3), curve=((5, 6), (4, 4))
         ),
         evaluation("fine_tuned", [10, 8], [90, 100]),
-        evaluation(
-            "tall_mask_ties",
-            [9, 8],
-            [90, 90],
-            mask_lambda=(0.2, 0.4),
-            grid=(0.2, 0.4),
-            curve=((9, 9), (7, 8)),
-        ),
+        evaluation("tall_mask_ties", [9, 8], [90, 90], mask_lambda=(0.2, 0.4), grid=(0.2, 0.4), curve=((9, 9), (7, 8))),
     ]
 
 

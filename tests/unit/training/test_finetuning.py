@@ -29,12 +29,7 @@ from tallmasks.training.finetuning import (
     finetune,
     plateau_schedule,
 )
-from tallmasks.training.tiny_pretraining import (
-    PretrainConfig,
-    all_captions,
-    contrastive_loss,
-    draw_pairs,
-)
+from tallmasks.training.tiny_pretraining import PretrainConfig, all_captions, contrastive_loss, draw_pairs
 from tallmasks.training.unfinished import TrainingState
 
 STILL = dict.fromkeys(("rotation", "scale", "shift", "brightness", "noise"), 0.0)

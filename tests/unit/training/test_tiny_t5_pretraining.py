@@ -2,30 +2,21 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 
+from conftest import shipped_params
 from tallmasks.models.t5.t5_architectures import Architecture
 from tallmasks.models.t5.t5_loading import build
-from tallmasks.tasks.written.lexicon import lexicon, tokenizer_json
+from tallmasks.tasks.written.lexicon import tokenizer_json
 from tallmasks.tasks.written.world import DEED_WORDS
 from tallmasks.training.tiny_t5_pretraining import Tokenize, initial, pretrain_tiny_t5
 
-ARCHITECTURE: dict[str, Any] = {
-    "vocab_size": len(lexicon()), "d_model": 16, "d_ff": 24, "d_kv": 8, "num_heads": 2, "num_layers": 2,
-    "num_decoder_layers": 3, "feed_forward_proj": "gated-gelu", "dropout_rate": 0.0,
-    "relative_attention_num_buckets": 8, "relative_attention_max_distance": 16,
-}  # fmt: skip
-SPEC: dict[str, Any] = {
-    "architecture": ARCHITECTURE,
-    "pretraining": {
-        "problem_share": 0.5, "gap_share": 0.5, "steps": 30, "batch_size": 16, "learning_rate": 0.01, "warmup_steps": 5,
-        "decay_share": 0.5, "weight_decay": 0.01, "betas": [0.9, 0.98], "clip_norm": 1.0, "seed": 0,
-    },
-}  # fmt: skip
+SPEC = shipped_params()["models"]["tiny_t5"]
+ARCHITECTURE = SPEC["architecture"] = SPEC["architecture"] | {"d_model": 16, "d_ff": 24, "num_heads": 2}
+SPEC["pretraining"] |= {"steps": 30, "batch_size": 16, "learning_rate": 0.01, "warmup_steps": 5}
 
 
 def test_pretraining_learns_and_its_file_says_how(tmp_path: Path) -> None:
