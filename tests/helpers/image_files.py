@@ -4,8 +4,6 @@ What is not in a dataset's card (which images are grey, have a palette or an alp
 in that kind of data: photographs from the web.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import tarfile

@@ -1,7 +1,5 @@
 """Small models that a few lines of transformers make offline, for the commands on anyone's checkpoints."""
 
-from __future__ import annotations
-
 import copy
 import functools
 from pathlib import Path

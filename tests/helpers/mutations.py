@@ -1,7 +1,5 @@
 """Damage of every kind, for every kind of file of the store and of the results."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from pathlib import Path

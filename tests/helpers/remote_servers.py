@@ -6,8 +6,6 @@
 Each prints its port, and for s3 a key and its secret, once it listens.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import socket

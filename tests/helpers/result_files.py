@@ -1,7 +1,5 @@
 """Result files of a made-up model, as the workflow writes them, for the tests of figures and tables."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a training that was killed must be afterwards: the one that nobody disturbed, to the last bit."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any

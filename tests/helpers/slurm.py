@@ -1,7 +1,5 @@
 """A slurm cluster of one machine, on loopback: munged, slurmctld and slurmd of the user who runs the tests."""
 
-from __future__ import annotations
-
 import getpass
 import os
 import shutil

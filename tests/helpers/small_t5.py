@@ -1,7 +1,5 @@
 """A small T5 v1.1 with a Unigram tokenizer of its own, random weights, and examples for it."""
 
-from __future__ import annotations
-
 import functools
 import json
 import struct

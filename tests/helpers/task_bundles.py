@@ -1,7 +1,5 @@
 """A small model of every dtype and odd size, a bundle of it, and the weights as the formula has them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

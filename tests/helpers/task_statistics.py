@@ -1,7 +1,5 @@
 """What might be known of tasks' data, made up: Grams of inputs and squared gradients, by tensor."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

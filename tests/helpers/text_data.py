@@ -1,7 +1,5 @@
 """The 11 text datasets in small, as their files are on the hub: columns, types, and a few rows made up here."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The benchmarks of record run, at a size of seconds, and what they say of memory holds; no time is looked at."""
 
-from __future__ import annotations
-
 import csv
 import os
 import shutil

@@ -3,8 +3,6 @@
 Each data set lies there as its real repository lays it out, with a few rows; weights have the real tensor names.
 """
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Every kind of file of the store and of the results, mutated: nothing is believed, and nothing stays wrong."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

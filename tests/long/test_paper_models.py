@@ -1,7 +1,5 @@
 """The paper's models before their first job: what is planned, and what ends a run on a machine that lacks something."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

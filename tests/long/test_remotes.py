@@ -3,8 +3,6 @@
 The S3 server is moto's. The SSH server is asyncssh's, which serves files alone, as DVC needs them.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The rooms of the package: what may import what, and how large a thing may be."""
 
-from __future__ import annotations
-
 import ast
 import re
 import tomllib
@@ -100,22 +98,6 @@ def test_what_is_imported_is_declared() -> None:
     assert len(others) > 20 and set(EXTRAS) <= set(others)
     wrong = {name for name, owners in others.items() if not declared[EXTRAS.get(name)] & {o.lower() for o in owners}}
     assert not wrong
-
-
-def test_no_modules_import_each_other() -> None:
-    """Which of them is read first would decide whether an import works."""
-    graph = {name: set(imported(path)) - {name} for name, path in modules().items()}
-    done: set[str] = set()
-
-    def visit(name: str, above: tuple[str, ...]) -> None:
-        assert name not in above, " -> ".join([*above[above.index(name) :], name])
-        if name not in done:
-            for target in sorted(graph.get(name, ())):
-                visit(target, (*above, name))
-            done.add(name)
-
-    for name in graph:
-        visit(name, ())
 
 
 def test_no_two_modules_or_classes_have_one_name() -> None:

@@ -1,7 +1,5 @@
 """Bundles through the real Snakemake: what is in them, what is made for them, and what happens to them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

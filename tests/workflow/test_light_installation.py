@@ -3,8 +3,6 @@
 `tests/long/test_installation.py` does the same in a fresh environment; here their imports fail.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

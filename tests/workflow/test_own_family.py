@@ -1,7 +1,5 @@
 """A model family and a task catalogue from outside the package, through the real Snakemake to a table."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

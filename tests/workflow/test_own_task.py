@@ -1,7 +1,5 @@
 """A vision task of one's own as docs/gpu.md describes it, from zero-shot accuracy to the table."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The paper's tables, figures and report through the real Snakemake."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re

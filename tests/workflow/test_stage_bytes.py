@@ -4,8 +4,6 @@ The name of an artifact is a digest of its recipe, and changed code changes no r
 one recipe must give the same bytes for ever on one kind of machine, and the same but for rounding on another.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

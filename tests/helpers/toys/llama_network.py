@@ -1,7 +1,5 @@
 """Llamas by transformers on batches of texts; the package has the rest of scoring by choice."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

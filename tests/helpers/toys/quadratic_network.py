@@ -1,7 +1,5 @@
 """A network to learn from with a known best update: every task's own weights at a multiple of its task vector."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A catalogue of questions with three answers each, for the family of `toys.llama_toy`."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path

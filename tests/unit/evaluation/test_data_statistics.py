@@ -1,7 +1,5 @@
 """What is known of a task's data: layer inputs and squared gradients, against plain passes of plain networks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tasks whose score is no count, and models that count several weight sets in one pass."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator

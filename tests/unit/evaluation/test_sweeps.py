@@ -1,7 +1,5 @@
 """Merges, masks and choices made in memory equal those of the chain."""
 
-from __future__ import annotations
-
 from functools import partial
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """What merges learn from: log-probabilities of choices, their gradients, and no label."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

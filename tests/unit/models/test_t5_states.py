@@ -1,7 +1,5 @@
 """T5 weights of others: pretrained, fine-tuned and (IA)^3 in every layout, the tokenizer, and refusals."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Stages, merges and inputs of one's own, in plans."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

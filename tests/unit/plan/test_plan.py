@@ -90,15 +90,6 @@ def test_a_benchmark_of_one_model_does_not_concern_the_others(dots: Params) -> N
     assert any("dots" in path for path in plan.index.declared())
 
 
-def test_a_model_can_be_taken_out_alone(dots: Params) -> None:
-    """Whoever keeps one model would have to take out the benchmarks of all others too."""
-    dots["models"] = {"vit_b32": dots["models"]["vit_b32"]}
-    plan = Plan(dots, ROOT)
-    assert "mine" not in plan.benchmarks("vit_b32")
-    with pytest.raises(TallmasksError, match=r"no task 'dots'; models that have .*: none in params.yaml$"):
-        recipes.of_view(plan, VIEWS["benchmark"], "vit_b32", "mine")
-
-
 def test_home_is_where_a_shell_says(params: Params, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`~/weights` would be looked for in a folder of the name ~, in the project."""
     monkeypatch.setenv("HOME", str(tmp_path))

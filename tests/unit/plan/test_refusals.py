@@ -1,7 +1,5 @@
 """params.yaml: what no stage could do is refused in one line, with its key and the nearest name, before any job."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

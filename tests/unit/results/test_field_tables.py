@@ -1,7 +1,5 @@
 """The long table of every method, and ours beside what was published of each."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """Figures: what is drawn is what the CSV beside it says, and people can read it."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import runpy

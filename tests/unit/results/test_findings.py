@@ -1,7 +1,5 @@
 """What pages conclude is what the tables beside them show: one row a sentence, and claims without numbers below."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The paper's tables: ours beside the paper's numbers, in every format."""
 
-from __future__ import annotations
-
 import html
 import re
 

@@ -1,7 +1,5 @@
 """Which published orders of methods hold among ours."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from tallmasks.results.reference import PAPER_TASKS

@@ -1,7 +1,5 @@
 """Stored bits: those of real files, for every way of storing that has a format here."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Validation data, dropout and schedules in the training loop, on a family from outside the package."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -150,7 +148,7 @@ def test_pieces_of_a_batch_count_by_their_weight(tmp_path: Path) -> None:
         def weight(self) -> float:
             return float(self.answers.sum()) + 1e-9
 
-        def __getitem__(self, some: Any) -> Weighed:
+        def __getitem__(self, some: Any) -> Any:
             return Weighed(self.numbers[some], self.answers[some])
 
     class WeighedModel(LinearModel):

@@ -1,7 +1,5 @@
 """When an unfinished training is saved, and where its tensors are; the GPU is torch's fake one, without values."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The step that makes a bundle, on (IA)^3 vectors of a small T5: tensors that are in no pretrained file."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from pathlib import Path
