@@ -16,7 +16,7 @@ from tallmasks import methods
 from tallmasks.plan import figure_views  # noqa: F401
 from tallmasks.plan.node import STAGES, Node
 from tallmasks.plan.recipes import versions
-from tallmasks.store.artifacts import as_metadata, digest_of, facts_of, write_json
+from tallmasks.store.artifacts import as_metadata, digest_of, facts_of
 from tallmasks.store.tensor_files import open_tensors, write_tensors
 
 TRIMS = [0.1, 0.2]
@@ -138,21 +138,6 @@ def test_a_job_believes_no_damaged_input_and_the_next_run_makes_it_again(tmp_pat
     assert "is not there any more" in refused(run_merge(tmp_path, told))
     _, again = merge_job(tmp_path)  # which makes it again
     assert run_merge(tmp_path, again).returncode == 0
-
-
-def test_a_sealed_file_that_is_no_evaluation_is_put_away(tmp_path: Path) -> None:
-    """The same command would fail in the same way for ever, while it says that it goes on."""
-    node = Node(STAGES["task_evaluation"], "tiny", "zeroshot-mnist", {"method": "zeroshot", "task": "mnist"})
-    path = tmp_path / node.path
-    write_json(path, {"method": "zeroshot", "correct": 7}, facts_of(node.recipe, {}, 1))
-    told = {
-        "recipe": {"kind": "task_orders", "params": {"tasks": ["mnist"]}},
-        "inputs": {"zeroshot": [node.path]},
-        "outputs": {"artifact": "orders.json"},
-    }
-    message = refused(run_step("task_orders", tmp_path, told))
-    assert "holds no evaluation of its recipe" in message and "moved to .tallmasks/damaged" in message
-    assert not path.exists() and (tmp_path / ".tallmasks/damaged" / node.path).exists()
 
 
 def test_a_job_refuses_another_task_s_file(tmp_path: Path) -> None:

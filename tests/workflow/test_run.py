@@ -139,17 +139,3 @@ def test_make_clean_asks(tmp_path: Path) -> None:
     assert project.path("store/weights").exists()
     project.run("make", "clean", "YES=1")
     assert not project.path("store").exists()
-
-
-def test_ctrl_c_while_all_is_still_imported_is_no_traceback(project: Project) -> None:
-    """Who sees at once that it is the wrong command would get a screen of import machinery."""
-    interrupted = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
-    text = project.path("workflow/bridge/run.py").read_text()
-    project.path("workflow/bridge/run.py").write_text(
-        interrupted + text.replace("from __future__ import annotations", "")
-    )
-    module = project.path("src/tallmasks/commands/storage.py")
-    module.write_text(interrupted + module.read_text().replace("from __future__ import annotations", ""))
-    planning, command = project.dry_run(fails=True), project.tallmasks("storage", fails=True)
-    assert planning.status == -signal.SIGINT and "Traceback" not in planning.output
-    assert command.status == 128 + signal.SIGINT and command.output.strip() == "Interrupted."
