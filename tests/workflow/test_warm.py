@@ -35,7 +35,7 @@ def probe(folder: Path, code: str, warm: Path | str, start: tuple[str, ...] = ()
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    output, errors = process.communicate(timeout=120)
+    output, errors = process.communicate(timeout=300)
     return process.returncode, output, errors
 
 
