@@ -17,7 +17,6 @@ import reference
 from tallmasks import methods
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import Layout
-from tallmasks.vectors.task_vectors import TaskVector
 
 PACKAGE = Path(methods.__path__[0]).parent
 TAU = np.array([3, -2, 1, -0.5, 0, 4], np.float32)
@@ -29,31 +28,9 @@ INPUTS = {
     "agreement": np.array([0, 1, 2, 3, 1, 3], np.uint8),
     "mask": np.array([1, 0, 1, 1, 0, 1], bool),
     "threshold": np.float32(2),
+    "tasks": 3,
     "layout": Layout(("0.a", "b"), ((2, 2), (2,))),
 }
-
-
-class Found:
-    """Where an input that somebody added finds its value: the vectors above, or those of a test."""
-
-    def __init__(self, given: dict[str, object]) -> None:
-        self.count, self.layout = 3, given["layout"]
-        self.pretrained, self.multi_task_vector = given["pretrained"], given["multi_task_vector"]
-        self.agreement, self._given = given["agreement"], given
-
-    def task_vector(self, task: int) -> TaskVector:
-        return TaskVector(self._given["task_vector"], self.layout, {})
-
-    def threshold(self, task: int) -> object:
-        return self._given["threshold"]
-
-    def packed_mask(self, task: int, level: int) -> np.ndarray:
-        return np.packbits(self._given["mask"], bitorder="little")
-
-
-def needed(method: methods.Method, given: dict[str, object]) -> dict[str, object]:
-    """What a method needs, of what is given or found from it."""
-    return {k: given[k] if k in given else methods.INPUTS[k].find(Found(given), 0, 0) for k in method.needs}
 
 
 def is_single(value: object) -> bool:
@@ -89,7 +66,7 @@ ELEMENTWISE = [name for name in methods.names() if not methods.get(name).whole_m
 def update(name, part=slice(None)):
     """A method's update from a slice of the inputs."""
     method = methods.get(name)
-    given = needed(method, INPUTS)
+    given = {key: INPUTS[key] for key in method.needs}
     return method.update(**{key: value if is_single(value) else value[part] for key, value in given.items()})
 
 
@@ -122,10 +99,11 @@ def test_a_gpus_tensors_give_what_arrays_give(name):
         "agreement": draw.integers(0, 9, 5000, np.uint8),
         "mask": draw.random(5000) < 0.4,
         "threshold": np.float32(0.5),
+        "tasks": 3,
         "layout": Layout(("0.a", "b"), ((40, 100), (1000,))),
     }
     method = methods.get(name)
-    inputs = needed(method, given)
+    inputs = {key: given[key] for key in method.needs}
     tensors = {key: value if is_single(value) else torch.from_numpy(value) for key, value in inputs.items()}
     expected, found = method(**inputs), method(**tensors)
     assert isinstance(found, torch.Tensor) and found.numpy().dtype == expected.dtype == np.float32
@@ -137,7 +115,6 @@ def test_a_gpus_tensors_give_what_arrays_give(name):
 
 def test_coefficients_and_fractions_are_the_methods():
     """Weight averaging would not average; magnitude pruning would cost more or less than TALL-masks."""
-    assert methods.get("zeroshot").protocol.coefficient_for(8) == 0
     assert methods.get("weight_averaging").protocol.coefficient_for(8) == 1 / 8
     assert methods.get("magnitude_masking").kept.share(8) == 0.1
     assert methods.get("magnitude_pruning").kept.share(8) == 40 / 256

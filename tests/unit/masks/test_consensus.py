@@ -5,7 +5,7 @@ import pytest
 
 import reference
 from chain import build
-from tallmasks.masks.consensus import agreement_profile, keep_agreed, open_agreement, write_agreement
+from tallmasks.masks.consensus import agreement_profile, open_agreement, write_agreement
 from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
 
@@ -46,12 +46,3 @@ def test_profile_tells_apart_the_weights_that_merge_to_zero():
     assert profile.fractions == (3 / 8, 1 / 8, 1 / 8, 3 / 8, 0)
     assert profile.merged_zero == (1 / 8, 0, 0, 2 / 8, 0)
     assert sum(profile.fractions) == 1
-
-
-def test_consensus_for_every_k():
-    """k = 0 would not give the merge back, nor k > T the pretrained model."""
-    counts = np.array([0, 1, 2, 3], np.uint8)
-    merged = np.array([1, 2, 3, 4], np.float32)
-    kept = {k: keep_agreed(merged, counts, k).tolist() for k in (0, 1, 2, 4)}
-    assert kept == {0: [1, 2, 3, 4], 1: [0, 2, 3, 4], 2: [0, 0, 3, 4], 4: [0, 0, 0, 0]}
-    assert not keep_agreed(merged, counts, 300).any()
