@@ -1,11 +1,14 @@
 """What `make` says before Snakemake or the installation have a word: of targets, and of the Python to install with."""
 
+import os
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from processes import default_signals, wait_for
 from project import ROOT
 
 
@@ -67,3 +70,31 @@ def test_a_failed_installation_shows_why(folder: Path) -> None:
     (folder / ".venv/installed").unlink()
     program(folder / "python", 'case "$*" in *venv*.venv) echo "no space left on device" >&2; exit 1;; esac')
     assert make(folder, "PYTHON=./python", "install") == (2, ["./python -m venv .venv", "no space left on device"])
+
+
+@pytest.mark.parametrize("ignored", [False, True], ids=["Ctrl-C", "SIGTERM where SIGINT is ignored"])
+def test_an_interrupted_installation_ends_with_one_line(folder: Path, ignored: bool) -> None:
+    """Ctrl-C would print the tracebacks of pip and of venv; under nohup, pip would go on when make has ended."""
+    (folder / ".venv/installed").unlink()
+    program(
+        folder / "python",
+        'case "$*" in *venv*.venv) trap "echo Traceback; exit 1" INT; touch begun; while sleep 0.1; do :; done; esac',
+    )
+    making = subprocess.Popen(
+        ["make", "PYTHON=./python", "install"],
+        cwd=folder,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        preexec_fn=(lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)) if ignored else default_signals,
+    )
+    wait_for(lambda: (folder / "begun").exists() or making.poll() is not None)
+    if ignored:
+        making.terminate()
+    else:
+        os.killpg(making.pid, signal.SIGINT)
+    said, interrupted, *rest = making.communicate(timeout=60)[0].splitlines()
+    assert said == "./python -m venv .venv"
+    assert interrupted == "Interrupted; the same command installs what is missing"
+    assert all(line.startswith("make: ***") for line in rest) and making.returncode
