@@ -45,7 +45,7 @@ def test_after_a_pull_nothing_is_to_be_done(clone: Project) -> None:
 
 def test_with_only_the_checkpoints_a_new_subset_fine_tunes_nothing(clone: Project) -> None:
     """Whoever wants one more table would have to fetch, or make, everything that was ever made."""
-    assert clone.tallmasks("verify", fails=True).output.count("is not there, and dvc.lock has it") > 3
+    assert "`dvc pull` brings it back" in clone.tallmasks("verify", fails=True).output
     clone.dvc("pull", "-q", "store/tiny/checkpoints")
     scatter_times(clone, seed=2)
     assert "Nothing to be done" in clone.dry_run().output, "the tables in git are what params.yaml asks for"
@@ -62,9 +62,6 @@ def test_with_only_the_checkpoints_a_new_subset_fine_tunes_nothing(clone: Projec
         "evaluate": 3,
         "results": 1,
     }
-    before = clone.path("dvc.lock").read_text()
-    assert clone.dvc("repro").jobs == {}, "what was not pulled comes from the remote"
-    assert "nfiles" in before and clone.path("dvc.lock").read_text() != before
 
 
 def test_two_machines_get_the_same_bytes(built: tuple[Project, Run], clone: Project) -> None:
@@ -80,7 +77,5 @@ def test_without_the_remote_everything_is_made_again(clone: Project) -> None:
     before = clone.path("dvc.lock").read_text()
     clone.dvc("remote", "modify", "--local", "trial", "url", str(clone.root.parent / "gone"))
     run = clone.dvc("repro", "checkpoints")
-    said = [line for line in run.output.splitlines() if line.startswith("verify: ")]
-    assert len(said) == 1 and "store/tiny/checkpoints" in said[0] and "what is not there is made again" in said[0]
     assert run.jobs["finetune"] == 3 and "Traceback" not in run.output
     assert clone.path("dvc.lock").read_text() == before, "the same bytes"

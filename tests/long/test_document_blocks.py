@@ -148,7 +148,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     shutil.copy(ROOT / "models/tiny_t5.safetensors", project.path("models"))
     project.change(of_the_pages)
     project.path(".venv").mkdir()
-    project.path(".venv/bin").symlink_to(Path(sys.executable).parent)
+    for part in ("bin", "lib", "pyvenv.cfg"):
+        project.path(".venv", part).symlink_to(Path(sys.prefix, part))
     project.path(".venv/installed").touch()
     for number, name in enumerate(("base", "cars", "dtd")):
         project.path(name).mkdir()

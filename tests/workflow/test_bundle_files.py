@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import reference
 from project import METHODS, Project, Run, read_json
 from tallmasks.bundles.loaded_bundle import load_bundle
 from tallmasks.bundles.verification import verify_bundle
@@ -48,7 +49,7 @@ def test_the_weights_are_those_of_the_method(bundled: Project, monkeypatch: pyte
     assert bundle.tasks == TASKS and bundle.manifest.mask_lambda == chosen
     assert bundle.manifest.base.path == "models/tiny.safetensors"
     for task in TASKS:
-        updates = layout.split(merged * masks.mask(task, chosen[task]))
+        updates = layout.split(merged * reference.unpacked(masks, task, chosen[task]))
         for name, weights in bundle.arrays(task).items():
             expected = theta_0[name] + updates[name] if name in updates else theta_0[name]
             np.testing.assert_array_equal(weights, expected)
