@@ -25,11 +25,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.filesize import decimal
 
 from tallmasks.bundles.bundle_models import BundleModel
 from tallmasks.bundles.bundle_writer import BundleFacts, bytes_of_bundle, new_bundle, new_own_bundle
 from tallmasks.commands import given_checkpoints
-from tallmasks.commands.opened_models import Models, opened, passes
+from tallmasks.commands.opened_models import Models, opened, passes, say_copied
 from tallmasks.methods import Method, Place, ScaledMask, Vector, registry
 from tallmasks.methods.mask_lambdas import FITTED, fitted_lambdas
 from tallmasks.methods.own_tensors import OwnTensors
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from tallmasks.commands.models_file import Given
 
 METHOD = "task_arithmetic"
+OF_MERGE = ("scaling_coefficient", "k", "trim", "out_shard_size", "only", "heads", "tokens", "layers")
 SUMMED = 1 << 16
 """How many values are summed in float32; a scale's last digits depend on it."""
 
@@ -62,7 +64,11 @@ def run(arguments: argparse.Namespace) -> int:
         models.describe(f"compress by {method.title}", sum(bytes_of_bundle(facts).values()))
         return 0
     chosen = _write(method, models, facts)
-    models.say_written(method.title)
+    size = sum(path.stat().st_size for path in given.output.rglob("*") if path.is_file())
+    count = len(given.tasks)
+    print(f"{given.output}: {count} model{'s' * (count > 1)} in {decimal(size)}, by {method.title}")
+    if given.include_base:
+        say_copied(models.base)
     models.say_buffers()
     for task, value in chosen.items():
         print(f"  {task}: {'scale' if method.scaled_mask else 'lambda'} = {value:g}")
@@ -105,7 +111,7 @@ def _prepared(given: Given) -> tuple[Method, Models, BundleFacts]:
 
     Raises TallmasksError where something cannot be meant, is not there, or does not fit.
     """
-    given.lacks(given_checkpoints.OF_MERGE, "merge")
+    given.lacks(OF_MERGE, "merge")
     if given.weighting():
         raise TallmasksError(
             "weight, density and normalize mean nothing here: they are of `tallmasks merge`; leave them out"
@@ -169,7 +175,7 @@ def _write(method: Method, models: Models, facts: BundleFacts) -> dict[str, floa
                     packed = list(kernels.pack_masks(rows, merged, lambdas))
                     lengths: list[list[tuple[float, float]]] = []
                 else:
-                    of = prod(stream.shape(place.name))
+                    of = prod(stream.layout.by_name[place.name])
                     packed, lengths = _scaled(method.scaled_mask, rows, merged, of)
                 new.write(place.name, place.start, merged, dict(zip(given.tasks, packed, strict=True)))
                 return lengths

@@ -83,17 +83,13 @@ def of_model(plan: Plan, model: str) -> Report:
         return Report([], [str(error)])
     missing = Store(plan.root).missing(nodes)
     report = Report([f"{len(nodes) - len(missing)} of {len(nodes)} artifacts of its benchmarks are there"], [])
-    _look_at_gpus(plan, model, missing, report)
-    _look_at_disks(plan, model, missing, _look_at_sources(missing, report), report)
-    return report
-
-
-def _look_at_gpus(plan: Plan, model: str, missing: Iterable[Node], report: Report) -> None:
     if wanted := max((plan.resources(model, node.stage.uses)["gpu"] for node in missing), default=0):
         try:
             cuda.check(wanted)
         except TallmasksError as error:
             report.problems.append(str(error))
+    _look_at_disks(plan, model, missing, _look_at_sources(missing, report), report)
+    return report
 
 
 def example_bytes(missing: Iterable[Node]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from tallmasks.commands.models_file import Given  # whose libraries take long to import
 
 EXAMPLE_TASK = "cars=./cars"
-OF_MERGE = ("scaling_coefficient", "k", "trim", "out_shard_size", "only", "heads", "tokens", "layers")
-OF_COMPRESS = ("fit", "include_base")
 BY_TASK = ("mask_lambda", "weight", "density")
 """What is set for all tasks, or by task."""
 
@@ -51,11 +50,10 @@ def new_path(text: str) -> Path:
     """The path of something new, `~` expanded.  Raises TallmasksError where nothing can have such a name."""
     path = Path(expanded(text))
     try:
-        path.lstat()
-    except FileNotFoundError:
-        pass
+        with suppress(FileNotFoundError):
+            path.lstat()
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
+        reason = getattr(error, "strerror", error)
         raise TallmasksError(f"-o {text:.100}: {reason}; expected the path of a new file or folder") from None
     return path
 
@@ -65,11 +63,10 @@ def given(arguments: argparse.Namespace, default_method: str | None, dtypes: Col
 
     Raises TallmasksError where something is missing, said twice, unknown or not of its kind.
     """
-    from tallmasks.commands.models_file import read_models_file
+    from tallmasks.commands.models_file import KEYS, read_models_file
 
     values = read_models_file(arguments.file, arguments.base, dtypes) if arguments.file else {}
     if arguments.base is not None:
-        values["base"] = arguments.base
         values.pop("base_sha256", None)
     tasks, named = values.setdefault("tasks", {}), set()
     for text in arguments.task:
@@ -95,8 +92,8 @@ def given(arguments: argparse.Namespace, default_method: str | None, dtypes: Col
             except ValueError:
                 option = f"--{setting.replace('_', '-')}"
                 raise TallmasksError(f"{option} {text}: found {value!r:.100}, expected a number") from None
-    for name in ("method", "dtype", "output", "keep_base", "normalize", *OF_MERGE, *OF_COMPRESS):
-        if (value := getattr(arguments, name, None)) is not None:
+    for name, value in vars(arguments).items():
+        if name in KEYS and name not in BY_TASK and value is not None:
             values[name] = value
     return _complete({"method": default_method, **values}, dtypes)
 

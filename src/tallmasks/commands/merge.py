@@ -173,7 +173,7 @@ class _Prepared:
 
 def _prepared(given: Given) -> _Prepared:
     """Raises TallmasksError where something cannot be meant, is not there, or does not fit."""
-    given.lacks(given_checkpoints.OF_COMPRESS, "compress")
+    given.lacks(("fit", "include_base"), "compress")
     method, alpha, weighting = merging_method(given)
     models = opened(given)
     loras = [name for name, checkpoint in models.tasks.items() if isinstance(checkpoint, LoraCheckpoint)]

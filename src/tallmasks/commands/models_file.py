@@ -50,14 +50,6 @@ class GivenTask(Section):
     sha256: dict[str, str] = optional("by file")
 
 
-def _task(value: Any) -> Any:
-    return {"checkpoint": value} if isinstance(value, str) else value
-
-
-def _patterns(value: Any) -> Any:
-    return [value] if isinstance(value, str) else list(value) if isinstance(value, tuple) else value
-
-
 def _shard_size(value: Any) -> int:
     """How many bytes a text such as "5GB" or "500MB" means; a number is bytes."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", str(value).strip(), re.IGNORECASE)
@@ -68,7 +60,16 @@ def _shard_size(value: Any) -> int:
     return size
 
 
-Patterns = Annotated[list[str], BeforeValidator(_patterns), Field(description="patterns of tensors' names")]
+Task = Annotated[
+    GivenTask,
+    BeforeValidator(lambda value: {"checkpoint": value} if isinstance(value, str) else value),
+    Field(description=CHECKPOINT),
+]
+Patterns = Annotated[
+    list[str],
+    BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
+    Field(strict=False, description="patterns of tensors' names"),
+]
 
 
 class Given(Section):
@@ -78,7 +79,7 @@ class Given(Section):
     tallmasks: str = optional("the version that wrote it")
     base: str = optional(CHECKPOINT)
     base_sha256: dict[str, str] = optional("by file")
-    tasks: dict[str, Annotated[GivenTask, BeforeValidator(_task), Field(description=CHECKPOINT)]] = Field({})
+    tasks: dict[str, Task] = Field({})
     method: str = optional()
     options: dict[str, Any] = Field({})
     scaling_coefficient: float = optional()
@@ -107,9 +108,8 @@ class Given(Section):
     @property
     def sha256(self) -> dict[str | None, dict[str, str]]:
         """What a recipe says of files, by task; of the base under None."""
-        by_model: dict[str | None, dict[str, str]] = {None: self.base_sha256}
-        by_model.update({name: task.sha256 for name, task in self.tasks.items()})
-        return {name: by_file for name, by_file in by_model.items() if by_file is not None}
+        by_model = [(None, self.base_sha256), *((name, task.sha256) for name, task in self.tasks.items())]
+        return {name: by_file for name, by_file in by_model if by_file is not None}
 
     def lacks(self, names: Collection[str], command: str) -> None:
         """Refuse what only another command takes. Raises TallmasksError, which names the command."""

@@ -81,9 +81,7 @@ class Models:
     @property
     def every(self) -> dict[str | None, Checkpoint]:
         """The base under None, and the tasks."""
-        every: dict[str | None, Checkpoint] = {None: self.base}
-        every.update(self.tasks)
-        return every
+        return dict([(None, self.base), *self.tasks.items()])
 
     @cached_property
     def sha256s(self) -> dict[str | None, dict[str, str]]:
@@ -141,14 +139,6 @@ class Models:
         roundoff = [checkpoint.roundoff for checkpoint in self.tasks.values()]
         return Stream(self.layout, self.base.piece, changes, frozen, roundoff)
 
-    def say_written(self, title: str) -> None:
-        """Print where a bundle is, and how large."""
-        size = sum(path.stat().st_size for path in self.given.output.rglob("*") if path.is_file())
-        count = len(self.given.tasks)
-        print(f"{self.given.output}: {count} model{'s' * (count > 1)} in {decimal(size)}, by {title}")
-        if self.given.include_base:
-            say_copied(self.base)
-
     def say_buffers(self) -> None:
         """Print what was taken for no weight, and what becomes of it."""
         models = [self.part, *self.task_parts.values()]
@@ -197,6 +187,5 @@ def say_copied(base: Checkpoint) -> None:
 def passes(merge: str | None, fit: bool = False) -> int:
     """How often every task vector is read, in all likelihood: for what a merge has to know of the whole, for lambdas,
     and for what is written."""
-    chosen = None if merge is None else get_merge(merge)
-    looks = int(chosen is not None and chosen.look is not None and chosen.over == "slices")
-    return 1 + int(fit) + looks
+    chosen = get_merge(merge) if merge else None
+    return 1 + fit + (chosen is not None and chosen.look is not None and chosen.over == "slices")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -37,8 +38,8 @@ class WorkProgress:
             if now - self._said > EVERY:
                 self._said = now
                 left = (now - self._begun) * (self._total / max(self._done, 1) - 1)
-                share = 100 * self._done // self._total
-                print(f"{self._what}: {share} %, about {_spoken(left)} left", file=sys.stderr, flush=True)
+                share, spoken = 100 * self._done // self._total, timedelta(seconds=round(left))
+                print(f"{self._what}: {share} %, about {spoken} left", file=sys.stderr, flush=True)
 
     def __enter__(self) -> WorkProgress:
         if self._bar:
@@ -58,7 +59,3 @@ def _bar(what: str, total: int) -> tuple[Progress, TaskID]:
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     bar = Progress(*columns, console=Console(stderr=True), transient=True)
     return bar, bar.add_task(what, total=total)
-
-
-def _spoken(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

@@ -49,7 +49,8 @@ def apart(
 
     Raises TallmasksError where a pattern fits no tensor, or most of the base would be a head.
     """
-    every = dict.fromkeys(name for one in (base, *tasks.values()) for name in one.names)
+    models = (base, *tasks.values())
+    every = dict.fromkeys(name for one in models for name in one.names)
     for option, patterns in (("--only", only), ("--keep-base", keep_base), ("--heads", heads or ())):
         for pattern in patterns:
             if not any(fnmatchcase(name, pattern) for name in every):
@@ -57,26 +58,23 @@ def apart(
     left = [name for name in every if (only and not _fits(name, only)) or _fits(name, keep_base)]
     own: list[str] = []
     if heads is not None:
-        constants = {
-            name for one in (base, *tasks.values()) for name, kind in one.buffers.items() if kind is Buffer.CONSTANT
-        }
+        constants = {name for one in models for name, kind in one.buffers.items() if kind is Buffer.CONSTANT}
         own = [
             name
             for name in every
-            if _fits(name, heads) or not (name in constants or _is_shared(name, base, tasks.values()))
+            if name not in left and (_fits(name, heads) or not (name in constants or _is_shared(name, models)))
         ]
-        own = [name for name in own if name not in left]
         size = sum(base.tensors[name].size for name in own if name in base.tensors)
         if 2 * size > sum(info.size for info in base.tensors.values()):
             raise TallmasksError(f"--heads: most of {base.title} would be a head of each task: these are other models")
-        if inner := [name for name in own if not _fits(name, heads) and _is_inside(name, (base, *tasks.values()))]:
+        if inner := [name for name in own if not _fits(name, heads) and _is_inside(name, models)]:
             raise TallmasksError(
                 f"--heads: {name_some(inner)}: in a block of every model, and not a tensor of every one; expected heads"
                 " outside of such blocks. Are these other names of one tensor? Save the models with one release of"
                 f" transformers. Else name them: `--heads {inner[0]}` or `--keep-base {inner[0]}`"
             )
-    names = {one.aliases.get(name, name) for name in (*left, *own) for one in (base, *tasks.values())}
-    aliases = {alias for one in (base, *tasks.values()) for alias, name in one.aliases.items() if name in names}
+    names = {one.aliases.get(name, name) for name in (*left, *own) for one in models}
+    aliases = {alias for one in models for alias, name in one.aliases.items() if name in names}
     kept = {task: [name for name in own if name in one.tensors] for task, one in tasks.items()}
     return Apart(frozenset(names | aliases), {task: tensors for task, tensors in kept.items() if tensors})
 
@@ -92,8 +90,6 @@ def _is_inside(name: str, models: Sequence[Checkpoint]) -> bool:
     return absent and bool(block) and all(any(other.startswith(block) for other in one.names) for one in models)
 
 
-def _is_shared(name: str, base: Checkpoint, tasks: Iterable[Checkpoint]) -> bool:
+def _is_shared(name: str, models: Sequence[Checkpoint]) -> bool:
     """Whether every model has a tensor, in one shape."""
-    return name in base.names and all(
-        name in one.names and one.info(name).shape == base.info(name).shape for one in tasks
-    )
+    return all(name in one.names for one in models) and len({one.info(name).shape for one in models}) == 1

@@ -57,7 +57,13 @@ def run(arguments: argparse.Namespace) -> int:
         raise TallmasksError(f"{absent[0]}: no such file or folder")
     bundles = [folder for folder in wanted if (folder / "bundle.json").is_file()]
     wanted = [path for path in wanted if path not in bundles]
-    damaged_bundles = sum(_verify_bundle(folder) for folder in bundles)
+    damaged_bundles = 0
+    for folder in bundles:
+        from tallmasks.bundles.verification import verify_bundle  # whose libraries take long to import
+
+        damage = verify_bundle(folder)
+        print(*damage, f"{folder}: a bundle, every file of it checked: {len(damage)} problems", sep="\n")
+        damaged_bundles += bool(damage)
     under = {start: list(entries_under(start)) if start.is_dir() else [start] for start in wanted}
     files = [path for entries in under.values() for path in entries]
     artifacts = [path for path in files if ARTIFACT.fullmatch(path.name)] + [
@@ -117,17 +123,6 @@ def _in_dvc(path: Path) -> bool:
     return Path(repo.cache.local.path, md5[:2], md5[2:]).is_file() or "remote" in repo.config["core"]
 
 
-def _verify_bundle(folder: Path) -> int:
-    """Print what is wrong with a bundle; how much that is."""
-    from tallmasks.bundles.verification import verify_bundle
-
-    problems = verify_bundle(folder)
-    for line in problems:
-        print(line)
-    print(f"{folder}: a bundle, every file of it checked: {len(problems)} problems")
-    return len(problems)
-
-
 def _damage(
     artifacts: list[Path], provenances: list[Path], remembered: Path | None, done: Callable[[Path], None]
 ) -> Iterator[str]:
@@ -141,26 +136,26 @@ def _damage(
         except FileNotFoundError as error:
             yield str(error)
         done(path)
-    for path, why in () if remembered else _made_from_other(labels):
-        yield f"{path} was made from {why}"
     for path in provenances:
         try:
             provenance_of(path.parent, path.name)
         except Damaged as damaged:
             yield str(damaged)
         done(path)
+    if not remembered:
+        yield from _made_from_other(labels)
 
 
 def _vouches(path: Path) -> bool:
     return path.name == PROVENANCE or path.name.endswith(f".{PROVENANCE}")
 
 
-def _made_from_other(labels: dict[Path, Label]) -> Iterator[tuple[Path, str]]:
-    """Artifacts that record another content of an input than the one that it has, if it is there, and why."""
+def _made_from_other(labels: dict[Path, Label]) -> Iterator[str]:
+    """Artifacts that record another content of an input than the one that it has, if it is there."""
     by_digest = {named["digest"]: path for path in labels if (named := ARTIFACT.fullmatch(path.name))}
     for path, label in labels.items():
         for role, digests in label.recipe.get("inputs", {}).items():
             for digest, recorded in zip(digests, label.made_from.get(role, ()), strict=False):
                 now = by_digest.get(digest)
                 if now is not None and not same(recorded, labels[now].identity):
-                    yield path, f"another content than {now} has now"
+                    yield f"{path} was made from another content than {now} has now"

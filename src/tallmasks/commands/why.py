@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,11 @@ from tallmasks.plan.drawings import DRAWINGS
 from tallmasks.plan.node import Node
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.project import Results, Store, open_plan
-from tallmasks.plan.views import VIEWS, View
+from tallmasks.plan.views import VIEWS
 from tallmasks.store.artifacts import ARTIFACT, Damaged, load_json, read_label
 from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.store.folders import PROVENANCE, RESULTS
+from tallmasks.store.tensor_files import name_some
 
 SHOWN = 4  # names in one line
 
@@ -48,69 +49,38 @@ def explain(plan: Plan, target: Path) -> Iterator[str]:
         yield from _explain_artifact(plan, store, target)
 
 
-@dataclass(frozen=True)
-class Shown:
-    """What a file or folder of results/ is written from.
-
-    Attributes:
-        recipe: that params.yaml asks for.
-        provenance: the file that says of which recipe it is now.
-        views: the benchmarks and views that it shows.
-        stale: why it has to be written anew; None where it is right.
-    """
-
-    recipe: Mapping[str, Any]
-    provenance: Path
-    views: list[tuple[str, View]]
-    stale: str | None
-
-
-def shown(results: Results, target: Path) -> Shown:
-    """What a file or folder below results/<model>/ is written from.
+def _explain_results(results: Results, target: Path) -> Iterator[str]:
+    """The answer for a file or folder below results/<model>/.
 
     Raises TallmasksError where there is no such model, benchmark, figure or table.
     """
     plan = results.plan
     _, model, place, *rest = target.parts
-    drawing = next((drawing for drawing in DRAWINGS.values() if drawing.folder == place), None)
-    if drawing:
-        name = rest[0].split(".")[0] if rest else ""
+    name = rest[0].split(".")[0] if rest else ""
+    if drawing := next((drawing for drawing in DRAWINGS.values() if drawing.folder == place), None):
         if name not in drawing.known:
             names = ", ".join(drawing.known)
             raise TallmasksError(f"{target}: expected one of the {place} {names}{nearest(name, drawing.known)}")
         recipe = recipes.of_drawing(plan, drawing, model, name)
         provenance = RESULTS / model / drawing.folder / f"{name}.{PROVENANCE}"
-        return Shown(recipe, provenance, list(recipes.shown_views(recipe)), results.drawn_staleness(recipe))
-    named = rest[0].split(".")[0] if rest else ""
-    view = VIEWS.get(named, VIEWS["benchmark"])
-    recipe, provenance = recipes.of_view(plan, view, model, place), view.folder(model, place) / view.provenance
-    return Shown(recipe, provenance, [(place, view)], results.view_staleness(view, model, place))
-
-
-def _explain_results(results: Results, target: Path) -> Iterator[str]:
-    plan, what = results.plan, shown(results, target)
-    if what.stale is None:
+        views, stale = list(recipes.shown_views(recipe)), results.drawn_staleness(recipe)
+    else:
+        view = VIEWS.get(name, VIEWS["benchmark"])
+        recipe, provenance = recipes.of_view(plan, view, model, place), view.folder(model, place) / view.provenance
+        views, stale = [(place, view)], results.view_staleness(view, model, place)
+    if stale is None:
         yield f"{target} would not be rebuilt: it is what params.yaml asks for, byte for byte."
         return
-    yield f"{target} would be rebuilt: {what.stale}."
-    before = _recipe_in(plan.root / what.provenance)
-    yield from (f"    {line}" for line in (_differences(before, what.recipe) if before else ()))
+    yield f"{target} would be rebuilt: {stale}."
+    with suppress(FileNotFoundError, Damaged, KeyError):
+        yield from (f"    {line}" for line in _differences(load_json(plan.root / provenance)["recipe"], recipe))
     behind = [
         node
-        for benchmark, view in what.views
-        for nodes in results.artifacts(view, target.parts[1], benchmark).values()
+        for benchmark, view in views
+        for nodes in results.artifacts(view, model, benchmark).values()
         for node in nodes
     ]
     yield from _explain_missing(plan, results.store.missing(behind))
-
-
-def _recipe_in(provenance: Path) -> Mapping[str, Any]:
-    """What a provenance that may not be right says of its recipe."""
-    try:
-        recipe = load_json(provenance).get("recipe")
-    except (FileNotFoundError, Damaged):
-        return {}
-    return recipe if isinstance(recipe, dict) else {}
 
 
 def _explain_artifact(plan: Plan, store: Store, target: Path) -> Iterator[str]:
@@ -143,9 +113,7 @@ def _explain_missing(plan: Plan, nodes: list[Node]) -> Iterator[str]:
         if reason or not any(needed.path in lacking for needed in inputs):
             reasons.setdefault((node.kind, *reason), []).append(node)
     for (kind, *changes), some in reasons.items():
-        names = ", ".join(node.slug for node in some[:SHOWN]) + (
-            f" and {len(some) - SHOWN} more" if len(some) > SHOWN else ""
-        )
+        names = name_some((node.slug for node in some), SHOWN)
         if changes:
             yield f"{kind} {names}: there with another recipe:"
             yield from (f"    {line}" for line in changes)
@@ -155,19 +123,12 @@ def _explain_missing(plan: Plan, nodes: list[Node]) -> Iterator[str]:
 
 def news(plan: Plan, node: Node) -> Iterator[str]:
     """What a missing artifact's own recipe has that the nearest one of its name in the store has not."""
-    changes = [
-        list(_differences(recipe, node.recipe))
-        for path in sorted((plan.root / node.path).parent.glob(f"{node.slug}-*"))
-        if (named := ARTIFACT.fullmatch(path.name)) and named["slug"] == node.slug and (recipe := _recipe_of(path))
-    ]
+    changes = []
+    for path in sorted((plan.root / node.path).parent.glob(f"{node.slug}-*")):
+        if (named := ARTIFACT.fullmatch(path.name)) and named["slug"] == node.slug:
+            with suppress(Damaged, FileNotFoundError):
+                changes.append(list(_differences(read_label(path).recipe, node.recipe)))
     yield from min(changes, key=len, default=())
-
-
-def _recipe_of(path: Path) -> Mapping[str, Any] | None:
-    try:
-        return read_label(path).recipe
-    except (Damaged, FileNotFoundError):
-        return None
 
 
 def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:

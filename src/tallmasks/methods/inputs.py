@@ -82,8 +82,6 @@ class Input:
     def __post_init__(self) -> None:
         if self.per not in get_args(Per):
             raise ValueError(f"input {self.name}: per is {self.per!r}, expected one of {', '.join(get_args(Per))}")
-        if unknown := set(self.of) - INPUTS.keys():
-            raise ValueError(f"input {self.name} is of {sorted(unknown)}; there is {', '.join(INPUTS)}")
         if bool(self.stage) != bool(self.role):
             raise ValueError(f"input {self.name}: stage and role go together")
 

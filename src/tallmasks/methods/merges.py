@@ -47,7 +47,7 @@ def pieces_of(sizes: Mapping[str, int], step: int) -> Iterator[Place]:
 
 def places_of(layout: Layout, whole_tensors: bool = False) -> list[Place]:
     """The pieces of all tensors: of `kernels.PIECE` values, or tensor by tensor."""
-    sizes = dict(zip(layout.names, map(math.prod, layout.shapes), strict=True))
+    sizes = {name: math.prod(shape) for name, shape in layout.by_name.items()}
     return list(pieces_of(sizes, max([1, *sizes.values()]) if whole_tensors else kernels.PIECE))
 
 
@@ -61,10 +61,10 @@ def each_piece(
     It runs on several threads, but on whole tensors one at a time: their products have threads of their own.
     """
     layout = task_vectors[0].layout
-    offsets = dict(zip(layout.names, layout.offsets, strict=True))
 
     def at(place: Place) -> Result:
-        part = slice(offsets[place.name] + place.start, offsets[place.name] + place.stop)
+        offset = layout.parts[place.name].start
+        part = slice(offset + place.start, offset + place.stop)
         return work([vector.flat[part] for vector in task_vectors], place, part)
 
     return parallel(at, places_of(layout, whole_tensors), 1 if whole_tensors else None)
@@ -113,8 +113,7 @@ class Merge:
         options = given(self.apply, self.chosen)
         if self.over == "slices":
             return lambda rows, place: self.apply(rows, place, facts, **options)
-        layout = task_vectors[0].layout
-        shapes = dict(zip(layout.names, layout.shapes, strict=True))
+        shapes = task_vectors[0].layout.by_name
 
         def of_tensor(rows: Sequence[Vector], place: Place) -> Vector:
             tensors = np.stack(rows).reshape(-1, *shapes[place.name])

@@ -65,18 +65,16 @@ class Option:
 
     def checked(self, value: Any, whose: str) -> Value:
         """A value as it is used. Raises TallmasksError where it is not allowed."""
-        wanted = type(self.default)
-        right = isinstance(value, wanted) and not (isinstance(value, bool) and wanted is not bool)
-        if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+        wanted, number = type(self.default), isinstance(value, int | float) and not isinstance(value, bool)
+        if wanted is float and number:
             with suppress(OverflowError):
-                value, right = float(value), True
+                value = float(value)
         low, high = (self.bounds.low, self.bounds.high) if self.bounds else (-math.inf, math.inf)
-        number = isinstance(value, int | float)
-        if self.words and value not in self.words:
+        right = value in self.words if self.words else isinstance(value, wanted)
+        right = right and isinstance(value, bool) == (wanted is bool)
+        if not right or (number and not (abs(value) < math.inf and low <= value <= high)):
             near = nearest(str(value), self.words)
             raise TallmasksError(f"{whose}: option {self.name}: found {value!r}, expected {self.allowed}{near}")
-        if not right or (number and not (abs(value) < math.inf and low <= value <= high)):
-            raise TallmasksError(f"{whose}: option {self.name}: found {value!r}, expected {self.allowed}")
         return value
 
 

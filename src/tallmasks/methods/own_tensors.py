@@ -39,7 +39,7 @@ class OwnTensors:
         by_name = "name" in inspect.signature(self.coding).parameters
         return {
             name: self.coding(tuple(shape), **more, **({"name": name} if by_name else {}))
-            for name, shape in zip(layout.names, layout.shapes, strict=True)
+            for name, shape in layout.by_name.items()
         }
 
     def content(self, tensor: Any, coding: Coding, **options: Any) -> Any:

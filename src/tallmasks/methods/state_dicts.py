@@ -217,8 +217,10 @@ class _Flat:
     ) -> _Flat:
         """The tensors of floats of a state dict, as float32; or those of another type."""
         own = {name: tensor for name, tensor in tensors.items() if name not in tied and name not in left_out}
-        if dtype is None:
-            _refuse_quantised(own, what)
+        for name, tensor in own.items() if dtype is None else ():
+            kind = str(getattr(tensor, "dtype", "")).removeprefix("torch.")
+            if sign := quantised_tensor(name, kind, tuple(getattr(tensor, "shape", ()))):
+                raise TallmasksError(f"{what} is quantised: {sign}; expected 16 bits or more. Dequantise it")
         arrays = {name: array for name, tensor in own.items() if (array := _array(tensor, dtype)) is not None}
         if not arrays:
             raise TallmasksError(f"{what}: found no tensors of {dtype or 'floats'}; expected a state dict")
@@ -326,11 +328,9 @@ def _place(tensor: Any, what: str) -> Any:
         return (tensor.ctypes.data, tensor.shape, tensor.strides, tensor.dtype) if tensor.size else None
     if not _is_torch(tensor):
         return None
-    if tensor.is_meta:
-        raise TallmasksError(f"{what} is on the device meta, without values; expected a loaded model")
-    if tensor.is_nested or tensor.is_quantized or str(tensor.layout) != "torch.strided":
-        kind = "nested" if tensor.is_nested else "quantised" if tensor.is_quantized else str(tensor.layout)
-        raise TallmasksError(f"{what} is {kind}; expected plain values: pass its dense copy in float32")
+    if tensor.is_meta or tensor.is_nested or tensor.is_quantized or str(tensor.layout) != "torch.strided":
+        kind = "nested" if tensor.is_nested else f"{tensor.dtype}, {tensor.layout}, on the device {tensor.device}"
+        raise TallmasksError(f"{what} is {kind}; expected plain values: load them, or pass a dense copy in float32")
     return (tensor.device, tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype) if tensor.numel() else None
 
 
@@ -342,13 +342,6 @@ def _refusal(given: Any, expected: str, what: str = "") -> TallmasksError:
     elif _is_module(given):
         kind, advice = f"a module ({type(given).__name__})", "; pass its state_dict()"
     return TallmasksError(f"{what}found {kind}; expected {expected}{advice}")
-
-
-def _refuse_quantised(tensors: StateDict, what: str) -> None:
-    for name, tensor in tensors.items():
-        dtype = str(getattr(tensor, "dtype", "")).removeprefix("torch.")
-        if sign := quantised_tensor(name, dtype, tuple(getattr(tensor, "shape", ()))):
-            raise TallmasksError(f"{what} is quantised: {sign}; expected 16 bits or more. Dequantise it")
 
 
 def _is_module(given: Any) -> bool:

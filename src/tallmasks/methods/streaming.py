@@ -77,7 +77,7 @@ class Stream:
 
         def noise(name: str) -> float:
             if name not in self._lengths:
-                shape = self.shape(name)
+                shape = self.layout.by_name[name]
                 theta = self.pretrained(name, 0, prod(shape)).reshape(shape)
                 squares = [np.einsum(f"ij,ij->{axis}", theta, theta) for axis in "ij"] if len(shape) == 2 else []
                 self._lengths[name] = sum(float(np.sqrt(one.max())) for one in squares)
@@ -102,9 +102,6 @@ class Stream:
                 "expected finite numbers. The training diverged or the file is damaged"
             )
         return row
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        return self.layout.shapes[self.layout.names.index(name)]
 
 
 @dataclass(frozen=True)

@@ -87,12 +87,10 @@ def read_label(path: Path) -> Label:
         if not stat.S_ISREG(path.stat().st_mode):
             raise Damaged(path, "is not a file")
         return _read_label(path)
-    except NotADirectoryError:
-        raise
     except OSError as error:
         if path.is_symlink():
             raise Damaged(path, f"is a link to {path.readlink()}, which cannot be read ({error.strerror})") from None
-        if isinstance(error, FileNotFoundError):
+        if isinstance(error, FileNotFoundError | NotADirectoryError):
             raise
         raise Damaged(path, f"cannot be read ({error.strerror})") from None
 

@@ -3,7 +3,6 @@
 import difflib
 import errno
 import os
-import pwd
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -16,9 +15,8 @@ EXTRAS = {
     "torch": "torch",
     **dict.fromkeys(("datasets", "open_clip", "torchvision"), "clip"),
     **dict.fromkeys(("jinja2", "pyarrow", "tokenizers", "transformers", "yaml"), "t5"),
-    **dict.fromkeys(
-        ("PIL", "dvc", "matplotlib", "pandas", "pynvml", "scipy", "sklearn", "typing_extensions"), "workflow"
-    ),
+    **dict.fromkeys(("PIL", "dvc", "matplotlib", "pandas", "pynvml", "scipy", "sklearn"), "workflow"),
+    "typing_extensions": "workflow",
 }
 """The libraries that a plain installation may lack, and the extra of pyproject.toml that brings each."""
 
@@ -51,20 +49,17 @@ def in_words() -> Iterator[None]:
     except OSError as error:
         if error.filename is None or error.errno not in (*_NO_RIGHT, *_ANOTHER_KIND, errno.EIO):
             raise
-        path, why = os.fsdecode(error.filename), os.strerror(error.errno)
+        path, why = Path(os.fsdecode(error.filename)), os.strerror(error.errno)
         if error.errno == errno.EIO:
             raise TallmasksError(f"{path}: {why}; the disk that it lies on fails") from None
         if error.errno in _NO_RIGHT:
-            denied = path if os.path.lexists(path) else Path(path).parent  # of a new file it is the folder
+            denied = path if os.path.lexists(path) else path.parent  # of a new file it is the folder
             raise TallmasksError(
-                f"{denied} cannot be read or written by {_user()} ({why}); give this user the right to it and to the "
+                f"{denied} cannot be read or written by this user ({why}); give the user the right to it and to the "
                 "folder that it lies in, or make the disk writable, and run again"
             ) from None
-        no_folder = next((parent for parent in Path(path).parents if parent.exists() and not parent.is_dir()), None)
-        expected = "a folder" if no_folder else "a file or folder of its own"
-        raise TallmasksError(
-            f"{no_folder or path}: expected {expected} there ({why}); move away what is there and run again"
-        ) from None
+        in_the_way = next((parent for parent in path.parents if parent.exists() and not parent.is_dir()), path)
+        raise TallmasksError(f"{in_the_way}: {why}; move away what is there and run again") from None
 
 
 @contextmanager
@@ -89,20 +84,11 @@ def needed_for(what: str) -> Iterator[None]:
         raise TallmasksError(f'{what} needs {library}: pip install "tallmasks[{EXTRAS[library]}]"') from None
 
 
-def _user() -> str:
-    try:
-        return f"user {pwd.getpwuid(os.geteuid()).pw_name}"
-    except KeyError:
-        return f"user {os.geteuid()}"
-
-
 def nearest(name: str, known: Iterable[str]) -> str:
     """'; did you mean ...?' with the valid name nearest to a wrong one, or nothing if none is near."""
-    names = list(known)
-    close = difflib.get_close_matches(name, names, n=1) or difflib.get_close_matches(
-        name.lower(), [other for other in names if other.lower() == name.lower()] or names, n=1
-    )
-    return f"; did you mean {close[0]!r}?" if close else ""
+    names = {other.lower(): other for other in known}
+    close = difflib.get_close_matches(name.lower(), names, n=1)
+    return f"; did you mean {names[close[0]]!r}?" if close else ""
 
 
 def short(value: object) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -63,9 +62,7 @@ def set_aside(path: Path, root: Path = Path()) -> str | None:
             return f"removed, a link to {led_to}"
         target = root / DAMAGED / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        while target.exists():
-            target = target.with_name(f"{target.name}.{secrets.token_hex(2)}")
-        place.rename(target)
+        place.replace(target)
         return f"moved to {target.relative_to(root)}"
     except FileNotFoundError:
         return None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from tallmasks.store.errors import TallmasksError
+from tallmasks.store.source_digests import sha256_of_file
 
 Kind = Literal["model", "dataset"]
 
@@ -177,12 +177,9 @@ def commit_of(path: Path) -> str | None:
 def with_origin(repo: str, files: Sequence[str], revision: str, sha256: str | None) -> tuple[Path, dict[str, str]]:
     """See `download_first`; and the file's origin for recipes.  Raises TallmasksError, too, for another sha256."""
     path = download_first(repo, files, revision)
-    if sha256 is not None:
-        with path.open("rb") as file:
-            actual = hashlib.file_digest(file, "sha256").hexdigest()
-        if actual != sha256:
-            raise TallmasksError(
-                f"{address(repo, path.name, revision)}: the file {path} has sha256 {actual}, expected {sha256}; delete "
-                "it and download it again, or correct `sha256` in params.yaml"
-            )
+    if sha256 is not None and (actual := sha256_of_file(path)) != sha256:
+        raise TallmasksError(
+            f"{address(repo, path.name, revision)}: the file {path} has sha256 {actual}, expected {sha256}; delete "
+            "it and download it again, or correct `sha256` in params.yaml"
+        )
     return path, {"repository": repo, "file": path.name, "commit": commit_of(path) or revision}

@@ -42,11 +42,13 @@ def sha256_of_folder(folder: Path) -> str:
     Raises TallmasksError where something in it cannot be read, or leads back to itself.
     """
     memory = REMEMBERED / f"{hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:16]}.json"
-    remembered = _recall(memory)
+    remembered: dict[str, list[int | str]] = {}
+    with suppress(OSError, ValueError):
+        remembered = json.loads(memory.read_text())
     current: dict[str, list[int | str]] = {}
     for path in sorted(_files(folder)):
         name, identity = path.relative_to(folder).as_posix(), _identity(path)
-        same = name in remembered and remembered[name][:-1] == [*identity]
+        same = remembered.get(name, [])[:-1] == [*identity]
         current[name] = remembered[name] if same else [*identity, _sha256(str(path), identity)]
     if current != remembered:
         with suppress(OSError, TallmasksError):  # a folder that cannot be written to: then it is read again
@@ -60,15 +62,6 @@ def _line(name: str, sha256: str) -> bytes:
     if "\n" in name:
         line = "\\" + line.replace("\\", "\\\\").replace("\n", "\\n")
     return os.fsencode(line) + b"\n"
-
-
-def _recall(memory: Path) -> dict[str, list[int | str]]:
-    """What was remembered of a folder; nothing where that cannot be read."""
-    with suppress(TallmasksError, OSError, ValueError):
-        entries = json.loads(memory.read_text())
-        if isinstance(entries, dict):
-            return {name: entry for name, entry in entries.items() if isinstance(entry, list) and len(entry) == 5}
-    return {}
 
 
 def _identity(path: Path) -> Identity:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -65,19 +66,23 @@ class Layout:
     @cached_property
     def offsets(self) -> tuple[int, ...]:
         """First position of each tensor in the flat vector."""
-        ends = np.cumsum([0, *(math.prod(shape) for shape in self.shapes)])
-        return tuple(int(end) for end in ends[:-1])
+        return tuple(part.start for part in self.parts.values())
 
     @cached_property
     def size(self) -> int:
         """P', the number of values."""
-        return sum(math.prod(shape) for shape in self.shapes)
+        return sum(map(math.prod, self.shapes))
 
     @cached_property
     def parts(self) -> dict[str, slice]:
         """The place of each tensor in the flat vector, by name."""
-        ends = (*self.offsets[1:], self.size)
-        return {name: slice(*ends) for name, *ends in zip(self.names, self.offsets, ends, strict=True)}
+        ends = accumulate(map(math.prod, self.shapes), initial=0)
+        return {name: slice(*pair) for name, pair in zip(self.names, pairwise(ends), strict=True)}
+
+    @cached_property
+    def by_name(self) -> dict[str, tuple[int, ...]]:
+        """The shape of each tensor."""
+        return dict(zip(self.names, self.shapes, strict=True))
 
     def split(self, flat: NDArray) -> dict[str, NDArray]:
         """Views of ``flat`` [P'] by tensor name, each in its own shape."""
@@ -94,8 +99,7 @@ class Layout:
 
     def describe_difference(self, other: Layout) -> str:
         """What ``other`` has missing, extra or in another shape, for an error message; empty if equal."""
-        mine = dict(zip(self.names, self.shapes, strict=True))
-        theirs = dict(zip(other.names, other.shapes, strict=True))
+        mine, theirs = self.by_name, other.by_name
         wrong = [
             f"{name} (found {list(theirs[name])}, expected {list(mine[name])})"
             for name in self.names
@@ -110,7 +114,7 @@ class Layout:
 
     def to_json(self) -> str:
         """Names and shapes as a JSON object, for metadata."""
-        return json.dumps(dict(zip(self.names, self.shapes, strict=True)), separators=(",", ":"))
+        return json.dumps(self.by_name, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Layout:
@@ -262,7 +266,12 @@ def new_tensors(path: Path | str, specs: Mapping[str, TensorSpec], metadata: Map
     room = bytes_of_file(specs, metadata) - size
     with whole(path, room + size, read_only=True) as place:
         mapped = np.memmap(place, np.uint8, mode="r+", shape=(room + size,))
-        new = NewTensors(dict(metadata), _map_tensors(specs, mapped[room:]), np.asarray(mapped[room:]))
+        data = np.asarray(mapped[room:])
+        tensors = {
+            name: data[place].view(specs[name].dtype).reshape(specs[name].shape)
+            for name, place in _placed(specs).items()
+        }
+        new = NewTensors(dict(metadata), tensors, data)
         yield new
         _seal(specs, new)
         header = _encode_header(specs, new.metadata).ljust(room - 8)
@@ -278,7 +287,7 @@ def bytes_of_file(specs: Mapping[str, TensorSpec], metadata: Mapping[str, str]) 
 
 def _seal(specs: Mapping[str, TensorSpec], new: NewTensors) -> None:
     """Add the digests of a file's values and of all that it says of itself."""
-    tensors = [(name, specs[name].code, specs[name].shape) for name in file_order(specs)]
+    tensors = [(name, specs[name].code, specs[name].shape) for name in _placed(specs)]
     new.metadata[CONTENT] = content_of_tensors(tensors, new.data)
     new.metadata[SEAL] = seal_of(new.metadata)
 
@@ -287,8 +296,7 @@ def new_flat(
     path: Path | str, layout: Layout, metadata: Mapping[str, str], dtype: DTypeLike = np.float32
 ) -> AbstractContextManager[NewTensors]:
     """As :func:`new_tensors`, for the flat vector [P'] of a layout: fill ``new.flat`` piece by piece."""
-    named = zip(layout.names, layout.shapes, strict=True)
-    specs = {name: TensorSpec(np.dtype(dtype), shape) for name, shape in named}
+    specs = {name: TensorSpec(np.dtype(dtype), shape) for name, shape in layout.by_name.items()}
     return new_tensors(path, specs, metadata)
 
 
@@ -314,27 +322,20 @@ def _read_header(path: Path) -> tuple[dict[str, dict], dict[str, str]]:
     return header, metadata or {}
 
 
-def file_order(specs: Mapping[str, TensorSpec]) -> list[str]:
-    """The order of the safetensors library: wide dtypes first, so that all are aligned; then by name."""
-    return sorted(specs, key=lambda name: (-specs[name].dtype.itemsize, name))
+def _placed(specs: Mapping[str, TensorSpec]) -> dict[str, slice]:
+    """The bytes of every tensor in the order of the safetensors library: wide dtypes first, so that all are aligned;
+    then by name."""
+    names = sorted(specs, key=lambda name: (-specs[name].dtype.itemsize, name))
+    ends = accumulate((specs[name].nbytes for name in names), initial=0)
+    return {name: slice(*pair) for name, pair in zip(names, pairwise(ends), strict=True)}
 
 
 def _encode_header(specs: Mapping[str, TensorSpec], metadata: Mapping[str, str]) -> bytes:
     header: dict[str, object] = {"__metadata__": dict(sorted(metadata.items()))}
-    end = 0
-    for name in file_order(specs):
-        start, end = end, end + specs[name].nbytes
-        header[name] = {"dtype": specs[name].code, "shape": list(specs[name].shape), "data_offsets": [start, end]}
-    return json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def _map_tensors(specs: Mapping[str, TensorSpec], data: NDArray[np.uint8]) -> dict[str, NDArray]:
-    tensors, end = {}, 0
-    for name in file_order(specs):
+    for name, place in _placed(specs).items():
         spec = specs[name]
-        start, end = end, end + spec.nbytes
-        tensors[name] = np.asarray(data[start:end]).view(spec.dtype).reshape(spec.shape)
-    return tensors
+        header[name] = {"dtype": spec.code, "shape": list(spec.shape), "data_offsets": [place.start, place.stop]}
+    return json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def name_some(names: Iterable[str], limit: int = 5) -> str:

@@ -1,9 +1,12 @@
 """The long table of every method, and ours beside what was published of each."""
 
+import runpy
+
 import numpy as np
 import pandas as pd
 import pytest
 
+from project import ROOT
 from tallmasks import methods
 from tallmasks.evaluation.choice import mean_interval, wilson_interval
 from tallmasks.evaluation.records import Evaluation
@@ -11,10 +14,10 @@ from tallmasks.methods.descriptions import needs
 from tallmasks.results.field_tables import field_table, laid_out_field, year
 from tallmasks.results.reference import PAPER_TASKS
 from tallmasks.results.reference.checkpoint_families import beside_families, family_of, published_numbers
-from tallmasks.results.reference.published_orders import beside_orders, laid_out_orders, published_orders
 from tallmasks.results.tables import ParameterCounts
 from tallmasks.results.typesetting import latex, markdown
 
+ORDERS = runpy.run_path(str(ROOT / "docs/update.py"))
 COUNTS = ParameterCounts(1_000_000, 500_000, {"blocks.0.weight": (1000, 990), "bias": (10_000,)})
 
 
@@ -161,7 +164,7 @@ def test_models_of_ones_own_are_compared_by_normalised_accuracy_alone() -> None:
 
 def test_orders_are_those_of_one_publication_and_one_family() -> None:
     """Two points between families of checkpoints would be read as an order of methods."""
-    found = published_orders("vit_b32", PAPER_TASKS[:8])
+    found = ORDERS["published_orders"]("vit_b32", PAPER_TASKS[:8])
     iso = found.query("source == 'Marczak et al. 2025'")[["lower", "higher", "published"]].values.tolist()
     assert iso == [
         ["task_arithmetic", "consensus_task_arithmetic", 4.2],
@@ -171,7 +174,7 @@ def test_orders_are_those_of_one_publication_and_one_family() -> None:
     ]
     assert ["fisher", "regmean"] in found.query("family == 'C0'")[["lower", "higher"]].values.tolist()
     assert (found["published"] > 0).all() and not {"fine_tuned", "adamerging"} & {*found["lower"], *found["higher"]}
-    assert published_orders("tiny", PAPER_TASKS[:8]).empty
+    assert ORDERS["published_orders"]("tiny", PAPER_TASKS[:8]).empty
 
 
 def test_an_order_is_looked_at_within_each_seed() -> None:
@@ -185,12 +188,13 @@ def test_an_order_is_looked_at_within_each_seed() -> None:
         [(seed, name, value) for name, values in scores.items() for seed, value in enumerate(values)],
         columns=["seed", "method", "accuracy"],
     )
-    found = beside_orders(orders, ours)
+    found = ORDERS["beside_orders"](orders, ours)
     assert found[["lower", "gain_mean", "gain_std", "holding", "seeds"]].values.tolist() == [
         ["fisher", 2.0, 1.0, 3, 3],
         ["regmean", 0.0, 1.0, 1, 3],
     ]
-    text = markdown(laid_out_orders(found, "t"))
+    text = markdown(ORDERS["laid_out_orders"](found, "t"))
     assert "| RegMean above Fisher merging | a (C0) | +3.5 | +2.0 ± 1.0 | 3 of 3 |" in text
-    alone = markdown(laid_out_orders(beside_orders(orders, ours[ours["seed"] == 0]), "t"))
+    one_seed = ORDERS["beside_orders"](orders, ours[ours["seed"] == 0])
+    alone = markdown(ORDERS["laid_out_orders"](one_seed, "t"))
     assert "| +1.0 | 1 of 1 |" in alone

