@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.bundles.bundle_parts import file_specs, metadata_of
+from tallmasks.bundles.bundle_parts import density, file_specs, metadata_of
 from tallmasks.bundles.codings import Coding
 from tallmasks.bundles.encoding import Merged, scratch_for
 from tallmasks.bundles.manifest import (
@@ -31,7 +29,6 @@ from tallmasks.bundles.manifest import (
     Manifest,
     PartFile,
     format_of,
-    is_safe,
     read_manifest,
     task_files,
 )
@@ -42,9 +39,9 @@ from tallmasks.store.atomic_files import atomic_write_bytes, whole
 from tallmasks.store.dtypes import FLOATS, OF_BUNDLES
 from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.store.parallel import parallel
-from tallmasks.store.tensor_files import NewTensors, bytes_of_file, new_tensors
+from tallmasks.store.tensor_files import NewTensors, bytes_of_file, new_tensors, open_tensors
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, sha256_of
-from tallmasks.vectors.checkpoints.float_bytes import converted
+from tallmasks.vectors.checkpoints.float_bytes import converted, narrowed
 
 
 @dataclass(frozen=True)
@@ -87,8 +84,6 @@ class NewBundle:
     scale: dict[str, float]
     _merged: Merged
     _masks: Mapping[str, NewTensors]
-    _held: Counter[str] = field(default_factory=Counter)
-    _lock: Lock = field(default_factory=Lock)
 
     def write(self, name: str, start: int, merged: NDArray[np.float32], masks: Mapping[str, NDArray[np.uint8]]) -> None:
         """Values ``start``.. of one flattened stored tensor and each task's mask of them; any thread, each value once.
@@ -100,21 +95,11 @@ class NewBundle:
         Raises TallmasksError for NaN, infinity, or a value too large for the bundle's dtype (names the tensor).
         """
         self._merged.write(name, start, np.ascontiguousarray(merged, np.float32))
-        held = {}
         for task, bits in masks.items():
             packed = self._masks[task].tensors[name][start // 8 : -(-(start + merged.size) // 8)]
             packed[...] = bits
             if merged.size % 8:
                 packed[-1] &= (1 << merged.size % 8) - 1
-            held[task] = int(np.bitwise_count(packed).sum(dtype=np.int64))
-        with self._lock:
-            self._held.update(held)
-
-    @property
-    def densities(self) -> dict[str, float]:
-        """By task, the fraction of the stored values that its mask holds."""
-        size = max(sum(tensor.size for tensor in self.manifest.stored.values()), 1)
-        return {task: self._held[task] / size for task in self.manifest.tasks}
 
 
 @dataclass(frozen=True)
@@ -130,11 +115,8 @@ class NewOwnBundle:
         Raises TallmasksError for NaN or infinity (names task and tensor).
         """
         for ending, values in self.manifest.codings[name].pack(content).items():
-            if values.dtype.kind == "f" and not np.isfinite(values).all():
-                raise TallmasksError(
-                    f"{task}: tensor {name} holds NaN or infinity, or a value too large to compress in float32;"
-                    " expected finite numbers. The checkpoint is damaged or its training diverged: leave it out."
-                )
+            if values.dtype.kind == "f":
+                narrowed(values, "F32", f"{task}: tensor {name}")
             self._files[task].tensors[name + ending][...] = values
 
 
@@ -156,7 +138,7 @@ def new_bundle(out: Path | str, facts: BundleFacts) -> Iterator[NewBundle]:
             yield new
             encoder.finish()
         chosen = {"mask_lambda": new.mask_lambda, "scale": new.scale}
-        _describe(folder, facts, draft.model_copy(update=chosen), new.densities)
+        _describe(folder, facts, draft.model_copy(update=chosen))
 
 
 @contextmanager
@@ -166,7 +148,7 @@ def new_own_bundle(out: Path | str, facts: BundleFacts) -> Iterator[NewOwnBundle
     with whole(out, _needed(facts, draft), folder=True, new=True) as folder:
         with ExitStack() as files:
             yield NewOwnBundle(draft, _new_task_files(files, folder, facts, draft))
-        _describe(folder, facts, draft, {})
+        _describe(folder, facts, draft)
 
 
 def write_from_planes(out: Path, facts: BundleFacts, merged: NDArray[np.float32], masks: MaskBundle) -> None:
@@ -281,12 +263,10 @@ def _included(facts: BundleFacts) -> dict[str, Path]:
         return {}
     index = facts.base.index
     files = {**facts.base.companions, **({index.name: index} if index else {}), **facts.base.files}
-    if unsafe := [name for name in files if not is_safe(name)]:
-        raise TallmasksError(f"The base's file {unsafe[0]!r} cannot be included under this name; rename it.")
     return {BASE + name: path for name, path in files.items()}
 
 
-def _describe(folder: Path, facts: BundleFacts, draft: Manifest, densities: Mapping[str, float]) -> None:
+def _describe(folder: Path, facts: BundleFacts, draft: Manifest) -> None:
     """Copy the base where it is to be in the bundle, and write bundle.json and README.md."""
     included = _included(facts)
     for name, source in included.items():
@@ -303,17 +283,13 @@ def _describe(folder: Path, facts: BundleFacts, draft: Manifest, densities: Mapp
     content = _json(manifest)
     read_manifest(content, MANIFEST)  # nothing is written that would be refused
     atomic_write_bytes(folder / MANIFEST, content)
+    tensors = {task: open_tensors(folder / file) for task, file in manifest.masks.items()}
+    densities = {task: density(manifest, of_task.view) for task, of_task in tensors.items()}
     atomic_write_bytes(folder / CARD, model_card(manifest, densities).encode(), read_only=False)
 
 
 def _json(manifest: Manifest) -> bytes:
-    for task, scale in manifest.scale.items():
-        if not math.isfinite(scale):
-            raise TallmasksError(
-                f"{task}: its scale is {scale}; expected a finite number. Its task vector holds values too large for"
-                " sums in float32: the checkpoint is damaged or its training diverged: leave it out."
-            )
     try:
         return manifest.to_bytes()
     except (TypeError, ValueError, RecursionError) as error:
-        raise TallmasksError(f"The bundle's options or lambdas are no JSON: {error}.") from None
+        raise TallmasksError(f"The bundle's options, lambdas or scales are no JSON: {error}.") from None

@@ -15,11 +15,9 @@ from numpy.typing import NDArray
 from tallmasks.bundles.bundle_parts import SCALE
 from tallmasks.bundles.manifest import Manifest
 from tallmasks.store.dtypes import OF_BUNDLES
-from tallmasks.store.errors import TallmasksError
 from tallmasks.store.parallel import parallel
 from tallmasks.store.tensor_files import Layout, NewTensors
-from tallmasks.vectors import kernels
-from tallmasks.vectors.checkpoints.float_bytes import TOO_LARGE, rounded
+from tallmasks.vectors.checkpoints.float_bytes import narrowed
 
 _ENCODED = 1 << 21
 """How many values a thread encodes at once."""
@@ -38,22 +36,10 @@ class Merged:
 
         Raises TallmasksError, naming the tensor, for NaN, infinity or a value too large for the dtype.
         """
-        largest = float(kernels.largest_magnitude(values))
-        if not np.isfinite(largest):
-            raise TallmasksError(
-                f"tensor {name} of the merged vector holds NaN or infinity; expected finite numbers. A checkpoint is"
-                " damaged or its training diverged: leave it out."
-            )
-        if largest >= TOO_LARGE.get(OF_BUNDLES[self.dtype], np.inf):
-            raise TallmasksError(
-                f"tensor {name} of the merged vector holds a value of magnitude {largest:g}, too large for"
-                f" {self.dtype}; choose float32, bfloat16 or int8."
-            )
-        if self.dtype == "int8":
-            self.scratch[name].reshape(-1)[start : start + values.size] = values
-        else:
-            part = self.new.tensors[name].reshape(-1)[start : start + values.size]
-            part.view(np.uint8)[...] = rounded(values, OF_BUNDLES[self.dtype])
+        code = "F32" if self.dtype == "int8" else OF_BUNDLES[self.dtype]
+        whole = (self.scratch or self.new.tensors)[name].reshape(-1)
+        part = whole[start : start + values.size].view(np.uint8)
+        part[...] = narrowed(values, code, f"tensor {name} of the merged vector")
 
     def finish(self) -> None:
         """Encode what had to wait for whole rows."""
@@ -78,12 +64,10 @@ def scratch_for(folder: Path, draft: Manifest) -> Iterator[dict[str, NDArray[np.
     layout = Layout(tuple(draft.stored), tuple(tensor.shape for tensor in draft.stored.values()))
     if draft.dtype != "int8":
         yield {}
-    elif not layout.size:
-        yield layout.split(np.empty(0, np.float32))
-    else:
-        with TemporaryFile(dir=folder) as file:
-            os.posix_fallocate(file.fileno(), 0, 4 * layout.size)
-            yield layout.split(np.asarray(np.memmap(file, np.float32, mode="r+", shape=(layout.size,))))
+        return
+    with TemporaryFile(dir=folder) as file:
+        os.posix_fallocate(file.fileno(), 0, 4 * (layout.size + 1))  # a file of nothing cannot be mapped
+        yield layout.split(np.asarray(np.memmap(file, np.float32, mode="r+")))
 
 
 def quantise_rows(values: NDArray[np.float32], row: int, scales: NDArray[np.float32], out: NDArray[np.int8]) -> None:

@@ -50,7 +50,8 @@ def placed_tensors(module: torch.nn.Module, manifest: Manifest) -> list[PlacedTe
     for name, tensor in _named_tensors(module):
         if tensor.is_meta and tensor.is_floating_point():
             raise TallmasksError(
-                f"The module's tensor {name} is on the meta device, without values. {_why_meta(module)}"
+                f"The module's tensor {name} is on the meta device, without values. Load the model whole into memory,"
+                " without device_map and offloading, before a task is applied."
             )
     placed = sorted(_matched(module, manifest), key=lambda one: one.name)
     for name, tensor, _ in placed:
@@ -104,17 +105,13 @@ def _matched(module: torch.nn.Module, manifest: Manifest) -> list[PlacedTensor]:
                 " the model that the bundle was made of."
             )
         placed += [PlacedTensor(name, parts[names[0]], names) for name in candidates]
-    if strange:
-        buffers = {name for name, _ in module.named_buffers(remove_duplicate=False)}
-        strange = [name for name in strange if name not in buffers]
-    if missing := manifest.tensors.keys() - {one.name for one in placed} - free:
+    buffers = {name for name, _ in module.named_buffers(remove_duplicate=False)}
+    strange = [name for name in strange if name not in buffers]
+    missing = sorted(manifest.tensors.keys() - {one.name for one in placed} - free)
+    if missing or strange:
         raise TallmasksError(
-            f"The module lacks {name_some(sorted(missing))} of the bundle, as tensors of floats, and has"
-            f" {name_some(strange) or 'no other'}; expected the model that the bundle was made of."
-        )
-    if strange:
-        raise TallmasksError(
-            f"The module has {name_some(strange)}, which the bundle lacks; expected the model that it was made of."
+            f"The module lacks {name_some(missing) or 'nothing'} of the bundle, as tensors of floats, and has"
+            f" {name_some(strange) or 'nothing'}, which the bundle lacks; expected the model that it was made of."
         )
     for name, tensor, _ in placed:
         if tuple(tensor.shape) != (shape := manifest.tensors[name].shape):
@@ -147,12 +144,6 @@ def _identity(tensor: torch.Tensor) -> tuple:
     if tensor.is_meta or tensor.numel() == 0:
         return (id(tensor),)
     return tensor.device, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride()
-
-
-def _why_meta(module: torch.nn.Module) -> str:
-    if any(hasattr(part, "_hf_hook") for part in module.modules()):
-        return "accelerate has offloaded it: load the model whole into memory, without device_map and offloading."
-    return "Load or create the model with its values, in memory, before a task is applied."
 
 
 def _as_in_files(module: torch.nn.Module, own: Tensors, manifest: Manifest) -> tuple[Tensors, dict[str, str]]:

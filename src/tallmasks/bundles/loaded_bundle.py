@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.bundles.bundle_parts import BundleParts, manifest_of, open_place
+from tallmasks.bundles.bundle_parts import BundleParts, density, manifest_of, open_place
 from tallmasks.bundles.task_weights import TaskWeights
 from tallmasks.bundles.theta_0 import NoBase, find_base
 from tallmasks.bundles.verification import check_form
@@ -40,7 +40,6 @@ class Bundle:
         self._find_base_once = once(lambda: find_base(parts, base))
         self._of_module: Checkpoint | None = None
         """theta_0 as the first module had it, where no file has it."""
-        self._uploaded: dict[tuple[str, str, str], torch.Tensor] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return load_bundle, (self._parts.place.title, self._base_spec), {"_of_module": self._of_module}
@@ -59,8 +58,7 @@ class Bundle:
         """The fraction of the stored values that a task's mask holds. Raises as :meth:`update`."""
         if self.manifest.codings:
             raise TallmasksError(f"A bundle of {self.manifest.method} has no masks, and so no density of one.")
-        self.manifest.check_task(task)
-        return self._parts.held(task) / max(sum(tensor.size for tensor in self.manifest.stored.values()), 1)
+        return density(self.manifest, self._parts.of_task(task).__getitem__)
 
     def update(self, task: str, name: str, start: int = 0, stop: int | None = None) -> NDArray[np.float32]:
         """Values start..stop of a flattened tensor's update, float32; zeros where none is stored, as of buffers.
@@ -156,7 +154,7 @@ class Bundle:
             TaskWeights(self._parts, ModuleCopy(title="the module", tensors={}), task).check()
             base = self._of_module = ModuleCopy.of(placed, self.manifest.stored.keys() | self.manifest.buffers)
         before = TaskWeights(self._parts, base, None)
-        overwrite(placed, TaskWeights(self._parts, base, task), before, self._uploaded)
+        overwrite(placed, TaskWeights(self._parts, base, task), before)
 
     def restore_(self, module: torch.nn.Module) -> None:
         """Make a module theta_0 again, in place and exactly. Raises as :meth:`apply_`."""
@@ -168,7 +166,7 @@ class Bundle:
         base = self._any_base()
         if base is not None:
             weights = TaskWeights(self._parts, base, None)
-            overwrite(placed, weights, weights, self._uploaded)
+            overwrite(placed, weights, weights)
 
     def _weights(self, task: str) -> TaskWeights:
         self.manifest.check_task(task)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from rich.filesize import decimal
+
 from tallmasks.bundles.manifest import Manifest
 from tallmasks.store.markdown import plain_markdown
 
@@ -24,7 +26,7 @@ def model_card(manifest: Manifest, densities: Mapping[str, float]) -> str:
     values = sum(tensor.size for tensor in manifest.tensors.values())
     kept = sum(tensor.size for tensor in manifest.stored.values())
     total = sum(part.size for part in manifest.files.values())
-    sizes = {task: _size(manifest.files[file].size) for task, file in manifest.task_files.items()}
+    sizes = {task: decimal(manifest.files[file].size) for task, file in manifest.task_files.items()}
     if manifest.codings:
         what = "theta_0 and what is stored of the task's own tensors"
         rows = [
@@ -52,7 +54,7 @@ def model_card(manifest: Manifest, densities: Mapping[str, float]) -> str:
 
 Made by {plain_markdown(manifest.method)} of one base, {origin} ({where}). The weights of task *t* are
 {what}.
-{kept} of the model's {values} values were changed by fine-tuning and are stored; all files take {_size(total)}.
+{kept} of the model's {values} values were changed by fine-tuning and are stored; all files take {decimal(total)}.
 
 {table}
 
@@ -67,11 +69,3 @@ bundle.restore_(model)  # the base again
 
 def _number(value: float | None) -> str:
     return "" if value is None else f"{value:g}"
-
-
-def _size(count: float) -> str:
-    if count < 1000:
-        return f"{count} bytes"
-    if count < 1000**2:
-        return f"{count / 1000:.1f} kB"
-    return f"{count / 1000**2:.1f} MB" if count < 1000**3 else f"{count / 1000**3:.1f} GB"

@@ -29,15 +29,22 @@ class TaskWeights:
         if self.task is not None:
             self.parts.check(self.task)
 
-    def fill(self, name: str, start: int, stop: int, out: Raw, dtype: str) -> None:
-        """Values start..stop (start a multiple of 8) of a flattened tensor of the bundle into ``out``, in a dtype."""
-        if self.task is None or name not in self.parts.manifest.stored:
-            out[...] = converted(self.constant(name, start, stop), self.base.tensors[name].dtype, dtype)
-            return
-        values = out.view(np.float32) if dtype == "F32" else np.empty(stop - start, np.float32)
-        self.parts.add(self.base.piece(name, start, stop), self.task, name, start, values)
-        if dtype != "F32":
-            out[...] = rounded(values, dtype)
+    def fill(self, rows: Iterable[tuple[str, str, Raw]]) -> None:
+        """Whole tensors of the bundle into rows of bytes, each with its name and the dtype to be rounded to."""
+
+        def fill(job: tuple[str, str, Raw, int, int]) -> None:
+            name, dtype, row, start, stop = job
+            width = DTYPES[dtype].width
+            out = row[start * width : stop * width]
+            if self.task is None or name not in self.parts.manifest.stored:
+                out[...] = converted(self.constant(name, start, stop), self.base.tensors[name].dtype, dtype)
+                return
+            values = out.view(np.float32) if dtype == "F32" else np.empty(stop - start, np.float32)
+            self.parts.add(self.base.piece(name, start, stop), self.task, name, start, values)
+            if dtype != "F32":
+                out[...] = rounded(values, dtype)
+
+        parallel(fill, [(*row, *piece) for row in rows for piece in pieces(row[2].size // DTYPES[row[1]].width)])
 
     def constant(self, name: str, start: int, stop: int) -> NDArray[np.uint8]:
         """The bytes of values of a tensor without an update, in the dtype that the base has it in."""
@@ -48,18 +55,12 @@ class TaskWeights:
 
     def raw(self, names: Iterable[str]) -> dict[str, NDArray[np.uint8]]:
         """Tensors of the model in the base's dtype as fresh bytes, flattened; those that are no floats too."""
-        names, floats = sorted(names), self.parts.manifest.tensors
-        tensors = {name: floats[name] for name in names if name in floats}
-        raws = {name: np.empty(tensor.size * DTYPES[tensor.dtype].width, np.uint8) for name, tensor in tensors.items()}
-
-        def fill(job: tuple[str, int, int]) -> None:
-            name, start, stop = job
-            dtype = tensors[name].dtype
-            width = DTYPES[dtype].width
-            self.fill(name, start, stop, raws[name][start * width : stop * width], dtype)
-
-        parallel(fill, [(name, *piece) for name, tensor in tensors.items() for piece in pieces(tensor.size)])
-        for name in names:
-            if name not in raws:
-                raws[name] = np.array(self.base.stored(name, 0, self.base.tensors[name].size))
-        return {name: raws[name] for name in names}
+        raws, of_bundle = {}, self.parts.manifest.tensors
+        for name in sorted(names):
+            info = self.base.tensors[name]
+            if name in of_bundle:
+                raws[name] = np.empty(info.size * DTYPES[info.dtype].width, np.uint8)
+            else:
+                raws[name] = np.array(self.base.stored(name, 0, info.size))
+        self.fill((name, of_bundle[name].dtype, raw) for name, raw in raws.items() if name in of_bundle)
+        return raws

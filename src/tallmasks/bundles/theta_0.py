@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from tallmasks.bundles.bundle_parts import BundleParts
-from tallmasks.bundles.manifest import Manifest
-from tallmasks.bundles.verification import check_content, check_form
+from tallmasks.bundles.verification import check_content, own_base
 from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 
 class NoBase(TallmasksError):
@@ -26,22 +22,15 @@ def find_base(parts: BundleParts, given: Checkpoint | None) -> Checkpoint:
         check_content(given, manifest, "the base given")
         return given
     if origin.included:
-        return _checked(parts.included_base(), manifest)
+        return own_base(parts.included_base(), manifest, f"{parts.place.title}: base")
     problems = []
     for spec in (origin.path, origin.repository and f"{origin.repository}@{origin.revision}"):
         try:
             if spec:
-                return _checked(spec, manifest)
+                return own_base(spec, manifest, spec)
         except (TallmasksError, OSError, ValueError) as error:
             problems.append(" ".join(str(error).split()))
     raise NoBase(
         f"{parts.place.title}: its base is not here ({'; '.join(problems) or 'nothing says where it is'})."
         " Give base=, the file, folder or repository of the model that was fine-tuned."
     )
-
-
-def _checked(spec: str | Path, manifest: Manifest) -> Checkpoint:
-    base = open_checkpoint(spec)
-    check_form(base, manifest, str(spec))
-    check_content(base, manifest, str(spec))
-    return base

@@ -28,15 +28,10 @@ def verify_bundle(path: str | Path) -> list[str]:
         return [str(error)]
     parts = BundleParts(place, manifest)
 
-    def check_base() -> None:
-        base = open_checkpoint(parts.included_base())
-        check_form(base, manifest, f"{place.title}: base")
-        check_content(base, manifest, f"{place.title}: base")
-
     checks: list[Callable[[], object]] = [partial(parts.checked, name) for name in manifest.files]
     checks += [partial(parts.check, task) for task in manifest.tasks]
     if manifest.base.included:
-        checks.append(check_base)
+        checks.append(lambda: own_base(parts.included_base(), manifest, f"{place.title}: base"))
     problems: dict[str, None] = {}
     for check in checks:
         try:
@@ -51,6 +46,14 @@ def verify_bundle(path: str | Path) -> list[str]:
             if not hidden and name not in of_format and (file.is_symlink() or not file.is_dir()):
                 problems[f"{place.title}: {name!r} is no part of the bundle. Remove it."] = None
     return list(problems)
+
+
+def own_base(spec: str | Path, manifest: Manifest, title: str) -> Checkpoint:
+    """The base of a bundle.  Raises TallmasksError where it is not to be had, or another one."""
+    base = open_checkpoint(spec)
+    check_form(base, manifest, title)
+    check_content(base, manifest, title)
+    return base
 
 
 def check_form(base: Checkpoint, manifest: Manifest, place: str) -> None:

@@ -2,7 +2,6 @@
 
 import copy
 import json
-from functools import partial, partialmethod
 
 import numpy as np
 import pytest
@@ -13,11 +12,10 @@ from safetensors.torch import load_file, save_file
 
 import task_bundles
 from strategies import no_deadline
-from tallmasks.bundles import live_weights
+from tallmasks.bundles.bundle_parts import BundleParts
 from tallmasks.bundles.bundle_writer import BundleFacts, new_bundle
 from tallmasks.bundles.loaded_bundle import load_bundle
 from tallmasks.bundles.packed_tau import PackedTau
-from tallmasks.bundles.task_weights import TaskWeights
 from tallmasks.store.dtypes import torch_dtypes
 from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors.checkpoints.float_bytes import rounded
@@ -25,7 +23,6 @@ from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from task_bundles import TASKS, all_same, expected, make, same_bits
 
 DTYPES = ("float32", "bfloat16", "float16", "int8")
-PATHS = {"loops": lambda tensor: True, "torch operations": lambda tensor: False}
 
 
 @pytest.fixture(scope="module", params=DTYPES)
@@ -38,12 +35,6 @@ def of_dtype(request, tmp_path_factory):
 def made(tmp_path_factory):
     """One of them."""
     return make(tmp_path_factory.mktemp("made"), "int8")
-
-
-@pytest.fixture(params=PATHS)
-def path(request, monkeypatch):
-    """What computes on the CPU, and what computes on any other device, here on the CPU's tensors."""
-    monkeypatch.setattr(live_weights, "on_cpu", PATHS[request.param])
 
 
 class Everything(torch.nn.Module):
@@ -97,7 +88,7 @@ def test_arrays_are_the_same_weights(tmp_path):
         load_bundle(other.folder, other.base_file).arrays("mnist")
 
 
-def test_a_module_goes_from_task_to_task_and_back(of_dtype, path):
+def test_a_module_goes_from_task_to_task_and_back(of_dtype):
     """After some switches a model would be another than the one asked for, or trained weights would be lost."""
     bundle = load_bundle(of_dtype.folder, of_dtype.base_file)
     module = Everything(of_dtype.base)
@@ -111,7 +102,7 @@ def test_a_module_goes_from_task_to_task_and_back(of_dtype, path):
     assert module.twin.bias is module.a.bias and not module.short.requires_grad and module.a.bias.requires_grad
 
 
-def test_without_a_base_the_module_itself_is_theta_0(made, path):
+def test_without_a_base_the_module_itself_is_theta_0(made):
     """A bundle whose base cannot be had could not be used, or would drift with every switch."""
     manifest = json.loads((made.folder / "bundle.json").read_text())
     assert manifest["base"]["path"] == str(made.base_file)
@@ -145,7 +136,7 @@ def test_the_recorded_base_is_found_and_checked(tmp_path):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
-def test_a_module_of_another_dtype_is_rounded_once(made, path, dtype):
+def test_a_module_of_another_dtype_is_rounded_once(made, dtype):
     """A model loaded in float32 would get weights that were rounded to the base's bfloat16 on the way; a transposed or
     channels-last weight would keep the last task's values."""
     bundle = load_bundle(made.folder, made.base_file)
@@ -192,20 +183,19 @@ def test_a_module_that_does_not_fit_stays_as_it_is(made, change, message):
 
 
 @pytest.mark.parametrize("stop", [RuntimeError("no memory"), KeyboardInterrupt()])
-def test_what_is_stopped_on_the_way_leaves_theta_0(made, path, monkeypatch, stop):
+def test_what_is_stopped_on_the_way_leaves_theta_0(made, monkeypatch, stop):
     """A model half of one task and half of another would answer, and nobody would notice."""
     bundle = load_bundle(made.folder, made.base_file)
     module = Everything(made.base)
     bundle.apply_(module, "mnist")
-    original = TaskWeights.fill, live_weights.fill_on_device
+    add = BundleParts.add
 
-    def fill(weights, name, *arguments, of):
-        if weights.task is not None and name == "narrow":
+    def stopped(parts, theta, task, name, *arguments):
+        if name == "narrow":
             raise stop
-        return original[of](weights, name, *arguments)
+        add(parts, theta, task, name, *arguments)
 
-    monkeypatch.setattr(TaskWeights, "fill", partialmethod(fill, of=0))
-    monkeypatch.setattr(live_weights, "fill_on_device", partial(fill, of=1))
+    monkeypatch.setattr(BundleParts, "add", stopped)
     with pytest.raises(type(stop)):
         bundle.apply_(module, "ümlaut")
     assert all_same(weights_of(module), made.base)

@@ -9,7 +9,7 @@ from tallmasks.store.dtypes import DTYPES
 from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors.kernels import largest_magnitude, read_only
 
-TOO_LARGE = {"F16": 65520.0, "BF16": float(np.uint32(0x7F7F8000).view(np.float32))}
+_TOO_LARGE = {"F16": 65520.0, "BF16": float(np.uint32(0x7F7F8000).view(np.float32))}
 """The smallest magnitudes that round to infinity."""
 
 
@@ -46,10 +46,10 @@ def narrowed(values: NDArray[np.float32], dtype: str, what: str) -> NDArray[np.u
     largest = largest_magnitude(flat)
     if not largest < np.inf:
         raise TallmasksError(
-            f"{what} became NaN or infinite; expected finite numbers. Look for NaN in the checkpoints, or take a"
-            " smaller scaling coefficient"
+            f"{what} became NaN or infinite; expected finite numbers. A checkpoint is damaged or its training diverged;"
+            " or take a smaller scaling coefficient"
         )
-    if largest >= TOO_LARGE.get(dtype, np.inf):
+    if largest >= _TOO_LARGE.get(dtype, np.inf):
         raise TallmasksError(
             f"{what} became too large for {dtype}; expected numbers that it can hold. Write the model as F32 or BF16,"
             " or take a smaller scaling coefficient"
