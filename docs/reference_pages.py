@@ -12,8 +12,9 @@ import pandas as pd
 from tallmasks import methods
 from tallmasks.commands.main import COMMANDS, module_of
 from tallmasks.methods import Method
-from tallmasks.methods.descriptions import all_options, computed_from, inputs_of, needs, seen_by, stage_of, varies_by
+from tallmasks.methods.descriptions import computed_from, inputs_of, needs, seen_by, stage_of, varies_by
 from tallmasks.methods.options import Option
+from tallmasks.methods.registry import all_options
 from tallmasks.results.reference import TABLES, paper_table
 
 DOCS = Path(__file__).parent

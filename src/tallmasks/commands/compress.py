@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from tallmasks.commands.models_file import Given
 
 METHOD = "task_arithmetic"
-OF_MERGE = ("scaling_coefficient", "k", "trim", "out_shard_size", "only", "heads", "tokens", "layers")
+OF_MERGE = ("scaling_coefficient", "k", "weight", "density", "normalize", "trim", "out_shard_size", "only", "heads",
+            "tokens", "layers")  # fmt: skip
 SUMMED = 1 << 16
 """How many values are summed in float32; a scale's last digits depend on it."""
 
@@ -112,10 +113,6 @@ def _prepared(given: Given) -> tuple[Method, Models, BundleFacts]:
     Raises TallmasksError where something cannot be meant, is not there, or does not fit.
     """
     given.lacks(OF_MERGE, "merge")
-    if given.weighting():
-        raise TallmasksError(
-            "weight, density and normalize mean nothing here: they are of `tallmasks merge`; leave them out"
-        )
     registry.check_name(given.method, registry.names_with_masks())
     method = registry.masks_over(given.spec)
     if method.own_tensors is None:
@@ -123,13 +120,8 @@ def _prepared(given: Given) -> tuple[Method, Models, BundleFacts]:
     has_lambdas = bool(given.by_task("mask_lambda"))
     if given.fit and has_lambdas:
         raise TallmasksError("--fit chooses every mask lambda; give either it or --mask-lambda")
-    if given.fit or has_lambdas:
-        if method.scaled_mask:
-            raise TallmasksError(
-                f"the masks of {method.name} follow from signs alone; leave out --mask-lambda and --fit"
-            )
-        if method.own_tensors:
-            raise TallmasksError(f"{method.name} has no masks; leave out --mask-lambda and --fit")
+    if (given.fit or has_lambdas) and (method.scaled_mask or method.own_tensors):
+        raise TallmasksError(f"{method.name} has no mask lambdas; leave out --mask-lambda and --fit")
     if method.own_tensors and given.dtype not in (None, "float32"):
         raise TallmasksError(
             f"--dtype {given.dtype}: {method.name} has no merged vector that it could be of; leave it out"

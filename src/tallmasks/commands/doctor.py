@@ -15,7 +15,7 @@ import argparse
 import platform
 import shutil
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -92,38 +92,35 @@ def of_model(plan: Plan, model: str) -> Report:
     return report
 
 
-def example_bytes(missing: Iterable[Node]) -> int:
-    """Bytes of the missing examples; few of a catalogue that does not count them."""
-    examples = [node for node in missing if node.kind == "examples"]
-    count = {node.model: getattr(catalogue(node.model), "example_bytes", lambda recipe: 0) for node in examples}
-    return sum(count[node.model](node.params) for node in examples)
+def bytes_made(plan: Plan, model: str, missing: list[Node]) -> dict[str, float]:
+    """Bytes of what is missing of a model, from its architecture, by what it is for people.
 
-
-def store_bytes(plan: Plan, model: str, missing: Iterable[Node]) -> float:
-    """Bytes of the missing checkpoints, vectors, masks and agreements of a model, from its architecture."""
+    Examples are not counted of a catalogue that cannot.  Of each unfinished training that runs at once there are the
+    last save and the one that replaces it.
+    """
     spec = plan.model(model)
     trainable, frozen = family(spec).architecture_counts(spec)
     levels = len(plan.grids(model)["mask_lambda"]).bit_length() / 8
-    total = 0.0
+    examples = stored = 0.0
     for node in missing:
-        if node.kind == "pretrained":
-            total += FLOAT * (trainable + frozen)
+        if node.kind == "examples":
+            examples += getattr(catalogue(node.model), "example_bytes", lambda recipe: 0)(node.params)
+        elif node.kind == "pretrained":
+            stored += FLOAT * (trainable + frozen)
         elif node.kind in ("checkpoint", "imported", "task_vector", "multi_task_vector"):
-            total += FLOAT * trainable
+            stored += FLOAT * trainable
         elif node.kind == "mask_bundle":
-            total += levels * len(node.inputs["task_vectors"]) * trainable
+            stored += levels * len(node.inputs["task_vectors"]) * trainable
         elif node.kind == "agreement":
-            total += trainable
-    return total
-
-
-def save_bytes(plan: Plan, model: str, missing: Iterable[Node]) -> int:
-    """Bytes of the unfinished trainings that run at once, each with its last save and the one that replaces it."""
-    spec = plan.model(model)
-    trainable, _ = family(spec).architecture_counts(spec)
+            stored += trainable
     values = 4 if "validate_every" in spec["finetuning"] else 3  # weights, two moments, and the best weights
     at_once = max(1, len(cuda.usable()) // max(1, plan.resources(model, "finetuning")["gpu"]))
-    return 2 * FLOAT * values * trainable * min(at_once, sum(node.kind == "checkpoint" for node in missing))
+    trainings = min(at_once, sum(node.kind == "checkpoint" for node in missing))
+    return {
+        "examples": examples,
+        "checkpoints, vectors and masks": stored,
+        "saves of unfinished trainings": 2 * FLOAT * values * trainable * trainings,
+    }
 
 
 def _look_at_sources(missing: list[Node], report: Report) -> int:
@@ -143,22 +140,17 @@ def _look_at_sources(missing: list[Node], report: Report) -> int:
 
 def _look_at_disks(plan: Plan, model: str, missing: list[Node], downloads: int, report: Report) -> None:
     """Whether each disk has room for all that is to be written there."""
-    made = {
-        "examples": example_bytes(missing),
-        "checkpoints, vectors and masks": store_bytes(plan, model, missing),
-        "saves of unfinished trainings": save_bytes(plan, model, missing),
-    }
-    parts = ", ".join(f"{size / 1e9:.3g} GB of {what}" for what, size in made.items() if size)
-    if parts:
+    made = bytes_made(plan, model, missing)
+    if parts := ", ".join(f"{size / 1e9:.3g} GB of {what}" for what, size in made.items() if size):
         report.facts.append(f"to be made: {parts}")
     needed = [(_existing(plan.root / "store"), sum(made.values())), (_hub_cache(), downloads)]
     for disk in dict.fromkeys(place.stat().st_dev for place, _ in needed):
-        here = [(place, size) for place, size in needed if place.stat().st_dev == disk]
-        size, free = sum(size for _, size in here), shutil.disk_usage(here[0][0]).free
+        places, sizes = zip(*(each for each in needed if each[0].stat().st_dev == disk), strict=True)
+        size, free = sum(sizes), shutil.disk_usage(places[0]).free
         if size > free:
-            places = " and ".join(str(place) for place, _ in here)
             report.problems.append(
-                f"{size / 1e9:.3g} GB to be made or downloaded, and {free / 1e9:.3g} GB free on the disk of {places}; "
+                f"{size / 1e9:.3g} GB to be made or downloaded, and {free / 1e9:.3g} GB free on the disk of "
+                f"{' and '.join(map(str, places))}; "
                 "make room, build fewer benchmarks (docs/disk.md), or set HF_HOME to a folder on another disk"
             )
 

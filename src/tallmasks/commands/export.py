@@ -15,7 +15,7 @@ import argparse
 from tallmasks.bundles.loaded_bundle import load_bundle
 from tallmasks.commands.given_checkpoints import new_path
 from tallmasks.commands.opened_models import say_copied
-from tallmasks.commands.progress import WorkProgress
+from tallmasks.commands.progress import work_progress
 from tallmasks.methods.merges import Place, pieces_of
 from tallmasks.store.markdown import code_span, plain_markdown
 from tallmasks.store.parallel import parallel
@@ -44,14 +44,14 @@ def run(arguments: argparse.Namespace) -> int:
     task = plain_markdown(arguments.task)
     card = f"# {task}\n\nThe model of {task} out of {code_span(arguments.bundle)}, by `tallmasks export`.\n"
     with (
-        WorkProgress("exporting", sum(tensor.size for tensor in stored.values())) as progress,
+        work_progress("exporting", sum(tensor.size for tensor in stored.values())) as progress,
         new_checkpoint(output, bundle.base, card) as new,
     ):
 
         def work(place: Place) -> None:
             update = bundle.update(arguments.task, place.name, place.start, place.stop)
             new.write(place.name, place.start, bundle.base.piece(place.name, place.start, place.stop) + update)
-            progress.add(place.stop - place.start)
+            progress(place.stop - place.start)
 
         def keep(place: Place) -> None:
             new.copy(place.name, place.start, bundle.constant(arguments.task, place.name, place.start, place.stop))

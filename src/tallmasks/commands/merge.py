@@ -234,13 +234,9 @@ def merging_method(given: Given) -> tuple[Method, float, Weighting]:
     registry.check_name(given.method, method_names())
     method = registry.get(given.spec)
     if not _is_a_merge(method):
-        if given.method in registry.names_with_masks():
-            hint = "it keeps a model per task: `tallmasks compress`"
-        elif method.section == "compression":
-            hint = "it keeps a model per task, and no command writes it"
-        else:
-            hint = "nothing to do"
-        raise TallmasksError(f"--method {given.method} does not merge models into one: {hint}")
+        compress = given.method in registry.names_with_masks()
+        hint = "that is for `tallmasks compress`" if compress else f"expected {', '.join(method_names())}"
+        raise TallmasksError(f"--method {given.method} does not merge models into one; {hint}")
     in_stream(method)
     if given.k is not None:
         if "agreement" not in method.needs or not isinstance(method.update, functools.partial):

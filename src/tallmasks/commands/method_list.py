@@ -20,7 +20,6 @@ from tallmasks import methods
 from tallmasks.methods import INPUTS, Input, Merge, Method
 from tallmasks.methods.contract import merged_vector
 from tallmasks.methods.descriptions import (
-    all_options,
     computed_from,
     inputs_of,
     looks_at,
@@ -30,6 +29,7 @@ from tallmasks.methods.descriptions import (
     varies_by,
 )
 from tallmasks.methods.options import Option, options_of
+from tallmasks.methods.registry import all_options
 from tallmasks.store.errors import TallmasksError, nearest
 
 

@@ -113,8 +113,9 @@ class Given(Section):
 
     def lacks(self, names: Collection[str], command: str) -> None:
         """Refuse what only another command takes. Raises TallmasksError, which names the command."""
+        settings = self.model_fields_set.union(*(task.model_fields_set for task in self.tasks.values()))
         for name in names:
-            if name in self.model_fields_set:
+            if name in settings:
                 raise TallmasksError(f"{name} means nothing here: it is of `tallmasks {command}`; leave it out")
 
     @property

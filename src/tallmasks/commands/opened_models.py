@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.filesize import decimal
 
-from tallmasks.commands.progress import WorkProgress
+from tallmasks.commands.progress import work_progress
 from tallmasks.commands.tensors_apart import Apart, apart
 from tallmasks.methods.merges import Place
 from tallmasks.methods.registry import get_merge
@@ -120,16 +121,16 @@ class Models:
         pieces = [one.piece(place.name, place.start, place.stop) for one in self.tasks.values()]
         return np.asarray(np.mean(pieces, axis=0, dtype=np.float64), np.float32)
 
-    def progress(self, what: str, passes: int) -> WorkProgress:
+    def progress(self, what: str, passes: int) -> AbstractContextManager[Callable[[int], None]]:
         """Of reading every task vector `passes` times."""
-        return WorkProgress(what, passes * self.layout.size * len(self.tasks))
+        return work_progress(what, passes * self.layout.size * len(self.tasks))
 
-    def stream(self, progress: WorkProgress) -> Stream:
+    def stream(self, progress: Callable[[int], None]) -> Stream:
         """The models as a stream, which tells how much of it was read."""
 
         def change(checkpoint: Checkpoint) -> Piece:
             def read(name: str, start: int, stop: int) -> NDArray[np.float32]:
-                progress.add(stop - start)
+                progress(stop - start)
                 return checkpoint.difference(self.base, name, start, stop)
 
             return read

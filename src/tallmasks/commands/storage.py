@@ -16,7 +16,6 @@ from pathlib import Path
 
 from tallmasks import methods
 from tallmasks.models.families import family
-from tallmasks.plan.planner import Plan
 from tallmasks.plan.project import open_plan
 from tallmasks.results.tables import ParameterCounts
 
@@ -33,18 +32,13 @@ def run(arguments: argparse.Namespace) -> int:
     table = csv.writer(sys.stdout, lineterminator="\n")
     table.writerow(HEADER)
     for model in plan.models:
-        counts = parameter_counts(plan, model)
+        kin, (source,) = family(plan.model(model)), plan.pretrained_source(model).values()
+        if isinstance(source, Path):
+            counts = ParameterCounts.of(kin, plan.model(model), source)
+        else:
+            counts = ParameterCounts(*kin.architecture_counts(plan.model(model)))
         for benchmark in plan.benchmarks(model):
             for name in plan.method_names:
                 stored = counts.stored(methods.get(name), len(plan.tasks(benchmark)))
                 table.writerow((model, benchmark, name, f"{stored:.4f}"))
     return 0
-
-
-def parameter_counts(plan: Plan, model: str) -> ParameterCounts:
-    """P' and F of a model, and the shapes of its trainable tensors where a file has them."""
-    kin = family(plan.model(model))
-    (source,) = plan.pretrained_source(model).values()
-    if isinstance(source, Path):
-        return ParameterCounts.of(kin, plan.model(model), source)
-    return ParameterCounts(*kin.architecture_counts(plan.model(model)))

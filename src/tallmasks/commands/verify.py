@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
 
-from tallmasks.commands.progress import WorkProgress
+from tallmasks.commands.progress import work_progress
 from tallmasks.store.artifacts import ARTIFACT, Damaged, Label, check, same
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.folders import (
@@ -87,8 +87,8 @@ def run(arguments: argparse.Namespace) -> int:
         ]
     remembered = CHECKED if arguments.changed else None
     problems, sizes = 0, {path: path.lstat().st_size for path in (*artifacts, *provenances)}
-    with WorkProgress("checking", sum(sizes.values())) as progress:
-        for line in chain(lines, _damage(artifacts, provenances, remembered, lambda path: progress.add(sizes[path]))):
+    with work_progress("checking", sum(sizes.values())) as progress:
+        for line in chain(lines, _damage(artifacts, provenances, remembered, lambda path: progress(sizes[path]))):
             print(line, flush=True)
             problems += 1
     if wanted:

@@ -6,7 +6,6 @@ from tallmasks.methods.contract import Method
 from tallmasks.methods.inputs import Input
 from tallmasks.methods.merges import LEARNED, Merge
 from tallmasks.methods.method_protocols import Masked, Scaled
-from tallmasks.methods.options import Option
 from tallmasks.methods.registry import get_merge, stages_behind
 
 _FROM_CHECKPOINTS = {"task_vector", "multi_task_vector", "mask_bundle", "agreement"}
@@ -49,11 +48,6 @@ def inputs_of(method: Method) -> list[str]:
     """What a method's function takes; of a merge, its name."""
     merge = [f"merge {method.merge}"] if method.merge else []
     return [*merge, *(name for name in sorted(method.needs) if not (merge and name == "multi_task_vector"))]
-
-
-def all_options(method: Method) -> dict[str, Option]:
-    """The options of a method and of its merge."""
-    return {**method.options, **(get_merge(method.merge).options if method.merge else {})}
 
 
 def varies_by(entry: Input) -> str:

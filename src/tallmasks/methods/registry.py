@@ -15,7 +15,7 @@ from tallmasks.methods.code_digests import digest_of
 from tallmasks.methods.contract import Group, Method, merged_vector
 from tallmasks.methods.merges import LEARNED, Merge, Vector
 from tallmasks.methods.method_protocols import Fixed, Masked, Protocol, Scaled
-from tallmasks.methods.options import Value
+from tallmasks.methods.options import Option, Value
 from tallmasks.store.errors import TallmasksError, nearest
 
 Entry = TypeVar("Entry", Merge, Method)
@@ -85,12 +85,12 @@ def get(spec: str) -> Method:
     """
     name, texts = options.read(spec)
     plain = _look_up("method", name, _methods)
-    of_merge = get_merge(plain.merge).options if plain.merge else {}
-    chosen = options.chosen_from(texts, of_merge | plain.options, f"method {name}")
+    chosen = options.chosen_from(texts, all_options(plain), f"method {name}")
     if not chosen:
         return plain
     if isinstance(plain.protocol, Scaled) and plain.tuned in chosen:
         plain = replace(plain, protocol=replace(plain.protocol, tuned=None, values=(1.0,)))
+    of_merge = get_merge(plain.merge).options if plain.merge else {}
     for_merge = {key: value for key, value in chosen.items() if key in of_merge}
     settings = ", ".join(f"{key} = {value}" for key, value in sorted(chosen.items()))
     return replace(
@@ -126,9 +126,13 @@ def spec_of(entry: str | Mapping[str, Mapping[str, Value]], where: str = "params
     if isinstance(entry, str):
         return get(entry).name
     ((name, chosen),) = entry.items()
-    plain = _look_up("method", name, _methods)
-    of_merge = get_merge(plain.merge).options if plain.merge else {}
-    return options.written(name, options.chosen_from(chosen, of_merge | plain.options, f"{where} {name}"))
+    there = all_options(_look_up("method", name, _methods))
+    return options.written(name, options.chosen_from(chosen, there, f"{where} {name}"))
+
+
+def all_options(method: Method) -> dict[str, Option]:
+    """The options of a method and of its merge."""
+    return {**method.options, **(get_merge(method.merge).options if method.merge else {})}
 
 
 def slug(spec: str) -> str:

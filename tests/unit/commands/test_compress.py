@@ -179,9 +179,9 @@ def test_a_method_without_masks_of_its_own_is_refused(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["bitdelta", "--mask-lambda", "0.3"], "bitdelta has no masks"),
+        (["bitdelta", "--mask-lambda", "0.3"], "bitdelta has no mask lambdas"),
         (["bitdelta", "--dtype", "bfloat16"], "bitdelta has no merged vector"),
-        (["emr", "--fit"], "signs alone"),
+        (["emr", "--fit"], "emr has no mask lambdas"),
         (["ties", "--fit", "--mask-lambda", "0.4"], "either it or --mask-lambda"),
     ],
 )

@@ -83,5 +83,5 @@ def test_the_disk_for_masks_follows_the_models_own_grid(params: dict[str, Any]) 
         params["models"]["tiny"]["grids"] = {"mask_lambda": grid}
         plan = Plan(params, ROOT)
         masks = [plan.mask_bundle("tiny", ("mnist", "svhn"), "sum", 0)]
-        sizes.append(doctor.store_bytes(plan, "tiny", masks))
+        sizes.append(doctor.bytes_made(plan, "tiny", masks)["checkpoints, vectors and masks"])
     assert sizes[1] == 4 * sizes[0], "levels of 8 lambdas take four bits, of one a single bit"
