@@ -21,7 +21,7 @@ import argparse
 import functools
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -93,13 +93,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Merge, and print where the result is."""
     given = given_checkpoints.given(arguments, None, _DTYPES)
-    merging = _prepared(given)
-    models, what = merging.models, f"by {merging.method.title}, alpha = {merging.alpha:g}"
+    method, alpha, weighting, models = _prepared(given)
+    what = f"by {method.title}, alpha = {alpha:g}"
     if arguments.dry_run:
         size = bytes_of_new(given.output, models.base, given.dtype, given.out_shard_size)
         models.describe(f"merge {what}", size)
         return 0
-    _write(merging)
+    _write(method, alpha, weighting, models)
     count = len(given.tasks)
     print(f"{given.output}: {count} model{'s' * (count > 1)} merged {what}")
     say_copied(models.base)
@@ -145,7 +145,7 @@ def merge_checkpoints(
     """
     settings = {name: value for name, value in locals().items() if name not in ("base", "tasks", "out")}
     given = given_checkpoints.from_python(base, tasks, out, _DTYPES, **settings)
-    _write(_prepared(given))
+    _write(*_prepared(given))
     return given.output
 
 
@@ -160,19 +160,11 @@ def method_names(command: Literal["merge", "compress"] = "merge") -> tuple[str, 
     )
 
 
-@dataclass(frozen=True)
-class _Prepared:
-    """A merge that can begin: models that fit, and what is done to them."""
+def _prepared(given: Given) -> tuple[Method, float, Weighting, Models]:
+    """What is done (see `merging_method`), and models that fit.
 
-    method: Method
-    alpha: float
-    weighting: Weighting
-    lambdas: Sequence[float]
-    models: Models
-
-
-def _prepared(given: Given) -> _Prepared:
-    """Raises TallmasksError where something cannot be meant, is not there, or does not fit."""
+    Raises TallmasksError where something cannot be meant, is not there, or does not fit.
+    """
     given.lacks(("fit", "include_base"), "compress")
     method, alpha, weighting = merging_method(given)
     models = opened(given)
@@ -187,26 +179,26 @@ def _prepared(given: Given) -> _Prepared:
     blocks = 1 + max((block[1] for block in map(block_of, models.base.layout.names) if block), default=-1)
     if given.layers not in (None, blocks):
         raise TallmasksError(f"layers: found {given.layers}, and the base has {blocks}; models are merged whole")
-    return _Prepared(method, alpha, weighting, given.lambdas, models)
+    return method, alpha, weighting, models
 
 
-def _write(merged: _Prepared) -> None:
+def _write(method: Method, alpha: float, weighting: Weighting, models: Models) -> None:
     """Merge piece by piece into the new file or folder."""
-    method, models, given = merged.method, merged.models, merged.models.given
+    given, lambdas = models.given, models.given.lambdas
     more: dict[str, str | bytes] = {}
     if models.apart.heads and not models.base.is_folder:
         raise TallmasksError("--heads: one file has no place for them; give the base as a folder")
     if models.base.is_folder:
-        recipe = recipe_of(method, merged.alpha, merged.weighting, merged.lambdas, models)
-        more = {RECIPE: recipe, CARD: card_of_merged(method, merged.alpha, models, recipe), **_heads(models)}
+        recipe = recipe_of(method, alpha, weighting, models)
+        more = {RECIPE: recipe, CARD: card_of_merged(method, alpha, models, recipe), **_heads(models)}
     with models.progress("merging", passes(method.merge)) as progress:
         stream = models.stream(progress)
-        merging = Merging(registry.get_merge(str(method.merge)), stream, merged.weighting)
+        merging = Merging(registry.get_merge(str(method.merge)), stream, weighting)
         with new_checkpoint(given.output, models.base, None, given.dtype, given.out_shard_size, more) as new:
 
             def work(place: Place) -> None:
-                source = OnePiece(stream, place, merging, merged.lambdas)
-                change = np.float32(merged.alpha) * update(method, source)
+                source = OnePiece(stream, place, merging, lambdas)
+                change = np.float32(alpha) * update(method, source)
                 new.write(place.name, place.start, source.pretrained + change)
 
             parallel(work, stream.places(merging.over_tensors), merging.threads)
@@ -244,7 +236,7 @@ def merging_method(given: Given) -> tuple[Method, float, Weighting]:
         if not 0 <= given.k <= len(given.tasks):
             raise TallmasksError(f"--k {given.k}: expected a number of tasks, 0 to {len(given.tasks)}")
         method = replace(method, update=functools.partial(method.update.func, k=given.k))
-    if weighting := given.weighting():
+    if weighting := given.weighting:
         weighting.check(str(method.merge), f"--method {given.method}")
     if isinstance(method.protocol, Fixed):
         own = method.protocol.coefficient_for(len(given.tasks))
@@ -255,10 +247,7 @@ def merging_method(given: Given) -> tuple[Method, float, Weighting]:
         return (method, 1.0, replace(weighting, normalize=True)) if weighting else (method, own, weighting)
     assert isinstance(method.protocol, Scaled)
     without = 1.0 if weighting.weights else method.protocol.unvalidated
-    alpha = without if given.scaling_coefficient is None else given.scaling_coefficient
-    if not np.isfinite(np.float32(alpha)):
-        raise TallmasksError(f"--scaling-coefficient {alpha}: expected a finite number")
-    return method, alpha, weighting
+    return method, without if given.scaling_coefficient is None else given.scaling_coefficient, weighting
 
 
 def _is_a_merge(method: Method) -> bool:

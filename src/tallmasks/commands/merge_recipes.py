@@ -6,7 +6,6 @@ import functools
 import io
 import json
 import re
-from collections.abc import Sequence
 from typing import Any
 
 from tallmasks import __version__
@@ -22,7 +21,7 @@ _LICENSE = re.compile(r"\A---\n(?:(?!---).*\n)*?license: *[\"']?([\w.-]+)")
 _LONGEST_CARD = 1 << 20
 
 
-def recipe_of(method: Method, alpha: float, weighting: Weighting, lambdas: Sequence[float], models: Models) -> str:
+def recipe_of(method: Method, alpha: float, weighting: Weighting, models: Models) -> str:
     """The file from which `tallmasks merge` makes a model again: every setting, every input with its commit or sha256,
     and the version."""
     given = models.given
@@ -36,7 +35,7 @@ def recipe_of(method: Method, alpha: float, weighting: Weighting, lambdas: Seque
                 "sha256": models.sha256s.get(name),
             }
         )
-        for (name, checkpoint), mask_lambda in zip(models.tasks.items(), lambdas, strict=True)
+        for (name, checkpoint), mask_lambda in zip(models.tasks.items(), given.lambdas, strict=True)
     }
     merge = registry.get_merge(str(method.merge))
     of_merge = {name: option.default for name, option in merge.options.items()} | dict(merge.chosen)

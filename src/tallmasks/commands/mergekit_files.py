@@ -27,12 +27,7 @@ MERGEKIT = {"base_model": "base", "merge_method": "method", "models": "tasks", "
 METHODS = {"linear": "weight_averaging", "dare_linear": "dare"}
 _GENERAL = {"lambda": "scaling_coefficient", **{key: key for key in (
     "scaling_coefficient", "k", "mask_lambda", "weight", "density", "trim", "normalize")}}  # fmt: skip
-_NOT_HERE = {
-    "slices": "layers of several models cannot be stacked here; only one slice of whole models is understood",
-    "modules": "models are merged whole; list them under `models`",
-    "tokenizer": "the tokenizer is the base's; leave it out",
-    "chat_template": "the template is the base's; leave it out",
-}
+_SLICES = "slices: layers of several models cannot be stacked here; only one slice of whole models is understood"
 _FLAGS = {"normalize", "rescale", "int8_mask", "filter_wise"}
 _GAMMA = "gamma: mergekit leaves out the largest of a whole tensor, breadcrumbs here of each row; say `outliers: 0.01`"
 
@@ -43,9 +38,8 @@ def in_own_words(content: dict[str, Any], path: Path, base: str | None) -> dict[
     Raises TallmasksError for what mergekit has and this package has not, by its name.
     """
     content = _without_slices(content)
-    for key, reason in _NOT_HERE.items():
-        if key in content:
-            raise TallmasksError(f"{path}: {key}: {reason}")
+    if "slices" in content:
+        raise TallmasksError(f"{path}: {_SLICES}")
     values = {MERGEKIT.get(key, key): value for key, value in content.items() if key != "name"}  # a label
     if "base" in values:
         values["base"] = _reference(values["base"], path, "base_model")

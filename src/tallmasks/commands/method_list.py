@@ -66,7 +66,11 @@ def print_all() -> None:
     lines = [(one.name, seen_by(one), stage_of(one), " ".join(one.options)) for one in merges]
     _print_columns([("merge", "looks at", "needs", "options"), *lines])
     print()
-    described = [(one.name, computed_from(one), f"{one.meaning}; {varies_by(one)}{_options(one)}") for one in inputs]
+    described = []
+    for one in inputs:
+        names = " ".join(options_of(one.find))
+        is_what = f"{one.meaning}; {varies_by(one)}{f'; options {names}' if names else ''}"
+        described.append((one.name, computed_from(one), is_what))
     _print_columns([("input", "computed from", "is"), *described])
 
 
@@ -105,11 +109,6 @@ def print_input(entry: Input) -> None:
         ("methods", ", ".join(rows)),
     ]
     _print_entry(f"input {entry.name}", lines, options_of(entry.find).values())
-
-
-def _options(entry: Input) -> str:
-    names = " ".join(options_of(entry.find))
-    return f"; options {names}" if names else ""
 
 
 def _summary(described: Callable[..., Any]) -> str:

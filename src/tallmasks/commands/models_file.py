@@ -40,13 +40,17 @@ MASK_LAMBDA = 0.4
 """The middle of the paper's grid, where masks are needed and none is given."""
 
 
+Density = Annotated[float, Field(gt=0, le=1)]
+MaskLambda = Annotated[float, Field(ge=0)]
+
+
 class GivenTask(Section):
     """A fine-tuned model; ``sha256`` is what a recipe says of its files."""
 
     checkpoint: str = Field(description=CHECKPOINT)
     weight: float = optional()
-    density: float = optional()
-    mask_lambda: float = optional()
+    density: Density = optional()
+    mask_lambda: MaskLambda = optional()
     sha256: dict[str, str] = optional("by file")
 
 
@@ -84,9 +88,9 @@ class Given(Section):
     options: dict[str, Any] = Field({})
     scaling_coefficient: float = optional()
     k: int = optional()
-    mask_lambda: float = optional()
+    mask_lambda: MaskLambda = optional()
     weight: float = optional()
-    density: float = optional()
+    density: Density = optional()
     trim: Literal["model", "tensor"] = optional()
     normalize: bool = optional()
     dtype: str = optional()
@@ -120,12 +124,11 @@ class Given(Section):
 
     @property
     def lambdas(self) -> list[float]:
-        """The mask lambda of every task, in order.  Raises TallmasksError where one is no number from 0 up."""
+        """The mask lambda of every task, in order."""
         lambdas = self.by_task("mask_lambda")
-        if wrong := [value for value in lambdas.values() if not 0 <= value < float("inf")]:
-            raise TallmasksError(f"--mask-lambda {wrong[0]}: expected a number from 0 up")
         return [lambdas.get(task, MASK_LAMBDA) for task in self.tasks]
 
+    @property
     def weighting(self) -> Weighting:
         """How the tasks count."""
         return Weighting(self.by_task("weight"), self.by_task("density"), self.trim or "model", self.normalize)

@@ -7,7 +7,6 @@ was added.  This is mergekit's order (merge_methods/generalized_task_arithmetic.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -38,7 +37,8 @@ class Weighting:
     """How the tasks of a merge count; a task that is not named has the weight 1 and the density of the merge.
 
     Attributes:
-        weights, densities: a number by task.
+        weights: a finite number by task.
+        densities: a number by task, above 0 and up to 1.
         trim: what TIES' kept fraction is of: the whole "model", or each "tensor" by itself, as in mergekit.
         normalize: whether to divide by the weights; by default where the merge is a mean.
     """
@@ -53,7 +53,7 @@ class Weighting:
         return bool(self.weights or self.densities or self.trim != "model" or self.normalize is not None)
 
     def check(self, merge: str, whose: str) -> None:
-        """Raises TallmasksError where a merge has no such weights, or a value is not allowed."""
+        """Raises TallmasksError where a merge has no such weights, densities or trimming."""
         name, _ = options.read(merge)
         there = ", ".join((*_SUMMED, *_ELECTED))
         if name not in (*_SUMMED, *_ELECTED):
@@ -62,12 +62,6 @@ class Weighting:
             raise TallmasksError(f"{whose}: density: it keeps every weight; leave it out, or take ties")
         if self.trim == "tensor" and name not in ("ties_sum", "ties_mean"):
             raise TallmasksError(f"{whose}: trim: it is of TIES alone; leave it out")
-        for task, weight in self.weights.items():
-            if not math.isfinite(weight):
-                raise TallmasksError(f"weight of {task}: found {weight}; expected a finite number")
-        for task, density in self.densities.items():
-            if not 0 < density <= 1:
-                raise TallmasksError(f"density of {task}: found {density}; expected a number above 0, up to 1")
 
 
 class WeightedMerge:

@@ -12,7 +12,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tallmasks.store.errors import TallmasksError, naming
@@ -123,33 +123,24 @@ def _locked(parent: Path, name: str, folder: bool) -> tuple[Path, int]:
         else:
             temporary.touch(exist_ok=False)
         lock = os.open(temporary, os.O_RDONLY | os.O_CLOEXEC)
-        try:
+        with suppress(OSError):  # somebody takes it for left, or the disk knows no locks
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno not in (errno.EWOULDBLOCK, errno.ENOLCK, errno.ENOTSUP):
-                os.close(lock)
-                raise
-        if temporary.exists():  # else somebody took it for left, before it was locked
+        if temporary.exists():
             return temporary, lock
         os.close(lock)
 
 
 def _remove_left(parent: Path, name: str) -> None:
     """Remove what killed processes have left of a place."""
-    for path in [parent / entry.name for entry in os.scandir(parent) if TEMPORARY.fullmatch(entry.name)]:
-        if path.name[1:-17] != name[:100]:
-            continue
-        try:
+    names = [entry.name for entry in os.scandir(parent) if TEMPORARY.fullmatch(entry.name)]
+    for path in (parent / hidden for hidden in names if hidden[1:-17] == name[:100]):
+        with suppress(OSError):  # its owner lives, or the disk knows no locks
             lock = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-        except OSError:
-            continue
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _remove(path)
-        except OSError:  # its owner lives, or the disk knows no locks
-            pass
-        finally:
-            os.close(lock)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _remove(path)
+            finally:
+                os.close(lock)
 
 
 def _remove(path: Path) -> None:

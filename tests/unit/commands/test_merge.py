@@ -99,7 +99,7 @@ def test_merged_loras_are_merged_as_their_folders_are(
         (["--method", "ties", "--k", "2"], "--k is for a consensus"),
         (["--method", "consensus_ties", "--k", "9"], "0 to 3"),
         (["--method", "consensus_ties", "--mask-lambda", "dogs=1"], "no task 'dogs'"),
-        (["--method", "consensus_ties", "--mask-lambda", "-1"], "a number from 0 up"),
+        (["--method", "consensus_ties", "--mask-lambda", "-1"], "mask_lambda: found -1.0"),
         (["--method", "ties", "--task", "cars=./dtd"], "cars is named twice"),
         (["--method", "ties", "--task", "dogs"], "NAME=CHECKPOINT"),
         (["--method", "ties", "--scaling-coefficient", "nan"], "a finite number"),

@@ -26,16 +26,15 @@ def data(results: ResultFiles) -> pd.DataFrame:
     """One row per benchmark, method and n: the kind of those weights, their share in percent, and the part of it whose
     merged value is 0."""
     table = results.with_tasks(results.each("agreement.csv"))
-    kinds = [_kind(n, tasks) for n, tasks in zip(table["n"], table["tasks"], strict=True)]
+    kinds = [
+        {0: "catastrophic", tasks: "universal", 1: "selfish"}.get(n, "general")
+        for n, tasks in zip(table["n"], table["tasks"], strict=True)
+    ]
     shares = {
         "percentage": (100 * table["fraction"]).round(4),
         "merged_zero_percentage": (100 * table["merged_zero"]).round(4),
     }
     return table.assign(kind=kinds, **shares)[["benchmark", "method", "n", "kind", *shares, "tasks"]]
-
-
-def _kind(n: int, tasks: int) -> str:
-    return {0: "catastrophic", tasks: "universal", 1: "selfish"}.get(n, "general")
 
 
 def draw(data: pd.DataFrame) -> Figure:
