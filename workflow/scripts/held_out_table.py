@@ -3,7 +3,7 @@
 from job import Job
 from results_io import publish
 from tallmasks.evaluation.records import read_evaluation
-from tallmasks.results.held_out_tables import held_out_for_people, held_out_table
+from tallmasks.results.sweep_tables import held_out_for_people, held_out_table
 from tallmasks.store.folders import PROVENANCE
 
 

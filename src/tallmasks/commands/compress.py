@@ -32,9 +32,8 @@ from tallmasks.bundles.bundle_writer import BundleFacts, bytes_of_bundle, new_bu
 from tallmasks.commands import given_checkpoints
 from tallmasks.commands.opened_models import Models, opened, passes, say_copied
 from tallmasks.methods import Method, Place, ScaledMask, Vector, registry
-from tallmasks.methods.mask_lambdas import FITTED, fitted_lambdas
 from tallmasks.methods.own_tensors import OwnTensors
-from tallmasks.methods.streaming import Merging, in_stream
+from tallmasks.methods.streaming import Merging, fitted_lambdas, in_stream
 from tallmasks.store.dtypes import OF_BUNDLES
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.parallel import parallel
@@ -155,7 +154,7 @@ def _write(method: Method, models: Models, facts: BundleFacts) -> dict[str, floa
     with models.progress("compressing", passes(method.merge, given.fit)) as progress:
         stream = models.stream(progress)
         merging = Merging(registry.get_merge(str(method.merge)), stream)
-        lambdas = fitted_lambdas(merging, stream, FITTED) if given.fit else given.lambdas
+        lambdas = fitted_lambdas(merging, stream) if given.fit else given.lambdas
         chosen = dict(zip(given.tasks, lambdas, strict=True))
         facts = replace(facts, mask_lambda={} if method.scaled_mask else chosen)
         with new_bundle(given.output, facts) as new:

@@ -7,25 +7,32 @@ The recipe's digest is in its name; an identity is a content and a machine.  `re
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
+import os
+import platform
 import re
 import stat
+import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from tallmasks.store.atomic_files import atomic_write_text
 from tallmasks.store.errors import TallmasksError
-from tallmasks.store.machine import machine
 from tallmasks.store.seals import CONTENT, SEAL, canonical, content_of_json, content_of_tensors, seal_of
 from tallmasks.store.tensor_files import open_tensors, read_metadata
 
 DIGEST_LENGTH = 12
 ARTIFACT = re.compile(rf"(?P<slug>.+)-(?P<digest>[0-9a-f]{{{DIGEST_LENGTH}}})\.(?:safetensors|json)", re.DOTALL)
+DECIDING = ("numpy", "numba", "torch", "open_clip_torch", "pillow", "transformers", "tokenizers")
+"""The libraries whose versions can change the last bits of what is computed."""
+DECIDING_VARIABLES = ("OPENBLAS_CORETYPE", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_CBWR")
 CHANGED = "has other values than were written there"
 CLOCK_NS = 1_000_000_000  # a file that changed within this time may change once more under the same time of change
 
@@ -165,6 +172,40 @@ def load_json(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise Damaged(path, f"holds a JSON {type(value).__name__}, expected an object")
     return value
+
+
+# -- the machine ----------------------------------------------------------------------------------------------
+
+
+def machine(threads: int) -> str:
+    """The kind of machine at hand, with all that may change the last bits of a result; the same text, the same bits."""
+    parts = [_hardware(), f"{threads} threads", *(f"{name} {_version(name)}" for name in DECIDING)]
+    parts += [f"{name}={os.environ[name]}" for name in DECIDING_VARIABLES if name in os.environ]
+    parts += filter(None, [_gpu()])
+    return ", ".join(parts)
+
+
+@functools.cache
+def _hardware() -> str:
+    described = Path("/proc/cpuinfo")
+    lines = described.read_text().splitlines() if described.exists() else []
+    processor = {"model name": "", "flags": ""}
+    for line in lines:  # processors of one name can differ in what they can do
+        key, _, value = line.partition(":")
+        processor |= {key.strip(): value.strip()} if key.strip() in processor else {}
+    abilities = hashlib.sha256(processor["flags"].encode()).hexdigest()[:8]
+    return f"{platform.machine()} {processor['model name'] or platform.processor()} ({abilities})"
+
+
+_version = functools.cache(version)
+
+
+def _gpu() -> str | None:
+    """The GPU that this process computes on and its CUDA version, in words; None where it has used none."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return None
+    return f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}"
 
 
 # -- writing --------------------------------------------------------------------------------------------------

@@ -10,8 +10,7 @@ import pytest
 import reference
 from tallmasks import methods
 from tallmasks.methods import Place, registry
-from tallmasks.methods.mask_lambdas import fitted_lambdas
-from tallmasks.methods.streaming import Merging, OnePiece, Stream, update
+from tallmasks.methods.streaming import Merging, OnePiece, Stream, fitted_lambdas, update
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.parallel import parallel
 from tallmasks.store.tensor_files import Layout
