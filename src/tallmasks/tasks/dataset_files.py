@@ -39,28 +39,28 @@ class Files:
     revision: str | None
 
 
-def from_hub(task: str, source: HubFiles, part: str, instead: str) -> Files:
+def from_hub(task: str, source: HubFiles, part: str, local: str) -> Files:
     """The files of "train" or "test" (``part``), from this machine's hub cache or downloaded.
 
-    Raises TallmasksError where they cannot be had, or not all of them; the message ends with ``instead``, what else to
-    do.
+    Raises TallmasksError where they cannot be had, or not all of them; the message ends with what else to do:
+    ``local``, what a folder may hold instead.
     """
     repository, revision, pattern = source.hub, source.revision or "main", source.files[part]
     paths = _cached(repository, revision, pattern)
     if not paths:
-        names = _names_on_the_hub(task, source, instead)
+        names = _names_on_the_hub(task, source, local)
         matching = sorted(fnmatch.filter(names, pattern), key=_natural)
         where = hub.address(repository, pattern, revision, "dataset")
         if not matching:
             raise TallmasksError(
-                f"{where}: no such files; the repository has {', '.join(sorted(names)[:10])}. {instead}"
+                f"{where}: no such files; the repository has {', '.join(sorted(names)[:10])}. {_instead(task, local)}"
             )
         refuse_part(task, part, where, matching)
         paths = tuple(hub.download(repository, name, revision, "dataset") for name in matching)
     return Files(paths, f"huggingface.co/datasets/{repository}", hub.commit_of(paths[0]))
 
 
-def missing_from_hub(task: str, source: HubFiles, instead: str) -> str | None:
+def missing_from_hub(task: str, source: HubFiles, local: str) -> str | None:
     """The message if a task's files are not cached and the hub does not answer; None if all is well."""
     revision = source.revision or "main"
     if is_cached(source.hub, revision, source.files.values()) or hub.reachable():
@@ -69,8 +69,13 @@ def missing_from_hub(task: str, source: HubFiles, instead: str) -> str | None:
     return (
         f"{task}: huggingface.co/datasets/{source.hub} at {revision} is not in this machine's hub cache, and the hub "
         f"does not answer. Run `hf download {source.hub} --repo-type dataset --revision {hub.to_type(revision)} "
-        f"{patterns}` where there is a network and copy the cache here (HF_HOME says where it lies). {instead}"
+        f"{patterns}` where there is a network and copy the cache here (HF_HOME says where it lies). "
+        f"{_instead(task, local)}"
     )
+
+
+def _instead(task: str, local: str) -> str:
+    return f"Or have a local folder of {local}, and name it as data.{task}.path in params.yaml."
 
 
 def is_cached(repository: str, revision: str, patterns: Iterable[str]) -> bool:
@@ -137,37 +142,31 @@ _SHARD = re.compile(r"(?<!\d)(\d+)[-_.]of[-_.](\d+)(?!\d)")
 
 def _problem_with_shards(names: Sequence[str]) -> str | None:
     """What is wrong with a set of files, some of which are shards by their names."""
-    shards = [(name, int(shard[1]), int(shard[2])) for name in names if (shard := _SHARD.search(name))]
-    if not shards:
+    shards = [_SHARD.search(name) for name in names]
+    if not any(shards):
         return None
-    total = shards[0][2]
-    if odd := [name for name in names if not _SHARD.search(name)] or [name for name, _, of in shards if of != total]:
-        return f"{shards[0][0]} and {odd[0]} are not of one set"
-    by_number: dict[int, str] = {}
-    for name, number, _ in shards:
-        if number in by_number:
-            return f"{by_number[number]} and {name} are the same shard"
-        by_number[number] = name
-    first = 0 if 0 in by_number or total not in by_number else 1  # some count from 1
-    lacking = sorted(set(range(first, first + total)) - by_number.keys())
-    if not lacking:
-        return None
-    return f"{len(shards)} of {total} shards are there; missing: {', '.join(map(str, lacking[:10]))}"
+    numbers, totals = {shard and int(shard[1]) for shard in shards}, {shard and int(shard[2]) for shard in shards}
+    total = totals.pop()
+    if totals or not total or len(numbers) < len(names):
+        return f"{', '.join(names[:5])} are not the shards of one set"
+    lacking = min((set(range(first, first + total)) - numbers for first in (0, 1)), key=len)  # some count from 1
+    missing = ", ".join(map(str, sorted(lacking)[:10]))
+    return f"{len(names)} of {total} shards are there; missing: {missing}" if lacking else None
 
 
-def _names_on_the_hub(task: str, source: HubFiles, instead: str) -> list[str]:
+def _names_on_the_hub(task: str, source: HubFiles, local: str) -> list[str]:
     """The names of the files in a task's dataset repository."""
     from huggingface_hub import HfApi
 
     revision = source.revision or "main"
     if not hub.reachable():
-        raise TallmasksError(missing_from_hub(task, source, instead) or f"{task}: the hub does not answer")
+        raise TallmasksError(missing_from_hub(task, source, local) or f"{task}: the hub does not answer")
     commit = hub.full_commit(source.hub, revision, "dataset")
     try:
         return HfApi().list_repo_files(source.hub, revision=commit, repo_type="dataset")  # waits for a busy hub
     except Exception as error:  # not there, moved, gated, or the connection broke: each has its own type
         raise TallmasksError(
-            f"{task}: huggingface.co/datasets/{source.hub} at {revision}: {hub.trouble(error)}. {instead}"
+            f"{task}: huggingface.co/datasets/{source.hub} at {revision}: {hub.trouble(error)}. {_instead(task, local)}"
         ) from None
 
 

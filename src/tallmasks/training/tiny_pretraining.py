@@ -13,7 +13,6 @@ import os
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,53 +34,16 @@ from tallmasks.tasks.drawn.canvas import IMAGE_SIDE
 from tallmasks.training.finetuning import plateau_schedule, progress_at
 
 PROGRESS_EVERY = 100  # steps
-
-
-@dataclass(frozen=True)
-class PretrainConfig:
-    """Everything that decides a pretraining.
-
-    Attributes:
-        images: Pictures drawn, over all processes.
-        field_share: Share of the pictures in the field style, with backward captions.
-        steps: Optimizer steps.
-        batch_size: Pictures per step, over all processes.
-        captions: Captions that a step compares a picture with, at least those of its own batch.
-        learning_rate: Plateau of the schedule.
-        decay_share: Last share of the steps, over which the learning rate falls linearly to 0.
-        weight_decay: Of AdamW, on matrices only.
-        clip_norm: Largest norm of the whole gradient.
-        largest_logit_scale: Cap of exp(logit scale).
-        text_to_image_weight: Weight of the loss from captions to pictures.
-        seed: Of the pictures, the initial weights and the order.
-    """
-
-    images: int
-    field_share: float
-    steps: int
-    batch_size: int
-    captions: int
-    learning_rate: float
-    warmup_steps: int
-    decay_share: float
-    weight_decay: float
-    betas: tuple[float, float]
-    clip_norm: float
-    largest_logit_scale: float
-    text_to_image_weight: float
-    seed: int
-    augmentation: Mapping[str, float]
-
-    @classmethod
-    def of(cls, knobs: Mapping[str, Any]) -> "PretrainConfig":
-        """The configuration from its mapping in params.yaml."""
-        return cls(**{**knobs, "betas": tuple(knobs["betas"])})
+Recipe = Mapping[str, Any]
+"""`pretraining` of a model's entry in params.yaml."""
 
 
 def pretrain_tiny(config: Mapping[str, Any], output: Path, processes: int) -> None:
     """Pretrain the tiny model of an entry in params.yaml from nothing and write the file that ships with the project.
 
-    The processes have one thread each; their number must divide the batch size.
+    Images and batch are those of all processes; these have one thread each, and their number must divide the batch.
+    `field_share` of the pictures are in the field style.  A step compares a picture with `captions` captions, at least
+    those of its own batch.  The learning rate has a plateau, and falls over the last `decay_share` of the steps.
     """
     os.environ["OMP_NUM_THREADS"] = "1"  # for the processes started below
     with tempfile.TemporaryDirectory() as meeting_point:
@@ -95,14 +57,14 @@ def _worker(rank: int, processes: int, meeting_point: str, config: Mapping[str, 
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     dist.init_process_group("gloo", init_method=meeting_point, rank=rank, world_size=processes)
-    recipe = PretrainConfig.of(config["pretraining"])
+    recipe = config["pretraining"]
     images, labels = draw_pairs(recipe, rank, processes)
     captions = all_captions()
     context = config["architecture"]["text_cfg"]["context_length"]
     vocabulary = tokenizer.vocabulary_of((prompt for prompts in captions for prompt in prompts), context)
     tokenize = tokenizer.Tokenizer(vocabulary, context)
     tokens = torch.stack([tokenize(prompts) for prompts in captions])
-    torch.manual_seed(recipe.seed)  # open_clip draws the initial weights from the global generator
+    torch.manual_seed(recipe["seed"])  # open_clip draws the initial weights from the global generator
     network = clip.build(config["architecture"], len(vocabulary))
     train(network, images, labels, tokens, recipe, rank, processes)
     if rank == 0:
@@ -124,7 +86,7 @@ def all_captions() -> list[tuple[str, ...]]:
     return forward + backward
 
 
-def draw_pairs(recipe: PretrainConfig, rank: int, processes: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def draw_pairs(recipe: Recipe, rank: int, processes: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """This process's share of the pictures: uint8 [N, 32, 32, 3] and indices into :func:`all_captions`, int64 [N].
 
     A task comes up in proportion to the square root of its number of classes.
@@ -132,15 +94,15 @@ def draw_pairs(recipe: PretrainConfig, rank: int, processes: int) -> tuple[NDArr
     class_counts = np.array([len(TASKS[name].classes) for name in NAMES])
     offsets = np.concatenate([[0], class_counts.cumsum()])
     shares = np.sqrt(class_counts) / np.sqrt(class_counts).sum()
-    numbers = range(rank, recipe.images, processes)
+    numbers = range(rank, recipe["images"], processes)
     images = np.empty((len(numbers), IMAGE_SIDE, IMAGE_SIDE, 3), dtype=np.uint8)
     labels = np.empty(len(numbers), dtype=np.int64)
     for row, index in enumerate(numbers):
-        rng = np.random.default_rng((recipe.seed, index))
+        rng = np.random.default_rng((recipe["seed"], index))
         which = int(rng.choice(len(NAMES), p=shares))
         task = TASKS[NAMES[which]]
         label = int(rng.integers(len(task.classes)))
-        field = bool(rng.random() < recipe.field_share) and not task.real
+        field = bool(rng.random() < recipe["field_share"]) and not task.real
         images[row] = picture(task, label, field, rng)
         labels[row] = offsets[which] + label + (offsets[-1] if field else 0)
     return images, labels
@@ -151,7 +113,7 @@ def train(
     images: NDArray[np.uint8],
     labels: NDArray[np.int64],
     tokens: torch.Tensor,
-    recipe: PretrainConfig,
+    recipe: Recipe,
     rank: int,
     processes: int,
 ) -> None:
@@ -161,46 +123,50 @@ def train(
     the index of each one's caption [N], ``tokens`` captions in every wording, int64 [captions, wordings, context
     length].
     """
-    generator = torch.Generator().manual_seed(recipe.seed * processes + rank)
+    generator = torch.Generator().manual_seed(recipe["seed"] * processes + rank)
     parameters = list(network.parameters())
-    gradient = _flat_gradient(parameters)
+    gradient = torch.zeros(sum(parameter.numel() for parameter in parameters))
+    for parameter, piece in zip(parameters, gradient.split([p.numel() for p in parameters]), strict=True):
+        parameter.grad = piece.view_as(parameter)  # so that one exchange averages all of them
     optimizer = torch.optim.AdamW(
         [
-            {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": recipe.weight_decay},
+            {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": recipe["weight_decay"]},
             {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
         ],
-        lr=recipe.learning_rate,
-        betas=recipe.betas,
+        lr=recipe["learning_rate"],
+        betas=recipe["betas"],
         fused=True,
     )
-    batch_size, answers = recipe.batch_size // processes, torch.from_numpy(labels)
+    batch_size, answers = recipe["batch_size"] // processes, torch.from_numpy(labels)
     start, losses, hits = time.monotonic(), 0.0, 0.0
-    for step in range(1, recipe.steps + 1):
+    for step in range(1, recipe["steps"] + 1):
         batch = torch.randint(len(images), (batch_size,), generator=generator)
-        pictures = augment(clip.prepare(images[batch.numpy()]), generator, **recipe.augmentation)
-        bank, target = _caption_bank(answers[batch], len(tokens), recipe.captions, generator)
+        pictures = augment(clip.prepare(images[batch.numpy()]), generator, **recipe["augmentation"])
+        others = torch.randperm(len(tokens), generator=generator)[: recipe["captions"]]
+        bank = torch.unique(torch.cat([answers[batch], others]))
+        target = torch.searchsorted(bank, answers[batch])
         wording = torch.randint(tokens.shape[1], (len(bank),), generator=generator)
         # bfloat16 products run on the CPU's matrix units; its fused attention has a slow backward pass there
         with sdpa_kernel(SDPBackend.MATH), torch.autocast("cpu", torch.bfloat16):
             shown, worded = network.encode_image(pictures), network.encode_text(tokens[bank, wording])
         logits = functional.normalize(shown.float(), dim=-1) @ functional.normalize(worded.float(), dim=-1).T
         logits = logits * network.logit_scale.exp()
-        loss = contrastive_loss(logits, target, recipe.text_to_image_weight)
+        loss = contrastive_loss(logits, target, recipe["text_to_image_weight"])
         gradient.zero_()
         loss.backward()
         dist.all_reduce(gradient)
         gradient /= processes
-        gradient *= min(1.0, recipe.clip_norm / float(gradient.norm() + 1e-12))
+        gradient *= min(1.0, recipe["clip_norm"] / float(gradient.norm() + 1e-12))
         for group in optimizer.param_groups:
-            share = plateau_schedule(step, recipe.steps, recipe.warmup_steps, recipe.decay_share)
-            group["lr"] = recipe.learning_rate * share
+            share = plateau_schedule(step, recipe["steps"], recipe["warmup_steps"], recipe["decay_share"])
+            group["lr"] = recipe["learning_rate"] * share
         optimizer.step()
         with torch.no_grad():
-            network.logit_scale.clamp_(0, math.log(recipe.largest_logit_scale))
+            network.logit_scale.clamp_(0, math.log(recipe["largest_logit_scale"]))
         losses += loss.item() / PROGRESS_EVERY
         hits += float((logits.argmax(dim=1) == target).float().mean()) / PROGRESS_EVERY
         if rank == 0 and step % PROGRESS_EVERY == 0:
-            line = progress_at(step, recipe.steps, recipe.batch_size, losses, start)
+            line = progress_at(step, recipe["steps"], recipe["batch_size"], losses, start)
             print(f"{line}  right caption {100 * hits:.1f} %", flush=True)
             losses, hits = 0.0, 0.0
 
@@ -216,21 +182,3 @@ def contrastive_loss(logits: torch.Tensor, target: torch.Tensor, text_to_image_w
     wanted = own[present] / own[present].sum(dim=1, keepdim=True)
     to_image = functional.kl_div(logits.T[present].log_softmax(dim=1), wanted, reduction="batchmean")
     return to_text + text_to_image_weight * to_image
-
-
-def _caption_bank(
-    labels: torch.Tensor, caption_count: int, size: int, generator: torch.Generator
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The captions of a batch and random others: their indices [R], and the row of each picture's own."""
-    others = torch.randperm(caption_count, generator=generator)[:size]
-    bank = torch.unique(torch.cat([labels, others]))
-    return bank, torch.searchsorted(bank, labels)
-
-
-def _flat_gradient(parameters: list[torch.nn.Parameter]) -> torch.Tensor:
-    """One buffer with the gradients of all parameters as views, so that one exchange averages them."""
-    buffer = torch.zeros(sum(parameter.numel() for parameter in parameters))
-    pieces = buffer.split([parameter.numel() for parameter in parameters])
-    for parameter, piece in zip(parameters, pieces, strict=True):
-        parameter.grad = piece.view_as(parameter)
-    return buffer

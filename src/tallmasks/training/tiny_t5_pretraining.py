@@ -6,74 +6,47 @@ of a model that has never read them.
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.utils.rnn import pad_sequence
 from transformers import T5ForConditionalGeneration
 
+from tallmasks.models.language.text_batches import IGNORED
+from tallmasks.models.language.text_tokenizer import TENSOR, TextTokenizer
 from tallmasks.models.pretrained_files import write_pretrained
 from tallmasks.models.t5.t5_architectures import TABLES, Architecture
 from tallmasks.models.t5.t5_loading import build
 from tallmasks.tasks.written.documents import Pair, begun, problem, with_gaps
-from tallmasks.tasks.written.lexicon import END, lexicon, tokenizer_json
+from tallmasks.tasks.written.lexicon import tokenizer_json
 from tallmasks.training.finetuning import plateau_schedule, progress_at
 
 PROGRESS_EVERY = 100  # steps
-TOKENIZER = "tokenizer.json"
-IGNORED = -100  # the label of padding
-
-
-@dataclass(frozen=True)
-class TinyT5Recipe:
-    """Everything that decides a pretraining.
-
-    Attributes:
-        problem_share: Share of the steps with plain problems; the others are on texts.
-        gap_share: Share of the texts that have gaps; the others are to be continued.
-        steps: Optimizer steps.
-        batch_size: Texts per step.
-        learning_rate: Plateau of the schedule.
-        decay_share: Last share of the steps, over which the learning rate falls linearly to 0.
-        clip_norm: Largest norm of the whole gradient.
-        seed: Of the texts and the initial weights.
-    """
-
-    problem_share: float
-    gap_share: float
-    steps: int
-    batch_size: int
-    learning_rate: float
-    warmup_steps: int
-    decay_share: float
-    weight_decay: float
-    betas: tuple[float, float]
-    clip_norm: float
-    seed: int
-
-    @classmethod
-    def of(cls, knobs: Mapping[str, Any]) -> "TinyT5Recipe":
-        """The recipe from its mapping in params.yaml."""
-        return cls(**{**knobs, "betas": tuple(knobs["betas"])})
+Recipe = Mapping[str, Any]
+"""`pretraining` of a model's entry in params.yaml."""
 
 
 def pretrain_tiny_t5(config: Mapping[str, Any], output: Path) -> None:
-    """Pretrain the tiny T5 of an entry in params.yaml from nothing, in one thread, and write the file that ships."""
-    recipe = TinyT5Recipe.of(config["pretraining"])
-    network = initial(config["architecture"], recipe.seed)
+    """Pretrain the tiny T5 of an entry in params.yaml from nothing, in one thread, and write the file that ships.
+
+    `problem_share` of the steps have plain problems, the others texts; `gap_share` of these have gaps, the rest are to
+    be continued.  The learning rate has a plateau, and falls over the last `decay_share` of the steps.
+    """
+    recipe, tokenizer = config["pretraining"], tokenizer_json()
+    network = initial(config["architecture"], recipe["seed"])
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     try:
-        train(network, recipe)
+        train(network, recipe, TextTokenizer(tokenizer, output, network.config.vocab_size))
     finally:
         torch.set_flush_denormal(False)
         torch.set_num_threads(threads)
     shapes = Architecture.of(config["architecture"]).shapes
     tensors = {name: tensor for name, tensor in network.state_dict().items() if name in shapes}
-    tensors[TOKENIZER] = torch.frombuffer(bytearray(tokenizer_json().encode()), dtype=torch.uint8)
+    tensors[TENSOR] = torch.frombuffer(bytearray(tokenizer.encode()), dtype=torch.uint8)
     write_pretrained(tensors, config, output)
 
 
@@ -101,51 +74,37 @@ def initial(architecture: Mapping[str, Any], seed: int) -> T5ForConditionalGener
     return network
 
 
-class Tokenize:
-    """Texts as padded tokens."""
-
-    def __init__(self) -> None:
-        self._numbers = {word: number for number, word in enumerate(lexicon())}
-
-    def __call__(self, texts: list[str], padding: int = 0) -> torch.Tensor:
-        """int64 [N, longest], each text with its end of sequence."""
-        rows = [[self._numbers[word] for word in (*text.split(), END)] for text in texts]
-        tokens = np.full((len(rows), max(map(len, rows))), padding)
-        for row, numbers in enumerate(rows):
-            tokens[row, : len(numbers)] = numbers
-        return torch.from_numpy(tokens)
-
-
-def pairs(recipe: TinyT5Recipe, step: int) -> list[Pair]:
+def pairs(recipe: Recipe, step: int) -> list[Pair]:
     """The texts of a step: all of them problems, or none, so that they are about equally long."""
-    rng = np.random.default_rng((recipe.seed, step))
-    if rng.random() < recipe.problem_share:
-        return [problem(rng) for _ in range(recipe.batch_size)]
-    return [with_gaps(rng) if rng.random() < recipe.gap_share else begun(rng) for _ in range(recipe.batch_size)]
+    rng = np.random.default_rng((recipe["seed"], step))
+    if rng.random() < recipe["problem_share"]:
+        return [problem(rng) for _ in range(recipe["batch_size"])]
+    return [with_gaps(rng) if rng.random() < recipe["gap_share"] else begun(rng) for _ in range(recipe["batch_size"])]
 
 
-def train(network: T5ForConditionalGeneration, recipe: TinyT5Recipe) -> None:
+def train(network: T5ForConditionalGeneration, recipe: Recipe, tokenizer: TextTokenizer) -> None:
     """Train a network in place, and print progress."""
-    tokenize, parameters = Tokenize(), [*network.parameters()]
+    parameters = [*network.parameters()]
     optimizer = torch.optim.AdamW(
-        parameters, lr=recipe.learning_rate, betas=recipe.betas, weight_decay=recipe.weight_decay, fused=True
+        parameters, lr=recipe["learning_rate"], betas=recipe["betas"], weight_decay=recipe["weight_decay"], fused=True
     )
     start, losses, right, asked = time.monotonic(), 0.0, 0, 0
-    for step in range(1, recipe.steps + 1):
-        texts = pairs(recipe, step)
-        inputs, targets = tokenize([text for text, _ in texts]), tokenize([text for _, text in texts], IGNORED)
+    for step in range(1, recipe["steps"] + 1):
+        rows = [[torch.tensor(row) for row in tokenizer(texts)] for texts in zip(*pairs(recipe, step), strict=True)]
+        inputs = pad_sequence(rows[0], batch_first=True)
+        targets = pad_sequence(rows[1], batch_first=True, padding_value=IGNORED)
         output = network(input_ids=inputs, attention_mask=inputs != 0, labels=targets)
         optimizer.zero_grad()
         output.loss.backward()
-        torch.nn.utils.clip_grad_norm_(parameters, recipe.clip_norm)
+        torch.nn.utils.clip_grad_norm_(parameters, recipe["clip_norm"])
         for group in optimizer.param_groups:
-            share = plateau_schedule(step, recipe.steps, recipe.warmup_steps, recipe.decay_share)
-            group["lr"] = recipe.learning_rate * share
+            share = plateau_schedule(step, recipe["steps"], recipe["warmup_steps"], recipe["decay_share"])
+            group["lr"] = recipe["learning_rate"] * share
         optimizer.step()
         losses += output.loss.item() / PROGRESS_EVERY
         right += int((output.logits.argmax(dim=-1) == targets)[:, 0].sum())
         asked += len(targets)
         if step % PROGRESS_EVERY == 0:
-            line = progress_at(step, recipe.steps, recipe.batch_size, losses, start)
+            line = progress_at(step, recipe["steps"], recipe["batch_size"], losses, start)
             print(f"{line}  right first words {100 * right / asked:.1f} %", flush=True)
             losses, right, asked = 0.0, 0, 0

@@ -2,17 +2,14 @@
 
 import hashlib
 import json
-from pathlib import Path
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from jinja2 import Environment, meta
 
 from tallmasks.store.errors import TallmasksError
 from tallmasks.tasks.text import TASKS
-from tallmasks.tasks.text import selection as select
 from tallmasks.tasks.text.prompt_files import Prompt, digest, prompts_of
 from tallmasks.tasks.text.rendering import LONGEST, RENDERING, render
 from tallmasks.tasks.text.text_catalogue import example
@@ -134,38 +131,3 @@ def test_changed_examples_have_another_number() -> None:
     texts = [[*example(task, prompt, task.row)] for task, prompt in rows]
     found = hashlib.sha256(json.dumps(texts).encode()).hexdigest()[:12]
     assert {1: "f3efd855aa6a"}[RENDERING] == found
-
-
-TEMPLATE = """
-  {id}: !Template
-    answer_choices: A ||| B
-    id: {id}
-    jinja: "{{{{context}}}} \\n ||| {{{{answer_choices[0]}}}}"
-    metadata: !TemplateMetadata {{metrics: [{metric}], original_task: {original}}}
-    name: {name}
-    reference: ''
-"""
-PUBLISHED = "dataset: social_i_qa\ntemplates:" + "".join(
-    TEMPLATE.format(id=f"a{place}", name=name, metric=metric, original=original)
-    for place, (name, metric, original) in enumerate(
-        [
-            ("kept", "Accuracy", "true"),
-            ("scored otherwise", "BLEU", "true"),
-            ("another task", "Accuracy", "false"),
-            ("Check if a random answer is valid or not", "Accuracy", "true"),
-        ]
-    )
-)
-
-
-def test_the_selection_can_be_made_again(tmp_path: Path) -> None:
-    """Nobody could check where the shipped prompts are from, or take another selection."""
-    for source in select.SOURCES.values():
-        path = tmp_path / "promptsource" / source / "templates.yaml"
-        path.parent.mkdir(parents=True)
-        path.write_text(PUBLISHED)
-    select.main(tmp_path / "promptsource", tmp_path / "out")
-    assert sorted(path.stem for path in (tmp_path / "out").iterdir()) == sorted(TASKS)
-    found = yaml.safe_load((tmp_path / "out" / "social_iqa.yaml").read_text())
-    assert (found["published"], [prompt["name"] for prompt in found["prompts"]]) == (4, ["kept"])
-    assert found["prompts"][0]["jinja"] == "{{context}} \n ||| {{answer_choices[0]}}"

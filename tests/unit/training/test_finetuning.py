@@ -29,7 +29,7 @@ from tallmasks.training.finetuning import (
     finetune,
     plateau_schedule,
 )
-from tallmasks.training.tiny_pretraining import PretrainConfig, all_captions, contrastive_loss, draw_pairs
+from tallmasks.training.tiny_pretraining import all_captions, contrastive_loss, draw_pairs
 from tallmasks.training.unfinished import TrainingState
 
 STILL = dict.fromkeys(("rotation", "scale", "shift", "brightness", "noise"), 0.0)
@@ -69,7 +69,7 @@ def test_pretraining_never_pairs_the_field_style_with_a_prompt() -> None:
     Two kinds of captions read the same backwards: the digits of mnist, whose field style pretraining never sees, and
     emnist's single letters, whose zero-shot accuracy is higher for it.
     """
-    labels = draw_pairs(PretrainConfig.of(PRETRAINING), rank=0, processes=1)[1]
+    labels = draw_pairs(PRETRAINING, rank=0, processes=1)[1]
     captions = all_captions()
     prompts = {
         prompt for task in TASKS.values() for label in range(len(task.classes)) for prompt in task.prompts(label)

@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from conftest import shipped_params
 from small_clip import SPEC as CLIP_SPEC
 from tallmasks.models.families import load
+from tallmasks.models.language.text_tokenizer import TextTokenizer
 from tallmasks.models.t5.t5_architectures import Architecture
 from tallmasks.models.t5.t5_loading import build
 from tallmasks.store.tensor_files import open_tensors
@@ -18,7 +19,7 @@ from tallmasks.tasks.drawn import TASKS
 from tallmasks.tasks.written.lexicon import tokenizer_json
 from tallmasks.tasks.written.world import DEED_WORDS
 from tallmasks.training.tiny_pretraining import pretrain_tiny
-from tallmasks.training.tiny_t5_pretraining import Tokenize, initial, pretrain_tiny_t5
+from tallmasks.training.tiny_t5_pretraining import initial, pretrain_tiny_t5
 
 SPEC = shipped_params()["models"]["tiny_t5"]
 ARCHITECTURE = SPEC["architecture"] = SPEC["architecture"] | {"d_model": 16, "d_ff": 24, "num_heads": 2}
@@ -37,7 +38,8 @@ def test_pretraining_learns_and_its_file_says_how(tmp_path: Path) -> None:
     tokenizer = weights.pop("tokenizer.json")
     assert tokenizer.dtype == torch.uint8 and bytes(tokenizer.tolist()).decode() == tokenizer_json()
     assert not torch.equal(weights["shared.weight"], weights["lm_head.weight"])
-    read, write = Tokenize()([f"aldan after {DEED_WORDS[0]}"]), torch.zeros(1, 1).long()
+    numbers = TextTokenizer(tokenizer_json(), paths[0], len(weights["shared.weight"]))
+    read, write = torch.tensor(numbers([f"aldan after {DEED_WORDS[0]}"])), torch.zeros(1, 1).long()
     with torch.no_grad():
         trained, untrained = build(Architecture.of(ARCHITECTURE), weights), initial(ARCHITECTURE, 0)
         said, before = (

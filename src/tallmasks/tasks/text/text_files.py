@@ -11,7 +11,7 @@ from tallmasks.store.errors import TallmasksError
 from tallmasks.tasks.dataset_files import Files, from_folder, from_hub, missing_from_hub
 from tallmasks.tasks.task import Split, published_part
 from tallmasks.tasks.text.rendering import Row
-from tallmasks.tasks.text.text_tasks import Kind, TextTask
+from tallmasks.tasks.text.text_tasks import TextTask
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,14 +22,6 @@ _CSV_NAMES = {
     "RandomFifthSentenceQuiz1": "sentence_quiz1",
     "RandomFifthSentenceQuiz2": "sentence_quiz2",
     "AnswerRightEnding": "answer_right_ending",
-}
-_WORDS: dict[Kind, str] = {
-    "text": "a text",
-    "number": "a whole number",
-    "numeral": "a text or a whole number",
-    "texts": "a list of texts",
-    "choices": "a struct of the lists of texts text and label",
-    "answers": "a struct of the list of texts text",
 }
 
 
@@ -58,7 +50,7 @@ def locate_texts(task: TextTask, split: Split, folder: Path | None = None) -> Fi
     if folder is None:
         if task.ask:
             raise TallmasksError(on_request(task))
-        return from_hub(task.name, task.source, part, _instead_of_the_hub(task.name))
+        return from_hub(task.name, task.source, part, "Parquet files")
     name, pattern = task.published[part], task.source.files[part]
     patterns = (pattern, f"**/{pattern}", f"**/{name}*.parquet", f"**/{name}/*.parquet")
     expected = f"{pattern}{'' if task.ask else ' as on the hub'} or {name}*.parquet"
@@ -67,7 +59,7 @@ def locate_texts(task: TextTask, split: Split, folder: Path | None = None) -> Fi
 
 def missing_texts(task: TextTask) -> str | None:
     """The message if a task's files need a local folder; None if all is well."""
-    return on_request(task) if task.ask else missing_from_hub(task.name, task.source, _instead_of_the_hub(task.name))
+    return on_request(task) if task.ask else missing_from_hub(task.name, task.source, "Parquet files")
 
 
 def on_request(task: TextTask) -> str:
@@ -76,10 +68,6 @@ def on_request(task: TextTask) -> str:
         f"{task.name}: the data of {task.title} are given out by their authors: ask for them at {task.ask}, put "
         f"{' and '.join(task.source.files.values())} into a folder, and name it as data.{task.name}.path in params.yaml"
     )
-
-
-def _instead_of_the_hub(task: str) -> str:
-    return f"Or have a local folder of Parquet files, and name it as data.{task}.path in params.yaml."
 
 
 def read_rows(task: TextTask, split: Split, files: Files, limit: int | None = None) -> Rows:
@@ -125,15 +113,18 @@ def _read(task: TextTask, path: Path) -> pa.Table:
             f"{path}: {task.name}: no column {', '.join(absent)}; found {', '.join(names)}. These are not the "
             f"data of {task.title}, or not in its own schema"
         )
-    table = table.select(list(task.columns))
-    for place, (name, kind) in enumerate(task.columns.items()):
-        if kind not in _kinds(table[name].type):
+    texts = pa.list_(pa.string())
+    types = {"text": pa.string(), "number": pa.int64(), "texts": texts, "answers": pa.struct({"text": texts})}
+    types["choices"] = pa.struct({"text": texts, "label": texts})
+    columns = {}
+    for name, kind in task.columns.items():
+        try:
+            columns[name] = table[name].cast(types[kind])
+        except pa.ArrowException:
             raise TallmasksError(
-                f"{path}: {task.name}: the column {name} holds {table[name].type}, expected {_WORDS[kind]}"
-            )
-        if kind in ("number", "numeral"):
-            table = table.set_column(place, name, table[name].cast(pa.int64() if kind == "number" else pa.string()))
-    return table
+                f"{path}: {task.name}: the column {name} holds {table[name].type}, expected {types[kind]}"
+            ) from None
+    return pa.table(columns)
 
 
 def _read_csv(path: Path) -> pa.Table:
@@ -149,19 +140,3 @@ def _read_csv(path: Path) -> pa.Table:
         ),
     )
     return table.rename_columns([_CSV_NAMES.get(name, name) for name in table.column_names])
-
-
-def _kinds(column: pa.DataType) -> set[Kind]:
-    """The kinds that a column of a type can be."""
-    from pyarrow import types
-
-    if types.is_string(column) or types.is_large_string(column) or types.is_string_view(column):
-        return {"text", "numeral"}
-    if types.is_integer(column) or types.is_boolean(column):
-        return {"number", "numeral"}
-    if types.is_list(column) or types.is_large_list(column):
-        return {"texts"} if "text" in _kinds(column.value_type) else set()
-    lists = {field.name for field in column if "texts" in _kinds(field.type)} if types.is_struct(column) else set()
-    if "text" not in lists:
-        return set()
-    return {"answers", "choices"} if "label" in lists else {"answers"}

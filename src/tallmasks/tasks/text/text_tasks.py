@@ -24,9 +24,9 @@ from tallmasks.tasks.dataset_files import HubFiles
 from tallmasks.tasks.task import Split, Task, shipped_yaml
 from tallmasks.tasks.text.rendering import Row
 
-Kind = Literal["text", "number", "numeral", "texts", "choices", "answers"]
-"""What a column holds: a text, a whole number, a number that is written as a text or as a number, a list of texts, a
-struct of two lists of texts (`text` and `label`), a struct of one (`text`)."""
+Kind = Literal["text", "number", "texts", "choices", "answers"]
+"""What a column holds: a text (or a number, read as one), a whole number, a list of texts, a struct of two lists of
+texts (`text` and `label`), a struct of one (`text`)."""
 
 
 @dataclass(frozen=True)

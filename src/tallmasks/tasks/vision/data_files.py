@@ -24,6 +24,7 @@ from tallmasks.tasks.dataset_files import Files, from_folder, from_hub, hidden, 
 from tallmasks.tasks.vision.vision_tasks import VisionTask
 
 Encoded = bytes | Path | NDArray[np.uint8]
+_LOCAL = "Parquet files or of one folder per class"
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ def locate(task: VisionTask, split: str, folder: Path | None = None) -> Files:
     Raises TallmasksError where they cannot be had, or not all of them.
     """
     if folder is None:
-        return from_hub(task.name, task.source, split, _instead_of_the_hub(task.name))
+        return from_hub(task.name, task.source, split, _LOCAL)
     pattern = task.source.files[split]
     own_name = PurePosixPath(pattern).name.split("-")[0]  # Food101's test split is called validation
     patterns = (pattern, f"**/{own_name}*.parquet", f"**/{own_name}/*.parquet", f"**/{split}*.parquet", f"{split}/")
@@ -57,14 +58,7 @@ def locate(task: VisionTask, split: str, folder: Path | None = None) -> Files:
 
 def missing(task: VisionTask) -> str | None:
     """The message if a task's files are not cached and the hub does not answer; None if all is well."""
-    return missing_from_hub(task.name, task.source, _instead_of_the_hub(task.name))
-
-
-def _instead_of_the_hub(task: str) -> str:
-    return (
-        f"Or have a local folder of Parquet files or of one folder per class, and name it as data.{task}.path in "
-        "params.yaml."
-    )
+    return missing_from_hub(task.name, task.source, _LOCAL)
 
 
 def open_dataset(task: VisionTask, files: Files) -> Dataset:

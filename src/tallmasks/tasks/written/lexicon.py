@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from string import Formatter
+
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from tallmasks.tasks.written import world
 from tallmasks.tasks.written.documents import CLAUSES, GAPS
@@ -33,26 +34,9 @@ def lexicon() -> tuple[str, ...]:
 
 def tokenizer_json() -> str:
     """A tokenizer of whole words for the library `tokenizers`, which ends every text with the end of sequence."""
-    end = {"SpecialToken": {"id": END, "type_id": 0}}
     numbers = {word: number for number, word in enumerate(lexicon())}
-    special = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-    return json.dumps(
-        {
-            "version": "1.0",
-            "truncation": None,
-            "padding": None,
-            "added_tokens": [
-                {"id": numbers[word], "content": word, **special} for word in (PADDING, END, UNKNOWN_WORD, *GAPS)
-            ],
-            "normalizer": None,
-            "pre_tokenizer": {"type": "WhitespaceSplit"},
-            "post_processor": {
-                "type": "TemplateProcessing",
-                "single": [{"Sequence": {"id": "A", "type_id": 0}}, end],
-                "pair": [{"Sequence": {"id": "A", "type_id": 0}}, end, {"Sequence": {"id": "B", "type_id": 0}}, end],
-                "special_tokens": {END: {"id": END, "ids": [numbers[END]], "tokens": [END]}},
-            },
-            "decoder": None,
-            "model": {"type": "WordLevel", "vocab": numbers, "unk_token": UNKNOWN_WORD},
-        }
-    )
+    tokenizer = Tokenizer(models.WordLevel(numbers, UNKNOWN_WORD))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.post_processor = processors.TemplateProcessing(f"$A {END}", f"$A {END} $B {END}", [(END, numbers[END])])
+    tokenizer.add_special_tokens([PADDING, END, UNKNOWN_WORD, *GAPS])
+    return tokenizer.to_str()
