@@ -289,7 +289,13 @@ def _describe(folder: Path, facts: BundleFacts, draft: Manifest) -> None:
 
 
 def _json(manifest: Manifest) -> bytes:
+    for task, scale in manifest.scale.items():
+        if not math.isfinite(scale):
+            raise TallmasksError(
+                f"{task}: its scale is {scale}; expected a finite number. Its task vector holds values too large for"
+                " sums in float32: the checkpoint is damaged or its training diverged: leave it out."
+            )
     try:
         return manifest.to_bytes()
     except (TypeError, ValueError, RecursionError) as error:
-        raise TallmasksError(f"The bundle's options, lambdas or scales are no JSON: {error}.") from None
+        raise TallmasksError(f"The bundle's options or lambdas are no JSON: {error}.") from None

@@ -181,6 +181,8 @@ class Manifest(_Object):
         for name, tensor in self.tensors.items():
             fits = tensor.dtype in FLOATS or tensor.stored == BUFFER
             expect(fits, f"tensors[{name!a}].dtype", tensor.dtype, "floats where it is no buffer")
+        for name in (*self.tensors, *self.aliases):
+            expect("\n" not in name, "a tensor's name", name, "one line")
         for alias, name in self.aliases.items():
             expect(name in self.tensors, f"aliases[{alias!a}]", name, "the name of a tensor")
             expect(alias not in self.tensors, "aliases", alias, "another name than a tensor's own")
@@ -267,11 +269,17 @@ def _problem(error: ValidationError) -> str:
 
 
 def task_files(tasks: Collection[str], folder: str) -> dict[str, str]:
-    """A file of each task, ``masks/<task>.safetensors`` for instance: percent-encoded, not different in case alone."""
+    """A file of each task, ``masks/<task>.safetensors`` for instance: percent-encoded, and different in capitals too.
+
+    Raises TallmasksError for a task's name that is no Unicode text (half of a surrogate pair).
+    """
     taken: set[str] = set()
     files = {}
     for task in tasks:
-        stem = quote(task, safe="").replace("~", "%7E")
+        try:
+            stem = quote(task, safe="").replace("~", "%7E")
+        except UnicodeEncodeError:
+            raise TallmasksError(f"The task {task!a} is no text that a file can hold. Give it another name.") from None
         stem = f"%2E{stem[1:]}" if stem.startswith(".") else stem
         if not stem or len(stem) > _LONGEST_NAME or stem.lower() in taken:
             # "~" is in no encoded name, so that no other task has this one

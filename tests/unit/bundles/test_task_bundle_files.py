@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from tallmasks.bundles.bundle_writer import BundleFacts, new_bundle
 from tallmasks.bundles.loaded_bundle import load_bundle
-from tallmasks.bundles.manifest import MASKS, digest_of, is_safe, task_files
+from tallmasks.bundles.manifest import MASKS, digest_of, is_safe, read_manifest, task_files
 from tallmasks.bundles.verification import verify_bundle
 from tallmasks.store import tensor_files
 from tallmasks.store.errors import TallmasksError
@@ -77,6 +77,16 @@ def test_the_card_says_what_a_stranger_needs(tmp_path, base):
     assert load_bundle(tmp_path / "bundle", base).manifest.scale == {"x|`y`\n# z": 0.5}
 
 
+def test_a_bundle_has_no_name_of_two_lines(tmp_path):
+    """A stranger's bundle would write lines of its own among those of the command."""
+    place = make(tmp_path).folder / "bundle.json"
+    value = json.loads(place.read_text())
+    value["aliases"]["a\nerror: b"] = min(value["tensors"])
+    content = json.dumps(value | {"digest": digest_of(value)}).encode()
+    with pytest.raises(TallmasksError, match=r"'a\\nerror: b'; expected one line"):
+        read_manifest(content, "bundle.json")
+
+
 def test_names_of_tasks_are_no_paths():
     """A task's masks would be written over something else, or two tasks' masks over each other."""
     tasks = ["../../etc/passwd", "/abs", "a\\b", "..", ".", "", "A", "a", "é", "e\u0301", "con:1", "x" * 300, "\0", "~"]
@@ -84,6 +94,8 @@ def test_names_of_tasks_are_no_paths():
     assert len({file.lower() for file in files.values()}) == len(files)
     for file in files.values():
         assert is_safe(file) and file.count("/") == 1 and len(file.encode()) < 150 and "/." not in file
+    with pytest.raises(TallmasksError, match=r"'\\ud800' is no text"):
+        task_files(["\ud800"], MASKS)
 
 
 @pytest.mark.parametrize(
@@ -94,9 +106,9 @@ def test_names_of_tasks_are_no_paths():
         ({"dtype": "float16"}, 65520.0, "tensor w .* too large for F16"),
         ({"dtype": "bfloat16"}, 3.4e38, "tensor w .* too large for BF16"),
         ({"dtype": "float8"}, 1, "dtype is 'float8'"),
-        ({"scale": {"x": float("nan")}}, 1, "scales are no JSON"),
+        ({"scale": {"x": float("nan")}}, 1, "x: its scale is nan"),
         ({"scale": {"x": 1e300}}, 1, "scale"),
-        ({"options": {"f": print}}, 1, "options, lambdas or scales are no JSON"),
+        ({"options": {"f": print}}, 1, "options or lambdas are no JSON"),
     ],
 )
 def test_what_no_bundle_may_hold_is_refused(tmp_path, base, facts, value, message):

@@ -24,7 +24,12 @@ def inputs_first(module: str, tensors: Mapping[str, TensorInfo], flag: bool) -> 
     """
     if f"{module}.bias" not in tensors:
         return False
-    layers = _orientations(tensors)
+    layers = {}
+    for name, info in tensors.items():
+        path, _, kind = name.rpartition(".")
+        shape = tensors[f"{path}.weight"].shape if kind == "bias" and f"{path}.weight" in tensors else ()
+        if len(set(shape)) == len(shape) == 2 and info.shape in (shape[:1], shape[1:]):
+            layers[path] = info.shape == shape[1:]
     if True not in layers.values():
         return None if flag else False
     alike = {path: way for path, way in layers.items() if _is_conv1d(path) == _is_conv1d(module)}
@@ -34,18 +39,6 @@ def inputs_first(module: str, tensors: Mapping[str, TensorInfo], flag: bool) -> 
         if ways := {way for path, way in alike.items() if not around or path.startswith(f"{around}.")}:
             return ways.pop() if len(ways) == 1 else None
     return None
-
-
-def _orientations(tensors: Mapping[str, TensorInfo]) -> dict[str, bool]:
-    """By module, whether a matrix with a bias has its inputs first; none of square ones."""
-    layers = {}
-    for name, info in tensors.items():
-        module, dot, kind = name.rpartition(".")
-        if kind == "bias" and dot and len(info.shape) == 1 and f"{module}.weight" in tensors:
-            shape = tensors[f"{module}.weight"].shape
-            if len(shape) == 2 and shape[0] != shape[1] and info.size in shape:
-                layers[module] = shape[1] == info.size
-    return layers
 
 
 def _is_conv1d(module: str) -> bool:

@@ -8,39 +8,17 @@ ends. It fits the modules that it fits in peft: those with the whole name, or wi
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
-_MOST = 10_000
 _MOST_REPEATED = 50
 _LONGEST = 200
-_TOKEN = re.compile(r"(?P<kind>\\d|\[0-9\]|\.)(?P<often>[+*]?)|(?P<literal>[\w-])|\\(?P<escaped>[.\-_])")
-
-
-class _Token(NamedTuple):
-    kind: str
-    """``any``, ``digit`` or a character."""
-    often: str
-    """``+``, ``*``, or nothing: once."""
-
-    def takes(self, character: str) -> bool:
-        return self.kind in ("any", character) or (self.kind == "digit" and character.isdecimal())
-
-
-class _Choice(NamedTuple):
-    tokens: list[_Token]
-    anchored: bool
-    fixed: re.Pattern[str] | None
-    """The same for the regular expressions' own engine, where nothing is repeated: then it takes no steps back."""
-
-    def fits(self, module: str, starts: Collection[int]) -> bool:
-        if self.fixed is not None:
-            start = len(module) - len(self.tokens)
-            return start in starts and self.fixed.fullmatch(module, start) is not None
-        places = set(starts)
-        for token in self.tokens:
-            places = _after(token, places, module)
-        return len(module) in places
+_ONE = r"(?:\\[d.\-_]|\[0-9\]|[.\w-])"
+_PATTERN = re.compile(rf"(?:{_ONE}[+*]?)*")
+_STEP = re.compile(rf"({_ONE})([+*])|((?:{_ONE}(?![+*]))+)")
+"""One that is repeated, or many that are not: in none of them has an engine steps to take back."""
+Steps = list[tuple[re.Pattern[str], str]]
+"""What is matched one after the other, each with ``+``, ``*``, or nothing: once."""
 
 
 class ModulePatterns:
@@ -50,38 +28,34 @@ class ModulePatterns:
     """
 
     def __init__(self, values: Mapping[str, Any]) -> None:
-        self._choices = [(_choice(text), value) for key, value in values.items() for text in key.split("|")]
-        repeated = sum(choice.fixed is None for choice, _ in self._choices)
-        if len(self._choices) > _MOST or repeated > _MOST_REPEATED:
-            raise ValueError(f"{len(self._choices)} patterns, {repeated} of them with + or *")
+        self._choices = [(text, _steps(text), value) for key, value in values.items() for text in key.split("|")]
+        if (repeated := sum(len(steps) > 1 for _, steps, _ in self._choices)) > _MOST_REPEATED:
+            raise ValueError(f"{repeated} patterns with + or *")
 
     def value(self, module: str, default: Any) -> Any:
         """The value for a module."""
-        starts = {0, *(place + 1 for place, character in enumerate(module) if character == ".")}
-        fitting = (v for choice, v in self._choices if choice.fits(module, {0} & starts if choice.anchored else starts))
-        return next(fitting, default)
+        starts = {0, *(dot.end() for dot in re.finditer(r"\.", module))}
+        choices = (
+            (value, _fits(steps, {0} if text[:1] == "^" else starts, module)) for text, steps, value in self._choices
+        )
+        return next((value for value, fits in choices if fits), default)
 
 
-def _choice(text: str) -> _Choice:
+def _steps(text: str) -> Steps:
     inner = text.removeprefix("^").removesuffix("$")
-    tokens, at = [], 0
-    while at < len(inner):
-        if (match := _TOKEN.match(inner, at)) is None or len(inner) > _LONGEST:
-            raise ValueError(f"the pattern {text[:100]!r}")
-        kind = match["literal"] or match["escaped"] or ("any" if match["kind"] == "." else "digit")
-        tokens.append(_Token(kind, match["often"] or ""))
-        at = match.end()
-    fixed = None if any(token.often for token in tokens) else re.compile(inner)
-    return _Choice(tokens, text.startswith("^"), fixed)
+    if len(inner) > _LONGEST or not _PATTERN.fullmatch(inner):
+        raise ValueError(f"the pattern {text[:100]!r}")
+    return [(re.compile(one or many), often) for one, often, many in _STEP.findall(inner)]
 
 
-def _after(token: _Token, places: set[int], module: str) -> set[int]:
-    """Where one can be in the name after a token, from any of some places."""
-    after = set(places) if token.often == "*" else set()
-    reached = places
-    while reached:
-        reached = {place + 1 for place in reached if place < len(module) and token.takes(module[place])} - after
-        after |= reached
-        if not token.often:
-            break
-    return after
+def _fits(steps: Steps, places: set[int], module: str) -> bool:
+    """Whether the steps, from one of some places in the name on, lead to its end."""
+    for step, often in steps:
+        after = set(places) if often == "*" else set()
+        while places:
+            places = {match.end() for place in places if (match := step.match(module, place))} - after
+            after |= places
+            if not often:
+                break
+        places = after
+    return len(module) in places
