@@ -106,21 +106,17 @@ def test_a_fine_tuning_depends_on_the_scoring_that_it_uses(
 ) -> None:
     """Days of fine-tuning would be done again for another way to count; or early stopping keep to the old one."""
     spec = params["models"][catalogue]
-    for looks, expected in zip((False, True), anew, strict=True):
-        spec["finetuning"] = {**spec["finetuning"], "validate_every": 10}
-        if not looks:
-            spec["finetuning"] = {
-                k: v for k, v in spec["finetuning"].items() if k not in ("validate_every", "patience")
-            }
+    kept = {key: value for key, value in spec["finetuning"].items() if key not in ("validate_every", "patience")}
+    for looks, expected in zip(({}, {"validate_every": 10}), anew, strict=True):
+        spec["finetuning"] = kept | looks
         other = copy.deepcopy(params)
         other["models"][catalogue]["scoring"][key] = value
-        before, after = Plan(copy.deepcopy(params), ROOT), Plan(other, ROOT)
-        made = [
-            {task: plan.checkpoint(catalogue, task, 0).digest for task in ("qasc", "ropes")} for plan in (before, after)
-        ]
-        assert {task for task, digest in made[0].items() if made[1][task] != digest} == expected
-        counted = [plan.task_evaluation(catalogue, "ropes", "zeroshot", 0).digest for plan in (before, after)]
-        assert counted[0] != counted[1]
+        one, two = (
+            {task: plan.checkpoint(catalogue, task, 0).digest for task in ("qasc", "ropes")}
+            | {"counted": plan.task_evaluation(catalogue, "ropes", "zeroshot", 0).digest}
+            for plan in (Plan(params, ROOT), Plan(other, ROOT))
+        )
+        assert {name for name in one if one[name] != two[name]} == expected | {"counted"}
 
 
 def test_figures_and_tables_show_a_models_own_benchmarks(params: Params) -> None:

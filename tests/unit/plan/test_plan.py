@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from conftest import ROOT
-from plans import changed
+from plans import paths
 from tallmasks import methods
 from tallmasks.plan import recipes
 from tallmasks.plan.planner import Plan
@@ -24,19 +24,36 @@ TRAINED = {"checkpoint", "task_vector", "multi_task_vector", "mask_bundle"}
 @pytest.mark.parametrize(
     ("keys", "value", "expected"),
     [
-        (("grids", "mask_lambda"), [0.2, 0.4], {"mask_bundle", "agreement", "evaluation"}),
-        (("models", "tiny", "grids"), {"scaling_coefficient": [0.1, 0.2]}, {"evaluation"}),
-        (("models", "tiny", "finetuning", "learning_rate"), 0.5, EVALUATED | TRAINED),
-        (("models", "tiny", "examples", "test"), 17, EVALUATED | {"examples"}),
-        (("models", "tiny", "resources", "evaluation", "threads"), 7, set()),
-        (("build",), [], set()),
+        ("grids mask_lambda", [0.2, 0.4], {"mask_bundle", "agreement", "evaluation"}),
+        ("models tiny grids", {"scaling_coefficient": [0.1, 0.2]}, {"evaluation"}),
+        ("models tiny finetuning learning_rate", 0.5, EVALUATED | TRAINED),
+        ("models tiny examples test", 17, EVALUATED | {"examples"}),
+        ("models tiny resources evaluation threads", 7, set()),
+        ("build", [], set()),
+        ("models vit_b32 pretrained revision", "0" * 40, {"pretrained", "head"} | EVALUATED | TRAINED),
+        ("models vit_b32 preprocess mean", [0.5, 0.5, 0.5], EVALUATED | TRAINED),
+        ("models vit_b32 finetuning precision", "float32", EVALUATED | TRAINED),
+        ("models vit_b32 resources finetuning micro_batch_size", 32, set()),
+        ("models vit_b32 evaluation precision", "tf32", EVALUATED),
     ],
 )
 def test_a_parameter_renames_what_depends_on_it_and_nothing_else(
-    params: Params, keys: tuple[Any, ...], value: Any, expected: set[str]
+    params: Params, keys: str, value: Any, expected: set[str]
 ) -> None:
     """A user would wait for fine-tunings that nobody asked for, or keep results of old parameters."""
-    assert changed(params, *keys, value=value) == expected
+    model = "vit_b32" if "vit_b32" in keys else "tiny"
+    params["models"] = {model: params["models"][model]}
+    params["benchmarks"] = {"two": ["svhn", "mnist"]}
+    before = paths(params, model)
+    place: Any = params
+    *outer, last = keys.split()
+    for key in outer:
+        place = place[key]
+    assert place.get(last) != value
+    place[last] = value
+    after = paths(params, model)
+    assert before.keys() == after.keys()
+    assert {name.split("/")[0] for name in before if before[name] != after[name]} == expected
 
 
 def test_a_lone_job_finds_its_recipe(params: Params) -> None:
@@ -93,18 +110,17 @@ def test_a_benchmark_of_one_model_does_not_concern_the_others(dots: Params) -> N
 def test_home_is_where_a_shell_says(params: Params, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`~/weights` would be looked for in a folder of the name ~, in the project."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    for name in ("weights.safetensors", "data/mnist/train/a/1.png", "mine/mnist.pt", "theirs/svhn.pt"):
+    for name in ("weights.safetensors", "data/mnist/train/a/1.png", "mine/mnist.pt"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("as if")
     clip = params["models"]["vit_b32"]
     params["data"] = {"mnist": {"path": "~/data/mnist"}}
-    clip |= {"pretrained": "~/weights.safetensors", "checkpoints": {"source": "~/mine", "tasks": {"svhn": "~/theirs"}}}
+    clip |= {"pretrained": "~/weights.safetensors", "checkpoints": {"source": "~/mine"}}
     params["models"]["tiny"]["pretrained"] = "~/tiny.safetensors"
     plan = Plan(params, ROOT)
     assert plan.pretrained_source("vit_b32") == {"pretrained": tmp_path / "weights.safetensors"}
     assert plan.examples("vit_b32", "mnist", "train").sources["data"] == tmp_path / "data" / "mnist"
-    for task, folder in (("mnist", "mine"), ("svhn", "theirs")):
-        assert plan.checkpoint("vit_b32", task, 0).sources["weights"] == tmp_path / folder / f"{task}.pt"
+    assert plan.checkpoint("vit_b32", "mnist", 0).sources["weights"] == tmp_path / "mine" / "mnist.pt"
     assert plan.pretraining("tiny")[1] == tmp_path / "tiny.safetensors"
     clip["checkpoints"] = {"source": "published", "path": "~/copy"}
     with pytest.raises(TallmasksError, match=f"{tmp_path}/copy/single_task/.* is not there"):
