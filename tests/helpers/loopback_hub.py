@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from urllib.parse import quote, unquote
 
 import pytest
 from huggingface_hub import constants, utils
@@ -25,9 +24,6 @@ NEWEST = "f" * 40
 """A later commit of every repository, which the list of commits shows first, on a page of its own."""
 _API = re.compile(r"/api/(models|datasets)/([^/]+/[^/]+)(?:/(revision|tree|commits|auth-check)(?:/([^/]+))?)?")
 _RESOLVE = re.compile(r"/(datasets/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)")
-_CHUNK = 1 << 20
-_SMALL = (".json", ".txt", ".md", ".csv")
-"""Files that the hub gives out itself; for all others it redirects to another host."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +44,6 @@ class LoopbackHub(ThreadingHTTPServer):
     Attributes:
         gated: Repositories with files for members only.
         cut: Files with downloads that end in a reset connection after one half.
-        cut_once: Files with a next download that ends after one half as if the server had stopped.
-        busy: Whether every path is refused the first time, by the hub with 503, by the other host with 429.
         requests: Every path that was asked for.
         downloads: Files of every download, with the first byte where it is not 0: `model.safetensors from 512`.
     """
@@ -58,12 +52,9 @@ class LoopbackHub(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Answers)
-        self.cdn = _Cdn(self)
         self.repositories: dict[tuple[str, str], Repository] = {}
         self.gated: set[str] = set()
         self.cut: set[str] = set()
-        self.cut_once: set[str] = set()
-        self.busy = False
         self.requests: list[str] = []
         self.downloads: list[str] = []
 
@@ -83,22 +74,28 @@ class LoopbackHub(ThreadingHTTPServer):
         }
 
 
-class _Cdn(ThreadingHTTPServer):
-    """The other host, on another port, which holds the large files of a hub."""
-
-    daemon_threads = True
-
-    def __init__(self, hub: LoopbackHub) -> None:
-        super().__init__(("127.0.0.1", 0), _CdnAnswers)
-        self.hub = hub
-
-
-class _Sends(BaseHTTPRequestHandler):
-    """How both hosts send what they have."""
-
+class _Answers(BaseHTTPRequestHandler):
     @property
     def hub(self) -> LoopbackHub:
-        return self.server.hub if isinstance(self.server, _Cdn) else self.server  # type: ignore[return-value]
+        return self.server  # type: ignore[return-value]
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        self.hub.requests.append(self.path)
+        if path == "/":
+            self._send_json({})
+        elif api := _API.fullmatch(path):
+            kind, name, wanted, revision = api.groups()
+            if repository := self._repository(kind, name, "main" if wanted == "commits" else revision or "main"):
+                self._tell(repository, name, wanted)
+        elif resolve := _RESOLVE.fullmatch(path):
+            dataset, name, revision, file = resolve.groups()
+            if repository := self._repository("datasets" if dataset else "models", name, revision):
+                self._give(repository, name, file)
+        else:
+            self._refuse(404, "EntryNotFound")
+
+    do_HEAD = do_GET
 
     def _send_file(self, path: Path, file: str, headers: dict[str, str]) -> None:
         """One file, from the first byte that is asked for."""
@@ -113,27 +110,14 @@ class _Sends(BaseHTTPRequestHandler):
             self._write(path, file, start, size)
 
     def _write(self, path: Path, file: str, start: int, size: int) -> None:
-        breaks_off = file in self.hub.cut or file in self.hub.cut_once
-        self.hub.cut_once.discard(file)
-        end = start + (size - start) // 2 if breaks_off else size
+        cut = file in self.hub.cut
         with path.open("rb") as content:
             content.seek(start)
-            while start < end and (chunk := content.read(min(_CHUNK, end - start))):
-                self.wfile.write(chunk)
-                start += len(chunk)
-        if file in self.hub.cut:
+            self.wfile.write(content.read((size - start) // 2 if cut else size))
+        if cut:
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
-        if breaks_off:
             self.close_connection = True
             self.connection.close()
-
-    def _is_busy(self, status: int) -> bool:
-        """Note the request; whether it was refused because there are too many."""
-        first = self.path not in self.hub.requests
-        self.hub.requests.append(self.path)
-        if self.hub.busy and first:
-            self._refuse(status, "TooManyRequests")
-        return self.hub.busy and first
 
     def _refuse(self, status: int, error: str) -> None:
         self._send_headers(status, 0, {"X-Error-Code": error, "X-Error-Message": "Refused."})
@@ -152,25 +136,6 @@ class _Sends(BaseHTTPRequestHandler):
 
     def log_message(self, *arguments: object) -> None:
         """Nothing."""
-
-
-class _Answers(_Sends):
-    def do_GET(self) -> None:
-        path = self.path.partition("?")[0]
-        if self._is_busy(503):
-            return
-        if path == "/":
-            self._send_json({})
-        elif api := _API.fullmatch(path):
-            kind, name, wanted, revision = api.groups()
-            if repository := self._repository(kind, name, "main" if wanted == "commits" else revision or "main"):
-                self._tell(repository, name, wanted)
-        elif resolve := _RESOLVE.fullmatch(path):
-            dataset, name, revision, file = resolve.groups()
-            if repository := self._repository("datasets" if dataset else "models", name, revision):
-                self._give(repository, name, file)
-        else:
-            self._refuse(404, "EntryNotFound")
 
     def _repository(self, kind: str, name: str, revision: str) -> Repository | None:
         """The repository at a revision; None where the request was refused."""
@@ -202,33 +167,14 @@ class _Answers(_Sends):
             self._send_json({"id": name, "sha": repository.commit, "siblings": siblings, "gated": gated})
 
     def _give(self, repository: Repository, name: str, file: str) -> None:
-        """One file, or where it lies."""
+        """One file."""
         path = repository.files().get(file)
         if name in self.hub.gated:
             self._refuse(403 if "Authorization" in self.headers else 401, "GatedRepo")
         elif path is None:
             self._refuse(404, "EntryNotFound")
         else:
-            headers = {"X-Repo-Commit": repository.commit, "ETag": f'"{_sha1(path)}"'}
-            if file.endswith(_SMALL):
-                self._send_file(path, file, headers)
-                return
-            headers |= {"X-Linked-Etag": headers["ETag"], "X-Linked-Size": str(path.stat().st_size)}
-            place = f"http://127.0.0.1:{self.hub.cdn.server_port}{quote(str(path))}?file={quote(file)}"
-            self._send_headers(302, 0, headers | {"Location": place})
-
-    do_HEAD = do_GET
-
-
-class _CdnAnswers(_Sends):
-    def do_GET(self) -> None:
-        assert "Authorization" not in self.headers, "the hub's token is no concern of another host"
-        if self._is_busy(429):
-            return
-        path, _, file = self.path.partition("?file=")
-        self._send_file(Path(unquote(path)), unquote(file), {})
-
-    do_HEAD = do_GET
+            self._send_file(path, file, {"X-Repo-Commit": repository.commit, "ETag": f'"{_sha1(path)}"'})
 
 
 def _commit(number: str) -> dict[str, object]:
@@ -245,14 +191,12 @@ def _sha1(path: Path) -> str:
 def serving() -> Iterator[LoopbackHub]:
     """A hub without repositories; see `LoopbackHub.environment` for processes that use it."""
     hub = LoopbackHub()
-    for server in (hub, hub.cdn):
-        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    Thread(target=hub.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
     try:
         yield hub
     finally:
-        for server in (hub, hub.cdn):
-            server.shutdown()
-            server.server_close()
+        hub.shutdown()
+        hub.server_close()
 
 
 @contextmanager

@@ -71,14 +71,6 @@ def test_params_are_overridden_key_by_key(bare: Project) -> None:
     assert "-s7-" in run.output and "-s0-" not in run.output and "-s3-" not in run.output
 
 
-def test_a_table_needs_no_row_of_fine_tuned_models(project: Project) -> None:
-    """`methods` without fine_tuned would end in an error after all the work."""
-    rows = project.path(TABLE).read_text().splitlines()
-    project.change(lambda params: params["methods"].remove("fine_tuned"))
-    assert project.snakemake(TABLE).jobs == {"results": 1}
-    assert project.path(TABLE).read_text().splitlines() == [row for row in rows if ",fine_tuned," not in row]
-
-
 def test_a_copy_runs_its_own_code(built: tuple[Project, Run], tmp_path: Path) -> None:
     """With the environment of one copy active, another copy would silently run the first one's code."""
     project = built[0].copy(tmp_path / "a: copy")  # a folder that PYTHONPATH cannot hold

@@ -55,11 +55,16 @@ BREAK = """    raise RuntimeError("broken")
 
 
 def test_results_stay_until_the_new_ones_are_there(project: Project) -> None:
-    """A mistake in a new method, or a full disk, would cost the tables that were there."""
-    before = project.sha256("results")
+    """A mistake in a new method, or a full disk, would cost the tables or hours of fine-tuning that were there."""
+    before = project.sha256("store", "results")
     project.replace("workflow/scripts/results_io.py", '    folder = job.outputs["folder"]\n', BREAK)
-    run = project.run("snakemake", "-j2", "-f", "--", TABLE, fails=True)
-    assert "RuntimeError: broken" in run.output and project.sha256("results") == before
+    project.replace(
+        "workflow/scripts/merge_vectors.py", "def run(job: Job) -> None:\n", "def run(job):\n    raise OSError\n"
+    )
+    assert "RuntimeError: broken" in project.run("snakemake", "-j2", "-f", "--", TABLE, fails=True).output
+    artifact = project.one("store/tiny/derived/multi_task_vectors/sum-2tasks-s0-*").relative_to(project.root)
+    project.run("snakemake", "-j2", "-f", "--", str(artifact), fails=True)
+    assert project.sha256("store", "results") == before
     stops = BREAK.replace('raise RuntimeError("broken")', '__import__("time").sleep(600)')
     project.replace("workflow/scripts/results_io.py", BREAK, stops)
     log = project.path("logs/tiny/benchmark/two.log")
@@ -68,19 +73,9 @@ def test_results_stay_until_the_new_ones_are_there(project: Project) -> None:
     wait_for(lambda: log.exists() or process.poll() is not None)
     process.kill()
     process.communicate(timeout=60)
-    assert project.sha256("results") == before
+    assert project.sha256("store", "results") == before
     project.replace("workflow/scripts/results_io.py", stops, '    folder = job.outputs["folder"]\n')
     assert project.snakemake(TABLE).jobs == {}, "the tables that stayed are right"
-
-
-def test_an_artifact_stays_where_its_forced_job_fails(project: Project) -> None:
-    """Hours of fine-tuning would be gone; and in a store that is read-only Snakemake would end in a traceback."""
-    project.replace(
-        "workflow/scripts/task_vector.py", "def run(job: Job) -> None:\n", "def run(job):\n    raise OSError\n"
-    )
-    before, vector = project.sha256("store"), project.one("store/tiny/derived/task_vectors/dtd-s0-*")
-    project.run("snakemake", "-j2", "-f", "--", str(vector.relative_to(project.root)), fails=True)
-    assert project.sha256("store") == before
 
 
 def test_an_input_from_the_future_costs_nothing(project: Project) -> None:

@@ -56,13 +56,6 @@ def test_jobs_at_once_have_different_devices(machine: dict[str, str], allocation
         process.wait(60)
 
 
-def test_many_jobs_never_overlap(machine: dict[str, str], tmp_path: Path) -> None:
-    """Jobs of two Snakemakes would meet on one device now and then."""
-    work = f"mkdir {tmp_path}/busy-$CUDA_VISIBLE_DEVICES && sleep 0.05 && rmdir {tmp_path}/busy-$CUDA_VISIBLE_DEVICES"
-    jobs = [job(machine, 1, work) for _ in range(16)]
-    assert {process.wait(60) for process in jobs} == {0}
-
-
 @pytest.mark.parametrize(("assigned", "taken"), [("2", {"2"}), ("2,3", {LISTED["2"], LISTED["3"]})])
 def test_of_a_submitted_job_the_scheduler_decides(machine: dict[str, str], assigned: str, taken: set[str]) -> None:
     """A job would move from the device that slurm gave it to one that slurm gave to another; or two steps of one

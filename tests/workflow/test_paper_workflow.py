@@ -77,18 +77,16 @@ def test_only_what_is_missing_is_made(copy: Project) -> None:
     assert planned(copy, "paper") == {"figure_radar": 1, "table_methods": 1, "mask_tables": 1}
 
 
-def test_the_sweep_goes_on_where_it_stopped(copy: Project) -> None:
-    """An interrupted sweep of 150 subsets would begin anew."""
+def test_a_sweep_evaluates_only_what_is_missing(copy: Project) -> None:
+    """An interrupted sweep of 150 subsets would begin anew; or figure 5 over other orders evaluate again."""
+    orders = copy.path("params.yaml").read_bytes()
+    copy.change(lambda params: params["paper"]["subsets"].update(orders=ORDERS[:2]))
+    assert planned(copy, "paper") == {"subset_tables": 1, "figure_task_count": 1}
+    copy.path("params.yaml").write_bytes(orders)
     for path in sorted(copy.root.glob("store/tiny/derived/subset_evaluations/*.json"))[:2]:
         path.unlink()
     shutil.rmtree(copy.path("results/tiny/three/subsets"))
     assert planned(copy, "sweep") == {"evaluate_subset": 2, "subset_tables": 1}
-
-
-def test_fewer_orders_need_no_evaluation(copy: Project) -> None:
-    """Figure 5 over other orders would evaluate again what is there."""
-    copy.change(lambda params: params["paper"]["subsets"].update(orders=ORDERS[:2]))
-    assert planned(copy, "paper") == {"subset_tables": 1, "figure_task_count": 1}
 
 
 def test_a_second_call_does_nothing_whatever_the_file_times(copy: Project) -> None:

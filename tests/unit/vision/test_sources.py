@@ -10,23 +10,12 @@ import pytest
 from torchvision.datasets import ImageFolder
 
 from image_files import RNG, cached_repository, encoded, picture, write_parquet, write_repository
-from loopback_hub import Repository, loopback_hub
 from tallmasks.store.errors import TallmasksError
 from tallmasks.tasks.vision import TASKS
 from tallmasks.tasks.vision.data_files import locate, open_dataset
 from tallmasks.tasks.vision.decoding import open_image
 
 MNIST = TASKS["mnist"]
-
-
-def test_a_busy_hub_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sixty jobs that begin together would fail at the hub's limit of requests."""
-    monkeypatch.setattr("time.sleep", lambda seconds: None)
-    write_repository(tmp_path / "files", "mnist", {"train": 6, "test": 4})
-    with loopback_hub(tmp_path / "files", tmp_path / "cache") as server:
-        server.busy = True
-        server.repositories["datasets", MNIST.source.hub] = Repository(tmp_path / "files", str(MNIST.source.revision))
-        assert len(open_dataset(MNIST, locate(MNIST, "test")).labels) == 4
 
 
 @pytest.mark.parametrize(
