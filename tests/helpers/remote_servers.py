@@ -1,4 +1,4 @@
-"""Servers that hold a DVC remote on the loopback: S3 by moto, and SFTP by asyncssh; and a line to them that can break.
+"""Servers that hold a DVC remote on the loopback: S3 by moto, and SFTP by asyncssh.
 
     remote_servers.py s3              a bucket `bucket`; only its own keys may use it
     remote_servers.py ssh FOLDER KEY  FOLDER is the whole disk; only the user of the public key KEY may log in
@@ -8,13 +8,11 @@ Each prints its port, and for s3 a key and its secret, once it listens.
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from threading import Event, Lock, Thread
 
 PACKAGES = Path(sys.prefix) / "remotes"  # `make test-long` installs them there, apart from what other tests use
 
@@ -35,47 +33,6 @@ def server(*arguments: str) -> Iterator[list[str]]:
             yield process.stdout.readline().decode().split()
         finally:
             process.kill()
-
-
-class Line:
-    """Forwards connections to a local port. Once `bytes_left` have passed, it cuts them all and takes no new ones."""
-
-    def __init__(self, port: int) -> None:
-        self._target = ("127.0.0.1", port)
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self._lock = Lock()
-        self.port = self._listener.getsockname()[1]
-        self.is_cut = Event()
-        self.mend()
-        Thread(target=self._listen, daemon=True).start()
-
-    def mend(self) -> None:
-        """Let everything through."""
-        self.bytes_left = float("inf")
-        self.is_cut.clear()
-
-    def _listen(self) -> None:
-        while True:
-            client, _ = self._listener.accept()
-            if self.is_cut.is_set():
-                client.close()
-                continue
-            server = socket.create_connection(self._target)
-            for source, sink in ((client, server), (server, client)):
-                Thread(target=self._forward, args=(source, sink), daemon=True).start()
-
-    def _forward(self, source: socket.socket, sink: socket.socket) -> None:
-        with suppress(OSError):
-            while data := source.recv(1 << 16):
-                with self._lock:
-                    self.bytes_left -= len(data)
-                if self.bytes_left <= 0:
-                    self.is_cut.set()
-                    break
-                sink.sendall(data)
-        for end in (source, sink):
-            with suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
 
 
 def _serve_s3() -> None:
