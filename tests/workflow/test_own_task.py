@@ -13,7 +13,6 @@ import yaml
 from PIL import Image
 from safetensors.torch import save_file
 
-import small_clip
 from image_files import DIGITS, encoded, images_and_labels, write_parquet
 from project import ROOT, Project, lay_out
 from tallmasks.commands.why import explain
@@ -23,7 +22,9 @@ from tallmasks.tasks.vision import TASKS
 
 TABLE, ZEROSHOT = "results/vit_b32/mine/table.csv", "results/vit_b32/mine/zeroshot.csv"
 ARCHITECTURE = {
-    **small_clip.ARCHITECTURE,
+    "embed_dim": 16,
+    "quick_gelu": True,
+    "vision_cfg": {"image_size": 32, "patch_size": 8, "width": 32, "layers": 1, "head_width": 16},
     "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 16, "heads": 2, "layers": 1},
 }
 METHODS = ["zeroshot", "task_arithmetic", "fine_tuned", "tall_mask_task_arithmetic"]
