@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,7 +101,7 @@ def from_python(base: Any, tasks: Mapping[str, Any], out: Any, dtypes: Collectio
     if not isinstance(tasks, Mapping) or not tasks:
         raise TallmasksError(f"tasks: found {type(tasks).__name__}; expected checkpoints by task, {{'cars': './cars'}}")
     values = {name: value for name, value in settings.items() if value is not None}
-    named = {str(name): {"checkpoint": _path(checkpoint, f"tasks: {name}")} for name, checkpoint in tasks.items()}
+    named = {str(name): {"checkpoint": checkpoint} for name, checkpoint in tasks.items()}
     for setting in BY_TASK:
         if isinstance(values.get(setting), Mapping):
             for name, value in values.pop(setting).items():
@@ -112,8 +110,7 @@ def from_python(base: Any, tasks: Mapping[str, Any], out: Any, dtypes: Collectio
         values["dtype"] = str(values["dtype"]).removeprefix("torch.")
     if isinstance(values.get("heads"), bool) and values.pop("heads"):
         values["heads"] = []
-    given_base = None if base is None else _path(base, "base")
-    return _complete({**values, "base": given_base, "tasks": named, "output": _path(out, "out")}, dtypes)
+    return _complete({**values, "base": base, "tasks": named, "output": out}, dtypes)
 
 
 def _task_of(tasks: dict[str, dict[str, Any]], name: str, setting: str) -> dict[str, Any]:
@@ -125,24 +122,14 @@ def _task_of(tasks: dict[str, dict[str, Any]], name: str, setting: str) -> dict[
 
 
 def _complete(values: dict[str, Any], dtypes: Collection[str]) -> Given:
-    """Settings with `~` expanded.  Raises TallmasksError where something is missing, or not of its kind."""
+    """The settings.  Raises TallmasksError where something is missing, or not of its kind."""
     from tallmasks.commands.models_file import checked
 
     tasks = values["tasks"]
     if values["method"] == "weight_averaging" and tasks and not values.get("base"):
         values["base"] = next(iter(tasks.values()))["checkpoint"]  # what lies between models is the same from any base
-    for name, option in (("base", "--base BASE"), ("tasks", "--task NAME=CHECKPOINT"), ("method", "--method METHOD")):
+    options = {"base": "--base BASE", "tasks": "--task NAME=CHECKPOINT", "method": "--method METHOD"}
+    for name, option in {**options, "output": "-o OUT"}.items():
         if not values.get(name):
             raise TallmasksError(f"{option} is missing")
-    if not values.get("output"):
-        raise TallmasksError("-o OUT is missing: where the result goes")
-    tasks = {name: {**task, "checkpoint": expanded(task["checkpoint"])} for name, task in tasks.items()}
-    paths = {"base": expanded(values["base"]), "tasks": tasks, "output": new_path(str(values["output"]))}
-    return checked({**values, **paths}, "arguments", dtypes)
-
-
-def _path(value: Any, what: str) -> str:
-    if not isinstance(value, str | PathLike):
-        advice = "task_vector, merge and apply take state dicts and modules"
-        raise TallmasksError(f"{what}: found a {type(value).__name__}; expected a path or a repository: {advice}")
-    return os.fspath(value)
+    return checked({**values, "output": new_path(str(values["output"]))}, "arguments", dtypes)

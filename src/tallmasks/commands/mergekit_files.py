@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from tallmasks.methods.registry import get
+from tallmasks.methods.registry import get, names
 from tallmasks.methods.weighting import DENSITY
 from tallmasks.plan.refusals import shown
 from tallmasks.store.errors import TallmasksError
@@ -60,7 +60,8 @@ def in_own_words(content: dict[str, Any], path: Path, base: str | None) -> dict[
     settings = [values, *_tasks_of(values)]
     if any("gamma" in one for one in (parameters, *settings)):
         raise TallmasksError(f"{path}: {_GAMMA}")
-    merge = _merge_of(values.get("method"))
+    known = str(values.get("method")).partition(":")[0] in names()
+    merge = str(get(values["method"]).merge) if known else ""  # others refuse what is unknown
     enlarged = merge in ("dare", "dare_ties", "della")
     if (rescale := values["options"].pop("rescale", enlarged)) != enlarged:
         raise TallmasksError(f"{path}: parameters: rescale: found {shown(rescale)}, expected {shown(enlarged)}")
@@ -79,14 +80,6 @@ def _without_slices(content: dict[str, Any]) -> dict[str, Any]:
                 rest = {key: value for key, value in content.items() if key != "slices"}
                 return {**rest, "models": models, "layers": layers}
     return content
-
-
-def _merge_of(method: Any) -> str:
-    """The merge of a method; nothing of an unknown one, which others refuse."""
-    try:
-        return str(get(method).merge) if isinstance(method, str) else ""
-    except TallmasksError:
-        return ""
 
 
 def _lift_epsilon(values: dict[str, Any], path: Path) -> None:

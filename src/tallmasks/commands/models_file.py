@@ -18,6 +18,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import warnings
 from collections.abc import Collection, Mapping
@@ -25,7 +26,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from tallmasks import __version__
 from tallmasks.commands.mergekit_files import MERGEKIT, in_own_words
@@ -34,12 +35,18 @@ from tallmasks.methods.weighting import Weighting
 from tallmasks.plan.refusals import Section, check, optional, shown
 from tallmasks.plan.yaml_files import read_yaml
 from tallmasks.store.errors import TallmasksError, TallmasksWarning
+from tallmasks.store.plain_files import expanded
 
-CHECKPOINT = "a path or a repository"
 MASK_LAMBDA = 0.4
 """The middle of the paper's grid, where masks are needed and none is given."""
 
 
+CheckpointName = Annotated[
+    str,
+    BeforeValidator(lambda value: os.fspath(value) if isinstance(value, os.PathLike) else value),
+    AfterValidator(expanded),
+    Field(description="a path or a repository"),
+]
 Density = Annotated[float, Field(gt=0, le=1)]
 MaskLambda = Annotated[float, Field(ge=0)]
 
@@ -47,7 +54,7 @@ MaskLambda = Annotated[float, Field(ge=0)]
 class GivenTask(Section):
     """A fine-tuned model; ``sha256`` is what a recipe says of its files."""
 
-    checkpoint: str = Field(description=CHECKPOINT)
+    checkpoint: CheckpointName
     weight: float = optional()
     density: Density = optional()
     mask_lambda: MaskLambda = optional()
@@ -65,9 +72,7 @@ def _shard_size(value: Any) -> int:
 
 
 Task = Annotated[
-    GivenTask,
-    BeforeValidator(lambda value: {"checkpoint": value} if isinstance(value, str) else value),
-    Field(description=CHECKPOINT),
+    GivenTask, BeforeValidator(lambda value: value if isinstance(value, Mapping) else {"checkpoint": value})
 ]
 Patterns = Annotated[
     list[str],
@@ -81,7 +86,7 @@ class Given(Section):
     repository; only, keep_base and heads are those of `tensors_apart.apart`."""
 
     tallmasks: str = optional("the version that wrote it")
-    base: str = optional(CHECKPOINT)
+    base: CheckpointName = optional()
     base_sha256: dict[str, str] = optional("by file")
     tasks: dict[str, Task] = Field({})
     method: str = optional()

@@ -114,10 +114,9 @@ def misfit(protocol: ProtocolOfMethod, needs: Collection[str], every: Collection
     """
     of_one = [name for name in sorted(needs) if INPUTS[name].per != "benchmark"]
     if isinstance(protocol, Fixed | Scaled) and of_one:
-        shared = ", ".join(name for name, there in INPUTS.items() if there.per == "benchmark")
         return (
             f"{', '.join(of_one)} differs by task, and the protocol {type(protocol).__name__} gives one model for all "
-            f'tasks; expected {shared}, or an input of your own with per="benchmark"'
+            'tasks; expected inputs with per="benchmark"'
         )
     of_lambda = [name for name in sorted(every) if INPUTS[name].per == "mask_lambda"]
     if not isinstance(protocol, Masked) and of_lambda:

@@ -211,22 +211,6 @@ class _Flat:
     like: StateDict
     tied: Mapping[str, str]
 
-    @classmethod
-    def of(
-        cls, tensors: StateDict, what: str, tied: Mapping[str, str], dtype: Any = None, left_out: Collection[str] = ()
-    ) -> _Flat:
-        """The tensors of floats of a state dict, as float32; or those of another type."""
-        own = {name: tensor for name, tensor in tensors.items() if name not in tied and name not in left_out}
-        for name, tensor in own.items() if dtype is None else ():
-            kind = str(getattr(tensor, "dtype", "")).removeprefix("torch.")
-            if sign := quantised_tensor(name, kind, tuple(getattr(tensor, "shape", ()))):
-                raise TallmasksError(f"{what} is quantised: {sign}; expected 16 bits or more. Dequantise it")
-        arrays = {name: array for name, tensor in own.items() if (array := _array(tensor, dtype)) is not None}
-        if not arrays:
-            raise TallmasksError(f"{what}: found no tensors of {dtype or 'floats'}; expected a state dict")
-        layout = Layout.of(arrays)
-        return cls(np.concatenate([arrays[name].reshape(-1) for name in layout.names]), layout, tensors, tied)
-
     def back(self, values: NDArray[Any], what: str = "", *, in_its_types: bool = False) -> Tensors:
         """A vector as tensors of the kind that this came from, in their order; tied ones as one tensor."""
         parts = self.layout.split(values)
@@ -242,10 +226,25 @@ class _Flat:
 def _flats(
     given: Mapping[str, StateDict], dtypes: Mapping[str, Any] | None = None, left_out: Collection[str] = ()
 ) -> list[_Flat]:
-    """State dicts as vectors, with the types of what is no vector.  Names are tied if they are in every one."""
+    """The floats of state dicts as vectors, float32; or those of another type.  Names are tied if they are in every
+    one."""
     every = [_tied(tensors, what) for what, tensors in given.items()]
     tied = {name: own for name, own in every[0].items() if all(other.get(name) == own for other in every)}
-    return [_Flat.of(tensors, what, tied, (dtypes or {}).get(what), left_out) for what, tensors in given.items()]
+    flats = []
+    for what, tensors in given.items():
+        dtype = (dtypes or {}).get(what)
+        own = {name: tensor for name, tensor in tensors.items() if name not in tied and name not in left_out}
+        for name, tensor in own.items() if dtype is None else ():
+            kind = str(getattr(tensor, "dtype", "")).removeprefix("torch.")
+            if sign := quantised_tensor(name, kind, tuple(getattr(tensor, "shape", ()))):
+                raise TallmasksError(f"{what} is quantised: {sign}; expected 16 bits or more. Dequantise it")
+        arrays = {name: array for name, tensor in own.items() if (array := _array(tensor, dtype)) is not None}
+        if not arrays:
+            raise TallmasksError(f"{what}: found no tensors of {dtype or 'floats'}; expected a state dict")
+        layout = Layout.of(arrays)
+        values = np.concatenate([arrays[name].reshape(-1) for name in layout.names])
+        flats.append(_Flat(values, layout, tensors, tied))
+    return flats
 
 
 def _fitting(given: Mapping[str, StateDict], dtypes: Mapping[str, np.dtype[Any]] | None = None) -> list[_Flat]:

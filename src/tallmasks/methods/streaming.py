@@ -51,11 +51,6 @@ class Stream:
         self._roundoff = roundoff or [lambda name: 0.0] * len(changes)
         self._lengths: dict[str, float] = {}
 
-    @property
-    def tasks(self) -> tuple[str, ...]:
-        """The tasks in the order given."""
-        return tuple(self.changes)
-
     @functools.cached_property
     def vectors(self) -> list[TaskVector]:
         """The task vectors, computed where they are asked for; thresholds of all tasks are computed once, together."""
@@ -122,7 +117,7 @@ class Merging:
 
     def __init__(self, merge: Merge, stream: Stream, of_tasks: Weighting | None = None) -> None:
         self._name = merge.name
-        self._weighted = WeightedMerge(merge, stream.vectors, stream.tasks, of_tasks) if of_tasks else None
+        self._weighted = WeightedMerge(merge, stream.vectors, [*stream.changes], of_tasks) if of_tasks else None
         self._apply = self._weighted or merge.prepared(stream.vectors)
         self.over_tensors = merge.over != "slices"
 

@@ -88,21 +88,17 @@ def _files(folder: Path, above: tuple[tuple[int, int], ...] = ()) -> Iterator[Pa
     """Every file under a folder; what is no folder counts as one, and so does a link that leads nowhere."""
     try:
         stat = folder.stat()
-        entries = [entry for entry in os.scandir(folder) if not entry.name.startswith(".")]
+        entries = [path for path in folder.iterdir() if not path.name.startswith(".")]
     except OSError as error:
         raise _unreadable(folder, error) from None
     here = (stat.st_dev, stat.st_ino)
     if here in above:
         raise TallmasksError(f"{folder} is a link that leads back to a folder above it; remove the link")
-    for entry in entries:
-        try:
-            is_folder = entry.is_dir()
-        except OSError:
-            is_folder = False  # a loop of links: said when it is read
-        if is_folder:
-            yield from _files(Path(entry.path), (*above, here))
+    for path in entries:
+        if path.is_dir():
+            yield from _files(path, (*above, here))
         else:
-            yield Path(entry.path)
+            yield path
 
 
 def _unreadable(path: Path, error: OSError) -> TallmasksError:
