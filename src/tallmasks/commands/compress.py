@@ -122,9 +122,7 @@ def _prepared(given: Given) -> tuple[Method, Models, BundleFacts]:
     if (given.fit or has_lambdas) and (method.scaled_mask or method.own_tensors):
         raise TallmasksError(f"{method.name} has no mask lambdas; leave out --mask-lambda and --fit")
     if method.own_tensors and given.dtype not in (None, "float32"):
-        raise TallmasksError(
-            f"--dtype {given.dtype}: {method.name} has no merged vector that it could be of; leave it out"
-        )
+        raise TallmasksError(f"--dtype {given.dtype}: {method.name} has no merged vector; leave it out")
     models = opened(given, keeps_own=True)
     if isinstance(models.base, BundleModel):
         raise TallmasksError(f"{given.base}: a bundle's base lies in files of its own; `tallmasks export` it first")

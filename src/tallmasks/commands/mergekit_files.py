@@ -118,8 +118,7 @@ def _tasks(models: list[Any], path: Path, base: Any, with_base: bool) -> dict[st
         if plus and not Path(expanded(model)).exists():  # mergekit's word for a LoRA on a model
             if of != base:
                 raise TallmasksError(
-                    f"{path}: models: {model}: here a LoRA is on the base, {base}; make one model of these two first,"
-                    " with peft's merge_and_unload"
+                    f"{path}: models: {model}: here a LoRA is on the base, {base}; merge these two first, with peft"
                 )
             model = lora
         parameters = _parameters(entry.get("parameters") or {}, path, f"models: {model}: parameters")

@@ -52,10 +52,8 @@ def opened(given: Given, keeps_own: bool = False) -> Models:
     for name, expected in given.sha256.items():
         if models.sha256s.get(name, {}) != dict(expected):
             what = "the base" if name is None else name
-            raise TallmasksError(
-                f"{what}: {models.every[name].title} is not what the recipe was written with; expected files with the"
-                " same sha256. Give those, or remove `sha256` from the recipe"
-            )
+            title = models.every[name].title
+            raise TallmasksError(f"{what}: {title} is not what the recipe was written with: its sha256 is another")
     return models
 
 

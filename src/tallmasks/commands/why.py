@@ -87,10 +87,8 @@ def _explain_artifact(plan: Plan, store: Store, target: Path) -> Iterator[str]:
     declared = plan.index.declared()
     node = declared.get(str(target))
     if node is None:
-        raise TallmasksError(
-            f"{target}: neither a file of results/<model>/<benchmark>/ nor an artifact that a recipe declared in "
-            f"params.yaml yields{nearest(str(target), declared)}"
-        )
+        near = nearest(str(target), declared)
+        raise TallmasksError(f"{target}: neither in results/<model>/<benchmark>/ nor an artifact of params.yaml{near}")
     if store.there(node):
         yield f"{target} would not be rebuilt: it is there, and its name is the digest of its recipe."
         return

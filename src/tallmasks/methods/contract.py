@@ -196,11 +196,8 @@ class Method:
             "protocol Masked": (isinstance(self.protocol, Masked), "mask" in self.needs),
         }
         if wrong := [key for key, (stands, needed) in stated.items() if stands != needed]:
-            needed = ", ".join(sorted(self.all_inputs)) or "no inputs"
-            raise ValueError(
-                f"method {self.name}: {', '.join(wrong)} must be given exactly where it is used; the parameters of its "
-                f"function, and what they follow from (`of`), are {needed}"
-            )
+            needed = ", ".join(sorted(self.all_inputs)) or "none"
+            raise ValueError(f"method {self.name}: {', '.join(wrong)} must be given where used; its inputs: {needed}")
         if self.tuned and self.update is not merged_vector:
             raise ValueError(f"method {self.name}: tuned is for a row that is its merge alone")
 

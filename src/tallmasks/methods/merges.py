@@ -103,8 +103,7 @@ class Merge:
         """``(rows, place) -> merged``, float32 [n] from T of [n].  Raises TallmasksError without needed statistics."""
         if self.statistics and not statistics:
             raise TallmasksError(
-                f"merge {self.name} needs what the workflow's stage {self.statistics} computes from the tasks' data,"
-                " which checkpoints alone do not give; ask for its row of results/<model>/<benchmark>/field.csv"
+                f"merge {self.name} needs what the workflow's stage {self.statistics} computes from the tasks' data"
             )
         of_data = [statistics[0] if self.learn else statistics] if self.statistics else []
         facts: Any = of_data[0] if self.learn else None
@@ -130,10 +129,7 @@ class Merge:
 
         each_piece(task_vectors, fill, self.over != "slices")
         if not all(kernels.in_pieces(out.size, lambda part: kernels.finite(out[part]))):
-            raise TallmasksError(
-                f"merge {self.name}: the merged vector holds NaN or infinity, a sum too large for float32 perhaps; see "
-                f"{self.apply.__module__}"
-            )
+            raise TallmasksError(f"merge {self.name}: the merged vector holds NaN or infinity, too large a sum perhaps")
 
     @property
     def learning(self) -> str:

@@ -50,10 +50,7 @@ class Option:
 
     def __post_init__(self) -> None:
         if isinstance(self.default, str) and self.default not in self.words:
-            raise ValueError(
-                f"option {self.name}: {self.default!r} is none of the words that its type allows; expected all of them "
-                f"in the signature: `{self.name}: Literal[{self.default!r}, ...] = {self.default!r}`"
-            )
+            raise ValueError(f"option {self.name}: its type must list its words: `Literal[{self.default!r}, ...]`")
 
     @property
     def allowed(self) -> str:

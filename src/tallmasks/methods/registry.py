@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, TypeVar
 
 from tallmasks.masks.consensus import keep_agreed
@@ -218,9 +217,7 @@ def masks_over(spec: str) -> Method:
     """The method whose masks, or own tensors, a bundle holds for a row: itself, or the TALL-mask method on its merge
     (TIES: on the disjoint sum).  Raises TallmasksError where there is none."""
     if (method := _masks_over(get(spec))) is None:
-        raise TallmasksError(
-            f"{spec} has no masks, nor are there any over it; expected {', '.join(names_with_masks())}"
-        )
+        raise TallmasksError(f"{spec} has no masks, nor are there any over it; take {', '.join(names_with_masks())}")
     return method
 
 
@@ -260,8 +257,7 @@ def _first_on(merge: str, wanted: Callable[[Method], bool], registering: str) ->
         return methods[0]
     name, _ = options.read(merge)
     raise TallmasksError(
-        f"merge {name}: there is no {registering.removesuffix('_row')} row on it; add one by "
-        f"{registering}({name!r}, row=..., title=...) in {Path(__file__).parent / 'rows' / 'masks_over_merges.py'}"
+        f"merge {name}: add {registering}({name!r}, row=..., title=...) to methods/rows/masks_over_merges.py"
     )
 
 

@@ -168,9 +168,7 @@ def consensus(multi_task_vector: StateDict, agreement: StateDict, k: int = 2) ->
     )
     most = int(count.values.max(initial=0))
     if not isinstance(k, int | np.integer) or not 0 <= k <= most:
-        raise TallmasksError(
-            f"k is {k!r}; expected a whole number from 0 to {most}, since no weight is in more than {most} masks"
-        )
+        raise TallmasksError(f"k is {k!r}; expected a whole number from 0 to {most}, the most masks on a weight")
     return merged.back(keep_agreed(merged.values, count.values, k))
 
 
@@ -385,8 +383,6 @@ def _as(tensor: Any, like: Any, what: str) -> Any:
         fits = bool(np.isfinite(new).all())
     if not fits:
         kind = str(new.dtype).removeprefix("torch.")
-        raise TallmasksError(
-            f"{what} became too large for {kind}; expected numbers that it can hold. Take a base in float32 or "
-            "bfloat16, or a smaller scaling coefficient"
-        )
+        advice = "take a base in float32 or bfloat16, or a smaller scaling coefficient"
+        raise TallmasksError(f"{what} became too large for {kind}; {advice}")
     return new

@@ -95,8 +95,7 @@ class Stream:
         row = self.changes[task](place.name, place.start, place.stop)
         if not kernels.finite(row):
             raise TallmasksError(
-                f"{task}: tensor {place.name} holds NaN or infinity, or a value too large to subtract in float32; "
-                "expected finite numbers. The training diverged or the file is damaged"
+                f"{task}: tensor {place.name} holds NaN or infinity: the training diverged or the file is damaged"
             )
         return row
 
@@ -134,10 +133,7 @@ class Merging:
         """tau_MTL there, float32 [n].  Raises TallmasksError where it holds NaN or infinity."""
         merged = self._apply(rows, place)
         if not kernels.finite(merged):
-            raise TallmasksError(
-                f"merge {self._name}: the merged vector holds NaN or infinity in {place.name}, a sum too large "
-                "for float32 perhaps"
-            )
+            raise TallmasksError(f"merge {self._name}: {place.name} holds NaN or infinity, too large a sum perhaps")
         return merged
 
 

@@ -89,10 +89,7 @@ def refuse_existing(path: Path, folder: bool) -> None:
     if folder and path.is_dir() and not path.is_symlink() and not any(path.iterdir()):
         return
     if os.path.lexists(path):
-        raise TallmasksError(
-            f"{path} is there already; expected a new place{' or an empty folder' if folder else ''}. Name another,"
-            " or remove it"
-        )
+        raise TallmasksError(f"{path} is there already; expected a new place: name another, or remove this")
 
 
 def no_room(path: Path, size: int) -> TallmasksError:

@@ -43,8 +43,7 @@ def in_words() -> Iterator[None]:
         if type(error).__name__ != "OutOfMemoryError":  # torch's, which is not imported for this
             raise
         raise TallmasksError(
-            "the GPU's memory is too small for this job; end other programs on this GPU, lower `batch_size` under "
-            "`evaluation` of the model in params.yaml if it evaluates, or use a larger GPU"
+            "the GPU's memory is too small for this job; end other programs on it, or lower `evaluation: batch_size`"
         ) from None
     except OSError as error:
         if error.filename is None or error.errno not in (*_NO_RIGHT, *_ANOTHER_KIND, errno.EIO):
@@ -55,8 +54,7 @@ def in_words() -> Iterator[None]:
         if error.errno in _NO_RIGHT:
             denied = path if os.path.lexists(path) else path.parent  # of a new file it is the folder
             raise TallmasksError(
-                f"{denied} cannot be read or written by this user ({why}); give the user the right to it and to the "
-                "folder that it lies in, or make the disk writable, and run again"
+                f"{denied} cannot be read or written by this user ({why}); give the user the right to it and its disk"
             ) from None
         in_the_way = next((parent for parent in path.parents if parent.exists() and not parent.is_dir()), path)
         raise TallmasksError(f"{in_the_way}: {why}; move away what is there and run again") from None

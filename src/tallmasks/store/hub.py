@@ -65,10 +65,8 @@ def full_commit(repo: str, revision: str, kind: Kind = "model") -> str:
         raise TallmasksError(f"huggingface.co/{repo}: its commits cannot be listed: {trouble(error)}") from None
     matching = [commit for commit in commits if commit.startswith(revision)]
     if len(matching) != 1:
-        raise TallmasksError(
-            f"huggingface.co/{repo}: {len(matching)} of its {len(commits)} commits begin with {revision}, expected"
-            " one; give the revision in params.yaml as all 40 digits"
-        )
+        found = f"{len(matching)} of its {len(commits)} commits begin with {revision}"
+        raise TallmasksError(f"huggingface.co/{repo}: {found}, expected one; write all 40 digits of the revision")
     return matching[0]
 
 
@@ -179,7 +177,6 @@ def with_origin(repo: str, files: Sequence[str], revision: str, sha256: str | No
     path = download_first(repo, files, revision)
     if sha256 is not None and (actual := sha256_of_file(path)) != sha256:
         raise TallmasksError(
-            f"{address(repo, path.name, revision)}: the file {path} has sha256 {actual}, expected {sha256}; delete "
-            "it and download it again, or correct `sha256` in params.yaml"
+            f"{path}: found sha256 {actual}, expected {sha256}; delete it, or correct `sha256` in params.yaml"
         )
     return path, {"repository": repo, "file": path.name, "commit": commit_of(path) or revision}

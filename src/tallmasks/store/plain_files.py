@@ -68,7 +68,6 @@ def within(root: Path, name: str) -> Path:
     cache = [place.parents[1] / "blobs" for place in (folder, *folder.parents) if place.parent.name == "snapshots"]
     if not any(target.is_relative_to(place) for place in (folder, *cache)):
         raise TallmasksError(
-            f"{root / name} leads out of its folder, to {target}; expected a file of the folder's own. Put the file in"
-            " the place of the link where you trust it"
+            f"{root / name} leads out of its folder, to {target}; put the file in its place if you trust it"
         )
     return target

@@ -174,8 +174,7 @@ class TensorFile:
             start, stop = self._entries[name]["data_offsets"]
             if self.dtype(name) != code or start != end:
                 raise TallmasksError(
-                    f"{self.path}: tensor {name} ({self.dtype(name)}) breaks the flat layout; expected every tensor"
-                    f" as {code}, in sorted-name order. Write the file with this package or with safetensors."
+                    f"{self.path}: tensor {name} ({self.dtype(name)}) breaks the flat layout; expected {code}, by name"
                 )
             end = stop
         return np.require(self.data[:end].view(DTYPES[code].numpy), requirements="A")
@@ -211,9 +210,7 @@ def open_tensors(path: Path | str, kind: str | None = None) -> TensorFile:
     tensors = TensorFile(path)
     actual = tensors.metadata.get("format")
     if kind is not None and actual != kind:
-        raise TallmasksError(
-            f"{path} is of format {actual}; expected {kind}. Give the right file, or delete this one and make it again."
-        )
+        raise TallmasksError(f"{path} is of format {actual}; expected {kind}. Give the right file, or make it again.")
     return tensors
 
 
@@ -310,14 +307,9 @@ def _read_header(path: Path) -> tuple[dict[str, dict], dict[str, str]]:
     except FileNotFoundError:
         raise TallmasksError(f"{path} does not exist; expected a safetensors file there. Make it first.") from None
     except PermissionError as error:
-        raise TallmasksError(
-            f"{path} cannot be read ({error.strerror}). Give this user the right to read it."
-        ) from None
+        raise TallmasksError(f"{path} cannot be read ({error.strerror}); give this user the right to it") from None
     except (SafetensorError, OSError, ValueError) as error:
-        raise TallmasksError(
-            f"{path} is not a whole safetensors file: {error}. Expected a header and all of its tensors; the file is"
-            " truncated or something else. Delete it, and make or download it again."
-        ) from error
+        raise TallmasksError(f"{path} is not a whole safetensors file: {error}. Get or make it again.") from error
     metadata = header.pop("__metadata__", None)
     return header, metadata or {}
 
