@@ -15,7 +15,6 @@ import argparse
 import platform
 import shutil
 import textwrap
-from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -43,7 +42,12 @@ def run(arguments: argparse.Namespace) -> int:
     plan = open_plan()
     if wrong := [name for name in arguments.models if name not in plan.models]:
         raise TallmasksError(f"params.yaml has no model {wrong[0]}{nearest(wrong[0], plan.models)}")
-    print("\n".join(of_machine(plan.root)))
+    libraries = ("torch", "transformers", "open_clip_torch", "snakemake", "dvc")
+    print(f"Python {platform.python_version()}, {', '.join(f'{name} {version(name)}' for name in libraries)}")
+    print(f"GPUs: {', '.join(cuda.usable()) or 'none'}")
+    for what, place in (("this folder", plan.root), ("the hub's cache", _hub_cache())):
+        print(f"disk for {what}: {shutil.disk_usage(place).free / 1e9:.0f} GB free ({place.resolve()})")
+    print(f"the hub {'answers' if hub.reachable() else 'does not answer'}")
     reports = {model: of_model(plan, model) for model in arguments.models or plan.models}
     for model, report in reports.items():
         problems = report.problems
@@ -55,16 +59,6 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.models:
         print("`tallmasks doctor MODEL` says everything about a model: what fits, what is missing, what to do.")
     return 1 if any(report.problems for report in reports.values()) else 0
-
-
-def of_machine(root: Path) -> Iterator[str]:
-    """The lines on what all models share."""
-    names = ("torch", "transformers", "open_clip_torch", "snakemake", "dvc")
-    yield f"Python {platform.python_version()}, {', '.join(f'{name} {version(name)}' for name in names)}"
-    yield f"GPUs: {', '.join(cuda.usable()) or 'none'}"
-    for what, place in (("this folder", root), ("the hub's cache", _hub_cache())):
-        yield f"disk for {what}: {shutil.disk_usage(place).free / 1e9:.0f} GB free ({place.resolve()})"
-    yield f"the hub {'answers' if hub.reachable() else 'does not answer'}"
 
 
 @dataclass

@@ -13,11 +13,11 @@ from __future__ import annotations
 import argparse
 import inspect
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tallmasks import methods
-from tallmasks.methods import INPUTS, Input, Merge, Method
+from tallmasks.methods import INPUTS
 from tallmasks.methods.contract import merged_vector
 from tallmasks.methods.descriptions import (
     computed_from,
@@ -28,7 +28,7 @@ from tallmasks.methods.descriptions import (
     stage_of,
     varies_by,
 )
-from tallmasks.methods.options import Option, options_of
+from tallmasks.methods.options import options_of
 from tallmasks.methods.registry import all_options
 from tallmasks.store.errors import TallmasksError, nearest
 
@@ -39,20 +39,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print it."""
-    name = arguments.name
-    if name is None:
+    if arguments.name is None:
         print_all()
-        return 0
-    kind, _, _ = name.partition(":")
-    if kind in methods.names():
-        print_method(methods.get(name))
-    elif kind in methods.merge_names():
-        print_merge(methods.get_merge(name))
-    elif name in INPUTS:
-        print_input(INPUTS[name])
     else:
-        near = nearest(name, [*methods.names(), *methods.merge_names(), *INPUTS])
-        raise TallmasksError(f"there is no method, merge or input {name!r}{near}; `tallmasks methods` lists all")
+        print_one(arguments.name)
     return 0
 
 
@@ -74,55 +64,52 @@ def print_all() -> None:
     _print_columns([("input", "computed from", "is"), *described])
 
 
-def print_method(method: Method) -> None:
-    """Print what a method is, what it takes, and its options."""
-    alone = method.update is merged_vector and method.merge
-    lines = [
-        ("computes", _summary(methods.get_merge(str(method.merge)).apply if alone else method.update)),
-        ("used as", _summary(type(method.protocol))),
-        ("looks at", looks_at(method)),
-        ("takes", ", ".join(inputs_of(method))),
-        ("needs", needs(method)),
-        ("in tables of", f"methods: {'all' if method.group == 'paper' else method.group}"),
-    ]
-    _print_entry(f"{method.name}: {method.title} ({method.paper})", lines, all_options(method).values())
-
-
-def print_merge(merge: Merge) -> None:
-    """Print what a merge is, and its options."""
-    rows = [name for name in methods.names() if methods.get(name).merge == merge.name]
-    lines = [
-        ("computes", _summary(merge.apply)),
-        ("looks at", seen_by(merge)),
-        ("needs", stage_of(merge)),
-        ("methods", ", ".join(rows)),
-    ]
-    _print_entry(f"merge {merge.name}", lines, merge.options.values())
-
-
-def print_input(entry: Input) -> None:
-    """Print what an input is, the methods that take it, and its options."""
-    rows = [name for name in methods.names() if entry.name in methods.get(name).needs]
-    lines = [
-        ("is", f"{entry.meaning}; {varies_by(entry)}"),
-        ("computed from", computed_from(entry) or "the models"),
-        ("methods", ", ".join(rows)),
-    ]
-    _print_entry(f"input {entry.name}", lines, options_of(entry.find).values())
+def print_one(name: str) -> None:
+    """Print what a method, a merge or an input is, and its options.  Raises TallmasksError where there is none."""
+    rows, kind = [methods.get(row) for row in methods.names()], name.partition(":")[0]
+    if kind in methods.names():
+        method = methods.get(name)
+        alone = method.update is merged_vector and method.merge
+        title, options = f"{method.name}: {method.title} ({method.paper})", all_options(method)
+        lines = {
+            "computes": _summary(methods.get_merge(str(method.merge)).apply if alone else method.update),
+            "used as": _summary(type(method.protocol)),
+            "looks at": looks_at(method),
+            "takes": ", ".join(inputs_of(method)),
+            "needs": needs(method),
+            "in tables of": f"methods: {'all' if method.group == 'paper' else method.group}",
+        }
+    elif kind in methods.merge_names():
+        merge = methods.get_merge(name)
+        title, options = f"merge {merge.name}", merge.options
+        lines = {
+            "computes": _summary(merge.apply),
+            "looks at": seen_by(merge),
+            "needs": stage_of(merge),
+            "methods": ", ".join(row.name for row in rows if row.merge == merge.name),
+        }
+    elif name in INPUTS:
+        entry = INPUTS[name]
+        title, options = f"input {name}", options_of(entry.find)
+        lines = {
+            "is": f"{entry.meaning}; {varies_by(entry)}",
+            "computed from": computed_from(entry) or "the models",
+            "methods": ", ".join(row.name for row in rows if name in row.needs),
+        }
+    else:
+        near = nearest(name, [*methods.names(), *methods.merge_names(), *INPUTS])
+        raise TallmasksError(f"there is no method, merge or input {name!r}{near}; `tallmasks methods` lists all")
+    print(title)
+    for label, text in lines.items():
+        print(textwrap.fill(text, 118, initial_indent=f"  {label:14}", subsequent_indent=" " * 16))
+    for option in options.values():
+        print(f"  option {option.name}={option.default}: {option.allowed}")
 
 
 def _summary(described: Callable[..., Any]) -> str:
     """The first paragraph of a function's or a class's docstring."""
     plain = getattr(described, "func", described)  # of a partial
     return " ".join((inspect.getdoc(plain) or "").partition("\n\n")[0].split())
-
-
-def _print_entry(title: str, lines: Sequence[tuple[str, str]], options: Iterable[Option]) -> None:
-    print(title)
-    for label, text in lines:
-        print(textwrap.fill(text, 118, initial_indent=f"  {label:14}", subsequent_indent=" " * 16))
-    for option in options:
-        print(f"  option {option.name}={option.default}: {option.allowed}")
 
 
 def _print_columns(rows: Sequence[Sequence[str]]) -> None:

@@ -45,8 +45,17 @@ def explain(plan: Plan, target: Path) -> Iterator[str]:
     store = Store(plan.root)
     if target.parts[:1] == (RESULTS.name,) and len(target.parts) > 2:
         yield from _explain_results(Results(plan, store), target)
-    else:
-        yield from _explain_artifact(plan, store, target)
+        return
+    declared = plan.index.declared()
+    node = declared.get(str(target))
+    if node is None:
+        near = nearest(str(target), declared)
+        raise TallmasksError(f"{target}: neither in results/<model>/<benchmark>/ nor an artifact of params.yaml{near}")
+    if store.there(node):
+        yield f"{target} would not be rebuilt: it is there, and its name is the digest of its recipe."
+        return
+    yield f"{target} would be made: {store.wrong(node) or 'it is not there'}."
+    yield from _explain_missing(plan, store.missing([node]))
 
 
 def _explain_results(results: Results, target: Path) -> Iterator[str]:
@@ -81,19 +90,6 @@ def _explain_results(results: Results, target: Path) -> Iterator[str]:
         for node in nodes
     ]
     yield from _explain_missing(plan, results.store.missing(behind))
-
-
-def _explain_artifact(plan: Plan, store: Store, target: Path) -> Iterator[str]:
-    declared = plan.index.declared()
-    node = declared.get(str(target))
-    if node is None:
-        near = nearest(str(target), declared)
-        raise TallmasksError(f"{target}: neither in results/<model>/<benchmark>/ nor an artifact of params.yaml{near}")
-    if store.there(node):
-        yield f"{target} would not be rebuilt: it is there, and its name is the digest of its recipe."
-        return
-    yield f"{target} would be made: {store.wrong(node) or 'it is not there'}."
-    yield from _explain_missing(plan, store.missing([node]))
 
 
 def _explain_missing(plan: Plan, nodes: list[Node]) -> Iterator[str]:

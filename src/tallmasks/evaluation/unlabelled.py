@@ -1,4 +1,4 @@
-"""The pretrained network with unlabelled examples, as `tallmasks.methods.learning` describes it."""
+"""The pretrained network with unlabelled examples, as `tallmasks.methods.merges` describes it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tallmasks.methods.learning import Loss
+from tallmasks.methods.merges import Loss
 from tallmasks.models.families import Examples, WatchedModel
 from tallmasks.vectors.task_vectors import TaskVector
 
@@ -18,7 +18,7 @@ REPORTS = 20
 
 
 class UnlabelledTasks:
-    """Satisfies `tallmasks.methods.learning.Network`.
+    """Satisfies `tallmasks.methods.merges.Network`.
 
     ``examples``: of each task, in the order of ``task_vectors``; ``progress`` gets lines for people.
     """

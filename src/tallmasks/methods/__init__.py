@@ -19,8 +19,7 @@ import pkgutil
 from tallmasks.methods import rows
 from tallmasks.methods.contract import Kept, Method
 from tallmasks.methods.inputs import INPUTS, Input, Source, input
-from tallmasks.methods.learning import Network
-from tallmasks.methods.merges import Mask, Merge, Place, Statistics, Vector, each_piece
+from tallmasks.methods.merges import Mask, Merge, Network, Place, Statistics, Vector, each_piece
 from tallmasks.methods.method_protocols import PAST_ONE, FineTuned, Fixed, Masked, PerTask, Scaled
 from tallmasks.methods.options import Between, Share
 from tallmasks.methods.own_tensors import by_tensor

@@ -1,4 +1,4 @@
-"""What a merge is: a function of one slice, or of one tensor, of all task vectors."""
+"""What a merge is: a function of one slice, or of one tensor, of all task vectors; and what it can learn from."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.methods.code_digests import digest_of
-from tallmasks.methods.learning import Network
 from tallmasks.methods.options import Option, Value, given, options_of, written
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.parallel import parallel
@@ -27,6 +26,8 @@ Statistics = Mapping[str, NDArray[np.float32]]
 """Statistics of data, by the name of the tensor that they belong to; or what a merge has learned."""
 LEARNED = "learned"
 """The stage in which a merge learns."""
+Loss = Callable[[Any], Any]
+"""From log-probabilities [N, C], with gradients, to a scalar."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,39 @@ def each_piece(
         return work([vector.flat[part] for vector in task_vectors], place, part)
 
     return parallel(at, places_of(layout, whole_tensors), 1 if whole_tensors else None)
+
+
+class Network(Protocol):
+    """The pretrained network with unlabelled validation examples of T tasks.
+
+    Vectors are torch tensors float32 [P'] on the network's device.  Their own functions are enough to compute with
+    them, so that a file of methods imports no torch.
+
+    Attributes:
+        task_vectors: of the T tasks.
+        layout: the names and shapes of the trainable tensors.
+        generator: torch's, of the device, for random numbers.
+    """
+
+    @property
+    def task_vectors(self) -> Sequence[TaskVector]: ...
+    @property
+    def layout(self) -> Layout: ...
+    @property
+    def generator(self) -> Any: ...
+
+    def place(self, flat: NDArray[np.float32]) -> Any:
+        """A copy of a vector on the device."""
+
+    def gradient(self, update: Any, task: int, size: int, loss: Loss) -> Any:
+        """The gradient, [P'], with respect to the update, of a loss of theta_0 + update.
+
+        The loss gets log-probabilities of the choices, float32 [N, C], for ``size`` examples.  Every call draws them
+        anew; all of them where the task has fewer.
+        """
+
+    def report(self, step: int, steps: int) -> None:
+        """Tell people how far it is."""
 
 
 @dataclass(frozen=True)

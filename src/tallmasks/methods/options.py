@@ -127,11 +127,7 @@ def chosen_from(texts: Mapping[str, Any], options: Mapping[str, Option], whose: 
 
 def _typed(value: Any, wanted: type) -> Any:
     """A text as the value that it stands for; anything else as it is."""
-    if not isinstance(value, str) or wanted is str:
-        return value
-    if wanted is bool:
-        return {"True": True, "true": True, "False": False, "false": False}.get(value, value)
-    try:
-        return wanted(value)
-    except ValueError:
-        return value
+    if isinstance(value, str):
+        with suppress(ValueError, KeyError):
+            return {"true": True, "false": False}[value.lower()] if wanted is bool else wanted(value)
+    return value

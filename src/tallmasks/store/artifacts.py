@@ -181,7 +181,9 @@ def machine(threads: int) -> str:
     """The kind of machine at hand, with all that may change the last bits of a result; the same text, the same bits."""
     parts = [_hardware(), f"{threads} threads", *(f"{name} {_version(name)}" for name in DECIDING)]
     parts += [f"{name}={os.environ[name]}" for name in DECIDING_VARIABLES if name in os.environ]
-    parts += filter(None, [_gpu()])
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():  # the GPU that this process computes on
+        parts.append(f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}")
     return ", ".join(parts)
 
 
@@ -198,14 +200,6 @@ def _hardware() -> str:
 
 
 _version = functools.cache(version)
-
-
-def _gpu() -> str | None:
-    """The GPU that this process computes on and its CUDA version, in words; None where it has used none."""
-    torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_initialized():
-        return None
-    return f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}"
 
 
 # -- writing --------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tallmasks.methods.learning import Loss
+from tallmasks.methods.merges import Loss
 from tallmasks.vectors.task_vectors import TaskVector
 
 
