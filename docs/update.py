@@ -22,8 +22,7 @@ from tallmasks import methods
 from tallmasks.methods.merges import LEARNED
 from tallmasks.results.figures import FIGURES, load, style
 from tallmasks.results.paper import TABLES
-from tallmasks.results.reference import PAPER_TASKS
-from tallmasks.results.reference.checkpoint_families import published_numbers
+from tallmasks.results.reference import PAPER_TASKS, published_numbers
 from tallmasks.results.typesetting import Cell, TableLayout, markdown
 
 ROOT = Path(__file__).parent.parent

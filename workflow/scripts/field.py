@@ -6,7 +6,7 @@ from job import Job
 from results_io import evaluations_of, origins_of, publish
 from tallmasks.results.field_tables import field_table, laid_out_field
 from tallmasks.results.paper import published_name
-from tallmasks.results.reference.checkpoint_families import beside_families, family_of
+from tallmasks.results.reference import beside_families, family_of
 from tallmasks.results.stored_files import stored_gigabits
 from tallmasks.results.typesetting import latex, markdown
 from tallmasks.store.folders import PROVENANCE

@@ -107,10 +107,7 @@ def compress(
 
 
 def _prepared(given: Given) -> tuple[Method, Models, BundleFacts]:
-    """The method, models that fit, and the facts of the bundle.
-
-    Raises TallmasksError where something cannot be meant, is not there, or does not fit.
-    """
+    """The method, models that fit, and the facts of the bundle."""
     given.lacks(OF_MERGE, "merge")
     registry.check_name(given.method, registry.names_with_masks())
     method = registry.masks_over(given.spec)

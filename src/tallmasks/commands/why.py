@@ -59,10 +59,7 @@ def explain(plan: Plan, target: Path) -> Iterator[str]:
 
 
 def _explain_results(results: Results, target: Path) -> Iterator[str]:
-    """The answer for a file or folder below results/<model>/.
-
-    Raises TallmasksError where there is no such model, benchmark, figure or table.
-    """
+    """The answer for a file or folder below results/<model>/."""
     plan = results.plan
     _, model, place, *rest = target.parts
     name = rest[0].split(".")[0] if rest else ""

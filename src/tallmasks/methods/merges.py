@@ -188,8 +188,6 @@ class Merge:
 
     def __post_init__(self) -> None:
         options_of(self.apply, self.look, self.learn)  # it refuses a word without its vocabulary
-        if self.over not in ("slices", "tensors"):
-            raise ValueError(f"merge {self.name}: over is {self.over!r}; expected slices, tensors")
         if self.learn:
             if self.statistics not in (None, LEARNED):
                 raise ValueError(f"merge {self.name}: found learn= and statistics={self.statistics!r}; expected one")

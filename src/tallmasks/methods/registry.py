@@ -270,8 +270,6 @@ def _on(merge: str, wanted: Callable[[Method], bool]) -> Sequence[Method]:
 
 
 def _add(what: str, registry: dict[str, Entry], entry: Entry) -> None:
-    if entry.name in GROUPS:
-        raise ValueError(f"{entry.name} is a word for several methods; expected another name")
     if entry.name in registry:
         raise ValueError(f"{what} {entry.name} is registered twice")
     registry[entry.name] = entry

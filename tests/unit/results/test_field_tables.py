@@ -12,8 +12,7 @@ from tallmasks.evaluation.choice import mean_interval, wilson_interval
 from tallmasks.evaluation.records import Evaluation
 from tallmasks.methods.descriptions import needs
 from tallmasks.results.field_tables import field_table, laid_out_field, year
-from tallmasks.results.reference import PAPER_TASKS
-from tallmasks.results.reference.checkpoint_families import beside_families, family_of, published_numbers
+from tallmasks.results.reference import PAPER_TASKS, beside_families, family_of, published_numbers
 from tallmasks.results.tables import ParameterCounts
 from tallmasks.results.typesetting import latex, markdown
 

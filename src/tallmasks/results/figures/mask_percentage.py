@@ -24,16 +24,12 @@ def data(results: ResultFiles) -> pd.DataFrame:
     scores = results.each("per_task.csv").query("split == 'validation'")
     scores = scores.pivot(index=["benchmark", "task"], columns="method", values="normalized_accuracy")
     table = masks.join(scores[[MASKED, BASELINE]], on=["benchmark", "task"])
-    return pd.DataFrame(
-        {
-            "benchmark": table["benchmark"],
-            "task": table["task"],
-            "mask_lambda": table["mask_lambda"],
-            "mask_percentage": (100 * table["density"]).round(4),
-            "masked_normalized_accuracy": table[MASKED],
-            "task_arithmetic_normalized_accuracy": table[BASELINE],
-        }
-    ).reset_index(drop=True)
+    columns = {
+        "mask_percentage": (100 * table["density"]).round(4),
+        "masked_normalized_accuracy": table[MASKED],
+        "task_arithmetic_normalized_accuracy": table[BASELINE],
+    }
+    return table.assign(**columns)[["benchmark", "task", "mask_lambda", *columns]].reset_index(drop=True)
 
 
 def draw(data: pd.DataFrame) -> Figure:
