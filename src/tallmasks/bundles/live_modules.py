@@ -47,19 +47,14 @@ def placed_tensors(module: torch.nn.Module, manifest: Manifest) -> list[PlacedTe
     bundle lacks.  Raises TallmasksError where names, shapes or ties of the other float tensors are not the bundle's.
     Also for a module without values.
     """
-    for name, tensor in _named_tensors(module):
-        if tensor.is_meta and tensor.is_floating_point():
-            raise TallmasksError(
-                f"The module's tensor {name} is on the meta device, without values. Load the model whole into memory,"
-                " without device_map and offloading, before a task is applied."
-            )
     placed = sorted(_matched(module, manifest), key=lambda one: one.name)
     for name, tensor, _ in placed:
         is_known = torch_codes().get(tensor.dtype) in (*FLOATS, manifest.tensors[name].dtype)
-        if not is_known or tensor.layout != torch.strided:
+        if not is_known or tensor.is_meta or tensor.layout != torch.strided:
             raise TallmasksError(
                 f"The module's tensor {name} is {tensor.dtype}, {tensor.layout}, on {tensor.device}; expected float32,"
-                " bfloat16, float16 or float64 values in memory. Load the model without quantisation."
+                " bfloat16, float16 or float64 values in memory. Load the model whole, without quantisation, device_map"
+                " and offloading."
             )
     return placed
 
@@ -105,8 +100,9 @@ def _matched(module: torch.nn.Module, manifest: Manifest) -> list[PlacedTensor]:
                 " the model that the bundle was made of."
             )
         placed += [PlacedTensor(name, parts[names[0]], names) for name in candidates]
-    buffers = {name for name, _ in module.named_buffers(remove_duplicate=False)}
-    strange = [name for name in strange if name not in buffers]
+    if strange:
+        buffers = {name for name, _ in module.named_buffers(remove_duplicate=False)}
+        strange = [name for name in strange if name not in buffers]
     missing = sorted(manifest.tensors.keys() - {one.name for one in placed} - free)
     if missing or strange:
         raise TallmasksError(

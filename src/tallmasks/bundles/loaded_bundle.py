@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from tallmasks.bundles.bundle_parts import BundleParts, density, manifest_of, open_place
 from tallmasks.bundles.task_weights import TaskWeights
-from tallmasks.bundles.theta_0 import NoBase, find_base
-from tallmasks.bundles.verification import check_form
+from tallmasks.bundles.theta_0 import NoBase, check_form, find_base
 from tallmasks.store.dtypes import DTYPES
 from tallmasks.store.errors import TallmasksError, nearest, needed_for
 from tallmasks.store.parallel import once
@@ -143,30 +142,26 @@ class Bundle:
         Raises TallmasksError, before anything is changed, where the module's names or shapes do not fit.  Also for a
         task that the bundle lacks and a file that is not its own.
         """
+        self.manifest.check_task(task)
+        self._switch(module, task)
+
+    def restore_(self, module: torch.nn.Module) -> None:
+        """Make a module theta_0 again, in place and exactly. Raises as :meth:`apply_`."""
+        self._switch(module, None)
+
+    def _switch(self, module: torch.nn.Module, task: str | None) -> None:
         with needed_for("switching a module"):
             from tallmasks.bundles.live_modules import placed_tensors
             from tallmasks.bundles.live_weights import ModuleCopy, overwrite
 
-        self.manifest.check_task(task)
         placed = placed_tensors(module, self.manifest)
         base = self._any_base()
+        if base is None and task is None:
+            return
         if base is None:
             TaskWeights(self._parts, ModuleCopy(title="the module", tensors={}), task).check()
             base = self._of_module = ModuleCopy.of(placed, self.manifest.stored.keys() | self.manifest.buffers)
-        before = TaskWeights(self._parts, base, None)
-        overwrite(placed, TaskWeights(self._parts, base, task), before)
-
-    def restore_(self, module: torch.nn.Module) -> None:
-        """Make a module theta_0 again, in place and exactly. Raises as :meth:`apply_`."""
-        with needed_for("switching a module"):
-            from tallmasks.bundles.live_modules import placed_tensors
-            from tallmasks.bundles.live_weights import overwrite
-
-        placed = placed_tensors(module, self.manifest)
-        base = self._any_base()
-        if base is not None:
-            weights = TaskWeights(self._parts, base, None)
-            overwrite(placed, weights, weights)
+        overwrite(placed, TaskWeights(self._parts, base, task), TaskWeights(self._parts, base, None))
 
     def _weights(self, task: str) -> TaskWeights:
         self.manifest.check_task(task)

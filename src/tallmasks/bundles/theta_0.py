@@ -1,11 +1,15 @@
-"""Where the base of a bundle is: given, included, or where the manifest has it from."""
+"""Where the base of a bundle is: given, included, or where the manifest has it from; and whether it is its own."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from tallmasks.bundles.bundle_parts import BundleParts
-from tallmasks.bundles.verification import check_content, own_base
+from tallmasks.bundles.manifest import Manifest
 from tallmasks.store.errors import TallmasksError
+from tallmasks.store.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
+from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 
 class NoBase(TallmasksError):
@@ -34,3 +38,38 @@ def find_base(parts: BundleParts, given: Checkpoint | None) -> Checkpoint:
         f"{parts.place.title}: its base is not here ({'; '.join(problems) or 'nothing says where it is'})."
         " Give base=, the file, folder or repository of the model that was fine-tuned."
     )
+
+
+def own_base(spec: str | Path, manifest: Manifest, title: str) -> Checkpoint:
+    """The base of a bundle.  Raises TallmasksError where it is not to be had, or another one."""
+    base = open_checkpoint(spec)
+    check_form(base, manifest, title)
+    check_content(base, manifest, title)
+    return base
+
+
+def check_form(base: Checkpoint, manifest: Manifest, place: str) -> None:
+    """Raises TallmasksError where a base's float tensors are not those of the bundle; reads no values."""
+    floats = {name for name, info in base.tensors.items() if info.is_float}
+    tied_apart = base.tensors.keys() & manifest.aliases.keys()
+    for name in sorted(floats | tied_apart | manifest.tensors.keys()):
+        info, tensor = base.tensors.get(name), manifest.tensors.get(name)
+        actual = f"{info.dtype} {list(info.shape)}" if info else "missing"
+        expected = f"{tensor.dtype} {list(tensor.shape)}" if tensor else "no such tensor"
+        if actual != expected:
+            raise TallmasksError(
+                f"{place}: tensor {name} is {actual}; the bundle expects {expected}. Give the bundle's own base."
+            )
+
+
+def check_content(base: Checkpoint, manifest: Manifest, place: str) -> None:
+    """Raises TallmasksError where a base's weight files are not, byte for byte, those that a bundle was made of."""
+    files = base.sha256s()
+    actual, expected = set(files.values()), set(manifest.base_sha256.values())
+    # an included base counts its companions too
+    if not actual or not actual <= expected or (actual != expected and not manifest.base.included):
+        some = name_some((f"{name} has sha256 {digest}" for name, digest in files.items()), 2)
+        raise TallmasksError(
+            f"{place}: {some or 'no weight file'}; the bundle was made of {name_some(sorted(expected), 2)}. Give the"
+            " base of the same revision, as it was published."
+        )

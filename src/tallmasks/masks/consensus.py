@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.masks.mask_bundles import apply_mask, open_mask_bundle
-from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import new_flat, open_tensors
 from tallmasks.vectors import kernels
 
@@ -33,15 +32,9 @@ class AgreementProfile:
 def write_agreement(out: Path, mask_bundle: Path, chosen: Mapping[str, float], metadata: Mapping[str, str]) -> None:
     """Write n(p), the number of tasks whose mask holds p: uint8, flat.
 
-    ``chosen``: mask_lambda by task, of the grid.  Raises TallmasksError where a task is missing or unknown, or there
-    are more than 255.
+    ``chosen``: mask_lambda by task, of the grid, for each of at most 255 tasks.
     """
     bundle = open_mask_bundle(mask_bundle)
-    if set(chosen) != set(bundle.tasks) or len(chosen) > 255:
-        raise TallmasksError(
-            f"{mask_bundle} holds masks of {list(bundle.tasks)} and a mask_lambda was given for {list(chosen)};"
-            " expected one for each task, and 255 tasks at most."
-        )
     with new_flat(out, bundle.layout, {**metadata, "format": FORMAT}, np.uint8) as new:
         planes = [bundle.planes(task) for task in bundle.tasks]
         kernels.count_agreement(planes, [bundle.index(chosen[task]) for task in bundle.tasks], new.flat)

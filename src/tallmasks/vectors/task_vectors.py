@@ -82,7 +82,12 @@ def compute_task_vector(
     Raises TallmasksError where tensors are missing, extra or wrongly shaped, or hold NaN or infinity.
     """
     after = open_weight_files({checkpoint.name: checkpoint}, title=str(checkpoint))
-    layout = _agreed_layout(pretrained, Layout.of(initial), after)
+    layout = Layout.of(initial)
+    if difference := layout.describe_difference(after.layout):
+        raise TallmasksError(
+            f"{after.title} does not fit the trainable tensors of {pretrained}: {difference}. Give the checkpoint of"
+            " the same model, with its trainable tensors only."
+        )
     with new_flat(out, layout, {**metadata, "format": FORMAT}) as new:
         for name, values in layout.split(new.flat).items():
             _subtract(pretrained, initial[name].reshape(-1), after, name, values.reshape(-1))
@@ -103,17 +108,6 @@ def open_task_vector(path: Path | str) -> TaskVector:
         {float(fraction): np.float32(value) for fraction, value in thresholds.items()},
         int(tensors.metadata["frozen"]),
     )
-
-
-def _agreed_layout(pretrained: Path, layout: Layout, after: Checkpoint) -> Layout:
-    if difference := layout.describe_difference(after.layout):
-        raise TallmasksError(
-            f"{after.title} does not fit the trainable tensors of {pretrained}: {difference}. Give the checkpoint of"
-            " the same model, with its trainable tensors only."
-        )
-    if not layout.size:
-        raise TallmasksError(f"{after.title} holds no trainable values; a task vector needs one at least.")
-    return layout
 
 
 def _subtract(pretrained: Path, before: NDArray, after: Checkpoint, name: str, out: NDArray[np.float32]) -> None:

@@ -6,7 +6,6 @@ import pytest
 import reference
 from chain import build
 from tallmasks.masks.consensus import agreement_profile, open_agreement, write_agreement
-from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
 
 CHOSEN = {"dtd": 0.2, "cars": 0.6, "mnist": 0.4}
@@ -26,16 +25,6 @@ def test_each_task_votes_with_its_own_lambda(chain, merge, tmp_path):
     merged = open_multi_task_vector(chain.folder / merge)
     masks = [reference.mask(v, merged, CHOSEN[t]) for t, v in zip(chain.tasks, chain.vectors, strict=True)]
     np.testing.assert_array_equal(found, reference.agreement(masks))
-
-
-def test_the_choice_must_fit_the_bundle(chain, tmp_path):
-    """A task would be left out of the vote without a word."""
-    for chosen in ({"dtd": 0.2}, {**CHOSEN, "sun397": 0.2}):
-        with pytest.raises(TallmasksError, match="expected one for each task"):
-            write_agreement(tmp_path / "agreement", chain.folder / "masks-sum", chosen, {})
-    with pytest.raises(ValueError):
-        write_agreement(tmp_path / "agreement", chain.folder / "masks-sum", {**CHOSEN, "cars": 0.7}, {})
-    assert not (tmp_path / "agreement").exists()
 
 
 def test_profile_tells_apart_the_weights_that_merge_to_zero():

@@ -214,4 +214,4 @@ def test_unchanged_tensors_are_those_of_every_task(tmp_path):
         "second": opened(tmp_path / "second", model(**{"c.brain": torch.zeros(3, 4, 2)}), "second.pt"),
     }
     assert unchanged(base, tasks) == tuple(n for n in base.layout.names if n not in ("b.weight", "c.brain"))
-    assert set(big.layout.names) - set(unchanged(big, [opened(tmp_path / "late", model(big=late))])) == {"big"}
+    assert set(big.layout.names) - set(unchanged(big, {"late": opened(tmp_path / "late", model(big=late))})) == {"big"}

@@ -218,7 +218,7 @@ def test_folders_that_are_not_whole_are_refused(tmp_path):
         (weights | {some: shards[-1].name}, some),
         (weights | {some: "../other.safetensors"}, "not an index"),
         (weights | {some: 3}, "not an index"),
-        ({name: file for name, file in weights.items() if name != some}, "the index does not name"),
+        ({name: file for name, file in weights.items() if name != some}, "against the index"),
         ({}, "not an index"),
         ([], "not an index"),
     ):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
+from itertools import compress
 
 from tallmasks.store.errors import TallmasksError, TallmasksWarning
 from tallmasks.store.parallel import parallel
@@ -33,7 +34,10 @@ def check_fit(base: Checkpoint, task_checkpoints: Mapping[str, Checkpoint], own:
     if problems:
         raise TallmasksError("\n".join(problems))
     for task, checkpoint in task_checkpoints.items():
-        if odd := [name for name in _other_constants(base, checkpoint) if name not in own]:
+        constants = {name for one in (base, checkpoint) for name, info in one.tensors.items() if not info.is_float}
+        rest = constants - base.buffers.keys() - checkpoint.buffers.keys() - set(own)
+        shared = base.tensors.keys() & checkpoint.tensors.keys()
+        if odd := sorted(name for name in rest if name not in shared or not checkpoint.same(base, name)):
             warnings.warn(
                 f"{task}: {checkpoint.title} differs from {base.title} in {name_some(odd)}, which are no floats: those"
                 " of the base are kept",
@@ -42,15 +46,11 @@ def check_fit(base: Checkpoint, task_checkpoints: Mapping[str, Checkpoint], own:
             )
 
 
-def unchanged(base: Checkpoint, tasks: Sequence[Checkpoint] | Mapping[str, Checkpoint]) -> tuple[str, ...]:
+def unchanged(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> tuple[str, ...]:
     """The weights whose bytes are those of the base in every task, sorted; the checkpoints fit the base."""
-    checkpoints = list(tasks.values()) if isinstance(tasks, Mapping) else list(tasks)
-
-    def is_same(name: str) -> bool:
-        return all(checkpoint.same(base, name) for checkpoint in checkpoints)
-
-    same = parallel(is_same, base.layout.names, _AT_ONCE)
-    return tuple(name for name, kept in zip(base.layout.names, same, strict=True) if kept)
+    names = base.layout.names
+    same = parallel(lambda name: all(task.same(base, name) for task in tasks.values()), names, _AT_ONCE)
+    return tuple(compress(names, same))
 
 
 def _problems(base: Checkpoint, task: Checkpoint) -> Iterator[str]:
@@ -60,7 +60,9 @@ def _problems(base: Checkpoint, task: Checkpoint) -> Iterator[str]:
         return
     missing = {*base.layout.names, *base.averages} - set(task.names)
     extra = {*task.layout.names, *task.averages} - set(base.names)
-    if untied := [name for name in extra if _is_output_of(base, task, name) and ties(base)]:
+    embeddings = {info.shape for name, info in base.tensors.items() if is_embedding(name) and len(info.shape) == 2}
+    heads = [name for name in extra if is_embedding(name) and task.tensors[name].shape in embeddings]
+    if untied := [name for name in heads if ties(base)]:
         yield (
             f"{task.title} has {name_some(sorted(untied))} of its own, which {base.title} ties to its embedding. Untie"
             " the base: copy its embedding to that name, and set tie_word_embeddings to false in config.json. Or keep"
@@ -134,24 +136,6 @@ def quantised_tensor(name: str, dtype: str, shape: tuple[int, ...]) -> str | Non
     return f"{name} is {dtype} {list(shape)}" if small_float or integers else None
 
 
-def _is_output_of(base: Checkpoint, task: Checkpoint, name: str) -> bool:
-    """Whether a task's tensor is of the shape of an embedding that the base ties."""
-    shape = task.tensors[name].shape
-    return (
-        len(shape) == 2
-        and is_embedding(name)
-        and shape in [base.shapes[one] for one in base.shapes if is_embedding(one)]
-    )
-
-
 def _is_vocabulary(name: str, mine: tuple[int, ...], theirs: tuple[int, ...]) -> bool:
     """Whether two shapes differ in how many tokens there are."""
     return len(mine) == len(theirs) and (is_embedding(name) or (len(mine) == 2 and mine[1:] == theirs[1:]))
-
-
-def _other_constants(base: Checkpoint, task: Checkpoint) -> Iterator[str]:
-    """Tensors that are no floats, no buffers by name and not the base's."""
-    constants = {name for checkpoint in (base, task) for name, info in checkpoint.tensors.items() if not info.is_float}
-    for name in sorted(constants - base.buffers.keys() - task.buffers.keys()):
-        if name not in base.tensors or name not in task.tensors or not task.same(base, name):
-            yield name

@@ -11,7 +11,9 @@ from pathlib import Path
 from tallmasks.store import hub
 from tallmasks.store.errors import TallmasksError
 
-_REPOSITORY = re.compile(r"([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(?:@([\w./-]+))?")
+_PART = r"[A-Za-z0-9](?:[\w.-]{0,94}\w)?"
+_REPOSITORY = re.compile(rf"(?![^@]*(?:--|\.\.))({_PART}/{_PART}(?<!\.git))(?:@([\w./-]+))?", re.ASCII)
+"""`org/name` or `org/name@revision`, as the hub allows names."""
 COMPANIONS = (
     "config.json", "generation_config.json", "open_clip_config.json", "*processor_config.json", "chat_template.json",
     "chat_template.jinja", "tokenizer.json", "tokenizer_config.json", "*.tokenizer", "special_tokens_map.json",
@@ -29,7 +31,7 @@ _OF_A_FILE = (".safetensors", ".pt", ".pth", ".bin", ".ckpt")
 _TELLING = ("config.json", "adapter_config.json", "open_clip_config.json", "model.safetensors", "pytorch_model.bin")
 """Files of which one at least is in every model's repository."""
 _WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.ckpt")
-_ADAPTERS = ("adapter_model.safetensors", "adapter_model.bin")
+ADAPTER_FILES = ("adapter_model.safetensors", "adapter_model.bin")
 _MODELS = (
     "model.safetensors", "model-*-of-*.safetensors", "open_clip_model.safetensors",
     "pytorch_model.bin", "pytorch_model-*-of-*.bin", "open_clip_pytorch_model.bin",
@@ -42,15 +44,8 @@ _SHARD = re.compile(r"(.+)-\d{5}-of-(\d{5})(\.safetensors|\.bin)")
 
 def repository_of(spec: str) -> tuple[str, str] | None:
     """The repository and the revision that `org/name` or `org/name@revision` names, or None where it is none."""
-    if (match := _REPOSITORY.fullmatch(spec)) is None or spec.endswith(_OF_A_FILE):
-        return None
-    from huggingface_hub.utils import HFValidationError, validate_repo_id
-
-    try:
-        validate_repo_id(match[1])
-    except HFValidationError:  # too long, or with -- in it
-        return None
-    return match[1], match[2] or "main"
+    match = _REPOSITORY.fullmatch(spec)
+    return None if match is None or spec.endswith(_OF_A_FILE) else (match[1], match[2] or "main")
 
 
 def fetched(repository: str, revision: str) -> tuple[Path, dict[str, str]]:
@@ -113,7 +108,7 @@ def wanted(names: Sequence[str]) -> list[str]:
         """The files of the first pattern that has any."""
         return next(filter(None, (fnmatch.filter(top, pattern) for pattern in patterns)), [])
 
-    weights = {*first(_ADAPTERS), *first(_MODELS)}
+    weights = {*first(ADAPTER_FILES), *first(_MODELS)}
     weights = weights or {name for name in first(_WEIGHTS) if not name.startswith(OF_TRAINING)}
     chosen = [name for name in top if name in weights or any(fnmatch.fnmatchcase(name, p) for p in _PATTERNS)]
     return chosen + [name for name in names if OF_PARTS.fullmatch(name)]

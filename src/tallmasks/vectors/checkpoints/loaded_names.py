@@ -116,7 +116,9 @@ def empty_model(*checkpoints: Checkpoint) -> Any:
 
 @functools.lru_cache(maxsize=8)
 def _empty_model(config: str, most_modules: int) -> Any:
-    with suppress(Exception), _silent():  # anything may be in a configuration
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
         import torch
         import transformers
         from torch.nn.modules.module import register_module_module_registration_hook
@@ -140,7 +142,10 @@ def _empty_model(config: str, most_modules: int) -> Any:
                 return kind(settings) if issubclass(kind, transformers.PreTrainedModel) else None
         finally:
             hook.remove()
-    return None
+    except Exception:  # anything may be in a configuration
+        return None
+    finally:
+        logging.disable(before)
 
 
 def library_advice(*checkpoints: Checkpoint) -> str:
@@ -148,16 +153,6 @@ def library_advice(*checkpoints: Checkpoint) -> str:
     if find_spec("transformers") or not any(one.config.get("model_type") for one in checkpoints):
         return ""
     return f'. transformers knows other names of its tensors: pip install "tallmasks[{EXTRAS["transformers"]}]"'
-
-
-@contextmanager
-def _silent() -> Iterator[None]:
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        yield
-    finally:
-        logging.disable(before)
 
 
 def module_names(model: Any, names: Collection[str]) -> dict[str, str]:

@@ -171,24 +171,18 @@ class TorchSink:
         with needed_for(f"writing a {Path(file.name).suffix} file"):
             import torch
 
-        self._path, self._base, self._dtypes, self._file = path, base, dtypes, file
-        own = [name for name in file.spans if name not in base.aliases]
-        sizes = {name: file.spans[name][1] - file.spans[name][0] for name in own}
-        self._tensors = {name: torch.empty(size, dtype=torch.uint8) for name, size in sizes.items()}
+        self._path, self._base, self._file = path, base, file
+        forms = {name: (base.info(name).shape, torch_dtypes()[code]) for name, code in dtypes.items()}
+        self._tensors = {name: torch.empty(shape, dtype=dtype) for name, (shape, dtype) in forms.items()}
+        self._bytes = {name: tensor.view(-1).view(torch.uint8).numpy() for name, tensor in self._tensors.items()}
 
     def put(self, name: str, start: int, data: NDArray[np.uint8]) -> None:
-        self._tensors[name].numpy()[start : start + data.size] = data
+        self._bytes[name][start : start + data.size] = data
 
     def finish(self) -> None:
         import torch
 
-        own = {}
-        for name, run in self._tensors.items():
-            if (code := self._dtypes[name]) not in torch_dtypes():
-                raise TallmasksError(f"{self._file.name}: tensor {name} is {code}, which torch.save cannot hold")
-            values = run.view(torch_dtypes()[code])
-            own[name] = values.reshape(self._base.info(name).shape)
-        state = {name: own[self._base.aliases.get(name, name)] for name in self._base.places}
+        state = {name: self._tensors[self._base.aliases.get(name, name)] for name in self._base.places}
         try:
             torch.save(state, self._path)
         except RuntimeError as error:  # what torch makes of a full disk

@@ -13,8 +13,15 @@ from tallmasks.store.hub import OPEN_CLIP_FILES
 from tallmasks.store.plain_files import read_json, within
 from tallmasks.store.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.hub_models import COMPANIONS, OF_PARTS, OF_TRAINING, fetched, repository_of
-from tallmasks.vectors.checkpoints.lora_folders import ADAPTER_CONFIG, ADAPTER_FILES, open_lora
+from tallmasks.vectors.checkpoints.hub_models import (
+    ADAPTER_FILES,
+    COMPANIONS,
+    OF_PARTS,
+    OF_TRAINING,
+    fetched,
+    repository_of,
+)
+from tallmasks.vectors.checkpoints.lora_folders import ADAPTER_CONFIG, open_lora
 from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH, open_weight_files
 
 _SINGLE = "model.safetensors"
@@ -80,7 +87,8 @@ def _open_folder(folder: Path, title: str, origin: Mapping[str, str], base: Chec
     first = whole[0] if whole else _only_weights(names, title)
     within(folder, first)
     if first not in (_INDEX, _TORCH_INDEX):
-        return open_weight_files({first: folder / first}, **facts, left_out=_described(left_out, {first}))
+        left = tuple(name for name in left_out if name != first)
+        return open_weight_files({first: folder / first}, **facts, left_out=left)
     shards = _read_index(folder / first)
     files = {name: folder / name for name in sorted(set(shards.values()))}
     if absent := [name for name in files if name not in names]:
@@ -90,7 +98,7 @@ def _open_folder(folder: Path, title: str, origin: Mapping[str, str], base: Chec
         )
     for name in files:
         within(folder, name)
-    left = _described(left_out, {first, *files})
+    left = tuple(name for name in left_out if name not in {first, *files})
     return open_weight_files(files, shards, **facts, left_out=left, index=folder / first)
 
 
@@ -113,10 +121,11 @@ def _read_index(path: Path) -> dict[str, str]:
     """The file of each tensor.  Only files beside the index are believed."""
     try:
         shards = read_json(path)["weight_map"]
-        well = bool(shards) and all(isinstance(file, str) and Path(file).name == file for file in shards.values())
+        ends = (SAFETENSORS, *TORCH)
+        well = bool(shards) and all(Path(file).name == file and file.endswith(ends) for file in shards.values())
     except (ValueError, KeyError, TypeError, AttributeError):
         well = False
-    if not well or not all(file.endswith((SAFETENSORS, *TORCH)) for file in shards.values()):
+    if not well:
         raise TallmasksError(
             f"{path}: not an index of shards; expected a JSON object with a `weight_map` from tensors to files beside"
             " it. Download it again"
@@ -124,16 +133,16 @@ def _read_index(path: Path) -> dict[str, str]:
     return shards
 
 
-def _companions(folder: Path, names: set[str]) -> tuple[dict[str, Path], dict[str, str]]:
+def _companions(folder: Path, names: set[str]) -> tuple[dict[str, Path], list[str]]:
     """What is copied with a model, and what is not.  It says why where the name is a companion's."""
-    chosen, left_out = {}, {}
+    chosen, left_out = {}, []
     for name in sorted(names):
         if name.startswith((".", "README")):
             continue
         if not any(fnmatchcase(name, pattern) for pattern in COMPANIONS):
-            left_out[name] = ""
+            left_out.append(name)
         elif why := _unfit(folder, name):
-            left_out[name] = why
+            left_out.append(f"{name} ({why})")
         else:
             chosen[name] = folder / name
     return chosen, left_out
@@ -148,8 +157,3 @@ def _unfit(folder: Path, name: str) -> str:
     if not path.is_file():
         return "no plain file"
     return f"larger than {_LARGEST_COMPANION >> 20} MiB" if path.stat().st_size > _LARGEST_COMPANION else ""
-
-
-def _described(left_out: Mapping[str, str], read: set[str]) -> tuple[str, ...]:
-    rest = ((name, why) for name, why in left_out.items() if name not in read)
-    return tuple(f"{name} ({why})" if why else name for name, why in rest)

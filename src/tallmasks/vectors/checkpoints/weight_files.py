@@ -43,16 +43,16 @@ def open_weight_files(files: Mapping[str, Path], shards: Mapping[str, str] | Non
 
     ``shards``: of a sharded model, the file of each tensor, checked; ``facts``: other fields of the `Checkpoint`.
 
-    Raises TallmasksError where a file is missing, damaged, or something else; it holds code; a tensor is there twice,
-    of a kind that has no values, or not where the index says.
+    Raises TallmasksError where a file is missing, damaged, or something else; it holds code; a tensor is of a kind that
+    has no values, or not where the index says.
     """
     read = _Read()
     for name, path in files.items():
-        before = set(read.places)
-        add = _add_torch if path.suffix in TORCH else _add_safetensors
-        add(read, name, path)
+        names = (_add_torch if path.suffix in TORCH else _add_safetensors)(read, name, path)
+        if odd := next((one for one in names if "\n" in one), None):
+            raise TallmasksError(f"{path}: a tensor is called {odd[:100]!a}; expected a name of one line. Rename it")
         if shards is not None:
-            _check_shard(shards, name, path, read.places.keys() - before)
+            _check_shard(path, names, {one for one, place in shards.items() if place == name})
     return Checkpoint(
         **facts,
         files=files,
@@ -64,23 +64,17 @@ def open_weight_files(files: Mapping[str, Path], shards: Mapping[str, str] | Non
     )
 
 
-def _check_shard(shards: Mapping[str, str], file: str, path: Path, names: set[str]) -> None:
-    promised = {name for name, place in shards.items() if place == file}
-    if absent := sorted(promised - names):
-        raise TallmasksError(
-            f"{path}: the index says that it holds {name_some(absent)}, which it does not; expected the shard that the"
-            " index was written with. Download the folder again"
-        )
-    if extra := sorted(names - promised):
-        where = shards.get(extra[0])
-        why = f"which the index has in {where}" if where else "which the index does not name"
-        raise TallmasksError(
-            f"{path}: it holds {name_some(extra)}, {why}; expected the shard that the index was written with. Download"
-            " the folder again"
-        )
+def _check_shard(path: Path, names: set[str], promised: set[str]) -> None:
+    for how, wrong in (("lacks", promised - names), ("holds", names - promised)):
+        if wrong:
+            raise TallmasksError(
+                f"{path}: it {how} {name_some(sorted(wrong))}, against the index; expected the shard that the index was"
+                " written with. Download the folder again"
+            )
 
 
-def _add_safetensors(read: _Read, file: str, path: Path) -> None:
+def _add_safetensors(read: _Read, file: str, path: Path) -> set[str]:
+    """Add a file to what was read.  Returns the names of its tensors."""
     opened = open_tensors(path)
     kind = opened.metadata.get("format", "")
     if kind.startswith("tallmasks/") and not kind.startswith(_OF_PRETRAINED):
@@ -91,16 +85,16 @@ def _add_safetensors(read: _Read, file: str, path: Path) -> None:
         )
     read.metadata[file] = opened.metadata
     for name, dtype, shape in opened.described:
-        _check_name(read, name, file, path)
         read.tensors[name] = TensorInfo(dtype, tuple(shape))
         read.arrays[name] = opened.view(name) if dtype in DTYPES else opened.stored(name)
         read.places[name] = file
-    names = {name for name, _, _ in opened.described}
+    names = set(opened.names)
     # safetensors' save_model writes there under which name it kept a tensor
     read.aliases |= {alias: name for alias, name in opened.metadata.items() if name in names}
+    return names
 
 
-def _add_torch(read: _Read, file: str, path: Path) -> None:
+def _add_torch(read: _Read, file: str, path: Path) -> set[str]:
     """Memory-mapped, except for the format before torch 1.6, which is not aligned."""
     if not path.is_file():
         problem = "not a plain file" if path.exists() else "no such file"
@@ -116,7 +110,6 @@ def _add_torch(read: _Read, file: str, path: Path) -> None:
     first_names: dict[tuple, str] = {}
     for tensor in sorted(stored):
         name, dtype, *place = tensor
-        _check_name(read, name, file, path)
         read.places[name] = file
         try:
             array, code = _array(tensor, mapped), code_of(dtype)
@@ -130,6 +123,7 @@ def _add_torch(read: _Read, file: str, path: Path) -> None:
             continue
         read.tensors[name] = TensorInfo(code, array.shape)
         read.arrays[name] = array
+    return {tensor.name for tensor in stored}
 
 
 def _array(tensor: StoredTensor, mapped: NDArray[np.uint8]) -> NDArray:
@@ -143,13 +137,3 @@ def _array(tensor: StoredTensor, mapped: NDArray[np.uint8]) -> NDArray:
     array = np.require(array, requirements="A")
     array.flags.writeable = False
     return array
-
-
-def _check_name(read: _Read, name: str, file: str, path: Path) -> None:
-    if "\n" in name:
-        raise TallmasksError(f"{path}: a tensor is called {name[:100]!a}; expected a name of one line. Rename it")
-    if name in read.places:
-        raise TallmasksError(
-            f"{path}: tensor {short(name)} is in {read.places[name]} too; expected one tensor for each name. Keep one"
-            f" of the two files, or give the one that counts instead of the folder"
-        )

@@ -15,7 +15,6 @@ from tallmasks.store.errors import TallmasksError
 from tallmasks.store.parallel import parallel
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.float_bytes import narrowed
-from tallmasks.vectors.checkpoints.lora_folders import LoraCheckpoint
 from tallmasks.vectors.checkpoints.new_files import PlannedFile, SafetensorsSink, TorchSink, planned, small_files
 from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH
 
@@ -140,8 +139,6 @@ def _plan(
 ) -> tuple[dict[str, str], list[PlannedFile]]:
     """The dtype of every tensor, and the files."""
     refuse_existing(out, base.is_folder)
-    if isinstance(base, LoraCheckpoint):
-        raise TallmasksError(f"{base.title}: a LoRA; expected a whole model to write one like it. Give its base")
     if base.is_folder and out.suffix in (SAFETENSORS, *TORCH):
         raise TallmasksError(
             f"{out}: {base.title} is a folder, and so is what is written like it; expected the name of a folder. Leave"
