@@ -5,8 +5,7 @@ The loops on the CPU compute every value.  What they cannot reach in order, as o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection
 
 import numpy as np
 import torch
@@ -14,31 +13,19 @@ from numpy.typing import NDArray
 
 from tallmasks.bundles.live_modules import PlacedTensor
 from tallmasks.bundles.task_weights import TaskWeights
-from tallmasks.store.dtypes import torch_codes
+from tallmasks.store.dtypes import DTYPES
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class ModuleCopy(Checkpoint):
-    """theta_0 as a module had it: ``flats`` by name, on the CPU."""
-
-    flats: Mapping[str, torch.Tensor] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, placed: list[PlacedTensor], names: Collection[str]) -> ModuleCopy:
-        """A copy of those of a module's tensors that are among ``names``."""
-        kept = {name: tensor.detach() for name, tensor, _ in placed if name in names}
-        infos = {name: TensorInfo(torch_codes()[tensor.dtype], tuple(tensor.shape)) for name, tensor in kept.items()}
-        flats = {
-            name: torch.empty(tensor.shape, dtype=tensor.dtype).copy_(tensor).view(-1) for name, tensor in kept.items()
-        }
-        return cls(title="the module", tensors=infos, flats=flats)
-
-    def piece(self, name: str, start: int, stop: int) -> NDArray[np.float32]:
-        return self.flats[name][start:stop].float().numpy()
-
-    def stored(self, name: str, start: int, stop: int) -> NDArray[np.uint8]:
-        return _bytes(self.flats[name][start:stop])
+def copy_of(placed: list[PlacedTensor], names: Collection[str]) -> Checkpoint:
+    """theta_0 as a module has it: a copy of those of its tensors that are among ``names``."""
+    infos, arrays = {}, {}
+    for one in placed:
+        if one.name in names:
+            infos[one.name] = TensorInfo(one.dtype, tuple(one.tensor.shape))
+            copied = np.array(_bytes(one.tensor.detach().cpu().reshape(-1)))
+            arrays[one.name] = copied.view(DTYPES[one.dtype].numpy).reshape(one.tensor.shape)
+    return Checkpoint(title="the module", tensors=infos, arrays=arrays)
 
 
 def overwrite(placed: list[PlacedTensor], weights: TaskWeights, before: TaskWeights) -> None:

@@ -152,15 +152,15 @@ class Bundle:
     def _switch(self, module: torch.nn.Module, task: str | None) -> None:
         with needed_for("switching a module"):
             from tallmasks.bundles.live_modules import placed_tensors
-            from tallmasks.bundles.live_weights import ModuleCopy, overwrite
+            from tallmasks.bundles.live_weights import copy_of, overwrite
 
         placed = placed_tensors(module, self.manifest)
         base = self._any_base()
-        if base is None and task is None:
-            return
         if base is None:
-            TaskWeights(self._parts, ModuleCopy(title="the module", tensors={}), task).check()
-            base = self._of_module = ModuleCopy.of(placed, self.manifest.stored.keys() | self.manifest.buffers)
+            if task is None:
+                return
+            self._parts.check(task)
+            base = self._of_module = copy_of(placed, self.manifest.stored.keys() | self.manifest.buffers)
         overwrite(placed, TaskWeights(self._parts, base, task), TaskWeights(self._parts, base, None))
 
     def _weights(self, task: str) -> TaskWeights:

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 import task_bundles
+from small_models import made as made_model
 from strategies import no_deadline
 from tallmasks.bundles.bundle_parts import BundleParts
 from tallmasks.bundles.bundle_writer import BundleFacts, new_bundle
@@ -116,6 +118,8 @@ def test_without_a_base_the_module_itself_is_theta_0(made):
         for task in (TASKS[1], TASKS[0], TASKS[1]):
             bundle.apply_(module, task)
             assert all_same(weights_of(module), expected(made, task))
+        pickle.loads(pickle.dumps(bundle)).apply_(module, TASKS[0])  # as in a worker
+        assert all_same(weights_of(module), expected(made, TASKS[0]))
         bundle.restore_(module)
         assert all_same(weights_of(module), made.base)
     finally:
@@ -180,6 +184,8 @@ def test_a_module_that_does_not_fit_stays_as_it_is(made, change, message):
         assert tensor.is_meta or same_bits(tensor, before[name])
     with pytest.raises(TallmasksError, match="no task 'mnits'; did you mean 'mnist'"):
         bundle.apply_(module, "mnits")
+    with pytest.raises(TallmasksError, match=r"found a dict; expected a torch.nn.Module. .*bundle.state_dict"):
+        bundle.apply_(dict(made.base), "mnist")
 
 
 @pytest.mark.parametrize("stop", [RuntimeError("no memory"), KeyboardInterrupt()])
@@ -201,6 +207,30 @@ def test_what_is_stopped_on_the_way_leaves_theta_0(made, monkeypatch, stop):
     assert all_same(weights_of(module), made.base)
 
 
+def test_a_model_comes_as_a_stream(made):
+    """Another server's loader would get other weights than state_dict gives, or learn of a wrong task too late."""
+    bundle = load_bundle(made.folder, made.base_file)
+    for task in TASKS:
+        stream = bundle.named_tensors(task)
+        assert iter(stream) is stream
+        pairs = list(stream)
+        assert [name for name, _ in pairs] == sorted(made.base)
+        assert all_same(dict(pairs), expected(made, task))
+    with pytest.raises(TallmasksError, match="no task 'mnits'"):
+        bundle.named_tensors("mnits")
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_a_pickled_bundle_is_the_same_bundle(made, given, monkeypatch, tmp_path):
+    """A worker, which may be in another folder, would get another base's model, or none."""
+    monkeypatch.chdir(made.folder.parent)
+    bundle = load_bundle(made.folder.name, made.base_file.name if given else None)
+    monkeypatch.chdir(tmp_path)
+    bundle.apply_(Everything(made.base), "mnist")
+    again = pickle.loads(pickle.dumps(bundle))
+    assert all_same(again.state_dict("mnist"), expected(made, "mnist"))
+
+
 def bundle_over(model, folder):
     """A bundle of two tasks over a model of transformers', which is saved as `base`."""
     model.save_pretrained(folder / "base")
@@ -215,25 +245,6 @@ def bundle_over(model, folder):
     return load_bundle(folder / "bundle")
 
 
-def model_of_transformers(kind):
-    """One whose tensors have other names than in its files."""
-    import transformers
-
-    size = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 12}
-    images = {"image_size": 8, "patch_size": 4, "mlp_ratio": 2}
-    config, name = {
-        "vit": (transformers.ViTConfig(**size, **images), "ViTForImageClassification"),
-        "dinov2": (transformers.Dinov2Config(**size, **images), "Dinov2Model"),
-        "gpt_neox": (transformers.GPTNeoXConfig(**size, vocab_size=11), "GPTNeoXForCausalLM"),
-        "mixtral": (
-            transformers.MixtralConfig(**size, vocab_size=11, num_local_experts=2, num_key_value_heads=2),
-            "MixtralForCausalLM",
-        ),
-    }[kind]
-    torch.manual_seed(0)
-    return getattr(transformers, name)(config)
-
-
 def within(name):
     """A wrapper whose names are those of DDP ("module") or torch.compile ("_orig_mod")."""
     return lambda model: torch.nn.ModuleDict({name: model})
@@ -246,17 +257,17 @@ def compiled_part(model):
 
 
 WRAPPED = [
-    ("vit", within("module")),
-    ("dinov2", lambda model: model),
-    ("gpt_neox", compiled_part),
-    ("mixtral", within("_orig_mod")),
+    ("ViTForImageClassification", within("module")),
+    ("Dinov2Model", lambda model: model),
+    ("GPTNeoXForCausalLM", compiled_part),
+    ("MixtralForCausalLM", within("_orig_mod")),
 ]
 
 
 @pytest.mark.parametrize(("kind", "wrap"), WRAPPED)
 def test_a_module_is_known_under_transformers_names_and_in_wrappers(tmp_path, kind, wrap):
     """The paper's own class of model, and whatever is compiled or trained on many GPUs, would be refused."""
-    model = model_of_transformers(kind)
+    model = made_model(kind)
     bundle = bundle_over(model, tmp_path)
     before = copy.deepcopy(model.state_dict())
     own = dict(model.named_parameters())
@@ -290,7 +301,7 @@ def test_tensors_that_transformers_converts_otherwise_are_refused_with_the_way_o
     """The user would look for a wrong model; the way that the message names must work."""
     from transformers.core_model_loading import MergeModulelist
 
-    model = model_of_transformers("mixtral")
+    model = made_model("MixtralForCausalLM")
     bundle = bundle_over(model, tmp_path)
     monkeypatch.setattr(MergeModulelist, "reverse_op", property(lambda operation: operation))  # no way back
     with pytest.raises(TallmasksError, match=r"MixtralForCausalLM.from_pretrained\(None, config=model.config, state_d"):

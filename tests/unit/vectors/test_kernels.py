@@ -131,17 +131,3 @@ def test_agreement_counts_the_masks(vectors, piece):
     same_bits(out, reference.agreement(masks))
     kernels.count_agreement([np.full_like(planes[0], 255)] * 255, [0] * 255, out, piece)
     assert (out == 255).all()
-
-
-@pytest.mark.parametrize("threads", [1, 3])
-def test_pieces_and_threads_do_not_show(threads, monkeypatch):
-    """Results would depend on the machine: here P' takes three default pieces and a part of one."""
-    monkeypatch.setattr("tallmasks.store.parallel.cores", lambda: threads)
-    vectors = np.random.default_rng(0).standard_normal((3, 3 * kernels.PIECE + 13), dtype=np.float32)
-    total = reference.sum_vectors(vectors)
-    same_bits(*merged_by_ties(vectors, 0.2, mean=True))
-    assert kernels.nth_magnitude(total, 77_777) == np.sort(np.abs(total))[77_776]
-    planes = packed_levels(vectors, total, [0.2, 0.5])
-    counts = np.empty(total.size, np.uint8)
-    kernels.count_agreement(planes, [1, 1, 1], counts)
-    same_bits(counts, reference.agreement([reference.mask(vector, total, 0.5) for vector in vectors]))

@@ -23,7 +23,6 @@ from tallmasks.vectors.checkpoints.float_bytes import widened
 
 COMPARED = 1 << 20
 """How many values are compared at once."""
-_HASHING = 4
 
 
 class TensorInfo(NamedTuple):
@@ -164,7 +163,7 @@ class Checkpoint:
 
     def sha256s(self) -> dict[str, str]:
         """The sha256 of every file that decides the values, by name."""
-        return dict(zip(self.files, parallel(sha256_of, self.files.values(), _HASHING), strict=True))
+        return dict(zip(self.files, parallel(sha256_of, self.files.values()), strict=True))
 
     def info(self, name: str) -> TensorInfo:
         """Dtype and shape of a tensor.  Raises TallmasksError where there is none of the name."""

@@ -13,7 +13,6 @@ from tallmasks.vectors.checkpoints.buffers import Buffer
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.tied_names import is_embedding, ties
 
-_AT_ONCE = 4
 _KEY = "quantization_config"
 _PARTS = ("_scale_inv", ".SCB", ".qweight", ".qzeros", ".g_idx", ".absmax", ".quant_map", ".weight_packed", ".W_q")
 """How scales and packed weights are called at the end: by fp8, LLM.int8(), GPTQ and AWQ, bitsandbytes' 4 bits,
@@ -49,7 +48,7 @@ def check_fit(base: Checkpoint, task_checkpoints: Mapping[str, Checkpoint], own:
 def unchanged(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> tuple[str, ...]:
     """The weights whose bytes are those of the base in every task, sorted; the checkpoints fit the base."""
     names = base.layout.names
-    same = parallel(lambda name: all(task.same(base, name) for task in tasks.values()), names, _AT_ONCE)
+    same = parallel(lambda name: all(task.same(base, name) for task in tasks.values()), names)
     return tuple(compress(names, same))
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tallmasks.store import hub
 from tallmasks.store.errors import TallmasksError
+from tallmasks.vectors.checkpoints.lora_folders import ADAPTER_FILES
 
 _PART = r"[A-Za-z0-9](?:[\w.-]{0,94}\w)?"
 _REPOSITORY = re.compile(rf"(?![^@]*(?:--|\.\.))({_PART}/{_PART}(?<!\.git))(?:@([\w./-]+))?", re.ASCII)
@@ -31,7 +32,6 @@ _OF_A_FILE = (".safetensors", ".pt", ".pth", ".bin", ".ckpt")
 _TELLING = ("config.json", "adapter_config.json", "open_clip_config.json", "model.safetensors", "pytorch_model.bin")
 """Files of which one at least is in every model's repository."""
 _WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.ckpt")
-ADAPTER_FILES = ("adapter_model.safetensors", "adapter_model.bin")
 _MODELS = (
     "model.safetensors", "model-*-of-*.safetensors", "open_clip_model.safetensors",
     "pytorch_model.bin", "pytorch_model-*-of-*.bin", "open_clip_pytorch_model.bin",

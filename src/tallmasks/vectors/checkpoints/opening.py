@@ -13,15 +13,8 @@ from tallmasks.store.hub import OPEN_CLIP_FILES
 from tallmasks.store.plain_files import read_json, within
 from tallmasks.store.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.hub_models import (
-    ADAPTER_FILES,
-    COMPANIONS,
-    OF_PARTS,
-    OF_TRAINING,
-    fetched,
-    repository_of,
-)
-from tallmasks.vectors.checkpoints.lora_folders import ADAPTER_CONFIG, open_lora
+from tallmasks.vectors.checkpoints.hub_models import COMPANIONS, OF_PARTS, OF_TRAINING, fetched, repository_of
+from tallmasks.vectors.checkpoints.lora_folders import ADAPTER_CONFIG, ADAPTER_FILES, open_lora
 from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH, open_weight_files
 
 _SINGLE = "model.safetensors"

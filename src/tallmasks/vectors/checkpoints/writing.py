@@ -20,7 +20,6 @@ from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH
 
 _COPIED = 1 << 21
 """How many values are copied at once."""
-_AT_ONCE = 4
 
 
 class NewCheckpoint:
@@ -55,7 +54,7 @@ class NewCheckpoint:
             if name not in self._written
             for start in range(0, info.size, _COPIED)
         )
-        parallel(lambda piece: self._copy(*piece), pieces, _AT_ONCE)
+        parallel(lambda piece: self._copy(*piece), pieces)
         self._sink.finish()
 
     def _copy(self, name: str, start: int, stop: int) -> None:

@@ -1,0 +1,139 @@
+"""Masks of a grid, their agreement and consensus, and their statistics, against the plain statement of the method."""
+
+import json
+
+import numpy as np
+import pytest
+
+import reference
+from chain import LAMBDAS, build
+from tallmasks.masks.consensus import agreement_profile, open_agreement, write_agreement
+from tallmasks.masks.mask_bundles import apply_mask, open_mask_bundle, write_mask_bundle
+from tallmasks.masks.mask_statistics import from_input_to_output, statistics
+from tallmasks.models.clip.tensor_names import place
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.tensor_files import open_tensors
+from tallmasks.vectors import kernels
+from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
+
+CHOSEN = {"cars": 0.2, "dtd": 0.6, "mnist": 0.4}
+
+
+@pytest.fixture(scope="module")
+def chain(tmp_path_factory):
+    """Three tasks, 43 weights: the last byte of a plane is not full."""
+    return build(tmp_path_factory.mktemp("chain"))
+
+
+@pytest.mark.parametrize("merge", ["sum", "ties_sum"])
+def test_every_mask_is_the_equations(chain, merge):
+    """A specialised model would take other weights of the merge than TALL-masks say (from the untrimmed tau_t)."""
+    bundle = open_mask_bundle(chain.folder / f"masks-{merge}")
+    merged = open_multi_task_vector(chain.folder / merge)
+    for task, vector in zip(chain.tasks, chain.vectors, strict=True):
+        expected = [reference.mask(vector, merged, mask_lambda) for mask_lambda in LAMBDAS]
+        np.testing.assert_array_equal(kernels.unpack_levels(bundle.planes(task), 43), np.sum(expected, 0))
+        for mask_lambda, held in zip(LAMBDAS, expected, strict=True):
+            found = reference.unpacked(bundle, task, mask_lambda)
+            assert found.dtype == bool
+            np.testing.assert_array_equal(found, held)
+            assert bundle.density(task, mask_lambda) == held.mean()
+            np.testing.assert_array_equal(apply_mask(merged, found), np.where(held, merged, 0))
+
+
+def test_a_bundle_describes_itself(chain):
+    """Somebody with the file and its documentation alone could not read it."""
+    bundle = open_mask_bundle(chain.folder / "masks-sum")
+    assert (bundle.tasks, bundle.lambdas) == (chain.tasks, tuple(LAMBDAS))
+    assert dict(zip(bundle.layout.names, bundle.layout.shapes, strict=True)) == {"a.weight": (6, 5), "b.bias": (13,)}
+    tensors = open_tensors(chain.folder / "masks-sum")
+    assert tensors.metadata.keys() == {"format", "recipe", "tasks", "lambdas", "layout", "content", "seal"}
+    assert json.loads(tensors.metadata["lambdas"]) == LAMBDAS
+    planes = tensors.read("cars")
+    assert (planes.dtype, planes.shape) == (np.uint8, (3, 6))
+    bits = np.unpackbits(planes, axis=1, bitorder="little")
+    np.testing.assert_array_equal((bits[:, :43].T @ [1, 2, 4]), kernels.unpack_levels(planes, 43))
+    assert not bits[:, 43:].any()
+
+
+def test_what_is_not_in_the_bundle_is_named(chain):
+    """A lambda beside the grid would give some other lambda's mask."""
+    bundle = open_mask_bundle(chain.folder / "masks-sum")
+    with pytest.raises(ValueError):
+        bundle.packed_mask("cars", 0.25)
+    with pytest.raises(TallmasksError, match="no tensor sun397"):
+        bundle.packed_mask("sun397", 0.2)
+    with pytest.raises(TallmasksError, match="expected tallmasks/multi_task_vector/1"):
+        write_mask_bundle(chain.folder / "x", chain.task_vectors, chain.folder / "masks-sum", LAMBDAS, {})
+
+
+@pytest.mark.parametrize("merge", ["sum", "ties_sum"])
+def test_each_task_votes_with_its_own_lambda(chain, merge, tmp_path):
+    """The consensus would rest on masks that nobody selected."""
+    write_agreement(tmp_path / "agreement", chain.folder / f"masks-{merge}", CHOSEN, {})
+    found = open_agreement(tmp_path / "agreement")
+    merged = open_multi_task_vector(chain.folder / merge)
+    masks = [reference.mask(v, merged, CHOSEN[t]) for t, v in zip(chain.tasks, chain.vectors, strict=True)]
+    np.testing.assert_array_equal(found, reference.agreement(masks))
+
+
+def test_profile_tells_apart_the_weights_that_merge_to_zero():
+    """Weights that cancel in TIES would look like weights that every task shares."""
+    counts = np.array([0, 0, 1, 3, 3, 3, 2, 0], np.uint8)
+    merged = np.array([1, 0, 2, 0, -0.0, 5, 1, 3], np.float32)
+    profile = agreement_profile(counts, merged, 4)
+    assert profile.fractions == (3 / 8, 1 / 8, 1 / 8, 3 / 8, 0)
+    assert profile.merged_zero == (1 / 8, 0, 0, 2 / 8, 0)
+    assert sum(profile.fractions) == 1
+
+
+@pytest.mark.parametrize("merge", ["sum", "ties_sum"])
+def test_statistics_equal_the_plain_ones(merge, chain):
+    """The figures would show other masks than those that are applied."""
+    bundle, merged = open_mask_bundle(chain.folder / f"masks-{merge}"), open_multi_task_vector(chain.folder / merge)
+    masks = {task: reference.unpacked(bundle, task, value) for task, value in CHOSEN.items()}
+    found = statistics(bundle, CHOSEN, merged, place)
+    density = found["density"].set_index("task")
+    for task, mask in masks.items():
+        assert density.loc[task, "density"] == pytest.approx(mask.mean())
+        assert density.loc[task, "merged_zero"] == pytest.approx((mask & (merged == 0)).mean())
+        assert density.loc[task, "mask_lambda"] == CHOSEN[task]
+    used = {task: mask & (merged != 0) for task, mask in masks.items()}
+    overlap = found["overlap"].set_index(["task", "other"])["jaccard"]
+    for one in CHOSEN:
+        for other in CHOSEN:
+            expected = (used[one] & used[other]).sum() / (used[one] | used[other]).sum()
+            assert overlap[one, other] == pytest.approx(expected)
+    assert len(overlap) == 9
+    tensors = found["tensors"]
+    assert tensors["weights"].sum() == bundle.layout.size == 43
+    everywhere = (tensors["density"] * tensors["weights"]).sum() / 43
+    assert everywhere == pytest.approx(np.mean([mask.mean() for mask in used.values()]))
+    bias = tensors.set_index("kind").loc["biases"]
+    start = bundle.layout.offsets[bundle.layout.names.index("b.bias")]
+    assert bias["weights"] == 13
+    assert bias["density"] == pytest.approx(np.mean([mask[start : start + 13].mean() for mask in used.values()]))
+
+
+@pytest.mark.parametrize(
+    ("tensor", "expected"),
+    [
+        ("visual.conv1.weight", ("before", "patches")),
+        ("visual.class_embedding", ("before", "embeddings")),
+        ("visual.transformer.resblocks.11.attn.in_proj_weight", ("11", "attention in")),
+        ("visual.transformer.resblocks.2.attn.out_proj.weight", ("2", "attention out")),
+        ("visual.transformer.resblocks.2.mlp.c_fc.weight", ("2", "MLP in")),
+        ("visual.transformer.resblocks.2.mlp.c_proj.bias", ("2", "biases")),
+        ("visual.proj", ("after", "projection")),
+        ("visual.something_new", ("after", "other")),
+        # a ResNet's
+        ("visual.bn3.weight", ("before", "norms")),
+        ("visual.layer1.0.conv2.weight", ("0", "convolutions")),
+        ("visual.layer4.2.downsample.1.weight", ("3", "norms")),
+        ("visual.attnpool.q_proj.bias", ("after", "biases")),
+    ],
+)
+def test_places(tensor, expected):
+    """A matrix would be counted to the wrong layer; or layer 10 stand before layer 2."""
+    assert place(tensor) == expected
+    assert sorted(["after", "10", "before", "2"], key=from_input_to_output) == ["before", "2", "10", "after"]
