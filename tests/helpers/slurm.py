@@ -6,14 +6,14 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from processes import wait_for
+
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel", "sinfo")
 PLUGIN = Path(sys.prefix) / "slurm"  # where `make test-long` puts Snakemake's plugin, apart from what other tests use
-SECONDS = 60
 
 CONFIGURATION = """\
 ClusterName=test
@@ -78,13 +78,8 @@ def cluster(folder: Path) -> Iterator[dict[str, str]]:
     key = folder / "munge.key"
     key.write_bytes(os.urandom(1024))
     key.chmod(0o400)
-    munge = {
-        "key-file": key,
-        "socket": folder / "munge.socket",
-        "pid-file": folder / "munge.pid",
-        "log-file": folder / "munge.log",
-        "seed-file": folder / "munge.seed",
-    }
+    munge = {"key-file": key} | {f"{name}-file": folder / f"munge.{name}" for name in ("pid", "log", "seed")}
+    munge["socket"] = folder / "munge.socket"
     commands = [
         ["munged", "--foreground", "--force", *(f"--{name}={path}" for name, path in munge.items())],
         ["slurmctld", "-D", "-c", "-f", str(configuration)],
@@ -100,8 +95,8 @@ def cluster(folder: Path) -> Iterator[dict[str, str]]:
                     )
                 )
             if command[0] == "munged":
-                _wait(lambda: (folder / "munge.socket").exists(), folder)
-        _wait(lambda: "idle" in _said(["sinfo", "-h", "-o", "%t"], environment), folder)
+                wait_for((folder / "munge.socket").exists)
+        wait_for(lambda: "idle" in _said(["sinfo", "-h", "-o", "%t"], environment))
         yield environment
     finally:
         _said(["scancel", "--user", getpass.getuser()], environment)
@@ -121,13 +116,3 @@ def _free_ports() -> list[int]:
 def _said(command: list[str], environment: dict[str, str]) -> str:
     done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True)
     return done.stdout
-
-
-def _wait(ready: object, folder: Path) -> None:
-    assert callable(ready)
-    for _ in range(10 * SECONDS):
-        if ready():
-            return
-        time.sleep(0.1)
-    logs = "\n".join(path.read_text(errors="replace") for path in [*folder.glob("*.log"), *folder.glob("*.out")])
-    raise AssertionError(f"the cluster does not start:\n{logs}")

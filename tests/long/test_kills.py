@@ -20,22 +20,7 @@ def forget_some(project: Project, draw: random.Random) -> None:
     project.path("results/tiny", draw.choice(["two", "three"]), "table.csv").unlink(missing_ok=True)
 
 
-def kill_group(process: subprocess.Popen[str]) -> None:
-    """Everything that the user started: as the kernel does when a session's memory limit is reached."""
-    os.killpg(process.pid, signal.SIGKILL)
-
-
-def kill_alone(process: subprocess.Popen[str]) -> None:
-    """Only the process that the user started: its jobs must not go on beside those of the next run."""
-    process.kill()
-
-
-WAYS = {
-    "the process group": (("snakemake", "-j2", "--", "all"), kill_group),
-    "snakemake alone": (("snakemake", "-j2", "--", "all"), kill_alone),
-    "dvc repro": (("dvc", "repro"), kill_alone),
-    "dvc repro and all below it": (("dvc", "repro"), kill_group),
-}
+COMMANDS = (("snakemake", "-j2", "--", "all"), ("dvc", "repro"))
 
 
 def test_a_plain_rerun_recovers_from_any_kill(project: Project) -> None:
@@ -44,15 +29,17 @@ def test_a_plain_rerun_recovers_from_any_kill(project: Project) -> None:
     before = project.sha256("store", "results")
     while killed < KILLS:
         forget_some(project, draw)
-        way = list(WAYS)[killed % len(WAYS)]
-        command, kill = WAYS[way]
+        command, alone = COMMANDS[killed % 2], killed % 4 < 2
         process = project.start(*command, stdout=subprocess.DEVNULL)
         time.sleep(draw.uniform(0.5, LONGEST_SECONDS))
         if process.poll() is None:
-            kill(process)
+            if alone:  # its jobs must not go on beside those of the next run
+                process.kill()
+            else:  # as the kernel does when a session's memory limit is reached
+                os.killpg(process.pid, signal.SIGKILL)
             killed += 1
         process.wait()
-        run = project.dvc("repro") if command[0] == "dvc" else project.snakemake("all")
+        run = project.run(*command)
         assert "--unlock" not in run.output and "IncompleteFiles" not in run.output
     assert project.dvc("repro").status == 0
     after = project.sha256("store", "results")
