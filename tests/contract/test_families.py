@@ -158,23 +158,14 @@ def fine_tuned(kind: str, folder: Path) -> tuple[Path, State]:
     return weights, {n: t + 0.01 if n in trained else t.clone() for n, t in tensors.items()}
 
 
-def changed(name: str, change: Callable[[torch.Tensor], Any]) -> Callable[[dict[Any, Any]], object]:
-    return lambda state: state.update({name: change(state[name])})
-
-
-def with_value(value: float, dtype: torch.dtype = torch.float32) -> Callable[[torch.Tensor], torch.Tensor]:
+def with_value(tensor: torch.Tensor, value: float) -> torch.Tensor:
     """One value is another."""
-
-    def change(tensor: torch.Tensor) -> torch.Tensor:
-        found = tensor.to(dtype).clone()
-        found.view(-1)[found.numel() // 2] = value
-        return found
-
-    return change
+    found = tensor.clone()
+    found.view(-1)[found.numel() // 2] = value
+    return found
 
 
 HARMLESS: dict[str, Callable[[torch.Tensor], Any]] = {
-    "as it is": lambda t: t,
     "half": lambda t: t.half(),
     "bfloat16": lambda t: t.bfloat16(),
     "double": lambda t: t.double(),
@@ -183,12 +174,11 @@ HARMLESS: dict[str, Callable[[torch.Tensor], Any]] = {
 }
 HARMFUL: dict[str, Callable[[torch.Tensor], Any]] = {
     "of another shape": lambda t: t[:1].repeat(3, 1),
-    "empty": lambda t: t.flatten()[:0],
     "int64": lambda t: t.to(torch.int64),
     "float8": lambda t: t.to(torch.float8_e4m3fn),
-    "NaN": with_value(math.nan),
-    "minus infinity in half": with_value(-math.inf, torch.float16),
-    "beyond float32": with_value(1e300, torch.float64),
+    "NaN": lambda t: with_value(t, math.nan),
+    "minus infinity in half": lambda t: with_value(t.half(), -math.inf),
+    "beyond float32": lambda t: with_value(t.double(), 1e300),
     # what safetensors cannot hold
     "sparse": lambda t: t.to_sparse(),
     "quantised": lambda t: torch.quantize_per_tensor(t.float(), 0.1, 0, torch.qint8),
@@ -202,7 +192,10 @@ ODD_STATES: dict[str, Callable[[dict[Any, Any], str], object]] = {
     "unknown": lambda state, name: state.update({f"{name}_scale": torch.ones(1)}),
     "a number for a name": lambda state, name: state.update({7: state[name]}),
     "an epoch beside them": lambda state, name: state.update({"epoch": 3}),
-    **{what: lambda state, name, change=change: changed(name, change)(state) for what, change in HARMFUL.items()},
+    **{
+        what: lambda state, name, change=change: state.update({name: change(state[name])})
+        for what, change in HARMFUL.items()
+    },
 }
 
 
@@ -211,7 +204,7 @@ ODD_STATES: dict[str, Callable[[dict[Any, Any], str], object]] = {
 def test_what_holds_the_same_values_is_imported(kind: str, change: str, tmp_path: Path) -> None:
     """A checkpoint would be refused, or read wrong, for how it lies in memory."""
     weights, state = fine_tuned(kind, tmp_path)
-    changed(NAMES[kind], HARMLESS[change])(state)
+    state[NAMES[kind]] = HARMLESS[change](state[NAMES[kind]])
     torch.save({"state_dict": state, "epoch": 3}, tmp_path / "cars.pt")
     found = family(SMALL[kind].spec).convert_checkpoint(SMALL[kind].spec, tmp_path / "cars.pt", weights)
     assert tuple(found) == load(SMALL[kind].spec, weights, device="cpu").trainable
@@ -249,19 +242,11 @@ def test_a_frozen_tensor_that_moved_is_refused(kind: str, tmp_path: Path) -> Non
 
 
 @CONVERTING
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (lambda t, name: t.pop(name), "missing"),
-        (lambda t, name: t.update(extra=torch.zeros(2)), "'extra'.*not expected"),
-        (lambda t, name: t.update({name: torch.zeros(3, 3)}), r"\[3, 3\]"),
-        (lambda t, name: t[name].fill_(math.nan), "NaN"),
-    ],
-)
-def test_a_damaged_pretrained_file_is_named(kind: str, change: Any, said: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("change", ["missing", "unknown", "of another shape", "NaN"])
+def test_a_damaged_pretrained_file_is_named(kind: str, change: str, tmp_path: Path) -> None:
     """A wrong or broken file would be found out by its results only."""
     tensors = load_file(tensors_of(kind, tmp_path)[0])
-    change(tensors, NAMES[kind])
+    ODD_STATES[change](tensors, NAMES[kind])
     save_file(tensors, tmp_path / "bad.safetensors")
-    with pytest.raises(TallmasksError, match=f"bad.safetensors.*{said}"):
+    with pytest.raises(TallmasksError, match=f"bad.safetensors.*{NAMES[kind]}"):
         load(SMALL[kind].spec, tmp_path / "bad.safetensors", device="cpu")
