@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import atexit
 import fcntl
-import itertools
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -137,13 +135,6 @@ def paper(built: tuple[Project, Run], tmp_path_factory: pytest.TempPathFactory) 
 
 
 @pytest.fixture
-def copies(built: tuple[Project, Run], tmp_path: Path) -> Iterator[Callable[[], Project]]:
-    """Makes copies of the built project."""
-    numbers = itertools.count(1)
-    yield lambda: built[0].copy(tmp_path / f"copy{next(numbers)}")
-
-
-@pytest.fixture
-def project(copies: Callable[[], Project]) -> Project:
+def project(built: tuple[Project, Run], tmp_path: Path) -> Project:
     """A copy of the built project."""
-    return copies()
+    return built[0].copy(tmp_path / "copy")

@@ -2,13 +2,13 @@
 
 import functools
 import json
-import struct
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from transformers import T5Config, T5ForConditionalGeneration
+from transformers.utils.sentencepiece_model_pb2_new import ModelProto
 
 from tallmasks.models.t5.t5_architectures import Architecture
 from tallmasks.store.tensor_files import write_tensors
@@ -44,22 +44,12 @@ def spiece_model(pieces: list[tuple[str, float, int]] | None = None, kind: int =
         types = {"<pad>": 3, "</s>": 3, "<unk>": 2}
         vocabulary = json.loads(tokenizer_json())["model"]["vocab"]
         pieces = [(text, score, types.get(text, 1)) for text, score in vocabulary]
-    parts = [
-        _field(1, _field(1, text.encode()) + _varint(2 << 3 | 5) + struct.pack("<f", score) + _field(3, type_))
-        for text, score, type_ in pieces
-    ]
-    return b"".join(parts) + _field(2, _field(3, kind)) + _field(3, _field(1, b"identity"))
-
-
-def _field(number: int, value: int | bytes) -> bytes:
-    """A field of Protocol Buffers."""
-    if isinstance(value, int):
-        return _varint(number << 3) + _varint(value)
-    return _varint(number << 3 | 2) + _varint(len(value)) + value
-
-
-def _varint(value: int) -> bytes:
-    return bytes([value]) if value < 128 else bytes([value & 127 | 128]) + _varint(value >> 7)
+    model = ModelProto()
+    for text, score, type_ in pieces:
+        model.pieces.add(piece=text, score=score, type=type_)
+    model.trainer_spec.model_type = kind
+    model.normalizer_spec.name = "identity"
+    return model.SerializeToString()
 
 
 def random_state(seed: int = 0, architecture: dict[str, Any] = ARCHITECTURE) -> dict[str, np.ndarray]:

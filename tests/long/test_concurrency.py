@@ -5,7 +5,6 @@ import json
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,26 +12,28 @@ import pytest
 from project import Project, Run
 
 
+def at_once(both: list[subprocess.Popen[str]]) -> list[Run]:
+    """Two runs to their ends, which must be good ones."""
+    runs = [Run(process.wait(), output) for process in both for output in [process.communicate()[0]]]
+    assert [run.status for run in runs] == [0, 0], "\n".join(run.output for run in runs)
+    return runs
+
+
 def test_two_snakemakes_in_one_copy_share_the_work(project: Project) -> None:
     """The second would fail on a lock, or fine-tune what the first is fine-tuning."""
     project.change(lambda params: params["grids"].update(mask_lambda=[0.3, 0.4]))
-    command = ("snakemake", "-j2", "--", "all")
-    both = [project.start(*command) for _ in range(2)]
-    runs = [Run(process.wait(), output) for process in both for output in [process.communicate()[0]]]
-    assert [run.status for run in runs] == [0, 0], "\n".join(run.output for run in runs)
+    runs = at_once([project.start("snakemake", "-j2", "--", "all") for _ in range(2)])
     assert runs[0].jobs + runs[1].jobs == Counter({"mask": 2, "consensus": 2, "evaluate": 4, "results": 2})
     assert sum("waiting for it to end" in run.output for run in runs) == 1
 
 
-def test_two_clones_on_one_cache_at_once(copies: Callable[[], Project], tmp_path: Path) -> None:
+def test_two_clones_on_one_cache_at_once(built: tuple[Project, Run], tmp_path: Path) -> None:
     """A group's shared cache would be damaged by two members at work."""
-    clones = [copies(), copies()]
+    clones = [built[0].copy(tmp_path / name) for name in ("one", "other")]
     for clone in clones:
         clone.dvc("cache", "dir", "--local", str(tmp_path / "shared-cache"))
         clone.benchmark("new", ["mnist", "dtd"])
-    both = [clone.start("dvc", "repro") for clone in clones]
-    runs = [Run(process.wait(), output) for process in both for output in [process.communicate()[0]]]
-    assert [run.status for run in runs] == [0, 0], "\n".join(run.output for run in runs)
+    at_once([clone.start("dvc", "repro") for clone in clones])
     assert clones[0].path("dvc.lock").read_bytes() == clones[1].path("dvc.lock").read_bytes()
     objects = [path for path in (tmp_path / "shared-cache" / "files" / "md5").rglob("*") if path.is_file()]
     for path in objects:

@@ -10,7 +10,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -143,15 +143,21 @@ def examples_of(project: Project, target: str) -> list[str]:
     return sorted(set(re.findall(r"store/data/\S+?\.safetensors", planned)))
 
 
-def origin(project: Project, task: str) -> tuple[str, str]:
-    """Where the test data of a task are from, as their file says it."""
-    facts = json.loads(open_tensors(project.one(f"store/data/*/examples/{task}-test-*.safetensors")).metadata["origin"])
-    return facts["source"], facts["revision"]
-
-
-def methods_in(path: Path) -> list[str]:
-    with path.open() as file:
-        return [row["method"] for row in csv.DictReader(file)]
+def rehearse(project: Project, model: str, small: str, large: str, tasks: Mapping[str, Any], *more: str) -> None:
+    """Make a table of a benchmark, and all data of a larger one, each from where it should be."""
+    files = examples_of(project, f"results/{model}/{large}/table.csv")
+    assert len(files) == 3 * len(tasks)
+    run = project.snakemake(f"results/{model}/{small}/table.csv", *more, *files)
+    assert run.jobs["examples"] == len(files)
+    assert run.jobs["finetune"] == len(shipped_params()["benchmarks"][small])
+    with project.path(f"results/{model}/{small}/table.csv").open() as file:
+        assert [row["method"] for row in csv.DictReader(file)] == METHODS
+    for name, task in tasks.items():
+        if task.source.hub:
+            examples = open_tensors(project.one(f"store/data/*/examples/{name}-test-*.safetensors"))
+            origin = json.loads(examples.metadata["origin"])
+            assert origin["source"] == f"huggingface.co/datasets/{task.source.hub}"
+            assert origin["revision"] == full(task.source.revision)
 
 
 def test_the_20_image_data_sets_and_a_table(hub: LoopbackHub, project: Project) -> None:
@@ -166,14 +172,7 @@ def test_the_20_image_data_sets_and_a_table(hub: LoopbackHub, project: Project) 
         params["data"] = {"emnist": {"revision": COMMIT}}  # without one only the real number of images will do
 
     project.change(shrink)
-    files = examples_of(project, "results/vit_b32/20tasks/table.csv")
-    assert len(files) == 60
-    run = project.snakemake("results/vit_b32/8tasks/table.csv", "results/vit_b32/20tasks/zeroshot.csv", *files)
-    assert run.jobs["examples"] == 60 and run.jobs["finetune"] == 8
-    assert methods_in(project.path("results/vit_b32/8tasks/table.csv")) == METHODS
-    for name, task in VISION.items():
-        expected = (f"huggingface.co/datasets/{task.source.hub}", full(task.source.revision))
-        assert origin(project, name) == expected
+    rehearse(project, "vit_b32", "8tasks", "20tasks", VISION, "results/vit_b32/20tasks/zeroshot.csv")
 
 
 @pytest.mark.parametrize("model", ["t5_large", "t5_large_ia3"])
@@ -195,15 +194,7 @@ def test_the_11_text_data_sets_and_a_table(
     stories = tmp_path / "stories"
     text_data.write_repository(stories, "story_cloze", {"train": TEXT["story_cloze"].held_out + 6, "test": TEXTS})
     project.change(shrink)
-    files = examples_of(project, f"results/{model}/11nlp/table.csv")
-    assert len(files) == 33
-    run = project.snakemake(f"results/{model}/7nlp/table.csv", *files)
-    assert run.jobs["examples"] == 33 and run.jobs["finetune"] == 7
-    assert methods_in(project.path(f"results/{model}/7nlp/table.csv")) == METHODS
-    for name, task in TEXT.items():
-        if not task.ask:
-            expected = (f"huggingface.co/datasets/{task.source.hub}", full(task.source.revision))
-            assert origin(project, name) == expected
+    rehearse(project, model, "7nlp", "11nlp", TEXT)
 
 
 @pytest.mark.short
