@@ -34,7 +34,6 @@ class Schema:
         format: Of the images.
         names: The names in the ClassLabel; None for the task's own, () where the label is a plain number.
         label_type: Arrow type of the labels.
-        more: Other columns and their types.
     """
 
     side: int | None = None
@@ -42,7 +41,6 @@ class Schema:
     format: str = "PNG"
     names: Sequence[str] | None = None
     label_type: pa.DataType = field(default_factory=pa.int64)
-    more: Mapping[str, pa.DataType] = field(default_factory=dict)
 
 
 SCHEMAS = {
@@ -57,7 +55,6 @@ SCHEMAS = {
     "cifar100": Schema(
         side=32,
         names=tuple("cra" if name == "crab" else name for name in TASKS["cifar100"].classes),
-        more={"coarse_label": pa.int64()},
     ),
     "stl10": Schema(side=96),
     "flowers102": Schema(
@@ -67,7 +64,6 @@ SCHEMAS = {
     "oxfordiiitpet": Schema(
         modes=("RGB", "P", "RGBA"),
         names=tuple(name.lower().replace(" ", "_") for name in TASKS["oxfordiiitpet"].classes),
-        more={"image_id": pa.string(), "label_cat_dog": pa.int64()},
     ),
     "pcam": Schema(side=96, names=(), label_type=pa.bool_()),
     "fer2013": Schema(side=48, modes=("L",), format="JPEG"),
@@ -128,14 +124,11 @@ def write_parquet(
     label_column: str = "label",
     image_type: pa.DataType | None = None,
     label_type: pa.DataType | None = None,
-    more: Mapping[str, pa.DataType] | None = None,
 ) -> None:
     """A Parquet file as the datasets library writes it, with its features in the metadata."""
     image_type = image_type or pa.struct({"bytes": pa.binary(), "path": pa.string()})
     columns = {image_column: pa.array(images, image_type), label_column: pa.array(labels, label_type or pa.int64())}
-    for column, kind in (more or {}).items():
-        columns[column] = pa.array(["x" if kind == pa.string() else 0] * len(labels), kind)
-    table = pa.table(columns)
+    table = pa.table(columns | {"more": pa.array(["x"] * len(labels))})
     features = Features.from_arrow_schema(table.schema)
     features[image_column] = ImageFeature()
     if names:
@@ -167,7 +160,6 @@ def write_repository(
                     task.source.image,
                     task.source.label,
                     label_type=schema.label_type,
-                    more=schema.more,
                 )
         elif pattern.endswith(".tar"):
             write_tars(folder, pattern, stored, labels, "jpg" if schema.format == "JPEG" else "png")

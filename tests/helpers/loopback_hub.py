@@ -20,8 +20,6 @@ from tallmasks.store import hub
 
 REPOSITORY = "org/name"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
-NEWEST = "f" * 40
-"""A later commit of every repository, which the list of commits shows first, on a page of its own."""
 _API = re.compile(r"/api/(models|datasets)/([^/]+/[^/]+)(?:/(revision|tree|commits|auth-check)(?:/([^/]+))?)?")
 _RESOLVE = re.compile(r"/(datasets/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)")
 
@@ -151,11 +149,9 @@ class _Answers(BaseHTTPRequestHandler):
         """What the repository holds."""
         files = repository.files()
         sizes = {file: path.stat().st_size for file, path in files.items()}
-        if wanted == "commits" and "p=1" not in self.path:
-            address = f"{self.hub.endpoint}{self.path.partition('?')[0]}?p=1"
-            self._send_json([_commit(NEWEST)], Link=f'<{address}>; rel="next"')
-        elif wanted == "commits":
-            self._send_json([_commit(repository.commit)])
+        if wanted == "commits":
+            commit = {"id": repository.commit, "title": "", "message": "", "date": "2024-12-01T00:00:00.000Z"}
+            self._send_json([commit | {"authors": []}])
         elif wanted == "auth-check" and name in self.hub.gated:
             self._refuse(403 if "Authorization" in self.headers else 401, "GatedRepo")
         elif wanted == "tree":
@@ -175,10 +171,6 @@ class _Answers(BaseHTTPRequestHandler):
             self._refuse(404, "EntryNotFound")
         else:
             self._send_file(path, file, {"X-Repo-Commit": repository.commit, "ETag": f'"{_sha1(path)}"'})
-
-
-def _commit(number: str) -> dict[str, object]:
-    return {"id": number, "title": "", "message": "", "date": "2024-12-01T00:00:00.000Z", "authors": []}
 
 
 @functools.cache

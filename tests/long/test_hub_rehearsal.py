@@ -59,7 +59,7 @@ Repositories = dict[tuple[str, str], Repository]
 
 @pytest.fixture(scope="module")
 def own_models(tmp_path_factory: pytest.TempPathFactory) -> Repositories:
-    """Three models of one tensor; the base is laid out as by sentence-transformers."""
+    """Three models of one tensor."""
     root = tmp_path_factory.mktemp("own")
     repositories = {}
     for number, name in enumerate(("base", "cars", "dtd")):
@@ -69,9 +69,6 @@ def own_models(tmp_path_factory: pytest.TempPathFactory) -> Repositories:
         save_file({"w.weight": weight}, folder / f"{name}.safetensors")
         (folder / "config.json").write_text("{}")
         repositories["models", f"org/{name}"] = Repository(folder)
-    (root / "base" / "1_Pooling").mkdir()
-    for name in ("modules.json", "1_Pooling/config.json"):
-        (root / "base" / name).write_text("[]")
     return repositories
 
 
@@ -294,7 +291,6 @@ def test_models_and_bundles_by_name_and_revision(small_hub: LoopbackHub, tmp_pat
     base = np.arange(4096, dtype=np.float32).reshape(64, 64)
     (weights,) = (tmp_path / "merged").glob("*.safetensors")
     np.testing.assert_array_equal(load_file(weights)["w.weight"], base + np.float32(0.5 * (1 + 2)))
-    assert (tmp_path / "merged" / "1_Pooling" / "config.json").read_text() == "[]"
     card = yaml.safe_load((tmp_path / "merged" / "README.md").read_text().split("---\n")[1])
     assert card["base_model"] == ["org/base", "org/cars", "org/dtd"] and card["base_model_relation"] == "merge"
 

@@ -64,16 +64,6 @@ def test_a_second_call_does_nothing_and_nothing_is_for_git(project: Project) -> 
     assert FOLDER in project.dvc("check-ignore", TARGET).output
 
 
-def test_what_a_method_stores_of_each_task_comes_in_the_place_of_masks(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A compression without a merged vector could not be given away; or files of the bundle before would stay in it."""
-    project.change(lambda params: params.update(bundle="bitdelta"))
-    assert project.snakemake(TARGET).jobs == {"bundle_archive": 1, "bundle": 1}
-    monkeypatch.chdir(project.root)
-    assert verify_bundle(FOLDER) == [] and load_bundle(FOLDER).manifest.method == "bitdelta"
-
-
 def test_damage_is_seen_and_a_bundle_is_put_right(project: Project) -> None:
     """A flipped bit of a mask would give a model that nobody evaluated."""
     assert "0 problems" in project.tallmasks("verify").output
@@ -91,7 +81,7 @@ def test_damage_is_seen_and_a_bundle_is_put_right(project: Project) -> None:
     assert {name for name in before if now.get(name) != before[name]} <= {f"{FOLDER}/provenance.json"}
 
 
-def test_another_grid_costs_what_follows_from_it_and_gc_knows_bundles(project: Project) -> None:
+def test_another_grid_or_method_costs_what_follows_from_it_and_gc_knows_bundles(project: Project) -> None:
     """Old masks would stay in a bundle; or cleaning up would remove the bundle, or leave what a killed job left."""
     assert "nothing to remove" in project.tallmasks("gc", "--yes").output
     left = project.path("store/tiny/derived/bundles/.tall_mask_ties.0123456789ab.tmp/.bundle.ba9876543210.tmp/masks")
@@ -106,3 +96,6 @@ def test_another_grid_costs_what_follows_from_it_and_gc_knows_bundles(project: P
     project.git("checkout", "-q", "params.yaml")
     project.change(lambda params: params.update(bundle="tall_mask_task_arithmetic"))
     assert project.dry_run(TARGET).planned == {"mask": 1, "evaluate": 1, "bundle_archive": 1, "bundle": 1}
+    project.change(lambda params: params.update(bundle="bitdelta"))
+    assert project.snakemake(TARGET).jobs == {"bundle_archive": 1, "bundle": 1}
+    assert verify_bundle(project.path(FOLDER)) == [], "what each task has of its own comes in the place of masks"

@@ -72,7 +72,6 @@ def test_why_says_what_is_new(project: Project) -> None:
     assert re.search(r"params\.finetuning\.learning_rate: .* then, 0\.5 now", said)
     assert "nor an artifact that a recipe declared" in project.tallmasks("why", artifact, fails=True).output
 
-    project.change(lambda params: params["models"]["tiny"]["finetuning"].update(learning_rate=0.5))
     project.git("checkout", "-q", "params.yaml")
     project.benchmark("new", ["mnist", "cars"])
     said = project.tallmasks("why", "results/tiny/new/table.csv").output
