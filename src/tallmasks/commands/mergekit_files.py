@@ -56,7 +56,13 @@ def in_own_words(content: dict[str, Any], path: Path, base: str | None) -> dict[
     if isinstance(values.get("tasks"), list):
         listed = values.get("method") == "weight_averaging"
         values["tasks"] = _tasks(values["tasks"], path, base or values.get("base"), listed)
-        _lift_epsilon(values, path)
+        epsilons = [
+            task.pop("epsilon", None) for task in values["tasks"].values()
+        ]  # DELLA's, of each model in mergekit
+        if any(epsilon != epsilons[0] for epsilon in epsilons):
+            raise TallmasksError(f"{path}: models: epsilon: found {epsilons}; expected the same for all models")
+        if epsilons and epsilons[0] is not None:
+            values["options"].setdefault("epsilon", epsilons[0])
     settings = [values, *_tasks_of(values)]
     if any("gamma" in one for one in (parameters, *settings)):
         raise TallmasksError(f"{path}: {_GAMMA}")
@@ -80,16 +86,6 @@ def _without_slices(content: dict[str, Any]) -> dict[str, Any]:
                 rest = {key: value for key, value in content.items() if key != "slices"}
                 return {**rest, "models": models, "layers": layers}
     return content
-
-
-def _lift_epsilon(values: dict[str, Any], path: Path) -> None:
-    """Make an epsilon that all models have in common an option: DELLA's, which is of each model in mergekit."""
-    tasks = _tasks_of(values)
-    epsilons = [task.pop("epsilon", None) for task in tasks]
-    if any(epsilon != epsilons[0] for epsilon in epsilons):
-        raise TallmasksError(f"{path}: models: epsilon: found {epsilons}; expected the same for all models")
-    if epsilons and epsilons[0] is not None:
-        values["options"].setdefault("epsilon", epsilons[0])
 
 
 def _defaults(merge: str, values: dict[str, Any]) -> dict[str, Any]:

@@ -83,7 +83,7 @@ Patterns = Annotated[
 
 class Given(Section):
     """What is merged or compressed, in the order of the recipe.  ``base`` and ``checkpoint`` name a file, a folder or a
-    repository; only, keep_base and heads are those of `tensors_apart.apart`."""
+    repository; only, keep_base and heads are those of `opened_models.apart`."""
 
     tallmasks: str = optional("the version that wrote it")
     base: CheckpointName = optional()

@@ -142,20 +142,14 @@ def _damage(
         except Damaged as damaged:
             yield str(damaged)
         done(path)
-    if not remembered:
-        yield from _made_from_other(labels)
-
-
-def _vouches(path: Path) -> bool:
-    return path.name == PROVENANCE or path.name.endswith(f".{PROVENANCE}")
-
-
-def _made_from_other(labels: dict[Path, Label]) -> Iterator[str]:
-    """Artifacts that record another content of an input than the one that it has, if it is there."""
     by_digest = {named["digest"]: path for path in labels if (named := ARTIFACT.fullmatch(path.name))}
-    for path, label in labels.items():
+    for path, label in () if remembered else labels.items():
         for role, digests in label.recipe.get("inputs", {}).items():
             for digest, recorded in zip(digests, label.made_from.get(role, ()), strict=False):
                 now = by_digest.get(digest)
                 if now is not None and not same(recorded, labels[now].identity):
                     yield f"{path} was made from another content than {now} has now"
+
+
+def _vouches(path: Path) -> bool:
+    return path.name == PROVENANCE or path.name.endswith(f".{PROVENANCE}")

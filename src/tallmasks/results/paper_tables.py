@@ -8,8 +8,9 @@ from typing import Any
 import pandas as pd
 
 from tallmasks import methods
+from tallmasks.results import reference
 from tallmasks.results.paper import TABLES
-from tallmasks.results.reference import dtd_excess, in_paper, paper_rows, paper_table
+from tallmasks.results.reference import dtd_excess, paper_rows, paper_table
 from tallmasks.results.tables import mark_explained, marked, rows_by_section, score_text
 from tallmasks.results.typesetting import Cell, TableLayout
 from tallmasks.tasks.titles import benchmark_title
@@ -85,7 +86,8 @@ def _note(
 ) -> str:
     """What to know of the paper's numbers beside ours."""
     if not compared:
-        none = "none of these numbers for" if in_paper(published) else "no"
+        in_paper = any(published in set(paper_table(number)["model"]) for number in reference.TABLES)
+        none = "none of these numbers for" if in_paper else "no"
         return f"The paper has {none} {model}: these numbers have nothing of the paper's to be compared with."
     shown = [str(number) for number in numbers if published in set(paper_table(number)["model"])]
     note = f"Beside it the paper's numbers (Wang et al. 2024, table{'s' * (len(shown) > 1)} {', '.join(shown)})."

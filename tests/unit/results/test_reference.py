@@ -21,7 +21,7 @@ from tallmasks.results.reference import (
     dtd_excess,
     paper_rows,
     paper_table,
-    single_task,
+    shipped,
 )
 
 NLP = {name: sorted(tasks) for tasks, name in BENCHMARKS.items() if name in ("7nlp", "8qa", "11nlp")}
@@ -153,7 +153,7 @@ def test_the_published_accuracies_are_those_of_their_generation(
 ) -> None:
     """A slip in one of 360 numbers, or a generation under the other's name, would send somebody after a fault of
     their machine that is none."""
-    table = single_task().query("model == @model and split == 'test'")
+    table = shipped("single_task").query("model == @model and split == 'test'")
     for count, *expected in zip((8, 14, 20), zeroshot, first, second, strict=True):
         part = table[table["task"].isin(PAPER_TASKS[:count])]
         means = part.groupby(["method", "generation"])["accuracy"].mean()
@@ -163,12 +163,12 @@ def test_the_published_accuracies_are_those_of_their_generation(
         assert paper is not None, "the first generation is the paper's"
         assert paper.set_index("method").loc["fine_tuned", "accuracy"] == pytest.approx(means[keys[1]], abs=0.1)
     assert not table.duplicated(["task", "method", "generation"]).any() and len(table) == 60
-    assert set(single_task()["split"]) == {"validation", "test"}
+    assert set(shipped("single_task")["split"]) == {"validation", "test"}
 
 
 def test_generations_differ_where_data_were_split_anew() -> None:
     """A copying fault in any other task would pass for news of the second generation."""
-    table = single_task().query("method == 'fine_tuned'")
+    table = shipped("single_task").query("method == 'fine_tuned'")
     both = table.pivot(index=["model", "task", "split"], columns="generation", values="accuracy")
     differ = both[both["first"] != both["second"]].reset_index()
     assert set(differ["task"]) == {"dtd", "eurosat"}

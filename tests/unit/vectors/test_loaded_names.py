@@ -14,7 +14,7 @@ from small_checkpoints import file_of, lora, refusal
 from small_models import IMAGES, SIZE, WORDS, made, moved
 from tallmasks.bundles.bundle_models import open_model
 from tallmasks.commands.main import main
-from tallmasks.commands.tensors_apart import apart
+from tallmasks.commands.opened_models import apart
 from tallmasks.store.errors import TallmasksWarning
 from tallmasks.vectors.checkpoints import check_fit, loaded_names, open_checkpoint
 

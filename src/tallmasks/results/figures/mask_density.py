@@ -37,7 +37,7 @@ def draw(data: pd.DataFrame) -> Figure:
         by = part["by"].iloc[0]
         values = list(dict.fromkeys(part["value"].astype(str)))
         for index, (benchmark, rows) in enumerate(style.groups(part, "benchmark")):
-            line = style.series(index).line
+            line = style.SERIES[index % len(style.SERIES)].line
             line["label"] = benchmark_title(benchmark, int(rows["tasks"].iloc[0]))
             if by == "kind":
                 line["linestyle"] = "none"

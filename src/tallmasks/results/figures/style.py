@@ -149,11 +149,6 @@ def look_of(method: str) -> Look:
     return _SPARE[added.index(method) % len(_SPARE)]
 
 
-def series(index: int) -> Look:
-    """The look of the index-th series of a figure."""
-    return SERIES[index % len(SERIES)]
-
-
 def title_of(method: str) -> str:
     """A method's name for people."""
     return methods.get(method).title

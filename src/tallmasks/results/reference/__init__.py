@@ -82,23 +82,15 @@ def paper_rows(
     return None if rows.empty else rows.reset_index(drop=True)
 
 
-def in_paper(model: str) -> bool:
-    """Whether one of the paper's tables has a model."""
-    return any(model in set(paper_table(number)["model"]) for number in TABLES)
-
-
-def single_task() -> pd.DataFrame:
-    """What the authors published of single models on single tasks."""
-    return shipped("single_task")
-
-
 def dtd_excess(model: str, tasks: Collection[str]) -> float:
     """By how many points the paper's mean over `tasks` exceeds what can be reached, since its DTD model saw its test
     images: the test accuracy of the first generation less that of the second, over the number of tasks.
 
     0 for other models, and where DTD is not among the tasks.
     """
-    rows = single_task().query("model == @model and task == 'dtd' and method == 'fine_tuned' and split == 'test'")
+    rows = shipped("single_task").query(
+        "model == @model and task == 'dtd' and method == 'fine_tuned' and split == 'test'"
+    )
     if rows.empty or "dtd" not in tasks:
         return 0.0
     accuracy = rows.set_index("generation")["accuracy"]
@@ -162,7 +154,7 @@ def beside_published(ours: pd.DataFrame, model: str) -> pd.DataFrame:
 
     ``ours``: `task`, `method` and `accuracy` in percent, and other columns as they come.
     """
-    published = single_task().query("model == @model and split == 'test'").drop(columns=["model", "split"])
+    published = shipped("single_task").query("model == @model and split == 'test'").drop(columns=["model", "split"])
     published = published.rename(columns={"accuracy": "accuracy_published"})
     joined = ours.merge(published, on=["task", "method"], how="left")
     joined["accuracy_difference"] = (joined["accuracy"] - joined["accuracy_published"]).round(4)
@@ -195,7 +187,9 @@ def published_numbers(model: str, tasks: Sequence[str]) -> pd.DataFrame:
 
 def _second_generation(model: str, tasks: set[str]) -> pd.DataFrame:
     """Means over the tasks of what was published task by task; none where a task is missing."""
-    rows = single_task().query("model == @model and split == 'test' and generation == 'second' and task in @tasks")
+    rows = shipped("single_task").query(
+        "model == @model and split == 'test' and generation == 'second' and task in @tasks"
+    )
     groups = rows.groupby(["method", "source"])["accuracy"].agg(["mean", "size"]).reset_index()
     whole = groups[groups["size"] == len(tasks)]
     source = whole["source"] + ", mean over the tasks"
