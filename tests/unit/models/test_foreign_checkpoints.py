@@ -21,7 +21,7 @@ from loopback_hub import Repository, loopback_hub
 from small_clip import ARCHITECTURE, scramble
 from tallmasks.models.checkpoint_sources import locate, seen_validation
 from tallmasks.models.clip import network as clip
-from tallmasks.models.clip.foreign_checkpoints import PUBLISHERS, convert, from_transformers, matched
+from tallmasks.models.clip.foreign_checkpoints import PUBLISHERS, convert, from_transformers, joined, matched
 from tallmasks.results.reference import PAPER_TASKS
 from tallmasks.store import hub
 from tallmasks.store.errors import TallmasksError
@@ -91,7 +91,7 @@ def test_both_libraries_give_the_same_features(tmp_path: Path) -> None:
     save_file(theirs.state_dict(), tmp_path / "theirs.safetensors")
     checkpoint = open_checkpoint(tmp_path / "theirs.safetensors")
     sources = from_transformers({name.removeprefix("vision_model."): name for name in checkpoint.names}, "visual.")
-    found = {name: torch.from_numpy(np.array(source.values(checkpoint))) for name, source in sources.items()}
+    found = {name: torch.from_numpy(np.array(joined(checkpoint, source))) for name, source in sources.items()}
     missing, unexpected = ours.load_state_dict(found, strict=False)
     assert not unexpected and not [name for name in missing if name.startswith("visual.")]
     images = torch.randn(4, 3, 32, 32, generator=torch.Generator().manual_seed(2))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +17,7 @@ from tallmasks.models.checkpoint_sources import Publisher
 from tallmasks.models.foreign_weights import SAME, check_names, finite_values, without_prefix
 from tallmasks.store.errors import TallmasksError
 from tallmasks.tasks.titles import TITLES
-from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 
 
 def _without_activation(architecture: str) -> str:
@@ -58,26 +57,8 @@ PUBLISHERS = {
 }
 
 
-class OpenClipTensor(NamedTuple):
-    """The tensors of a checkpoint that make one of open_clip's, joined along the first axis."""
-
-    names: tuple[str, ...]
-    transposed: bool = False
-
-    def info(self, checkpoint: Checkpoint) -> TensorInfo:
-        """Dtype and shape of the joined tensor; where parts differ, those of an odd one."""
-        infos = [checkpoint.info(name) for name in self.names]
-        (dtype, shape) = first = infos[0]
-        if odd := [info for info in infos if not info.is_float or info.shape != first.shape or not shape]:
-            return odd[0]
-        shape = (shape[0] * len(infos), *shape[1:])
-        return TensorInfo(dtype, shape[::-1] if self.transposed else shape)
-
-    def values(self, checkpoint: Checkpoint) -> NDArray[np.float32]:
-        """The joined tensor, float32.  Raises TallmasksError where a value is not finite."""
-        parts = [finite_values(checkpoint, name) for name in self.names]
-        whole = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        return np.ascontiguousarray(whole.T) if self.transposed else whole
+Sources = dict[str, tuple[str, ...]]
+"""The tensors of a checkpoint that make one of open_clip's, joined along the first axis, by open_clip's name."""
 
 
 def convert(checkpoint: Checkpoint, pretrained: Checkpoint, trainable: str) -> dict[str, NDArray[np.float32]]:
@@ -88,7 +69,7 @@ def convert(checkpoint: Checkpoint, pretrained: Checkpoint, trainable: str) -> d
     """
     converted = {}
     for name, source in sorted(matched(checkpoint, pretrained, trainable).items()):
-        values, before = source.values(checkpoint), pretrained.float32(name)
+        values, before = joined(checkpoint, source), pretrained.float32(name)
         with np.errstate(over="ignore"):
             moved = np.abs(values - before).max(initial=0)
         if name.startswith(trainable):
@@ -107,7 +88,14 @@ def convert(checkpoint: Checkpoint, pretrained: Checkpoint, trainable: str) -> d
     return dict(sorted(({projection: pretrained.float32(projection)} | converted).items()))
 
 
-def matched(checkpoint: Checkpoint, pretrained: Checkpoint, trainable: str) -> dict[str, OpenClipTensor]:
+def joined(checkpoint: Checkpoint, source: tuple[str, ...]) -> NDArray[np.float32]:
+    """One of open_clip's tensors, float32.  Raises TallmasksError where a value is not finite."""
+    parts = [finite_values(checkpoint, name) for name in source]
+    whole = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    return np.ascontiguousarray(whole.T) if source[0].endswith(_TRANSPOSED) else whole
+
+
+def matched(checkpoint: Checkpoint, pretrained: Checkpoint, trainable: str) -> Sources:
     """The checkpoint's source of each trainable tensor, and of the frozen ones that it holds, by open_clip's name.
 
     Raises as `convert`, but looks at no value.
@@ -117,16 +105,19 @@ def matched(checkpoint: Checkpoint, pretrained: Checkpoint, trainable: str) -> d
         sources = from_transformers(without_prefix(checkpoint, _OF_TRANSFORMERS), trainable)
         wanted -= {f"{trainable}proj"}
     else:
-        sources = {name: OpenClipTensor((own,)) for name, own in without_prefix(checkpoint, min(wanted)).items()}
+        sources = {name: (own,) for name, own in without_prefix(checkpoint, min(wanted)).items()}
     expected = "a checkpoint of the model's own architecture, with open_clip's or transformers' names"
     check_names(checkpoint, sources, wanted, pretrained.tensors, expected)
     for name, source in sources.items():
-        info, shape = source.info(checkpoint), pretrained.info(name).shape
-        if info.shape != shape or not info.is_float:
-            raise TallmasksError(
-                f"{checkpoint.title}: tensor {name!r} is {list(info.shape)} of {info.dtype}, expected {list(shape)} of "
-                "floats: a checkpoint of the model's own architecture"
-            )
+        shape = pretrained.info(name).shape[:: -1 if source[0].endswith(_TRANSPOSED) else 1]
+        part = (shape[0] // len(source), *shape[1:]) if len(source) > 1 else shape
+        for own in source:
+            info = checkpoint.info(own)
+            if info.shape != part or not info.is_float:
+                raise TallmasksError(
+                    f"{checkpoint.title}: tensor {own!r} is {list(info.shape)} of {info.dtype}, expected {list(part)} "
+                    "of floats: a checkpoint of the model's own architecture"
+                )
     return sources
 
 
@@ -141,31 +132,22 @@ _TRANSFORMERS = (  # a pattern of transformers' CLIPVisionModel, open_clip's nam
     (r"encoder\.layers\.(\d+)\.mlp\.fc1\.(\w+)", r"transformer.resblocks.\1.mlp.c_fc.\2"),
     (r"encoder\.layers\.(\d+)\.mlp\.fc2\.(\w+)", r"transformer.resblocks.\1.mlp.c_proj.\2"),
     (r"encoder\.layers\.(\d+)\.self_attn\.out_proj\.(\w+)", r"transformer.resblocks.\1.attn.out_proj.\2"),
-    (r"encoder\.layers\.(\d+)\.self_attn\.([qkv])_proj\.(\w+)", r"transformer.resblocks.\1.attn.in_proj_\3/\2"),
-    (r"visual_projection\.weight", r"proj/transposed"),
+    (r"encoder\.layers\.(\d+)\.self_attn\.[qkv]_proj\.(\w+)", r"transformer.resblocks.\1.attn.in_proj_\2"),
+    (r"visual_projection\.weight", r"proj"),
 )
+_TRANSPOSED = "visual_projection.weight"
 
 
-def from_transformers(names: Mapping[str, str], prefix: str) -> dict[str, OpenClipTensor]:
+def from_transformers(names: Mapping[str, str], prefix: str) -> Sources:
     """The sources of open_clip's tensors in transformers' CLIPVisionModel or CLIPVisionModelWithProjection.
 
     Queries, keys and values are one matrix in open_clip.  Names that are not of such a model stay as they are.
     ``names`` has the checkpoint's name of each tensor by transformers' name; open_clip's names get the prefix.
     """
-    sources: dict[str, OpenClipTensor] = {}
-    parts: dict[str, dict[str, str]] = {}
-    for name, own in names.items():
-        if name == "embeddings.position_ids":  # a counter that older releases stored
-            continue
-        ours = next((re.sub(f"^{old}$", new, name) for old, new in _TRANSFORMERS if re.fullmatch(old, name)), None)
-        if ours is None:
-            sources[name] = OpenClipTensor((own,))
-        elif ours.endswith("/transposed"):
-            sources[prefix + ours.removesuffix("/transposed")] = OpenClipTensor((own,), transposed=True)
-        elif "/" in ours:
-            joined, part = ours.split("/")
-            parts.setdefault(prefix + joined, {})[part] = own
-        else:
-            sources[prefix + ours] = OpenClipTensor((own,))
-    complete = {name: pieces for name, pieces in parts.items() if len(pieces) == 3}  # else it is missing
-    return sources | {name: OpenClipTensor(tuple(pieces[part] for part in "qkv")) for name, pieces in complete.items()}
+    sources: Sources = {}
+    for name in sorted(names, key=lambda name: name.replace(".q_proj.", ".a_proj.")):  # queries, keys, values
+        if name != "embeddings.position_ids":  # a counter that older releases stored
+            ours = (prefix + re.sub(f"^{old}$", new, name) for old, new in _TRANSFORMERS if re.fullmatch(old, name))
+            target = next(ours, name)
+            sources[target] = (*sources.get(target, ()), names[name])
+    return sources

@@ -12,11 +12,13 @@ the other choice, `none` trains both.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
 from tallmasks.store.errors import TallmasksError, nearest
 
@@ -57,23 +59,25 @@ _KINDS = (
 Shapes = dict[str, tuple[int, ...]]
 
 
-@dataclass(frozen=True)
-class Architecture:
+class Architecture(BaseModel):
     """Settings of a T5, with the names of transformers' T5Config, and `frozen_table`."""
 
-    vocab_size: int
-    d_model: int
-    d_kv: int
-    d_ff: int
-    num_heads: int
-    num_layers: int
-    num_decoder_layers: int
-    feed_forward_proj: str = "gated-gelu"
-    relative_attention_num_buckets: int = 32
-    relative_attention_max_distance: int = 128
-    dropout_rate: float = 0.1
-    layer_norm_epsilon: float = 1e-6
-    frozen_table: str = "shared"
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    vocab_size: PositiveInt
+    d_model: PositiveInt
+    d_kv: PositiveInt
+    d_ff: PositiveInt
+    num_heads: PositiveInt
+    num_layers: PositiveInt
+    num_decoder_layers: PositiveInt
+    feed_forward_proj: Literal["gated-gelu", "gated-silu", "relu"] = "gated-gelu"
+    relative_attention_num_buckets: PositiveInt = 32
+    relative_attention_max_distance: PositiveInt = 128
+    dropout_rate: float = Field(0.1, ge=0, le=0.999)
+    layer_norm_epsilon: float = Field(1e-6, ge=1e-12, le=1)
+    tie_word_embeddings: Literal[False] = False  # T5 v1.1 alone is here, whose two tables are two tensors
+    frozen_table: Literal["shared", "lm_head", "none"] = "shared"
 
     @classmethod
     def of(cls, written: str | Mapping[str, Any]) -> Architecture:
@@ -86,44 +90,22 @@ class Architecture:
             settings = _named(str(settings.pop("name"))) | settings
         elif "num_layers" in settings:
             settings.setdefault("num_decoder_layers", settings["num_layers"])
-        if settings.pop("tie_word_embeddings", False) is not False:
-            raise TallmasksError(
-                "params.yaml: architecture: tie_word_embeddings: found true; only T5 v1.1 is here, whose two tables "
-                "are two tensors: set it to false or leave it out"
-            )
-        keys = {field.name: field for field in fields(cls)}
-        for key in settings:
-            if key not in keys:
-                raise TallmasksError(
-                    f"params.yaml: architecture: there is no key {key!r}{nearest(key, keys)}; known: {', '.join(keys)}"
-                )
-        if missing := [name for name, field in keys.items() if name not in settings and field.default is MISSING]:
-            raise TallmasksError(f"params.yaml: architecture: {', '.join(missing)}: not there; name a model or add it")
-        return cls(**settings)._checked()
-
-    def _checked(self) -> Architecture:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.type == "int" and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-                raise TallmasksError(f"params.yaml: architecture: {field.name}: found {value!r}, expected 1, 2, ...")
-        for name, low, high in (("dropout_rate", 0, 0.999), ("layer_norm_epsilon", 1e-12, 1)):
-            value = getattr(self, name)
-            if not isinstance(value, int | float) or not low <= value <= high:
-                raise TallmasksError(f"params.yaml: architecture: {name}: found {value!r}, expected {low} to {high}")
-        for name, values in (("feed_forward_proj", ("gated-gelu", "gated-silu", "relu")), ("frozen_table", FROZEN)):
-            value = str(getattr(self, name))
-            if value not in values:
-                raise TallmasksError(
-                    f"params.yaml: architecture: {name}: found {value!r}, expected one of {', '.join(values)}"
-                    f"{nearest(value, values)}"
-                )
-        return self
+        try:
+            return cls.model_validate(settings)
+        except ValidationError as error:
+            first = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")  # a misspelt key is two
+            key, problem = str(first["loc"][0]), f"found {json.dumps(first['input'])}: {first['msg']}"
+            if first["type"] == "extra_forbidden":
+                problem = f"there is no such key{nearest(key, cls.model_fields)}; known: {', '.join(cls.model_fields)}"
+            elif first["type"] == "missing":
+                key = ", ".join(str(each["loc"][0]) for each in error.errors() if each["type"] == "missing")
+                problem = "not there; name a model or add it"
+            raise TallmasksError(f"params.yaml: architecture: {key}: {problem}") from None
 
     @property
     def config(self) -> dict[str, Any]:
         """The arguments of transformers' T5Config."""
-        keys = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "frozen_table"}
-        return {**keys, "tie_word_embeddings": False}
+        return self.model_dump(exclude={"frozen_table"})
 
     @property
     def shapes(self) -> Shapes:
