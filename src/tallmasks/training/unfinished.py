@@ -7,7 +7,6 @@ one of another training, is refused.
 from __future__ import annotations
 
 import time
-import zlib
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 Curve = list[tuple[int, float, float]]
 PAUSE = 20  # times what a save takes, at least, until the next one
-JITTER = 0.5  # of a pause, by which a job's may be longer
+_MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 @dataclass
@@ -62,9 +61,9 @@ class Underway:
 
     def snapshot(self) -> dict[str, torch.Tensor]:
         """Everything that decides how the training continues, on the CPU; the next steps do not change it."""
+        states = [self.optimizer.state[parameter] for parameter in self.model.parameters()]
         everything = {
-            "exp_avg": self._moments("exp_avg"),
-            "exp_avg_sq": self._moments("exp_avg_sq"),
+            **{name: torch.cat([state[name].reshape(-1).cpu() for state in states]) for name in _MOMENTS},
             "weights": self.model.flat.detach().to("cpu", copy=True),
             **self.drawn,
             "curve": torch.tensor(self.curve, dtype=torch.float64),
@@ -75,33 +74,22 @@ class Underway:
             everything |= {"best": self.best.weights, "looks": torch.tensor(self.best.curve, dtype=torch.float64)}
         return everything
 
-    def _moments(self, name: str) -> torch.Tensor:
-        """One moment of all weights, float32 [P'], copied tensor by tensor: a GPU needs no further memory for it."""
-        parameters = self.model.parameters()
-        moments = torch.empty(sum(parameter.numel() for parameter in parameters))
-        pieces = moments.split([parameter.numel() for parameter in parameters])
-        for parameter, piece in zip(parameters, pieces, strict=True):
-            piece.copy_(self.optimizer.state[parameter][name].reshape(-1))
-        return moments
-
     def take(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Continue from the `snapshot` of another training."""
         device, fused = self.model.device, self.optimizer.param_groups[0]["fused"]
         sizes = [parameter.numel() for parameter in self.model.parameters()]
         self.curve[:] = [(int(step), rate, loss) for step, rate, loss in tensors["curve"].tolist()]
         self.model.flat.copy_(tensors["weights"])
-        pieces = zip(tensors["exp_avg"].split(sizes), tensors["exp_avg_sq"].split(sizes), strict=True)
-        for parameter, (first, second) in zip(self.model.parameters(), pieces, strict=True):
+        pieces = zip(*(tensors[name].split(sizes) for name in _MOMENTS), strict=True)
+        for parameter, moments in zip(self.model.parameters(), pieces, strict=True):
             self.optimizer.state[parameter] = {
                 "step": torch.tensor(float(len(self.curve)), device=device if fused else "cpu"),
-                "exp_avg": first.view_as(parameter).to(device, copy=True),
-                "exp_avg_sq": second.view_as(parameter).to(device, copy=True),
+                **{n: m.view_as(parameter).to(device, copy=True) for n, m in zip(_MOMENTS, moments, strict=True)},
             }
         self.generator.set_state(tensors["generator"])
         self.batches.waiting = tensors["waiting"]
         self.dropout.set_state(tensors["dropout"])
-        if "at_once" in tensors:  # states of older versions have none
-            self.at_once = min(self.at_once, int(tensors["at_once"]))
+        self.at_once = min(self.at_once, int(tensors["at_once"]))
         if self.best and "best" in tensors:
             self.best.weights = tensors["best"]
             self.best.curve[:] = [(int(step), score) for step, score in tensors["looks"].tolist()]
@@ -134,7 +122,7 @@ class TrainingState:
     _save: Future[float] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self._due = self.clock() + self._pause(0)
+        self._due = self.clock() + self.seconds
 
     def __enter__(self) -> Self:
         return self
@@ -158,20 +146,12 @@ class TrainingState:
         """Wait for the save that is being written, if there is one.  Raises what it raised."""
         if self._save:
             save, self._save = self._save, None
-            self._due = self._pause(save.result()) + self.clock()
+            self._due = max(self.seconds, PAUSE * save.result()) + self.clock()
 
     def _write(self, state: Mapping[str, torch.Tensor], start: float) -> float:
         """Write a state; returns the seconds since ``start``."""
         write_tensors(self.path, {name: tensor.numpy() for name, tensor in state.items()}, self.making)
         return self.clock() - start
-
-    def _pause(self, took: float) -> float:
-        """Seconds until the next save, after one that took some.
-
-        It depends on the file's name, so that jobs that start together do not save together.
-        """
-        share = zlib.crc32(self.path.name.encode()) / 2**32
-        return max(self.seconds, PAUSE * took) * (1 + JITTER * share)
 
     def unfit(self) -> Damaged | None:
         """Why the training cannot continue from the file; None if it can, or there is none."""
