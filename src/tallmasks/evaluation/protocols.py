@@ -278,33 +278,21 @@ class InMemory:
         return out
 
 
-class _OneMethod:
-    """The inputs of one method in memory; satisfies `tallmasks.methods.Source`."""
+class _OneMethod(FromFiles):
+    """The inputs of one method in memory."""
 
     def __init__(self, memory: InMemory, method: Method) -> None:
-        self._memory, self._method = memory, method
-        self.count, self.pretrained = len(memory.vectors), memory.pretrained
-        self.layout = memory.vectors[0].layout
+        super().__init__(method, [str(place) for place in range(len(memory.vectors))], {}, memory.pretrained)
+        self._memory, self._merge = memory, str(method.merge)
+        self._vectors, self.layout = memory.vectors, memory.vectors[0].layout
 
-    def files(self, role: str) -> Sequence[Path]:
-        raise KeyError(f"{role}: there are no artifacts of it where everything is made in memory")
-
-    @property
+    @functools.cached_property
     def multi_task_vector(self) -> NDArray[np.float32]:
-        return self._memory.merged(str(self._method.merge))
+        return self._memory.merged(self._merge)
 
-    @property
+    @functools.cached_property
     def agreement(self) -> NDArray[np.uint8]:
-        return self._memory.agreement(str(self._method.merge))
-
-    def merged(self, merge: str) -> NDArray[np.float32]:
-        return merged_in_memory(merge, self._memory.vectors)
-
-    def task_vector(self, task: int) -> TaskVector:
-        return self._memory.vectors[task]
-
-    def threshold(self, task: int) -> np.float32:
-        return self._method.threshold(self.task_vector(task), self.count)
+        return self._memory.agreement(self._merge)
 
     def packed_mask(self, task: int, level: int) -> NDArray[np.uint8]:
-        return kernels.packed_mask(self._memory.planes(str(self._method.merge))[task], level)
+        return kernels.packed_mask(self._memory.planes(self._merge)[task], level)

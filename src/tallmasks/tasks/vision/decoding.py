@@ -29,10 +29,15 @@ from tallmasks.store.parallel import parallel
 from tallmasks.store.tensor_files import TensorSpec, new_tensors
 from tallmasks.tasks.task import Split, published_part
 from tallmasks.tasks.vision.data_files import Dataset, Encoded, locate, open_dataset
-from tallmasks.tasks.vision.vision_tasks import LARGEST_VALIDATION, VALIDATION_SHARE, VisionTask
+from tallmasks.tasks.vision.vision_tasks import LARGEST_VALIDATION, TASKS, VALIDATION_SHARE, VisionTask
 
 LARGEST_UNDECODABLE = 0.001  # share of a split; such images are left out and named, more are an error
 KEPT_SIDE = 112  # squares no larger than this are kept as they are
+KEPT = {
+    "eurosat": 64, "mnist": 28, "svhn": 32, "cifar100": 32, "stl10": 96, "pcam": 96, "fer2013": 48, "emnist": 28,
+    "cifar10": 32, "fashionmnist": 28, "kmnist": 28,
+}  # fmt: skip
+"""The side of the paper's tasks with small squares."""
 TRAINING_MARGIN = 8 / 7  # side of stored training images by the side that the models take
 LONGEST_RATIO = (4 / 3) / 0.9  # of an image that fits one of open_clip's training crops
 CHUNK = 512
@@ -49,10 +54,24 @@ def split_indices(count: int, split: Split) -> NDArray[np.int64]:
     import torch
     from torch.utils.data import random_split
 
-    validation = min(int(count * VALIDATION_SHARE), LARGEST_VALIDATION)
+    validation = _held_out(count)
     everything: Any = range(count)  # all that it needs of a dataset
     train, held_out = random_split(everything, [count - validation, validation], torch.Generator().manual_seed(0))
     return np.array((train if split == "train" else held_out).indices, np.int64)
+
+
+def _held_out(count: int) -> int:
+    return min(int(count * VALIDATION_SHARE), LARGEST_VALIDATION)
+
+
+def example_bytes(recipe: Mapping[str, Any]) -> int:
+    """Bytes of the decoded images of a recipe of examples; 0 for a task of one's own, which nobody has counted."""
+    task, split, side = recipe["task"], recipe["split"], recipe["side"]
+    if task not in TASKS:
+        return 0
+    train, test = TASKS[task].counts["train"], TASKS[task].counts["test"]
+    images = {"train": train - _held_out(train), "validation": _held_out(train), "test": test}[split]
+    return 3 * images * KEPT.get(task, round(side * TRAINING_MARGIN) if split == "train" else side) ** 2
 
 
 def write_examples(
@@ -128,7 +147,14 @@ def write_examples(
         if not failed:
             return
         undecodable |= failed
-        _check_undecodable(task, split, undecodable, count, say)
+        for name in islice(undecodable.values(), 20):
+            say(f"warning: {task.name} {split}: left out, cannot be decoded: {name}")
+        if len(undecodable) > LARGEST_UNDECODABLE * count:
+            raise TallmasksError(
+                f"{task.name} {split}: {len(undecodable)} of {count} images cannot be decoded, more than the "
+                f"{LARGEST_UNDECODABLE:.1%} that may be left out: {'; '.join(islice(undecodable.values(), 3))}. Get "
+                "the data again."
+            )
         wanted[list(failed)] = False
 
 
@@ -151,17 +177,6 @@ class _Undecodable(Exception):
     """Some images could not be decoded, so the file has too many rows and is dropped."""
 
 
-def _check_undecodable(task: VisionTask, split: Split, undecodable: Mapping[int, str], count: int, say: Say) -> None:
-    for name in islice(undecodable.values(), 20):
-        say(f"warning: {task.name} {split}: left out, cannot be decoded: {name}")
-    if len(undecodable) > LARGEST_UNDECODABLE * count:
-        raise TallmasksError(
-            f"{task.name} {split}: {len(undecodable)} of {count} images cannot be decoded, more than the "
-            f"{LARGEST_UNDECODABLE:.1%} that may be left out: {'; '.join(islice(undecodable.values(), 3))}. Get the "
-            "data again."
-        )
-
-
 def _decoded(
     dataset: Dataset, wanted: NDArray[np.bool_], decode: Callable[[Image.Image], Decoded], threads: int
 ) -> Iterator[tuple[int, str, Decoded | str]]:
@@ -179,22 +194,25 @@ def _decoded(
         yield from parallel(attempt, chunk, threads)
 
 
+def _opened(encoded: Encoded) -> Image.Image:
+    """An image whose header alone is read."""
+    if isinstance(encoded, np.ndarray):
+        return Image.fromarray(encoded)
+    return Image.open(io.BytesIO(encoded) if isinstance(encoded, bytes) else encoded)
+
+
 def open_image(encoded: Encoded) -> Image.Image:
     """An image as RGB, as by torchvision's loader: without transparency or a palette."""
-    if isinstance(encoded, np.ndarray):
-        return Image.fromarray(encoded).convert("RGB")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about TIFFs in SUN397 that can be read, and about palettes
-        with Image.open(io.BytesIO(encoded) if isinstance(encoded, bytes) else encoded) as image:
+        with _opened(encoded) as image:
             return image.convert("RGB")
 
 
 def _size_of(encoded: Encoded) -> tuple[int, int] | None:
     """Width and height from the header; None for a damaged one."""
-    if isinstance(encoded, np.ndarray):
-        return encoded.shape[1], encoded.shape[0]
     try:
-        with Image.open(io.BytesIO(encoded) if isinstance(encoded, bytes) else encoded) as image:
+        with _opened(encoded) as image:
             return image.size
     except OSError:
         return None
@@ -217,11 +235,10 @@ def _way_of_decoding(dataset: Dataset, split: Split, side: int) -> tuple[Callabl
 
 def centre_cropped(image: Image.Image, side: int) -> Decoded:
     """open_clip's evaluation transform: shorter side resized, bicubic, centre cropped."""
-    size = image.height, image.width
-    longer = int(side * max(size) / min(size))
-    image = image.resize((side, longer) if image.width <= image.height else (longer, side), Image.Resampling.BICUBIC)
-    left, top = round((image.width - side) / 2), round((image.height - side) / 2)
-    return np.asarray(image.crop((left, top, left + side, top + side))), size
+    from torchvision.transforms import InterpolationMode, functional
+
+    resized = functional.resize(image, side, InterpolationMode.BICUBIC)
+    return np.asarray(functional.center_crop(resized, [side])), (image.height, image.width)
 
 
 def squashed(image: Image.Image, side: int) -> Decoded:

@@ -55,7 +55,7 @@ class Vision:
         write_examples(task_of(recipe), split, side, out.path, out.metadata, folder, out.threads, out.say)
 
     def example_bytes(self, recipe: Params) -> int:
-        from tallmasks.tasks.vision.example_sizes import example_bytes
+        from tallmasks.tasks.vision.decoding import example_bytes
 
         return example_bytes(recipe)
 
