@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from conftest import PARAMS, ROOT
+from tallmasks import methods
 from tallmasks.commands import main as cli
 from tallmasks.results.reference import paper_table
 
@@ -27,6 +28,7 @@ def test_it_prints_the_papers_figures(
         for row in csv.DictReader(io.StringIO(printed))
     }
     assert 0 < found["tiny", "8tasks", "zeroshot"] < 0.1
-    for number in (3, 7):
+    for number in (2, 3, 7):
         for row in paper_table(number).itertuples():
             assert round(found[str(row.model), str(row.benchmark), str(row.method)], 1) == row.storage_gb, row
+            assert methods.get(str(row.method)).stores_more == row.lower_bound

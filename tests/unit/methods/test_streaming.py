@@ -114,19 +114,6 @@ def test_a_piece_with_nan_is_refused_by_task_and_tensor() -> None:
         parallel(stream.rows, stream.places(False))
 
 
-def test_masks_go_with_a_merge() -> None:
-    """`--method ties` would have masks over the disjoint mean, which the paper's are not."""
-    for method in ("ties", "task_arithmetic", "iso_c"):
-        assert registry.masks_over(method).name == f"tall_mask_{method}"
-    assert registry.masks_over("ties:keep=0.1").merge == "ties_sum:keep=0.1"
-
-
-def test_tensors_of_all_tasks_are_in_memory_one_at_a_time() -> None:
-    """On a machine of many cores a merge would need as many tensors of every task at once."""
-    stream = stream_of(flats(), np.zeros(LAYOUT.size, np.float32))
-    assert Merging(methods.get_merge("tsv_m"), stream).threads == 1
-
-
 def test_an_error_ends_the_stream() -> None:
     """A full disk would be met again by every piece that is left, for hours."""
     met: list[int] = []

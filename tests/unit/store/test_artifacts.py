@@ -16,8 +16,6 @@ from safetensors.numpy import load_file, save_file
 from strategies import no_deadline
 from tallmasks.commands import verify  # noqa: F401  (main imports it, which nobody may not)
 from tallmasks.commands.main import main
-from tallmasks.evaluation.records import Evaluation, read_evaluation, read_orders, read_subset, read_thresholds
-from tallmasks.evaluation.subsets import orders
 from tallmasks.plan.node import STAGES, Node
 from tallmasks.plan.project import Store
 from tallmasks.store import artifacts
@@ -193,18 +191,6 @@ def test_verify_does_not_pass_what_it_did_not_look_at(tmp_path, capsys):
         assert main(["verify", str(tmp_path / "place")]) == 1
         assert "nothing to check there" in capsys.readouterr().out
         (tmp_path / "place" / name).write_bytes(tensors_at(tmp_path).read_bytes())
-
-
-def test_sweeps_and_orders_are_read_back(tmp_path):
-    """The numbers of figures 5 and 6 would be others than those that were counted."""
-    assert read_evaluation(evaluation_at(tmp_path)).to_json() == Evaluation.from_json(EVALUATION).to_json()
-    swept = {**EVALUATION, "method": "consensus_task_arithmetic", "mask_lambda": None, "scaling_coefficient": 0.2}
-    made = evaluation_at(tmp_path, {"thresholds": {"0": swept, "3": swept}}, thresholds=[0, 3])
-    assert [found.scaling_coefficient for found in read_thresholds(made).values()] == [0.2, 0.2]
-    assert read_subset(evaluation_at(tmp_path, {"evaluations": [EVALUATION]}))[0].mask_lambda == (0.2, 0.4)
-    zeroshot = {"mnist": 0.5, "svhn": 0.25}
-    made = evaluation_at(tmp_path, {"zeroshot": zeroshot, "orders": orders(zeroshot)}, tasks=["mnist", "svhn"])
-    assert read_orders(made) == (orders(zeroshot), zeroshot)
 
 
 def chain(folder: Path) -> dict[str, Node]:
