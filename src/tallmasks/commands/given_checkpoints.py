@@ -14,7 +14,6 @@ from tallmasks.store.plain_files import expanded
 if TYPE_CHECKING:
     from tallmasks.commands.models_file import Given  # whose libraries take long to import
 
-EXAMPLE_TASK = "cars=./cars"
 BY_TASK = ("mask_lambda", "weight", "density")
 """What is set for all tasks, or by task."""
 
@@ -70,7 +69,7 @@ def given(arguments: argparse.Namespace, default_method: str | None, dtypes: Col
     for text in arguments.task:
         name, equals, checkpoint = text.partition("=")
         if not (name and equals and checkpoint):
-            raise TallmasksError(f"--task {text}: expected NAME=CHECKPOINT, {EXAMPLE_TASK} for instance")
+            raise TallmasksError(f"--task {text}: expected NAME=CHECKPOINT, cars=./cars for instance")
         if name in named:
             raise TallmasksError(f"--task {name}=...: the task {name} is named twice; every task has one checkpoint")
         named.add(name)

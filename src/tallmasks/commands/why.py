@@ -23,7 +23,7 @@ from tallmasks.plan.planner import Plan
 from tallmasks.plan.project import Results, Store, open_plan
 from tallmasks.plan.views import VIEWS
 from tallmasks.store.artifacts import ARTIFACT, Damaged, load_json, read_label
-from tallmasks.store.errors import TallmasksError, nearest
+from tallmasks.store.errors import TallmasksError, nearest, short
 from tallmasks.store.folders import PROVENANCE, RESULTS
 from tallmasks.store.tensor_files import name_some
 
@@ -127,7 +127,8 @@ def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterato
     old, new = dict(_flat(before)), dict(_flat(after))
     for key in sorted(old.keys() | new.keys()):
         if key.split(".")[0] not in {"inputs", "digest"} and old.get(key) != new.get(key):
-            yield f"{key}: {_short(old, key)} then, {_short(new, key)} now"
+            then, now = (short(values[key]) if key in values else "nothing" for values in (old, new))
+            yield f"{key}: {then} then, {now} now"
 
 
 def _flat(value: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
@@ -136,8 +137,3 @@ def _flat(value: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any
             yield from _flat(inner, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", inner
-
-
-def _short(values: Mapping[str, Any], key: str) -> str:
-    text = repr(values[key]) if key in values else "nothing"
-    return text if len(text) < 80 else text[:76] + " ..."

@@ -17,7 +17,7 @@ from tallmasks.methods.bits import Shapes, Storage, Storing
 from tallmasks.methods.code_digests import digest_of
 from tallmasks.methods.inputs import INPUTS, Input, misfit
 from tallmasks.methods.merges import Vector
-from tallmasks.methods.method_protocols import FineTuned, Fixed, Masked, PerTask, Protocol, Scaled, Section
+from tallmasks.methods.method_protocols import FineTuned, Masked, Protocol, Scaled, Section
 from tallmasks.methods.options import Option, Value, given, options_of
 from tallmasks.methods.own_tensors import OwnTensors
 from tallmasks.methods.scaled_masks import ScaledMask
@@ -25,7 +25,6 @@ from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors.task_vectors import TaskVector
 
 Group = Literal["paper", "later"]
-PROTOCOLS = (Fixed, Scaled, PerTask, Masked, FineTuned)
 
 
 @dataclass(frozen=True)
@@ -171,8 +170,8 @@ class Method:
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name.partition(":")[0]):
             raise ValueError(f"method {self.name!r}: expected a name of small letters, digits and _")
-        if not isinstance(self.protocol, PROTOCOLS):
-            classes = ", ".join(f"{one.__name__}(...)" for one in PROTOCOLS)
+        if not isinstance(self.protocol, Protocol):
+            classes = ", ".join(f"{one.__name__}(...)" for one in Protocol.__subclasses__())
             raise ValueError(f"method {self.name}: protocol is {self.protocol!r}; expected {classes}")
         if self.group not in get_args(Group):
             raise ValueError(f"method {self.name}: group is {self.group!r}; expected {', '.join(get_args(Group))}")

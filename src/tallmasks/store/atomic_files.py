@@ -38,7 +38,11 @@ def whole(
         if new:
             refuse_existing(path, folder)
         with hidden_beside(path, folder=folder) as temporary:
-            _take_room(temporary, size)
+            if folder and shutil.disk_usage(temporary).free < size:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            if size and not folder:  # else a full disk is a bus error in a memory map
+                with temporary.open("r+b") as file:
+                    os.posix_fallocate(file.fileno(), 0, size)
             ours = False
             yield temporary
             ours = True
@@ -99,16 +103,6 @@ def no_room(path: Path, size: int) -> TallmasksError:
         f"{path}: no space for the {size} bytes it needs ({shutil.disk_usage(there).free} are free). Nothing was"
         " written; free some space and run again, or name a place on another disk"
     )
-
-
-def _take_room(place: Path, size: int) -> None:
-    """Take a file's bytes from the disk.  So a full disk is an error here, and no bus error in a memory map."""
-    if place.is_dir():
-        if shutil.disk_usage(place).free < size:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    elif size:
-        with place.open("r+b") as file:
-            os.posix_fallocate(file.fileno(), 0, size)
 
 
 def _locked(parent: Path, name: str, folder: bool) -> tuple[Path, int]:
