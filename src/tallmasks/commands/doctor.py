@@ -15,7 +15,6 @@ import argparse
 import platform
 import shutil
 import textwrap
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
@@ -48,42 +47,36 @@ def run(arguments: argparse.Namespace) -> int:
     for what, place in (("this folder", plan.root), ("the hub's cache", _hub_cache())):
         print(f"disk for {what}: {shutil.disk_usage(place).free / 1e9:.0f} GB free ({place.resolve()})")
     print(f"the hub {'answers' if hub.reachable() else 'does not answer'}")
-    reports = {model: of_model(plan, model) for model in arguments.models or plan.models}
-    for model, report in reports.items():
-        problems = report.problems
+    stopped = False
+    for model in arguments.models or plan.models:
+        facts, problems = of_model(plan, model)
+        stopped |= bool(problems)
         print(f"{model}: {'cannot be run as it is' if problems else 'ready'}")
         if arguments.models:
-            print("\n".join(f"    {line}" for line in [*report.facts, *(f"- {text}" for text in problems)]))
+            print("\n".join(f"    {line}" for line in [*facts, *(f"- {text}" for text in problems)]))
         elif problems:
             print(f"    - {textwrap.shorten(problems[0], WIDTH, placeholder=' ...')}")
     if not arguments.models:
         print("`tallmasks doctor MODEL` says everything about a model: what fits, what is missing, what to do.")
-    return 1 if any(report.problems for report in reports.values()) else 0
+    return int(stopped)
 
 
-@dataclass
-class Report:
-    """What there is to say of one model: facts, and what keeps it from running."""
-
-    facts: list[str]
-    problems: list[str]
-
-
-def of_model(plan: Plan, model: str) -> Report:
-    """What a model's benchmarks need, and what of it this machine lacks."""
+def of_model(plan: Plan, model: str) -> tuple[list[str], list[str]]:
+    """Facts of what a model's benchmarks need, and the problems that keep it from running on this machine."""
     try:
         nodes = plan.index.closure(model)
     except TallmasksError as error:  # a file that params.yaml names is not there
-        return Report([], [str(error)])
+        return [], [str(error)]
     missing = Store(plan.root).missing(nodes)
-    report = Report([f"{len(nodes) - len(missing)} of {len(nodes)} artifacts of its benchmarks are there"], [])
+    facts, problems = [f"{len(nodes) - len(missing)} of {len(nodes)} artifacts of its benchmarks are there"], []
     if wanted := max((plan.resources(model, node.stage.uses)["gpu"] for node in missing), default=0):
         try:
             cuda.check(wanted)
         except TallmasksError as error:
-            report.problems.append(str(error))
-    _look_at_disks(plan, model, missing, _look_at_sources(missing, report), report)
-    return report
+            problems.append(str(error))
+    downloads = _look_at_sources(missing, facts, problems)
+    _look_at_disks(plan, model, missing, downloads, facts, problems)
+    return facts, problems
 
 
 def bytes_made(plan: Plan, model: str, missing: list[Node]) -> dict[str, float]:
@@ -117,32 +110,34 @@ def bytes_made(plan: Plan, model: str, missing: list[Node]) -> dict[str, float]:
     }
 
 
-def _look_at_sources(missing: list[Node], report: Report) -> int:
+def _look_at_sources(missing: list[Node], facts: list[str], problems: list[str]) -> int:
     """What is to be downloaded, and what cannot be; the bytes of the downloads as far as the hub says them."""
     size, wanted = 0, preflight.downloads(missing)
     if wanted and hub.reachable():
         try:
             size = preflight.bytes_of(wanted)
-            report.facts.append(f"{len(wanted)} repositories to download, {size / 1e9:.3g} GB")
+            facts.append(f"{len(wanted)} repositories to download, {size / 1e9:.3g} GB")
         except TallmasksError:
-            report.problems.extend(preflight.refusals(wanted))
+            problems.extend(preflight.refusals(wanted))
     elif wanted:
-        report.facts.append(f"{len(wanted)} repositories to download")
-    report.problems.extend(preflight.unavailable(missing))
+        facts.append(f"{len(wanted)} repositories to download")
+    problems.extend(preflight.unavailable(missing))
     return size
 
 
-def _look_at_disks(plan: Plan, model: str, missing: list[Node], downloads: int, report: Report) -> None:
+def _look_at_disks(
+    plan: Plan, model: str, missing: list[Node], downloads: int, facts: list[str], problems: list[str]
+) -> None:
     """Whether each disk has room for all that is to be written there."""
     made = bytes_made(plan, model, missing)
     if parts := ", ".join(f"{size / 1e9:.3g} GB of {what}" for what, size in made.items() if size):
-        report.facts.append(f"to be made: {parts}")
+        facts.append(f"to be made: {parts}")
     needed = [(_existing(plan.root / "store"), sum(made.values())), (_hub_cache(), downloads)]
     for disk in dict.fromkeys(place.stat().st_dev for place, _ in needed):
         places, sizes = zip(*(each for each in needed if each[0].stat().st_dev == disk), strict=True)
         size, free = sum(sizes), shutil.disk_usage(places[0]).free
         if size > free:
-            report.problems.append(
+            problems.append(
                 f"{size / 1e9:.3g} GB to be made or downloaded, and {free / 1e9:.3g} GB free on the disk of "
                 f"{' and '.join(map(str, places))}; "
                 "make room, build fewer benchmarks (docs/disk.md), or set HF_HOME to a folder on another disk"

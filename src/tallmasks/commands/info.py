@@ -60,10 +60,8 @@ def _is_bundle(what: str) -> bool:
 
 def of_checkpoint(checkpoint: Checkpoint) -> None:
     """Print the tensors of a checkpoint, by dtype, and its files."""
-    counts: Counter[str] = Counter()
-    values: Counter[str] = Counter()
+    counts, values = Counter(info.dtype for info in checkpoint.tensors.values()), Counter[str]()
     for info in checkpoint.tensors.values():
-        counts[info.dtype] += 1
         values[info.dtype] += info.size
     size = sum(path.stat().st_size for path in checkpoint.files.values())
     origin = " ".join(f"{key} {value}" for key, value in checkpoint.origin.items())

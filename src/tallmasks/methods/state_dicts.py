@@ -21,7 +21,8 @@ from tallmasks.bundles.bundle_models import open_model
 from tallmasks.masks.consensus import keep_agreed
 from tallmasks.masks.mask_bundles import apply_mask as apply_mask_to_flat
 from tallmasks.methods import registry
-from tallmasks.methods.contract import Fixed, merged_vector
+from tallmasks.methods.contract import merged_vector
+from tallmasks.methods.method_protocols import Fixed
 from tallmasks.store.errors import TallmasksError, TallmasksWarning
 from tallmasks.store.tensor_files import Layout, name_some
 from tallmasks.vectors import kernels
