@@ -229,7 +229,6 @@ def _draft(facts: BundleFacts) -> Manifest:
         for name, tensor in sorted(facts.base.tensors.items())
         if tensor.dtype in FLOATS or name in buffers
     }
-    origin: dict[str, Any] = {key: facts.base.origin.get(key) for key in ("repository", "revision", "path")}
     if facts.codings:
         kind: dict[str, Any] = {
             "updates": task_files(facts.tasks, UPDATES),
@@ -246,7 +245,7 @@ def _draft(facts: BundleFacts) -> Manifest:
         format=format_of(bool(facts.codings), bool(buffers)),
         method=facts.method,
         options=dict(facts.options),
-        base=BaseOrigin.model_construct(**origin, included=facts.include_base or None),
+        base=BaseOrigin.model_construct(**facts.base.origin, included=facts.include_base or None),
         tensors=tensors,
         aliases=dict(sorted(facts.base.aliases.items())),
         tasks=tuple(facts.tasks),

@@ -9,7 +9,6 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -116,7 +115,8 @@ class Ternary(Whole):
 
     def piece(self, parts: Parts, start: int, stop: int) -> NDArray[np.float32]:
         first, scale = start // _IN_A_BYTE, parts[".scale"][0]
-        digits = _digits()[parts[".ternary"][first : -(-stop // _IN_A_BYTE)]].reshape(-1)
+        packed = parts[".ternary"][first : -(-stop // _IN_A_BYTE)]
+        digits = (packed[:, None] // _WEIGHTS % 3).reshape(-1)
         before = start - first * _IN_A_BYTE
         return np.array([-scale, 0, scale], np.float32)[digits[before : before + stop - start]]
 
@@ -194,9 +194,3 @@ def coding_of(text: str, shape: tuple[int, ...]) -> Coding | None:
         return CODINGS[match[1]](shape, *([int(match[2])] if match[2] else []))
     except (TypeError, ValueError):  # a number too many or too few, or one that the shape has no room for
         return None
-
-
-@cache
-def _digits() -> NDArray[np.uint8]:
-    """The five digits of every byte, uint8 [256, 5]; `pack` makes none above 242."""
-    return (np.arange(256)[:, None] // 3 ** np.arange(_IN_A_BYTE) % 3).astype(np.uint8)

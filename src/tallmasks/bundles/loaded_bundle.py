@@ -155,19 +155,18 @@ class Bundle:
             from tallmasks.bundles.live_weights import copy_of, overwrite
 
         placed = placed_tensors(module, self.manifest)
+        if task is not None:
+            self._parts.check(task)
         base = self._any_base()
         if base is None:
             if task is None:
                 return
-            self._parts.check(task)
             base = self._of_module = copy_of(placed, self.manifest.stored.keys() | self.manifest.buffers)
         overwrite(placed, TaskWeights(self._parts, base, task), TaskWeights(self._parts, base, None))
 
     def _weights(self, task: str) -> TaskWeights:
-        self.manifest.check_task(task)
-        weights = TaskWeights(self._parts, self.base, task)
-        weights.check()
-        return weights
+        self._parts.check(task)
+        return TaskWeights(self._parts, self.base, task)
 
     def _with_aliases(self, tensors: dict[str, Any]) -> dict[str, Any]:
         return tensors | {alias: tensors[name] for alias, name in self.manifest.aliases.items()}

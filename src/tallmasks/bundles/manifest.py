@@ -107,11 +107,6 @@ class Manifest(_Object):
         """The file of each task."""
         return self.masks or self.updates
 
-    @property
-    def needed_files(self) -> list[str]:
-        """The names of all files that hold updates."""
-        return [*([] if self.dtype is None else [MERGED]), *self.task_files.values()]
-
     @cached_property
     def stored(self) -> dict[str, BundledTensor]:
         """The weights that the bundle holds values of."""
@@ -172,8 +167,8 @@ class Manifest(_Object):
         for task, file in self.task_files.items():
             safe = file.startswith(key) and file.count("/") == 1 and file.endswith(".safetensors") and is_safe(file)
             expect(safe, f"{key[:-1]}[{task!a}]", file, f"{key}<name>.safetensors")
-        needed = set(self.needed_files)
-        expect(len(needed) == len(self.needed_files), key, self.needed_files, "a file for each task")
+        needed = {*self.task_files.values()} | ({MERGED} if self.dtype else set())
+        expect(len(needed) == len(tasks) + bool(self.dtype), key, self.task_files, "a file for each task")
         for name in self.files:
             mine = name in needed or (name.startswith(BASE) and is_safe(name))
             expect(mine, "a file", name, f"{MERGED}, a task's or a file under {BASE}")
@@ -224,16 +219,15 @@ def read_manifest(content: bytes, place: str) -> Manifest:
         raise TallmasksError(f"{place} is larger than {LARGEST_JSON} bytes; expected a bundle's description.")
     try:
         value = json.loads(content.decode())
-        digest = digest_of(value) if isinstance(value, dict) else None
-    except (ValueError, RecursionError) as error:
+        digest = digest_of(value)
+    except (ValueError, RecursionError, AttributeError) as error:
         raise TallmasksError(
-            f"{place} is no whole JSON file ({' '.join(str(error).split())[:150]}). Get the bundle again."
+            f"{place} is no whole JSON object ({' '.join(str(error).split())[:150]}). Get the bundle again."
         ) from None
-    if not isinstance(value, dict) or value.get("format") not in FORMATS:
-        written = value.get("format") if isinstance(value, dict) else value
+    if value.get("format") not in FORMATS:
         raise TallmasksError(
-            f"{place}: format is {short(written)}; expected one of {', '.join(FORMATS)}. It is something else,"
-            " or of a later version of this package."
+            f"{place}: format is {short(value.get('format'))}; expected one of {', '.join(FORMATS)}. It is something"
+            " else, or of a later version of this package."
         )
     if value.get("digest") != digest:
         raise TallmasksError(

@@ -24,11 +24,6 @@ class TaskWeights:
     base: Checkpoint
     task: str | None
 
-    def check(self) -> None:
-        """Open and check all that will be read. Raises TallmasksError where a file is not the bundle's."""
-        if self.task is not None:
-            self.parts.check(self.task)
-
     def fill(self, rows: Iterable[tuple[str, str, Raw]]) -> None:
         """Whole tensors of the bundle into rows of bytes, each with its name and the dtype to be rounded to."""
 

@@ -25,19 +25,13 @@ from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
 @pytest.fixture(scope="module")
 def chain(tmp_path_factory: pytest.TempPathFactory) -> Chain:
     """43 weights in two tensors, of which the second begins within a byte."""
-    return build(tmp_path_factory.mktemp("chain"))
-
-
-def theta_0_of(chain: Chain) -> Path:
-    """The pretrained file under a name that says what it is."""
-    path = chain.folder / "theta0.safetensors"
-    if not path.exists():
-        path.hardlink_to(chain.folder / "pretrained")
-    return path
+    chain = build(tmp_path_factory.mktemp("chain"))
+    (chain.folder / "theta0.safetensors").hardlink_to(chain.folder / "pretrained")
+    return chain
 
 
 def facts_of(chain: Chain, dtype: str) -> BundleFacts:
-    base = replace(open_checkpoint(theta_0_of(chain)), origin={"path": "models/here.safetensors"})
+    base = replace(open_checkpoint(chain.folder / "theta0.safetensors"), origin={"path": "models/here.safetensors"})
     lambdas = dict(zip(chain.tasks, LAMBDAS, strict=False))
     return BundleFacts("tall_mask_ties", base, chain.tasks, dtype=dtype, unchanged=["c.frozen"], mask_lambda=lambdas)
 
@@ -66,7 +60,7 @@ def test_a_bundle_holds_the_masked_models_and_takes_what_was_foretold(
     files = {path.relative_to(out).as_posix(): path for path in out.rglob("*") if path.is_file()}
     assert {name: files[name].stat().st_size for name in files if name != "README.md"} == bytes_of_bundle(facts)
     assert verify_bundle(out) == []
-    bundle, before = load_bundle(out, base=theta_0_of(chain)), load_state(chain.folder / "pretrained")
+    bundle, before = load_bundle(out, base=chain.folder / "theta0.safetensors"), load_state(chain.folder / "pretrained")
     assert bundle.manifest.base.path == "models/here.safetensors"
     theta_0 = np.concatenate([before[name].ravel() for name in TRAINABLE])
     for task in chain.tasks:

@@ -1,14 +1,14 @@
 """What is written of a task bundle, what is refused, and bundles that come from the hub's cache."""
 
 import json
-import os
-import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from loopback_hub import COMMIT, REPOSITORY, loopback_hub
 from tallmasks.bundles.bundle_writer import BundleFacts, new_bundle
 from tallmasks.bundles.loaded_bundle import load_bundle
 from tallmasks.bundles.manifest import MASKS, digest_of, is_safe, read_manifest, task_files
@@ -56,15 +56,8 @@ def test_the_files_are_what_the_format_says(tmp_path):
 def test_the_card_says_what_a_stranger_needs(tmp_path, base):
     """A bundle on the hub would say neither of what base it is nor how it is loaded."""
 
-    class Published:
-        @property
-        def origin(self):
-            return {"repository": "someone/model", "revision": "a" * 40}
-
-        def __getattr__(self, name):
-            return getattr(base, name)
-
-    facts = BundleFacts("tall_mask", Published(), ["x|`y`\n# z"], mask_lambda={"x|`y`\n# z": 0.3}, scale={})
+    base = replace(base, origin={"repository": "someone/model", "revision": "a" * 40})
+    facts = BundleFacts("tall_mask", base, ["x|`y`\n# z"], mask_lambda={"x|`y`\n# z": 0.3}, scale={})
     with new_bundle(tmp_path / "bundle", facts) as new:
         new.scale["x|`y`\n# z"] = 0.5
         new.write("w", 0, np.ones(16, np.float32), {"x|`y`\n# z": np.array([1, 3], np.uint8)})
@@ -160,32 +153,21 @@ def test_rows_of_int8_that_hold_next_to_nothing(tmp_path):
 
 def test_one_task_can_be_had_from_the_hub_without_the_others(tmp_path, monkeypatch):
     """To use one task of fifty, all of them would have to be downloaded; or a link into the cache be refused."""
-    from huggingface_hub import constants
-
     made = make(tmp_path / "made", include_base=True)
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("tallmasks.store.hub.reachable", lambda: False)
-    commit = "c" * 40
-    repository = tmp_path / "cache/models--someone--bundle"
-    (repository / "refs").mkdir(parents=True)
-    (repository / "refs/main").write_text(commit)
-    (repository / "blobs").mkdir()
-    facts = json.loads((made.folder / "bundle.json").read_text())
-    others = {file for task, file in facts["masks"].items() if task != "mnist"}
-    for number, name in enumerate({"bundle.json", *facts["files"]} - others):
-        link, blob = repository / "snapshots" / commit / name, repository / "blobs" / f"{number:064x}"
-        link.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(made.folder / name, blob)
-        link.symlink_to(os.path.relpath(blob, link.parent))
     made.base_file.unlink()
-    for spec in ("someone/bundle", f"someone/bundle@{commit}", repository / "snapshots" / commit):
-        bundle = load_bundle(spec)
-        assert all_same(bundle.state_dict("mnist"), expected(made, "mnist"))
-    with pytest.raises(TallmasksError, match="hf download someone/bundle masks/"):
-        load_bundle("someone/bundle").update("ümlaut", "wide")
-    for absent in ("nobody/nothing", tmp_path / "nothing", "a/../b", "nul\0", "x" * 5000):
-        with pytest.raises(TallmasksError):
-            load_bundle(absent)
+    masks = json.loads((made.folder / "bundle.json").read_text())["masks"]
+    with loopback_hub(made.folder, tmp_path / "cache") as server, monkeypatch.context() as patch:
+        assert all_same(load_bundle(REPOSITORY).state_dict("mnist"), expected(made, "mnist"))
+        assert set(masks.values()) & set(server.downloads) == {masks["mnist"]}
+        patch.setattr("tallmasks.store.hub.reachable", lambda: False)
+        (snapshot,) = (tmp_path / "cache").glob("**/snapshots/*")
+        for spec in (REPOSITORY, f"{REPOSITORY}@{COMMIT}", snapshot):
+            assert all_same(load_bundle(spec).state_dict("mnist"), expected(made, "mnist"))
+        with pytest.raises(TallmasksError, match=f"hf download {REPOSITORY} masks/"):
+            load_bundle(REPOSITORY).update("ümlaut", "wide")
+        for absent in ("nobody/nothing", tmp_path / "nothing", "a/../b", "nul\0", "x" * 5000):
+            with pytest.raises(TallmasksError):
+                load_bundle(absent)
 
 
 def test_links_out_of_the_folder_are_refused(tmp_path):

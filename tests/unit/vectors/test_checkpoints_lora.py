@@ -196,10 +196,8 @@ CONFIGS = {
     "pissa": ({"init_lora_weights": "pissa"}, "begun with 'pissa'"),
     "rank": ({"r": 5}, "has rank [4]"),
     "alpha": ({"lora_alpha": None}, "lora_alpha of layers.0.q is None"),
-    "trap": ({"rank_pattern": {"(a+)+$": 3}}, "rank_pattern"),
-    "slow": ({"rank_pattern": {"[A-z.0-9]?" * 12: 3}}, "rank_pattern has the pattern"),
+    "trap": ({"rank_pattern": {"(a+)+$": 3}}, "rank_pattern has the pattern"),
     "no truth": ({"use_rslora": "yes"}, "use_rslora is 'yes'"),
-    "half a pattern": ({"alpha_pattern": {"q(": 3}}, "alpha_pattern has the pattern"),
 }
 TENSORS = {
     "half": ({"layers.0.q.lora_B.weight": None}, "lora_A or lora_B of layers.0.q is missing"),

@@ -298,28 +298,24 @@ def test_nothing_in_a_file_is_run_and_what_is_no_checkpoint_is_refused(tmp_path)
         assert "no such file" in refusal(lambda: open_checkpoint(spec))  # noqa: B023
 
 
-def test_a_repository_is_read_from_the_cache_without_a_network(offline, tmp_path):
+def test_a_repository_is_read_from_the_cache_without_a_network(tmp_path, monkeypatch):
     """On a cluster's nodes no model of the hub could be opened: its snapshots are links; or a traceback would not say
     what to do."""
-    store = offline / "models--org--name"
-    folder = saved_llama(store / "snapshots" / COMMIT)
-    for place in (store / "blobs", store / "refs"):
-        place.mkdir()
-    (store / "refs" / "main").write_text(COMMIT)
-    for number, path in enumerate(sorted(folder.iterdir())):
-        path.rename(store / "blobs" / str(number))
-        path.symlink_to(f"../../blobs/{number}")
-    (tmp_path / "named").symlink_to(folder)
-    for spec in ("org/name", f"org/name@{COMMIT}", f"org/name@{COMMIT[:7]}", folder, tmp_path / "named"):
-        found = open_checkpoint(spec)
-        assert set(found.companions) == {"config.json", "generation_config.json", "tokenizer.json"}
-        assert found.title == str(spec)
-        if isinstance(spec, str):
-            assert (found.origin["repository"], found.origin["revision"]) == ("org/name", COMMIT)
-    check_state(found, llama().state_dict())
-    assert "`hf download org/other --revision v2`" in refusal(lambda: open_checkpoint("org/other@v2"))
-    (folder / "model.safetensors").unlink()
-    assert "hf download org/name" in refusal(lambda: open_checkpoint("org/name"))
+    with loopback_hub(saved_llama(tmp_path / "model"), tmp_path / "cache"), monkeypatch.context() as patch:
+        open_checkpoint(REPOSITORY)
+        patch.setattr("tallmasks.store.hub.reachable", lambda: False)
+        (folder,) = (tmp_path / "cache").glob("**/snapshots/*")
+        (tmp_path / "named").symlink_to(folder)
+        for spec in (REPOSITORY, f"{REPOSITORY}@{COMMIT}", f"{REPOSITORY}@{COMMIT[:7]}", folder, tmp_path / "named"):
+            found = open_checkpoint(spec)
+            assert set(found.companions) == {"config.json", "generation_config.json", "tokenizer.json"}
+            assert found.title == str(spec)
+            if isinstance(spec, str):
+                assert (found.origin["repository"], found.origin["revision"]) == (REPOSITORY, COMMIT)
+        check_state(found, llama().state_dict())
+        assert "`hf download org/other --revision v2`" in refusal(lambda: open_checkpoint("org/other@v2"))
+        (folder / "model.safetensors").unlink()
+        assert f"hf download {REPOSITORY}" in refusal(lambda: open_checkpoint(REPOSITORY))
 
 
 def test_a_download_that_breaks_off_is_one_line_and_goes_on(tmp_path):

@@ -92,9 +92,9 @@ def _downloaded(repository: str, revision: str) -> Path:
 
     commit = hub.full_commit(repository, revision)
     try:
-        info = HfApi().model_info(repository, revision=commit)
-        names = [sibling.rfilename for sibling in info.siblings or []]
-        return Path(snapshot_download(repository, revision=info.sha, allow_patterns=wanted(names)))
+        siblings = HfApi().model_info(repository, revision=commit).siblings or []
+        names = [sibling.rfilename for sibling in siblings]
+        return Path(snapshot_download(repository, revision=commit, allow_patterns=wanted(names)))
     except Exception as error:  # see `trouble`
         reason = hub.trouble(error)
         raise TallmasksError(f"huggingface.co/{repository} at {revision} (no such path is here): {reason}") from None

@@ -228,7 +228,7 @@ def _sorted_out(adapter: Checkpoint, title: str) -> tuple[dict[str, dict[str, st
     """The adapter's names of A and B by module, with "embedding" for an embedding's; of other tensors by name."""
     factors: dict[str, dict[str, str]] = {}
     others: dict[str, str] = {}
-    for stored in (*adapter.tensors, *adapter.aliases):
+    for stored in adapter.names:
         name = stored.removeprefix(_PREFIX)
         if not stored.startswith(_PREFIX):
             raise TallmasksError(
@@ -288,8 +288,7 @@ def _fitted(targets: Sequence[str], copies: Collection[str], base: Checkpoint, t
 
 
 def _readings(targets: Sequence[str], base: Checkpoint) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
-    """The base's tensors by a key, and the key of each target: its name, its name by now, or its name once loaded."""
-    yield {name: name for name in base.tensors}, {name: name for name in targets}
+    """The base's tensors by a key, and the key of each target: its name by now, or its name once loaded."""
     yield {modern(name): name for name in base.tensors}, {name: modern(name) for name in targets}
     if (model := empty_model(base)) is not None:
         ours, theirs = module_names(model, base.tensors), module_names(model, targets)

@@ -160,9 +160,6 @@ class SafetensorsSink:
         for descriptor, offset in self._places[name]:
             _write_at(descriptor, offset + start, np.ascontiguousarray(data).data)
 
-    def finish(self) -> None:
-        """Called once all bytes are there."""
-
 
 class TorchSink:
     """A state dict in memory, saved with torch.save at the end."""
@@ -179,7 +176,8 @@ class TorchSink:
     def put(self, name: str, start: int, data: NDArray[np.uint8]) -> None:
         self._bytes[name][start : start + data.size] = data
 
-    def finish(self) -> None:
+    def save(self) -> None:
+        """Called once all bytes are there."""
         import torch
 
         state = {name: self._tensors[self._base.aliases.get(name, name)] for name in self._base.places}

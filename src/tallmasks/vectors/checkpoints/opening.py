@@ -79,11 +79,9 @@ def _open_folder(folder: Path, title: str, origin: Mapping[str, str], base: Chec
         return open_lora(folder, adapters, base, facts)
     first = whole[0] if whole else _only_weights(names, title)
     within(folder, first)
-    if first not in (_INDEX, _TORCH_INDEX):
-        left = tuple(name for name in left_out if name != first)
-        return open_weight_files({first: folder / first}, **facts, left_out=left)
-    shards = _read_index(folder / first)
-    files = {name: folder / name for name in sorted(set(shards.values()))}
+    index = folder / first if first in (_INDEX, _TORCH_INDEX) else None
+    shards = _read_index(index) if index else None
+    files = {name: folder / name for name in sorted({*shards.values()} if shards else {first})}
     if absent := [name for name in files if name not in names]:
         raise TallmasksError(
             f"{title}: {name_some(absent)} missing, {len(absent)} of the {len(files)} shards that {first} names;"
@@ -92,7 +90,7 @@ def _open_folder(folder: Path, title: str, origin: Mapping[str, str], base: Chec
     for name in files:
         within(folder, name)
     left = tuple(name for name in left_out if name not in {first, *files})
-    return open_weight_files(files, shards, **facts, left_out=left, index=folder / first)
+    return open_weight_files(files, shards, **facts, left_out=left, index=index)
 
 
 def _only_weights(names: set[str], title: str) -> str:

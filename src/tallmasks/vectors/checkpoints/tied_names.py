@@ -42,10 +42,16 @@ def named_as(base: Checkpoint, task: Checkpoint) -> Checkpoint:
             own |= {place: place for place in places}
     rest = task.tensors.keys() - own.values()
     own |= {name: name for name in rest if not _is_a_copy(base, task, name, own)}
+    aliases = {alias: name for alias, name in base.aliases.items() if name in own and alias not in own}
+    return _under_names(task, own, aliases)
+
+
+def _under_names(task: Checkpoint, own: Mapping[str, str], aliases: Mapping[str, str]) -> Checkpoint:
+    """A checkpoint's tensors under other names; ``own``: the checkpoint's own name of each."""
     return replace(
         task,
-        tensors={name: task.tensors[own[name]] for name in sorted(own)},
-        aliases={alias: name for alias, name in base.aliases.items() if name in own and alias not in own},
+        tensors={name: task.tensors[place] for name, place in sorted(own.items())},
+        aliases=aliases,
         arrays={name: task.arrays[place] for name, place in own.items()},
         places={name: task.places[place] for name, place in own.items() if place in task.places},
     )
@@ -99,13 +105,8 @@ def _with_names(task: Checkpoint, names: Mapping[str, str]) -> Checkpoint:
     """A checkpoint with other names; as it is where two would be one."""
     if len(set(names.values())) < len(names):
         return task
-    return replace(
-        task,
-        tensors=dict(sorted((names[name], info) for name, info in task.tensors.items())),
-        aliases={names[alias]: names[of] for alias, of in task.aliases.items()},
-        arrays={names[name]: array for name, array in task.arrays.items()},
-        places={names[name]: place for name, place in task.places.items() if name in names},
-    )
+    aliases = {names[alias]: names[of] for alias, of in task.aliases.items()}
+    return _under_names(task, {names[name]: name for name in task.tensors}, aliases)
 
 
 def _is_a_copy(base: Checkpoint, task: Checkpoint, name: str, own: Mapping[str, str]) -> bool:

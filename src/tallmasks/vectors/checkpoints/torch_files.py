@@ -93,13 +93,9 @@ def _tensor(storage: _Storage, offset: int, shape: Any, strides: Any, *more: Any
     return _Tensor(storage, dtype, offset, shape, strides)
 
 
-def _parameter(tensor: _Tensor, *_: object) -> _Tensor:
-    return tensor
-
-
 _CALLED = {
     **dict.fromkeys(("_rebuild_tensor", "_rebuild_tensor_v2", "_rebuild_tensor_v3"), _tensor),
-    **dict.fromkeys(("_rebuild_parameter", "_rebuild_parameter_with_state"), _parameter),
+    **dict.fromkeys(("_rebuild_parameter", "_rebuild_parameter_with_state"), lambda tensor, *_: tensor),
     "OrderedDict": OrderedDict,
 }
 

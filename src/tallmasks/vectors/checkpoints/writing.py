@@ -55,7 +55,6 @@ class NewCheckpoint:
             for start in range(0, info.size, _COPIED)
         )
         parallel(lambda piece: self._copy(*piece), pieces)
-        self._sink.finish()
 
     def _copy(self, name: str, start: int, stop: int) -> None:
         info = self._base.info(name)
@@ -116,6 +115,8 @@ def new_checkpoint(
         new = NewCheckpoint(out, base, dtypes, sink)
         yield new
         new.finish()
+        if isinstance(sink, TorchSink):
+            sink.save()
 
 
 def bytes_of_new(out: Path, base: Checkpoint, dtype: str | None = None, shard_size: int | None = None) -> int:
