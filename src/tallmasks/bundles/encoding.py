@@ -44,18 +44,19 @@ class Merged:
     def finish(self) -> None:
         """Encode what had to wait for whole rows."""
 
-        def encode_rows(job: tuple[str, int, int]) -> None:
-            name, first, last = job
-            scales, row = self.new.tensors[name + SCALE], rows[name]
-            part = slice(first * row, last * row)
-            levels = self.new.tensors[name].reshape(-1)[part]
-            quantise_rows(self.scratch[name].reshape(-1)[part], row, scales[first:last], levels)
+        def encode_rows(job: tuple[str, int, slice]) -> None:
+            name, row, rows = job
+            part = slice(rows.start * row, rows.stop * row)
+            values, levels = self.scratch[name].reshape(-1)[part], self.new.tensors[name].reshape(-1)[part]
+            quantise_rows(values, row, self.new.tensors[name + SCALE][rows], levels)
 
-        counts = {name: self.new.tensors[name + SCALE].size for name in self.scratch}
-        rows = {name: values.size // max(counts[name], 1) for name, values in self.scratch.items()}
-        steps = {name: max(_ENCODED // max(row, 1), 1) for name, row in rows.items()}
-        starts = [(name, first) for name in rows for first in range(0, counts[name], steps[name])]
-        parallel(encode_rows, [(n, first, min(first + steps[n], counts[n])) for n, first in starts])
+        jobs = []
+        for name, values in self.scratch.items():
+            count = self.new.tensors[name + SCALE].size
+            row = values.size // max(count, 1)
+            step = max(_ENCODED // max(row, 1), 1)
+            jobs += [(name, row, slice(first, min(first + step, count))) for first in range(0, count, step)]
+        parallel(encode_rows, jobs)
 
 
 @contextmanager

@@ -185,11 +185,10 @@ def _prefixes(names: Collection[str]) -> Iterator[str]:
 def _of_transformers(module: torch.nn.Module) -> tuple[str, Any] | None:
     """The prefix and the first module that is one of transformers'."""
     library = sys.modules.get("transformers.modeling_utils")
-    if library is None:
-        return None
-    models = ((path, inner) for path, inner in module.named_modules() if isinstance(inner, library.PreTrainedModel))
-    path, model = next(models, ("", None))
-    return None if model is None else (f"{path}.".replace("_orig_mod.", "") if path else "", model)
+    for path, inner in module.named_modules() if library else ():
+        if isinstance(inner, library.PreTrainedModel):
+            return f"{path}.".replace("_orig_mod.", "") if path else "", inner
+    return None
 
 
 def _parted(module: torch.nn.Module, own: Tensors) -> Tensors:

@@ -157,8 +157,9 @@ class Bundle:
         placed = placed_tensors(module, self.manifest)
         if task is not None:
             self._parts.check(task)
-        base = self._any_base()
-        if base is None:
+        try:
+            base = self._of_module or self.base
+        except NoBase:
             if task is None:
                 return
             base = self._of_module = copy_of(placed, self.manifest.stored.keys() | self.manifest.buffers)
@@ -170,13 +171,6 @@ class Bundle:
 
     def _with_aliases(self, tensors: dict[str, Any]) -> dict[str, Any]:
         return tensors | {alias: tensors[name] for alias, name in self.manifest.aliases.items()}
-
-    def _any_base(self) -> Checkpoint | None:
-        """theta_0 from the first module or from files; None where a module has still to be taken for it."""
-        try:
-            return self._of_module or self.base
-        except NoBase:
-            return None
 
 
 def _spec(origin: Mapping[str, str]) -> str:

@@ -43,7 +43,6 @@ def model_card(manifest: Manifest, densities: Mapping[str, float]) -> str:
             f" | {densities[task]:.1%} | {sizes[task]} |"
             for task in manifest.tasks
         ]
-    first = repr(manifest.tasks[0])
     front_matter = "\n".join(front)
     table = "\n".join(rows)
     return f"""---
@@ -61,7 +60,7 @@ Made by {plain_markdown(manifest.method)} of one base, {origin} ({where}). The w
 ```python
 import tallmasks
 bundle = tallmasks.load_bundle("<this folder or repository>")
-bundle.apply_(model, {first})  # in place, from one task to the next
+bundle.apply_(model, {manifest.tasks[0]!r})  # in place, from one task to the next
 bundle.restore_(model)  # the base again
 ```
 """

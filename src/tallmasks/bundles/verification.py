@@ -24,7 +24,6 @@ def verify_bundle(path: str | Path) -> list[str]:
     except TallmasksError as error:
         return [str(error)]
     parts = BundleParts(place, manifest)
-
     checks: list[Callable[[], object]] = [partial(parts.checked, name) for name in manifest.files]
     checks += [partial(parts.check, task) for task in manifest.tasks]
     if manifest.base.included:

@@ -7,14 +7,16 @@ import pytest
 
 import reference
 from chain import LAMBDAS, build
+from tallmasks.masks.block import SIDE, block
 from tallmasks.masks.consensus import agreement_profile, open_agreement, write_agreement
-from tallmasks.masks.mask_bundles import apply_mask, open_mask_bundle, write_mask_bundle
+from tallmasks.masks.mask_bundles import apply_mask, open_mask_bundle
 from tallmasks.masks.mask_statistics import from_input_to_output, statistics
 from tallmasks.models.clip.tensor_names import place
 from tallmasks.store.errors import TallmasksError
-from tallmasks.store.tensor_files import open_tensors
+from tallmasks.store.tensor_files import Layout, open_tensors
 from tallmasks.vectors import kernels
 from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
+from tallmasks.vectors.task_vectors import TaskVector
 
 CHOSEN = {"cars": 0.2, "dtd": 0.6, "mnist": 0.4}
 
@@ -63,8 +65,6 @@ def test_what_is_not_in_the_bundle_is_named(chain):
         bundle.packed_mask("cars", 0.25)
     with pytest.raises(TallmasksError, match="no tensor sun397"):
         bundle.packed_mask("sun397", 0.2)
-    with pytest.raises(TallmasksError, match="expected tallmasks/multi_task_vector/1"):
-        write_mask_bundle(chain.folder / "x", chain.task_vectors, chain.folder / "masks-sum", LAMBDAS, {})
 
 
 @pytest.mark.parametrize("merge", ["sum", "ties_sum"])
@@ -137,3 +137,29 @@ def test_places(tensor, expected):
     """A matrix would be counted to the wrong layer; or layer 10 stand before layer 2."""
     assert place(tensor) == expected
     assert sorted(["after", "10", "before", "2"], key=from_input_to_output) == ["before", "2", "10", "after"]
+
+
+LAYOUT = Layout(("a.bias", "b.weight", "c.weight"), ((50,), (40, 20), (30, 90)))
+
+
+def test_the_block_is_the_real_thing() -> None:
+    """The illustration would show masks that the method does not make."""
+    draw = np.random.default_rng(0)
+    vectors = {task: TaskVector(draw.normal(size=LAYOUT.size).astype(np.float32), LAYOUT, {}) for task in "abcd"}
+    table = block(vectors, mask_lambda=0.4)
+    parts = {task: LAYOUT.split(vector.flat)["c.weight"][:SIDE, :SIDE] for task, vector in vectors.items()}
+    merged = reference.sum_vectors([part.ravel() for part in parts.values()]).reshape(SIDE, SIDE)
+    masks = {task: reference.mask(part, merged, 0.4) for task, part in parts.items()}
+    consensus = reference.agreement(list(masks.values())) >= 2
+
+    def shown(row: str, name: str) -> np.ndarray:
+        some = table[(table["row"] == row) & (table["block"] == name)]
+        return some.pivot(index="y", columns="x", values="value").to_numpy()
+
+    for task in "abcd":
+        np.testing.assert_array_equal(shown("vector", task), parts[task])
+        np.testing.assert_array_equal(shown("mask", task), masks[task])
+        np.testing.assert_array_equal(shown("masked", task), merged * masks[task])
+    np.testing.assert_array_equal(shown("vector", "merged"), merged)
+    np.testing.assert_array_equal(shown("mask", "merged"), consensus)
+    np.testing.assert_array_equal(shown("masked", "merged"), merged * consensus)

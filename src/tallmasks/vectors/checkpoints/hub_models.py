@@ -55,8 +55,8 @@ def fetched(repository: str, revision: str) -> tuple[Path, dict[str, str]]:
     TallmasksError where neither the cache nor the hub has it.
     """
     folder = _cached(repository, revision)
-    pinned = re.fullmatch(r"[0-9a-f]{40}", revision) is not None
-    if not (folder and pinned and _is_whole(folder)) and hub.reachable():
+    is_pinned = re.fullmatch(r"[0-9a-f]{40}", revision)
+    if not (folder and is_pinned and _is_whole(folder)) and hub.reachable():
         folder = _downloaded(repository, revision)
     if folder is None:
         at = "" if revision == "main" else f" --revision {revision}"
@@ -70,18 +70,15 @@ def fetched(repository: str, revision: str) -> tuple[Path, dict[str, str]]:
 
 def _cached(repository: str, revision: str) -> Path | None:
     """A snapshot in this machine's cache that has weights."""
-    for file in _TELLING:
-        if (path := hub.cached(repository, file, revision)) is not None:
-            folder = path.parent
-            return folder if any(any(folder.glob(pattern)) for pattern in _WEIGHTS) else None
-    return None
+    paths = (hub.cached(repository, file, revision) for file in _TELLING)
+    folder = next((path.parent for path in paths if path is not None), None)
+    return folder if folder and any(any(folder.glob(pattern)) for pattern in _WEIGHTS) else None
 
 
 def _is_whole(folder: Path) -> bool:
     """Whether a snapshot has all shards, which a download that was interrupted has not."""
     names = [path.name for path in folder.iterdir()]
-    shards = [match for name in names if (match := _SHARD.fullmatch(name))]
-    counts = Counter(match.groups() for match in shards)
+    counts = Counter(match.groups() for match in map(_SHARD.fullmatch, names) if match)
     return all(
         count == int(of) and f"{stem}{ending}.index.json" in names for (stem, of, ending), count in counts.items()
     )

@@ -89,7 +89,6 @@ def _planned_file(
     width: Mapping[str, int],
     metadata: Mapping[str, str],
 ) -> PlannedFile:
-    """A file of these tensors, in order."""
     header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
     spans, end = {}, 0
     for name in names:

@@ -29,8 +29,6 @@ _OF_PRETRAINED = "tallmasks/pretrained/"
 
 @dataclass
 class _Read:
-    """What the files read so far hold."""
-
     tensors: dict[str, TensorInfo] = field(default_factory=dict)
     arrays: dict[str, NDArray] = field(default_factory=dict)
     aliases: dict[str, str] = field(default_factory=dict)
