@@ -1,16 +1,13 @@
 """Every registered merge, held to the contract."""
 
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import reference
-from chain import build
 from tallmasks import methods
 from tallmasks.store.tensor_files import Layout
-from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
 from tallmasks.vectors.task_vectors import TaskVector
 from task_statistics import for_merge
 
@@ -82,13 +79,3 @@ def test_what_is_set_of_options_is_in_the_name_and_nowhere_else() -> None:
     given = vectors(3)
     assert (merged("ties_sum:keep=0.05", given) != 0).sum() < (merged("ties_sum", given) != 0).sum()
     assert methods.spec_of({"magnitude_masking": {"keep": 0.1}}) == "magnitude_masking", "the default"
-
-
-def test_merges_equal_the_reference_on_files(tmp_path: Path) -> None:
-    """From checkpoints on disk to the multi-task vector on disk, a step would go wrong between the kernels."""
-    vectors = build(tmp_path).vectors
-    limits = [reference.trim_threshold(vector, 0.2) for vector in vectors]
-    expected = {"sum": reference.sum_vectors(vectors)}
-    expected |= {f"ties_{kind}": reference.ties(vectors, limits, mean=kind == "mean") for kind in ("sum", "mean")}
-    for merge, vector in expected.items():
-        np.testing.assert_array_equal(open_multi_task_vector(tmp_path / merge), vector)

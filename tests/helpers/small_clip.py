@@ -1,6 +1,5 @@
 """A very small CLIP with random weights."""
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -41,30 +40,3 @@ def scramble(network: torch.nn.Module, seed: int) -> None:
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
-
-
-def as_transformers(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """open_clip's image encoder as CLIPVisionModel, named as by transformers before release 5."""
-    renames = [
-        (r"visual\.class_embedding", "embeddings.class_embedding"),
-        (r"visual\.conv1\.weight", "embeddings.patch_embedding.weight"),
-        (r"visual\.positional_embedding", "embeddings.position_embedding.weight"),
-        (r"visual\.ln_pre\.", "pre_layrnorm."),
-        (r"visual\.ln_post\.", "post_layernorm."),
-        (r"visual\.transformer\.resblocks\.(\d+)\.ln_", r"encoder.layers.\1.layer_norm"),
-        (r"visual\.transformer\.resblocks\.(\d+)\.mlp\.c_fc", r"encoder.layers.\1.mlp.fc1"),
-        (r"visual\.transformer\.resblocks\.(\d+)\.mlp\.c_proj", r"encoder.layers.\1.mlp.fc2"),
-        (r"visual\.transformer\.resblocks\.(\d+)\.attn\.out_proj", r"encoder.layers.\1.self_attn.out_proj"),
-        (r"visual\.transformer\.resblocks\.(\d+)\.attn\.in_proj_", r"encoder.layers.\1.self_attn.qkv_proj."),
-    ]
-    found: dict[str, torch.Tensor] = {}
-    for name, tensor in state.items():
-        for old, new in renames:
-            if re.match(old, name):
-                theirs = "vision_model." + re.sub(old, new, name)
-                if "qkv_proj" in theirs:
-                    for letter, part in zip("qkv", tensor.chunk(3), strict=True):
-                        found[theirs.replace("qkv", letter)] = part.contiguous()
-                else:
-                    found[theirs] = tensor
-    return found

@@ -20,6 +20,7 @@ import torch
 import yaml
 from safetensors.numpy import load_file, save_file
 from safetensors.torch import save_file as save_tensors
+from transformers import CLIPVisionConfig, CLIPVisionModel
 
 import image_files
 import small_t5
@@ -27,7 +28,6 @@ import text_data
 from conftest import ROOT, shipped_params
 from loopback_hub import COMMIT, REPOSITORY, LoopbackHub, Repository, loopback_hub, serving
 from project import Project, lay_out
-from small_clip import as_transformers
 from tallmasks.models.clip import network as clip
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.hub import with_origin
@@ -216,36 +216,31 @@ def test_published_checkpoints_of_two_publishers(hub: LoopbackHub, project: Proj
     """Whoever takes the authors' models would learn after 600 MB that their files cannot be found, or read."""
     torch.manual_seed(0)
     state = clip.build("ViT-B-32-quickgelu").state_dict()
-    encoder = {name: tensor for name, tensor in state.items() if not name.startswith("transformer.")}
-    changed = {name: tensor + 1e-3 * name.startswith("visual.") for name, tensor in encoder.items()}
+    published = {f"model.{name}": tensor + 1 for name, tensor in state.items() if name.startswith("visual.")}
+    theirs = CLIPVisionModel(CLIPVisionConfig()).state_dict()
     pretrained = {**shipped_params()["models"]["vit_b32"]["pretrained"]}
     del pretrained["sha256"]
-    theirs = "single_task/ViT-B-32/SVHNVal/nonlinear_finetuned.pt"
-    folders = {name: tmp_path / name for name in ("weights", "published", "fusionbench")}
-    for folder in (*folders.values(), (folders["published"] / theirs).parent):
+    file = tmp_path / "published" / "single_task/ViT-B-32/SVHNVal/nonlinear_finetuned.pt"
+    for folder in (tmp_path / "weights", tmp_path / "fusionbench", file.parent):
         folder.mkdir(parents=True)
-    save_tensors(state, folders["weights"] / pretrained["file"])
-    torch.save({f"model.{name}": tensor for name, tensor in changed.items()}, folders["published"] / theirs)
-    save_tensors(as_transformers(changed), folders["fusionbench"] / "model.safetensors")
+    save_tensors(state, tmp_path / "weights" / pretrained["file"])
+    torch.save(published, file)
+    save_tensors({f"vision_model.{n}": t for n, t in theirs.items()}, tmp_path / "fusionbench" / "model.safetensors")
     hub.repositories |= {
-        ("models", pretrained["hub"]): Repository(folders["weights"], pretrained["revision"]),
-        ("models", "nik-dim/tall_masks"): Repository(folders["published"], full("c8d352f")),
-        ("models", "tanganke/clip-vit-base-patch32_mnist"): Repository(folders["fusionbench"]),
+        ("models", pretrained["hub"]): Repository(tmp_path / "weights", pretrained["revision"]),
+        ("models", "nik-dim/tall_masks"): Repository(tmp_path / "published", full("c8d352f")),
+        ("models", "tanganke/clip-vit-base-patch32_mnist"): Repository(tmp_path / "fusionbench"),
     }
-    source = {"source": "published", "tasks": {"mnist": "fusionbench"}}
-    project.change(
-        lambda params: small_model(
-            params, "vit_b32", {"two": ["svhn", "mnist"]}, pretrained=pretrained, checkpoints=source
-        )
-    )
+    more = {"pretrained": pretrained, "checkpoints": {"source": "published", "tasks": {"mnist": "fusionbench"}}}
+    project.change(lambda params: small_model(params, "vit_b32", {"two": ["svhn", "mnist"]}, **more))
     planned = project.run("snakemake", "-n", "--quiet", "host", "--", "results/vit_b32/two/table.csv").output
-    files = sorted(set(re.findall(r"store/vit_b32/checkpoints/imported-\w+-\w+\.safetensors", planned)))
-    assert len(files) == 2
-    project.snakemake(*files)
-    for file in files:
-        tensors = open_tensors(project.path(file))
-        for name in ("visual.conv1.weight", "visual.transformer.resblocks.11.attn.in_proj_weight"):
-            np.testing.assert_array_equal(tensors.read(name), changed[name].numpy())
+    project.snakemake(*set(re.findall(r"store/vit_b32/checkpoints/imported-\w+-\w+\.safetensors", planned)))
+    for task, expected in (
+        ("svhn", published["model.visual.conv1.weight"]),
+        ("mnist", theirs["embeddings.patch_embedding.weight"]),
+    ):
+        found = open_tensors(project.one(f"store/vit_b32/checkpoints/imported-{task}-*"))
+        np.testing.assert_array_equal(found.read("visual.conv1.weight"), expected.numpy())
 
 
 def test_doctor_names_what_the_hub_refuses(hub: LoopbackHub, project: Project) -> None:

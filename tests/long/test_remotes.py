@@ -42,9 +42,9 @@ class Remote:
         return Project(root, {"PYTHONPATH": path, "NO_PROXY": "127.0.0.1", **(login or self.login)})
 
 
-def commands_of_the_page(section: str, block: int) -> list[list[str]]:
-    """The commands of one block of a section of docs/share.md, but for those of make."""
-    page = (ROOT / "docs" / "share.md").read_text()
+def commands_of_the_page(section: str, block: int, example: str = "", address: str = "") -> list[list[str]]:
+    """The commands of one block of a section of docs/share.md, with an address in the example's place, but for make."""
+    page = (ROOT / "docs" / "share.md").read_text().replace(example or "\0", address)
     (text,) = re.findall(rf"^## {section}\n(.*?)(?=^## )", page, re.M | re.S)
     lines = re.findall(r"^```\n(.*?)^```$", text, re.M | re.S)[block].splitlines()
     commands = [shlex.split(line, comments=True) for line in lines]
@@ -53,36 +53,33 @@ def commands_of_the_page(section: str, block: int) -> list[list[str]]:
 
 @pytest.fixture(params=["s3", "ssh"])
 def remote(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Remote]:
-    yield from (s3 if request.param == "s3" else ssh)(tmp_path)
-
-
-def s3(folder: Path) -> Iterator[Remote]:
-    with server("s3") as (port, key, secret):
-        login = {"AWS_ACCESS_KEY_ID": key, "AWS_SECRET_ACCESS_KEY": secret, "HOME": str(folder)}
-        address = ("https://s3.example.org", f"http://127.0.0.1:{port}")
-        commands = [[word.replace(*address) for word in words] for words in commands_of_the_page(SECTION, 0)]
-        yield Remote(commands, login, login | {"AWS_SECRET_ACCESS_KEY": "another"}, "Forbidden")
-
-
-def ssh(folder: Path) -> Iterator[Remote]:
-    homes = [folder / name for name in ("home", "other_home")]
+    if request.param == "s3":
+        with server("s3") as (port, key, secret):
+            commands = commands_of_the_page(SECTION, 0, "https://s3.example.org", f"http://127.0.0.1:{port}")
+            login = {"AWS_ACCESS_KEY_ID": key, "AWS_SECRET_ACCESS_KEY": secret, "HOME": str(tmp_path)}
+            yield Remote(commands, login, login | {"AWS_SECRET_ACCESS_KEY": "another"}, "Forbidden")
+        return
+    homes = [tmp_path / name for name in ("home", "other_home")]
     for home in homes:
         (home / ".ssh").mkdir(parents=True)
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", home / ".ssh" / "id_ed25519"], check=True)
-    (folder / "disk" / "data").mkdir(parents=True)
-    with server("ssh", str(folder / "disk"), str(homes[0] / ".ssh" / "id_ed25519.pub")) as (port,):
-        address = ("user@host", f"user@127.0.0.1:{port}")
-        commands = [[word.replace(*address) for word in words] for words in commands_of_the_page(SECTION, 1)]
+    (tmp_path / "disk" / "data").mkdir(parents=True)
+    with server("ssh", str(tmp_path / "disk"), str(homes[0] / ".ssh" / "id_ed25519.pub")) as (port,):
+        commands = commands_of_the_page(SECTION, 1, "user@host", f"user@127.0.0.1:{port}")
         login, wrong_login = ({"HOME": str(home), "SSH_AUTH_SOCK": ""} for home in homes)
         yield Remote(commands, login, wrong_login, "Permission denied for user user on host 127.0.0.1")
 
 
 def test_another_machine_goes_on_from_a_remote(remote: Remote, project: Project, tmp_path: Path) -> None:
-    """A group's checkpoints would stay on one machine, or all be sent again where some have arrived."""
+    """A group's checkpoints would stay on one machine, or all be sent again where some have arrived; or who mistypes a
+    key would read the traceback of a library."""
     here = remote.user(project.root)
     push, commit = commands_of_the_page(SECTION, 3)[::-1]
     for words in [*remote.commands, commit]:
         here.run(*words)
+    refused = remote.user(project.root, remote.wrong_login).dvc("push", fails=True).output
+    (line,) = re.findall(r"^ERROR: .*", refused, re.M)
+    assert remote.refusal in line and "Traceback" not in refused
     total = sum(1 for path in here.path(".dvc/cache").rglob("*") if path.is_file())
     here.dvc("push", "-q", "store/tiny/checkpoints")
     (pushed,) = re.findall(r"(\d+) files? pushed", here.run(*push).output)
@@ -96,13 +93,3 @@ def test_another_machine_goes_on_from_a_remote(remote: Remote, project: Project,
     assert 0 < int(fetched) < total
     assert there.sha256("store", "results") == here.sha256("store", "results")
     assert "Nothing to be done" in there.dry_run().output
-
-
-def test_wrong_credentials_are_one_line(remote: Remote, project: Project) -> None:
-    """Who mistypes a key would read the traceback of a library, and would not know which of the servers refused."""
-    stranger = remote.user(project.root, remote.wrong_login)
-    for words in remote.commands:
-        stranger.run(*words)
-    refused = stranger.dvc("push", fails=True).output
-    (line,) = re.findall(r"^ERROR: .*", refused, re.M)
-    assert remote.refusal in line and "Traceback" not in refused
