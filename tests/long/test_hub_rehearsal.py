@@ -27,6 +27,7 @@ import small_t5
 import text_data
 from conftest import ROOT, shipped_params
 from loopback_hub import COMMIT, REPOSITORY, LoopbackHub, Repository, loopback_hub, serving
+from models_made import make_small
 from project import Project, lay_out
 from tallmasks.models.clip import network as clip
 from tallmasks.store.errors import TallmasksError
@@ -59,17 +60,10 @@ Repositories = dict[tuple[str, str], Repository]
 
 @pytest.fixture(scope="module")
 def own_models(tmp_path_factory: pytest.TempPathFactory) -> Repositories:
-    """Three models of one tensor."""
+    """A base, and models that add 1 and 2 to its weights."""
     root = tmp_path_factory.mktemp("own")
-    repositories = {}
-    for number, name in enumerate(("base", "cars", "dtd")):
-        folder = root / name
-        folder.mkdir(parents=True)
-        weight = np.arange(4096, dtype=np.float32).reshape(64, 64) + np.float32(number)
-        save_file({"w.weight": weight}, folder / f"{name}.safetensors")
-        (folder / "config.json").write_text("{}")
-        repositories["models", f"org/{name}"] = Repository(folder)
-    return repositories
+    make_small(root)
+    return {("models", f"org/{name}"): Repository(root / name) for name in ("base", "cars", "dtd")}
 
 
 @pytest.fixture(scope="module")
@@ -208,7 +202,7 @@ def test_a_repository_that_is_no_longer_what_it_was_is_said(tmp_path: Path) -> N
             with pytest.raises(TallmasksError, match=said):
                 write_examples(VISION[name], "test", 32, tmp_path / "out", {})
         file = next(iter(server.repositories["models", REPOSITORY].files()))
-        with pytest.raises(TallmasksError, match=r"expected 0000.*delete it and download it again"):
+        with pytest.raises(TallmasksError, match=r"expected 0000.*delete it, or correct"):
             with_origin(REPOSITORY, [file], "main", "0" * 64)
 
 
@@ -283,7 +277,7 @@ def test_models_and_bundles_by_name_and_revision(small_hub: LoopbackHub, tmp_pat
     merge += ("--scaling-coefficient", "0.5", "-o", "merged")
     merged = command(small_hub, tmp_path, *merge)
     assert merged.returncode == 0, merged.stdout
-    base = np.arange(4096, dtype=np.float32).reshape(64, 64)
+    base = np.arange(64, dtype=np.float32).reshape(8, 8)
     (weights,) = (tmp_path / "merged").glob("*.safetensors")
     np.testing.assert_array_equal(load_file(weights)["w.weight"], base + np.float32(0.5 * (1 + 2)))
     card = yaml.safe_load((tmp_path / "merged" / "README.md").read_text().split("---\n")[1])
