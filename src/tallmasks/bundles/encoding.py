@@ -50,7 +50,7 @@ class Merged:
             values, levels = self.scratch[name].reshape(-1)[part], self.new.tensors[name].reshape(-1)[part]
             quantise_rows(values, row, self.new.tensors[name + SCALE][rows], levels)
 
-        jobs = []
+        jobs: list[tuple[str, int, slice]] = []
         for name, values in self.scratch.items():
             count = self.new.tensors[name + SCALE].size
             row = values.size // max(count, 1)

@@ -43,7 +43,8 @@ def overwrite(placed: list[PlacedTensor], weights: TaskWeights, before: TaskWeig
 
 @torch.no_grad()
 def _write(placed: list[PlacedTensor], weights: TaskWeights) -> None:
-    reached, others = [], []
+    reached: list[PlacedTensor] = []
+    others: list[PlacedTensor] = []
     for one in placed:
         in_order = one.tensor.device.type == "cpu" and one.tensor.is_contiguous()
         (reached if in_order else others).append(one)
