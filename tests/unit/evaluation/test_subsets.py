@@ -7,24 +7,18 @@ from tallmasks.evaluation.subsets import ORDERS, orders, subsets
 PAPER = {
     "zeroshot_ascending": """KMNIST, EMNIST, SVHN, GTSRB, FER2013, DTD, EuroSAT, MNIST, RenderedSST2, Cars, PCAM,
         RESISC45, FashionMNIST, SUN397, CIFAR100, Flowers102, Food101, OxfordIIITPet, CIFAR10, STL10""",
-    "zeroshot_descending": """STL10, CIFAR10, OxfordIIITPet, Food101, Flowers102, CIFAR100, SUN397, FashionMNIST,
-        RESISC45, PCAM, Cars, RenderedSST2, MNIST, EuroSAT, DTD, FER2013, GTSRB, SVHN, EMNIST, KMNIST""",
     "zeroshot_wave": """Cars, PCAM, RenderedSST2, RESISC45, MNIST, FashionMNIST, EuroSAT, SUN397, DTD, CIFAR100,
         FER2013, Flowers102, GTSRB, Food101, SVHN, OxfordIIITPet, EMNIST, CIFAR10, KMNIST, STL10""",
-    "zeroshot_zigzag": """STL10, KMNIST, CIFAR10, EMNIST, OxfordIIITPet, SVHN, Food101, GTSRB, Flowers102, FER2013,
-        CIFAR100, DTD, SUN397, EuroSAT, FashionMNIST, MNIST, RESISC45, RenderedSST2, PCAM, Cars""",
     "name_ascending": """CIFAR10, CIFAR100, Cars, DTD, EMNIST, EuroSAT, FER2013, FashionMNIST, Flowers102, Food101,
         GTSRB, KMNIST, MNIST, OxfordIIITPet, PCAM, RESISC45, RenderedSST2, STL10, SUN397, SVHN""",
-    "name_descending": """SVHN, SUN397, STL10, RenderedSST2, RESISC45, PCAM, OxfordIIITPet, MNIST, KMNIST, GTSRB,
-        Food101, Flowers102, FashionMNIST, FER2013, EuroSAT, EMNIST, DTD, Cars, CIFAR100, CIFAR10""",
     "name_wave": """CIFAR10, SVHN, CIFAR100, SUN397, Cars, STL10, DTD, RenderedSST2, EMNIST, RESISC45, EuroSAT, PCAM,
         FER2013, OxfordIIITPet, FashionMNIST, MNIST, Flowers102, KMNIST, Food101, GTSRB""",
-    "name_zigzag": """GTSRB, Food101, KMNIST, Flowers102, MNIST, FashionMNIST, OxfordIIITPet, FER2013, PCAM, EuroSAT,
-        RESISC45, EMNIST, RenderedSST2, DTD, STL10, Cars, SUN397, CIFAR100, SVHN, CIFAR10""",
 }
-"""The lists of appendix "Sample subset selection protocol"."""
+"""Lists of appendix "Sample subset selection protocol"; the other four are these backwards."""
 
 LISTS = {order: tuple(name.strip().lower() for name in text.split(",")) for order, text in PAPER.items()}
+for one, other in (("ascending", "descending"), ("wave", "zigzag")):
+    LISTS |= {f"{sort}_{other}": LISTS[f"{sort}_{one}"][::-1] for sort in ("zeroshot", "name")}
 ZEROSHOT = {task: float(place) for place, task in enumerate(LISTS["zeroshot_ascending"])}
 
 

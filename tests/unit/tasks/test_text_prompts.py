@@ -10,7 +10,7 @@ from jinja2 import Environment, meta
 
 from tallmasks.store.errors import TallmasksError
 from tallmasks.tasks.text import TASKS
-from tallmasks.tasks.text.prompt_files import Prompt, digest, prompts_of
+from tallmasks.tasks.text.prompt_files import Prompt, prompts_of
 from tallmasks.tasks.text.rendering import LONGEST, RENDERING, render
 from tallmasks.tasks.text.text_catalogue import example
 from tallmasks.tasks.texts import FREE
@@ -116,13 +116,6 @@ def test_a_template_can_do_nothing_but_render(jinja: str) -> None:
     """Somebody else's prompts would run code on the user's machine."""
     with pytest.raises(TallmasksError, match="the prompt 'odd' cannot be filled"):
         render(Prompt("odd", None, f"{jinja} ||| x"), {"a": [1, 2]})
-
-
-def test_a_digest_stands_for_what_prompts_say() -> None:
-    """Changed wordings would leave old examples in place."""
-    first, second = prompts_of("paws").prompts[:2]
-    assert digest([first]) != digest([second]) != digest([first, second]) != digest([second, first])
-    assert digest([first]) == digest([Prompt(*first)])
 
 
 def test_changed_examples_have_another_number() -> None:
