@@ -2,7 +2,12 @@
 
     snakemake -j4 results/tiny/8tasks/table.csv
 
-fine-tune -> task vector -> merge -> mask -> consensus -> evaluate -> results/<model>/<benchmark>/
+examples, head -> finetune -> task_vector -> merge -> evaluate (chooses alpha) -> tables
+                                          -> mask -> evaluate (chooses the lambdas) -> consensus -> evaluate -> tables
+
+Each of these is a rule in workflow/rules/, a script in workflow/scripts/ and a folder below store/.  What is made of
+what, and under which name, says src/tallmasks/plan/chain.py; threads, GPUs, memory and time stand under `resources` in
+params.yaml.
 """
 
 from snakemake.utils import min_version
@@ -11,21 +16,16 @@ min_version("9.27")
 
 
 include: "workflow/rules/common.smk"  # reads params.yaml into `config`
-include: "workflow/rules/examples.smk"
 include: "workflow/rules/checkpoints.smk"
 include: "workflow/rules/statistics.smk"
 include: "workflow/rules/merge.smk"
-include: "workflow/rules/masks.smk"
 include: "workflow/rules/evaluate.smk"
 include: "workflow/rules/results.smk"
-include: "workflow/rules/bundles.smk"
 include: "workflow/rules/sweeps.smk"
-include: "workflow/rules/paper.smk"
 include: "workflow/rules/figures.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/pretrain.smk"
 include: "workflow/rules/dvc.smk"
-include: "workflow/rules/unknown.smk"
 
 
 localrules:
@@ -35,4 +35,4 @@ localrules:
 rule all:
     default_target: True
     input:
-        BRIDGE.views.tables(config["build"]),
+        BRIDGE.tables(config["build"]),

@@ -1,10 +1,11 @@
 """What plans say of some parameters."""
 
 from conftest import ROOT
+from tallmasks.plan.index import closure
 from tallmasks.plan.params import Params
 from tallmasks.plan.planner import Plan
 
 
 def paths(params: Params, model: str = "tiny") -> dict[str, str]:
     """Every artifact's path by kind and slug."""
-    return {f"{node.kind}/{node.slug}": node.path for node in Plan(params, ROOT).index.closure(model)}
+    return {f"{node.kind}/{node.slug}": node.path for node in closure(Plan(params, ROOT), model)}

@@ -1,21 +1,38 @@
 """Processes of the tests: their signals, and waiting for them."""
 
 import json
+import os
 import signal
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
+WARM = Path(__file__).parents[2] / "workflow" / "runner" / "warm.py"
 
 
-def job_command(folder: Path, script: Path, told: Mapping[str, Any], root: Path = ROOT) -> list[str]:
-    """The command of a job as the project in `root` starts it; what it is told lies in `folder`."""
+def job_command(folder: Path, script: Path, told: Mapping[str, Any]) -> list[str]:
+    """The command of a job as its log gives it; what it is told lies in `folder`."""
     file = folder / "job.json"
     file.write_text(json.dumps(told))
-    return [sys.executable, str(root / "workflow" / "runner" / "job.py"), str(script), str(file)]
+    return [sys.executable, str(script), str(file)]
+
+
+def serve(warm: Path, modules: Sequence[str] = (), later: Sequence[str] = ()) -> subprocess.Popen[str]:
+    """Start a warm Python in the folder `warm`, which ends with this process."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("OMP_")}
+    server = subprocess.Popen(
+        [sys.executable, str(WARM), "--serve", " ".join(modules), " ".join(later)],
+        env={**kept, "TALLMASKS_WARM": str(warm)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert server.stdout and server.stdout.readline() == "listening\n"
+    return server
 
 
 def default_signals() -> None:

@@ -21,9 +21,9 @@ from typing import Any
 
 import yaml
 
-from bridge.jobs import ARRAYS, LATER
+from bridge.run import ARRAYS, LATER
 from conftest import PARAMS
-from processes import default_signals
+from processes import default_signals, serve
 
 ROOT = Path(__file__).parents[2]
 CODE = (
@@ -191,6 +191,13 @@ class Project:
         assert text.count(old) == 1, f"{file} has {old!r} {text.count(old)} times"
         self.path(file).write_text(text.replace(old, new))
 
+    def raise_version(self, file: str, name: str) -> None:
+        """Raise the version of a stage or a view, as whoever changes its step does."""
+        path = self.path("src/tallmasks/plan", file)
+        text, count = re.subn(rf"version=(\d+[^@]*\ndef {name}\()", r"version=9\1", path.read_text())
+        assert count == 1, f"{file} declares {name} {count} times"
+        path.write_text(text)
+
     def damage(self, path: Path, content: bytes) -> None:
         """Overwrite a read-only file in place."""
         path.chmod(0o644)
@@ -211,14 +218,7 @@ def warm_python() -> Path:
     """The folder of a warm Python that this process owns: all Snakemakes of the tests share one import of torch."""
     folder = Path(tempfile.mkdtemp(prefix="tallmasks-tests-")) / "warm"
     atexit.register(shutil.rmtree, folder.parent, ignore_errors=True)
-    imports = [" ".join(["torch", "torch._dynamo", "open_clip", *ARRAYS]), " ".join(LATER)]
-    command = [sys.executable, "-P", str(ROOT / "workflow/runner/warm.py"), str(folder), str(os.getpid()), *imports]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("OMP_")}
-    server = subprocess.Popen(
-        command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True
-    )
-    with server.stdout as said:  # type: ignore[union-attr]
-        assert said.readline() == b"listening\n"
+    serve(folder, ["torch", "torch._dynamo", "open_clip", *ARRAYS], LATER)
     return folder
 
 

@@ -40,7 +40,7 @@ def test_after_a_pull_nothing_is_to_be_done(clone: Project) -> None:
     assert not clone.git("status", "--porcelain").output
     # a parameter edited before anything ran here: no metadata of Snakemake, only the recipes
     clone.change(lambda params: params["grids"].update(scaling_coefficient=[0.0, 1.0]))
-    assert clone.snakemake("all").jobs == {"evaluate": 4, "results": 2}
+    assert clone.snakemake("all").jobs == {"evaluate": 4, "tables": 2}
 
 
 def test_with_only_the_checkpoints_a_new_subset_fine_tunes_nothing(clone: Project) -> None:
@@ -60,7 +60,7 @@ def test_with_only_the_checkpoints_a_new_subset_fine_tunes_nothing(clone: Projec
         "mask": 1,
         "consensus": 1,
         "evaluate": 3,
-        "results": 1,
+        "tables": 1,
     }
 
 

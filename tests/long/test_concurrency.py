@@ -23,7 +23,7 @@ def test_two_snakemakes_in_one_copy_share_the_work(project: Project) -> None:
     """The second would fail on a lock, or fine-tune what the first is fine-tuning."""
     project.change(lambda params: params["grids"].update(mask_lambda=[0.3, 0.4]))
     runs = at_once([project.start("snakemake", "-j2", "--", "all") for _ in range(2)])
-    assert runs[0].jobs + runs[1].jobs == Counter({"mask": 2, "consensus": 2, "evaluate": 4, "results": 2})
+    assert runs[0].jobs + runs[1].jobs == Counter({"mask": 2, "consensus": 2, "evaluate": 4, "tables": 2})
     assert sum("waiting for it to end" in run.output for run in runs) == 1
 
 
@@ -45,12 +45,12 @@ def test_two_clones_on_one_cache_at_once(built: tuple[Project, Run], tmp_path: P
 
 
 FULL_DISK = """
-mount -t tmpfs -o size=600k tmpfs store/tiny/derived/mask_bundles
+mount -t tmpfs -o size=600k tmpfs store/tiny/derived/mask
 snakemake -j2 -- all; echo "first: $?"
-ls -A store/tiny/derived/mask_bundles | sed 's/^/left: /'
-mount -o remount,size=100m store/tiny/derived/mask_bundles
+ls -A store/tiny/derived/mask | sed 's/^/left: /'
+mount -o remount,size=100m store/tiny/derived/mask
 snakemake -j2 -- all; echo "second: $?"
-sha256sum store/tiny/derived/mask_bundles/*
+sha256sum store/tiny/derived/mask/*
 """
 
 
@@ -63,11 +63,11 @@ def can_mount() -> bool:
 @pytest.mark.skipif(not can_mount(), reason="this user may not mount a small disk to be filled")
 def test_a_full_disk_is_a_clear_error_and_leaves_nothing_half(project: Project) -> None:
     """A full disk would leave a truncated artifact that the next run takes for whole."""
-    bundles = project.path("store/tiny/derived/mask_bundles")
-    before = project.sha256("store/tiny/derived/mask_bundles")
+    bundles = project.path("store/tiny/derived/mask")
+    before = project.sha256("store/tiny/derived/mask")
     for path in bundles.iterdir():
         path.unlink()
-    for path in project.path("store/tiny/derived/evaluations").glob("tall_mask*"):
+    for path in project.path("store/tiny/derived/evaluate").glob("tall_mask*"):
         path.unlink()
     for path in project.path("results/tiny").glob("*/table.csv"):
         path.unlink()

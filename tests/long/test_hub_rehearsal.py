@@ -228,12 +228,12 @@ def test_published_checkpoints_of_two_publishers(hub: LoopbackHub, project: Proj
     more = {"pretrained": pretrained, "checkpoints": {"source": "published", "tasks": {"mnist": "fusionbench"}}}
     project.change(lambda params: small_model(params, "vit_b32", {"two": ["svhn", "mnist"]}, **more))
     planned = project.run("snakemake", "-n", "--quiet", "host", "--", "results/vit_b32/two/table.csv").output
-    project.snakemake(*set(re.findall(r"store/vit_b32/checkpoints/imported-\w+-\w+\.safetensors", planned)))
+    project.snakemake(*set(re.findall(r"store/vit_b32/checkpoints/import_checkpoint/\w+-\w+\.safetensors", planned)))
     for task, expected in (
         ("svhn", published["model.visual.conv1.weight"]),
         ("mnist", theirs["embeddings.patch_embedding.weight"]),
     ):
-        found = open_tensors(project.one(f"store/vit_b32/checkpoints/imported-{task}-*"))
+        found = open_tensors(project.one(f"store/vit_b32/checkpoints/import_checkpoint/{task}-*"))
         np.testing.assert_array_equal(found.read("visual.conv1.weight"), expected.numpy())
 
 

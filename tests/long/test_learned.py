@@ -31,7 +31,7 @@ def test_adamerging_from_unlabelled_data_to_tables_and_bundles(tmp_path: Path) -
     assert run.jobs["learn"] == 2, "masks and consensus share what their merge has learned"
     table = pd.read_csv(project.path("results/tiny/three/table.csv"))
     assert [name.partition(":")[0] for name in table["method"]] == ["zeroshot", *names, "fine_tuned"]
-    for path in project.path("store/tiny/derived/learned").iterdir():
+    for path in project.path("store/tiny/derived/learn").iterdir():
         learned = load_file(path)
         assert all(values.shape == (3,) and 0 <= values.min() <= values.max() <= 1 for values in learned.values())
         assert any(abs(values - 0.3).max() > 0.01 for values in learned.values())

@@ -36,7 +36,7 @@ def test_everything_is_planned_without_touching_anything(project: Project, tmp_p
     keys = ("models", "benchmarks", "methods", "grids")
     project.change(lambda params: params.update({key: shipped_params()[key] for key in keys}))
     planned = Project(project.root, offline(tmp_path)).dry_run(f"results/{model}/20tasks/table.csv").planned
-    expected = {"pretrained": 1, "examples": 60, "head": 20, "finetune": 20, "task_vector": 20, "results": 1}
+    expected = {"pretrained": 1, "examples": 60, "head": 20, "finetune": 20, "task_vector": 20, "tables": 1}
     assert {rule: planned[rule] for rule in expected} == expected
     assert not (tmp_path / "hub").exists()
 

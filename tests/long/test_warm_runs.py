@@ -5,6 +5,7 @@ from pathlib import Path
 
 from processes import gone, wait_for
 from project import Project, lay_out
+from tallmasks.plan import chain
 from tallmasks.plan.project import open_plan
 
 
@@ -19,7 +20,7 @@ def test_a_snakemake_has_its_own_and_kill_9_leaves_neither(tmp_path: Path) -> No
         "    time.sleep(600)\n",
     )
     own = Project(laid_out.root, {"TALLMASKS_WARM": "1"})
-    head = open_plan(own.root).head("tiny", "dtd").path
+    head = chain.head(open_plan(own.root), "tiny", "dtd").path
     told = own.path("told")
     snakemake = own.start("snakemake", "-j2", "--", head, stdout=subprocess.DEVNULL)
     wait_for(lambda: told.exists() and told.read_text().endswith("\n"))
@@ -36,7 +37,7 @@ def test_a_snakemake_has_its_own_and_kill_9_leaves_neither(tmp_path: Path) -> No
 def test_without_it_the_same_bytes_come_out(project: Project) -> None:
     """Results would depend on how a job was started."""
     before = project.sha256("store", "results")
-    made = ["checkpoints/mnist-s0-*", "derived/evaluations/task_arithmetic-2tasks-*", "heads/dtd-*"]
+    made = ["checkpoints/finetune/mnist-s0-*", "derived/evaluate/task_arithmetic-2tasks-*", "head/dtd-*"]
     targets = [project.one(f"store/tiny/{pattern}") for pattern in made]
     for path in targets:
         path.unlink()

@@ -40,9 +40,9 @@ def project(bundled: Project, tmp_path: Path) -> Project:
 def test_the_weights_are_those_of_the_method(bundled: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bundle would give other models than those whose accuracies the table has."""
     monkeypatch.chdir(bundled.root)  # the base is named by its path in the project
-    selection = read_evaluation(bundled.one("store/tiny/derived/evaluations/tall_mask_ties-2tasks-*.json"))
-    merged_file = bundled.one("store/tiny/derived/multi_task_vectors/ties_sum-*.safetensors")
-    masks = open_mask_bundle(bundled.one("store/tiny/derived/mask_bundles/ties_sum-*.safetensors"))
+    selection = read_evaluation(bundled.one("store/tiny/derived/evaluate/tall_mask_ties-2tasks-*.json"))
+    merged_file = bundled.one("store/tiny/derived/merge/ties_sum-*.safetensors")
+    masks = open_mask_bundle(bundled.one("store/tiny/derived/mask/ties_sum-*.safetensors"))
     merged, layout = open_multi_task_vector(merged_file), Layout.of(open_tensors(merged_file))
     bundle, theta_0 = load_bundle(FOLDER), load_state("models/tiny.safetensors")
     chosen = dict(zip(selection.tasks, selection.mask_lambda or (), strict=True))
@@ -68,7 +68,10 @@ def test_damage_is_seen_and_a_bundle_is_put_right(project: Project) -> None:
     """A flipped bit of a mask would give a model that nobody evaluated."""
     assert "0 problems" in project.tallmasks("verify").output
     before = project.sha256(FOLDER)
-    mask, archive = project.path(FOLDER, "masks", "mnist.safetensors"), project.one("store/tiny/derived/bundles/*")
+    mask, archive = (
+        project.path(FOLDER, "masks", "mnist.safetensors"),
+        project.one("store/tiny/derived/bundle_archive/*"),
+    )
     content = mask.read_bytes()
     project.damage(mask, content[:-1] + bytes([content[-1] ^ 1]))
     assert "masks/mnist.safetensors is not what was written" in project.tallmasks("verify", fails=True).output
@@ -84,15 +87,17 @@ def test_damage_is_seen_and_a_bundle_is_put_right(project: Project) -> None:
 def test_another_grid_or_method_costs_what_follows_from_it_and_gc_knows_bundles(project: Project) -> None:
     """Old masks would stay in a bundle; or cleaning up would remove the bundle, or leave what a killed job left."""
     assert "nothing to remove" in project.tallmasks("gc", "--yes").output
-    left = project.path("store/tiny/derived/bundles/.tall_mask_ties.0123456789ab.tmp/.bundle.ba9876543210.tmp/masks")
+    left = project.path(
+        "store/tiny/derived/bundle_archive/.tall_mask_ties.0123456789ab.tmp/.bundle.ba9876543210.tmp/masks"
+    )
     left.mkdir(parents=True)
     (left / "mnist.safetensors").touch()
     project.change(lambda params: params["grids"].update(mask_lambda=[0.3, 0.5]))
     assert project.snakemake(TARGET).jobs == {"mask": 1, "evaluate": 1, "bundle_archive": 1, "bundle": 1}
     assert set(read_json(project.path(TARGET))["mask_lambda"].values()) <= {0.3, 0.5}
     removed = project.tallmasks("gc", "--yes").output
-    assert "mnist.safetensors" in removed and "derived/bundles/tall_mask_ties" in removed
-    assert len(list(project.path("store/tiny/derived/bundles").iterdir())) == 1
+    assert "mnist.safetensors" in removed and "derived/bundle_archive/tall_mask_ties" in removed
+    assert len(list(project.path("store/tiny/derived/bundle_archive").iterdir())) == 1
     project.git("checkout", "-q", "params.yaml")
     project.change(lambda params: params.update(bundle="tall_mask_task_arithmetic"))
     assert project.dry_run(TARGET).planned == {"mask": 1, "evaluate": 1, "bundle_archive": 1, "bundle": 1}

@@ -38,10 +38,10 @@ def test_gc_removes_what_no_recipe_names_and_nothing_else(project: Project, tmp_
     assert gone == {
         f"{kind}-{tasks}tasks-s0"
         for kind in (
-            "mask_bundles/sum",
-            "agreements/sum",
-            "evaluations/tall_mask_task_arithmetic",
-            "evaluations/consensus_task_arithmetic",
+            "mask/sum",
+            "consensus/sum",
+            "evaluate/tall_mask_task_arithmetic",
+            "evaluate/consensus_task_arithmetic",
         )
         for tasks in (2, 3)
     }
@@ -63,19 +63,19 @@ def test_why_says_what_is_new(project: Project) -> None:
     """A user would have to guess why a night of fine-tuning starts again."""
     table = "results/tiny/three/table.csv"
     assert "would not be rebuilt" in project.tallmasks("why", table).output
-    artifact = str(project.one("store/tiny/checkpoints/dtd-*").relative_to(project.root))
+    artifact = str(project.one("store/tiny/checkpoints/finetune/dtd-*").relative_to(project.root))
     assert "would not be rebuilt" in project.tallmasks("why", artifact).output
 
     project.change(lambda params: params["models"]["tiny"]["finetuning"].update(learning_rate=0.5))
     said = project.tallmasks("why", table).output
-    assert "would be rebuilt" in said and "3 checkpoint" in said
+    assert "would be rebuilt" in said and "3 finetune" in said
     assert re.search(r"params\.finetuning\.learning_rate: .* then, 0\.5 now", said)
     assert "nor an artifact that a recipe declared" in project.tallmasks("why", artifact, fails=True).output
 
     project.git("checkout", "-q", "params.yaml")
     project.benchmark("new", ["mnist", "cars"])
     said = project.tallmasks("why", "results/tiny/new/table.csv").output
-    assert "1 checkpoint" in said and "head cars: not there" in said and "mnist-s0" not in said
+    assert "1 finetune" in said and "head cars: not there" in said and "mnist-s0" not in said
 
     path = project.path(table)
     path.write_text(path.read_text() + "\n")

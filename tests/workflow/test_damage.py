@@ -18,9 +18,9 @@ def test_damage_is_never_committed_and_comes_back(project: Project) -> None:
     """A flipped bit would become the official checkpoint; or the command that brings a file back would fail,
     or have DVC empty its folder."""
     before, lock = project.sha256("store"), project.path("dvc.lock").read_bytes()
-    overwritten = project.one("store/tiny/checkpoints/mnist-s0-*.safetensors")
-    in_remote = project.one("store/tiny/derived/task_vectors/svhn-*.safetensors")
-    for_nobody = project.one("store/tiny/derived/multi_task_vectors/sum-3tasks-*.safetensors")
+    overwritten = project.one("store/tiny/checkpoints/finetune/mnist-s0-*.safetensors")
+    in_remote = project.one("store/tiny/derived/task_vector/svhn-*.safetensors")
+    for_nobody = project.one("store/tiny/derived/merge/sum-3tasks-*.safetensors")
     cached(project, in_remote).unlink()
     for place in (".dvc/cache", ".dvc-remote"):
         project.path(place, str(cached(project, for_nobody).relative_to(project.path(".dvc/cache")))).unlink()
@@ -56,8 +56,8 @@ def test_a_tampered_results_file_is_written_again(project: Project) -> None:
     before, table = project.sha256("results"), project.path("results/tiny/two/table.csv")
     table.write_text(table.read_text().replace("0", "9"))
     project.path("results/tiny/three/provenance.json").write_text("<<<<<<< HEAD\n")
-    assert project.snakemake("all").jobs == {"results": 2}
+    assert project.snakemake("all").jobs == {"tables": 2}
     assert project.sha256("results") == before
     table.unlink()
-    assert project.snakemake("all").jobs == {"results": 1}
+    assert project.snakemake("all").jobs == {"tables": 1}
     assert project.sha256("results") == before

@@ -23,7 +23,7 @@ def test_metrics_and_plots_show_the_tables(project: Project) -> None:
         },
     }
     project.change(lambda params: params.update(methods=["zeroshot", "tall_mask_task_arithmetic"]))
-    assert project.snakemake("results/tiny/two/table.csv").jobs == {"results": 1}
+    assert project.snakemake("results/tiny/two/table.csv").jobs == {"tables": 1}
     changed = json.loads(project.dvc("metrics", "diff", "--json").output)["results/tiny/two/metrics.json"]
     assert "normalized_accuracy.task_arithmetic" in changed
     project.dvc("plots", "show")
@@ -31,7 +31,7 @@ def test_metrics_and_plots_show_the_tables(project: Project) -> None:
     assert not project.git("status", "--porcelain", "dvc_plots").output
 
 
-COSTS = {"evaluate": 4, "results": 2}  # two methods on two benchmarks have scaling coefficients
+COSTS = {"evaluate": 4, "tables": 2}  # two methods on two benchmarks have scaling coefficients
 
 
 def grid(*values: float) -> str:

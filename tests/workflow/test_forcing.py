@@ -13,7 +13,7 @@ from project import Project, Run
 TABLE = "results/tiny/two/table.csv"
 CHAIN = {
     "examples": 6, "head": 2, "finetune": 2, "task_vector": 2, "evaluate_task": 4, "merge": 1, "mask": 1,
-    "consensus": 1, "evaluate": 3, "results": 1,
+    "consensus": 1, "evaluate": 3, "tables": 1,
 }  # fmt: skip
 AS_A_USER = "import ctypes, os, sys; ctypes.CDLL(None).prctl(24, 1, 0, 0, 0); os.execvp(sys.argv[1], sys.argv[1:])"
 """Without the right to write into read-only files, which root has."""
@@ -28,7 +28,7 @@ def as_a_user(project: Project, *arguments: str) -> Run:
     ("forced", "planned"),
     [
         (("-F",), CHAIN),
-        (("-f",), {"results": 1}),
+        (("-f",), {"tables": 1}),
         (("-R", "task_vector"), {name: CHAIN[name] for name in list(CHAIN)[3:] if name != "evaluate_task"}),
     ],
 )
@@ -44,8 +44,8 @@ def test_forcing_makes_what_is_lacking_and_replaces_read_only_files(project: Pro
     """The job would fail for an input that is gone, after its results were deleted; or every user but root would be
     told that the store is write-protected."""
     before = project.sha256("store", "results")
-    project.one("store/tiny/derived/multi_task_vectors/sum-2tasks-s0-*").unlink()
-    assert as_a_user(project, "-f", "--", TABLE).jobs == {"merge": 1, "results": 1}
+    project.one("store/tiny/derived/merge/sum-2tasks-s0-*").unlink()
+    assert as_a_user(project, "-f", "--", TABLE).jobs == {"merge": 1, "tables": 1}
     assert project.sha256("store", "results") == before
 
 
@@ -58,16 +58,14 @@ def test_results_stay_until_the_new_ones_are_there(project: Project) -> None:
     """A mistake in a new method, or a full disk, would cost the tables or hours of fine-tuning that were there."""
     before = project.sha256("store", "results")
     project.replace("workflow/scripts/results_io.py", '    folder = job.outputs["folder"]\n', BREAK)
-    project.replace(
-        "workflow/scripts/merge_vectors.py", "def run(job: Job) -> None:\n", "def run(job):\n    raise OSError\n"
-    )
+    project.replace("workflow/scripts/merge.py", "def run(job: Job) -> None:\n", "def run(job):\n    raise OSError\n")
     assert "RuntimeError: broken" in project.run("snakemake", "-j2", "-f", "--", TABLE, fails=True).output
-    artifact = project.one("store/tiny/derived/multi_task_vectors/sum-2tasks-s0-*").relative_to(project.root)
+    artifact = project.one("store/tiny/derived/merge/sum-2tasks-s0-*").relative_to(project.root)
     project.run("snakemake", "-j2", "-f", "--", str(artifact), fails=True)
     assert project.sha256("store", "results") == before
     stops = BREAK.replace('raise RuntimeError("broken")', '__import__("time").sleep(600)')
     project.replace("workflow/scripts/results_io.py", BREAK, stops)
-    log = project.path("logs/tiny/benchmark/two.log")
+    log = project.path("logs/tiny/tables/two.log")
     log.unlink()
     process = project.start("snakemake", "-j2", "-f", "--", TABLE)
     wait_for(lambda: log.exists() or process.poll() is not None)
@@ -85,9 +83,9 @@ def test_an_input_from_the_future_costs_nothing(project: Project) -> None:
     files = [path for folder in ("store", "results", "models") for path in project.path(folder).rglob("*")]
     for path in filter(Path.is_file, files):
         os.utime(path, (future, future))
-    project.one("store/tiny/derived/evaluations/task_arithmetic-2tasks-s0-*").unlink()
+    project.one("store/tiny/derived/evaluate/task_arithmetic-2tasks-s0-*").unlink()
     project.path(TABLE).write_text("edited")
     os.utime(project.path(TABLE), (future, future))
-    assert project.snakemake(TABLE).jobs == {"evaluate": 1, "results": 1}
+    assert project.snakemake(TABLE).jobs == {"evaluate": 1, "tables": 1}
     assert project.sha256("store", "results") == before
     assert not project.snakemake(TABLE).jobs

@@ -40,7 +40,7 @@ def test_a_family_and_a_catalogue_of_ones_own_give_a_table(tmp_path: Path) -> No
     run = project.snakemake("results/own/own/table.csv")
     assert "head" not in run.jobs, "a stage of CLIP's"
     assert (run.jobs["finetune"], run.jobs["examples"]) == (3, 9)
-    for path in project.root.glob("logs/own/checkpoint/*.csv"):
+    for path in project.root.glob("logs/own/finetune/*.csv"):
         curve = pd.read_csv(path)
         assert curve["validation"].count() == len(curve) / 10 < 60, "it ends early, having looked every ten steps"
     table = pd.read_csv(project.path("results/own/own/table.csv")).set_index("method")["accuracy"]

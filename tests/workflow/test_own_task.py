@@ -92,7 +92,7 @@ def test_from_zero_shot_to_the_table(project: Project, tmp_path: Path) -> None:
     images are prepared in another way than the paper's."""
     (own,) = documented()["vision_tasks"]
     said = why(project)
-    assert "would be rebuilt" in said and "2 task_evaluation" in said and "checkpoint" not in said
+    assert "would be rebuilt" in said and "2 evaluate_task" in said and "finetune" not in said
     run = project.snakemake(ZEROSHOT)
     assert run.jobs == {"examples": 4, "head": 2, "evaluate_task": 2, "zeroshot": 1}, "nothing is fine-tuned"
     found = pd.read_csv(project.path(ZEROSHOT)).set_index("task")
@@ -116,11 +116,11 @@ def test_from_zero_shot_to_the_table(project: Project, tmp_path: Path) -> None:
     imported = tmp_path / "imported"
     imported.mkdir()
     for task in (own, "mnist"):
-        path = project.one(f"store/vit_b32/checkpoints/{task}-s0-*.safetensors")
+        path = project.one(f"store/vit_b32/checkpoints/finetune/{task}-s0-*.safetensors")
         (imported / f"{task}.safetensors").write_bytes(path.read_bytes())
     project.change(lambda params: params["models"]["vit_b32"].update(checkpoints=str(imported)))
     assert project.snakemake(TABLE).jobs["import_checkpoint"] == 2
     (note,) = json.loads(project.path("results/vit_b32/mine/provenance.json").read_text())["notes"]
     assert note.startswith("alpha and lambda are chosen on this project's validation images") and own in note
-    logs = [path.read_text() for path in project.path("logs/vit_b32/evaluation").glob("t*.log")]
+    logs = [path.read_text() for path in project.path("logs/vit_b32/evaluate").glob("t*.log")]
     assert sum("may have seen these images" in log for log in logs) == 2, "where each of the two was chosen"

@@ -71,22 +71,22 @@ def test_only_what_is_missing_is_made(copy: Project) -> None:
     """A deleted picture would cost an evaluation, or an intermediate that nobody needs would be made again."""
     for file in ("figures/radar.png", "tables/methods.tex"):
         copy.path("results/tiny", file).unlink()
-    for folder in ("store/tiny/derived/subset_evaluations", "store/tiny/derived/threshold_evaluations"):
+    for folder in ("store/tiny/derived/evaluate_subset", "store/tiny/derived/evaluate_thresholds"):
         shutil.rmtree(copy.path(folder))
     shutil.rmtree(copy.path("results/tiny/three/masks"))
-    assert planned(copy, "paper") == {"figure_radar": 1, "table_methods": 1, "mask_tables": 1}
+    assert planned(copy, "paper") == {"figure_radar": 1, "table_methods": 1, "masks": 1}
 
 
 def test_a_sweep_evaluates_only_what_is_missing(copy: Project) -> None:
     """An interrupted sweep of 150 subsets would begin anew; or figure 5 over other orders evaluate again."""
     orders = copy.path("params.yaml").read_bytes()
     copy.change(lambda params: params["paper"]["subsets"].update(orders=ORDERS[:2]))
-    assert planned(copy, "paper") == {"subset_tables": 1, "figure_task_count": 1}
+    assert planned(copy, "paper") == {"subsets": 1, "figure_task_count": 1}
     copy.path("params.yaml").write_bytes(orders)
-    for path in sorted(copy.root.glob("store/tiny/derived/subset_evaluations/*.json"))[:2]:
+    for path in sorted(copy.root.glob("store/tiny/derived/evaluate_subset/*.json"))[:2]:
         path.unlink()
     shutil.rmtree(copy.path("results/tiny/three/subsets"))
-    assert planned(copy, "sweep") == {"evaluate_subset": 2, "subset_tables": 1}
+    assert planned(copy, "sweep") == {"evaluate_subset": 2, "subsets": 1}
 
 
 def test_a_second_call_does_nothing_whatever_the_file_times(copy: Project) -> None:

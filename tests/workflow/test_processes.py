@@ -9,6 +9,7 @@ from pathlib import Path
 import tallmasks
 from conftest import PARAMS, ROOT
 from small_checkpoints import file_of, saved_llama, state
+from tallmasks.plan.index import closure
 from tallmasks.vectors.checkpoints import new_checkpoint, open_checkpoint
 
 WITHOUT_TORCH = """
@@ -22,8 +23,8 @@ from tallmasks.vectors.checkpoints import open_checkpoint
 
 open_checkpoint(sys.argv[1]).piece("a.half", 0, 3)
 plan = Plan(yaml.safe_load(open(sys.argv[2])), sys.argv[3])
-print(*(node.path for node in plan.index.closure("tiny")))
-assert plan.multi_task_vector("tiny", ("mnist", "svhn"), "regmean", 0).digest
+print(*(node.path for node in closure(plan, "tiny")))
+assert chain.merge(plan, "tiny", ("mnist", "svhn"), "regmean", 0).digest
 sys.exit("torch" in sys.modules)
 """
 
@@ -36,7 +37,7 @@ def test_without_tensors_of_torchs_nothing_imports_torch(tmp_path: Path, params:
     command = [sys.executable, "-c", WITHOUT_TORCH, str(file_of(tmp_path, state())), str(PARAMS), str(ROOT)]
     run = subprocess.run(command, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
-    assert run.stdout.split() == [node.path for node in Plan(params, ROOT).index.closure("tiny")]
+    assert run.stdout.split() == [node.path for node in closure(Plan(params, ROOT), "tiny")]
 
 
 CHAIN = """

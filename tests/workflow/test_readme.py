@@ -47,12 +47,12 @@ def test_the_examples_of_the_readme_give_a_table(with_examples: Project) -> None
     made = with_examples.snakemake("results/tiny/dotted/table.csv").jobs
     assert made == {
         "examples": 3, "head": 1, "finetune": 1, "task_vector": 1, "evaluate_task": 2, "merge": 1, "evaluate": 1,
-        "results": 1,
+        "tables": 1,
     }  # fmt: skip
     table = with_examples.path("results/tiny/dotted/table.csv").read_text()
     assert [line.split(",")[1] for line in table.splitlines()[1:]] == ["zeroshot", "half_sum", "fine_tuned"]
     others = with_examples.dry_run("results/tiny/two/table.csv").planned
-    assert others == {"evaluate": 1, "results": 1}, "nothing of anybody else's is made again"
+    assert others == {"evaluate": 1, "tables": 1}, "nothing of anybody else's is made again"
     with_examples.replace("src/tallmasks/tasks/drawn/own/dots.py", "between(4, 7)", "between(4, 8)")
     again = with_examples.dry_run("results/tiny/dotted/table.csv").planned
     assert (again["examples"], again["finetune"]) == (3, 1), "a task that is drawn otherwise is drawn anew"

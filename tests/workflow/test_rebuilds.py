@@ -6,7 +6,7 @@ from project import Project, Run
 
 EVERYTHING = {
     "examples": 9, "head": 3, "finetune": 3, "task_vector": 3, "evaluate_task": 6, "merge": 2, "mask": 2,
-    "consensus": 2, "evaluate": 6, "results": 2,
+    "consensus": 2, "evaluate": 6, "tables": 2,
 }  # fmt: skip
 
 
@@ -24,25 +24,24 @@ def test_a_first_run_does_everything_once_and_a_second_nothing(built: tuple[Proj
 def test_a_new_subset_costs_its_new_task_and_its_own_jobs(project: Project) -> None:
     """A new subset would fine-tune again; the same set under another name would be computed twice."""
     project.benchmark("again", ["dtd", "mnist", "svhn"])
-    assert project.snakemake("results/tiny/again/table.csv").jobs == {"results": 1}
+    assert project.snakemake("results/tiny/again/table.csv").jobs == {"tables": 1}
     project.benchmark("new", ["mnist", "cars"])
     new_task = {"examples": 3, "head": 1, "finetune": 1, "task_vector": 1, "evaluate_task": 2}
-    own = {"merge": 1, "mask": 1, "consensus": 1, "evaluate": 3, "results": 1}
+    own = {"merge": 1, "mask": 1, "consensus": 1, "evaluate": 3, "tables": 1}
     assert project.snakemake("all").jobs == Counter(new_task) + Counter(own)
 
 
 def test_a_change_costs_what_lies_downstream_and_views_on_the_way_back(project: Project) -> None:
     """A changed value would leave old results in place, or cost more than what depends on it."""
     before = project.sha256("results")
-    declared = '@stage(script="evaluate", version='
-    project.replace("src/tallmasks/plan/chain.py", declared, f"{declared}9")
-    assert project.dry_run("all").planned == {"consensus": 2, "evaluate": 6, "results": 2}
+    project.raise_version("chain.py", "evaluate")
+    assert project.dry_run("all").planned == {"consensus": 2, "evaluate": 6, "tables": 2}
     project.git("checkout", "-q", "src")
     project.change(lambda params: params["grids"].update(mask_lambda=[0.2, 0.3]))
     project.replace("src/tallmasks/tasks/drawn/drawn_tasks.py", '"{} texture"', '"{} picture"')
     of_one_task = {"head": 1, "finetune": 1, "task_vector": 1, "evaluate_task": 2, "merge": 1}
-    both = {**of_one_task, "mask": 2, "consensus": 2, "evaluate": 5, "results": 2}
+    both = {**of_one_task, "mask": 2, "consensus": 2, "evaluate": 5, "tables": 2}
     assert project.snakemake("all").jobs == both
     project.git("checkout", "-q", "params.yaml", "src")
-    assert project.snakemake("all").jobs == {"results": 2}
+    assert project.snakemake("all").jobs == {"tables": 2}
     assert project.sha256("results") == before

@@ -72,7 +72,7 @@ def test_checkpoints_are_not_deleted_with_all_output(project: Project) -> None:
     """A month of fine-tuning would be gone with one option of Snakemake's."""
     words = ("snakemake", "-j1", "--delete-all-output", "--", "results/tiny/two/table.csv")
     assert "YES=1" in project.run(*words, fails=True).output
-    checkpoint = project.one("store/tiny/checkpoints/mnist-s0-*")
+    checkpoint = project.one("store/tiny/checkpoints/finetune/mnist-s0-*")
     assert "Would delete" in project.run(*words[:2], "-n", *words[2:]).output and checkpoint.exists()
     Project(project.root, {"YES": "1"}).run(*words)
     assert not checkpoint.exists()

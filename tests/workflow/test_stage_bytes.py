@@ -29,7 +29,7 @@ RECORD = Path(__file__).with_name("stages.json")
 HOW = "make record"
 FIELD = "results/tiny/three/field.csv"
 FIGURE = "results/tiny/figures/field_pareto.svg"
-NOT_BUILT = {"field_seeds", "pretrained", "held_out", "unseen_evaluation", "learned"}
+NOT_BUILT = {"field_seeds", "pretrained", "held_out", "evaluate_unseen", "learn"}
 """The first is the step of `seeds` on the methods of `field`; the second makes weights of networks with other words.
 `test_held_out.py` and `test_learned.py` in `tests/long` have the others."""
 REST = (
@@ -81,7 +81,7 @@ def test_the_long_table_has_every_method_and_the_benchmarks_table_does_not(
     numbers people have cited; or published numbers of other models would stand beside the tiny model's; or the
     figure of all methods would be drawn before its table is there."""
     project, run = field
-    assert run.jobs["field"] == 1 and run.jobs["finetune"] == run.jobs["task_vector"] == run.jobs["results"] == 0
+    assert run.jobs["field"] == 1 and run.jobs["finetune"] == run.jobs["task_vector"] == run.jobs["tables"] == 0
     assert run.jobs["grams"] == run.jobs["fisher"] == 3, "what RegMean and Fisher merging look at of each task's data"
     table = pd.read_csv(project.path(FIELD)).set_index("method")
     assert set(table.index) == set(methods.names()) - set(methods.needing("learned"))

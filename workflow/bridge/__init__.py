@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import functools
-import logging
-import signal
+import os
 import sys
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
-from snakemake.exceptions import WorkflowError
-
-from bridge.result_jobs import DrawingJobs, ReportJobs, ViewJobs
-from bridge.run import Run, check_project, for_users, no_slurm
-from bridge.store_jobs import StoreJobs
+from bridge import run
+from bridge.jobs import ResultJobs, StoreJobs, check_sources, job_file, marker_of
+from bridge.run import InputFunction, Run, for_users
+from tallmasks.models.families import family
 from tallmasks.plan.params import FILE, check, from_command_line, overridden, read
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.project import Results, Store
-from tallmasks.store.errors import TallmasksError, in_words
+from tallmasks.store.folders import SCRATCH, set_aside
 
-__all__ = ["Bridge", "begin", "configuration", "for_users", "no_slurm"]
+__all__ = ["Bridge", "before_first_job", "begin", "configuration"]
 
 
 def configuration(workflow: Any) -> dict[str, Any]:
@@ -37,42 +37,87 @@ def configuration(workflow: Any) -> dict[str, Any]:
     return functools.reduce(overridden, [*layers, from_command_line(settings.config)])
 
 
-@dataclass(frozen=True)
 class Bridge:
-    """What rules are written with: of artifacts, of views, of figures, of the paper's tables, of the report."""
+    """What rules are written with."""
 
-    store: StoreJobs
-    views: ViewJobs
-    figures: DrawingJobs
-    tables: DrawingJobs
-    report: ReportJobs
+    def __init__(self, workflow: Any, plan: Plan) -> None:
+        self.plan, self.store = plan, StoreJobs(Run(workflow), plan, Store())
+        self._results = Results(plan, self.store.store)
 
-    @classmethod
-    def of(cls, params: dict[str, Any], workflow: Any) -> Bridge:
-        """From the content of params.yaml with what `--config` overrides, and Snakemake's workflow object."""
-        for_users(check)(params)
-        run, plan, store = Run(workflow), for_users(Plan)(params), Store()
-        artifacts = StoreJobs(run, plan, store)
-        views = ViewJobs(artifacts, Results(plan, store))
-        return cls(artifacts, views, DrawingJobs("figure", views), DrawingJobs("paper_table", views), ReportJobs(views))
+    def view(self, name: str, checkpoints: Any = None) -> ResultJobs:
+        """The functions of the rule that writes a view."""
+        find = lambda wildcards: self._results.view(name, wildcards.model, wildcards.benchmark)  # noqa: E731
+        return ResultJobs(self.store, self._results, find, checkpoints)
+
+    def drawing(self, kind: str, name: str) -> ResultJobs:
+        """The functions of the rule that draws a figure ("figure") or writes a table of the paper ("paper_table")."""
+        return ResultJobs(
+            self.store, self._results, lambda wildcards: self._results.drawing(kind, wildcards.model, name)
+        )
+
+    def tables(self, models: Iterable[str]) -> list[str]:
+        """The table of every benchmark that `models` have the tasks of."""
+        return [f"results/{model}/{name}/table.csv" for model in models for name in self.plan.benchmarks(model)]
+
+    def shown(self, kind: str, names: Iterable[str]) -> InputFunction:
+        """Input function of a target: a file of each view that some drawings of the built models show."""
+
+        @for_users
+        def files(wildcards: Any) -> list[str]:
+            drawn = [self._results.drawing(kind, model, name) for model in self.plan.params["build"] for name in names]
+            return sorted({str(view.vouching) for one in drawn for view in one.views.values()})
+
+        return files
+
+    @for_users
+    def about(self, wildcards: Any, threads: int) -> str:
+        """Params function: the file that tells a script to write what a report says of a model as a whole."""
+        outputs = {"folder": Path("results", wildcards.model, "report")}
+        return job_file(self.store.run, {"params": {"model": wildcards.model}}, {}, outputs, threads, wildcards.model)
+
+    @staticmethod
+    @for_users
+    def always(wildcards: Any) -> list[str]:
+        """Input function of what is to be made anew whenever it is asked for: a file that is newer than any other."""
+        return marker_of(Path("results", wildcards.model, "report"), "always")
 
 
+@for_users
 def begin(workflow: Any) -> tuple[dict[str, Any], Bridge]:
-    """The configuration and the bridge of the Snakefile that is being parsed.
+    """The configuration and the bridge of the Snakefile that is being read.
 
-    A project that cannot be written, a profile that is not in force and wrong parameters end Snakemake here.  They are
-    one line, without Snakemake's frames.
+    A project that cannot be written and wrong parameters end Snakemake here, in one line.
     """
-    try:
-        with in_words():
-            check_project(workflow)
-        params = configuration(workflow)
-        bridge = Bridge.of(params, workflow)
-        for model in params["build"]:
-            bridge.store.plan.model(model)
-    except (TallmasksError, WorkflowError) as error:
-        sys.exit(f"error: {error}")
-    bridge.store.run.end_quietly_on(signal.SIGINT)
-    bridge.store.run.ask_before_deleting()
-    logging.raiseExceptions = False  # of jobs submitted as one, the view reads logs of those that never ran
-    return params, bridge
+    # jobs run with the Python of this Snakemake, also where no environment is active
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    for folder in (SCRATCH, Path(".snakemake")):
+        folder.mkdir(exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    params = configuration(workflow)
+    check(params)
+    plan = Plan(params)
+    for model in params["build"]:
+        plan.model(model)
+    return params, Bridge(workflow, plan)
+
+
+@for_users
+def before_first_job(workflow: Any, store: StoreJobs) -> None:
+    """What the Snakemake that the user called does once, before its first job."""
+    if store.run.submitted:
+        return
+    run.check_settings(workflow)
+    run.check_room()
+    run.be_the_only_writer()
+    needed = store.needed()
+    if workflow.local_exec:
+        run.check_gpus(workflow, max((store.plan.resources(n.model, n.stage.uses)["gpu"] for n in needed), default=0))
+    check_sources(needed)
+    for node in needed:
+        if (wrong := store.store.wrong(node)) and (done := set_aside(Path(node.path))):
+            print(f"{wrong}: {done}, and made again", file=sys.stderr)
+    networks = {node.model for node in needed if node.stage.uses != "arrays" and node.model in store.plan.models}
+    if workflow.local_exec and networks:
+        imports = (module for model in networks for module in family(store.plan.models[model]).imports)
+        run.start_warm_python(list(dict.fromkeys([*imports, *run.ARRAYS])))

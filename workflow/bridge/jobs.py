@@ -1,103 +1,245 @@
-"""A job as it is told to the runner: shell words that name a file with its recipe, inputs and outputs."""
+"""What the rules are written with: artifacts and results as Snakemake sees them.
+
+Snakemake has one question left of the store, "is it there?", since a path carries its recipe's digest.  So every input
+is `ancient`: file times decide nothing.  An artifact that exists declares no inputs: the DAG is as small as the work to
+do.  A lost intermediate does not re-run what was made from it.  Files of results/ are written anew exactly where they
+are not what they should be.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shlex
-import subprocess
-import sys
-import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bridge.run import Run
-from tallmasks.plan.node import Node
+from snakemake.exceptions import WorkflowError
+from snakemake.io import ancient
+
+from bridge.run import InputFunction, Run, for_users, stale_marker
+from tallmasks.plan import chain, preflight
+from tallmasks.plan.index import Index, closure
+from tallmasks.plan.node import STAGES, Node
+from tallmasks.plan.planner import Plan
+from tallmasks.plan.project import Results, Store, Vouched
 from tallmasks.store.atomic_files import atomic_write_text
-from tallmasks.store.folders import SCRATCH
-
-SCRIPTS, RUNNER = Path("workflow/scripts"), Path("workflow/runner")
-LATER = ("pandas", "matplotlib.pyplot", "scipy.stats", "scipy.cluster.hierarchy")
-"""What tables and figures need, and the warm Python imports when it has nothing else to do."""
-ARRAYS = ("numpy", "numba", "safetensors")
-"""What every step on arrays needs."""
+from tallmasks.store.folders import PROVENANCE, SCRATCH
+from tallmasks.tasks.catalogues import catalogue
 
 
-class Jobs:
-    """How the jobs of one run are started."""
+class StoreJobs:
+    """What the rules that make artifacts are written with."""
 
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self._imports: dict[str, None] = {}
-        self._warm: subprocess.Popen[bytes] | None = None
+    def __init__(self, run: Run, plan: Plan, store: Store) -> None:
+        self.run, self.plan, self.store, self.index = run, plan, store, Index(plan)
+        self._forced: dict[str, bool] = {}
 
-    def will_import(self, modules: Iterable[str]) -> None:
-        """Take notice of what the networks of this run's jobs need, before the first of them is started."""
-        self._imports |= dict.fromkeys(modules)
+    def resource(self, name: str) -> InputFunction:
+        """What params.yaml gives a job: its threads, gpu, mem_mb or runtime; what has no artifact works on arrays."""
 
-    def words(
-        self,
-        script: str,
-        recipe: Mapping[str, Any],
-        inputs: Mapping[str, Iterable[Path | str]],
-        outputs: Mapping[str, Path | str],
-        threads: int,
-        model: str = "",
-        gpus: int = 0,
-        warm: bool = False,
-        micro_batch_size: int | None = None,
-    ) -> str:
-        """The shell words that run `script` on a recipe.
+        @for_users
+        def value(wildcards: Any) -> int:
+            artifact = wildcards.get("name")
+            uses = self.index.find(wildcards.model, artifact).stage.uses if artifact else "arrays"
+            return self.plan.resources(wildcards.model, uses)[name]
 
-        `warm` says that the job is worth starting the warm Python for; others use it where it runs.
+        return value
+
+    def input(self, role: str) -> InputFunction:
+        """Input function: the files in a role of the artifact that the wildcards name."""
+        return for_users(lambda wildcards: self._files(wildcards).get(role, []))
+
+    def inputs_but(self, *roles: str) -> InputFunction:
+        """Input function: the files in all other roles."""
+        return for_users(
+            lambda wildcards: [
+                path for role, paths in self._files(wildcards).items() if role not in roles for path in paths
+            ]
+        )
+
+    def _files(self, wildcards: Any) -> dict[str, list[str]]:
+        """A job's inputs by role; none of an artifact that is there, unless all of the DAG is looked at."""
+        node = self.index.find(wildcards.model, wildcards.name)
+        if not self.run.looking and self.store.there(node) and not self.made_anew(node):
+            return {}
+        made = {role: self.inputs_of(nodes) for role, nodes in node.inputs.items()}
+        return made | {role: ancient([str(path)]) for role, path in node.sources.items()}
+
+    def inputs_of(self, nodes: Iterable[Node]) -> list[str]:
+        """Artifacts as a job's inputs: `ancient`, but for what is made anew, so that the job follows from it."""
+        return [node.path if self.made_anew(node) or self._is_wrong(node) else ancient(node.path) for node in nodes]
+
+    @for_users
+    def stale(self, wildcards: Any) -> list[str]:
+        """Input function: a marker where the artifact is there and not right, so that it is made anew."""
+        node = self.index.find(wildcards.model, wildcards.name)
+        return stale_marker(Path(node.path), node.digest, [Path(node.path)]) if self._is_wrong(node) else []
+
+    def _is_wrong(self, node: Node) -> bool:
+        return not self.run.looking and self.store.wrong(node) is not None
+
+    def made_anew(self, node: Node) -> bool:
+        """Whether the user forces the job of an artifact, or one that it follows from."""
+        if not self.run.forcing:
+            return False
+        if node.path not in self._forced:
+            inputs = (needed for nodes in node.inputs.values() for needed in nodes)
+            self._forced[node.path] = self.run.is_forced(Path(node.path)) or any(map(self.made_anew, inputs))
+        return self._forced[node.path]
+
+    def job(self, **logs: str) -> InputFunction:
+        """Params function: the file that tells a script to make the artifact that the wildcards name.
+
+        `logs` are what else the job writes, outside the store: patterns of the rule's wildcards, by role.
         """
-        told: dict[str, Any] = {
-            "recipe": recipe,
-            "inputs": {role: [str(path) for path in paths] for role, paths in inputs.items()},
-            "outputs": {role: str(path) for role, path in outputs.items()},
-            "model": model,
-            "threads": threads,
-            "gpus": gpus,
-        }
-        if gpus and self._run.submitted:
-            told["submitted"] = True
-        if micro_batch_size:
-            told["micro_batch_size"] = micro_batch_size
-        if warm:
-            self._warm_up()
-        text = json.dumps(told, separators=(",", ":"), ensure_ascii=False)
-        words = [sys.executable, str(RUNNER / "job.py"), str(SCRIPTS / f"{script}.py"), str(self._file_of(text))]
-        return f"exec {shlex.join(words)}"  # so that the job is a child of Snakemake itself, with which it dies
 
-    def _file_of(self, text: str) -> Path:
-        """A file with the description of a job, named after it; a dry run writes none."""
-        path = SCRATCH / "jobs" / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
-        if (self._run.writing or self._run.submitted) and not path.exists():
-            atomic_write_text(path, text, read_only=False)
-        return path
+        @for_users
+        def file(wildcards: Any, threads: int, resources: Any) -> str:
+            node = self.index.find(wildcards.model, wildcards.name)
+            inputs = {role: [needed.path for needed in nodes] for role, nodes in node.inputs.items()}
+            inputs |= {role: [str(path)] for role, path in node.sources.items()}
+            outputs = {"artifact": node.path} | {role: path.format(**wildcards) for role, path in logs.items()}
+            return job_file(
+                self.run,
+                node.recipe,
+                inputs,
+                outputs,
+                threads,
+                node.model,
+                gpus=resources.gpu,
+                submitted=bool(resources.gpu) and self.run.submitted,
+                micro_batch_size=self.plan.resources(node.model, node.stage.uses).get("micro_batch_size"),
+            )
 
-    def _warm_up(self) -> None:
-        """Start the warm Python, once, where this process runs jobs itself: it is theirs, and dies with this process.
+        return file
 
-        Here, in the main thread and before the first job that is worth it: the kernel takes the end of the thread that
-        starts it for the end of its owner.
+    def pretraining(self, model: str) -> InputFunction:
+        """Params function: the file that tells a script to pretrain `model`, in place of the weights that ship."""
+
+        @for_users
+        def file(wildcards: Any, threads: int) -> str:
+            recipe, output = self.plan.pretraining(model)
+            return job_file(self.run, recipe, {}, {"weights": output}, threads, model)
+
+        return file
+
+    def missing(self, model: str, *kinds: str) -> InputFunction:
+        """Input function of what a DVC stage commits: every artifact behind the benchmarks of `model`, or those of some
+        kinds, that is not there.  All of them, since DVC would drop from dvc.lock what it does not find.
+
+        Examples that were downloaded are no part of it: DVC does not version them, and only jobs need them.
         """
-        if self._warm or not self._run.runs_jobs:
-            return
-        if os.environ.get("TALLMASKS_WARM", "1") == "1" and threading.current_thread() is threading.main_thread():
-            command = [sys.executable, "-P", str(RUNNER / "warm.py"), str(SCRATCH / "warm"), str(os.getpid())]
-            command += [" ".join(dict.fromkeys([*self._imports, *ARRAYS])), " ".join(LATER)]
-            pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
-            self._warm = subprocess.Popen(command, **pipes, start_new_session=True)  # Ctrl-C is for Snakemake
-            assert self._warm.stdout
-            with self._warm.stdout as output:
-                output.readline()  # it can be connected to, or has ended
+
+        @for_users
+        def files(wildcards: Any) -> list[str]:
+            versioned = catalogue(self.plan.models[model]["tasks"]).versioned
+            wanted = set(kinds or STAGES) - (set() if versioned else {"examples"})
+            return [
+                node.path
+                for node in closure(self.plan, model)
+                if node.kind in wanted and (self.made_anew(node) or not self.store.there(node))
+            ]
+
+        return files
+
+    def needed(self) -> list[Node]:
+        """The artifacts that the jobs of this run make."""
+        jobs = [job.wildcards for job in self.run.workflow.dag.needrun_jobs() if hasattr(job.wildcards, "name")]
+        return [self.index.find(one.model, one.name) for one in jobs]
 
 
-def files_of(node: Node) -> dict[str, list[Path]]:
-    """A node's input files by role: artifacts of the store and source files."""
-    return {role: [Path(needed.path) for needed in nodes] for role, nodes in node.inputs.items()} | {
-        role: [path] for role, path in node.sources.items()
+def check_sources(nodes: Iterable[Node]) -> None:
+    """Before the first job: stop with one message for each dataset and model that cannot be had."""
+    if problems := preflight.unavailable(node for node in nodes if node.stage.missing):
+        raise WorkflowError("\n".join(["nothing was started, since it is not all on this machine:", *problems]))
+
+
+class ResultJobs:
+    """What the rule of one view, figure or table is written with.
+
+    ``find``: the files that a rule's wildcards name; ``checkpoints``: Snakemake's object of that name, for a rule that
+    waits for the task orders.
+    """
+
+    def __init__(
+        self, store: StoreJobs, results: Results, find: Callable[[Any], Vouched], checkpoints: Any = None
+    ) -> None:
+        self._store, self._results, self._find, self._checkpoints = store, results, find, checkpoints
+
+    @for_users
+    def inputs(self, wildcards: Any) -> list[str]:
+        """Input function: what they are written from; nothing where they are right, unless all is looked at."""
+        written, store = self._find(wildcards), self._store
+        if self._results.stale(written) is None and not store.run.looking and not self._forced(written):
+            return []
+        if written.waits_for:
+            self._checkpoints.task_orders.get(model=written.waits_for.model, name=written.waits_for.name)
+        nodes = {node.path: node for nodes in written.artifacts.values() for node in nodes}
+        for node in nodes.values():
+            store.index.add(node)
+        shipped = ancient(sorted({path for paths in self._files(written).values() for path in paths} - nodes.keys()))
+        # not `ancient`: below a job that has to run, Snakemake looks at nothing else than whether it is
+        shown = [str(view.vouching) for view in written.views.values()]
+        return store.inputs_of(nodes[path] for path in sorted(nodes)) + (shown or shipped)
+
+    @for_users
+    def stale(self, wildcards: Any) -> list[str]:
+        """Input function: a marker where the files are there and not right."""
+        written = self._find(wildcards)
+        return [] if self._results.stale(written) is None else marker_of(written.folder, written.recipe["digest"])
+
+    @for_users
+    def job(self, wildcards: Any, threads: int) -> str:
+        """Params function: the file that tells the script to write them."""
+        written = self._find(wildcards)
+        outputs, model = {"folder": written.folder}, wildcards.model
+        return job_file(self._store.run, written.recipe, self._files(written), outputs, threads, model)
+
+    def _files(self, written: Vouched) -> dict[str, list[str]]:
+        """A job's input files by role."""
+        if written.views:
+            return {role: [str(view.vouching)] for role, view in written.views.items()}
+        files = {role: [node.path for node in nodes] for role, nodes in written.artifacts.items()}
+        for role, source in chain.pretrained_source(self._store.plan, written.recipe["params"]["model"]).items():
+            files[role] = [source.path if isinstance(source, Node) else str(source)]
+        return files
+
+    def _forced(self, written: Vouched) -> bool:
+        """Whether the user forces the job of these files, or one that it follows from."""
+        run = self._store.run
+        return run.forcing and (
+            run.is_forced(written.vouching, written.provenance.removesuffix(PROVENANCE))
+            or any(self._store.made_anew(node) for nodes in written.artifacts.values() for node in nodes)
+            or any(map(self._forced, written.views.values()))
+        )
+
+
+def marker_of(folder: Path, digest: str) -> list[str]:
+    """A marker that is newer than the files of a folder, which are not right."""
+    return stale_marker(folder, digest, [path for path in folder.glob("*") if path.is_file()])
+
+
+def job_file(
+    run: Run,
+    recipe: Mapping[str, Any],
+    inputs: Mapping[str, Iterable[Path | str]],
+    outputs: Mapping[str, Path | str],
+    threads: int,
+    model: str,
+    **more: Any,
+) -> str:
+    """The path of the file that describes a job; a dry run writes none.  ``more``: other fields of `job.Job`."""
+    told = {
+        "recipe": recipe,
+        "inputs": {role: [str(path) for path in paths] for role, paths in inputs.items()},
+        "outputs": {role: str(path) for role, path in outputs.items()},
+        "model": model,
+        "threads": threads,
+        **{key: value for key, value in more.items() if value},
     }
+    text = json.dumps(told, separators=(",", ":"), ensure_ascii=False)
+    path = SCRATCH / "jobs" / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+    if run.writing and not path.exists():
+        atomic_write_text(path, text)
+    return str(path)

@@ -1,4 +1,4 @@
-"""One run of Snakemake: what it may write, what its user forces, and what it leaves alone."""
+"""One run of Snakemake: what it asks of the machine before the first job, and what its user forces."""
 
 from __future__ import annotations
 
@@ -6,26 +6,31 @@ import fcntl
 import functools
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from snakemake import __version__
 from snakemake.exceptions import WorkflowError
-from snakemake.jobs import Job
 
+from tallmasks.models import cuda
 from tallmasks.store.artifacts import digest_of
 from tallmasks.store.errors import TallmasksError, in_words
 from tallmasks.store.folders import RESULTS, SCRATCH
 
 InputFunction = Callable[..., Any]
-EXPECTED = "Snakemake 9.27"
-"""The version whose parts are replaced below."""
+NO_PROFILE = (
+    "profiles/default is not in force, and the workflow is only right under it: run snakemake in the project's folder, "
+    "without --workflow-profile and without other --rerun-triggers"
+)
+WARM = Path("workflow/runner/warm.py")
+ARRAYS = ("numpy", "numba", "safetensors")
+"""What every step on arrays needs."""
+LATER = ("pandas", "matplotlib.pyplot", "scipy.stats", "scipy.cluster.hierarchy")
+"""What tables and figures need."""
 
 
 def for_users(function: InputFunction) -> InputFunction:
@@ -42,166 +47,30 @@ def for_users(function: InputFunction) -> InputFunction:
     return wrapper
 
 
-def replace(owner: Any, **parts: Any) -> None:
-    """Put something else in the place of parts of Snakemake.
-
-    Raises WorkflowError where this Snakemake has no part of a name, so that it does under another one what it must not
-    do.
-    """
-    for name, value in parts.items():
-        if not hasattr(owner, name):
-            whose = getattr(owner, "__name__", type(owner).__name__)
-            raise WorkflowError(
-                f"Snakemake {__version__} has no {whose}.{name}, which this workflow replaces; expected {EXPECTED}: "
-                "`make install` installs it into .venv/"
-            )
-        setattr(owner, name, value)
-
-
-NO_PROFILE = (
-    "error: profiles/default is not in force, and the workflow is only right under it: run snakemake in the project's "
-    "folder, without --workflow-profile and without other --rerun-triggers"
-)
-
-
-def check_project(workflow: Any) -> None:
-    """Refuse a project without its profile, or where Snakemake cannot write its own files.
-
-    While the Snakefile is read: later, Snakemake has printed a header, or ends in a traceback.
-
-    Raises OSError where the project cannot be written.
-    """
-    if workflow.is_main_process and not workflow.output_settings.show_failed_logs:  # the profile has it
-        sys.exit(NO_PROFILE)
-    folder = Path.cwd() / ".snakemake"
-    folder.mkdir(exist_ok=True)
-    with tempfile.TemporaryFile(dir=folder):
-        pass
-
-
 class Run:
-    """What rules ask about the Snakemake that reads them, by its workflow object."""
+    """What rules ask about the Snakemake that reads them, by its workflow object.  Nothing here changes it."""
 
     def __init__(self, workflow: Any) -> None:
         self.workflow = workflow
-        self._lock: IO[str] | None = None
 
-    def ask_before_deleting(self) -> None:
-        """`--delete-all-output` takes the checkpoints along, which cost the most: as `make clean`, only with YES=1."""
-        delete = self.workflow.delete_output
-
-        def with_consent(only_temp: bool = False, dryrun: bool = False) -> None:
-            if not (only_temp or dryrun or os.environ.get("YES") == "1"):
-                raise WorkflowError(
-                    "--delete-all-output deletes fine-tuned checkpoints too, and nothing was deleted. With YES=1 "
-                    "before the command it does; with -n it lists them; `rm -r results` deletes the tables and figures"
-                )
-            delete(only_temp=only_temp, dryrun=dryrun)
-
-        replace(self.workflow, delete_output=with_consent)
-
-    def end_quietly_on(self, number: signal.Signals) -> None:
-        """One line instead of the tracebacks of whatever was at work, and no waiting for the jobs that run.
-
-        On this machine this process just dies and its jobs with it, which leaves nothing half-written; jobs that were
-        submitted to a cluster are cancelled by Snakemake.
-        """
-        if not self.workflow.is_main_process or signal.getsignal(number) is signal.SIG_IGN:
-            return  # a job, or in the background of a shell script
-
-        def end(number: int, frame: Any) -> None:
-            signal.signal(number, signal.SIG_DFL)
-            message = "Interrupted. What is done is kept: the same command goes on with what is missing."
-            cursor = "\033[?25h" if sys.stderr.isatty() else ""  # which the view of the run hides
-            os.write(sys.stderr.fileno(), f"{cursor}\n{message}\n".encode())
-            if not self.workflow.local_exec and self.workflow.scheduler:
-                raise KeyboardInterrupt
-            os.kill(os.getpid(), number)
-
-        signal.signal(number, end)
-
-    @functools.cached_property
-    def pruned(self) -> bool:
-        """Whether an artifact that exists is a leaf of the DAG, unless it is made anew.
-
-        Asked first when the DAG is built: only then are the settings and the executor known.
-        """
-        if self.looking:
-            return False
-        settings, execution = self.workflow.dag_settings, self.workflow.execution_settings
-        triggers = {str(trigger) for trigger in settings.rerun_triggers}
-        if self.workflow.is_main_process and (triggers != {"mtime"} or not execution.ignore_incomplete):
-            sys.exit(NO_PROFILE)
-        self._check_machine()
-        self._leave_files_alone()
-        if self.workflow.local_exec:  # with a limit of jobs per second each job's end wakes the scheduler ever after
-            replace(self.workflow.scheduling_settings, max_jobs_per_timespan=None)
-        if self.writing:
-            self.check_room()
-            self._become_the_writer()
-        return True
+    @property
+    def submitted(self) -> bool:
+        """Whether this process is itself a job on a cluster, started by the Snakemake that the user called."""
+        return not self.workflow.is_main_process
 
     @property
     def writing(self) -> bool:
-        """Whether this is the process that has jobs make files."""
-        return self.workflow.is_main_process and self.workflow.executor_plugin and not self.workflow.dryrun
+        """Whether this is a process that has jobs make files."""
+        return bool(self.submitted or (self.workflow.executor_plugin and not self.workflow.dryrun))
 
     @property
     def looking(self) -> bool:
         """Whether the DAG is only looked at as a whole (--report, --dag); a dry run is something else."""
-        return self.workflow.is_main_process and not self.workflow.executor_plugin
-
-    def _leave_files_alone(self) -> None:
-        """Switch off what Snakemake does to files around a job, and must not where they appear by rename: removing an
-        output before its job, or because an input is dated in the future, and refusing to replace a read-only one.  It
-        would also copy the old results back over themselves after a failed job (`update` in the rules keeps them)."""
-
-        async def nothing(*_: Any) -> None:
-            pass
-
-        replace(self.workflow.dag, check_output_mtime=nothing)
-        replace(Job, check_protected_output=nothing, remove_existing_output=nothing)
-        unsaved = {"backup_output": lambda path: None, "cleanup_backup": lambda path: None}
-        replace(self.workflow.persistence, restore_output=Path.exists, **unsaved)
-
-    def _check_machine(self) -> None:
-        """Refuse what could only wait for ever: no core to run a job on, or a cluster that is not there."""
-        settings, executor = self.workflow.resource_settings, self.workflow.executor_plugin
-        if self.workflow.dryrun or not self.workflow.is_main_process:
-            return
-        if 0 in (settings.cores, settings.nodes):
-            raise WorkflowError("-j0 gives the jobs no core to run on; expected -j1 or more, or -n for a dry run")
-        if executor and executor.name == "slurm" and (problem := no_slurm()):
-            raise WorkflowError(f"{problem}; run this where slurm is, or without --profile profiles/slurm")
-
-    def check_room(self) -> None:
-        """Stop before the first job where results cannot be written, or where Snakemake has no room for its own."""
-        temporary = os.environ.get("TMPDIR") or tempfile.gettempdir()  # which passes over a full TMPDIR, unlike PuLP
-        for folder in (RESULTS, Path(temporary)):
-            try:
-                if folder == RESULTS:
-                    folder.mkdir(exist_ok=True)
-                with tempfile.TemporaryFile(dir=folder) as file:
-                    file.write(bytes(1 << 20))
-            except OSError as error:
-                raise WorkflowError(
-                    f"{folder} cannot be written ({error.strerror}); make room or give this user the right to it"
-                    f"{', or set TMPDIR to another folder' if folder != RESULTS else ''}"
-                ) from None
-
-    def _become_the_writer(self) -> None:
-        """Hold a kernel lock for the life of this process: a second Snakemake waits, and a killed one leaves nothing to
-        unlock.  Snakemake's own lock is a plain file, which would stay."""
-        SCRATCH.mkdir(exist_ok=True)
-        self._lock = (SCRATCH / "writer.lock").open("a")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print("Another snakemake is at work in this folder; waiting for it to end ...", file=sys.stderr)
-            fcntl.flock(self._lock, fcntl.LOCK_EX)
+        return not self.submitted and not self.workflow.executor_plugin
 
     @property
     def forcing(self) -> bool:
+        """Whether the user forces any job (-f, -F, -R)."""
         return bool(self.workflow.dag.forcefiles or self.workflow.dag.forcerules)
 
     def is_forced(self, path: Path, prefix: str | None = None) -> bool:
@@ -212,39 +81,77 @@ class Run:
             file.parent == path.parent and file.name.startswith(begins) for file in files
         )
 
-    @property
-    def runs_jobs(self) -> bool:
-        """Whether this process runs jobs on this machine.  On a cluster others do."""
-        return self._lock is not None and self.workflow.executor_plugin.name == "local"
 
-    @property
-    def leases(self) -> bool:
-        """Whether this process runs jobs on this machine, each with a lease of its GPUs; on a cluster the scheduler
-        assigns them."""
-        flow = self.workflow
-        return bool(flow.is_main_process and not self.looking and flow.local_exec and not flow.dryrun)
-
-    @property
-    def submitted(self) -> bool:
-        """Whether this process is itself a job on a cluster, started by the Snakemake that the user called."""
-        return not self.workflow.is_main_process
+# -- before the first job -------------------------------------------------------------------------------------
 
 
-def stale_marker(what: Path, digest: str, files: list[Path]) -> list[str]:
-    """A file that is newer than `files`, which are stale, with content of its own: Snakemake passes over a newer
-    input whose checksum it has seen.
+def check_settings(workflow: Any) -> None:
+    """Refuse what makes this workflow wrong, or could only wait for ever: other rerun triggers than the profile's, no
+    core to run a job on, a cluster that is not there."""
+    executor, settings = workflow.executor_plugin.name, workflow.resource_settings
+    if {str(trigger) for trigger in workflow.dag_settings.rerun_triggers} != {"mtime"}:
+        raise WorkflowError(NO_PROFILE)
+    if 0 in (settings.cores, settings.nodes):
+        raise WorkflowError("-j0 gives the jobs no core to run on; expected -j1 or more, or -n for a dry run")
+    if executor == "slurm" and (problem := no_slurm()):
+        raise WorkflowError(f"{problem}; run this where slurm is, or without --profile profiles/slurm")
 
-    In a folder of its own: Snakemake lists the folder of an input once, and takes a file that appears there later for
-    missing.  Where the job's outputs are there from before, it then leaves out the job without a word.
+
+def check_room() -> None:
+    """Stop where results cannot be written, or where Snakemake has no room for its own."""
+    temporary = os.environ.get("TMPDIR") or tempfile.gettempdir()  # which passes over a full TMPDIR, unlike PuLP
+    for folder in (RESULTS, Path(temporary)):
+        try:
+            if folder == RESULTS:
+                folder.mkdir(exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder) as file:
+                file.write(bytes(1 << 20))
+        except OSError as error:
+            raise WorkflowError(
+                f"{folder} cannot be written ({error.strerror}); make room or give this user the right to it"
+                f"{', or set TMPDIR to another folder' if folder != RESULTS else ''}"
+            ) from None
+
+
+def check_gpus(workflow: Any, wanted: int) -> None:
+    """Stop where a job that wants so many GPUs cannot compute on them, before anything is downloaded."""
+    if not wanted:
+        return
+    limit = workflow.global_resources.get("gpu")
+    if limit is not None and limit.value == 0:  # which Snakemake would make every job's own number
+        why = f"--resources gpu=0 leaves none; {cuda.ON_A_CPU}"
+    else:
+        command = [sys.executable, "-m", cuda.__name__, str(wanted)]
+        asked = subprocess.run(command, capture_output=True, text=True, check=False)
+        if not asked.returncode:
+            return
+        why = (asked.stderr.strip().splitlines() or [f"exit status {asked.returncode}"])[-1]
+    raise WorkflowError(f"nothing was started, since jobs are to compute on a GPU: {why}")
+
+
+def be_the_only_writer() -> None:
+    """Take the kernel's lock on this project, for the life of this process: a killed one leaves nothing to unlock.
+
+    Where another Snakemake holds it, this one waits, and begins anew: what it planned may be made by then.
     """
-    if not files:
-        return []
-    marker = SCRATCH / "stale" / digest_of([str(what), digest]) / "marker"
-    marker.parent.mkdir(parents=True, exist_ok=True)
-    marker.write_text(f"{what} {time.time_ns()}\n")
-    newest = max(path.lstat().st_mtime for path in files) + 1
-    os.utime(marker, (newest, newest))
-    return [str(marker)]
+    lock = os.open(SCRATCH / "writer.lock", os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        print("Another snakemake is at work in this folder; waiting for it to end ...", file=sys.stderr, flush=True)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+
+
+def start_warm_python(modules: Sequence[str]) -> None:
+    """Start the server whose forks the jobs are; it ends with this process.  TALLMASKS_WARM may name another's."""
+    if "TALLMASKS_WARM" in os.environ:
+        return
+    command = [sys.executable, str(WARM), "--serve", " ".join(modules), " ".join(LATER)]
+    pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
+    server = subprocess.Popen(command, start_new_session=True, **pipes)  # Ctrl-C is for Snakemake
+    assert server.stdout
+    server.stdout.readline()  # it can be connected to, or has ended
 
 
 def no_slurm() -> str:
@@ -257,3 +164,24 @@ def no_slurm() -> str:
     except subprocess.TimeoutExpired:
         return "slurm's controller has not answered sinfo for a minute"
     return f"slurm does not answer: {' '.join(asked.stderr.split())}" if asked.returncode else ""
+
+
+# -- what is to be made anew ----------------------------------------------------------------------------------
+
+
+def stale_marker(what: Path, digest: str, files: Sequence[Path]) -> list[str]:
+    """A file that is newer than `files`, which are stale, with content of its own: Snakemake passes over a newer
+    input whose checksum it has seen.
+
+    In a folder of its own: Snakemake lists the folder of an input once, and takes a file that appears there later for
+    missing.  Where the job's outputs are there from before, it then leaves out the job without a word.
+    """
+    if not files:
+        return []
+    marker = SCRATCH / "stale" / digest_of([str(what), digest]) / "marker"
+    marker.parent.mkdir(parents=True, exist_ok=True)
+    marker.write_text(f"{what} {time.time_ns()}\n")
+    newest = max(path.lstat().st_mtime for path in files)
+    if newest >= marker.stat().st_mtime:  # of a clock that is ahead, of which Snakemake tells the user
+        os.utime(marker, (newest + 1, newest + 1))
+    return [str(marker)]

@@ -1,66 +1,71 @@
-# pretrained weights, class names, prompts -> the zero-shot head of one task
-use rule examples as head with:
+# a seed, the hub or a local folder -> images and labels of one split of one task
+use rule artifact as examples with:
     input:
-        unpack(BRIDGE.store.inputs("head")),
+        data=BRIDGE.store.inputs_but(),
+        stale=BRIDGE.store.stale,
     output:
-        "store/{model}/heads/{name}.safetensors",
-    pathvars:
-        stage="head",
-    message:
-        "Build the zero-shot head {wildcards.name} of {wildcards.model}"
+        "store/data/{model}/examples/{name}.safetensors",
+    log:
+        "logs/{model}/examples/{name}.log",
+
+
+# pretrained weights, class names, prompts -> the zero-shot head of one task
+use rule artifact as head with:
+    input:
+        pretrained=BRIDGE.store.input("pretrained"),
+        stale=BRIDGE.store.stale,
+    output:
+        "store/{model}/head/{name}.safetensors",
+    log:
+        "logs/{model}/head/{name}.log",
 
 
 # the hub's or a local file of weights -> the project's own format
-use rule examples as pretrained with:
+use rule artifact as pretrained with:
     input:
-        unpack(BRIDGE.store.inputs("pretrained")),
+        weights=BRIDGE.store.input("weights"),
+        stale=BRIDGE.store.stale,
     output:
-        "store/{model}/checkpoints/{name}.safetensors",
-    pathvars:
-        stage="pretrained",
-    wildcard_constraints:
-        name=BRIDGE.store.names("pretrained"),
-    message:
-        "Fetch and convert the pretrained weights of {wildcards.model}"
+        "store/{model}/checkpoints/pretrained/{name}.safetensors",
+    log:
+        "logs/{model}/pretrained/{name}.log",
 
 
 # somebody else's checkpoint, pretrained weights -> the trainable tensors
-use rule examples as import_checkpoint with:
+use rule artifact as import_checkpoint with:
     input:
-        unpack(BRIDGE.store.inputs("imported")),
+        weights=BRIDGE.store.input("weights"),
+        pretrained=BRIDGE.store.input("pretrained"),
+        stale=BRIDGE.store.stale,
     output:
-        "store/{model}/checkpoints/{name}.safetensors",
-    pathvars:
-        stage="imported",
-    wildcard_constraints:
-        name=BRIDGE.store.names("imported"),
-    message:
-        "Import the checkpoint {wildcards.name} of {wildcards.model}"
+        "store/{model}/checkpoints/import_checkpoint/{name}.safetensors",
+    log:
+        "logs/{model}/import_checkpoint/{name}.log",
 
 
 # training examples, head, pretrained weights -> the trainable tensors after fine-tuning
-use rule examples as finetune with:
+use rule artifact as finetune with:
     input:
-        unpack(BRIDGE.store.inputs("checkpoint")),
+        examples=BRIDGE.store.input("examples"),
+        validation=BRIDGE.store.input("validation"),
+        head=BRIDGE.store.input("head"),
+        pretrained=BRIDGE.store.input("pretrained"),
+        stale=BRIDGE.store.stale,
     output:
-        "store/{model}/checkpoints/{name}.safetensors",
-    pathvars:
-        stage="checkpoint",
-    wildcard_constraints:
-        name=BRIDGE.store.names("checkpoint"),
+        "store/{model}/checkpoints/finetune/{name}.safetensors",
+    log:
+        "logs/{model}/finetune/{name}.log",
     params:
-        command=BRIDGE.store.command(loss="logs/{model}/checkpoint/{name}.loss.csv"),
-    message:
-        "Fine-tune {wildcards.model} on {wildcards.name}"
+        job=BRIDGE.store.job(loss="logs/{model}/finetune/{name}.loss.csv"),
 
 
 # checkpoint, pretrained weights -> their difference, with the thresholds of the kept fractions
-use rule examples as task_vector with:
+use rule artifact as task_vector with:
     input:
-        unpack(BRIDGE.store.inputs("task_vector")),
+        checkpoint=BRIDGE.store.input("checkpoint"),
+        pretrained=BRIDGE.store.input("pretrained"),
+        stale=BRIDGE.store.stale,
     output:
-        "store/{model}/derived/task_vectors/{name}.safetensors",
-    pathvars:
-        stage="task_vector",
-    message:
-        "Subtract the pretrained weights: task vector {wildcards.name} of {wildcards.model}"
+        "store/{model}/derived/task_vector/{name}.safetensors",
+    log:
+        "logs/{model}/task_vector/{name}.log",

@@ -5,17 +5,13 @@ for _model in config["models"]:
         name:
             f"checkpoints_{_model}"
         input:
-            BRIDGE.store.missing(_model, "examples", "pretrained", "head", "checkpoint", "imported"),
+            BRIDGE.store.missing(_model, "examples", "pretrained", "head", "finetune", "import_checkpoint"),
         localrule: True
-        message:
-            "Every checkpoint is there"
 
     rule:
         name:
             f"experiment_{_model}"
         input:
             BRIDGE.store.missing(_model),
-            BRIDGE.views.tables([_model]),
+            BRIDGE.tables([_model]),
         localrule: True
-        message:
-            "Every table is there, and all that it was made from"

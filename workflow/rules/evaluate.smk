@@ -1,34 +1,45 @@
 # examples of one task, its head, its checkpoint or the pretrained weights -> counts of right answers
-use rule examples as evaluate_task with:
+use rule artifact as evaluate_task with:
     input:
-        unpack(BRIDGE.store.inputs("task_evaluation")),
+        validation=BRIDGE.store.input("validation"),
+        test=BRIDGE.store.input("test"),
+        head=BRIDGE.store.input("head"),
+        checkpoint=BRIDGE.store.input("checkpoint"),
+        pretrained=BRIDGE.store.input("pretrained"),
+        stale=BRIDGE.store.stale,
     output:
-        "store/{model}/derived/task_evaluations/{name}.json",
-    pathvars:
-        stage="task_evaluation",
-    message:
-        "Evaluate one model of {wildcards.model} on its own task: {wildcards.name}"
-
-
-# examples of the tasks, heads, the vectors of other tasks' merge, its evaluation -> counts
-use rule examples as evaluate_unseen with:
-    input:
-        unpack(BRIDGE.store.inputs("unseen_evaluation")),
-    output:
-        "store/{model}/derived/unseen_evaluations/{name}.json",
-    pathvars:
-        stage="unseen_evaluation",
-    message:
-        "Evaluate a merge of {wildcards.model} on tasks that it has not: {wildcards.name}"
+        "store/{model}/derived/evaluate_task/{name}.json",
+    log:
+        "logs/{model}/evaluate_task/{name}.log",
 
 
 # examples of all tasks, heads, the method's vectors and masks -> counts, the choice on validation data, the test
-use rule examples as evaluate with:
+use rule artifact as evaluate with:
     input:
-        unpack(BRIDGE.store.inputs("evaluation")),
+        validation=BRIDGE.store.input("validation"),
+        test=BRIDGE.store.input("test"),
+        heads=BRIDGE.store.input("heads"),
+        pretrained=BRIDGE.store.input("pretrained"),
+        fine_tuned=BRIDGE.store.input("fine_tuned"),
+        method=BRIDGE.store.inputs_but("validation", "test", "heads", "pretrained", "fine_tuned"),
+        stale=BRIDGE.store.stale,
     output:
-        "store/{model}/derived/evaluations/{name}.json",
-    pathvars:
-        stage="evaluation",
-    message:
-        "Evaluate {wildcards.model} over its grid, choose, and test: {wildcards.name}"
+        "store/{model}/derived/evaluate/{name}.json",
+    log:
+        "logs/{model}/evaluate/{name}.log",
+
+
+# examples of the tasks, heads, the vectors of other tasks' merge, its evaluation -> counts
+use rule artifact as evaluate_unseen with:
+    input:
+        validation=BRIDGE.store.input("validation"),
+        test=BRIDGE.store.input("test"),
+        heads=BRIDGE.store.input("heads"),
+        pretrained=BRIDGE.store.input("pretrained"),
+        selection=BRIDGE.store.input("selection"),
+        method=BRIDGE.store.inputs_but("validation", "test", "heads", "pretrained", "selection"),
+        stale=BRIDGE.store.stale,
+    output:
+        "store/{model}/derived/evaluate_unseen/{name}.json",
+    log:
+        "logs/{model}/evaluate_unseen/{name}.log",

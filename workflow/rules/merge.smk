@@ -1,10 +1,50 @@
 # task vectors, and what some merges have to know of the tasks' data -> multi-task vector
-use rule examples as merge with:
+use rule artifact as merge with:
     input:
-        unpack(BRIDGE.store.inputs("multi_task_vector")),
+        task_vectors=BRIDGE.store.input("task_vectors"),
+        statistics=BRIDGE.store.input("statistics"),
+        stale=BRIDGE.store.stale,
     output:
-        "store/{model}/derived/multi_task_vectors/{name}.safetensors",
-    pathvars:
-        stage="multi_task_vector",
-    message:
-        "Merge the task vectors of {wildcards.model}: {wildcards.name}"
+        "store/{model}/derived/merge/{name}.safetensors",
+    log:
+        "logs/{model}/merge/{name}.log",
+
+
+# task vectors, multi-task vector -> masks of every task for every lambda
+use rule artifact as mask with:
+    input:
+        task_vectors=BRIDGE.store.input("task_vectors"),
+        multi_task_vector=BRIDGE.store.input("multi_task_vector"),
+        stale=BRIDGE.store.stale,
+    output:
+        "store/{model}/derived/mask/{name}.safetensors",
+    log:
+        "logs/{model}/mask/{name}.log",
+
+
+# multi-task vector, masks, the evaluation that selects them -> how many tasks' masks hold each weight
+use rule artifact as consensus with:
+    input:
+        multi_task_vector=BRIDGE.store.input("multi_task_vector"),
+        mask_bundle=BRIDGE.store.input("mask_bundle"),
+        selection=BRIDGE.store.input("selection"),
+        stale=BRIDGE.store.stale,
+    output:
+        "store/{model}/derived/consensus/{name}.safetensors",
+    log:
+        "logs/{model}/consensus/{name}.log",
+
+
+# multi-task vector, masks, the evaluation that selects them, or task vectors; pretrained weights -> every task's model
+use rule artifact as bundle_archive with:
+    input:
+        multi_task_vector=BRIDGE.store.input("multi_task_vector"),
+        mask_bundle=BRIDGE.store.input("mask_bundle"),
+        selection=BRIDGE.store.input("selection"),
+        task_vectors=BRIDGE.store.input("task_vectors"),
+        pretrained=BRIDGE.store.input("pretrained"),
+        stale=BRIDGE.store.stale,
+    output:
+        "store/{model}/derived/bundle_archive/{name}.safetensors",
+    log:
+        "logs/{model}/bundle_archive/{name}.log",

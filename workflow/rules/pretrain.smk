@@ -4,8 +4,6 @@
 rule pretrain_tiny:
     log:
         "logs/<model>/pretraining.log",
-    benchmark:
-        "logs/<model>/pretraining.benchmark.tsv"
     pathvars:
         model="tiny",
     threads: 2
@@ -14,11 +12,9 @@ rule pretrain_tiny:
         mem_mb=4000,
         runtime=240,
     params:
-        command=BRIDGE.store.pretraining("tiny"),
-    message:
-        "Pretrain the tiny model from nothing; progress is in {log}"
+        job=BRIDGE.store.pretraining("tiny"),
     shell:
-        "{params.command} 2>&1 | tee {log}"
+        "python workflow/scripts/pretrain.py {params.job} 2>&1 | tee {log}"
 
 
 use rule pretrain_tiny as pretrain_tiny_t5 with:
@@ -26,6 +22,4 @@ use rule pretrain_tiny as pretrain_tiny_t5 with:
         model="tiny_t5",
     threads: 1
     params:
-        command=BRIDGE.store.pretraining("tiny_t5"),
-    message:
-        "Pretrain the tiny T5 from nothing; progress is in {log}"
+        job=BRIDGE.store.pretraining("tiny_t5"),

@@ -1,119 +1,77 @@
-# The other rules that write into results/<model>/<benchmark>/ `use` the first one and say what differs.
+# The views of a benchmark: what each shows, and its files in results/<model>/<benchmark>/.  Beside these, `tables` writes
+# vs_paper.csv where the paper has numbers, and `bundle` the tensors that bundle.json names.
+VIEWS = {
+    # evaluations, agreements -> the tables of a benchmark
+    "tables": [
+        "table.csv",
+        "table.md",
+        "per_task.csv",
+        "intervals.csv",
+        "selection.json",
+        "agreement.csv",
+        "metrics.json",
+        "provenance.json",
+    ],
+    # the evaluations of every seed -> means and spreads
+    "seeds": ["seeds/table.csv", "seeds/table.md", "seeds/provenance.json"],
+    # zero-shot evaluations
+    "zeroshot": ["zeroshot.csv", "zeroshot.provenance.json"],
+    # the evaluations of every method -> the long table; and of every seed
+    "field": ["field.csv", "field.md", "field.tex", "field.provenance.json"],
+    "field_seeds": [
+        "field_seeds/table.csv",
+        "field_seeds/table.md",
+        "field_seeds/per_seed.csv",
+        "field_seeds/provenance.json",
+    ],
+    # the merge of all other tasks, evaluated on each task
+    "held_out": ["held_out.csv", "held_out.md", "held_out.provenance.json"],
+    # masks at the chosen lambdas -> densities and overlaps
+    "masks": ["masks/density.csv", "masks/tensors.csv", "masks/overlap.csv", "masks/provenance.json"],
+    # evaluations at every threshold k
+    "thresholds": ["thresholds/thresholds.csv", "thresholds/provenance.json"],
+    # evaluations with and without disjoint task vectors
+    "controlled": ["controlled/controlled.csv", "controlled/provenance.json"],
+    # the evaluation of every subset -> accuracy by order and number of tasks
+    "subsets": ["subsets/accuracy.csv", "subsets/orders.json", "subsets/provenance.json"],
+    # task vectors -> one block of a matrix, from vectors to masks
+    "illustration": ["illustration/weights.csv", "illustration/provenance.json"],
+    # a bundle of the store -> its files
+    "bundle": ["bundle/bundle.json", "bundle/README.md", "bundle/provenance.json"],
+}
 
 
-# evaluations, agreements -> the tables of a benchmark
-rule results:
-    input:
-        unpack(BRIDGE.views.inputs("benchmark")),
-    output:
-        table=report(
-            update("results/{model}/{benchmark}/table.csv"),
-            category="Result files",
-            subcategory="{model}",
-            labels={"benchmark": "{benchmark}", "file": "table.csv"},
-        ),
-        table_for_people=update("results/{model}/{benchmark}/table.md"),
-        per_task=update("results/{model}/{benchmark}/per_task.csv"),
-        intervals=update("results/{model}/{benchmark}/intervals.csv"),
-        selection=update("results/{model}/{benchmark}/selection.json"),
-        agreement=update("results/{model}/{benchmark}/agreement.csv"),
-        metrics=update("results/{model}/{benchmark}/metrics.json"),
-        provenance=update("results/{model}/{benchmark}/provenance.json"),
-    log:
-        "logs/{model}/<view>/{benchmark}.log",
-    benchmark:
-        "logs/{model}/<view>/{benchmark}.benchmark.tsv"
-    pathvars:
-        view="benchmark",
-    threads: 1
-    resources:
-        gpu=0,
-        mem_mb=BRIDGE.store.resource("mem_mb"),
-        runtime=BRIDGE.store.resource("runtime"),
-    params:
-        command=BRIDGE.views.command,
-    message:
-        "Write the tables of {wildcards.model} on {wildcards.benchmark}"
-    shell:
-        "{params.command} > {log[0]} 2>&1"
+REPORTED = ("table.csv", "field.csv", "held_out.csv")
 
 
-# the evaluations of every seed -> means and spreads
-use rule results as seeds with:
-    input:
-        unpack(BRIDGE.views.inputs("seeds")),
-    output:
-        table=update("results/{model}/{benchmark}/seeds/table.csv"),
-        table_for_people=update("results/{model}/{benchmark}/seeds/table.md"),
-        provenance=update("results/{model}/{benchmark}/seeds/provenance.json"),
-    pathvars:
-        view="seeds",
-    message:
-        "Write the spread over fine-tuning seeds of {wildcards.model} on {wildcards.benchmark}"
+for _view, _files in VIEWS.items():
 
-
-# zero-shot evaluations -> zeroshot.csv
-use rule results as zeroshot with:
-    input:
-        unpack(BRIDGE.views.inputs("zeroshot")),
-    output:
-        table="results/{model}/{benchmark}/zeroshot.csv",
-        provenance="results/{model}/{benchmark}/zeroshot.provenance.json",
-    pathvars:
-        view="zeroshot",
-    message:
-        "Write the zero-shot accuracies of {wildcards.model} on {wildcards.benchmark}"
-
-
-# the evaluations of every method -> the long table
-use rule results as field with:
-    input:
-        unpack(BRIDGE.views.inputs("field")),
-    output:
-        table=report(
-            update("results/{model}/{benchmark}/field.csv"),
-            category="Result files",
-            subcategory="{model}",
-            labels={"benchmark": "{benchmark}", "file": "field.csv"},
-        ),
-        table_for_people=update("results/{model}/{benchmark}/field.md"),
-        table_for_papers=update("results/{model}/{benchmark}/field.tex"),
-        provenance=update("results/{model}/{benchmark}/field.provenance.json"),
-    pathvars:
-        view="field",
-    message:
-        "Write the table of every method of {wildcards.model} on {wildcards.benchmark}"
-
-
-# the merge of all other tasks, evaluated on each task -> held_out.csv
-use rule results as held_out with:
-    input:
-        unpack(BRIDGE.views.inputs("held_out")),
-    output:
-        table=report(
-            update("results/{model}/{benchmark}/held_out.csv"),
-            category="Result files",
-            subcategory="{model}",
-            labels={"benchmark": "{benchmark}", "file": "held_out.csv"},
-        ),
-        table_for_people=update("results/{model}/{benchmark}/held_out.md"),
-        provenance=update("results/{model}/{benchmark}/held_out.provenance.json"),
-    pathvars:
-        view="held_out",
-    message:
-        "Write the accuracies of {wildcards.model} on each task of {wildcards.benchmark} left out of the merge"
-
-
-# the evaluations of every method and seed -> means and spreads
-use rule results as field_seeds with:
-    input:
-        unpack(BRIDGE.views.inputs("field_seeds")),
-    output:
-        table=update("results/{model}/{benchmark}/field_seeds/table.csv"),
-        table_for_people=update("results/{model}/{benchmark}/field_seeds/table.md"),
-        per_seed=update("results/{model}/{benchmark}/field_seeds/per_seed.csv"),
-        provenance=update("results/{model}/{benchmark}/field_seeds/provenance.json"),
-    pathvars:
-        view="field_seeds",
-    message:
-        "Write the spread over fine-tuning seeds of every method of {wildcards.model} on {wildcards.benchmark}"
+    rule:
+        name:
+            _view
+        input:
+            artifacts=BRIDGE.view(_view, checkpoints).inputs,
+            stale=BRIDGE.view(_view).stale,
+        output:
+            [update(f"results/{{model}}/{{benchmark}}/{file}") for file in _files if file not in REPORTED],
+            [
+                report(
+                    update(f"results/{{model}}/{{benchmark}}/{file}"),
+                    category="Result files",
+                    subcategory="{model}",
+                    labels={"benchmark": "{benchmark}", "file": file},
+                )
+                for file in _files
+                if file in REPORTED
+            ],
+        log:
+            f"logs/{{model}}/{_view}/{{benchmark}}.log",
+        threads: 1
+        resources:
+            gpu=0,
+            mem_mb=BRIDGE.store.resource("mem_mb"),
+            runtime=BRIDGE.store.resource("runtime"),
+        params:
+            job=BRIDGE.view(_view).job,
+        shell:
+            "exec python workflow/runner/warm.py workflow/scripts/{rule}.py {params.job} > {log} 2>&1"

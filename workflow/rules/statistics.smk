@@ -1,35 +1,43 @@
 # What is known of a task's data beside its checkpoint; made for the merges that ask for it.
+
+
 # checkpoint, training examples -> second moments of what enters each linear layer
-use rule examples as grams with:
+use rule artifact as grams with:
     input:
-        unpack(BRIDGE.store.inputs("grams")),
+        checkpoint=BRIDGE.store.input("checkpoint"),
+        examples=BRIDGE.store.input("examples"),
+        head=BRIDGE.store.input("head"),
+        pretrained=BRIDGE.store.input("pretrained"),
+        stale=BRIDGE.store.stale,
     output:
         "store/{model}/derived/grams/{name}.safetensors",
-    pathvars:
-        stage="grams",
-    message:
-        "Compute the second moments of layer inputs of {wildcards.model}: {wildcards.name}"
+    log:
+        "logs/{model}/grams/{name}.log",
 
 
 # checkpoint, training examples -> squared gradients of log-probabilities
-use rule examples as fisher with:
+use rule artifact as fisher with:
     input:
-        unpack(BRIDGE.store.inputs("fisher")),
+        checkpoint=BRIDGE.store.input("checkpoint"),
+        examples=BRIDGE.store.input("examples"),
+        head=BRIDGE.store.input("head"),
+        pretrained=BRIDGE.store.input("pretrained"),
+        stale=BRIDGE.store.stale,
     output:
         "store/{model}/derived/fisher/{name}.safetensors",
-    pathvars:
-        stage="fisher",
-    message:
-        "Compute the squared gradients of {wildcards.model}: {wildcards.name}"
+    log:
+        "logs/{model}/fisher/{name}.log",
 
 
 # task vectors, validation examples without labels -> what a merge learns from all tasks at once
-use rule examples as learn with:
+use rule artifact as learn with:
     input:
-        unpack(BRIDGE.store.inputs("learned")),
+        task_vectors=BRIDGE.store.input("task_vectors"),
+        validation=BRIDGE.store.input("validation"),
+        heads=BRIDGE.store.input("heads"),
+        pretrained=BRIDGE.store.input("pretrained"),
+        stale=BRIDGE.store.stale,
     output:
-        "store/{model}/derived/learned/{name}.safetensors",
-    pathvars:
-        stage="learned",
-    message:
-        "Learn a merge of {wildcards.model} from unlabelled data: {wildcards.name}"
+        "store/{model}/derived/learn/{name}.safetensors",
+    log:
+        "logs/{model}/learn/{name}.log",

@@ -1,6 +1,6 @@
 """Lay out a bundle of the store as its files."""
 
-from job import Job
+from job import Job, main
 from results_io import publish
 from tallmasks.store.file_archives import archived_files
 
@@ -13,3 +13,7 @@ def run(job: Job) -> None:
         if path.relative_to(folder).as_posix() not in files:  # of a set of tasks, or a method, that it had before
             path.unlink()
     print(f"{folder}: {len(files)} files, {sum(content.size for content in files.values()) / 1e6:.1f} MB", flush=True)
+
+
+if __name__ == "__main__":
+    main(run)

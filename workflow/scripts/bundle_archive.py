@@ -4,7 +4,7 @@ what a method stores of each task's own tensors."""
 from pathlib import Path
 
 from bundle_io import starting_point
-from job import Job
+from job import Job, main
 from tallmasks import methods
 from tallmasks.bundles.bundle_writer import new_own_bundle, write_from_planes
 from tallmasks.evaluation.records import read_evaluation
@@ -45,3 +45,7 @@ def write_own(job: Job, start: StartingPoint, out: Path) -> None:
             for name, tensor in vector.layout.split(vector.flat).items():
                 new.write(task, name, own.content(tensor, facts.codings[name], **method.chosen))
             print(f"{task}: {len(facts.codings)} tensors", flush=True)
+
+
+if __name__ == "__main__":
+    main(run)

@@ -1,7 +1,7 @@
 """Evaluate one method on a set of tasks: its whole grid on validation data, the choice, and one reading of the test."""
 
-from job import Job
-from model_io import load_model, load_tasks, new_evaluator, say
+from job import Job, main, say
+from model_io import load_model, load_tasks, new_evaluator
 from results_io import task_origins
 from sweep_io import finetuned_validation
 from tallmasks import methods
@@ -24,3 +24,7 @@ def run(job: Job) -> None:
         if seen := seen_validation(task_origins(job.inputs["fine_tuned"]), family(job.params).publishers):
             say(f"note: {seen}")
     job.write_json(result.to_json())
+
+
+if __name__ == "__main__":
+    main(run)

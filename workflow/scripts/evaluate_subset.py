@@ -1,7 +1,7 @@
 """Evaluate figure 5's methods on one set of tasks; its merges and masks are made in memory."""
 
-from job import Job
-from model_io import load_model, say
+from job import Job, main, say
+from model_io import load_model
 from sweep_io import evaluators, finetuned_validation
 from tallmasks import methods
 from tallmasks.evaluation.protocols import Tuner
@@ -21,3 +21,7 @@ def run(job: Job) -> None:
         say(f"{name} on {len(vectors)} tasks: {', '.join(vectors)}")
         evaluations.append(subset.evaluate(methods.get(name)).to_json())
     job.write_json({"evaluations": evaluations})
+
+
+if __name__ == "__main__":
+    main(run)

@@ -2,7 +2,7 @@
 
 import torch
 
-from job import Job
+from job import Job, main
 from model_io import load_model, load_task, new_evaluator, origins
 from tallmasks import methods
 from tallmasks.evaluation.records import SPLITS
@@ -21,3 +21,7 @@ def run(job: Job) -> None:
     result = evaluator.evaluation(method.name, counts, lambda _: weights, scaling_coefficient=coefficient)
     sources = origins(job, *SPLITS, "checkpoint")
     job.write_json(result.to_json() | ({"origins": sources} if sources else {}))
+
+
+if __name__ == "__main__":
+    main(run)

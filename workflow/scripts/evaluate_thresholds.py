@@ -1,7 +1,7 @@
 """Evaluate consensus merging for every threshold k, alpha tuned at each (figure 6)."""
 
-from job import Job
-from model_io import load_model, say
+from job import Job, main, say
+from model_io import load_model
 from sweep_io import evaluators, finetuned_validation
 from tallmasks import methods
 from tallmasks.evaluation.protocols import Tuner
@@ -20,3 +20,7 @@ def run(job: Job) -> None:
         say(f"k = {k}: scaling coefficient {evaluation.scaling_coefficient}")
         by_threshold[k] = evaluation.to_json()
     job.write_json({"thresholds": by_threshold})
+
+
+if __name__ == "__main__":
+    main(run)

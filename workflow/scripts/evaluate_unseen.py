@@ -1,6 +1,6 @@
 """Evaluate the merged model of some tasks on others, with the coefficient that its own tasks' validation data chose."""
 
-from job import Job
+from job import Job, main
 from model_io import load_model, load_tasks, new_evaluator
 from tallmasks import methods
 from tallmasks.evaluation.protocols import FromFiles, evaluate_chosen
@@ -14,3 +14,7 @@ def run(job: Job) -> None:
     assert chosen is not None
     result = evaluate_chosen(method, source, new_evaluator(job, model, load_tasks(job)), chosen)
     job.write_json(result.to_json())
+
+
+if __name__ == "__main__":
+    main(run)

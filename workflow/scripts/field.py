@@ -1,9 +1,9 @@
 """Write the long table of a benchmark: every method there is, and ours beside what was published of each."""
 
-from benchmark_tables import counts_of
 from bundle_io import starting_point
-from job import Job
+from job import Job, main
 from results_io import evaluations_of, origins_of, publish
+from tables import counts_of
 from tallmasks.results.field_tables import field_table, laid_out_field
 from tallmasks.results.paper import published_name
 from tallmasks.results.reference import beside_families, family_of
@@ -36,3 +36,7 @@ def run(job: Job) -> None:
     if PUBLISHED not in files:
         (job.outputs["folder"] / PUBLISHED).unlink(missing_ok=True)  # of a set of tasks that it had before
     print(files["field.md"])
+
+
+if __name__ == "__main__":
+    main(run)

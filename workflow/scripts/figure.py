@@ -2,7 +2,7 @@
 
 import matplotlib.pyplot as plt
 
-from job import Job
+from job import Job, main
 from results_io import publish
 from tallmasks.results import figures
 from tallmasks.results.figures import style
@@ -17,3 +17,7 @@ def run(job: Job) -> None:
     files = {f"{name}.{kind}": style.rendered(figure, kind) for kind in figures.FORMATS}
     plt.close(figure)
     publish(job, {f"{name}.csv": data.to_csv(index=False), **files}, {}, f"{name}.provenance.json")
+
+
+if __name__ == "__main__":
+    main(run)

@@ -2,7 +2,7 @@
 
 import json
 
-from job import Job
+from job import Job, main
 from model_io import load_examples, load_model, origins, reporter
 from tallmasks.models.families import family
 from tallmasks.store.atomic_files import atomic_write_text
@@ -31,7 +31,7 @@ def run(job: Job) -> None:
         allowed=part_mask(model.flat.numel(), params["partition"]) if "partition" in params else None,
         validation=load_examples(job, "validation") if "validation" in job.inputs else None,
     )
-    atomic_write_text(job.outputs["loss"], loss_curve(result), read_only=False)
+    atomic_write_text(job.outputs["loss"], loss_curve(result))
     sources = origins(job, "examples")
     facts = {"origin": json.dumps(sources)} if sources else {}
     write_tensors(artifact, result.checkpoint, job.metadata | facts)
@@ -46,3 +46,7 @@ def loss_curve(result: FinetuneResult) -> str:
         seen = [f"{scores[step]:.6g}" if step in scores else ""] if scores else []
         lines.append(",".join([f"{step}", f"{rate:.6g}", f"{loss:.6g}", *seen]))
     return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main(run)

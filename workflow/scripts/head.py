@@ -2,7 +2,7 @@
 
 from typing import cast
 
-from job import Job
+from job import Job, main
 from model_io import load_model
 from tallmasks.models.clip.network import ClipModel
 from tallmasks.store.tensor_files import write_tensors
@@ -14,3 +14,7 @@ def run(job: Job) -> None:
     head = cast(ClipModel, load_model(job)).head(task).numpy()
     print(f"head of {len(task.classes)} classes x {len(task.templates)} templates: {head.shape}", flush=True)
     write_tensors(job.output, {"head": head}, job.metadata)
+
+
+if __name__ == "__main__":
+    main(run)

@@ -2,7 +2,7 @@
 
 import json
 
-from job import Job
+from job import Job, main
 from tallmasks.models.families import family
 from tallmasks.store import hub
 from tallmasks.store.tensor_files import write_tensors
@@ -21,3 +21,7 @@ def run(job: Job) -> None:
     print(f"checkpoint: {path} ({', '.join(origin.values())})", flush=True)
     arrays = kin.convert_checkpoint(job.params, path, job.input("pretrained"))
     write_tensors(job.output, arrays, job.metadata | {"origin": json.dumps(origin)})
+
+
+if __name__ == "__main__":
+    main(run)

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from job import Job
-from model_io import load_model, load_tasks, say
+from job import Job, main, say
+from model_io import load_model, load_tasks
 from tallmasks import methods
 from tallmasks.evaluation.unlabelled import UnlabelledTasks
 from tallmasks.store.tensor_files import write_tensors
@@ -17,3 +17,7 @@ def run(job: Job) -> None:
     network = UnlabelledTasks(model, examples, vectors, say)
     tensors = methods.get_merge(job.params["merge"]).learned(network)
     write_tensors(job.output, tensors, job.metadata)
+
+
+if __name__ == "__main__":
+    main(run)

@@ -1,6 +1,6 @@
 """Build every task's masks for the whole grid of mask lambdas, in one pass, into one bundle."""
 
-from job import Job
+from job import Job, main
 from tallmasks.masks.mask_bundles import open_mask_bundle, write_mask_bundle
 
 
@@ -12,3 +12,7 @@ def run(job: Job) -> None:
     for task in bundle.tasks:
         densities = "  ".join(f"{value}: {bundle.density(task, value):.4f}" for value in lambdas)
         print(f"{task}: mask density by lambda  {densities}", flush=True)
+
+
+if __name__ == "__main__":
+    main(run)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from job import Job
+from job import Job, say
 from tallmasks.evaluation.counting import Evaluator, TaskData
 from tallmasks.evaluation.records import SPLITS
 from tallmasks.models.families import Examples, Model, Precision, family
@@ -55,11 +55,6 @@ def origins(job: Job, *roles: str) -> dict[str, Any]:
     """
     metadata = {role: read_metadata(job.input(role)) for role in roles if role in job.inputs}
     return {role: json.loads(facts["origin"]) for role, facts in metadata.items() if "origin" in facts}
-
-
-def say(line: str) -> None:
-    """A line of progress into the job's log."""
-    print(line, flush=True)
 
 
 def reporter(title: str) -> Callable[[Progress], None]:

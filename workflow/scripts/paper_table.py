@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from job import Job
+from job import Job, main
 from results_io import publish
 from tallmasks.results.paper_tables import laid_out, side_by_side
 from tallmasks.results.typesetting import html_page, latex, markdown
@@ -26,3 +26,7 @@ def run(job: Job) -> None:
     }
     publish(job, files, {}, f"{name}.provenance.json")
     print(files[f"{name}.md"])
+
+
+if __name__ == "__main__":
+    main(run)

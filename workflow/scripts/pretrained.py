@@ -2,7 +2,7 @@
 
 import json
 
-from job import Job
+from job import Job, main
 from tallmasks.models.families import family
 from tallmasks.store.tensor_files import write_tensors
 
@@ -16,3 +16,7 @@ def run(job: Job) -> None:
     print(f"pretrained weights: {weights} ({', '.join(origin.values())})", flush=True)
     tensors = kin.convert_pretrained(job.params, weights)
     write_tensors(job.output, tensors, job.metadata | {"origin": json.dumps(origin)})
+
+
+if __name__ == "__main__":
+    main(run)

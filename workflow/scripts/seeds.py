@@ -2,9 +2,9 @@
 
 import pandas as pd
 
-from benchmark_tables import counts_of
-from job import Job
+from job import Job, main
 from results_io import evaluations_of, publish
+from tables import counts_of
 from tallmasks.results.tables import seeds_table, seeds_table_for_people, summary_table
 
 
@@ -21,3 +21,7 @@ def run(job: Job) -> None:
     }
     publish(job, files, {"finetuning_seeds": job.params["seeds"]})
     print(files["table.md"])
+
+
+if __name__ == "__main__":
+    main(run)

@@ -1,6 +1,6 @@
 """Subtract the pretrained weights from a fine-tuned checkpoint, and keep the trim thresholds with the difference."""
 
-from job import Job
+from job import Job, main
 from tallmasks.models.families import family
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from tallmasks.vectors.task_vectors import compute_task_vector
@@ -19,3 +19,7 @@ def run(job: Job) -> None:
         params["fractions"],
         frozen if params["fractions_of"] == "parameters" else 0,
     )
+
+
+if __name__ == "__main__":
+    main(run)

@@ -284,7 +284,7 @@ def _describe(folder: Path, facts: BundleFacts, draft: Manifest) -> None:
     atomic_write_bytes(folder / MANIFEST, content)
     tensors = {task: open_tensors(folder / file) for task, file in manifest.masks.items()}
     densities = {task: density(manifest, of_task.view) for task, of_task in tensors.items()}
-    atomic_write_bytes(folder / CARD, model_card(manifest, densities).encode(), read_only=False)
+    atomic_write_bytes(folder / CARD, model_card(manifest, densities).encode())
 
 
 def _json(manifest: Manifest) -> bytes:

@@ -21,6 +21,7 @@ from pathlib import Path
 from tallmasks.models import cuda
 from tallmasks.models.families import family
 from tallmasks.plan import preflight
+from tallmasks.plan.index import closure
 from tallmasks.plan.node import Node
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.project import Store, open_plan
@@ -64,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
 def of_model(plan: Plan, model: str) -> tuple[list[str], list[str]]:
     """Facts of what a model's benchmarks need, and the problems that keep it from running on this machine."""
     try:
-        nodes = plan.index.closure(model)
+        nodes = closure(plan, model)
     except TallmasksError as error:  # a file that params.yaml names is not there
         return [], [str(error)]
     missing = Store(plan.root).missing(nodes)
@@ -94,15 +95,15 @@ def bytes_made(plan: Plan, model: str, missing: list[Node]) -> dict[str, float]:
             examples += getattr(catalogue(node.model), "example_bytes", lambda recipe: 0)(node.params)
         elif node.kind == "pretrained":
             stored += FLOAT * (trainable + frozen)
-        elif node.kind in ("checkpoint", "imported", "task_vector", "multi_task_vector"):
+        elif node.kind in ("finetune", "import_checkpoint", "task_vector", "merge"):
             stored += FLOAT * trainable
-        elif node.kind == "mask_bundle":
+        elif node.kind == "mask":
             stored += levels * len(node.inputs["task_vectors"]) * trainable
-        elif node.kind == "agreement":
+        elif node.kind == "consensus":
             stored += trainable
     values = 4 if "validate_every" in spec["finetuning"] else 3  # weights, two moments, and the best weights
     at_once = max(1, len(cuda.usable()) // max(1, plan.resources(model, "finetuning")["gpu"]))
-    trainings = min(at_once, sum(node.kind == "checkpoint" for node in missing))
+    trainings = min(at_once, sum(node.kind == "finetune" for node in missing))
     return {
         "examples": examples,
         "checkpoints, vectors and masks": stored,

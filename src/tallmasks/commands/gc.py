@@ -13,6 +13,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from tallmasks.plan.index import Index
 from tallmasks.plan.project import open_plan
 from tallmasks.store.atomic_files import TEMPORARY
 from tallmasks.store.folders import DAMAGED, RESULTS, STORE, UNFINISHED, files_under, is_artifact, only_writer
@@ -24,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """List, and remove what the user agrees to lose."""
-    declared = open_plan().index.declared()
+    declared = Index(open_plan()).declared()
     with only_writer():
         unnamed: list[Path] = []
         foreign: list[Path] = []

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from tallmasks import methods
 from tallmasks.models.families import family
+from tallmasks.plan.chain import pretrained_source
 from tallmasks.plan.project import open_plan
 from tallmasks.results.tables import ParameterCounts
 
@@ -32,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
     table = csv.writer(sys.stdout, lineterminator="\n")
     table.writerow(HEADER)
     for model in plan.models:
-        kin, (source,) = family(plan.model(model)), plan.pretrained_source(model).values()
+        kin, (source,) = family(plan.model(model)), pretrained_source(plan, model).values()
         if isinstance(source, Path):
             counts = ParameterCounts.of(kin, plan.model(model), source)
         else:

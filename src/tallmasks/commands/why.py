@@ -1,7 +1,7 @@
 """Say in words why a target would be rebuilt, or that it would not.
 
     tallmasks why results/tiny/8tasks/table.csv
-    tallmasks why store/tiny/checkpoints/mnist-s0-0123456789ab.safetensors
+    tallmasks why store/tiny/checkpoints/finetune/mnist-s0-0123456789ab.safetensors
 
 Prints the artifacts to build, and what is new about each.  That is a value in params.yaml, a stage's version, or a
 source file, compared with the artifacts in the store.
@@ -16,15 +16,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from tallmasks.plan import recipes
 from tallmasks.plan.drawings import DRAWINGS
+from tallmasks.plan.index import Index
 from tallmasks.plan.node import Node
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.project import Results, Store, open_plan
 from tallmasks.plan.views import VIEWS
 from tallmasks.store.artifacts import ARTIFACT, Damaged, load_json, read_label
 from tallmasks.store.errors import TallmasksError, nearest, short
-from tallmasks.store.folders import PROVENANCE, RESULTS
+from tallmasks.store.folders import RESULTS
 from tallmasks.store.tensor_files import name_some
 
 SHOWN = 4  # names in one line
@@ -46,7 +46,7 @@ def explain(plan: Plan, target: Path) -> Iterator[str]:
     if target.parts[:1] == (RESULTS.name,) and len(target.parts) > 2:
         yield from _explain_results(Results(plan, store), target)
         return
-    declared = plan.index.declared()
+    declared = Index(plan).declared()
     node = declared.get(str(target))
     if node is None:
         near = nearest(str(target), declared)
@@ -63,30 +63,24 @@ def _explain_results(results: Results, target: Path) -> Iterator[str]:
     plan = results.plan
     _, model, place, *rest = target.parts
     name = rest[0].split(".")[0] if rest else ""
-    if drawing := next((drawing for drawing in DRAWINGS.values() if drawing.folder == place), None):
-        if name not in drawing.known:
-            names = ", ".join(drawing.known)
-            raise TallmasksError(f"{target}: expected one of the {place} {names}{nearest(name, drawing.known)}")
-        recipe = recipes.of_drawing(plan, drawing, model, name)
-        provenance = RESULTS / model / drawing.folder / f"{name}.{PROVENANCE}"
-        views, stale = list(recipes.shown_views(recipe)), results.drawn_staleness(recipe)
+    if kind := next((kind for kind, drawing in DRAWINGS.items() if drawing.folder == place), None):
+        known = DRAWINGS[kind].known
+        if name not in known:
+            names = ", ".join(known)
+            raise TallmasksError(f"{target}: expected one of the {place} {names}{nearest(name, known)}")
+        written = results.drawing(kind, model, name)
     else:
-        view = VIEWS.get(name, VIEWS["benchmark"])
-        recipe, provenance = recipes.of_view(plan, view, model, place), view.folder(model, place) / view.provenance
-        views, stale = [(place, view)], results.view_staleness(view, model, place)
+        written = results.view(name if name in VIEWS else "tables", model, place)
+    stale = results.stale(written)
     if stale is None:
         yield f"{target} would not be rebuilt: it is what params.yaml asks for, byte for byte."
         return
     yield f"{target} would be rebuilt: {stale}."
     with suppress(FileNotFoundError, Damaged, KeyError):
-        yield from (f"    {line}" for line in _differences(load_json(plan.root / provenance)["recipe"], recipe))
-    behind = [
-        node
-        for benchmark, view in views
-        for nodes in results.artifacts(view, model, benchmark).values()
-        for node in nodes
-    ]
-    yield from _explain_missing(plan, results.store.missing(behind))
+        yield from (
+            f"    {line}" for line in _differences(load_json(plan.root / written.vouching)["recipe"], written.recipe)
+        )
+    yield from _explain_missing(plan, results.store.missing(written.behind()))
 
 
 def _explain_missing(plan: Plan, nodes: list[Node]) -> Iterator[str]:

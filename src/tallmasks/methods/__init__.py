@@ -21,7 +21,7 @@ from tallmasks.methods.contract import Kept, Method
 from tallmasks.methods.inputs import INPUTS, Input, Source, input
 from tallmasks.methods.merges import Mask, Merge, Network, Place, Statistics, Vector, each_piece
 from tallmasks.methods.method_protocols import PAST_ONE, FineTuned, Fixed, Masked, PerTask, Scaled
-from tallmasks.methods.options import Between, Share
+from tallmasks.methods.options import Between, Fraction, Share
 from tallmasks.methods.own_tensors import by_tensor
 from tallmasks.methods.registry import (
     GROUPS,
@@ -53,8 +53,8 @@ from tallmasks.methods.scaled_masks import ScaledMask
 from tallmasks.store.errors import TallmasksError, at_import
 
 __all__ = [
-    "GROUPS", "INPUTS", "PAST_ONE", "Between", "FineTuned", "Fixed", "Input", "Kept", "Mask", "Masked", "Merge",
-    "Method", "Network", "PerTask", "Place", "Scaled", "ScaledMask", "Share", "Source", "Statistics", "Vector",
+    "GROUPS", "INPUTS", "PAST_ONE", "Between", "FineTuned", "Fixed", "Fraction", "Input", "Kept", "Mask", "Masked",
+    "Merge", "Method", "Network", "PerTask", "Place", "Scaled", "ScaledMask", "Share", "Source", "Statistics", "Vector",
     "at_threshold", "by_tensor", "code", "consensus", "consensus_row", "data_behind", "each_piece", "get",
     "get_merge", "input", "kept_fractions", "masking", "masking_row", "merge", "merge_names", "merged_row", "method",
     "names", "needing", "shown", "slug", "spec_of", "specs_of", "stages_behind", "statistics_behind",

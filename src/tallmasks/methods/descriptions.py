@@ -8,7 +8,7 @@ from tallmasks.methods.merges import LEARNED, Merge
 from tallmasks.methods.method_protocols import Masked, Scaled
 from tallmasks.methods.registry import get_merge, stages_behind
 
-_FROM_CHECKPOINTS = {"task_vector", "multi_task_vector", "mask_bundle", "agreement"}
+_FROM_CHECKPOINTS = {"task_vector", "merge", "mask", "consensus"}
 """Stages whose artifacts follow from checkpoints, and from what validation data chose."""
 WHOLE = "whole task vectors"
 

@@ -138,15 +138,15 @@ input("task_vector", "tau_t, float32 [P']", per="task", stage="task_vector", rol
 )
 _THRESHOLD = "the magnitude from which on tau_t is in its top keep(T), float32 scalar"
 input("threshold", _THRESHOLD, per="task", of=("task_vector",))(lambda source, task, level: source.threshold(task))
-_MERGED = {"stage": "multi_task_vector", "role": "multi_task_vector", "merged": True}
+_MERGED = {"stage": "merge", "role": "multi_task_vector", "merged": True}
 input("multi_task_vector", "tau_MTL of the method's merge, float32 [P']", per="benchmark", **_MERGED)(
     lambda source, task, level: source.multi_task_vector
 )
 _COUNT = "n(p), how many tasks' selected masks hold each weight, uint8 [P']"
-input("agreement", _COUNT, per="benchmark", stage="agreement", role="agreement", merged=True)(
+input("agreement", _COUNT, per="benchmark", stage="consensus", role="agreement", merged=True)(
     lambda source, task, level: source.agreement
 )
-_MASKS = {"stage": "mask_bundle", "role": "mask_bundle", "packed": True, "merged": True}
+_MASKS = {"stage": "mask", "role": "mask_bundle", "packed": True, "merged": True}
 input("mask", "m_t for the mask_lambda at hand, bool [P']", per="mask_lambda", **_MASKS)(
     lambda source, task, level: source.packed_mask(task, level)
 )

@@ -24,7 +24,7 @@ Mask = NDArray[np.bool_]
 Result = TypeVar("Result")
 Statistics = Mapping[str, NDArray[np.float32]]
 """Statistics of data, by the name of the tensor that they belong to; or what a merge has learned."""
-LEARNED = "learned"
+LEARNED = "learn"
 """The stage in which a merge learns."""
 Loss = Callable[[Any], Any]
 """From log-probabilities [N, C], with gradients, to a scalar."""

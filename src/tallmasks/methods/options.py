@@ -31,6 +31,9 @@ class Between:
 Share = Annotated[float, Between(0, 1)]
 """A fraction of something."""
 
+Fraction = Annotated[float, Between(1e-6, 1)]
+"""A fraction of something, and not nothing of it."""
+
 
 @dataclass(frozen=True)
 class Option:

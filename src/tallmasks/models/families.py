@@ -30,7 +30,7 @@ FAMILIES = {"clip": "tallmasks.models.clip", "t5": "tallmasks.models.t5"}
 STATISTICS = {
     "grams": "no inputs of linear layers are known of it (stage grams), since none is trained or its family tells none",
     "fisher": "no log-probabilities are known of it (stage fisher), since its family gives none",
-    "learned": "no log-probabilities of choices are known of it (stage learned), since its family gives none",
+    "learn": "no log-probabilities of choices are known of it (stage learn), since its family gives none",
 }
 """Stages of what merges have to know of data, and why a model has none."""
 Precision = Literal["float32", "tf32", "bfloat16"]
@@ -127,7 +127,7 @@ class WatchedModel(Model, Protocol):
     def choice_log_probabilities(self, batch: Any) -> torch.Tensor:
         """Log-probabilities of each example's choices, with gradients, float32 [N, C]; never of the right one alone.
 
-        A missing choice has a large negative number.  Only "learned" needs it."""
+        A missing choice has a large negative number.  Only "learn" needs it."""
 
     def watched(self, receive: Callable[[str, torch.Tensor], None]) -> AbstractContextManager[None]:
         """A context in which every pass calls `receive` for each linear layer.  Arguments are the name of its weight

@@ -1,13 +1,14 @@
 """The stages of the chain, from examples to evaluations: what each artifact is made from.
 
-`plan.<stage>(model, ...)` calls the function of a stage (see `tallmasks.plan.node.stage`) and gives the node.
+A stage is called with the plan and what its artifact is of, and gives the artifact (`tallmasks.plan.node.Stage`).
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from tallmasks import methods
 from tallmasks.methods.merges import LEARNED
@@ -15,12 +16,10 @@ from tallmasks.models.checkpoint_sources import FINETUNE, locate, source_of
 from tallmasks.models.families import STATISTICS, counts_frozen, family, statistics_of
 from tallmasks.plan import preflight
 from tallmasks.plan.node import STAGES, Made, Node, stage
+from tallmasks.plan.planner import Plan
 from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.tasks.catalogues import CATALOGUES, catalogue, outside_code
 from tallmasks.training.controlled import Controlled
-
-if TYPE_CHECKING:
-    from tallmasks.plan.planner import Plan
 
 Seed = int | Controlled
 """Of a fine-tuning; in the controlled experiment also which weights it may change."""
@@ -28,6 +27,10 @@ Tasks = tuple[str, ...]
 Namer = methods.Merge | methods.Method
 STATISTICS_EXAMPLES = 256
 """Examples behind a task's statistics, unless params.yaml says otherwise; as in the code of MergeLM and FusionBench."""
+
+
+CHECKPOINTS = "store/{model}/checkpoints/{stage}"
+"""The folder of what costs the most."""
 
 
 def slug(name: str, tasks: Tasks, seed: Seed) -> str:
@@ -39,9 +42,8 @@ def slug(name: str, tasks: Tasks, seed: Seed) -> str:
 
 
 @stage(
-    script="examples",
     version=2,
-    folder="store/data/{model}/examples",
+    folder="store/data/{model}/{stage}",
     uses="arrays",
     missing=lambda node: catalogue(node.model).missing(node.params),
 )
@@ -54,14 +56,7 @@ def examples(plan: Plan, model: str, task: str, split: str) -> Made:
     return Made(f"{task}-{split}", params, sources=made.sources, owner=spec["tasks"])
 
 
-@stage(
-    script="pretrained",
-    version=2,
-    folder="store/{model}/checkpoints",
-    uses="arrays",
-    constraint="pretrained-[0-9a-f]{12}",
-    missing=preflight.missing_file,
-)
+@stage(version=2, folder=CHECKPOINTS, uses="arrays", missing=preflight.missing_file)
 def pretrained(plan: Plan, model: str) -> Made:
     """Pretrained weights of another format, converted once."""
     named = plan.model(model)["pretrained"]
@@ -70,7 +65,15 @@ def pretrained(plan: Plan, model: str) -> Made:
     return Made("pretrained", {**plan.architecture(model), "pretrained": dict(named)})
 
 
-@stage(script="head", version=2, folder="store/{model}/heads", uses="evaluation")
+def pretrained_source(plan: Plan, model: str) -> dict[str, Path | Node]:
+    """A model's pretrained weights by role: a file in the project's format, or the converted artifact."""
+    named = plan.model(model)["pretrained"]
+    if isinstance(named, str) and named.endswith(".safetensors"):
+        return {"pretrained": plan.named_path(named)}
+    return {"pretrained": pretrained(plan, model)}
+
+
+@stage(version=2, folder="store/{model}/{stage}", uses="evaluation")
 def head(plan: Plan, model: str, task: str) -> Made:
     """The frozen zero-shot classification head of one task."""
     spec = plan.model(model)
@@ -80,45 +83,43 @@ def head(plan: Plan, model: str, task: str) -> Made:
         wording if isinstance(wording, str) else wording.get(task, of_checkpoint)
     )
     params = {**plan.architecture(model), "classes": list(prompts.classes), "templates": list(prompts.templates)}
-    return Made(task, params, sources=plan.pretrained_source(model))
+    return Made(task, params, sources=pretrained_source(plan, model))
 
 
-@stage(
-    script="finetune",
-    version=3,
-    folder="store/{model}/checkpoints",
-    uses="finetuning",
-    constraint="(?!pretrained-|imported-)[^/]+-[0-9a-f]{12}",
-)
-def checkpoint(plan: Plan, model: str, task: str, seed: Seed) -> Made | Node:
+def task_inputs(plan: Plan, model: str, task: str) -> dict[str, list[Node]]:
+    """A task's inputs beside its examples, by role, as the model's family needs them."""
+    return {role: [STAGES[stage](plan, model, task)] for role, stage in family(plan.model(model)).task_inputs.items()}
+
+
+def inputs_of_tasks(plan: Plan, model: str, tasks: Iterable[str]) -> dict[str, list[Node]]:
+    """The same for several tasks, each role in the plural."""
+    stages = family(plan.model(model)).task_inputs
+    return {f"{role}s": [STAGES[stage](plan, model, task) for task in tasks] for role, stage in stages.items()}
+
+
+@stage(version=3, folder=CHECKPOINTS, uses="finetuning")
+def finetune(plan: Plan, model: str, task: str, seed: Seed) -> Made | Node:
     """The trainable tensors after fine-tuning on one task, here or by somebody else."""
     spec = plan.model(model)
     publishers = family(spec).publishers
     elsewhere = locate(spec.get("checkpoints", FINETUNE), spec["architecture"], task, publishers, plan.root)
     if elsewhere and not isinstance(seed, Controlled):
-        return plan.imported(model, task, elsewhere)
+        return import_checkpoint(plan, model, task, elsewhere)
     params = {**plan.training(model, task), "task": task, "seed": seed.seed if isinstance(seed, Controlled) else seed}
     if isinstance(seed, Controlled):
         params["partition"] = seed.partition(task)
-    inputs = {"examples": [plan.examples(model, task, "train")], **plan.task_inputs(model, task)}
+    inputs = {"examples": [examples(plan, model, task, "train")], **task_inputs(plan, model, task)}
     if "validate_every" in spec["finetuning"]:
-        inputs["validation"] = [plan.examples(model, task, "validation")]
-    return Made(f"{task}-s{seed}", params, inputs, plan.pretrained_source(model))
+        inputs["validation"] = [examples(plan, model, task, "validation")]
+    return Made(f"{task}-s{seed}", params, inputs, pretrained_source(plan, model))
 
 
-@stage(
-    script="import_checkpoint",
-    version=3,
-    folder="store/{model}/checkpoints",
-    uses="arrays",
-    constraint="imported-.+-[0-9a-f]{12}",
-    missing=preflight.missing_file,
-)
-def imported(plan: Plan, model: str, task: str, origin: Any) -> Made:
+@stage(version=3, folder=CHECKPOINTS, uses="arrays", missing=preflight.missing_file)
+def import_checkpoint(plan: Plan, model: str, task: str, origin: Any) -> Made:
     """The trainable tensors of somebody else's checkpoint, the same for every seed."""
     params = {**plan.architecture(model), "task": task, "checkpoint": origin.recipe}
-    sources = plan.pretrained_source(model) | ({"weights": origin.local} if origin.local else {})
-    return Made(f"imported-{task}", params, sources=sources)
+    sources = pretrained_source(plan, model) | ({"weights": origin.local} if origin.local else {})
+    return Made(task, params, sources=sources)
 
 
 # -- statistics of a task's data ------------------------------------------------------------------------------
@@ -133,11 +134,11 @@ def statistic_from(plan: Plan, model: str, task: str, seed: Seed, statistic: str
     count = int(plan.params.get("statistics", {}).get("examples", STATISTICS_EXAMPLES))
     params = {**plan.network(model), "task": task, "count": count}
     inputs = {
-        "examples": [plan.examples(model, task, "train")],
-        **plan.task_inputs(model, task),
-        "checkpoint": [plan.checkpoint(model, task, seed)],
+        "examples": [examples(plan, model, task, "train")],
+        **task_inputs(plan, model, task),
+        "checkpoint": [finetune(plan, model, task, seed)],
     }
-    return Made(f"{task}-s{seed}", params, inputs, plan.pretrained_source(model))
+    return Made(f"{task}-s{seed}", params, inputs, pretrained_source(plan, model))
 
 
 def _check_statistic(plan: Plan, model: str, statistic: str) -> None:
@@ -148,33 +149,33 @@ def _check_statistic(plan: Plan, model: str, statistic: str) -> None:
         )
 
 
-@stage(script="data_statistic", version=1, folder="store/{model}/derived/grams", uses="evaluation")
+@stage(version=1, uses="evaluation")
 def grams(plan: Plan, model: str, task: str, seed: Seed) -> Made:
     """The second moments of each linear layer's inputs in the fine-tuned network, for RegMean."""
     return statistic_from(plan, model, task, seed, "grams")
 
 
-@stage(script="data_statistic", version=1, folder="store/{model}/derived/fisher", uses="evaluation")
+@stage(version=1, uses="evaluation")
 def fisher(plan: Plan, model: str, task: str, seed: Seed) -> Made:
     """The squared gradients of the fine-tuned network's log-probabilities, for Fisher merging."""
     return statistic_from(plan, model, task, seed, "fisher")
 
 
-@stage(script="learn", version=1, folder="store/{model}/derived/learned", uses="evaluation", joint=True)
-def learned(plan: Plan, model: str, tasks: Tasks, merge: str, seed: Seed) -> Made:
+@stage(version=1, uses="evaluation", joint=True)
+def learn(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed) -> Made:
     """What a merge learns from all tasks at once: their task vectors, and validation examples without labels.
 
     Raises TallmasksError where the model's family cannot.
     """
     _check_statistic(plan, model, LEARNED)
-    learning = methods.get_merge(merge).learning
+    learning = methods.get_merge(merge_name).learning
     params = {**plan.network(model), "tasks": list(tasks), "merge": learning, "code": methods.code(merges=[learning])}
     inputs = {
-        **plan.inputs_of_tasks(model, tasks),
-        "validation": [plan.examples(model, task, "validation") for task in tasks],
-        "task_vectors": plan.task_vectors(model, tasks, seed),
+        **inputs_of_tasks(plan, model, tasks),
+        "validation": [examples(plan, model, task, "validation") for task in tasks],
+        "task_vectors": task_vectors(plan, model, tasks, seed),
     }
-    return Made(slug(learning, tasks, seed), params, inputs, plan.pretrained_source(model))
+    return Made(slug(learning, tasks, seed), params, inputs, pretrained_source(plan, model))
 
 
 # -- vectors, masks, consensus --------------------------------------------------------------------------------
@@ -190,85 +191,88 @@ def artifacts_of(plan: Plan, stage: str, model: str, tasks: Tasks, seed: Seed, n
     values = {name: option.default for name, option in namer.options.items()} | dict(namer.chosen)
     options = {name: values[name] for name in STAGES[stage].options if name in values}
     if STAGES[stage].joint:
-        merge = namer.merge if isinstance(namer, methods.Method) else namer.name
-        return [getattr(plan, stage)(model, tasks, merge, seed, **options)]
-    return [getattr(plan, stage)(model, task, seed, **options) for task in tasks]
+        merge_name = namer.merge if isinstance(namer, methods.Method) else namer.name
+        return [STAGES[stage](plan, model, tasks, merge_name, seed, **options)]
+    return [STAGES[stage](plan, model, task, seed, **options) for task in tasks]
 
 
-@stage(script="task_vector", version=3, folder="store/{model}/derived/task_vectors", uses="arrays")
+@stage(version=3, uses="arrays")
 def task_vector(plan: Plan, model: str, task: str, seed: Seed) -> Made:
     """What fine-tuning changed, with the exact trim thresholds of the fractions that methods keep by default."""
     params = {**plan.architecture(model), "fractions": list(methods.kept_fractions())}
     params["fractions_of"] = plan.params["kept_fractions_of"] if counts_frozen(plan.model(model)) else "trainable"
-    inputs = {"checkpoint": [plan.checkpoint(model, task, seed)]}
-    return Made(f"{task}-s{seed}", params, inputs, plan.pretrained_source(model))
+    inputs = {"checkpoint": [finetune(plan, model, task, seed)]}
+    return Made(f"{task}-s{seed}", params, inputs, pretrained_source(plan, model))
 
 
-@stage(script="merge_vectors", version=2, folder="store/{model}/derived/multi_task_vectors", uses="arrays", joint=True)
-def multi_task_vector(plan: Plan, model: str, tasks: Tasks, merge: str, seed: Seed) -> Made:
+def task_vectors(plan: Plan, model: str, tasks: Iterable[str], seed: Seed) -> list[Node]:
+    """The task vectors of some tasks."""
+    return [task_vector(plan, model, task, seed) for task in tasks]
+
+
+@stage(version=2, uses="arrays", joint=True)
+def merge(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed) -> Made:
     """The task vectors of a set of tasks, merged; with statistics of their data if the merge needs them."""
-    inputs = {"task_vectors": plan.task_vectors(model, tasks, seed)}
-    merging = methods.get_merge(merge)
+    inputs = {"task_vectors": task_vectors(plan, model, tasks, seed)}
+    merging = methods.get_merge(merge_name)
     if merging.statistics:
         inputs["statistics"] = artifacts_of(plan, merging.statistics, model, tasks, seed, merging)
-    return Made(slug(merge, tasks, seed), {"merge": merge, "code": methods.code(merges=[merge])}, inputs)
+    return Made(slug(merge_name, tasks, seed), {"merge": merge_name, "code": methods.code(merges=[merge_name])}, inputs)
 
 
-@stage(script="mask", version=2, folder="store/{model}/derived/mask_bundles", uses="arrays", joint=True)
-def mask_bundle(plan: Plan, model: str, tasks: Tasks, merge: str, seed: Seed) -> Made:
+@stage(version=2, uses="arrays", joint=True)
+def mask(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed) -> Made:
     """The masks of every task for every lambda of the grid."""
     params = {"tasks": list(tasks), "mask_lambda": list(plan.grids(model)["mask_lambda"])}
     inputs = {
-        "task_vectors": plan.task_vectors(model, tasks, seed),
-        "multi_task_vector": [plan.multi_task_vector(model, tasks, merge, seed)],
+        "task_vectors": task_vectors(plan, model, tasks, seed),
+        "multi_task_vector": [merge(plan, model, tasks, merge_name, seed)],
     }
-    return Made(slug(merge, tasks, seed), params, inputs)
+    return Made(slug(merge_name, tasks, seed), params, inputs)
 
 
 def masking_inputs(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> dict[str, Iterable[Node]]:
     """A masking method's merged vector, its masks, and the evaluation that selects among them."""
-    merge = methods.get(method).merge
+    merge_name = str(methods.get(method).merge)
     return {
-        "multi_task_vector": [plan.multi_task_vector(model, tasks, merge, seed)],
-        "mask_bundle": [plan.mask_bundle(model, tasks, merge, seed)],
-        "selection": [plan.evaluation(model, tasks, method, seed)],
+        "multi_task_vector": [merge(plan, model, tasks, merge_name, seed)],
+        "mask_bundle": [mask(plan, model, tasks, merge_name, seed)],
+        "selection": [evaluate(plan, model, tasks, method, seed)],
     }
 
 
-@stage(script="agreement", version=2, folder="store/{model}/derived/agreements", uses="arrays", joint=True)
-def agreement(plan: Plan, model: str, tasks: Tasks, merge: str, seed: Seed) -> Made:
+@stage(version=2, uses="arrays", joint=True)
+def consensus(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed) -> Made:
     """How many tasks' selected masks hold each weight; the selection is that of the TALL-mask method."""
-    inputs = masking_inputs(plan, model, tasks, methods.masking(merge).name, seed)
-    return Made(slug(merge, tasks, seed), {"tasks": list(tasks)}, inputs)
+    inputs = masking_inputs(plan, model, tasks, methods.masking(merge_name).name, seed)
+    return Made(slug(merge_name, tasks, seed), {"tasks": list(tasks)}, inputs)
 
 
 # -- evaluations ----------------------------------------------------------------------------------------------
 
 
-@stage(
-    script="evaluate_task", version=3, folder="store/{model}/derived/task_evaluations", uses="evaluation", ending="json"
-)
-def task_evaluation(plan: Plan, model: str, task: str, method: str, seed: Seed) -> Made:
+@stage(version=3, uses="evaluation", ending="json")
+def evaluate_task(plan: Plan, model: str, task: str, method: str, seed: Seed) -> Made:
     """One task's accuracy under a method that looks at no other task; every benchmark with the task shares it."""
     inputs: dict[str, Iterable[Node]] = {
-        **plan.task_inputs(model, task),
-        "validation": [plan.examples(model, task, "validation")],
-        "test": [plan.examples(model, task, "test")],
+        **task_inputs(plan, model, task),
+        "validation": [examples(plan, model, task, "validation")],
+        "test": [examples(plan, model, task, "test")],
     }
     name = f"{methods.slug(method)}-{task}"
     if isinstance(methods.get(method).protocol, methods.FineTuned):
-        inputs["checkpoint"] = [plan.checkpoint(model, task, seed)]
+        inputs["checkpoint"] = [finetune(plan, model, task, seed)]
         name += f"-s{seed}"
     params = {**plan.evaluator(model), "method": method, "code": methods.code([method]), "task": task}
-    return Made(name, params, inputs, plan.pretrained_source(model))
+    return Made(name, params, inputs, pretrained_source(plan, model))
 
 
 def evaluation_data(plan: Plan, model: str, tasks: Tasks) -> dict[str, Iterable[Node]]:
     """Validation data to choose by, test data, and the tasks' other inputs."""
     return {
-        **plan.inputs_of_tasks(model, tasks),
-        "validation": [plan.examples(model, task, "validation") for task in tasks],
-        "test": [plan.examples(model, task, "test") for task in tasks],
+        **inputs_of_tasks(plan, model, tasks),
+        "validation": [examples(plan, model, task, "validation") for task in tasks],
+        "test": [examples(plan, model, task, "test") for task in tasks],
     }
 
 
@@ -276,7 +280,7 @@ def evaluation_inputs(plan: Plan, model: str, tasks: Tasks, seed: Seed) -> dict[
     """What every evaluation on a set of tasks reads."""
     return {
         **evaluation_data(plan, model, tasks),
-        "fine_tuned": [plan.task_evaluation(model, task, "fine_tuned", seed) for task in tasks],
+        "fine_tuned": [evaluate_task(plan, model, task, "fine_tuned", seed) for task in tasks],
     }
 
 
@@ -284,15 +288,15 @@ def method_inputs(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed)
     """The artifacts that a method is computed from."""
     chosen = methods.get(method)
     if chosen.tuned:  # merges anew for every value
-        return {"task_vectors": plan.task_vectors(model, tasks, seed)}
+        return {"task_vectors": task_vectors(plan, model, tasks, seed)}
     return {
         needed.role: artifacts_of(plan, str(needed.stage), model, tasks, seed, chosen)
         for needed in chosen.stored_inputs
     }
 
 
-@stage(script="evaluate", version=3, folder="store/{model}/derived/evaluations", uses="evaluation", ending="json")
-def evaluation(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> Made:
+@stage(version=3, uses="evaluation", ending="json")
+def evaluate(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> Made:
     """Every coefficient of one method on every task's validation data, and the best one on the test data."""
     chosen = methods.get(method)
     inputs = evaluation_inputs(plan, model, tasks, seed) | method_inputs(plan, model, tasks, method, seed)
@@ -304,35 +308,29 @@ def evaluation(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) ->
     }
     if grid := chosen.protocol.grid(plan.grids(model)):
         params["grid"] = list(grid)
-    return Made(slug(method, tasks, seed), params, inputs, plan.pretrained_source(model))
+    return Made(slug(method, tasks, seed), params, inputs, pretrained_source(plan, model))
 
 
-@stage(
-    script="evaluate_unseen",
-    version=1,
-    folder="store/{model}/derived/unseen_evaluations",
-    uses="evaluation",
-    ending="json",
-)
-def unseen_evaluation(plan: Plan, model: str, merged: Tasks, tasks: Tasks, method: str, seed: Seed) -> Made:
+@stage(version=1, uses="evaluation", ending="json")
+def evaluate_unseen(plan: Plan, model: str, merged: Tasks, tasks: Tasks, method: str, seed: Seed) -> Made:
     """The merged model of some tasks, as their validation data chose it, on other tasks."""
-    chosen = plan.evaluation(model, merged, method, seed)
+    chosen = evaluate(plan, model, merged, method, seed)
     inputs = evaluation_data(plan, model, tasks) | method_inputs(plan, model, merged, method, seed)
     inputs["selection"] = [chosen]
     params = {**plan.evaluator(model), **{key: chosen.params[key] for key in ("method", "code")}}
     params |= {"merged": list(merged), "tasks": list(tasks)}
-    return Made(slug(method, tasks, seed), params, inputs, plan.pretrained_source(model))
+    return Made(slug(method, tasks, seed), params, inputs, pretrained_source(plan, model))
 
 
-@stage(script="bundle_archive", version=1, folder="store/{model}/derived/bundles", uses="arrays")
+@stage(version=1, uses="arrays")
 def bundle_archive(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> Made:
     """The models of a masking row, or of a method with own tensors, as a bundle; its base is the pretrained file."""
-    (theta0,) = plan.pretrained_source(model).values()
+    (theta0,) = pretrained_source(plan, model).values()
     base = theta0.path if isinstance(theta0, Node) else os.path.relpath(theta0, plan.root)
     params = {**plan.architecture(model), "method": method, "tasks": list(tasks), "base": base}
     if methods.get(method).own_tensors:
         params["code"] = methods.code([method])
-        inputs: dict[str, Iterable[Node]] = {"task_vectors": plan.task_vectors(model, tasks, seed)}
+        inputs: dict[str, Iterable[Node]] = {"task_vectors": task_vectors(plan, model, tasks, seed)}
     else:
         inputs = masking_inputs(plan, model, tasks, method, seed)
-    return Made(slug(method, tasks, seed), params, inputs, plan.pretrained_source(model))
+    return Made(slug(method, tasks, seed), params, inputs, pretrained_source(plan, model))

@@ -14,9 +14,8 @@ class Drawing:
     """Figures, or the paper's tables: files in a folder of results/<model>/ that are drawn from views.
 
     Attributes:
-        name: in recipes.
+        name: of its script in workflow/scripts/; in recipes.
         version: raised when a change of code changes what is drawn.
-        script: in workflow/scripts/.
         folder: below results/<model>/.
         known: each figure or table, by name.
         views: the views that one is drawn from.
@@ -24,12 +23,11 @@ class Drawing:
 
     name: str
     version: int
-    script: str
     folder: str
     known: Mapping[str, Any]
     views: Callable[[Any], tuple[str, ...]]
 
 
-FIGURE = Drawing("figure", 9, "figure", "figures", figures.FIGURES, lambda figure: tuple(figure.views))
-PAPER_TABLE = Drawing("paper_table", 5, "paper_table", "tables", paper.TABLES, lambda table: (table.view,))
+FIGURE = Drawing("figure", 9, "figures", figures.FIGURES, lambda figure: tuple(figure.views))
+PAPER_TABLE = Drawing("paper_table", 5, "tables", paper.TABLES, lambda table: (table.view,))
 DRAWINGS = {drawing.name: drawing for drawing in (FIGURE, PAPER_TABLE)}

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tallmasks import methods
-from tallmasks.plan.chain import Seed, Tasks, evaluation_inputs, slug
-from tallmasks.plan.node import Made, stage
-
-if TYPE_CHECKING:
-    from tallmasks.plan.planner import Plan
-
-
-@stage(
-    script="evaluate_thresholds",
-    version=3,
-    folder="store/{model}/derived/threshold_evaluations",
-    uses="evaluation",
-    ending="json",
+from tallmasks.evaluation.records import read_orders
+from tallmasks.evaluation.subsets import Subset, subsets
+from tallmasks.plan.chain import (
+    Seed,
+    Tasks,
+    evaluate,
+    evaluate_task,
+    evaluation_inputs,
+    pretrained_source,
+    slug,
+    task_vectors,
 )
-def threshold_evaluation(plan: Plan, model: str, tasks: Tasks, merge: str, seed: Seed) -> Made:
+from tallmasks.plan.node import Made, Node, stage
+from tallmasks.plan.planner import Plan
+from tallmasks.store.artifacts import Damaged
+
+
+@stage(version=3, uses="evaluation", ending="json")
+def evaluate_thresholds(plan: Plan, model: str, tasks: Tasks, merge: str, seed: Seed) -> Made:
     """Consensus merging at every threshold k from 0 to T + 1 that has no row, alpha tuned (figure 6)."""
     consensus = methods.consensus(merge)
     params = {
@@ -31,25 +33,19 @@ def threshold_evaluation(plan: Plan, model: str, tasks: Tasks, merge: str, seed:
         "images": plan.sweep_images(model, "thresholds"),
         "grid": list(consensus.protocol.grid(plan.grids(model))),
     }
-    inputs = plan.evaluation(model, tasks, consensus.name, seed).inputs
-    return Made(slug(merge, tasks, seed), params, inputs, plan.pretrained_source(model))
+    inputs = evaluate(plan, model, tasks, consensus.name, seed).inputs
+    return Made(slug(merge, tasks, seed), params, inputs, pretrained_source(plan, model))
 
 
-@stage(script="task_orders", version=2, folder="store/{model}/derived/task_orders", uses="arrays", ending="json")
+@stage(version=2, uses="arrays", ending="json")
 def task_orders(plan: Plan, model: str, tasks: Tasks) -> Made:
     """The tasks in figure 5's orders, by zero-shot accuracies."""
-    inputs = {"zeroshot": [plan.task_evaluation(model, task, "zeroshot", plan.seeds[0]) for task in tasks]}
+    inputs = {"zeroshot": [evaluate_task(plan, model, task, "zeroshot", plan.seeds[0]) for task in tasks]}
     return Made(f"{len(tasks)}tasks", {"tasks": list(tasks)}, inputs)
 
 
-@stage(
-    script="evaluate_subset",
-    version=3,
-    folder="store/{model}/derived/subset_evaluations",
-    uses="evaluation",
-    ending="json",
-)
-def subset_evaluation(plan: Plan, model: str, tasks: Tasks, seed: Seed) -> Made:
+@stage(version=3, uses="evaluation", ending="json")
+def evaluate_subset(plan: Plan, model: str, tasks: Tasks, seed: Seed) -> Made:
     """Figure 5's methods on one set of tasks, from its task vectors; merges and masks are made in memory."""
     names = plan.params["paper"]["subsets"]["methods"]
     merges = sorted({merge for name in names if (merge := methods.get(name).merge)})
@@ -61,5 +57,15 @@ def subset_evaluation(plan: Plan, model: str, tasks: Tasks, seed: Seed) -> Made:
         "code": methods.code(names, merges),
         "grids": {name: list(grid) for name, grid in plan.grids(model).items()},
     }
-    inputs = {**evaluation_inputs(plan, model, tasks, seed), "task_vectors": plan.task_vectors(model, tasks, seed)}
-    return Made(f"{len(tasks)}tasks-s{seed}", params, inputs, plan.pretrained_source(model))
+    inputs = {**evaluation_inputs(plan, model, tasks, seed), "task_vectors": task_vectors(plan, model, tasks, seed)}
+    return Made(f"{len(tasks)}tasks-s{seed}", params, inputs, pretrained_source(plan, model))
+
+
+def known_subsets(plan: Plan, model: str, benchmark: str) -> list[tuple[Subset, Node]] | None:
+    """Figure 5's subsets of a benchmark, each once; None before zero-shot accuracies are there."""
+    try:
+        ordered, _ = read_orders(plan.root / task_orders(plan, model, plan.members(plan.tasks(benchmark))).path)
+    except (FileNotFoundError, Damaged):
+        return None
+    chosen = {order: ordered[order] for order in plan.subset_orders}
+    return [(subset, evaluate_subset(plan, model, subset.tasks, plan.seeds[0])) for subset in subsets(chosen)]

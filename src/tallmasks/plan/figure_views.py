@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from tallmasks import methods
 from tallmasks.methods import Method
-from tallmasks.plan import figure_stages  # noqa: F401  (declares their stages)
+from tallmasks.plan import chain, figure_stages
 from tallmasks.plan.chain import Seed, Tasks
 from tallmasks.plan.node import Node
+from tallmasks.plan.planner import Plan
 from tallmasks.plan.views import Artifacts, ShownParams, agreeing_merges, view
-
-if TYPE_CHECKING:
-    from tallmasks.plan.planner import Plan
 
 ILLUSTRATED = 4
 """How many tasks figure 1 shows."""
@@ -25,50 +22,49 @@ def _rows(of_merge: Callable[[str], Method]) -> ShownParams:
 
 
 def _fine_tuned(plan: Plan, model: str, members: Tasks, seed: Seed) -> list[Node]:
-    return [plan.task_evaluation(model, task, "fine_tuned", seed) for task in members]
+    return [chain.evaluate_task(plan, model, task, "fine_tuned", seed) for task in members]
 
 
-@view(script="mask_tables", version=2, params=_rows(methods.masking))
+@view(version=2, params=_rows(methods.masking))
 def masks(plan: Plan, model: str, name: str) -> Artifacts:
     """Densities and overlaps of the selected masks."""
     members, seed, merges = plan.members(plan.tasks_for(model, name)), plan.seeds[0], agreeing_merges(plan)
     return {
-        "selections": [plan.evaluation(model, members, methods.masking(merge).name, seed) for merge in merges],
-        "mask_bundles": [plan.mask_bundle(model, members, merge, seed) for merge in merges],
-        "merged": [plan.multi_task_vector(model, members, merge, seed) for merge in merges],
+        "selections": [chain.evaluate(plan, model, members, methods.masking(merge).name, seed) for merge in merges],
+        "mask_bundles": [chain.mask(plan, model, members, merge, seed) for merge in merges],
+        "merged": [chain.merge(plan, model, members, merge, seed) for merge in merges],
     }
 
 
-@view(script="threshold_table", version=2, params=_rows(methods.consensus))
+@view(version=2, params=_rows(methods.consensus))
 def thresholds(plan: Plan, model: str, name: str) -> Artifacts:
     """Consensus merging at every threshold k."""
     members, seed, merges = plan.members(plan.tasks_for(model, name)), plan.seeds[0], agreeing_merges(plan)
     rows = [methods.at_threshold(merge, k) for merge in merges for k in range(len(members) + 2)]
     return {
-        "thresholds": [plan.threshold_evaluation(model, members, merge, seed) for merge in merges],
-        "rows": [plan.evaluation(model, members, row.name, seed) for row in rows if row],
+        "thresholds": [figure_stages.evaluate_thresholds(plan, model, members, merge, seed) for merge in merges],
+        "rows": [chain.evaluate(plan, model, members, row.name, seed) for row in rows if row],
         "fine_tuned": _fine_tuned(plan, model, members, seed),
     }
 
 
-@view(script="controlled_table", version=2)
+@view(version=2)
 def controlled(plan: Plan, model: str, name: str) -> Artifacts:
     """Task arithmetic with and without interference, weight by weight (table 1)."""
     members, seed, partition = plan.members(plan.tasks_for(model, name)), plan.seeds[0], plan.controlled(name)
     return {
         "standard": [
             *_fine_tuned(plan, model, members, seed),
-            plan.evaluation(model, members, "task_arithmetic", seed),
+            chain.evaluate(plan, model, members, "task_arithmetic", seed),
         ],
         "controlled": [
             *_fine_tuned(plan, model, members, partition),
-            plan.evaluation(model, members, "task_arithmetic", partition),
+            chain.evaluate(plan, model, members, "task_arithmetic", partition),
         ],
     }
 
 
 @view(
-    script="subset_tables",
     version=2,
     params=lambda plan, model, benchmark: {"orders": list(plan.subset_orders)},
     grows=True,
@@ -80,18 +76,17 @@ def subsets(plan: Plan, model: str, name: str) -> Artifacts:
     """
     members, seed = plan.members(plan.tasks_for(model, name)), plan.seeds[0]
     return {
-        "orders": [plan.task_orders(model, members)],
+        "orders": [figure_stages.task_orders(plan, model, members)],
         "fine_tuned": _fine_tuned(plan, model, members, seed),
-        "whole": [plan.subset_evaluation(model, members, seed)],
+        "whole": [figure_stages.evaluate_subset(plan, model, members, seed)],
     }
 
 
 @view(
-    script="illustrate",
     version=2,
     params=lambda plan, model, benchmark: {"grid": list(plan.grids(model)["mask_lambda"])},
 )
 def illustration(plan: Plan, model: str, name: str) -> Artifacts:
     """A block of one matrix, from task vectors to masks (figure 1)."""
     tasks, seed = plan.tasks_for(model, name), plan.seeds[0]
-    return {"task_vectors": [plan.task_vector(model, task, seed) for task in tasks[:ILLUSTRATED]]}
+    return {"task_vectors": [chain.task_vector(plan, model, task, seed) for task in tasks[:ILLUSTRATED]]}

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import chain
 
-from tallmasks.plan import figure_views  # noqa: F401  (declares the other views and stages)
+from tallmasks.plan import figure_stages, figure_views  # noqa: F401  (declares the other views)
 from tallmasks.plan.node import Node
-from tallmasks.plan.views import VIEWS, results_of
+from tallmasks.plan.planner import Plan
+from tallmasks.plan.views import VIEWS, View, results_of
 from tallmasks.store.errors import TallmasksError
-
-if TYPE_CHECKING:
-    from tallmasks.plan.planner import Plan
 
 
 class Index:
@@ -20,79 +19,64 @@ class Index:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._new: list[Node] = []
         self._nodes: dict[tuple[str, str], Node] = {}
-        self._complete: set[tuple[str, str]] = set()
+        self._left = self._built(plan.models)
 
     def add(self, node: Node) -> None:
-        """Add an artifact."""
-        self._new.append(node)
+        """Add an artifact with all that it is made from.  Raises TallmasksError where a source file is not there."""
+        if (node.model, node.name) not in self._nodes:
+            self._nodes |= {(one.model, one.name): one for one in node.walk()}
 
-    def find(self, model: str, name: str, kind: str | None = None) -> Node:
-        """The node of a file name, whatever this process has planned before.
+    def find(self, model: str, name: str) -> Node:
+        """The artifact of a file name, whatever was added before.
 
-        Raises TallmasksError where no declared recipe (of the stage `kind`, if given) yields the name.
+        Raises TallmasksError where no declared recipe yields the name.
         """
-        key = (model, name)
-        with contextlib.suppress(TallmasksError):  # of another model, whose files are not there, say
-            self._take_in()
-        for model_and_benchmark in self._runnable(self._plan.models):
-            if key in self._nodes:
-                break
-            with contextlib.suppress(TallmasksError):
-                self._declare(*model_and_benchmark)
-        node = self._nodes.get(key)
-        if node is None or kind not in (None, node.kind):
-            raise TallmasksError(
-                f"{name}: no recipe declared in params.yaml yields this artifact; its parameters have changed since "
-                "it was named: ask for the results file instead"
-            )
-        return node
+        while (model, name) not in self._nodes:
+            if not self._left:
+                raise TallmasksError(
+                    f"{name}: no recipe declared in params.yaml yields this artifact; its parameters have changed "
+                    "since it was named: ask for the results file instead"
+                )
+            for artifacts in self._behind(*self._left.pop(0)):
+                with suppress(TallmasksError):  # of another model, whose files are not there, say
+                    for node in artifacts():
+                        with suppress(TallmasksError):
+                            self.add(node)
+        return self._nodes[model, name]
 
     def declared(self, models: Iterable[str] | None = None) -> dict[str, Node]:
         """The artifacts of all or some models for every benchmark and seed, by path.
 
         Raises TallmasksError where a source file is not there.
         """
-        for model_and_benchmark in self._runnable(models or self._plan.models):
-            self._declare(*model_and_benchmark)
+        for model, benchmark in self._built(models or self._plan.models):
+            for artifacts in self._behind(model, benchmark):
+                for node in artifacts():
+                    self.add(node)
         return {node.path: node for node in self._nodes.values()}
 
-    def closure(self, model: str) -> list[Node]:
-        """The artifacts behind every benchmark of a model, each once, sorted by path."""
-        plan = self._plan
-        by_path: dict[str, Node] = {}
-        for benchmark in plan.benchmarks(model):
-            for nodes in results_of(plan, model, benchmark, plan.seeds[0]).values():
-                by_path |= {node.path: node for top in nodes for node in top.walk()}
-        return [by_path[path] for path in sorted(by_path)]
-
-    def _runnable(self, models: Iterable[str]) -> list[tuple[str, str]]:
+    def _built(self, models: Iterable[str]) -> list[tuple[str, str]]:
         return [(model, benchmark) for model in models for benchmark in self._plan.benchmarks(model)]
 
-    def _declare(self, model: str, benchmark: str) -> None:
-        """Add every node of a model and benchmark, for every seed."""
-        if (model, benchmark) in self._complete:
-            return
-        # zero-shot first: it needs no checkpoints, which may not be there
+    def _behind(self, model: str, benchmark: str) -> Sequence[Callable[[], Iterable[Node]]]:
+        """What gives the artifacts of each view of a benchmark; the last, figure 5's subsets as far as known."""
         tasks = self._plan.benchmark(benchmark)
-        for view in sorted(VIEWS.values(), key=lambda view: view.seeds != "none"):
-            if view.refused(tasks) is None:
-                view.artifacts(self._plan, model, benchmark)
-                self._take_in()
-        if not tasks.unseen:
-            self._plan.subsets(model, benchmark)
-            self._take_in()
-        self._complete.add((model, benchmark))
+        views = [view for view in VIEWS.values() if view.refused(tasks) is None]
+        of_views = [partial(self._of_view, view, model, benchmark) for view in views]
+        return of_views if tasks.unseen else [*of_views, partial(self._subsets, model, benchmark)]
 
-    def _take_in(self) -> None:
-        """Name what is new.  What has no source yet is left for the next time."""
-        new, self._new, failed = self._new, [], None
-        for node in new:
-            try:
-                self._nodes[node.model, node.name] = node
-            except TallmasksError as error:
-                failed = failed or error
-                self._new.append(node)
-        if failed:
-            raise failed
+    def _of_view(self, view: View, model: str, benchmark: str) -> Iterable[Node]:
+        return chain.from_iterable(view.artifacts(self._plan, model, benchmark).values())
+
+    def _subsets(self, model: str, benchmark: str) -> Iterable[Node]:
+        return [node for _, node in figure_stages.known_subsets(self._plan, model, benchmark) or ()]
+
+
+def closure(plan: Plan, model: str) -> list[Node]:
+    """The artifacts behind the tables of every benchmark of a model, each once, sorted by path."""
+    by_path: dict[str, Node] = {}
+    for benchmark in plan.benchmarks(model):
+        for nodes in results_of(plan, model, benchmark, plan.seeds[0]).values():
+            by_path |= {node.path: node for top in nodes for node in top.walk()}
+    return [by_path[path] for path in sorted(by_path)]

@@ -1,7 +1,6 @@
 """An artifact of the store before it is made, and the declaration of the stage that makes it.
 
-A stage is declared once, in `tallmasks.plan.chain` or `figure_stages`.  Paths, the index, `why`, `gc` and the rules'
-patterns follow.
+A stage is declared once, in `tallmasks.plan.chain` or `figure_stages`.
 """
 
 from __future__ import annotations
@@ -12,12 +11,13 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Generic, Literal, ParamSpec
 
 from tallmasks.store.artifacts import digest_of
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.source_digests import sha256_of_file, sha256_of_folder
 
+Which = ParamSpec("Which")
 Uses = Literal["arrays", "evaluation", "finetuning"]
 """A key of a model's `resources` in params.yaml."""
 
@@ -42,37 +42,43 @@ class Made:
 
 
 @dataclass(frozen=True)
-class Stage:
-    """One kind of artifact.
+class Stage(Generic[Which]):
+    """One kind of artifact; called with a plan and what the artifact is of, it gives the artifact.
 
     Attributes:
-        name: in recipes, in params of rules and in messages.
+        name: of the stage, of its rule, of its script in workflow/scripts/ and of its folder; in recipes.
         version: raised when a change of code changes what the stage makes.
-        folder: of its artifacts; ``{model}`` stands for the owner.
         uses: what its jobs may use.
-        script: in workflow/scripts/.
         declare: the function that was decorated.
+        folder: of its artifacts; ``{model}`` stands for the owner and ``{stage}`` for the name.
         ending: of its files.
-        constraint: a regular expression of its names, in a folder that several stages share.
         joint: whether it is made from all tasks at once, where a merge or an input names it.
         missing: the message for an artifact that cannot be made on this machine now; None where it can.
     """
 
     name: str
     version: int
-    folder: str
     uses: Uses
-    script: str
-    declare: Callable[..., Made | Node]
+    declare: Callable[Which, Made | Node]
+    folder: str = "store/{model}/derived/{stage}"
     ending: str = "safetensors"
-    constraint: str | None = None
     joint: bool = False
     missing: Callable[[Node], str | None] | None = None
 
-    @property
-    def pattern(self) -> str:
-        """The path of its artifacts, with Snakemake's wildcards."""
-        return f"{self.folder}/{{name}}.{self.ending}"
+    def __call__(self, *which: Which.args, **options: Which.kwargs) -> Node:
+        """The artifact; the same arguments give the same object."""
+        of: tuple[Any, ...] = which
+        plan, model, *_ = of
+        key = (self.name, of[1:], tuple(options.items()))
+        made: dict[Any, Node] = plan.artifacts
+        if key not in made:
+            declared = self.declare(*which, **options)
+            made[key] = declared if isinstance(declared, Node) else Node.of(self, model, declared)
+        return made[key]
+
+    def path(self, model: str, name: str) -> str:
+        """The path of an artifact; with Snakemake's wildcards in the place of both, of all of them."""
+        return f"{self.folder.format(model=model, stage=self.name)}/{name}.{self.ending}"
 
     @functools.cached_property
     def options(self) -> tuple[str, ...]:
@@ -81,20 +87,19 @@ class Stage:
         return tuple(one.name for one in parameters if one.kind is one.KEYWORD_ONLY)
 
 
-STAGES: dict[str, Stage] = {}
-Declared = TypeVar("Declared", bound=Callable[..., "Made | Node"])
+STAGES: dict[str, Stage[Any]] = {}
 
 
-def stage(**fields: Any) -> Callable[[Declared], Declared]:
+def stage(**fields: Any) -> Callable[[Callable[Which, Made | Node]], Stage[Which]]:
     """Decorator: declare a stage, named after a function ``(plan, model, ...) -> what one artifact is made from``.
 
     The function may return the artifact of another stage instead.
     """
 
-    def register(declare: Declared) -> Declared:
+    def register(declare: Callable[Which, Made | Node]) -> Stage[Which]:
         name = getattr(declare, "__name__")  # noqa: B009
         STAGES[name] = Stage(name=name, declare=declare, **fields)
-        return declare
+        return STAGES[name]
 
     return register
 
@@ -110,7 +115,7 @@ def sha256_of_source(path: Path) -> str:
 class Node:
     """One artifact of the store."""
 
-    stage: Stage
+    stage: Stage[Any]
     model: str
     slug: str
     params: Mapping[str, Any]
@@ -118,7 +123,7 @@ class Node:
     sources: Mapping[str, Path] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, stage: Stage, model: str, made: Made) -> Node:
+    def of(cls, stage: Stage[Any], model: str, made: Made) -> Node:
         artifacts = {role: (source,) for role, source in made.sources.items() if isinstance(source, Node)}
         return cls(
             stage,
@@ -155,7 +160,7 @@ class Node:
 
     @functools.cached_property
     def path(self) -> str:
-        return self.stage.pattern.format(model=self.model, name=self.name)
+        return self.stage.path(self.model, self.name)
 
     def walk(self) -> Iterator[Node]:
         """This node and everything that it is made from, each once."""

@@ -15,13 +15,13 @@ from tallmasks.plan.refusals import Section, optional
 
 def _different(values: list[Any]) -> list[Any]:
     if any(value in values[:place] for place, value in enumerate(values)):
-        raise ValueError
+        raise ValueError("expected different ones, and one stands there twice")
     return values
 
 
 def _ascending(values: list[float]) -> list[float]:
     if values != sorted(set(values)):
-        raise ValueError
+        raise ValueError("expected different numbers in ascending order")
     return values
 
 
@@ -109,7 +109,7 @@ class Data(Section):
     @model_validator(mode="after")
     def _one(self) -> Data:
         if len(self.model_fields_set) != 1:
-            raise ValueError
+            raise ValueError("expected one of path (a folder) and revision (a commit)")
         return self
 
 
@@ -220,26 +220,6 @@ class ClipFinetuning(Finetuning):
     augmentation: Literal["crop"] | Changes = Field(description=AUGMENTATION)
 
 
-class ClipPretraining(Section):
-    """how the weights that ship with the project were made"""
-
-    images: Pictures
-    field_share: Share
-    steps: Steps
-    batch_size: Batch
-    captions: Batch
-    learning_rate: Rate
-    warmup_steps: Warmup
-    decay_share: Share
-    weight_decay: Strength
-    betas: Annotated[list[Decay], Field(min_length=2, max_length=2)]
-    clip_norm: Norm
-    largest_logit_scale: Norm
-    text_to_image_weight: Strength
-    seed: Seed
-    augmentation: Changes
-
-
 class Open(Section):
     """Keys with values; those that are not listed may hold anything."""
 
@@ -347,7 +327,6 @@ class ClipEntry(ModelEntry):
         description="the name of an open_clip model, or an open_clip configuration"
     )
     finetuning: ClipFinetuning
-    pretraining: ClipPretraining = optional()  # type: ignore[assignment]
 
 
 def _model(value: Any) -> str:

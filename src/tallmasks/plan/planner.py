@@ -1,28 +1,16 @@
-"""Parameters to recipes to paths: what has to be made, from what, and where it lies.
-
-Every artifact is a `Node`.  Its path has a digest of everything that decides its content: kind, stage version,
-parameters, inputs and source files.  So a file that exists is up to date, and a parameter that is set back finds the
-old artifact.  Two benchmarks with the same tasks share everything.
-
-Nothing is read but the parameters, their source files and, for figure 5, the orders of the tasks.
-"""
+"""What the stages and the views read in params.yaml, and the artifacts that they have named of it."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from tallmasks import methods
-from tallmasks.evaluation.records import read_orders
-from tallmasks.evaluation.subsets import ORDERS, Subset, subsets
+from tallmasks.evaluation.subsets import ORDERS
 from tallmasks.models.families import family, network_of
-from tallmasks.plan.chain import Seed
-from tallmasks.plan.index import Index
-from tallmasks.plan.node import STAGES, Node
+from tallmasks.plan.node import Node
 from tallmasks.plan.params import Benchmark, Params, bundled_row, check_names, known_tasks
-from tallmasks.store.artifacts import Damaged
 from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.store.source_digests import named_path
 from tallmasks.tasks.task import Task
@@ -30,12 +18,10 @@ from tallmasks.training.controlled import Controlled
 
 
 class Plan:
-    """The artifacts that `params` ask for.
+    """The settings of params.yaml as recipes have them.
 
-    `plan.<stage>(model, ...)` is an artifact of a stage of `tallmasks.plan.chain`; the same arguments give the same
-    `Node` object.  `plan.index` has artifacts by name.
-
-    ``params``: the content of params.yaml, valid under its schema; ``root``: the folder of relative paths in it.
+    ``params``: the content of params.yaml, valid under its schema; ``root``: the folder of relative paths in it;
+    ``artifacts``: those that stages have given (`tallmasks.plan.node.Stage`).
 
     Raises TallmasksError as `check_names`.
     """
@@ -43,26 +29,8 @@ class Plan:
     def __init__(self, params: Params, root: Path | str = ".") -> None:
         self.params = params
         self.root = Path(root)
-        self.index = Index(self)
+        self.artifacts: dict[Any, Node] = {}
         check_names(params)
-
-    def __getattr__(self, name: str) -> Callable[..., Node]:
-        """The nodes of a stage."""
-        if name not in STAGES:
-            raise AttributeError(f"a plan has neither an attribute nor a stage {name!r}")
-        stage = STAGES[name]
-
-        @functools.cache
-        def node(model: str, *which: Any, **options: Any) -> Node:
-            made = stage.declare(self, model, *which, **options)
-            if isinstance(made, Node):  # of another stage
-                return made
-            artifact = Node.of(stage, model, made)
-            self.index.add(artifact)
-            return artifact
-
-        setattr(self, name, node)
-        return node
 
     # -- params.yaml --------------------------------------------------------------------------------------
 
@@ -174,37 +142,7 @@ class Plan:
         """How many examples one choice or accuracy of a sweep uses, by split; a split without a number uses all."""
         return dict(self.model(model).get("sweeps", {}).get(sweep, {}))
 
-    def pretrained_source(self, model: str) -> dict[str, Path | Node]:
-        """A model's pretrained weights by role: a file in the project's format, or the converted artifact."""
-        named = self.model(model)["pretrained"]
-        if isinstance(named, str) and named.endswith(".safetensors"):
-            return {"pretrained": self.named_path(named)}
-        return {"pretrained": self.pretrained(model)}
-
-    def task_inputs(self, model: str, task: str) -> dict[str, list[Node]]:
-        """A task's inputs beside its examples, by role, as the model's family needs them."""
-        stages = family(self.model(model)).task_inputs
-        return {role: [getattr(self, stage)(model, task)] for role, stage in stages.items()}
-
-    def inputs_of_tasks(self, model: str, tasks: Iterable[str]) -> dict[str, list[Node]]:
-        """The same for several tasks, each role in the plural."""
-        stages = family(self.model(model)).task_inputs
-        return {f"{role}s": [getattr(self, stage)(model, task) for task in tasks] for role, stage in stages.items()}
-
-    def task_vectors(self, model: str, tasks: Iterable[str], seed: Seed) -> list[Node]:
-        return [self.task_vector(model, task, seed) for task in tasks]
-
     # -- the paper's figures ------------------------------------------------------------------------------
-
-    def subsets(self, model: str, benchmark: str) -> list[tuple[Subset, Node]] | None:
-        """Figure 5's subsets of a benchmark, each once; None before zero-shot accuracies are there."""
-        path = self.root / self.task_orders(model, self.members(self.tasks(benchmark))).path
-        try:
-            ordered, _ = read_orders(path)
-        except (FileNotFoundError, Damaged):
-            return None
-        chosen = {order: ordered[order] for order in self.subset_orders}
-        return [(subset, self.subset_evaluation(model, subset.tasks, self.seeds[0])) for subset in subsets(chosen)]
 
     @property
     def subset_orders(self) -> tuple[str, ...]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tallmasks.plan import params, recipes
+from tallmasks.plan import chain, figure_stages, params, recipes
 from tallmasks.plan.drawings import DRAWINGS
 from tallmasks.plan.node import Node
 from tallmasks.plan.planner import Plan
-from tallmasks.plan.views import View
+from tallmasks.plan.views import VIEWS
 from tallmasks.store.artifacts import Damaged, Label, read_label, same
 from tallmasks.store.folders import PROVENANCE, RESULTS, provenance_of
 from tallmasks.store.seals import CONTENT
@@ -111,52 +112,85 @@ class Store:
         return [missing[path] for path in sorted(missing)]
 
 
+@dataclass(frozen=True)
+class Vouched:
+    """Files of results/ that one provenance vouches for: a view of a benchmark, a figure, or a table of the paper.
+
+    Attributes:
+        script: in workflow/scripts/.
+        folder: where they lie.
+        provenance: the name of the file that vouches for them.
+        recipe: everything that decides their content.
+        artifacts: what they are written from in the store, by role.
+        views: what they are written from in results/, by role.
+        waits_for: the artifact that says what else they are written from, while it is not there.
+    """
+
+    script: str
+    folder: Path
+    provenance: str
+    recipe: Mapping[str, Any]
+    artifacts: Mapping[str, Sequence[Node]]
+    views: Mapping[str, Vouched]
+    waits_for: Node | None = None
+
+    @property
+    def vouching(self) -> Path:
+        """The path of their provenance."""
+        return self.folder / self.provenance
+
+    def behind(self) -> list[Node]:
+        """All artifacts that they, or the views that they show, are written from."""
+        own = [node for nodes in self.artifacts.values() for node in nodes]
+        return own + [node for view in self.views.values() for node in view.behind()]
+
+
 class Results:
     """The results folders of a plan, and whether they are up to date."""
 
     def __init__(self, plan: Plan, store: Store) -> None:
         self.plan, self.store = plan, store
 
-    def artifacts(self, view: View, model: str, benchmark: str) -> dict[str, list[Node]]:
-        """The artifacts that a view is written from, by role; of subsets only those that are known yet."""
-        artifacts = dict(view.artifacts(self.plan, model, benchmark))
-        for role, source in self.plan.pretrained_source(model).items():
+    def view(self, name: str, model: str, benchmark: str) -> Vouched:
+        """A view of a benchmark; of subsets it is written from those alone that are known yet."""
+        view, plan = VIEWS[name], self.plan
+        recipe = recipes.of_view(plan, view, model, benchmark)
+        artifacts, waits_for = dict(view.artifacts(plan, model, benchmark)), None
+        for role, source in chain.pretrained_source(plan, model).items():
             if isinstance(source, Node):
                 artifacts[role] = [source]
-        if view.grows and (subsets := self.plan.subsets(model, benchmark)) is not None:
-            artifacts["subsets"] = [node for _, node in subsets]
-        return artifacts
+        if view.grows:
+            subsets = figure_stages.known_subsets(plan, model, benchmark)
+            waits_for = artifacts["orders"][0] if subsets is None else None
+            artifacts["subsets"] = [node for _, node in subsets or ()]
+        return Vouched(name, view.folder(model, benchmark), view.provenance, recipe, artifacts, {}, waits_for)
 
-    def view_staleness(self, view: View, model: str, benchmark: str) -> str | None:
-        """Why a view's files have to be written anew; None where they are up to date."""
-        recipe = recipes.of_view(self.plan, view, model, benchmark)
+    def drawing(self, kind: str, model: str, name: str) -> Vouched:
+        """A figure or a table of the paper."""
+        drawing = DRAWINGS[kind]
+        recipe = recipes.of_drawing(self.plan, drawing, model, name)
+        shown = zip(recipe["inputs"], recipes.shown_views(recipe), strict=True)
+        views = {role: self.view(view.name, model, benchmark) for role, (benchmark, view) in shown}
+        return Vouched(kind, RESULTS / model / drawing.folder, f"{name}.{PROVENANCE}", recipe, {}, views)
+
+    def stale(self, written: Vouched) -> str | None:
+        """Why files have to be written anew; None where they are up to date."""
+        folder = self.plan.root / written.folder
         try:
-            provenance = self._vouching(view.folder(model, benchmark), view.provenance, recipe)
+            provenance = provenance_of(folder, written.provenance)
+            recipe = provenance.get("recipe")
+            if not isinstance(recipe, dict) or recipe.get("digest") != written.recipe["digest"]:
+                raise Damaged(folder, "is of other parameters: what it is made from has changed")
         except Damaged as damaged:
             return str(damaged)
-        reason = self.store.changed(self.artifacts(view, model, benchmark), provenance["made_from"])
-        return None if reason is None else f"it was written from {reason}"
-
-    def drawn_staleness(self, recipe: Mapping[str, Any]) -> str | None:
-        """Likewise of a figure or a table of the paper, by its recipe."""
-        drawing, model = DRAWINGS[recipe["kind"]], recipe["params"]["model"]
-        name = recipe["params"]["name"]
-        try:
-            provenance = self._vouching(RESULTS / model / drawing.folder, f"{name}.{PROVENANCE}", recipe)
-        except Damaged as damaged:
-            return str(damaged)
-        for role, (benchmark, view) in zip(recipe["inputs"], recipes.shown_views(recipe), strict=True):
-            folder = view.folder(model, benchmark)
+        made_from = provenance["made_from"]
+        if reason := self.store.changed(written.artifacts, made_from):
+            return f"it was written from {reason}"
+        for role, view in written.views.items():
             with suppress(Damaged):  # a view that is written anew: it is compared then
-                shown = provenance_of(self.plan.root / folder, view.provenance)
-                if provenance["made_from"].get(role, [""])[0].split("/")[0] != shown[CONTENT]:
-                    return f"it shows what {folder} no longer says"
-                if (reason := self.view_staleness(view, model, benchmark)) is not None:
-                    return f"it shows {folder}, which has to be written anew: {reason}"
+                shown = provenance_of(self.plan.root / view.folder, view.provenance)
+                if made_from.get(role, [""])[0].split("/")[0] != shown[CONTENT]:
+                    return f"it shows what {view.folder} no longer says"
+                if (reason := self.stale(view)) is not None:
+                    return f"it shows {view.folder}, which has to be written anew: {reason}"
         return None
-
-    def _vouching(self, folder: Path, name: str, recipe: Mapping[str, Any]) -> dict[str, Any]:
-        provenance = provenance_of(self.plan.root / folder, name)
-        if not isinstance(provenance.get("recipe"), dict) or provenance["recipe"].get("digest") != recipe["digest"]:
-            raise Damaged(folder, "is of other parameters: what it is made from has changed")
-        return provenance

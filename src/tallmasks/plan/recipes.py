@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tallmasks.models.checkpoint_sources import FINETUNE, source_of
-from tallmasks.plan import figure_views  # noqa: F401  (declares the other views and stages)
+from tallmasks.plan import chain, figure_views  # noqa: F401  (declares the other views and stages)
 from tallmasks.plan.drawings import DRAWINGS, Drawing
 from tallmasks.plan.node import STAGES, Node, Stage, sha256_of_source
+from tallmasks.plan.planner import Plan
 from tallmasks.plan.views import VIEWS, View
 from tallmasks.results import figures
 from tallmasks.results.paper import PUBLISHED, published_name
 from tallmasks.store.artifacts import digest_of
 from tallmasks.store.errors import TallmasksError
 
-if TYPE_CHECKING:
-    from tallmasks.plan.planner import Plan
-
 
 def versions() -> dict[str, int]:
     """The version of every stage, view and kind of drawing, by name."""
-    every: list[Stage | View | Drawing] = [*STAGES.values(), *VIEWS.values(), *DRAWINGS.values()]
+    every: list[Stage[Any] | View | Drawing] = [*STAGES.values(), *VIEWS.values(), *DRAWINGS.values()]
     return {one.name: one.version for one in every}
 
 
@@ -55,7 +53,7 @@ def of_view(plan: Plan, view: View, model: str, benchmark: str) -> dict[str, Any
         "inputs": {role: [node.digest for node in nodes] for role, nodes in artifacts.items()},
         "sources": {
             role: source.digest if isinstance(source, Node) else sha256_of_source(source)
-            for role, source in plan.pretrained_source(model).items()
+            for role, source in chain.pretrained_source(plan, model).items()
         },
     }
     return {**recipe, "digest": digest_of(recipe)}

@@ -8,23 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from tallmasks import methods
 from tallmasks.methods.merges import LEARNED
 from tallmasks.models.families import STATISTICS, statistics_of
+from tallmasks.plan import chain
 from tallmasks.plan.chain import Seed
 from tallmasks.plan.node import STAGES, Node
 from tallmasks.plan.params import Benchmark
+from tallmasks.plan.planner import Plan
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.folders import PROVENANCE, RESULTS
 
-if TYPE_CHECKING:
-    from tallmasks.plan.planner import Plan
-
 Artifacts = dict[str, list[Node]]
-WrittenFrom = Callable[["Plan", str, str], Artifacts]
-ShownParams = Callable[["Plan", str, str], dict[str, Any]]
+WrittenFrom = Callable[[Plan, str, str], Artifacts]
+ShownParams = Callable[[Plan, str, str], dict[str, Any]]
 
 
 def own_tasks(benchmark: Benchmark) -> str | None:
@@ -53,9 +52,8 @@ class View:
     """Some files of results/<model>/<benchmark>/.
 
     Attributes:
-        name: in recipes, and of its own folder.
+        name: of the view, of its rule, of its script in workflow/scripts/ and of its own folder; in recipes.
         version: raised when a change of code changes what is written.
-        script: in workflow/scripts/.
         artifacts: ``(plan, model, benchmark) -> the artifacts that it is written from``, by role.
         params: ``(plan, model, benchmark) -> the parameters that it depends on``.
         seeds: how many of the fine-tuning seeds it shows.
@@ -67,7 +65,6 @@ class View:
 
     name: str
     version: int
-    script: str
     artifacts: WrittenFrom
     params: ShownParams
     seeds: Literal["none", "first", "all"] = "first"
@@ -90,13 +87,13 @@ VIEWS: dict[str, View] = {}
 
 
 def view(
-    *, version: int, script: str, params: ShownParams = lambda plan, model, benchmark: {}, **fields: Any
+    *, version: int, params: ShownParams = lambda plan, model, benchmark: {}, **fields: Any
 ) -> Callable[[WrittenFrom], WrittenFrom]:
     """Decorator: declare a view, named after a function ``(plan, model, benchmark) -> its artifacts``."""
 
     def register(artifacts: WrittenFrom) -> WrittenFrom:
         name = getattr(artifacts, "__name__")  # noqa: B009
-        VIEWS[name] = View(name, version, script, artifacts, params, **fields)
+        VIEWS[name] = View(name, version, artifacts, params, **fields)
         return artifacts
 
     return register
@@ -149,8 +146,8 @@ def results_of(plan: Plan, model: str, benchmark: str, seed: Seed) -> Artifacts:
     tasks, merges = plan.members(plan.tasks_for(model, benchmark)), _counted_merges(plan, benchmark)
     return {
         **_evaluations(plan, model, benchmark, seed, rows_of(plan, benchmark)),
-        "agreements": [plan.agreement(model, tasks, merge, seed) for merge in merges],
-        "merged": [plan.multi_task_vector(model, tasks, merge, seed) for merge in merges],
+        "agreements": [chain.consensus(plan, model, tasks, merge, seed) for merge in merges],
+        "merged": [chain.merge(plan, model, tasks, merge, seed) for merge in merges],
     }
 
 
@@ -162,14 +159,14 @@ def _evaluations(plan: Plan, model: str, benchmark: str, seed: Seed, names: Sequ
     together = [row.name for row in rows if not row.looks_at_one_task]
     return {
         "task_evaluations": [
-            plan.task_evaluation(model, task, name, seed)
+            chain.evaluate_task(plan, model, task, name, seed)
             for name in sorted({row.name for row in alone})
             for task in tasks
         ],
         "evaluations": [
-            plan.evaluation(model, tasks, name, seed)
+            chain.evaluate(plan, model, tasks, name, seed)
             if tasks == merged
-            else plan.unseen_evaluation(model, merged, tasks, name, seed)
+            else chain.evaluate_unseen(plan, model, merged, tasks, name, seed)
             for name in together
         ],
     }
@@ -179,20 +176,19 @@ def _tables(plan: Plan, model: str, name: str, seeds: tuple[int, ...]) -> Artifa
     return {f"{seed}/{role}": nodes for seed in seeds for role, nodes in results_of(plan, model, name, seed).items()}
 
 
-@view(script="benchmark_tables", version=8, own_folder=False, params=_rows, refused=any_tasks)
-def benchmark(plan: Plan, model: str, name: str) -> Artifacts:
+@view(version=8, own_folder=False, params=_rows, refused=any_tasks)
+def tables(plan: Plan, model: str, name: str) -> Artifacts:
     """The tables of a benchmark."""
     return _tables(plan, model, name, plan.seeds[:1])
 
 
-@view(script="seeds", version=5, seeds="all", params=_rows, refused=any_tasks)
+@view(version=5, seeds="all", params=_rows, refused=any_tasks)
 def seeds(plan: Plan, model: str, name: str) -> Artifacts:
     """The tables over all fine-tuning seeds."""
     return _tables(plan, model, name, plan.seeds)
 
 
 @view(
-    script="zeroshot_table",
     version=1,
     seeds="none",
     own_folder=False,
@@ -202,14 +198,14 @@ def seeds(plan: Plan, model: str, name: str) -> Artifacts:
 def zeroshot(plan: Plan, model: str, name: str) -> Artifacts:
     """zeroshot.csv, which needs no fine-tuning."""
     members = plan.members(plan.tasks_for(model, name))
-    return {"task_evaluations": [plan.task_evaluation(model, task, "zeroshot", plan.seeds[0]) for task in members]}
+    return {"task_evaluations": [chain.evaluate_task(plan, model, task, "zeroshot", plan.seeds[0]) for task in members]}
 
 
-@view(script="bundle", version=1)
+@view(version=1)
 def bundle(plan: Plan, model: str, name: str) -> Artifacts:
     """The benchmark's models as the files of a bundle."""
     members = plan.members(plan.tasks_for(model, name))
-    return {"bundle": [plan.bundle_archive(model, members, plan.bundled_row, plan.seeds[0])]}
+    return {"bundle": [chain.bundle_archive(plan, model, members, plan.bundled_row, plan.seeds[0])]}
 
 
 def field_methods(plan: Plan, model: str) -> list[str]:
@@ -237,15 +233,13 @@ def _fields(plan: Plan, model: str, name: str, seeds: tuple[int, ...]) -> Artifa
     }
 
 
-@view(
-    script="field", version=4, own_folder=False, provenance=f"field.{PROVENANCE}", params=_field_rows, refused=any_tasks
-)
+@view(version=4, own_folder=False, provenance=f"field.{PROVENANCE}", params=_field_rows, refused=any_tasks)
 def field(plan: Plan, model: str, name: str) -> Artifacts:
     """field.csv, the long table of every method, beside its published numbers."""
     return _fields(plan, model, name, plan.seeds[:1])
 
 
-@view(script="seeds", version=2, seeds="all", params=_field_rows, refused=any_tasks)
+@view(version=2, seeds="all", params=_field_rows, refused=any_tasks)
 def field_seeds(plan: Plan, model: str, name: str) -> Artifacts:
     """The tables over all fine-tuning seeds, of every method."""
     return _fields(plan, model, name, plan.seeds)
@@ -261,7 +255,6 @@ def _merges(plan: Plan) -> list[str]:
 
 
 @view(
-    script="held_out_table",
     version=1,
     own_folder=False,
     provenance=f"held_out.{PROVENANCE}",
@@ -274,10 +267,10 @@ def held_out(plan: Plan, model: str, name: str) -> Artifacts:
     left = {task: tuple(other for other in members if other != task) for task in members}
     return {
         "task_evaluations": [
-            plan.task_evaluation(model, task, row, seed) for row in ("fine_tuned", "zeroshot") for task in members
+            chain.evaluate_task(plan, model, task, row, seed) for row in ("fine_tuned", "zeroshot") for task in members
         ],
         "evaluations": [
-            plan.unseen_evaluation(model, others, (task,), row, seed)
+            chain.evaluate_unseen(plan, model, others, (task,), row, seed)
             for row in _merges(plan)
             for task, others in left.items()
         ],

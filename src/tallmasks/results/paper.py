@@ -22,7 +22,7 @@ class PaperTable:
 
     title: str
     numbers: tuple[int, ...]
-    view: str = "benchmark"
+    view: str = "tables"
     scope: str = "every"
     methods: tuple[str, ...] = ()
     storage: bool = False

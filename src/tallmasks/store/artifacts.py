@@ -146,7 +146,7 @@ def check(path: Path, remembered: Path | None = None) -> Label:
         raise Damaged(path, CHANGED)
     if remembered and time.time_ns() - stat_now.st_ctime_ns > CLOCK_NS:
         with suppress(OSError, TallmasksError):  # then it is read again the next time
-            atomic_write_text(remembered / path.name, state, read_only=False)
+            atomic_write_text(remembered / path.name, state)
     return label
 
 

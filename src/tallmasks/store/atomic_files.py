@@ -23,9 +23,7 @@ TEMPORARY = re.compile(r"\..+\.[0-9a-f]{12}\.tmp")
 
 
 @contextmanager
-def whole(
-    path: Path | str, size: int = 0, *, folder: bool = False, read_only: bool = False, new: bool = False
-) -> Iterator[Path]:
+def whole(path: Path | str, size: int = 0, *, folder: bool = False, new: bool = False) -> Iterator[Path]:
     """The hidden place to build a file or a folder at; on a clean exit it is fsynced and gets its name.
 
     The folders above it are made.  ``size``: bytes that are taken from the disk before anything is written.  With
@@ -48,8 +46,6 @@ def whole(
             ours = True
             for part in (*(temporary.rglob("*") if folder else ()), temporary):
                 _fsync(part)
-            if read_only:
-                temporary.chmod(temporary.stat().st_mode & 0o444)
             if new:
                 refuse_existing(path, folder)
             temporary.replace(path)
@@ -63,15 +59,15 @@ def whole(
             raise
 
 
-def atomic_write_bytes(path: Path | str, content: bytes, *, read_only: bool = True) -> None:
-    """Write a small file whole or not at all; read-only unless it is a view that people may edit."""
-    with whole(path, len(content), read_only=read_only) as place:
+def atomic_write_bytes(path: Path | str, content: bytes) -> None:
+    """Write a small file whole or not at all."""
+    with whole(path, len(content)) as place:
         place.write_bytes(content)
 
 
-def atomic_write_text(path: Path | str, text: str, *, read_only: bool = True) -> None:
+def atomic_write_text(path: Path | str, text: str) -> None:
     """As :func:`atomic_write_bytes`, in UTF-8."""
-    atomic_write_bytes(path, text.encode(), read_only=read_only)
+    atomic_write_bytes(path, text.encode())
 
 
 @contextmanager

@@ -52,7 +52,7 @@ def sha256_of_folder(folder: Path) -> str:
         current[name] = remembered[name] if same else [*identity, _sha256(str(path), identity)]
     if current != remembered:
         with suppress(OSError, TallmasksError):  # a folder that cannot be written to: then it is read again
-            atomic_write_text(memory, json.dumps(current), read_only=False)
+            atomic_write_text(memory, json.dumps(current))
     return hashlib.sha256(b"".join(_line(name, str(entry[-1])) for name, entry in current.items())).hexdigest()
 
 

@@ -261,7 +261,7 @@ def new_tensors(path: Path | str, specs: Mapping[str, TensorSpec], metadata: Map
     """
     size = sum(spec.nbytes for spec in specs.values())
     room = bytes_of_file(specs, metadata) - size
-    with whole(path, room + size, read_only=True) as place:
+    with whole(path, room + size) as place:
         mapped = np.memmap(place, np.uint8, mode="r+", shape=(room + size,))
         data = np.asarray(mapped[room:])
         tensors = {

@@ -12,7 +12,7 @@ from conftest import ROOT
 from tallmasks.commands import doctor
 from tallmasks.commands.main import main
 from tallmasks.models import cuda
-from tallmasks.plan import preflight
+from tallmasks.plan import chain, preflight
 from tallmasks.plan.planner import Plan
 from tallmasks.store import hub
 
@@ -82,6 +82,6 @@ def test_the_disk_for_masks_follows_the_models_own_grid(params: dict[str, Any]) 
     for grid in ([0.4], [0.1 * step for step in range(1, 9)]):
         params["models"]["tiny"]["grids"] = {"mask_lambda": grid}
         plan = Plan(params, ROOT)
-        masks = [plan.mask_bundle("tiny", ("mnist", "svhn"), "sum", 0)]
+        masks = [chain.mask(plan, "tiny", ("mnist", "svhn"), "sum", 0)]
         sizes.append(doctor.bytes_made(plan, "tiny", masks)["checkpoints, vectors and masks"])
     assert sizes[1] == 4 * sizes[0], "levels of 8 lambdas take four bits, of one a single bit"

@@ -333,7 +333,7 @@ def test_in_python_as_in_the_shell(small: Path, capsys: pytest.CaptureFixture[st
     assert "ties" in tallmasks.method_names() and "emr" not in tallmasks.method_names()
     assert "emr" in tallmasks.method_names("compress")
     for setting, value in (("weight", "x"), ("density", {"cars": [[1]]}), ("k", 1.5), ("only", 5), ("dtype", "int3")):
-        with pytest.raises(tallmasks.TallmasksError, match=f"^arguments: .*{setting}.*: found "):
+        with pytest.raises(tallmasks.TallmasksError, match=f"^arguments: .*{setting}.*found "):
             tallmasks.merge_checkpoints("base", models, "ties", "other", **{setting: value})
     with pytest.raises(tallmasks.TallmasksError, match=r"there is no task 'dogs'"):
         tallmasks.merge_checkpoints("base", models, "ties", "other", weight={"dogs": 1})

@@ -29,8 +29,7 @@ from tallmasks.store.tensor_files import open_tensors
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
-for folder in ("runner", "scripts"):
-    sys.path.insert(0, str(ROOT / "workflow" / folder))
+sys.path.insert(0, str(ROOT / "workflow" / "scripts"))
 import_checkpoint, Job = importlib.import_module("import_checkpoint"), importlib.import_module("job").Job
 
 THEIRS = CLIPVisionConfig(
@@ -169,7 +168,7 @@ def test_the_published_layout(tmp_path: Path, pretrained: Any, finetuned: Any) -
 
     where = locate("published", "ViT-B-32-quickgelu", "mnist", PUBLISHERS)
     assert where
-    recipe = {"kind": "imported", "params": {"family": "clip", "task": "mnist", "checkpoint": where.recipe}}
+    recipe = {"kind": "import_checkpoint", "params": {"family": "clip", "task": "mnist", "checkpoint": where.recipe}}
     job = Job(recipe | {"version": 1, "inputs": {}}, {"pretrained": [weights]}, {"artifact": tmp_path / "imported"})
     with loopback_hub(copy, tmp_path / "cache") as server:
         server.repositories["models", where.repository or ""] = Repository(copy, commit)

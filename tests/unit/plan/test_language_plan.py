@@ -13,7 +13,7 @@ from conftest import ROOT, shipped_params
 from plans import paths
 from tallmasks import methods
 from tallmasks.models.t5 import FAMILY
-from tallmasks.plan import recipes
+from tallmasks.plan import chain, recipes
 from tallmasks.plan.drawings import DRAWINGS
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.views import VIEWS
@@ -21,8 +21,7 @@ from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import write_tensors
 from tallmasks.vectors.task_vectors import open_task_vector
 
-for folder in ("runner", "scripts"):
-    sys.path.insert(0, str(ROOT / "workflow" / folder))
+sys.path.insert(0, str(ROOT / "workflow" / "scripts"))
 task_vector, Job = importlib.import_module("task_vector"), importlib.import_module("job").Job
 
 Params = dict[str, Any]
@@ -40,13 +39,13 @@ def test_a_benchmark_belongs_to_a_catalogue(params: Params) -> None:
         ("t5_large", "8tasks", "cars", {*params["models"]} - readers),
     ):
         with pytest.raises(TallmasksError, match=f"results/{model}/{benchmark}: .* no task .*'{task}'") as refused:
-            recipes.of_view(plan, VIEWS["benchmark"], model, benchmark)
+            recipes.of_view(plan, VIEWS["tables"], model, benchmark)
         assert able == set(str(refused.value).rpartition(": ")[2].split(", "))
 
 
 def test_ties_of_an_adapter_keeps_a_fifth_of_its_values(params: Params, tmp_path: Path) -> None:
     """The frozen network, 300 times as large, would be counted: TIES and magnitude masking would keep every value."""
-    node = Plan(params, ROOT).task_vector("tiny_t5_ia3", "qasc", 0)
+    node = chain.task_vector(Plan(params, ROOT), "tiny_t5_ia3", "qasc", 0)
     before = FAMILY.initial_state(node.params, tmp_path)
     draw = np.random.default_rng(0)
     after = {name: ones + draw.normal(size=ones.shape).astype(np.float32) for name, ones in before.items()}
@@ -65,9 +64,9 @@ def test_ties_of_an_adapter_keeps_a_fifth_of_its_values(params: Params, tmp_path
     assert np.linalg.norm(out) > 0.1 * np.linalg.norm(tau.flat), "a clamp of rank below 0 leaves nothing"
     params["kept_fractions_of"] = "trainable"
     other = Plan(params, ROOT)
-    assert other.task_vector("tiny_t5_ia3", "qasc", 0).path == node.path, "it says nothing about an adapter"
-    assert other.task_vector("tiny_t5", "qasc", 0).params["fractions_of"] == "trainable"
-    assert Plan(shipped_params(), ROOT).task_vector("tiny_t5", "qasc", 0).params["fractions_of"] == "parameters"
+    assert chain.task_vector(other, "tiny_t5_ia3", "qasc", 0).path == node.path, "it says nothing about an adapter"
+    assert chain.task_vector(other, "tiny_t5", "qasc", 0).params["fractions_of"] == "trainable"
+    assert chain.task_vector(Plan(shipped_params(), ROOT), "tiny_t5", "qasc", 0).params["fractions_of"] == "parameters"
 
 
 def test_other_kinds_of_models_rename_nothing(params: Params) -> None:
@@ -82,13 +81,13 @@ def test_other_kinds_of_models_rename_nothing(params: Params) -> None:
 def test_validation_examples_are_an_input_where_they_are_looked_at(params: Params) -> None:
     """Early stopping would have nothing to look at; or every checkpoint that was ever made would get another name."""
     plan = Plan(params, ROOT)
-    assert set(plan.checkpoint("tiny", "mnist", 0).inputs) == {"examples", "head"}
-    reader, spec = plan.checkpoint("t5_large", "qasc", 0), params["models"]["t5_large"]
+    assert set(chain.finetune(plan, "tiny", "mnist", 0).inputs) == {"examples", "head"}
+    reader, spec = chain.finetune(plan, "t5_large", "qasc", 0), params["models"]["t5_large"]
     assert [node.slug for node in reader.inputs["validation"]] == ["qasc-validation"]
     assert reader.params["finetuning"] == spec["finetuning"]
     for key in ("validate_every", "patience"):
         del spec["finetuning"][key]
-    assert "validation" not in Plan(params, ROOT).checkpoint("t5_large", "qasc", 0).inputs
+    assert "validation" not in chain.finetune(Plan(params, ROOT), "t5_large", "qasc", 0).inputs
 
 
 @pytest.mark.parametrize(
@@ -112,8 +111,8 @@ def test_a_fine_tuning_depends_on_the_scoring_that_it_uses(
         other = copy.deepcopy(params)
         other["models"][catalogue]["scoring"][key] = value
         one, two = (
-            {task: plan.checkpoint(catalogue, task, 0).digest for task in ("qasc", "ropes")}
-            | {"counted": plan.task_evaluation(catalogue, "ropes", "zeroshot", 0).digest}
+            {task: chain.finetune(plan, catalogue, task, 0).digest for task in ("qasc", "ropes")}
+            | {"counted": chain.evaluate_task(plan, catalogue, "ropes", "zeroshot", 0).digest}
             for plan in (Plan(params, ROOT), Plan(other, ROOT))
         )
         assert {name for name in one if one[name] != two[name]} == expected | {"counted"}

@@ -7,6 +7,7 @@ import pytest
 from conftest import ROOT
 from tallmasks.methods import INPUTS, Input, Merge, PerTask, bits, registry
 from tallmasks.methods.contract import Method
+from tallmasks.plan import chain
 from tallmasks.plan.node import STAGES, Made, Node, Stage
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.views import field_methods
@@ -15,7 +16,7 @@ TASKS = ("mnist", "svhn")
 
 
 def overlaps(plan: Plan, model: str, tasks: tuple[str, ...], merge: str | None, seed: int, *, share: float) -> Made:
-    inputs = {"task_vectors": plan.task_vectors(model, tasks, seed)}
+    inputs = {"task_vectors": chain.task_vectors(plan, model, tasks, seed)}
     params = {"tasks": list(tasks), "merge": merge, "share": share}
     return Made(f"overlaps-{len(tasks)}-s{seed}", params, inputs)
 
@@ -39,7 +40,7 @@ def scaled(task_vector: Any, overlap: float) -> Any:
 @pytest.fixture
 def plan(params: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Plan:
     """With a joint stage, a merge and a method that name it, and no merge for the method."""
-    made = Stage("overlaps", 1, "store/{model}/derived/overlaps", "arrays", "overlaps", overlaps, joint=True)
+    made = Stage("overlaps", 1, "arrays", overlaps, joint=True)
     monkeypatch.setitem(STAGES, "overlaps", made)
     own = Input("overlap", "one", "benchmark", overlap, stage="overlaps", role="overlaps")
     monkeypatch.setitem(INPUTS, "overlap", own)
@@ -57,18 +58,18 @@ def only(nodes: tuple[Node, ...]) -> Node:
 
 def test_a_joint_stage_is_made_once_from_all_tasks(plan: Plan) -> None:
     """A merge of one's own could have statistics of single tasks alone; or masks over it would not be of it."""
-    made = only(plan.multi_task_vector("tiny", TASKS, "largest_own", 0).inputs["statistics"])
+    made = only(chain.merge(plan, "tiny", TASKS, "largest_own", 0).inputs["statistics"])
     assert (made.kind, made.params["tasks"]) == ("overlaps", list(TASKS))
-    assert made.inputs["task_vectors"] == tuple(plan.task_vectors("tiny", TASKS, 0))
-    other = only(plan.multi_task_vector("tiny", TASKS, "largest_own:share=0.2", 0).inputs["statistics"])
+    assert made.inputs["task_vectors"] == tuple(chain.task_vectors(plan, "tiny", TASKS, 0))
+    other = only(chain.merge(plan, "tiny", TASKS, "largest_own:share=0.2", 0).inputs["statistics"])
     assert other.params["merge"] == "largest_own:share=0.2"
     assert (made.params["share"], other.params["share"]) == (0.5, 0.2)
-    assert made in plan.mask_bundle("tiny", TASKS, "largest_own", 0).walk()
+    assert made in chain.mask(plan, "tiny", TASKS, "largest_own", 0).walk()
 
 
 def test_a_methods_own_input_may_be_of_all_tasks_without_a_merge(plan: Plan) -> None:
     """A method would have to name a merge that it does not use, or its row be missing where all methods are."""
-    made = only(plan.evaluation("tiny", TASKS, "scaled_own", 0).inputs["overlaps"])
+    made = only(chain.evaluate(plan, "tiny", TASKS, "scaled_own", 0).inputs["overlaps"])
     assert made.params == {"tasks": list(TASKS), "merge": None, "share": 0.3}
     assert "scaled_own" in field_methods(plan, "tiny")
 
@@ -76,7 +77,7 @@ def test_a_methods_own_input_may_be_of_all_tasks_without_a_merge(plan: Plan) -> 
 def test_the_options_of_an_input_that_its_stage_takes_reach_its_recipe(plan: Plan) -> None:
     """The method would be shown with one option and computed from an artifact of another."""
     plain, other, same = (
-        only(plan.evaluation("tiny", TASKS, f"scaled_own{options}", 0).inputs["overlaps"])
+        only(chain.evaluate(plan, "tiny", TASKS, f"scaled_own{options}", 0).inputs["overlaps"])
         for options in ("", ":share=0.2", ":power=2.0")
     )
     assert other.params["share"] == 0.2 and plain.digest == same.digest != other.digest

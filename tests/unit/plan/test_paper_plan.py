@@ -7,8 +7,9 @@ import pytest
 
 from conftest import ROOT
 from tallmasks.evaluation.subsets import orders
-from tallmasks.plan import recipes
+from tallmasks.plan import chain, figure_stages, recipes
 from tallmasks.plan.drawings import FIGURE
+from tallmasks.plan.index import Index
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.views import VIEWS, results_of
 from tallmasks.results.figures import FIGURES
@@ -60,11 +61,11 @@ def test_controlled_checkpoints_are_other_checkpoints(params: Params) -> None:
     """The controlled experiment would overwrite the fine-tuned models, or find theirs."""
     plan = Plan(params, ROOT)
     controlled = plan.controlled("8tasks")
-    standard, other = plan.checkpoint("tiny", "mnist", 0), plan.checkpoint("tiny", "mnist", controlled)
+    standard, other = chain.finetune(plan, "tiny", "mnist", 0), chain.finetune(plan, "tiny", "mnist", controlled)
     assert other.path != standard.path and "s0-controlled8" in other.path
     assert dict(other.params) == {**standard.params, "partition": {"seed": 0, "parts": 8, "part": 4}}
     artifacts = VIEWS["controlled"].artifacts(plan, "tiny", "8tasks")
-    behind = {node.path for top in artifacts["controlled"] for node in top.walk() if node.kind == "checkpoint"}
+    behind = {node.path for top in artifacts["controlled"] for node in top.walk() if node.kind == "finetune"}
     assert len(behind) == 8 and all("controlled" in path for path in behind)
 
 
@@ -74,17 +75,17 @@ def test_subsets_follow_the_zeroshot_accuracies(params: Params, tmp_path: Path) 
     params["paper"]["subsets"]["orders"] = ["zeroshot_ascending", "name_ascending", "name_wave"]
     params["models"]["tiny"]["pretrained"] = str(ROOT / params["models"]["tiny"]["pretrained"])
     plan = Plan(params, tmp_path)
-    assert plan.subsets("tiny", "six") is None
+    assert figure_stages.known_subsets(plan, "tiny", "six") is None
     zeroshot = {task: place / 10 for place, task in enumerate(params["benchmarks"]["six"])}
-    node = plan.task_orders("tiny", plan.members(zeroshot))
+    node = figure_stages.task_orders(plan, "tiny", plan.members(zeroshot))
     write_json(tmp_path / node.path, {"zeroshot": zeroshot, "orders": orders(zeroshot)}, facts_of(node.recipe, {}, 1))
-    found = plan.subsets("tiny", "six")
+    found = figure_stages.known_subsets(plan, "tiny", "six")
     assert found is not None
     assert sum(len(subset.places) for subset, _ in found) == 18
     assert len({node.path for _, node in found}) == len(found) < 18
     cold = Plan(params, tmp_path)  # a cluster job is told one name only
-    assert [cold.index.find("tiny", node.name, node.kind).recipe for _, node in found] == [n.recipe for _, n in found]
-    assert {node.path for _, node in found} <= Plan(params, tmp_path).index.declared().keys()
+    assert [Index(cold).find("tiny", node.name).recipe for _, node in found] == [n.recipe for _, n in found]
+    assert {node.path for _, node in found} <= Index(Plan(params, tmp_path)).declared().keys()
 
 
 def test_thresholds_that_the_tables_have_are_not_evaluated_again(params: Params) -> None:

@@ -10,22 +10,23 @@ import pytest
 from conftest import ROOT
 from plans import paths
 from tallmasks import methods
-from tallmasks.plan import recipes
+from tallmasks.plan import chain, recipes
+from tallmasks.plan.index import Index, closure
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.views import VIEWS
 from tallmasks.store.errors import TallmasksError
 from tallmasks.tasks.drawn import TASKS
 
 Params = dict[str, Any]
-EVALUATED = {"evaluation", "task_evaluation", "agreement"}
-TRAINED = {"checkpoint", "task_vector", "multi_task_vector", "mask_bundle"}
+EVALUATED = {"evaluate", "evaluate_task", "consensus"}
+TRAINED = {"finetune", "task_vector", "merge", "mask"}
 
 
 @pytest.mark.parametrize(
     ("keys", "value", "expected"),
     [
-        ("grids mask_lambda", [0.2, 0.4], {"mask_bundle", "agreement", "evaluation"}),
-        ("models tiny grids", {"scaling_coefficient": [0.1, 0.2]}, {"evaluation"}),
+        ("grids mask_lambda", [0.2, 0.4], {"mask", "consensus", "evaluate"}),
+        ("models tiny grids", {"scaling_coefficient": [0.1, 0.2]}, {"evaluate"}),
         ("models tiny finetuning learning_rate", 0.5, EVALUATED | TRAINED),
         ("models tiny examples test", 17, EVALUATED | {"examples"}),
         ("models tiny resources evaluation threads", 7, set()),
@@ -59,14 +60,14 @@ def test_a_parameter_renames_what_depends_on_it_and_nothing_else(
 def test_a_lone_job_finds_its_recipe(params: Params) -> None:
     """A cluster job is told one file name only, and would not know what to make."""
     plan = Plan(params, ROOT)
-    for node in Plan(params, ROOT).index.closure("tiny"):
-        assert plan.index.find(node.model, node.name, node.kind).path == node.path
+    for node in closure(Plan(params, ROOT), "tiny"):
+        assert Index(plan).find(node.model, node.name).path == node.path
 
 
 def test_an_old_name_says_why_it_is_not_known(params: Params) -> None:
     """A user who asks for an artifact of old parameters would get a traceback."""
     with pytest.raises(TallmasksError, match="parameters have changed"):
-        Plan(params, ROOT).index.find("tiny", "cars-s0-000000000000", "checkpoint")
+        Index(Plan(params, ROOT)).find("tiny", "cars-s0-000000000000")
 
 
 @pytest.mark.parametrize(
@@ -100,11 +101,11 @@ def dots(params: Params, monkeypatch: pytest.MonkeyPatch) -> Params:
 def test_a_benchmark_of_one_model_does_not_concern_the_others(dots: Params) -> None:
     """A drawn task of one's own would be refused since CLIP has none of that name, and then all of CLIP."""
     plan = Plan(dots, ROOT)
-    assert any(node.slug == "dots-s0" for node in plan.index.closure("tiny"))
+    assert any(node.slug == "dots-s0" for node in closure(plan, "tiny"))
     assert plan.benchmarks("vit_b32") == ("8tasks", "14tasks", "20tasks")
-    assert not any("dots" in node.slug for node in plan.index.closure("vit_b32"))
+    assert not any("dots" in node.slug for node in closure(plan, "vit_b32"))
     assert "mine" in plan.paper_benchmarks("tiny") and "mine" not in plan.paper_benchmarks("vit_b32")
-    assert any("dots" in path for path in plan.index.declared())
+    assert any("dots" in path for path in Index(plan).declared())
 
 
 def test_home_is_where_a_shell_says(params: Params, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,37 +119,37 @@ def test_home_is_where_a_shell_says(params: Params, tmp_path: Path, monkeypatch:
     clip |= {"pretrained": "~/weights.safetensors", "checkpoints": {"source": "~/mine"}}
     params["models"]["tiny"]["pretrained"] = "~/tiny.safetensors"
     plan = Plan(params, ROOT)
-    assert plan.pretrained_source("vit_b32") == {"pretrained": tmp_path / "weights.safetensors"}
-    assert plan.examples("vit_b32", "mnist", "train").sources["data"] == tmp_path / "data" / "mnist"
-    assert plan.checkpoint("vit_b32", "mnist", 0).sources["weights"] == tmp_path / "mine" / "mnist.pt"
+    assert chain.pretrained_source(plan, "vit_b32") == {"pretrained": tmp_path / "weights.safetensors"}
+    assert chain.examples(plan, "vit_b32", "mnist", "train").sources["data"] == tmp_path / "data" / "mnist"
+    assert chain.finetune(plan, "vit_b32", "mnist", 0).sources["weights"] == tmp_path / "mine" / "mnist.pt"
     assert plan.pretraining("tiny")[1] == tmp_path / "tiny.safetensors"
     clip["checkpoints"] = {"source": "published", "path": "~/copy"}
     with pytest.raises(TallmasksError, match=f"{tmp_path}/copy/single_task/.* is not there"):
-        Plan(params, ROOT).checkpoint("vit_b32", "mnist", 0)
+        chain.finetune(Plan(params, ROOT), "vit_b32", "mnist", 0)
 
 
 def test_a_view_knows_its_name_and_its_order(params: Params) -> None:
     """A table with the tasks in the old order would pass for fresh."""
-    first = recipes.of_view(Plan(params, ROOT), VIEWS["benchmark"], "tiny", "8tasks")["digest"]
+    first = recipes.of_view(Plan(params, ROOT), VIEWS["tables"], "tiny", "8tasks")["digest"]
     params["benchmarks"]["8tasks"].reverse()
-    assert recipes.of_view(Plan(params, ROOT), VIEWS["benchmark"], "tiny", "8tasks")["digest"] != first
+    assert recipes.of_view(Plan(params, ROOT), VIEWS["tables"], "tiny", "8tasks")["digest"] != first
 
 
 def test_a_bundle_follows_from_its_row_and_is_made_only_when_it_is_asked_for(params: Params) -> None:
     """Every table would wait for bundles; or a bundle would hold masks of other lambdas than its evaluation chose."""
     plan = Plan(params, ROOT)
-    assert "bundle_archive" not in {node.kind for node in plan.index.closure("tiny")}
+    assert "bundle_archive" not in {node.kind for node in closure(plan, "tiny")}
     (node,) = VIEWS["bundle"].artifacts(plan, "tiny", "8tasks")["bundle"]
     members = plan.members(plan.tasks("8tasks"))
-    assert node.inputs["selection"] == (plan.evaluation("tiny", members, "tall_mask_ties", 0),)
-    assert node.params["base"] == "models/tiny.safetensors" and node.path in plan.index.declared(["tiny"])
+    assert node.inputs["selection"] == (chain.evaluate(plan, "tiny", members, "tall_mask_ties", 0),)
+    assert node.params["base"] == "models/tiny.safetensors" and node.path in Index(plan).declared(["tiny"])
     (clip,) = VIEWS["bundle"].artifacts(plan, "vit_b32", "8tasks")["bundle"]
-    assert clip.params["base"] == plan.pretrained("vit_b32").path
+    assert clip.params["base"] == chain.pretrained(plan, "vit_b32").path
     params["bundle"] = {"tall_mask_ties": {"keep": 0.1}}
     (other,) = VIEWS["bundle"].artifacts(Plan(params, ROOT), "tiny", "8tasks")["bundle"]
     assert other.params["method"] == "tall_mask_ties:keep=0.1" and other.path != node.path
     params["bundle"] = {"t_switch": {"drop": 0.5}}
     own_plan = Plan(params, ROOT)
     (own,) = VIEWS["bundle"].artifacts(own_plan, "tiny", "8tasks")["bundle"]
-    vectors = tuple(own_plan.task_vector("tiny", task, 0) for task in members)
+    vectors = tuple(chain.task_vector(own_plan, "tiny", task, 0) for task in members)
     assert own.inputs == {"task_vectors": vectors} and own.params["code"] == methods.code(["t_switch:drop=0.5"])

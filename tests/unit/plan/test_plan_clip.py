@@ -7,7 +7,8 @@ import pytest
 
 from conftest import ROOT, shipped_params
 from plans import paths
-from tallmasks.plan import recipes
+from tallmasks.plan import chain, recipes
+from tallmasks.plan.index import Index, closure
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.views import VIEWS
 from tallmasks.store.errors import TallmasksError
@@ -29,14 +30,14 @@ def test_imported_checkpoints_take_the_place_of_fine_tuning(params: Params) -> N
     before = paths(params, "vit_b32")
     params["models"]["vit_b32"]["checkpoints"] = {"source": "published", "revision": "0" * 40}
     plan = Plan(params, ROOT)
-    nodes = plan.index.closure("vit_b32")
-    assert {"imported"} == {node.kind for node in nodes} & {"imported", "checkpoint"}
+    nodes = closure(plan, "vit_b32")
+    assert {"import_checkpoint"} == {node.kind for node in nodes} & {"import_checkpoint", "finetune"}
     assert not [node for node in nodes if node.kind == "examples" and "-train-" in node.path]
-    node = plan.checkpoint("vit_b32", "mnist", 0)
-    assert node is plan.checkpoint("vit_b32", "mnist", 0)
+    node = chain.finetune(plan, "vit_b32", "mnist", 0)
+    assert node is chain.finetune(plan, "vit_b32", "mnist", 0)
     assert node.recipe["params"]["checkpoint"]["revision"] == "0" * 40
-    assert plan.head("vit_b32", "mnist").path == before["head/mnist"]
-    assert plan.head("vit_b32", "fer2013").path != before["head/fer2013"], "its classes are in another order"
+    assert chain.head(plan, "vit_b32", "mnist").path == before["head/mnist"]
+    assert chain.head(plan, "vit_b32", "fer2013").path != before["head/fer2013"], "its classes are in another order"
     with pytest.raises(TallmasksError, match="imported have no seeds"):
         recipes.of_view(plan, VIEWS["seeds"], "vit_b32", "two")
 
@@ -48,53 +49,53 @@ def test_a_local_file_enters_by_its_content(params: Params, tmp_path: Path) -> N
         found = []
         for content in (b"one", b"two"):
             (tmp_path / name).write_bytes(content + b"." * len(found))
-            found.append(Plan(params, ROOT).head("vit_b32", "mnist").digest)
+            found.append(chain.head(Plan(params, ROOT), "vit_b32", "mnist").digest)
         assert found[0] != found[1]
-    kinds = [node.kind for node in Plan(params, ROOT).head("vit_b32", "mnist").walk()]
+    kinds = [node.kind for node in chain.head(Plan(params, ROOT), "vit_b32", "mnist").walk()]
     assert kinds == ["head", "pretrained"], "what is not in the project's format is converted once"
 
 
 def test_a_missing_file_concerns_its_model_only(tmp_path: Path) -> None:
     """A cluster job on tiny would fail since somebody's checkpoints for another model are not there."""
     params = shipped_params()
-    name = Plan(params, ROOT).head("tiny", "mnist").name
+    name = chain.head(Plan(params, ROOT), "tiny", "mnist").name
     params["models"] = {key: params["models"][key] for key in ("vit_b32", "tiny")}
     params["models"]["vit_b32"]["checkpoints"] = str(tmp_path / "nowhere")
     plan = Plan(params, ROOT)
-    assert plan.index.find("tiny", name, "head").slug == "mnist"
+    assert Index(plan).find("tiny", name).slug == "mnist"
     with pytest.raises(TallmasksError, match="nowhere"):
-        plan.index.declared()
+        Index(plan).declared()
 
 
 def test_the_published_pairing_of_fer2013_for_checkpoints_of_ones_own(params: Params) -> None:
     """The paper's zero-shot accuracy on FER2013 could not be had, since the published code paired its classes
     differently, and only with its checkpoints at that."""
-    ours = Plan(params, ROOT).head("vit_b32", "fer2013").params["classes"]
+    ours = chain.head(Plan(params, ROOT), "vit_b32", "fer2013").params["classes"]
     before = paths(params, "vit_b32")
     params["models"]["vit_b32"]["wording"] = {"fer2013": "published"}
-    theirs = Plan(params, ROOT).head("vit_b32", "fer2013").params["classes"]
+    theirs = chain.head(Plan(params, ROOT), "vit_b32", "fer2013").params["classes"]
     assert [ours.index(name) for name in theirs] == [0, 1, 2, 3, 5, 6, 4]
     after = paths(params, "vit_b32")
     assert before["head/mnist"] == after["head/mnist"] and before["head/fer2013"] != after["head/fer2013"]
     params["models"]["vit_b32"]["wording"] = "published"
     assert paths(params, "vit_b32") == after, "for all tasks is as for the one that differs"
     params["models"]["vit_b32"] |= {"checkpoints": "published", "wording": "ours"}
-    assert Plan(params, ROOT).head("vit_b32", "fer2013").params["classes"] == ours
+    assert chain.head(Plan(params, ROOT), "vit_b32", "fer2013").params["classes"] == ours
     del params["models"]["vit_b32"]["wording"]
-    assert Plan(params, ROOT).head("vit_b32", "fer2013").params["classes"] == theirs, "as with these checkpoints"
+    assert chain.head(Plan(params, ROOT), "vit_b32", "fer2013").params["classes"] == theirs, "as with these checkpoints"
 
 
 def test_published_checkpoints_are_pinned(params: Params) -> None:
     """A second replacement of the authors' files would pass for the same checkpoints."""
     params["models"]["vit_b32"]["checkpoints"] = "published"
-    recipe = Plan(params, ROOT).checkpoint("vit_b32", "mnist", 0).recipe["params"]["checkpoint"]
+    recipe = chain.finetune(Plan(params, ROOT), "vit_b32", "mnist", 0).recipe["params"]["checkpoint"]
     assert recipe["revision"] == "c8d352f"
     params["models"]["vit_b32"]["checkpoints"] = {
         "source": "fusionbench", "revision": "1" * 40, "tasks": {"mnist": "published"},
     }  # fmt: skip
     plan = Plan(params, ROOT)
-    assert plan.checkpoint("vit_b32", "mnist", 0).recipe["params"]["checkpoint"] == recipe, "not another's commit"
-    assert plan.checkpoint("vit_b32", "fer2013", 0).recipe["params"]["checkpoint"]["revision"] == "1" * 40
+    assert chain.finetune(plan, "vit_b32", "mnist", 0).recipe["params"]["checkpoint"] == recipe, "not another's commit"
+    assert chain.finetune(plan, "vit_b32", "fer2013", 0).recipe["params"]["checkpoint"]["revision"] == "1" * 40
 
 
 def test_zero_shot_needs_no_checkpoint(params: Params, tmp_path: Path) -> None:
@@ -105,8 +106,8 @@ def test_zero_shot_needs_no_checkpoint(params: Params, tmp_path: Path) -> None:
         plan = Plan({**params, "seeds": [7]}, ROOT)
         assert recipes.of_view(plan, VIEWS["zeroshot"], "vit_b32", "two") == before
         (top, *_) = VIEWS["zeroshot"].artifacts(plan, "vit_b32", "two")["task_evaluations"]
-        assert {node.kind for node in top.walk()} == {"task_evaluation", "head", "examples", "pretrained"}
-        assert Plan(params, ROOT).index.find("vit_b32", top.name, "task_evaluation").digest == top.digest
+        assert {node.kind for node in top.walk()} == {"evaluate_task", "head", "examples", "pretrained"}
+        assert Index(Plan(params, ROOT)).find("vit_b32", top.name).digest == top.digest
 
 
 def test_a_task_of_ones_own(params: Params, tmp_path: Path) -> None:
@@ -115,8 +116,8 @@ def test_a_task_of_ones_own(params: Params, tmp_path: Path) -> None:
     own = {"path": str(tmp_path / "own"), "classes": ["oak", "maple"], "templates": ["a photo of a {}."]}
     params |= {"vision_tasks": {"leaves": own}, "benchmarks": {"two": ["leaves", "mnist"]}}
     plan = Plan(params, ROOT)
-    assert plan.head("vit_b32", "leaves").params["classes"] == ["oak", "maple"]
-    examples = plan.examples("vit_b32", "leaves", "train")
+    assert chain.head(plan, "vit_b32", "leaves").params["classes"] == ["oak", "maple"]
+    examples = chain.examples(plan, "vit_b32", "leaves", "train")
     assert task_of(examples.params).classes == ("oak", "maple") and "data" in examples.sources
     assert list(plan.paper_benchmarks("vit_b32")) == ["two"]
     with pytest.raises(TallmasksError, match="there is a task 'cars' already"):

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from conftest import ROOT
+from tallmasks.plan.index import closure
 from tallmasks.plan.params import check
 from tallmasks.plan.planner import Plan
 from tallmasks.store.errors import TallmasksError
@@ -21,28 +22,28 @@ OAK = {"path": "x", "classes": ["oak", "elm"], "templates": ["a {}"]}
         ("benchmarks none", [], "benchmarks.none"),
         ("benchmarks ../../x", ["mnist"], "../../x"),
         ("benchmarks figures", ["cars"], "benchmarks: figures: .*another"),
-        (f"benchmarks {'8' * 200}tasks", ["mnist"], "benchmarks: found the name '888.*at most 100"),
+        (f"benchmarks {'8' * 200}tasks", ["mnist"], "benchmarks.888.*at most 100"),
         ("methods", ["tiess"], "'tiess'; did you mean 'ties'"),
         ("methods", ["latre"], "methods: no 'latre'; did you mean 'later'"),
         ("methods", ["later", "tsv_m"], "methods: tsv_m listed twice"),
-        ("seeds", [1, 1], r"seeds: found \[1, 1\], expected"),
+        ("seeds", [1, 1], "seeds: expected different"),
         ("bundle", "ties", "bundle: found 'ties', expected a masking row: tall_mask_"),
         ("grids mask_lamda", [0.1], "mask_lamda"),
-        ("grids mask_lambda", [0.4, 0.2], "grids.mask_lambda: found .*ascending"),
+        ("grids mask_lambda", [0.4, 0.2], "grids.mask_lambda: .*ascending"),
         ("paper benchmarks", ["8task"], "paper: no '8task'; did you mean '8tasks'"),
         ("paper subsets methods", ["ties", "fisher"], "paper.subsets.methods: fisher needs data statistics"),
         ("paper subsets methods", ["adamerging"], "methods: adamerging needs validation data without labels"),
         ("data", {"minst": {"path": "x"}}, "data: no 'minst'; did you mean 'mnist'"),
-        ("data", {"mnist": {"path": ""}}, "data.mnist.path: found '', expected a text .a path"),
+        ("data", {"mnist": {"path": ""}}, "data.mnist.path: .*found ''"),
         ("data", {"mnist": {"path": "/nowhere/m"}}, "/nowhere/m: no such file"),
         ("data", {"mnist": {"path": "x", "revision": "0" * 40}}, "data"),
         ("data", {"story_cloze": {"revision": "a" * 40}}, "data.story_cloze: found revision, expected path"),
         ("vision_tasks", {"leaves": {**OAK, "classes": ["oak", "oak"]}}, "vision_tasks"),
         ("vision_tasks", {"leaves": {**OAK, "templates": ["a photo"]}}, "vision_tasks"),
         ("models tiny pretrained", "models/none.safetensors", "none.safetensors: no such"),
-        ("models tiny finetuning iterations", 150.0, "iterations: found 150.0, expected a whole number from 1 to"),
-        ("models tiny finetuning iterations", "150", "found '150', .*; write the number without quotation marks"),
-        ("models tiny finetuning learning_rate", 0, "learning_rate: found 0, expected a finite number from 1e-30"),
+        ("models tiny finetuning iterations", 150.0, "iterations: .* integer; found 150.0"),
+        ("models tiny finetuning iterations", "150", "integer; found '150'"),
+        ("models tiny finetuning learning_rate", 0, "learning_rate: .*greater.*; found 0"),
         ("models tiny finetuning clipnorm", 1.0, "finetuning: .*clip_?norm"),
         ("models tiny architecture quick_gellu", True, "did you mean 'quick_gelu'"),
         ("models tiny finetuning patience", 3, "models.tiny.finetuning: patience: .* validate_every"),
@@ -53,11 +54,11 @@ OAK = {"path": "x", "classes": ["oak", "elm"], "templates": ["a {}"]}
         ("models vit_b32 architecture", "ViT-B-32-quickgellu", "architecture: .*did you mean 'ViT-B-32-quickgelu'"),
         ("models vit_b32 adapter", "ia3", "models.vit_b32.adapter: means nothing to CLIP"),
         ("models vit_b32 scoring", {"max_new_tokens": 3}, "models.vit_b32.scoring: means nothing to CLIP"),
-        ("models tiny_t5 adapter", "lora", "models.tiny_t5.adapter: found 'lora', expected ia3"),
+        ("models tiny_t5 adapter", "lora", "models.tiny_t5.adapter: .*'ia3'; found 'lora'"),
         ("models tiny_t5 architecture", {"d_model": 32}, "vocab_size, d_kv.*not there"),
-        ("models tiny_t5 architecture d_model", float("nan"), "architecture.d_model: found .nan"),
+        ("models tiny_t5 architecture d_model", float("nan"), "architecture.d_model: .*found .nan"),
         ("models tiny_t5 architecture tie_word_embeddings", True, "tie_word_embeddings: found true"),
-        ("models tiny_t5 scoring length_normalized", 1, "found 1, expected true or false"),
+        ("models tiny_t5 scoring length_normalized", 1, "boolean; found 1"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(params: dict[str, Any], keys: str, value: Any, said: str) -> None:
@@ -73,5 +74,5 @@ def test_what_cannot_be_meant_is_refused(params: dict[str, Any], keys: str, valu
         check(params)
         plan = Plan(params, ROOT)
         for model in ("tiny", "vit_b32"):
-            plan.index.closure(model)
+            closure(plan, model)
     assert "\n" not in str(refused.value)

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from conftest import ROOT
-from tallmasks.plan import recipes
+from tallmasks.plan import chain, recipes
+from tallmasks.plan.node import STAGES
 from tallmasks.plan.params import check
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.views import VIEWS
@@ -18,11 +19,11 @@ TASKS = ("mnist", "svhn")
 def nodes(params: Params) -> dict[str, str]:
     """The digests of what leads from examples to the rows, and of one of the paper's."""
     plan = Plan(params, ROOT)
-    found = {stage: getattr(plan, stage)("tiny", "mnist", 0) for stage in ("checkpoint", "grams", "fisher")}
+    found = {stage: STAGES[stage](plan, "tiny", "mnist", 0) for stage in ("finetune", "grams", "fisher")}
     for merge in ("sum", "regmean", "fisher"):
-        found[f"merge {merge}"] = plan.multi_task_vector("tiny", TASKS, merge, 0)
+        found[f"merge {merge}"] = chain.merge(plan, "tiny", TASKS, merge, 0)
     for name in ("task_arithmetic", "regmean", "fisher"):
-        found[f"evaluation {name}"] = plan.evaluation("tiny", TASKS, name, 0)
+        found[f"evaluate {name}"] = chain.evaluate(plan, "tiny", TASKS, name, 0)
     return {name: node.digest for name, node in found.items()}
 
 
@@ -30,14 +31,14 @@ def test_statistics_are_of_the_checkpoint_and_of_training_examples(params: Param
     """A merge would have seen validation or test data, or the statistics of another seed's models."""
     plan = Plan(params, ROOT)
     for stage in ("grams", "fisher"):
-        node = getattr(plan, stage)("tiny", "mnist", 1)
-        assert node.inputs["checkpoint"] == (plan.checkpoint("tiny", "mnist", 1),)
-        assert node.inputs["head"] == (plan.head("tiny", "mnist"),)
+        node = STAGES[stage](plan, "tiny", "mnist", 1)
+        assert node.inputs["checkpoint"] == (chain.finetune(plan, "tiny", "mnist", 1),)
+        assert node.inputs["head"] == (chain.head(plan, "tiny", "mnist"),)
         splits = [one.params["split"] for one in node.walk() if one.kind == "examples"]
         assert splits == ["train"]
         merge = {"grams": "regmean", "fisher": "fisher"}[stage]
-        merged = plan.multi_task_vector("tiny", TASKS, merge, 1)
-        assert merged.inputs["statistics"] == tuple(getattr(plan, stage)("tiny", task, 1) for task in TASKS)
+        merged = chain.merge(plan, "tiny", TASKS, merge, 1)
+        assert merged.inputs["statistics"] == tuple(STAGES[stage](plan, "tiny", task, 1) for task in TASKS)
 
 
 def test_more_examples_are_other_statistics_and_nothing_else(params: Params) -> None:
@@ -46,7 +47,7 @@ def test_more_examples_are_other_statistics_and_nothing_else(params: Params) -> 
     params["statistics"] = {"examples": 64}
     after = nodes(params)
     assert {name for name in before if before[name] != after[name]} == {
-        "grams", "fisher", "merge regmean", "merge fisher", "evaluation regmean", "evaluation fisher"
+        "grams", "fisher", "merge regmean", "merge fisher", "evaluate regmean", "evaluate fisher"
     }  # fmt: skip
     del params["statistics"]
     check(params)
@@ -70,5 +71,5 @@ def test_what_a_model_cannot_give_is_no_row_and_is_said_in_one_line(
     assert merge not in shown and ("fisher" in shown or model == "own")
     params["methods"] = ["task_arithmetic", merge]
     with pytest.raises(TallmasksError, match=said) as refused:
-        recipes.of_view(Plan(params, ROOT), VIEWS["benchmark"], model, benchmark)
+        recipes.of_view(Plan(params, ROOT), VIEWS["tables"], model, benchmark)
     assert "\n" not in str(refused.value)

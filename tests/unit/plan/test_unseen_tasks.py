@@ -7,6 +7,7 @@ import pytest
 from conftest import ROOT
 from tallmasks import methods
 from tallmasks.plan import recipes
+from tallmasks.plan.index import Index, closure
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.views import VIEWS
 from tallmasks.store.errors import TallmasksError
@@ -18,11 +19,11 @@ def test_no_merge_knows_the_task_that_it_is_evaluated_on(params: Params) -> None
     """The accuracy on an unseen task would be that of a model that was fine-tuned on it, or chosen by its data."""
     params["benchmarks"]["unseen"] = {"merge": ["cars", "dtd"], "evaluate": ["svhn", "mnist"]}
     plan = Plan(params, ROOT)
-    recipe = recipes.of_view(plan, VIEWS["benchmark"], "tiny", "unseen")["params"]
+    recipe = recipes.of_view(plan, VIEWS["tables"], "tiny", "unseen")["params"]
     assert recipe["tasks"] == ["svhn", "mnist"] and recipe["merged"] == ["cars", "dtd"] and not recipe["agreements"]
     merging = [name for name in methods.names("paper") if methods.get(name).section == "merging"]
     assert recipe["methods"] == [*merging, "fine_tuned"], "what has masks of its own is no row"
-    of_table = VIEWS["benchmark"].artifacts(plan, "tiny", "unseen")["0/evaluations"]
+    of_table = VIEWS["tables"].artifacts(plan, "tiny", "unseen")["0/evaluations"]
     left_out = VIEWS["held_out"].artifacts(plan, "tiny", "8tasks")["evaluations"]
     assert len(of_table) == len(merging) - 1 and len(left_out) == 8 * (len(merging) - 1)
     for node in (*of_table, *left_out):
@@ -30,9 +31,9 @@ def test_no_merge_knows_the_task_that_it_is_evaluated_on(params: Params) -> None
         (selection,) = node.inputs["selection"]
         assert selection.params["tasks"] == node.params["merged"] and not evaluated & set(node.params["merged"])
         assert not any(evaluated & {behind.params.get("task")} for behind in selection.walk())
-    behind = plan.index.closure("tiny")
+    behind = closure(plan, "tiny")
     assert {node.path for node in of_table} <= {node.path for node in behind}
-    assert {node.path for node in left_out} <= plan.index.declared(["tiny"]).keys()
+    assert {node.path for node in left_out} <= Index(plan).declared(["tiny"]).keys()
 
 
 @pytest.mark.parametrize(
@@ -40,7 +41,7 @@ def test_no_merge_knows_the_task_that_it_is_evaluated_on(params: Params) -> None
     [
         (lambda p: None, "masks", "results/tiny/unseen/masks: it shows models or masks of each task's own"),
         (lambda p: p["benchmarks"].update(unseen=["mnist"]), "held_out", "has one; expected two at least"),
-        (lambda p: p.update(methods=["tall_mask_ties", "emr"]), "benchmark", r"\(tall_mask_ties, emr\); add"),
+        (lambda p: p.update(methods=["tall_mask_ties", "emr"]), "tables", r"\(tall_mask_ties, emr\); add"),
         (lambda p: p["paper"].update(benchmarks=["unseen"]), "", "paper.benchmarks: unseen evaluates other tasks"),
         (lambda p: p["benchmarks"]["unseen"].update(merge=["carz"]), "", "benchmarks.unseen: no model has .* 'cars'"),
         (lambda p: p["benchmarks"]["unseen"].update(merge=["dtd", "dtd"]), "", "unseen.merge: dtd listed twice"),

@@ -162,14 +162,14 @@ def test_no_space_is_an_error_before_anything_is_written(tmp_path):
     assert names_in(tmp_path) == []
 
 
-def test_store_files_are_read_only_and_keep_the_umask(tmp_path):
-    """An editor could change an artifact in place, or a private folder's file be open to all."""
+def test_files_keep_the_umask(tmp_path):
+    """A private folder's file would be open to all."""
     previous = os.umask(0o027)
     try:
         write_tensors(tmp_path / "store", FLOATS, {})
         write_tensors(tmp_path / "store", FLOATS, {})
-        atomic_write_text(tmp_path / "view", "ä", read_only=False)
+        atomic_write_text(tmp_path / "view", "ä")
     finally:
         os.umask(previous)
-    assert [oct((tmp_path / name).stat().st_mode & 0o777) for name in ("store", "view")] == ["0o440", "0o640"]
+    assert [oct((tmp_path / name).stat().st_mode & 0o777) for name in ("store", "view")] == ["0o640", "0o640"]
     assert (tmp_path / "view").read_text(encoding="utf-8") == "ä"

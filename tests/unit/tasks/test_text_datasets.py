@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tallmasks.commands import main as cli
+from tallmasks.plan import chain
 from tallmasks.plan import params as plan_params
 from tallmasks.plan.node import Node
 from tallmasks.plan.planner import Plan
@@ -147,7 +148,7 @@ def params(params: Params) -> Params:
 
 
 def examples(params: Params, task: str = "paws", split: str = "train") -> Node:
-    return Plan(params).examples("reader", task, split)
+    return chain.examples(Plan(params), "reader", task, split)
 
 
 def test_what_decides_the_examples_names_them(params: Params, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,7 +132,7 @@ def test_a_killed_training_ends_as_an_undisturbed_one(weights: Path, data: ClipE
 
 
 HEAD = "1" * 32 + "/12345678"
-MAKING = as_metadata(facts_of({"kind": "checkpoint", "params": {"task": "mnist"}}, {"head": [HEAD]}, 1))
+MAKING = as_metadata(facts_of({"kind": "finetune", "params": {"task": "mnist"}}, {"head": [HEAD]}, 1))
 
 
 @pytest.fixture
@@ -177,7 +177,7 @@ def test_a_state_that_does_not_fit_is_not_gone_on_from(
 
 def other(task: str = "mnist", head: str = HEAD) -> dict[str, str]:
     """What a training on another task, or with another head, says of its making."""
-    return as_metadata(facts_of({"kind": "checkpoint", "params": {"task": task}}, {"head": [head]}, 1))
+    return as_metadata(facts_of({"kind": "finetune", "params": {"task": task}}, {"head": [head]}, 1))
 
 
 def test_only_the_allowed_weights_move(weights: Path, data: ClipExamples) -> None:

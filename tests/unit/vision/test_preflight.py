@@ -7,6 +7,7 @@ import pytest
 
 from image_files import cached_repository, write_repository
 from loopback_hub import REPOSITORY, loopback_hub
+from tallmasks.plan import chain
 from tallmasks.plan.node import Node
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.preflight import Wanted, bytes_of, downloads, refusals, unavailable
@@ -17,7 +18,7 @@ Params = dict[str, Any]
 
 def behind(params: Params, tasks: tuple[str, ...] = ("mnist", "kmnist")) -> list[Node]:
     plan = Plan(params)
-    tops = [plan.task_evaluation("vit_b32", task, "fine_tuned", 0) for task in tasks]
+    tops = [chain.evaluate_task(plan, "vit_b32", task, "fine_tuned", 0) for task in tasks]
     return [node for top in tops for node in top.walk()]
 
 
@@ -30,7 +31,7 @@ def test_checkpoints_of_others_are_named(params: Params, offline: Path) -> None:
 def test_weights_without_their_tokenizer_are_not_enough(params: Params, offline: Path) -> None:
     """The word that a tokenizer is missing would come from the first job, and the command said would not bring it."""
     pretrained = params["models"]["t5_large"]["pretrained"]
-    node = Plan(params).pretrained("t5_large")
+    node = chain.pretrained(Plan(params), "t5_large")
     snapshot = offline / "models--google--t5-large-lm-adapt" / "snapshots" / pretrained["revision"]
     snapshot.mkdir(parents=True)
     (snapshot / "model.safetensors").touch()

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tallmasks.plan import chain
 from tallmasks.plan.node import Node
 from tallmasks.plan.planner import Plan
 
@@ -21,7 +22,7 @@ def params(params: Params) -> Params:
 
 
 def examples(params: Params, model: str = "b32", split: str = "train", task: str = "mnist") -> Node:
-    return Plan(params).examples(model, task, split)
+    return chain.examples(Plan(params), model, task, split)
 
 
 def test_models_of_one_resolution_share_their_data(params: Params) -> None:

@@ -15,8 +15,7 @@ from tallmasks.store.file_archives import archived_files
 from tallmasks.store.tensor_files import write_tensors
 from tallmasks.vectors.task_vectors import compute_task_vector, open_task_vector
 
-for folder in ("runner", "scripts"):
-    sys.path.insert(0, str(ROOT / "workflow" / folder))
+sys.path.insert(0, str(ROOT / "workflow" / "scripts"))
 bundle_archive, Job = importlib.import_module("bundle_archive"), importlib.import_module("job").Job
 
 TASKS = ("cars", "dtd", "mnist")

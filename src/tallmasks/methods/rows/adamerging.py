@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from tallmasks.methods import Fixed, Network, Place, Share, Statistics, Vector, merge, merged_row
+from tallmasks.methods import Fixed, Fraction, Network, Place, Share, Statistics, Vector, merge, merged_row
 from tallmasks.methods.rows.parts.certainty import Count, most_certain
 from tallmasks.methods.rows.ties import Elected, agreeing, trim_and_elect
 from tallmasks.vectors.task_vectors import TaskVector
@@ -23,7 +23,7 @@ def learn(net: Network, *, by: By = "tensor", steps: Count = 500, rate: Share = 
 
 
 def learn_elected(
-    net: Network, *, keep: Share = 0.2, by: By = "tensor", steps: Count = 500, rate: Share = 1e-3, batch: Count = 16
+    net: Network, *, keep: Fraction = 0.2, by: By = "tensor", steps: Count = 500, rate: Share = 1e-3, batch: Count = 16
 ) -> Statistics:
     """The same of what TIES leaves of the task vectors (AdaMerging++, main_layer_wise_adamergingpp.py)."""
     flats = left([one.flat for one in net.task_vectors], trim_and_elect(net.task_vectors, keep=keep))
@@ -36,7 +36,7 @@ def left(rows: Sequence[Vector], elected: Elected) -> list[Vector]:
     return [row * ((abs(row) >= least) & (np.sign(row) == sign)) for row, least in zip(rows, elected[0], strict=True)]
 
 
-def elect(vectors: Sequence[TaskVector], learned: Statistics, *, keep: Share = 0.2) -> tuple[Elected, Statistics]:
+def elect(vectors: Sequence[TaskVector], learned: Statistics, *, keep: Fraction = 0.2) -> tuple[Elected, Statistics]:
     return trim_and_elect(vectors, keep=keep), learned
 
 

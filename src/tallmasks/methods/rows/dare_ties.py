@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tallmasks.methods import PAST_ONE, Place, Scaled, Share, Vector, merge, merged_row
+from tallmasks.methods import PAST_ONE, Fraction, Place, Scaled, Vector, merge, merged_row
 from tallmasks.methods.rows.dare import Rate, Seed
 from tallmasks.methods.rows.parts.seeded_draws import dropped, dropped_vector, task_keys
 from tallmasks.methods.rows.ties import Elected, agreeing, trim_and_elect
@@ -11,7 +11,9 @@ from tallmasks.vectors.task_vectors import TaskVector
 Facts = tuple[list[bytes], Elected]
 
 
-def drop_and_elect(task_vectors: Sequence[TaskVector], *, drop: Rate = 0.5, seed: Seed = 0, keep: Share = 0.2) -> Facts:
+def drop_and_elect(
+    task_vectors: Sequence[TaskVector], *, drop: Rate = 0.5, seed: Seed = 0, keep: Fraction = 0.2
+) -> Facts:
     """What draws are keyed by, and TIES' thresholds and majority sign of what they leave."""
     keys = task_keys(task_vectors, seed)
     left = [dropped_vector(vector, key, drop) for vector, key in zip(task_vectors, keys, strict=True)]

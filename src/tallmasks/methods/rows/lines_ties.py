@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tallmasks.methods import PAST_ONE, Place, Scaled, Share, Vector, each_piece, merge, merged_row
+from tallmasks.methods import PAST_ONE, Fraction, Place, Scaled, Vector, each_piece, merge, merged_row
 from tallmasks.methods.rows.lines import Slope
 from tallmasks.methods.rows.parts.block_numbers import depths
 from tallmasks.methods.rows.ties import Elected, ties_mean, trim_and_elect
@@ -13,7 +13,7 @@ from tallmasks.vectors.task_vectors import TaskVector
 Facts = tuple[Elected, dict[str, np.float32]]
 
 
-def elect_and_scale(task_vectors: Sequence[TaskVector], *, beta: Slope = 0.5, keep: Share = 0.2) -> Facts:
+def elect_and_scale(task_vectors: Sequence[TaskVector], *, beta: Slope = 0.5, keep: Fraction = 0.2) -> Facts:
     """What TIES needs, and the scale of every tensor: alpha + beta * l / (L - 1) in block l of L, alpha outside
     blocks.  alpha = |sum of tau_t| / (T |tau_MTL|) in L1 norms."""
     elected = trim_and_elect(task_vectors, keep=keep)

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from tallmasks.methods import Kept, PerTask, Share, Vector, bits, method
+from tallmasks.methods import Fraction, Kept, PerTask, Vector, bits, method
 
 
-def kept_fraction(tasks: int, *, keep: Share = 0.1) -> float:
+def kept_fraction(tasks: int, *, keep: Fraction = 0.1) -> float:
     """The fraction of the model's parameters whose places are kept, by the magnitude of each task vector."""
     return keep
 

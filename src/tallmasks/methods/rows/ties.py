@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from tallmasks.methods import Place, Scaled, Share, Vector, merge, merged_row
+from tallmasks.methods import Fraction, Place, Scaled, Vector, merge, merged_row
 from tallmasks.vectors import kernels
 from tallmasks.vectors.task_vectors import TaskVector
 
@@ -13,7 +13,7 @@ Elected = tuple[list[np.float32], Any]
 """The magnitude from which on each task's weights stay, and the sign where they cancel each other."""
 
 
-def trim_and_elect(task_vectors: Sequence[TaskVector], *, keep: Share = 0.2) -> Elected:
+def trim_and_elect(task_vectors: Sequence[TaskVector], *, keep: Fraction = 0.2) -> Elected:
     """Trim to the largest `keep` of the model's parameters."""
     thresholds = [vector.threshold(keep) for vector in task_vectors]
     return thresholds, kernels.majority_sign([vector.flat for vector in task_vectors], thresholds)

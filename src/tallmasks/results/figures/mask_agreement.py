@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from tallmasks.results.figures import FigureSpec, ResultFiles, style
 
-FIGURE = FigureSpec(title="Mask agreement profiles", place=30, paper="Figures 3 and 8", views=("benchmark",))
+FIGURE = FigureSpec(title="Mask agreement profiles", place=30, paper="Figures 3 and 8", views=("tables",))
 
 KINDS = {
     "catastrophic": (style.GREY, "////", "catastrophic (n = 0)"),

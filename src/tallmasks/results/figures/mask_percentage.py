@@ -10,7 +10,7 @@ from tallmasks.results.figures import FigureSpec, ResultFiles, style
 from tallmasks.tasks.titles import title
 
 FIGURE = FigureSpec(
-    title="Selected weights and masked accuracy per task", place=20, paper="Figure 2", views=("benchmark", "masks")
+    title="Selected weights and masked accuracy per task", place=20, paper="Figure 2", views=("tables", "masks")
 )
 
 MASKED, BASELINE = "tall_mask_task_arithmetic", "task_arithmetic"

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from tallmasks import methods
 from tallmasks.results.figures import FigureSpec, ResultFiles, style
 
-FIGURE = FigureSpec(title="Accuracy against stored bits", place=110, views=("benchmark",))
+FIGURE = FigureSpec(title="Accuracy against stored bits", place=110, views=("tables",))
 
 
 def data(results: ResultFiles) -> pd.DataFrame:

@@ -11,7 +11,7 @@ from matplotlib.projections.polar import PolarAxes
 from tallmasks.results.figures import FigureSpec, ResultFiles, style
 from tallmasks.tasks.titles import title
 
-FIGURE = FigureSpec(title="Accuracy per task", place=40, paper="Figures 4 and 9 to 11", views=("benchmark",))
+FIGURE = FigureSpec(title="Accuracy per task", place=40, paper="Figures 4 and 9 to 11", views=("tables",))
 
 METHODS = (
     "fine_tuned",

@@ -12,7 +12,7 @@ FIGURE = FigureSpec(
     title="Accuracy and storage against the number of tasks",
     place=50,
     paper="Figure 5",
-    views=("benchmark", "subsets"),
+    views=("tables", "subsets"),
     scope="largest",
 )
 

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from tallmasks import methods
 from tallmasks.results.figures import FigureSpec, ResultFiles, style
 
-FIGURE = FigureSpec(title="Choosing the scaling coefficient", place=70, views=("benchmark",))
+FIGURE = FigureSpec(title="Choosing the scaling coefficient", place=70, views=("tables",))
 
 
 def data(results: ResultFiles) -> pd.DataFrame:

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from tallmasks.results.figures import FigureSpec, ResultFiles, style
 
-FIGURE = FigureSpec(title="Choosing the mask lambdas", place=80, views=("benchmark",))
+FIGURE = FigureSpec(title="Choosing the mask lambdas", place=80, views=("tables",))
 
 
 def data(results: ResultFiles) -> pd.DataFrame:

@@ -5,7 +5,7 @@ import json
 import pandas as pd
 
 from bundle_io import starting_point
-from job import Job
+from job import Job, main
 from results_io import evaluations_of, origins_of, publish
 from tallmasks.masks.consensus import AgreementProfile, agreement_profile, open_agreement
 from tallmasks.models.checkpoint_sources import seen_validation
@@ -91,3 +91,7 @@ def profiles(job: Job, seed: int) -> dict[str, AgreementProfile]:
         method: agreement_profile(open_agreement(agreement), open_multi_task_vector(merged), len(job.params["tasks"]))
         for method, agreement, merged in zip(*roles, strict=True)
     }
+
+
+if __name__ == "__main__":
+    main(run)

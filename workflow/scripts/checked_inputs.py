@@ -6,11 +6,11 @@ A damaged artifact is moved to .tallmasks/damaged/, so that the next run makes i
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from job import Job
 from tallmasks.plan import figure_stages  # noqa: F401  (declares all stages, with those of `chain`)
 from tallmasks.plan.node import STAGES
 from tallmasks.store.artifacts import ARTIFACT, Damaged, check, identity
@@ -23,19 +23,21 @@ from tallmasks.store.seals import CONTENT
 AGAIN = "call the same command again"
 
 
-def checked(job: Job) -> dict[str, list[str]]:
+def checked(
+    recipe: Mapping[str, Any], inputs: Mapping[str, Sequence[Path]], model: str, threads: int
+) -> dict[str, list[str]]:
     """The identities of the artifacts and results that a job reads, by role; of source files there are none.
 
     Raises TallmasksError where the code at hand is another than the recipe's, or an input is damaged, lost or another
     than the recipe's; in one line that names the file and what to do.
     """
-    _check_code(job)
+    _check_code(recipe, model)
     files = [
         (role, path, expected)
-        for role, paths in job.inputs.items()
-        for path, expected in zip(paths, _expected(job, role, len(paths)), strict=True)
+        for role, paths in inputs.items()
+        for path, expected in zip(paths, _expected(recipe, role, len(paths)), strict=True)
     ]
-    identities = parallel(lambda file: _identity_or_error(*file[1:]), files, job.threads)
+    identities = parallel(lambda file: _identity_or_error(*file[1:]), files, threads)
     if errors := list(dict.fromkeys(str(one) for one in identities if isinstance(one, TallmasksError))):
         raise TallmasksError(f"{'; '.join(errors)}. {AGAIN.capitalize()}: what is damaged or lost is made again")
     made_from: dict[str, list[str]] = {}
@@ -45,22 +47,13 @@ def checked(job: Job) -> dict[str, list[str]]:
     return made_from
 
 
-def _identity_or_error(path: Path, expected: str | None) -> str | TallmasksError | None:
-    """So that all damaged inputs of a job are found at once, and not one with every run."""
-    try:
-        return _identity(path, expected)
-    except TallmasksError as error:
-        return error
-
-
-def _check_code(job: Job) -> None:
+def _check_code(recipe: Mapping[str, Any], model: str) -> None:
     """Refuse to make, under a name that says one thing, what other code makes: of another branch, say."""
-    recipe = job.recipe
     changed = []
     if "version" in recipe and (number := _number_of(recipe["kind"])) != recipe["version"]:
         changed.append(f"stage {recipe['kind']} has number {number} here, not {recipe['version']}")
     params = recipe.get("params", {})
-    for name, key in ((params.get("family"), "family_code"), (job.model, "catalogue_code")):
+    for name, key in ((params.get("family"), "family_code"), (model, "catalogue_code")):
         if key in params and fingerprint_of_module(name) != params[key]:
             changed.append(f"the module {name} is another one here")
     code = params.get("code", {})
@@ -87,13 +80,20 @@ def _number_of(kind: str) -> int | None:
     return version_of(kind)
 
 
-def _expected(job: Job, role: str, count: int) -> list[str | None]:
+def _expected(recipe: Mapping[str, Any], role: str, count: int) -> list[str | None]:
     """The digests that the recipe has of a role's files: of artifacts' recipes, or of source files' content."""
-    recipe = job.recipe
     if role in recipe.get("sources", {}):
         return [recipe["sources"][role]] * count
     digests = recipe.get("inputs", {}).get(role)
     return list(digests) if digests is not None and len(digests) == count else [None] * count
+
+
+def _identity_or_error(path: Path, expected: str | None) -> str | TallmasksError | None:
+    """So that all damaged inputs of a job are found at once, and not one with every run."""
+    try:
+        return _identity(path, expected)
+    except TallmasksError as error:
+        return error
 
 
 def _identity(path: Path, expected: str | None) -> str | None:

@@ -2,9 +2,9 @@
 
 import json
 
-from benchmark_tables import counts_of
-from job import Job
+from job import Job, main
 from results_io import publish
+from tables import counts_of
 from tallmasks.evaluation.records import Evaluation, read_evaluation, read_orders, read_subset
 from tallmasks.evaluation.subsets import subsets
 from tallmasks.results.sweep_tables import subset_table
@@ -21,3 +21,7 @@ def run(job: Job) -> None:
     table = subset_table(subsets(ordered), evaluated, finetuned, zeroshot, counts_of(job))
     files = {"accuracy.csv": table.to_csv(index=False), "orders.json": json.dumps(ordered, indent=1) + "\n"}
     publish(job, files, {"finetuning_seeds": job.params["seeds"]})
+
+
+if __name__ == "__main__":
+    main(run)

@@ -1,6 +1,6 @@
 """Write figure 1's block of real weights: four task vectors, what they merge to, their masks and the consensus."""
 
-from job import Job
+from job import Job, main
 from results_io import publish
 from tallmasks.masks.block import block
 from tallmasks.vectors.task_vectors import open_task_vector
@@ -11,3 +11,7 @@ def run(job: Job) -> None:
     grid = job.params["grid"]
     table = block(vectors, mask_lambda=grid[len(grid) // 2])
     publish(job, {"weights.csv": table.to_csv(index=False)}, {"finetuning_seeds": job.params["seeds"]})
+
+
+if __name__ == "__main__":
+    main(run)

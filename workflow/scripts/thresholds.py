@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from job import Job
+from job import Job, main
 from results_io import publish
 from tallmasks import methods
 from tallmasks.evaluation.records import Evaluation, read_evaluation, read_thresholds
@@ -22,3 +22,7 @@ def run(job: Job) -> None:
         tables.append(threshold_table(method, by_threshold, finetuned))
     files = {"thresholds.csv": pd.concat(tables).to_csv(index=False)}
     publish(job, files, {"finetuning_seeds": job.params["seeds"]})
+
+
+if __name__ == "__main__":
+    main(run)

@@ -1,6 +1,6 @@
 """Write how well the merges of all other tasks, the pretrained and the fine-tuned model do on each task."""
 
-from job import Job
+from job import Job, main
 from results_io import publish
 from tallmasks.evaluation.records import read_evaluation
 from tallmasks.results.sweep_tables import held_out_for_people, held_out_table
@@ -17,3 +17,7 @@ def run(job: Job) -> None:
     files = {"held_out.csv": table.to_csv(index=False), "held_out.md": held_out_for_people(table, title)}
     publish(job, files, {"finetuning_seeds": [seed]}, f"held_out.{PROVENANCE}")
     print(files["held_out.md"])
+
+
+if __name__ == "__main__":
+    main(run)

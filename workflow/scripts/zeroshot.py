@@ -1,6 +1,6 @@
 """Write the pretrained model's accuracy on every task of a benchmark, beside what was published of it."""
 
-from job import Job
+from job import Job, main
 from results_io import publish, task_origins
 from tallmasks.evaluation.records import read_evaluation
 from tallmasks.results.paper import published_name
@@ -19,3 +19,7 @@ def run(job: Job) -> None:
     publish(job, {"zeroshot.csv": table.to_csv(index=False)}, facts, "zeroshot.provenance.json")
     print(table.to_string(index=False))
     print(f"mean over {len(ours)} tasks: {ours['accuracy'].mean():.2f}")
+
+
+if __name__ == "__main__":
+    main(run)

@@ -28,18 +28,19 @@ POLL_SECONDS = 0.2
 def lease(count: int, submitted: bool = False) -> list[int]:
     """Wait until `count` GPUs are free, take them for the life of this process, and set CUDA_VISIBLE_DEVICES.
 
-    The locks pass on to the program that this process becomes, and to what that forks.
-
     Args:
         count: How many.
         submitted: Whether a cluster's scheduler started this job and assigned its devices.
 
     Returns:
-        The locks' file descriptors.  None where the scheduler assigned no more devices than `count`.
+        The locks' file descriptors; none where the scheduler assigned no more devices than `count`.
 
     Raises:
         TallmasksError: If the machine has fewer than `count`; where it has none, with torch's reason.
     """
+    if not count:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        return []
     if submitted and len(cuda.usable()) <= count:
         return []
     uuids = cuda.enough(count)
@@ -57,8 +58,6 @@ def lease(count: int, submitted: bool = False) -> list[int]:
         time.sleep(random.uniform(0.5, 1.5) * POLL_SECONDS)
     for name in list(held)[count:]:
         os.close(held.pop(name))
-    for lock in held.values():
-        os.set_inheritable(lock, True)
     os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(held)
     print(f"GPU {', '.join(held)}", file=sys.stderr, flush=True)
     return list(held.values())

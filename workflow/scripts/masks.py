@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from job import Job
+from job import Job, main
 from results_io import publish
 from tallmasks.evaluation.records import read_evaluation
 from tallmasks.masks.mask_bundles import open_mask_bundle
@@ -24,3 +24,7 @@ def run(job: Job) -> None:
             parts.setdefault(f"{name}.csv", []).append(table)
     files = {name: pd.concat(tables).round(6).to_csv(index=False) for name, tables in parts.items()}
     publish(job, files, {"finetuning_seeds": job.params["seeds"]})
+
+
+if __name__ == "__main__":
+    main(run)

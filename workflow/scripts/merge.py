@@ -1,6 +1,6 @@
 """Merge the task vectors of a set of tasks into one multi-task vector."""
 
-from job import Job
+from job import Job, main
 from tallmasks import methods
 from tallmasks.vectors.multi_task_vectors import write_multi_task_vector
 
@@ -10,3 +10,7 @@ def run(job: Job) -> None:
     write_multi_task_vector(
         methods.get_merge(name), name, job.inputs["task_vectors"], job.output, job.metadata, statistics
     )
+
+
+if __name__ == "__main__":
+    main(run)

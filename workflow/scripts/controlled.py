@@ -1,6 +1,6 @@
 """Write the controlled experiment of one benchmark: fine-tuned and merged accuracy, standard against controlled."""
 
-from job import Job
+from job import Job, main
 from results_io import publish
 from tallmasks.evaluation.records import Evaluation, read_evaluation
 from tallmasks.results.sweep_tables import controlled_table
@@ -13,3 +13,7 @@ def run(job: Job) -> None:
         by_training[finetuning] = (Evaluation.joined(alone), merged)
     files = {"controlled.csv": controlled_table(by_training).to_csv(index=False)}
     publish(job, files, {"finetuning_seeds": job.params["seeds"]})
+
+
+if __name__ == "__main__":
+    main(run)
