@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from gpus import LISTED, fake_nvml
-from processes import job_command
+from processes import WARM, job_command, serve
 from project import ROOT
 
-RUNNER = ROOT / "workflow" / "runner"
+SCRIPTS = ROOT / "workflow" / "scripts"
 LEASE = (
     "import gpu, os, sys; gpu.lease(*map(int, sys.argv[1:])); print(os.environ['CUDA_VISIBLE_DEVICES'], flush=True); "
 )
@@ -23,13 +23,13 @@ LEASE = (
 def machine(tmp_path: Path) -> dict[str, str]:
     """The environment of jobs on a machine with four fake devices, and with leases of its own."""
     kept = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
-    paths = os.pathsep.join([str(fake_nvml(tmp_path / "tools")), str(RUNNER)])
+    paths = os.pathsep.join([str(fake_nvml(tmp_path / "tools")), str(SCRIPTS)])
     return kept | {"TALLMASKS_WARM": "0", "TMPDIR": str(tmp_path), "PYTHONPATH": paths}
 
 
 def job(machine: dict[str, str], count: int, work: str) -> subprocess.Popen[str]:
-    """A job that leases `count` devices, says which, and then becomes the program `work`, as jobs do."""
-    command = [sys.executable, "-c", f"{LEASE} os.execvp('sh', ['sh', '-c', {work!r}])", str(count)]
+    """A job that leases `count` devices, says which, and then does its work."""
+    command = [sys.executable, "-c", f"{LEASE} {work}", str(count)]
     return subprocess.Popen(command, env=machine, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
 
@@ -42,11 +42,11 @@ def said(process: subprocess.Popen[str]) -> set[str]:
 def test_jobs_at_once_have_different_devices(machine: dict[str, str], allocation: dict[str, str]) -> None:
     """Two fine-tunings would share device 0 and its memory, with three devices idle."""
     machine |= allocation
-    jobs = [job(machine, count, "exec sleep 600") for count in (1, 2, 1)]
+    jobs = [job(machine, count, "import time; time.sleep(600)") for count in (1, 2, 1)]
     devices = [said(process) for process in jobs]
     assert [len(names) for names in devices] == [1, 2, 1]
     assert set.union(*devices) == set(LISTED.values())
-    waiting = job(machine, 1, "true")
+    waiting = job(machine, 1, "")
     time.sleep(0.5)
     assert waiting.poll() is None
     os.kill(jobs[0].pid, signal.SIGKILL)  # a killed job gives its device back
@@ -70,7 +70,7 @@ def test_of_a_submitted_job_the_scheduler_decides(machine: dict[str, str], assig
 def run_job(machine: dict[str, str], folder: Path, code: str, gpus: int = 1) -> list[str]:
     """The command of a job that runs `code` as one of the workflow's steps."""
     script = folder / "finetune.py"
-    script.write_text(code)
+    script.write_text(f"from job import main\n{code}\nmain(run)\n")
     told = {"recipe": {"params": {}}, "inputs": {}, "outputs": {}, "threads": 1, "gpus": gpus}
     return job_command(folder, script, told)
 
@@ -118,19 +118,22 @@ def run(job):
 """
 
 
-def test_a_fork_has_the_lease_while_it_runs(machine: dict[str, str], tmp_path: Path) -> None:
+def test_a_fork_has_the_lease_while_it_runs(
+    machine: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A job of the warm Python would share its GPU with the next one, or keep it when it was killed."""
     given = machine | {"CUDA_VISIBLE_DEVICES": "2", "TALLMASKS_WARM": str(tmp_path / "warm")}
-    given["PYTHONPATH"] += os.pathsep + str(ROOT / "src")
-    start = [sys.executable, "-P", str(RUNNER / "warm.py"), given["TALLMASKS_WARM"], str(os.getpid()), "torch"]
-    warm = subprocess.Popen(start, env=given, stdout=subprocess.PIPE, text=True)
-    assert warm.stdout and warm.stdout.readline() == "listening\n"
-    command = run_job(machine, tmp_path, FORK)
-    process = subprocess.Popen(command, env=given, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    for name in ("PYTHONPATH", "TMPDIR"):  # torch imports NVML, and asks where temporary files are
+        monkeypatch.setenv(name, machine[name])
+    warm = serve(tmp_path / "warm", ["torch"])
+    python, *command = run_job(machine, tmp_path, FORK)
+    process = subprocess.Popen(
+        [python, str(WARM), *command], env=given, cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout
     worker, server, visible = process.stdout.readline().split()
     assert visible == LISTED["2"] and int(worker) != process.pid and int(server) == warm.pid
-    waiting = job(given | {"CUDA_VISIBLE_DEVICES": LISTED["2"]}, 1, "true")
+    waiting = job(given | {"CUDA_VISIBLE_DEVICES": LISTED["2"]}, 1, "")
     time.sleep(1)
     assert waiting.poll() is None, "the lease is the job's as long as it runs"
     process.kill()

@@ -103,11 +103,7 @@ def merge_job(folder: Path, **changes: object) -> tuple[Node, dict]:
 
 
 def run_merge(folder: Path, told: dict) -> subprocess.CompletedProcess[str]:
-    return run_step(STAGES["merge"].script, folder, told)
-
-
-def run_step(script: str, folder: Path, told: dict) -> subprocess.CompletedProcess[str]:
-    command = job_command(folder, ROOT / "workflow" / "scripts" / f"{script}.py", told)
+    command = job_command(folder, ROOT / "workflow" / "scripts" / "merge.py", told)
     return subprocess.run(command, cwd=folder, capture_output=True, text=True)
 
 
@@ -154,7 +150,7 @@ def test_a_job_refuses_another_task_s_file(tmp_path: Path) -> None:
 def test_a_job_refuses_what_other_code_was_to_make(what: str, tmp_path: Path) -> None:
     """After `git checkout` of another branch, this branch's names would get that one's bytes."""
     changes = {
-        "stage": {"version": versions()["multi_task_vector"] + 1},
+        "stage": {"version": versions()["merge"] + 1},
         "method": {"params": {"merge": "sum", "code": {"merges": {"sum": "0" * 12}}}},
         "family": {"params": {"merge": "sum", "family": "json", "family_code": "0" * 12}},
     }
