@@ -143,7 +143,7 @@ class Project:
         identity = {
             f"GIT_{who}_{what}": "nobody@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
         }
-        return {
+        environment = {
             **kept,
             **identity,
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
@@ -157,6 +157,9 @@ class Project:
             "TALLMASKS_WARM": str(warm_python()),
             **self.environment,
         }
+        if not environment["TALLMASKS_WARM"]:  # each Snakemake has its own
+            del environment["TALLMASKS_WARM"]
+        return environment
 
     # -- what is there ------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ def test_a_table_comes_out_of_slurm_although_a_job_was_cancelled(project: Projec
     """On a cluster, a preempted job would end the run, or thousands of tiny jobs would queue for days."""
     before = project.sha256("store", "results")
     for path in project.path("store/tiny").rglob("*"):
-        if re.search(r"checkpoints/svhn|task_vectors/svhn|fine_tuned-svhn|-2tasks-s0", str(path)):
+        if re.search(r"finetune/svhn|task_vector/svhn|fine_tuned-svhn|-2tasks-s0", str(path)):
             path.unlink()
     project.path(TARGET).unlink()
     with cluster(tmp_path / "cluster") as environment:

@@ -112,7 +112,7 @@ def small_hub(own_models: Repositories) -> Iterator[LoopbackHub]:
 @pytest.fixture
 def project(hub: LoopbackHub, tmp_path: Path) -> Project:
     """The project with an empty cache and this hub; its jobs are forks of a warm Python of its own, which has both."""
-    return Project(lay_out(tmp_path / "project").root, hub.environment(tmp_path / "home") | {"TALLMASKS_WARM": "1"})
+    return Project(lay_out(tmp_path / "project").root, hub.environment(tmp_path / "home") | {"TALLMASKS_WARM": ""})
 
 
 def small_model(params: dict[str, Any], model: str, benchmarks: dict[str, list[str]], **settings: Any) -> None:

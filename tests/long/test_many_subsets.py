@@ -10,11 +10,6 @@ from tallmasks.plan.index import closure
 from tallmasks.plan.project import open_plan
 from tallmasks.tasks.catalogues import catalogue
 
-RULES = {
-    "checkpoint": "finetune", "task_evaluation": "evaluate_task", "multi_task_vector": "merge", "mask_bundle": "mask",
-    "agreement": "consensus", "evaluation": "evaluate",
-}  # fmt: skip
-
 
 def test_160_benchmarks_of_every_method_share_their_jobs(tmp_path: Path) -> None:
     """A large experiment could not even be planned, or would do shared work once per subset."""
@@ -24,5 +19,5 @@ def test_160_benchmarks_of_every_method_share_their_jobs(tmp_path: Path) -> None
     benchmarks = {f"set{n}": list(names) for n, names in enumerate([*draw.sample(sorted(sets), 159), tasks])}
     project.change(lambda params: params.update(methods="all", benchmarks=benchmarks))
     nodes = closure(open_plan(project.root), "tiny")
-    expected = Counter(RULES.get(node.kind, node.kind) for node in nodes)
+    expected = Counter(node.kind for node in nodes)
     assert project.dry_run("all").planned == expected + Counter({"tables": 160})

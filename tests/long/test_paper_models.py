@@ -56,13 +56,11 @@ def test_a_run_without_a_network_stops_at_once(project: Project, tmp_path: Path)
 @pytest.mark.short
 @pytest.mark.skipif(torch.cuda.is_available(), reason="asks what happens without a GPU")
 def test_a_run_without_a_usable_gpu_stops_at_once(project: Project, tmp_path: Path) -> None:
-    """Gigabytes would be downloaded and decoded for hours before the first job said that it has no GPU; and where
-    there are some, jobs that wait for one would hold the cores that decoding needs."""
+    """Gigabytes would be downloaded and decoded for hours before the first job said that it has no GPU."""
     project.change(one_model)
     paths = os.pathsep.join([str(project.path("src")), str(fake_nvml(tmp_path / "tools"))])
     four = Project(project.root, offline(tmp_path) | {"PYTHONPATH": paths})
     run = four.snakemake("results/vit_b32/three/table.csv", fails=True)
-    assert re.search(r"Provided resources: gpu\b.*\b4\b", run.output), "as many at once as there are"
     assert not run.jobs and "Traceback" not in run.output and "huggingface.co" not in run.output
     (said,) = (line for line in run.output.splitlines() if "nothing was started, since jobs are to" in line)
     assert "torch has no GPU" in said and "gpu: 0" in said

@@ -19,7 +19,7 @@ def test_a_snakemake_has_its_own_and_kill_9_leaves_neither(tmp_path: Path) -> No
         "    os.write(os.open('told', os.O_WRONLY | os.O_CREAT), f'{os.getpid()} {os.getppid()}\\n'.encode())\n"
         "    time.sleep(600)\n",
     )
-    own = Project(laid_out.root, {"TALLMASKS_WARM": "1"})
+    own = Project(laid_out.root, {"TALLMASKS_WARM": ""})
     head = chain.head(open_plan(own.root), "tiny", "dtd").path
     told = own.path("told")
     snakemake = own.start("snakemake", "-j2", "--", head, stdout=subprocess.DEVNULL)

@@ -70,7 +70,7 @@ def test_why_says_what_is_new(project: Project) -> None:
     said = project.tallmasks("why", table).output
     assert "would be rebuilt" in said and "3 finetune" in said
     assert re.search(r"params\.finetuning\.learning_rate: .* then, 0\.5 now", said)
-    assert "nor an artifact that a recipe declared" in project.tallmasks("why", artifact, fails=True).output
+    assert "nor an artifact of params.yaml" in project.tallmasks("why", artifact, fails=True).output
 
     project.git("checkout", "-q", "params.yaml")
     project.benchmark("new", ["mnist", "cars"])

@@ -1,4 +1,4 @@
-"""Forced jobs, failed jobs, inputs dated in the future: what is asked for runs, and nothing that is there is lost."""
+"""Forced jobs, failed jobs, inputs dated in the future: what is asked for runs, and no results are lost."""
 
 import os
 import sys
@@ -55,13 +55,10 @@ BREAK = """    raise RuntimeError("broken")
 
 
 def test_results_stay_until_the_new_ones_are_there(project: Project) -> None:
-    """A mistake in a new method, or a full disk, would cost the tables or hours of fine-tuning that were there."""
+    """A mistake in a new table, a full disk or a kill would cost the tables that were there."""
     before = project.sha256("store", "results")
     project.replace("workflow/scripts/results_io.py", '    folder = job.outputs["folder"]\n', BREAK)
-    project.replace("workflow/scripts/merge.py", "def run(job: Job) -> None:\n", "def run(job):\n    raise OSError\n")
     assert "RuntimeError: broken" in project.run("snakemake", "-j2", "-f", "--", TABLE, fails=True).output
-    artifact = project.one("store/tiny/derived/merge/sum-2tasks-s0-*").relative_to(project.root)
-    project.run("snakemake", "-j2", "-f", "--", str(artifact), fails=True)
     assert project.sha256("store", "results") == before
     stops = BREAK.replace('raise RuntimeError("broken")', '__import__("time").sleep(600)')
     project.replace("workflow/scripts/results_io.py", BREAK, stops)
@@ -76,16 +73,15 @@ def test_results_stay_until_the_new_ones_are_there(project: Project) -> None:
     assert project.snakemake(TABLE).jobs == {}, "the tables that stayed are right"
 
 
-def test_an_input_from_the_future_costs_nothing(project: Project) -> None:
+def test_an_input_from_the_future_is_said_and_nothing_is_deleted(project: Project) -> None:
     """A clock that was wrong once would have every finished output deleted, in every run."""
-    before = project.sha256("store", "results")
+    before = project.sha256("store")
     future = time.time() + 1e7
     files = [path for folder in ("store", "results", "models") for path in project.path(folder).rglob("*")]
     for path in filter(Path.is_file, files):
         os.utime(path, (future, future))
+    assert not project.snakemake(TABLE).jobs
     project.one("store/tiny/derived/evaluate/task_arithmetic-2tasks-s0-*").unlink()
     project.path(TABLE).write_text("edited")
-    os.utime(project.path(TABLE), (future, future))
-    assert project.snakemake(TABLE).jobs == {"evaluate": 1, "tables": 1}
-    assert project.sha256("store", "results") == before
-    assert not project.snakemake(TABLE).jobs
+    assert "clock skew" in project.run("snakemake", "-j2", "--", TABLE, fails=True).output, "Snakemake's own words"
+    assert project.sha256("store") == before

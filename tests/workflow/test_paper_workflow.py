@@ -114,8 +114,7 @@ def test_the_report_holds_every_table_and_figure(paper: Project) -> None:
     shown = {path: one for path, one in embedded(page, "results").items() if one["mime_type"] in kinds}
     expected = {f"results/tiny/figures/{name}.svg" for name in OF_THE_PAPER}
     expected |= {f"results/tiny/tables/{name}.html" for name in TABLES}
-    expected |= {f"results/tiny/report/{name}.html" for name in ("parameters", "run_times", "provenance")}
-    assert shown.keys() == expected
+    assert shown.keys() == expected | {"results/tiny/report/provenance.html"}
     for path, one in shown.items():
         content = base64.b64decode(one["data_uri"].partition("base64,")[2])
         assert content == paper.path(path).read_bytes() and len(one["caption"]) > 80, path
@@ -125,13 +124,7 @@ def test_the_report_holds_every_table_and_figure(paper: Project) -> None:
 
 
 def test_the_report_says_what_it_is_made_of(paper: Project) -> None:
-    """A reader could not tell with which parameters, on which machine and how long it ran."""
-    names = ("parameters", "run_times", "provenance")
-    pages = {name: paper.path(f"results/tiny/report/{name}.html").read_text() for name in names}
-    assert "learning_rate" in pages["parameters"] and "name_wave" in pages["parameters"]
-    row = r"<td>(\w+)</td><td>\d+</td><td>[\d.]+</td><td>[\d.]+</td><td>(\d+)</td>"
-    megabytes = {kind: int(memory) for kind, memory in re.findall(row, pages["run_times"])}
-    assert {"checkpoint", "evaluation", "subset_evaluation", "threshold_evaluation"} <= megabytes.keys()
-    assert all(memory > 30 for memory in megabytes.values()), "a job with numpy has more than that"
+    """A reader could not tell from which parameters and with which libraries the results are."""
+    page = paper.path("results/tiny/report/provenance.html").read_text()
     digest = json.loads(paper.path("results/tiny/figures/radar.provenance.json").read_text())["recipe"]["digest"]
-    assert f"<td>figures/radar</td><td>{digest}</td>" in pages["provenance"] and "torch" in pages["provenance"]
+    assert f"<td>figures/radar</td><td>{digest}</td>" in page and "torch" in page

@@ -18,6 +18,8 @@ import tallmasks
 tallmasks.merges()
 import tallmasks.masks.mask_bundles, tallmasks.masks.consensus, tallmasks.results.tables
 import tallmasks.vectors.multi_task_vectors
+from tallmasks.plan import chain
+from tallmasks.plan.index import closure
 from tallmasks.plan.planner import Plan
 from tallmasks.vectors.checkpoints import open_checkpoint
 

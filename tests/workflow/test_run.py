@@ -1,22 +1,21 @@
 """What a user reads of a run: a failure, an interruption, the end; with the real engines."""
 
+import fcntl
 import os
 import re
 import shlex
 import shutil
 import signal
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from snakemake.exceptions import WorkflowError
 
-import bridge
-from bridge.run import check_project
-from processes import wait_for
-from project import ROOT, Project, Run
+from bridge import begin
+from bridge.run import check_room, check_settings, no_slurm
+from processes import gone, wait_for
+from project import ROOT, Project
 
 TABLE = "results/tiny/new/table.csv"
 COMMAND = ("snakemake", "-j2", "--", TABLE)
@@ -26,19 +25,27 @@ def logs_of_jobs(project: Project) -> list[Path]:
     return [path for path in project.root.glob("logs/**/*cars*.log") if path.stat().st_size]
 
 
-def interrupt_at_work(project: Project, interrupt: Callable[[subprocess.Popen[str]], None]) -> Run:
-    """Start a run, and interrupt it when the first job is at work."""
+def workers(project: Project) -> list[int]:
+    """The processes of the jobs that have begun to wait."""
+    said = " ".join(path.read_text() for path in logs_of_jobs(project))
+    return [int(number) for number in re.findall(r"begun (\d+)\n", said)]
+
+
+def interrupt_at_work(project: Project, interrupt: signal.Signals) -> str:
+    """Start a run, send a signal to it and its jobs when the first is at work, and see them end; what it said."""
     for log in logs_of_jobs(project):
         log.unlink()
     process = project.start(*COMMAND)
-    wait_for(lambda: bool(logs_of_jobs(project)) or process.poll() is not None)
-    interrupt(process)
+    wait_for(lambda: bool(workers(project)) or process.poll() is not None)
+    os.killpg(process.pid, interrupt)
     output, _ = process.communicate(timeout=120)
-    return Run(process.returncode, output)
+    assert process.returncode and workers(project), output
+    wait_for(lambda: all(map(gone, workers(project))))
+    return output
 
 
 def test_a_failure_and_an_interruption_are_said_in_few_words(project: Project) -> None:
-    """The reason, and what to call next, would be lost in what Snakemake and Python print."""
+    """The reason, and what to call next, would be lost in what Snakemake and Python print; or a job go on alone."""
     shutil.copy(ROOT / "profiles/default/config.yaml", project.path("profiles/default"))
     project.benchmark("new", ["cars", "gtsrb", "mnist"])
     script = project.path("workflow/scripts/finetune.py")
@@ -46,19 +53,16 @@ def test_a_failure_and_an_interruption_are_said_in_few_words(project: Project) -
     begin = "def run(job: Job) -> None:\n"
     assert text.count(begin) == 1
 
-    waits = "    print('begun', flush=True)\n    __import__('time').sleep(600)\n"
+    waits = "    print('begun', __import__('os').getpid(), flush=True)\n    __import__('time').sleep(600)\n"
     script.write_text(text.replace(begin, f"{begin}{waits}"))
-    ways = [lambda process: os.killpg(process.pid, signal.SIGINT), subprocess.Popen.terminate]
-    for interrupt in ways:  # as a terminal's Ctrl-C does, or as a machine that shuts down
-        output = interrupt_at_work(project, interrupt).output
-        assert output.count("Interrupted.") == 1 and "the same command goes on" in output
-        assert "Traceback" not in output and "KeyboardInterrupt" not in output
+    for interrupt in (signal.SIGINT, signal.SIGKILL):
+        assert "Traceback" not in interrupt_at_work(project, interrupt)
 
     mistake = "    from tallmasks.store.errors import TallmasksError\n    raise TallmasksError('no room; make some')\n"
     script.write_text(text.replace(begin, f"{begin}{mistake}"))
     output = project.run(*COMMAND, fails=True).output
     assert '"recipe"' not in output and "Traceback" not in output
-    error, alone = next(path for path in logs_of_jobs(project) if "checkpoint" in str(path)).read_text().splitlines()
+    error, alone = next(path for path in logs_of_jobs(project) if "finetune" in str(path)).read_text().splitlines()
     assert error == "error: no room; make some" and output.count(error) == 2, "two jobs failed for that"
     script.write_text(text)
     project.run(*shlex.split(alone.removeprefix("This job alone: ")))
@@ -68,14 +72,18 @@ def test_a_failure_and_an_interruption_are_said_in_few_words(project: Project) -
     assert len(output.splitlines()) < 60 and "\033" not in output
 
 
-def test_checkpoints_are_not_deleted_with_all_output(project: Project) -> None:
-    """A month of fine-tuning would be gone with one option of Snakemake's."""
-    words = ("snakemake", "-j1", "--delete-all-output", "--", "results/tiny/two/table.csv")
-    assert "YES=1" in project.run(*words, fails=True).output
-    checkpoint = project.one("store/tiny/checkpoints/finetune/mnist-s0-*")
-    assert "Would delete" in project.run(*words[:2], "-n", *words[2:]).output and checkpoint.exists()
-    Project(project.root, {"YES": "1"}).run(*words)
-    assert not checkpoint.exists()
+def test_a_second_run_waits_and_begins_anew(project: Project) -> None:
+    """Two runs would write one file; or the second make again what the first has made."""
+    table = project.path("results/tiny/two/table.csv")
+    content = table.read_bytes()
+    with project.path(".tallmasks/writer.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        table.unlink()
+        process = project.start("snakemake", "-j2", "--", str(table.relative_to(project.root)))
+        assert process.stdout and any("Another snakemake is at work" in line for line in process.stdout)
+        table.write_bytes(content)
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0 and "Nothing to be done" in output
 
 
 def test_a_folder_without_room_is_said_before_the_first_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,14 +91,14 @@ def test_a_folder_without_room_is_said_before_the_first_job(tmp_path: Path, monk
     monkeypatch.chdir(tmp_path)
     Path("results").write_text("a file in the folder's place")
     with pytest.raises(WorkflowError, match=r"^results cannot be written \(File exists\)"):
-        bridge.Run(None).check_room()
+        check_room()
     Path("results").unlink()
     monkeypatch.setenv("TMPDIR", "/proc")  # where root cannot write either
     with pytest.raises(WorkflowError, match=r"^/proc cannot be written .* or set TMPDIR to another folder"):
-        bridge.Run(None).check_room()
+        check_room()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tpm"))
     with pytest.raises(WorkflowError, match=r"tpm cannot be written \(No such file or directory\)"):
-        bridge.Run(None).check_room()
+        check_room()
     assert not Path("tpm").exists(), "a typo is no new folder"
 
 
@@ -98,16 +106,18 @@ def test_a_project_that_cannot_be_written_or_has_no_profile_is_refused_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Snakemake would end in a traceback of fifty lines, or print a header of thirteen before the reason."""
+    monkeypatch.setenv("PATH", os.environ["PATH"])
     monkeypatch.chdir(tmp_path)
-    shown = SimpleNamespace(is_main_process=True, output_settings=SimpleNamespace(show_failed_logs=True))
-    check_project(shown)
-    assert list(Path(".snakemake").iterdir()) == []
-    monkeypatch.chdir("/proc")  # where root cannot write either
-    with pytest.raises(OSError, match=r"/proc/\.snakemake"):
-        check_project(shown)
-    shown.output_settings.show_failed_logs = False
-    with pytest.raises(SystemExit, match=r"^error: profiles/default is not in force"):
-        check_project(shown)
+    Path(".tallmasks").write_text("a file in the folder's place")
+    with pytest.raises(SystemExit, match=r"^error: \.tallmasks: File exists; move away"):
+        begin(None)
+    workflow = SimpleNamespace(
+        executor_plugin=SimpleNamespace(name="local"),
+        resource_settings=SimpleNamespace(cores=1, nodes=1),
+        dag_settings=SimpleNamespace(rerun_triggers={"mtime", "params"}),
+    )
+    with pytest.raises(WorkflowError, match=r"^profiles/default is not in force"):
+        check_settings(workflow)
 
 
 def test_without_a_core_nothing_waits(project: Project) -> None:
@@ -119,13 +129,13 @@ def test_without_a_core_nothing_waits(project: Project) -> None:
 def test_slurm_that_is_not_there_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs would be submitted to nobody, and the run would not even end on SIGTERM."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert "no sbatch" in bridge.no_slurm()
+    assert "no sbatch" in no_slurm()
     for name, text in {"sbatch": "exit 1", "sinfo": "echo Unable to contact slurm controller >&2; exit 1"}.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o755)
-    assert bridge.no_slurm() == "slurm does not answer: Unable to contact slurm controller"
+    assert no_slurm() == "slurm does not answer: Unable to contact slurm controller"
     (tmp_path / "sinfo").write_text("#!/bin/sh\nexit 0\n")
-    assert bridge.no_slurm() == ""
+    assert no_slurm() == ""
 
 
 def test_make_clean_asks(tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ def test_files_of_statistics_are_merged_task_by_task(tmp_path: Path) -> None:
     [
         ("regmean", "grams", r"data statistics \(stage grams\)"),
         ("fisher", "fisher", r"data statistics \(stage fisher\)"),
-        ("adamerging", "learned", "validation data without labels"),
+        ("adamerging", "learn", "validation data without labels"),
     ],
 )
 def test_checkpoints_alone_are_refused(name: str, stage: str, data: str) -> None:
