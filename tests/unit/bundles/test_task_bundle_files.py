@@ -13,6 +13,7 @@ from tallmasks.bundles.bundle_writer import BundleFacts, new_bundle
 from tallmasks.bundles.loaded_bundle import load_bundle
 from tallmasks.bundles.manifest import MASKS, digest_of, is_safe, read_manifest, task_files
 from tallmasks.bundles.verification import verify_bundle
+from tallmasks.commands.main import main
 from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from task_bundles import TASKS, all_same, expected, make
@@ -195,4 +196,5 @@ def test_all_problems_are_told_at_once(tmp_path):
     assert len(problems) == 4 and not any("\n" in problem for problem in problems)
     for name in ("mnist.safetensors has sha256", "is missing", "base.safetensors has 5 bytes", "stranger.safetensors"):
         assert sum(name in problem for problem in problems) == 1
+    assert main(["verify", str(made.folder)]) == 1
     assert "bundle.json is missing" in verify_bundle(tmp_path)[0]

@@ -62,15 +62,6 @@ def test_every_task_comes_back(here: Path, tmp_path: Path, method: str) -> None:
     np.testing.assert_array_equal(flat(parameters), before)
 
 
-def test_lambdas_can_be_chosen_without_data(here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Who has no validation data would have to guess."""
-    out = tmp_path / "bundle"
-    assert run("compress", "--base", "base", *NAMED, "--fit", "-o", out) == 0
-    chosen = json.loads((out / "bundle.json").read_text())["mask_lambda"]
-    assert chosen.keys() == set(TASKS) and all(0.2 <= value <= 0.6 for value in chosen.values())
-    assert f"cars: lambda = {chosen['cars']:g}" in capsys.readouterr().out
-
-
 def test_a_file_may_say_all_that_options_do(here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A command of twenty tasks would have to be kept in a shell script, in part."""
     said = {"base": "base", "tasks": {task: task for task in TASKS}, "output": str(tmp_path / "bundle")}
@@ -107,30 +98,6 @@ def test_a_bundle_with_its_base_needs_nothing_else(
         names = {path.name for path in folder.iterdir()}
         assert "config.json" in names and not {"tokenizer.json", "modeling_own.py"} & names
     np.testing.assert_array_equal(loaded(tmp_path / "cars"), expected(here, "sum", "cars", 0.4))
-
-
-@pytest.mark.parametrize(
-    ("row", "folder", "words"), [("tall_mask_ties", "masks", []), ("t_switch", "updates", ["--include-base"])]
-)
-def test_info_verify_and_damage(
-    here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], row: str, folder: str, words: list[str]
-) -> None:
-    """Nobody could tell what a folder holds, or whether it arrived whole; or one damaged file would cost all tasks."""
-    out, method = tmp_path / "bundle", row.removeprefix("tall_mask_")
-    assert run("compress", "--base", "base", *NAMED, "--method", method, *words, "-o", out) == 0
-    capsys.readouterr()
-    assert run("info", out) == 0
-    said = capsys.readouterr().out
-    assert all(task in said for task in TASKS) and row in said and ("density" in said) == (folder == "masks")
-    assert run("verify", out) == 0
-    file = out / folder / "dtd.safetensors"
-    content = bytearray(file.read_bytes())
-    content[-1] ^= 1
-    file.chmod(0o644)
-    file.write_bytes(content)
-    assert run("verify", out) == 1
-    assert f"{folder}/dtd.safetensors" in refusal(capsys, "export", out, "--task", "dtd", "-o", tmp_path / "dtd")
-    assert run("export", out, "--task", "cars", "-o", tmp_path / "cars") == 0
 
 
 @pytest.mark.parametrize(

@@ -1,36 +1,24 @@
 """Checkpoints that others fine-tuned: found under the hub's file names, checked, and the same network afterwards."""
 
-import importlib
-import json
-import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from huggingface_hub import HfApi
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 from transformers import CLIPVisionConfig, CLIPVisionModel, CLIPVisionModelWithProjection
 
-from conftest import ROOT
-from loopback_hub import Repository, loopback_hub
 from small_clip import ARCHITECTURE, scramble
 from tallmasks.models.checkpoint_sources import locate, seen_validation
 from tallmasks.models.clip import network as clip
 from tallmasks.models.clip.foreign_checkpoints import PUBLISHERS, convert, from_transformers, joined, matched
 from tallmasks.results.reference import PAPER_TASKS
-from tallmasks.store import hub
 from tallmasks.store.errors import TallmasksError
-from tallmasks.store.tensor_files import open_tensors
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
-
-sys.path.insert(0, str(ROOT / "workflow" / "scripts"))
-import_checkpoint, Job = importlib.import_module("import_checkpoint"), importlib.import_module("job").Job
 
 THEIRS = CLIPVisionConfig(
     hidden_size=32,
@@ -156,27 +144,16 @@ def test_fusionbench_has_19_of_the_tasks() -> None:
 
 
 def test_the_published_layout(tmp_path: Path, pretrained: Any, finetuned: Any) -> None:
-    """The paper's own checkpoints could not be used, from the hub or from a copy of its files."""
-    copy, weights, commit = tmp_path / "copy", tmp_path / "pretrained.safetensors", "c8d352f".ljust(40, "0")
-    path = copy / "single_task" / "ViT-B-32" / "MNISTVal" / "nonlinear_finetuned.pt"
+    """A copy of the paper's own checkpoints could not be used."""
+    path = tmp_path / "copy" / "single_task" / "ViT-B-32" / "MNISTVal" / "nonlinear_finetuned.pt"
     path.parent.mkdir(parents=True)
     torch.save(as_published(finetuned), path)
-    save_file(pretrained, weights)
     settings = {"source": "published", "path": "copy"}
     where = locate(settings, "ViT-B-32-quickgelu", "mnist", PUBLISHERS, tmp_path)
     assert where and where.local == path
-
-    where = locate("published", "ViT-B-32-quickgelu", "mnist", PUBLISHERS)
-    assert where
-    recipe = {"kind": "import_checkpoint", "params": {"family": "clip", "task": "mnist", "checkpoint": where.recipe}}
-    job = Job(recipe | {"version": 1, "inputs": {}}, {"pretrained": [weights]}, {"artifact": tmp_path / "imported"})
-    with loopback_hub(copy, tmp_path / "cache") as server:
-        server.repositories["models", where.repository or ""] = Repository(copy, commit)
-        import_checkpoint.run(job)
-    found = open_tensors(tmp_path / "imported")
-    assert json.loads(found.metadata["origin"])["commit"] == commit
-    assert sorted(found.names) == sorted(name for name in pretrained if name.startswith("visual."))
-    assert all(np.array_equal(found.read(name), finetuned[name].numpy()) for name in found.names)
+    found = import_file(path, pretrained)
+    assert found.keys() == {name for name in pretrained if name.startswith("visual.")}
+    assert all(torch.equal(found[name], finetuned[name]) for name in found)
 
 
 @pytest.mark.parametrize(
@@ -246,34 +223,7 @@ def test_a_cut_or_changed_file_is_refused_or_whole(
         assert all(t.shape == pretrained[n].shape and t.isfinite().all() for n, t in found.items())
 
 
-# -- pins -----------------------------------------------------------------------------------------------------
-
-COMMITS = ["c8d352f" + "1" * 33, "0e3d0de" + "2" * 33, "0e3d0de" + "3" * 33]
-
-
-class Listing:
-    """The hub's list of a repository's commits."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.asked = 0
-        hub.full_commit.cache_clear()
-        monkeypatch.setattr(HfApi, "list_repo_commits", self)
-
-    def __call__(self, repo: str, repo_type: str) -> list[SimpleNamespace]:
-        self.asked += 1
-        return [SimpleNamespace(commit_id=commit) for commit in COMMITS]
-
-
-def test_the_beginning_of_a_hash_pins_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The hub takes whole hashes alone, and would answer a short one with a 404."""
-    listing = Listing(monkeypatch)
-    assert hub.full_commit("org/a", "c8d352f") == hub.full_commit("org/a", "c8d352f") == COMMITS[0]
-    assert hub.full_commit("org/a", "main") == "main" and hub.full_commit("org/a", "f" * 40) == "f" * 40
-    assert listing.asked == 1
-    with pytest.raises(TallmasksError, match=r"org/a: 2 of its 3 commits begin with 0e3d0de, expected one"):
-        hub.full_commit("org/a", "0e3d0de")
-    with pytest.raises(TallmasksError, match=r"0 of its 3 commits begin with abcdef0.*all 40 digits"):
-        hub.full_commit("org/a", "abcdef0")
+# -- what is said beside a choice -----------------------------------------------------------------------------
 
 
 def test_what_others_fine_tuned_on_is_said_where_it_decides() -> None:

@@ -196,12 +196,15 @@ def test_squads_comparison() -> None:
 
 
 def test_loss_is_transformers_mean_over_the_batchs_tokens(model: T5Model, folder: Path) -> None:
-    """Short answers would weigh more than in the training that is reproduced."""
+    """Short answers would weigh more than in the training that is reproduced; or dropout be on where none belongs."""
     batch = model.prepare(small_examples(folder, 9))
     network = plain_network(load_state(folder / "weights.safetensors"))
     plain = network(input_ids=batch.inputs, attention_mask=batch.mask.long(), labels=batch.targets).loss
     assert model.loss(batch).item() == pytest.approx(plain.item(), abs=1e-5)
     assert batch.weight == (batch.targets != -100).sum()
+    for training in (True, False):
+        model.train(training)
+        assert torch.equal(model.loss(batch), model.loss(batch)) != training
 
 
 def test_micro_batches_sum_to_the_whole_batch(model: T5Model, folder: Path) -> None:
@@ -217,29 +220,6 @@ def test_micro_batches_sum_to_the_whole_batch(model: T5Model, folder: Path) -> N
     assert len(replace(batch, longest=1).split(1)) == 10, "one example at least"
     gradients = torch.autograd.grad(model.loss(batch), model.parameters())
     assert all((gradient != 0).any() for gradient in gradients), "a tensor that no gradient reaches"
-
-
-@pytest.mark.parametrize("spec", [SPEC, IA3], ids=["whole", "ia3"])
-def test_training_lowers_the_loss_and_leaves_the_rest(spec: dict[str, Any], folder: Path) -> None:
-    """What is frozen would drift, or what is trained stand still."""
-    model: Any = load(spec, folder / "weights.safetensors", device="cpu")
-    batch = model.prepare(small_examples(folder, 12))
-    frozen = {n: p.clone() for n, p in model._network.named_parameters() if not p.requires_grad}
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.02, weight_decay=0)
-    before = model.loss(batch).item()
-    model.train(True)
-    torch.manual_seed(0)
-    assert not torch.equal(model.loss(batch), model.loss(batch)), "dropout is on"
-    for _ in range(6):
-        optimizer.zero_grad()
-        model.loss(batch).backward()
-        optimizer.step()
-    model.train(False)
-    assert model.loss(batch).item() < before - 0.1
-    assert torch.equal(model.loss(batch), model.loss(batch)), "dropout is off"
-    named = dict(model._network.named_parameters())
-    assert frozen and all(torch.equal(named[name], value) for name, value in frozen.items())
-    assert set(frozen) == ({"shared.weight"} if spec is SPEC else set(named))
 
 
 def test_texts_are_not_augmented(model: T5Model, folder: Path) -> None:
@@ -310,15 +290,6 @@ def test_ia3_is_its_vectors_folded_into_the_matrices(adapted: Ia3Model, folder: 
     with torch.inference_mode():
         expected = whole.choice_scores(whole.prepare(examples))
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
-
-
-def test_ia3_begins_with_the_pretrained_model(adapted: Ia3Model, model: T5Model, folder: Path) -> None:
-    """The task vector, which is measured from ones, would not be all that fine-tuning did."""
-    batch = model.prepare(small_examples(folder, 6))
-    assert adapted.loss(batch).item() == pytest.approx(model.loss(batch).item(), abs=1e-6)
-    start = FAMILY.initial_state(IA3, folder / "weights.safetensors")
-    assert adapted.initial().numpy().tobytes() == np.concatenate([a.ravel() for a in start.values()]).tobytes()
-    assert (adapted.initial() == 1).all() and list(start) == list(adapted.trainable)
 
 
 @pytest.mark.parametrize(("free", "budget"), [(False, 200), (True, 1 << 14)], ids=["many passes", "one pass, free"])

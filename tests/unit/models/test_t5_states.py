@@ -67,22 +67,12 @@ def with_embed_tokens(state: State) -> dict[str, torch.Tensor]:
     )
 
 
-def in_shards(folder: Path, state: State) -> None:
-    tensors, names = torch_state(state), sorted(state)
-    parts = {"model-00001-of-00002.safetensors": names[::2], "model-00002-of-00002.safetensors": names[1::2]}
-    for file, some in parts.items():
-        save_file({name: tensors[name] for name in some}, folder / file)
-    index = {"weight_map": {name: file for file, some in parts.items() for name in some}}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-
-
-@pytest.mark.parametrize("layout", ["bin", "shards", "transformers"])
+@pytest.mark.parametrize("layout", ["bin", "transformers"])
 def test_pretrained_weights_are_read_in_every_layout(layout: str, tmp_path: Path) -> None:
     """A model that transformers or the hub holds could not be used, or lose a table."""
     state = random_state()
     saves: dict[str, Callable[[Path], None]] = {
         "bin": lambda folder: torch.save(with_embed_tokens(state), folder / "pytorch_model.bin"),
-        "shards": lambda folder: in_shards(folder, state),
         "transformers": lambda folder: plain_network(state).save_pretrained(folder),
     }
     folder = saved_folder(tmp_path / "saved", state, saves[layout])
@@ -97,9 +87,7 @@ def test_pretrained_weights_are_read_in_every_layout(layout: str, tmp_path: Path
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda f, s: s.pop("lm_head.weight"), "no tensor 'lm_head.weight'"),
         (lambda f, s: s.update({"encoder.embed_tokens.weight": torch.ones(96, 32)}), "is not 'shared.weight'"),
-        (lambda f, s: s.update({"model.shared.weight": torch.ones(96, 32)}), "is not expected"),
         (lambda f, s: (f / "tokenizer.json").unlink(), "no tokenizer.json and no spiece.model beside the weights"),
         (lambda f, s: (f / "config.json").write_text('{"num_heads": 2}'), "num_heads: found 2, and .* has 4"),
         (lambda f, s: (f / "config.json").write_text("["), "config.json: not a JSON object"),
@@ -263,7 +251,6 @@ def test_pefts_names_are_pefts() -> None:
         (lambda c, v: c.update(modules_to_save=["lm_head"]), "nothing in modules_to_save"),
         (lambda c, v: v.pop(min(v)), r"\(1 in all\) is missing; expected the \(IA\)\^3 vectors"),
         (lambda c, v: v.update({min(v): np.ones((5, 1), np.float32)}), r"is \[5, 1\] of F32, expected \[32, 1\]"),
-        (lambda c, v: v[min(v)].fill(np.nan), "holds NaN"),
     ],
 )
 def test_other_adapters_are_refused(change: Any, said: str, pretrained: tuple[Path, State], tmp_path: Path) -> None:

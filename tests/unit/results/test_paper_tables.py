@@ -72,14 +72,6 @@ def test_controlled_beside_table_1(results: ResultFiles) -> None:
     ]
 
 
-@pytest.mark.parametrize("name", TABLES)
-def test_a_model_that_the_paper_lacks(results: ResultFiles, name: str) -> None:
-    """tiny's table would have columns without a number, or seem to be measured against ViT-B/32."""
-    data, layout = written(results, name, "tiny")
-    assert data["accuracy_paper"].isna().all()
-    assert "paper" not in layout.columns and "The paper has no tiny" in layout.note
-
-
 def test_the_best_is_bold_within_its_section(results: ResultFiles) -> None:
     """The fine-tuned models would win every table, or a compression method beat the merging ones."""
     data, layout = written(results, "methods", "tiny")
