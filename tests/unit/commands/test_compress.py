@@ -139,11 +139,8 @@ BASE = ["--base", "base", "--task", "cars=cars"]
     ("words", "said"),
     [
         (["magnitude_masking"], "magnitude_masking has no masks"),
-        (["consensus_ties"], "consensus_ties has no masks"),
-        (["pcb"], "pcb has no masks"),
         (["bitdelta", "--mask-lambda", "0.3"], "bitdelta has no mask lambdas"),
         (["bitdelta", "--dtype", "bfloat16"], "bitdelta has no merged vector"),
-        (["emr", "--fit"], "emr has no mask lambdas"),
         (["ties", "--fit", "--mask-lambda", "0.4"], "either it or --mask-lambda"),
     ],
 )

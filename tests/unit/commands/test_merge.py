@@ -173,14 +173,6 @@ def test_the_card_has_names_as_text(small: Path) -> None:
     assert Path("exported/README.md").read_text().startswith("# \\<script\\> \\`\\`\\` \\# x\\|\n")
 
 
-def test_options_win_over_a_file(small: Path) -> None:
-    """A checkpoint could not be exchanged without another file."""
-    said = {"base": "base", "tasks": {"a": "cars", "b": "dtd"}, "method": "weight_averaging", "output": "x"}
-    Path("merge.yaml").write_text(json.dumps(said))
-    assert run("merge", "merge.yaml", "--task", "a=x-v0.1", "--task", "c=x-v0.2", "-o", "y") == 0
-    assert moved("y") == pytest.approx((3 + 2 + 4) / 3)
-
-
 def test_the_recipe_makes_the_same_model_again(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Nobody could say what a merged model was made of, or make it again."""
     words = ["--method", "consensus_ties", "--k", 1, "--trim", "tensor"]
@@ -335,8 +327,6 @@ def test_in_python_as_in_the_shell(small: Path, capsys: pytest.CaptureFixture[st
     for setting, value in (("weight", "x"), ("density", {"cars": [[1]]}), ("k", 1.5), ("only", 5), ("dtype", "int3")):
         with pytest.raises(tallmasks.TallmasksError, match=f"^arguments: .*{setting}.*found "):
             tallmasks.merge_checkpoints("base", models, "ties", "other", **{setting: value})
-    with pytest.raises(tallmasks.TallmasksError, match=r"there is no task 'dogs'"):
-        tallmasks.merge_checkpoints("base", models, "ties", "other", weight={"dogs": 1})
 
 
 WRONG = (5, [1], {"a": 1}, None, [[1]], True, "\0", "\ud800", 10**350)

@@ -117,7 +117,6 @@ def test_what_has_no_meaning_is_one_line(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("slices: []\nmerge_method: passthrough", "slices: layers of several models"),
         (f"{SLICE % (3, 3)}  - sources: [{{model: one, layer_range: [0, 3]}}]", "slices: layers of several models"),
         (SLICE % (2, 2), "layers: found 2, and the base has 3"),
         (f"{FILE}parameters: {{weight: [0, 0.3, 1]}}" % "ties", "weight: found [0, 0.3, 1]"),

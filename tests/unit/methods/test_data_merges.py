@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -11,10 +9,9 @@ import torch
 from tallmasks import methods
 from tallmasks.methods.streaming import in_stream
 from tallmasks.store.errors import TallmasksError
-from tallmasks.store.tensor_files import Layout, write_tensors
-from tallmasks.vectors.multi_task_vectors import open_multi_task_vector, write_multi_task_vector
-from tallmasks.vectors.task_vectors import TaskVector, compute_task_vector
-from task_statistics import for_merge, inputs, made_up
+from tallmasks.store.tensor_files import Layout
+from tallmasks.vectors.task_vectors import TaskVector
+from task_statistics import for_merge, inputs
 
 LAYOUT = Layout(("a.bias", "a.weight", "conv.weight", "deep.weight"), ((5,), (5, 7), (3, 2, 2), (4, 60)))
 TASKS = 3
@@ -94,26 +91,6 @@ def test_fisher_is_the_weighted_mean_of_the_models() -> None:
         weights = [fisher / (length + 1e-6) for fisher, length in zip(fishers, lengths, strict=True)]
         both = sum(weight * own[name] for weight, own in zip(weights, tuned, strict=True))
         torch.testing.assert_close(new[name], both / sum(weights), rtol=0, atol=1e-5)
-
-
-def test_files_of_statistics_are_merged_task_by_task(tmp_path: Path) -> None:
-    """A task's model would be weighed by another task's data."""
-    base, tuned = models()
-    initial = LAYOUT.split(base)
-    write_tensors(tmp_path / "base", initial, {})
-    for task, flat in enumerate(tuned):
-        write_tensors(tmp_path / f"tuned-{task}", LAYOUT.split(flat), {})
-        compute_task_vector(tmp_path / "base", tmp_path / f"tuned-{task}", initial, tmp_path / f"tau-{task}", {}, [])
-    taus = [tmp_path / f"tau-{task}" for task in range(TASKS)]
-    for name, statistic in (("regmean", "grams"), ("fisher", "fisher")):
-        files = [tmp_path / f"{statistic}-{task}" for task in range(TASKS)]
-        for task, path in enumerate(files):
-            write_tensors(path, made_up(statistic, LAYOUT, task), {})
-        write_multi_task_vector(methods.get_merge(name), name, taus, tmp_path / name, {}, files)
-        expected = np.empty_like(base)
-        vectors = [TaskVector(flat - base, LAYOUT, {}) for flat in tuned]
-        methods.get_merge(name)(vectors, expected, for_merge(name, LAYOUT, range(TASKS)))
-        np.testing.assert_array_equal(open_multi_task_vector(tmp_path / name), expected)
 
 
 @pytest.mark.parametrize(

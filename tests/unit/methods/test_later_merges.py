@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
-
 import numpy as np
 import pytest
 
@@ -265,20 +263,6 @@ def test_della_drops_small_weights_more_often() -> None:
 
 
 # -- all of them ----------------------------------------------------------------------------------------------
-
-
-def test_a_matrix_of_many_tasks_needs_little_more_memory_than_they_do() -> None:
-    """ViT-L/14 with 20 tasks would not fit where its task vectors do."""
-    tensors = np.random.default_rng(0).normal(size=(12, 256, 64)).astype(np.float32)
-    for name in ("tsv_m", "iso_cts", "breadcrumbs", "wudi"):
-        merge = methods.get_merge(name)
-        given = {"steps": 3} if name == "wudi" else {}
-        place = methods.Place(MATRIX, 0, tensors[0].size)
-        tracemalloc.start()
-        merge.apply(tensors, place, lambda name: 0.0, **given)
-        _, peak = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-        assert peak < 1.5 * tensors.nbytes, name  # NumPy 2.5 counts what LAPACK works on, earlier ones do not
 
 
 def test_a_mean_is_scaled_beyond_one() -> None:

@@ -168,7 +168,6 @@ def test_lambda_may_be_any_number(vectors: dict[str, dict[str, np.ndarray]]) -> 
 
 
 SPARSE = {"a": torch.eye(5).to_sparse(), "b.weight": torch.ones(3, 4)}
-META = {"a": torch.ones(5, device="meta")}
 EIGHT = {"b.weight": torch.ones(3, 4).to(torch.float8_e4m3fn)}
 
 
@@ -182,13 +181,10 @@ def tensors(state: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
         (lambda one: tallmasks.merge(one), "one state dict; expected a list of task vectors"),
         (lambda one: tallmasks.merge("a/b"), "the path a/b; .*`task_vector` takes paths"),
         (lambda one: tallmasks.merge([one, torch.nn.Linear(1, 1)]), r"2: found a module .*state_dict\(\)"),
-        (lambda one: tallmasks.merge([one["a"]]), "1: found a ndarray; expected a state dict"),
-        (lambda one: tallmasks.merge([]), "nothing was given"),
         (lambda one: tallmasks.merge([{"steps": np.array(3)}]), "no tensors of floats"),
         (lambda one: tallmasks.merge([one], "ties_mean", kep=0.1), "did you mean 'keep'"),
         (lambda one: tallmasks.tall_mask(one, one, [0.4, 0.2]), "ascending"),
         (lambda one: tallmasks.apply(one, one, float("inf")), "scaling_coefficient is inf"),
-        (lambda one: tallmasks.task_vector(META, META), "base: tensor a is .*on the device meta"),
         (lambda one: tallmasks.merge({"x": SPARSE}), "x: tensor a is .*torch.sparse_coo"),
         (lambda one: tallmasks.task_vector(one, {**one, "b.weight": np.zeros((4, 3), np.float32)}), "shaped: b.weight"),
         (lambda one: tallmasks.task_vector(one, {**one, "a": one["a"] * np.nan}), "NaN or infinity in a"),

@@ -46,31 +46,12 @@ def test_head_is_the_plain_statement(weights: Path) -> None:
     torch.testing.assert_close(model.head(task), torch.stack(rows).detach())
 
 
-def test_a_file_that_is_not_whole_and_a_word_of_no_prompt_are_named(tmp_path: Path, weights: Path) -> None:
-    """Without it a wrong or broken file would be found out by its results only."""
-    with pytest.raises(TallmasksError, match="no such file"):
-        load(SPEC, tmp_path / "absent.safetensors")
-    (tmp_path / "cut.safetensors").write_bytes(weights.read_bytes()[:1000])
-    with pytest.raises(TallmasksError, match="not a whole safetensors file"):
-        load(SPEC, tmp_path / "cut.safetensors")
+def test_another_family_and_a_word_of_no_prompt_are_named(weights: Path) -> None:
+    """Without it a wrong word in params.yaml, or of a task, would be found out by its results only."""
     with pytest.raises(TallmasksError, match="'t6'"):
         load({"family": "t6"}, weights)
     with pytest.raises(TallmasksError, match="flower"):  # a word that pretraining never saw
         load(SPEC, weights).head(TASKS["flowers102"])
-
-
-@pytest.mark.parametrize(
-    ("architecture", "trainable", "every"),
-    [
-        ("ViT-B-32-quickgelu", 87_849_216, 113_448_705),
-        ("ViT-B-16-quickgelu", 86_192_640, 111_792_129),
-        ("ViT-L-14-quickgelu", 303_966_208, 342_562_049),
-    ],
-)
-def test_the_papers_models_have_the_papers_sizes(architecture: str, trainable: int, every: int) -> None:
-    """Without it every storage figure would be off, and nobody would know before the weights are downloaded."""
-    found, frozen = FAMILY.architecture_counts({"family": "clip", "architecture": architecture})
-    assert (found, found + frozen) == (trainable, every)
 
 
 PREPROCESS = {"size": 32, "mean": [0.48145466, 0.4578275, 0.40821073], "std": [0.26862954, 0.26130258, 0.27577711]}

@@ -14,10 +14,9 @@ from transformers import CLIPVisionConfig, CLIPVisionModel, CLIPVisionModelWithP
 from small_clip import ARCHITECTURE, scramble
 from tallmasks.models.checkpoint_sources import locate, seen_validation
 from tallmasks.models.clip import network as clip
-from tallmasks.models.clip.foreign_checkpoints import PUBLISHERS, convert, from_transformers, joined, matched
+from tallmasks.models.clip.foreign_checkpoints import PUBLISHERS, convert, from_transformers, joined
 from tallmasks.results.reference import PAPER_TASKS
 from tallmasks.store.errors import TallmasksError
-from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 THEIRS = CLIPVisionConfig(
@@ -61,12 +60,6 @@ def import_file(path: Path, pretrained: dict[str, torch.Tensor]) -> dict[str, to
     return {name: torch.from_numpy(np.array(values)) for name, values in found.items()}
 
 
-def without_values(tensors: dict[str, torch.Tensor]) -> Checkpoint:
-    """A checkpoint of such tensors, of which only names, dtypes and shapes are known."""
-    infos = {name: TensorInfo("F32" if t.is_floating_point() else "I64", tuple(t.shape)) for name, t in tensors.items()}
-    return Checkpoint(title="model.safetensors", tensors=infos)
-
-
 # -- transformers and open_clip -------------------------------------------------------------------------------
 
 
@@ -84,27 +77,6 @@ def test_both_libraries_give_the_same_features(tmp_path: Path) -> None:
     images = torch.randn(4, 3, 32, 32, generator=torch.Generator().manual_seed(2))
     with torch.no_grad():
         torch.testing.assert_close(ours.encode_image(images), theirs(images).image_embeds, atol=2e-6, rtol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("architecture", "sizes"),
-    [
-        ("ViT-B-32-quickgelu", (768, 12, 12, 32, 512)),
-        ("ViT-B-16-quickgelu", (768, 12, 12, 16, 512)),
-        ("ViT-L-14-quickgelu", (1024, 24, 16, 14, 768)),
-    ],
-)
-def test_every_tensor_of_the_papers_models_has_its_place(architecture: str, sizes: tuple[int, ...]) -> None:
-    """A real checkpoint would be refused, or lose a tensor, after gigabytes of download."""
-    names = ("hidden_size", "num_hidden_layers", "num_attention_heads", "patch_size", "projection_dim")
-    config = CLIPVisionConfig(intermediate_size=4 * sizes[0], **dict(zip(names, sizes, strict=True)))  # type: ignore[arg-type]
-    with torch.device("meta"):
-        state = CLIPVisionModel(config).state_dict() | {"embeddings.position_ids": torch.zeros(1, 50).long()}
-        ours = clip.build(architecture).state_dict()
-    for prefix in ("", "vision_model."):  # transformers 5, and what was written before
-        theirs = {f"{prefix}{name}": tensor for name, tensor in state.items()}
-        found = matched(without_values(theirs), without_values(ours), "visual.")
-        assert found.keys() | {"visual.proj"} == {name for name in ours if name.startswith("visual.")}
 
 
 # -- where files lie ------------------------------------------------------------------------------------------
@@ -165,7 +137,8 @@ def test_the_fusionbench_layout(local_copy: str, tmp_path: Path, pretrained: Any
     scramble(theirs, 3)
     path = tmp_path / local_copy / "model.safetensors"
     path.parent.mkdir(parents=True)
-    save_file({f"vision_model.{name}": tensor for name, tensor in theirs.state_dict().items()}, path)
+    state = theirs.state_dict() | {"embeddings.position_ids": torch.arange(17)[None]}  # of former releases
+    save_file({f"vision_model.{name}": tensor for name, tensor in state.items()}, path)
     where = locate({"source": "fusionbench", "path": str(tmp_path)}, "ViT-B-32-quickgelu", "cars", PUBLISHERS)
     assert where and where.local == path
     found = import_file(path, pretrained)

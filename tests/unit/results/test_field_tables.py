@@ -10,7 +10,6 @@ from project import ROOT
 from tallmasks import methods
 from tallmasks.evaluation.choice import mean_interval, wilson_interval
 from tallmasks.evaluation.records import Evaluation
-from tallmasks.methods.descriptions import needs
 from tallmasks.results.field_tables import field_table, laid_out_field, year
 from tallmasks.results.reference import PAPER_TASKS, beside_families, family_of, published_numbers
 from tallmasks.results.tables import ParameterCounts
@@ -50,18 +49,6 @@ def test_rows_are_by_section_and_year(evaluations: list[Evaluation]) -> None:
         *(None, 2024, 2024, 2025),
     ]
     assert year(methods.get("t_switch")) == 2025
-
-
-def test_what_was_chosen_and_what_is_needed_stand_there(evaluations: list[Evaluation]) -> None:
-    """A method without data would be held against one that was tuned, and nobody would know."""
-    table = field_table(evaluations, evaluations[1], COUNTS).set_index("method")
-    assert table.loc["tall_mask_ties", "mask_lambda"] == "0.2 0.4"
-    assert table.loc["iso_c", "scaling_coefficient"] == 1.2
-    expected = {
-        "weight_averaging": "nothing", "tsv_c": "nothing", "task_arithmetic": "validation data for alpha",
-        "tall_mask_ties": "validation data for lambda", "consensus_ties": "validation data for lambda and alpha",
-    }  # fmt: skip
-    assert {name: needs(methods.get(name)) for name in expected} == expected
 
 
 def test_it_reads_like_a_table(evaluations: list[Evaluation]) -> None:
@@ -112,19 +99,6 @@ def test_published_numbers_are_of_their_family(
     (row,) = found.to_dict("records")
     assert row["accuracy"] == accuracy and row["source"]
     assert row["normalized_accuracy"] == relative if relative else pd.isna(row["normalized_accuracy"])
-
-
-def test_nothing_is_listed_twice_nor_at_second_hand() -> None:
-    """One publication would count twice, or a number that nobody printed would be compared with."""
-    for model in ("vit_b32", "vit_b16", "vit_l14"):
-        for count in (8, 14, 20):
-            found = published_numbers(model, PAPER_TASKS[:count])
-            assert not found.duplicated(["method", "family", "source"]).any() and found["source"].notna().all()
-            assert set(found["family"]) <= {"C0", "C1", "C2", "FB"}
-            if count > 8:
-                assert not set(found["family"]) & {"C0", "FB"}
-    assert published_numbers("tiny", PAPER_TASKS[:8]).empty
-    assert "t_switch" not in set(published_numbers("vit_b32", PAPER_TASKS[:8])["method"])
 
 
 def test_the_family_follows_from_where_checkpoints_are_from() -> None:
@@ -191,6 +165,3 @@ def test_an_order_is_looked_at_within_each_seed() -> None:
     ]
     text = markdown(ORDERS["laid_out_orders"](found, "t"))
     assert "| RegMean above Fisher merging | a (C0) | +3.5 | +2.0 ± 1.0 | 3 of 3 |" in text
-    one_seed = ORDERS["beside_orders"](orders, ours[ours["seed"] == 0])
-    alone = markdown(ORDERS["laid_out_orders"](one_seed, "t"))
-    assert "| +1.0 | 1 of 1 |" in alone

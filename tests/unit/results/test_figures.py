@@ -143,22 +143,6 @@ def test_validation_alpha(results: ResultFiles) -> None:
             assert [ring.get_xdata()[0] for ring in rings] == [0.3] * column["method"].nunique()
 
 
-def test_validation_lambda(results: ResultFiles) -> None:
-    data, figure = drawn(results, "validation_lambda")
-    groups = data.groupby(["method", "benchmark"])
-    assert len(figure.axes) == len(groups) == 6
-    for (method, benchmark), part in groups:
-        title = f"{style.title_of(method)}, {part['task'].nunique()} tasks"
-        (panel,) = (axes for axes in figure.axes if axes.get_title() == title)
-        found = lines(panel)
-        np.testing.assert_allclose(
-            found["mean over the tasks"][1], part.groupby("mask_lambda")["normalized_accuracy"].mean()
-        )
-        chosen = part[part["chosen"]]
-        assert found["its mask lambda"] == (chosen["mask_lambda"].tolist(), chosen["normalized_accuracy"].tolist())
-        assert len(chosen) == part["task"].nunique() == len(results.benchmarks[benchmark])
-
-
 def test_mask_density(results: ResultFiles) -> None:
     data, figure = drawn(results, "mask_density")
     wanted = [(method, by) for by in ("layer", "kind") for method in data["method"].unique()]
@@ -174,14 +158,6 @@ def test_mask_density(results: ResultFiles) -> None:
     expected = 100 * np.average(source["density"], weights=source["weights"])
     row = data.query(f"{chosen} and by == 'layer' and value == '1'")
     assert row["percentage"].item() == pytest.approx(expected, abs=1e-4)
-
-
-def test_mask_overlap(results: ResultFiles) -> None:
-    data, figure = drawn(results, "mask_overlap")
-    for panel, (_, part) in zip(figure.axes, data.groupby("benchmark", sort=False), strict=False):
-        image = panel.get_images()[0].get_array()
-        apart = (part["task"] != part["other"]).to_numpy()
-        assert image.compressed().tolist() == part["jaccard"][apart].tolist()
 
 
 def test_clusters_stand_together() -> None:
@@ -215,19 +191,6 @@ def test_the_front_holds_what_nothing_beats(tmp_path: Path) -> None:
     table.to_csv(tmp_path / "x" / "table.csv")
     found = pareto.data(ResultFiles(tmp_path, {"x": ("a", "b")}))
     assert set(found[found["on_front"]]["method"]) == {"ties", "zeroshot", "tall_mask_ties", "fine_tuned"}
-
-
-def test_illustration(results: ResultFiles) -> None:
-    data, figure = drawn(results, "illustration")
-    assert len(figure.axes) == 15
-    masks = [panel.get_images()[0].get_array() for panel in figure.axes[5:10]]
-    for name, image in zip(dict.fromkeys(data["block"]), masks, strict=True):
-        block = data[(data["row"] == "mask") & (data["block"] == name)]
-        assert image.ravel().tolist() == block["value"].tolist()
-    image = figure.axes[4].get_images()[0].get_array()
-    merged = data.query("row == 'vector' and block == 'merged'")["value"].to_numpy().reshape(16, 16)
-    largest = data.query("row != 'mask'")["value"].abs().max()
-    np.testing.assert_allclose(image**2 * largest, np.abs(merged), rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", FIGURES)

@@ -30,14 +30,11 @@ NLP = {name: sorted(tasks) for tasks, name in BENCHMARKS.items() if name in ("7n
     ("number", "model", "benchmark", "method", "expected"),
     [  # read off the paper, one from each corner
         (2, "t5_large", "7nlp", "zeroshot", {"accuracy": 44.9, "storage_gb": 25.1}),
-        (2, "t5_large", "11nlp", "tall_mask_ties", {"accuracy": 77.4, "normalized_accuracy": 97.5, "storage_gb": 57.3}),
         (2, "t5_large", "8qa", "magnitude_pruning", {"accuracy": 70.8, "storage_gb": 55.1, "lower_bound": True}),
-        (3, "vit_b32", "8tasks", "weight_averaging", {"accuracy": 66.5, "normalized_accuracy": 72.3}),
         (3, "vit_l14", "20tasks", "fine_tuned", {"accuracy": 94.7, "storage_gb": 195.8}),
         (4, "vit_l14", "20tasks", "consensus_ties", {"accuracy": 76.8, "normalized_accuracy": 80.9}),
         (5, "vit_b16", "20tasks", "consensus_task_arithmetic", {"accuracy": 70.0, "normalized_accuracy": 75.2}),
         (6, "t5_large_ia3", "8qa", "consensus_task_arithmetic_k1", {"accuracy": 60.2, "normalized_accuracy": 77.1}),
-        (7, "vit_b16", "8tasks", "zeroshot", {"accuracy": 55.2, "storage_gb": 3.6}),
         (7, "vit_b16", "20tasks", "tall_mask_ties", {"accuracy": 93.0, "normalized_accuracy": 99.8}),
     ],
 )
@@ -139,14 +136,6 @@ def test_the_published_accuracies_are_those_of_their_generation(
         assert paper.set_index("method").loc["fine_tuned", "accuracy"] == pytest.approx(means[keys[1]], abs=0.1)
     assert not table.duplicated(["task", "method", "generation"]).any() and len(table) == 60
     assert set(shipped("single_task")["split"]) == {"validation", "test"}
-
-
-def test_generations_differ_where_data_were_split_anew() -> None:
-    """A copying fault in any other task would pass for news of the second generation."""
-    table = shipped("single_task").query("method == 'fine_tuned'")
-    both = table.pivot(index=["model", "task", "split"], columns="generation", values="accuracy")
-    differ = both[both["first"] != both["second"]].reset_index()
-    assert set(differ["task"]) == {"dtd", "eurosat"}
 
 
 LEAK, REACH = "merged a DTD model that had seen its test images", "points above what can be reached"

@@ -11,7 +11,6 @@ from tallmasks.results.tables import (
     ParameterCounts,
     agreement_table,
     interval_table,
-    per_task_table,
     seeds_table,
     seeds_table_for_people,
     selection_record,
@@ -56,17 +55,6 @@ def test_summary(evaluations: list[Evaluation]) -> None:
     assert finetuned.storage_gb == round(32 * (2 * 1e6 + 0.5e6) / 1e9, 4)
     assert masked.normalized_accuracy == 95.0
     assert masked.storage_gb == round((66 * 1e6 + 32 * 0.5e6) / 1e9, 4)
-
-
-def test_per_task(evaluations: list[Evaluation]) -> None:
-    """A reader could not see which task fails, on which split, with which choice."""
-    table = per_task_table(evaluations, evaluations[1])
-    assert list(table.columns) == [
-        "method", "task", "split", "accuracy", "normalized_accuracy", "scaling_coefficient", "mask_lambda",
-    ]  # fmt: skip
-    assert len(table) == 3 * 2 * 2
-    row = table.query("method == 'tall_mask_ties' and task == 'a' and split == 'test'").iloc[0]
-    assert (row.accuracy, row.normalized_accuracy, row.mask_lambda) == (45.0, 90.0, 0.4)
 
 
 def test_intervals(evaluations: list[Evaluation]) -> None:

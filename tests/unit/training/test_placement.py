@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 import small_clip
 import small_t5
@@ -44,7 +46,7 @@ def weights_and_data(name: str, folder: Path) -> tuple[Path, Any]:
 
 
 class Saves:
-    """The file of an unfinished training: looks at what would be written."""
+    """The file of an unfinished training: looks at what would be written, and continues from it."""
 
     count = 0
 
@@ -59,11 +61,15 @@ class Saves:
         assert all(tensor.device.type == "cpu" for tensor in training.snapshot().values())
         for state in training.optimizer.state.values():
             assert all(tensor.device.type == "cuda" for tensor in state.values())
+        with unset_fake_temporarily():
+            states = dict.fromkeys(("generator", "dropout"), torch.Generator().get_state())
+            values = {"curve": torch.ones(1, 3), "at_once": torch.tensor([2]), **states}
+        training.take(training.snapshot() | values)
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_training_and_its_saves(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first fine-tuning on a GPU would end at a tensor that was left on the CPU."""
+    """The first fine-tuning on a GPU, or one that continues there, would end at a tensor that was left on the CPU."""
     spec, changes = MODELS[name]
     path, data = weights_and_data(name, tmp_path)
     state: Any = Saves()

@@ -212,9 +212,7 @@ def test_folders_that_are_not_whole_are_refused(tmp_path):
         (weights | {"absent.weight": shards[0].name}, "absent.weight"),
         (weights | {some: shards[-1].name}, some),
         (weights | {some: "../other.safetensors"}, "not an index"),
-        (weights | {some: 3}, "not an index"),
         ({name: file for name, file in weights.items() if name != some}, "against the index"),
-        ({}, "not an index"),
         ([], "not an index"),
     ):
         index.write_text(json.dumps({"weight_map": places}))
@@ -261,12 +259,9 @@ def test_weights_that_are_links_out_of_the_folder_are_refused(file, tmp_path):
     assert f"{path} leads out of its folder" in refusal(lambda: open_checkpoint(folder))
 
 
-@pytest.mark.parametrize("name", ["model.safetensors.index.json", "adapter_config.json"])
-def test_a_json_file_of_many_megabytes_is_refused_before_it_is_parsed(name, tmp_path, monkeypatch):
+def test_a_json_file_of_many_megabytes_is_refused_before_it_is_parsed(tmp_path, monkeypatch):
     """60 megabytes of brackets would take two gigabytes of memory."""
-    folder = saved_llama(tmp_path / "base", "20KB")
-    if name == "adapter_config.json":
-        folder = lora(tmp_path / "lora", {"q.lora_A.weight": torch.ones(4, 5)})
+    folder, name = lora(tmp_path / "lora", {"q.lora_A.weight": torch.ones(4, 5)}), "adapter_config.json"
     text = (folder / name).read_text()
     monkeypatch.setattr("tallmasks.store.plain_files.LARGEST_JSON", len(text) + 10)
     for other in (text + " " * 11, "[" * 100_000):

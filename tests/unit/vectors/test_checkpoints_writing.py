@@ -68,7 +68,7 @@ def test_a_model_in_another_dtype_is_loaded_in_it(tmp_path):
 def test_a_configuration_that_cannot_be_written_again_is_refused(tmp_path):
     """The command would end in a traceback, or leave a configuration that says another dtype than the weights have."""
     folder = saved_llama(tmp_path / "base")
-    for config in ('{"a": ' * 700 + "1" + "}" * 700, r'{"dtype": "\ud800"}', "{"):
+    for config in (r'{"dtype": "\ud800"}', "{"):
         (folder / "config.json").write_text(config)
         base = open_checkpoint(folder)
         found = refusal(lambda: new_checkpoint(tmp_path / "out", base, None, "bfloat16").__enter__())  # noqa: B023
