@@ -285,20 +285,6 @@ def test_a_part_of_the_model_is_known_without_its_prefix(made, tmp_path):
         assert next(t for n, t in module.named_buffers() if n.endswith("scalar")) == made.base["scalar"] + 1
 
 
-def test_tensors_that_transformers_converts_otherwise_are_refused_with_the_way_out(tmp_path, monkeypatch):
-    """The user would look for a wrong model; the way that the message names must work."""
-    from transformers.core_model_loading import MergeModulelist
-
-    model = made_model("MixtralForCausalLM")
-    bundle = bundle_over(model, tmp_path)
-    monkeypatch.setattr(MergeModulelist, "reverse_op", property(lambda operation: operation))  # no way back
-    with pytest.raises(TallmasksError, match=r"MixtralForCausalLM.from_pretrained\(None, config=model.config, state_d"):
-        bundle.apply_(model, "a")
-    found = type(model).from_pretrained(None, config=model.config, state_dict=bundle.state_dict("a"))
-    save_file(bundle.state_dict("a"), tmp_path / "base/model.safetensors")
-    assert all_same(found.state_dict(), type(model).from_pretrained(tmp_path / "base").state_dict())
-
-
 @no_deadline
 @given(
     size=st.integers(0, 5000),

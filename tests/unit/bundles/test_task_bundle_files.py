@@ -51,6 +51,8 @@ def test_the_files_are_what_the_format_says(tmp_path):
     bits = np.unpackbits(masks["short"].numpy(), bitorder="little")
     np.testing.assert_array_equal(bits[:45], made.masks["mnist"]["short"].reshape(-1))
     assert bits.size == 48 and not bits[45:].any()
+    with pytest.raises(TallmasksError, match="is there already"):
+        make(tmp_path, "int8")
     assert verify_bundle(made.folder) == []
 
 

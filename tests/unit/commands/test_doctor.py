@@ -66,16 +66,6 @@ def test_a_disk_holds_all_that_is_made_and_downloaded(
     assert said == [False, True, False]
 
 
-@pytest.mark.long
-def test_all_models_are_one_screen(capsys: pytest.CaptureFixture[str]) -> None:
-    """What is wrong would have left the terminal before it could be read."""
-    assert main(["doctor"]) == 1
-    lines = capsys.readouterr().out.splitlines()
-    assert (
-        len(lines) <= 24 and "t5_large_ia3: cannot be run as it is" in lines and "tallmasks doctor MODEL" in lines[-1]
-    )
-
-
 def test_the_disk_for_masks_follows_the_models_own_grid(params: dict[str, Any]) -> None:
     """The disk would be full of masks that nobody counted, or a disk be refused that has room."""
     sizes = []

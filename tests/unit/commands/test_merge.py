@@ -355,12 +355,6 @@ def test_a_wrong_value_in_a_file_is_one_line(small: Path, capsys: pytest.Capture
             assert status == 1 or value not in ([1], [[1]]) or key == "nothing", (key, value)
 
 
-@pytest.mark.parametrize("out", ["x" * 300, "a\0b", "cars/model.safetensors/x", "~nobody-has-this-name/x"])
-def test_a_place_that_cannot_be_is_one_line(small: Path, capsys: pytest.CaptureFixture[str], out: str) -> None:
-    """A slip in a path would end in a traceback."""
-    assert "expected" in refusal(capsys, *CALL, "--method", "ties", "-o", out)
-
-
 def test_a_tilde_is_the_home_folder(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No shell expands `--task cars=~/cars`, nor a path in a file; a folder called `~` would be made."""
     monkeypatch.setenv("HOME", str(small))

@@ -1,6 +1,5 @@
 """Selection: which coefficient and which lambdas, from counts."""
 
-import numpy as np
 import pytest
 from scipy.stats import binomtest
 
@@ -26,11 +25,6 @@ def test_the_coefficient_is_chosen_on_normalised_accuracy() -> None:
     correct, total, finetuned = [[90, 80], [10, 16]], [100, 100], [0.9, 0.2]
     assert first_best(accuracies(correct, total).mean(axis=0)) == 0
     assert choose_coefficient(correct, total, finetuned, ["easy", "hard"]) == 1
-
-
-def test_accuracies_divide_by_each_tasks_own_total() -> None:
-    """Tasks with few test images would look bad."""
-    np.testing.assert_array_equal(accuracies([[1, 2], [3, 4]], [2, 4]), [[0.5, 1.0], [0.75, 1.0]])
 
 
 def test_a_useless_fine_tuned_model_is_named() -> None:

@@ -87,14 +87,6 @@ def test_every_published_checkpoint_has_its_address() -> None:
     found = {task: locate("published", "ViT-B-16-quickgelu", task, PUBLISHERS) for task in PAPER_TASKS}
     files = {task: where.file for task, where in found.items() if where}
     assert len(files) == 20 and files["oxfordiiitpet"] == "single_task/VIT-B-16/OxfordIIITPetVal/nonlinear_finetuned.pt"
-    settings = {"source": "published", "revision": "0" * 40}
-    where = locate(settings, "ViT-L-14-quickgelu", "sun397", PUBLISHERS)
-    assert where and where.recipe == {
-        "source": "published",
-        "repository": "nik-dim/tall_masks",
-        "file": "single_task/ViT-L-14/SUN397Val/nonlinear_finetuned.pt",
-        "revision": "0" * 40,
-    }
 
 
 def test_fusionbench_has_19_of_the_tasks() -> None:

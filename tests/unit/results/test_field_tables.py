@@ -10,10 +10,10 @@ from project import ROOT
 from tallmasks import methods
 from tallmasks.evaluation.choice import mean_interval, wilson_interval
 from tallmasks.evaluation.records import Evaluation
-from tallmasks.results.field_tables import field_table, laid_out_field, year
+from tallmasks.results.field_tables import field_table, year
 from tallmasks.results.reference import PAPER_TASKS, beside_families, family_of, published_numbers
 from tallmasks.results.tables import ParameterCounts
-from tallmasks.results.typesetting import latex, markdown
+from tallmasks.results.typesetting import markdown
 
 ORDERS = runpy.run_path(str(ROOT / "docs/update.py"))
 COUNTS = ParameterCounts(1_000_000, 500_000, {"blocks.0.weight": (1000, 990), "bias": (10_000,)})
@@ -49,18 +49,6 @@ def test_rows_are_by_section_and_year(evaluations: list[Evaluation]) -> None:
         *(None, 2024, 2024, 2025),
     ]
     assert year(methods.get("t_switch")) == 2025
-
-
-def test_it_reads_like_a_table(evaluations: list[Evaluation]) -> None:
-    """Markdown and LaTeX would break, or lack what the CSV has."""
-    table = field_table(evaluations, evaluations[1], COUNTS)
-    layout = laid_out_field(table, "Every method")
-    text, source = markdown(layout), latex(layout, "field")
-    assert "| TSV-C | 2025 | nothing | – | **65.0** |" in text
-    assert "| Iso-C | 2025 | validation data for alpha | α 1.2 † | **65.5** |" in text
-    assert "| λ 0.2–0.4 † | 63.0 |" in text and "In files" not in text and r"$\alpha$ 1.2 $\dagger$" in source
-    with_files = laid_out_field(field_table(evaluations, evaluations[1], COUNTS, {"tsv_c": 0.25}), "Every method")
-    assert "| In files (Gb) |" in markdown(with_files) and "| 0.25 |" in markdown(with_files)
 
 
 def test_the_interval_of_one_task_is_wilsons_and_of_many_is_narrower() -> None:

@@ -66,16 +66,6 @@ def test_intervals(evaluations: list[Evaluation]) -> None:
     assert (row.accuracy_low, row.accuracy_high) == pytest.approx((38.26, 51.93), abs=0.01)
 
 
-def test_selection_holds_the_whole_curve(evaluations: list[Evaluation]) -> None:
-    """Nobody could check a choice."""
-    record = selection_record(evaluations, evaluations[1])
-    assert record["task_arithmetic"]["scaling_coefficient"] == 0.3 and record["task_arithmetic"]["at_grid_end"]
-    assert [point["scaling_coefficient"] for point in record["task_arithmetic"]["validation"]] == [0.0, 0.3]
-    assert record["task_arithmetic"]["validation"][1]["normalized_accuracy"] == 55.0
-    assert record["tall_mask_ties"]["a"]["mask_lambda"] == 0.4
-    assert "fine_tuned" not in record
-
-
 def test_the_order_of_tasks_changes_no_number(evaluations: list[Evaluation]) -> None:
     """The same set under another order would give another table."""
     turned = [evaluation.in_order(("a", "b")) for evaluation in evaluations]
@@ -84,15 +74,6 @@ def test_the_order_of_tasks_changes_no_number(evaluations: list[Evaluation]) -> 
         summary_table(turned, turned[1], COUNTS), summary_table(evaluations, evaluations[1], COUNTS)
     )
     assert selection_record(turned, turned[1]) == selection_record(evaluations, evaluations[1])
-
-
-def test_the_table_for_people_looks_like_the_papers(evaluations: list[Evaluation]) -> None:
-    """One decimal, normalised in parentheses, '>' before a lower bound."""
-    pruned = evaluation("magnitude_pruning", [9, 8], [90, 90])
-    text = table_for_people(summary_table([*evaluations, pruned], evaluations[1], COUNTS), "tiny")
-    assert "| Task arithmetic | 35.0 (50.0) † | 0.048 |" in text
-    assert "| Fine-tuned | 70.0 | 0.08 |" in text
-    assert "| >0.082 |" in text
 
 
 def test_a_choice_at_an_end_of_its_grid_is_marked(evaluations: list[Evaluation]) -> None:

@@ -1,6 +1,5 @@
 """The written world: the data of the embedded language model."""
 
-import json
 from collections import Counter
 
 import numpy as np
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 from tallmasks.tasks.texts import FREE, Text
 from tallmasks.tasks.written import SPLITS, TASKS, examples
 from tallmasks.tasks.written.documents import begun, problem, with_gaps
-from tallmasks.tasks.written.lexicon import END, lexicon, tokenizer_json
+from tallmasks.tasks.written.lexicon import lexicon
 from tallmasks.tasks.written.world import DIALECTS
 
 SMALL = 60
@@ -80,19 +79,6 @@ def test_every_task_has_a_prefix_of_its_own(shown: set[str]) -> None:
         assert all(text.input.startswith(f"{task.prefix} ") for text in examples(task.name, "train", SMALL, 0))
         assert set(task.prefix.split()) <= shown - set(task.plain.split()) - set(DIALECTS)
     assert len({task.prefix for task in TASKS.values()}) == len(TASKS)
-
-
-def test_the_tokenizer_knows_whole_words() -> None:
-    """Without it the shipped model would read other numbers than it was pretrained with."""
-    from tokenizers import Tokenizer
-
-    tokenizer = Tokenizer.from_str(tokenizer_json())
-    words = lexicon()
-    assert [tokenizer.token_to_id(word) for word in words] == list(range(len(words)))
-    text = next(examples("ropes", "train", 1, 0)).input
-    assert tokenizer.encode(text).tokens == [*text.split(), END]
-    assert tokenizer.encode("never-seen").tokens == ["<unk>", END]
-    assert json.loads(tokenizer_json())["model"]["vocab"]["<pad>"] == 0
 
 
 @settings(max_examples=15, deadline=None)
