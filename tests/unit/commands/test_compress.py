@@ -73,7 +73,6 @@ def test_a_file_may_say_all_that_options_do(here: Path, tmp_path: Path, capsys: 
     assert (tmp_path / "bundle/bundle.json").read_bytes() == (tmp_path / "other/bundle.json").read_bytes()
     for command, slip, words in (
         ("compress", {"include_base": "yes"}, "include_base: Input should be a valid boolean"),
-        ("compress", {"k": 0}, "k means nothing here"),
         ("compress", {"tasks": {"one": {"checkpoint": "cars", "weight": 0.5}}}, "of `tallmasks merge`"),
         ("merge", {"method": "ties", "fit": True}, "fit means nothing here"),
     ):

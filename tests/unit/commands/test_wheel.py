@@ -33,14 +33,6 @@ def test_the_wheel_is_the_package_alone(wheel: zipfile.ZipFile) -> None:
     assert {name for name in shipped if "__pycache__" not in name} <= set(names)
 
 
-def test_a_plain_installation_is_small(metadata: Message) -> None:
-    """`pip install` would bring gigabytes to somebody who merges two models."""
-    asked = [line.partition(">")[0] for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line]
-    light = ["huggingface-hub", "numba", "numpy", "pydantic", "rich", "ruamel-yaml", "safetensors", "xxhash"]
-    assert sorted(name.replace("_", "-").replace(".", "-") for name in asked) == light
-    assert set(metadata.get_all("Provides-Extra", [])) == {"torch", "clip", "t5", "workflow"}
-
-
 def test_the_version_is_one(metadata: Message) -> None:
     """A bug report or a citation would name a version whose changes nobody can look up."""
     versions = re.findall(r"^## ([0-9.]+)", (ROOT / "CHANGELOG.md").read_text(), re.M)

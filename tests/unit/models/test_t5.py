@@ -328,7 +328,6 @@ def as_bytes(text: bytes) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda state: state.pop("tokenizer.json"), "no tensor 'tokenizer.json'"),
         (lambda state: state.update(as_bytes(b"{")), "no tokenizer of"),
         (lambda state: state.update(as_bytes(b"\xff")), "is no text"),
         (lambda state: state.update(as_bytes(UNPADDED)), "no <pad> and"),

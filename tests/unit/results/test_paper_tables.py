@@ -72,18 +72,6 @@ def test_controlled_beside_table_1(results: ResultFiles) -> None:
     ]
 
 
-def test_the_best_is_bold_within_its_section(results: ResultFiles) -> None:
-    """The fine-tuned models would win every table, or a compression method beat the merging ones."""
-    data, layout = written(results, "methods", "tiny")
-    for section, rows in layout.sections:
-        part = data[(data["section"] == section.lower()) & (data["method"] != "fine_tuned")]
-        for place, benchmark in enumerate(results.benchmarks):
-            best = part.loc[part[part["benchmark"] == benchmark]["accuracy"].idxmax(), "accuracy"]
-            column = 1 + 2 * place
-            bold = [row[column].text for row in rows if row[column].best]  # several where they print the same
-            assert bold and all(text.startswith(f"{best:.1f} (") for text in bold)
-
-
 @pytest.mark.parametrize("name", TABLES)
 @pytest.mark.parametrize("model", ["tiny", "vit_b32"])
 def test_every_format_holds_every_cell(results: ResultFiles, name: str, model: str) -> None:

@@ -1,7 +1,5 @@
 """The paper's numbers as they ship, and ours beside them."""
 
-import runpy
-
 import pandas as pd
 import pytest
 
@@ -185,23 +183,3 @@ def test_each_publication_stands_beside_ours() -> None:
     assert found["accuracy_difference"].tolist()[:3] == [1.74, -17.9787, 0.7979]
     assert found["source"].iloc[0] == "wang-kee/LiNeS at 43a7bdd" and found["source"].iloc[3:].isna().all()
     assert beside_published(found[["task", "method", "accuracy"]], "tiny")["source"].isna().all()
-
-
-def test_results_of_language_models_stand_beside_mergebench() -> None:
-    """A reader's score would stand beside another task's or another metric's, or beside another base's."""
-    beside = runpy.run_path(str(ROOT / "examples/llms/beside_mergebench.py"))["beside"]
-    results = [
-        ("merged", "gsm8k_cot", "exact_match,flexible-extract", 0.5),
-        ("merged", "gsm8k_cot", "exact_match,strict-match", 0.25),
-        ("math", "ifeval", "prompt_level_loose_acc", 0.125),
-        ("math", "mbpp", "pass_at_1", 0.75),
-    ]
-    mine = pd.DataFrame(results, columns=["model", "task", "metric", "value"])
-    for base, strict, loose in (("Llama-3.2-3B", 0.3510, 0.0869), ("Llama-3.1-8B", 0.6581, 0.1331)):
-        table = beside(mine, base).set_index(["task", "metric"]).drop(columns="program")
-        assert list(table) == ["MergeBench, RegMean++", "merged", "math"] and len(table) == 34
-        assert table.loc["gsm8k_cot", "exact_match,strict-match"].tolist()[:2] == [strict, 0.25]
-        assert table.loc["ifeval", "prompt_level_loose_acc"].tolist()[::2] == [loose, 0.125]
-        assert table[["merged", "math"]].count().tolist() == [2, 1]
-    with pytest.raises(SystemExit, match=r"Llama-3\.2-3B and Llama-3\.1-8B"):
-        beside(mine, "gemma-2-2b")

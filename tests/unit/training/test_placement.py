@@ -63,7 +63,7 @@ class Saves:
             assert all(tensor.device.type == "cuda" for tensor in state.values())
         with unset_fake_temporarily():
             states = dict.fromkeys(("generator", "dropout"), torch.Generator().get_state())
-            values = {"curve": torch.ones(1, 3), "at_once": torch.tensor([2]), **states}
+            values = {"curve": torch.ones(1, 3), "looks": torch.ones(1, 2), "at_once": torch.full((1,), 2), **states}
         training.take(training.snapshot() | values)
 
 
