@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 import small_clip
 import small_t5
@@ -46,7 +44,7 @@ def weights_and_data(name: str, folder: Path) -> tuple[Path, Any]:
 
 
 class Saves:
-    """The file of an unfinished training: looks at what would be written, and continues from it."""
+    """The file of an unfinished training: looks at what would be written."""
 
     count = 0
 
@@ -61,15 +59,11 @@ class Saves:
         assert all(tensor.device.type == "cpu" for tensor in training.snapshot().values())
         for state in training.optimizer.state.values():
             assert all(tensor.device.type == "cuda" for tensor in state.values())
-        with unset_fake_temporarily():
-            states = dict.fromkeys(("generator", "dropout"), torch.Generator().get_state())
-            values = {"curve": torch.ones(1, 3), "looks": torch.ones(1, 2), "at_once": torch.full((1,), 2), **states}
-        training.take(training.snapshot() | values)
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_training_and_its_saves(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first fine-tuning on a GPU, or one that continues there, would end at a tensor that was left on the CPU."""
+    """The first fine-tuning on a GPU would end at a tensor that was left on the CPU."""
     spec, changes = MODELS[name]
     path, data = weights_and_data(name, tmp_path)
     state: Any = Saves()

@@ -1,11 +1,13 @@
-"""When an unfinished training is saved, and what of it."""
+"""When an unfinished training is saved, and where its tensors are; the GPU is torch's fake one, without values."""
 
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tallmasks.models.flat_weights import FlatWeights
 from tallmasks.store.artifacts import as_metadata, facts_of
@@ -64,10 +66,15 @@ def test_an_error_of_a_save_ends_the_training(tmp_path: Path, monkeypatch: pytes
         state.save_if_due(STANDING)
 
 
-def training_of_one_step() -> Underway:
-    """Three tensors are trained."""
+# -- where tensors are ------------------------------------------------------------------------------------------
+
+
+def training_on(device: str) -> Underway:
+    """A training of three tensors after one step."""
     shapes = {"a": (4, 3), "b": (5,), "c": (2, 2)}
-    model: Any = FlatWeights({name: torch.nn.Parameter(torch.ones(shape)) for name, shape in shapes.items()})
+    model: Any = FlatWeights(
+        {name: torch.nn.Parameter(torch.ones(shape, device=device)) for name, shape in shapes.items()}
+    )
     optimizer = adamw(model, learning_rate=0.1, weight_decay=0.0, epsilon=1e-8)
     generator = torch.Generator()
     training = Underway(model, optimizer, generator, ShuffledBatches(10, 4, generator), 4)
@@ -83,9 +90,31 @@ def step(training: Underway) -> None:
     training.optimizer.step()
 
 
+@pytest.fixture
+def fake_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """torch's device "cuda" without a GPU: tensors have shapes and places, and no values."""
+    monkeypatch.setattr(unfinished, "_global_generator", lambda device: torch.default_generator)
+    with FakeTensorMode():
+        yield
+
+
+@pytest.mark.usefixtures("fake_gpu")
+def test_a_training_continues_on_the_gpu() -> None:
+    """A resumed training would end at its first step: a tensor of the optimizer is on the CPU."""
+    saved = training_on("cuda").snapshot()
+    with torch._subclasses.fake_tensor.unset_fake_temporarily():
+        real = training_on("cpu").snapshot()
+    training = training_on("cuda")
+    assert training.model._pretrained.device.type == "cpu", "theta_0 leaves a GPU that trains"
+    training.take(saved | {name: real[name] for name in ("curve", "generator", "dropout")})
+    states = [training.optimizer.state[parameter] for parameter in training.model.parameters()]
+    assert all(tensor.device.type == "cuda" for state in states for tensor in state.values())
+    step(training)
+
+
 def test_a_snapshot_does_not_change_with_the_next_steps() -> None:
     """A save, written while training goes on, would mix two steps."""
-    training = training_of_one_step()
+    training = training_on("cpu")
     saved = training.snapshot()
     before = {name: tensor.clone() for name, tensor in saved.items()}
     step(training)
