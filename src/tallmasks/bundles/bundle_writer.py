@@ -245,7 +245,7 @@ def _draft(facts: BundleFacts) -> Manifest:
         format=format_of(bool(facts.codings), bool(buffers)),
         method=facts.method,
         options=dict(facts.options),
-        base=BaseOrigin.model_construct(**facts.base.origin, included=facts.include_base or None),
+        base=BaseOrigin.model_construct(None, **facts.base.origin, included=facts.include_base or None),
         tensors=tensors,
         aliases=dict(sorted(facts.base.aliases.items())),
         tasks=tuple(facts.tasks),

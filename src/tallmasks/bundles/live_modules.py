@@ -184,7 +184,7 @@ def _prefixes(names: Collection[str]) -> Iterator[str]:
 
 def _of_transformers(module: torch.nn.Module) -> tuple[str, Any] | None:
     """The prefix and the first module that is one of transformers'."""
-    library = sys.modules.get("transformers.modeling_utils")
+    library: Any = sys.modules.get("transformers.modeling_utils")
     for path, inner in module.named_modules() if library else ():
         if isinstance(inner, library.PreTrainedModel):
             return f"{path}.".replace("_orig_mod.", "") if path else "", inner
