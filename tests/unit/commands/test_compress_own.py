@@ -1,7 +1,5 @@
 """Bundles of the methods that compress each task by itself: TSV-C, BitDelta, T-Switch, from call to weights."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

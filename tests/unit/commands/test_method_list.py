@@ -1,7 +1,5 @@
 """`tallmasks methods`: what it says of each method, merge and input."""
 
-from __future__ import annotations
-
 import pytest
 
 from tallmasks import methods

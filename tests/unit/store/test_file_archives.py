@@ -1,7 +1,5 @@
 """Folders kept as one file: every byte comes back, and nothing leads out."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Where the tensors of a training, a save and an evaluation are: the real code on a GPU without values."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
