@@ -267,6 +267,8 @@ def _plain(row: Vector) -> Vector:
 
 def read_only(array: NDArray) -> NDArray:
     """A plain read-only view: memory maps and arrays then share one compiled loop."""
+    if type(array) is np.ndarray and not array.flags.writeable:
+        return array
     view = np.asarray(array)[:]
     view.flags.writeable = False
     return view
