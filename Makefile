@@ -130,7 +130,7 @@ docs: $(INSTALLED) FORCE  ## build the tiny tables with their spread over seeds 
 	  results/tiny/8tasks/field.csv results/tiny/8tasks/field_seeds/table.csv \
 	  results/tiny_t5/11nlp/field_seeds/table.csv \
 	  $(foreach model,tiny_t5 tiny_t5_ia3,$(foreach benchmark,7nlp 8qa 11nlp,results/$(model)/$(benchmark)/seeds/table.csv)) \
-	  $(foreach figure,radar mask_agreement threshold task_count,results/tiny_t5/figures/$(figure).pdf) \
+	  $(foreach figure,per_task mask_agreement threshold task_count,results/tiny_t5/figures/$(figure).pdf) \
 	  $(foreach figure,mask_agreement threshold,results/tiny_t5_ia3/figures/$(figure).pdf)
 	$(BIN)/python docs/update.py && $(BIN)/python docs/params_page.py && $(BIN)/python docs/reference_pages.py
 

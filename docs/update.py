@@ -34,7 +34,7 @@ SHORT = ("Zeroshot", "Task arithmetic", "TIES", "Consensus TA", "TALL Mask + TIE
 """The rows of the README's table, by their titles."""
 
 LANGUAGE = {
-    "tiny_t5": ("radar", "mask_agreement", "threshold", "task_count"),
+    "tiny_t5": ("per_task", "mask_agreement", "threshold", "task_count"),
     "tiny_t5_ia3": ("mask_agreement", "threshold"),
 }
 """The tiny language models, and the figures that are shown of each."""
@@ -195,14 +195,17 @@ def copy_paper() -> None:
         if not (target / "figures" / f"{name}.png").exists():
             continue
         place = f" ({figure.paper[0].lower()}{figure.paper[1:]} of the paper)" if figure.paper else ""
-        page += [f"## {figure.title}{place}", "", f"![{figure.title}](figures/{name}.png)", ""]
+        caption = (ROOT / "workflow" / "report" / f"{name}.rst").read_text()
+        page += [f"## {figure.title}{place}", "", f"![{figure.title}](figures/{name}.png)", "", caption]
     (target / "README.md").write_text("\n".join(page))
 
 
 def copy_figure(results: Path, target: Path, name: str) -> None:
-    """The numbers of a figure of results/<model>, and the figure drawn from them."""
+    """The numbers of a figure of results/<model>, and the figure drawn from them; from the old numbers if it was not
+    built."""
     numbers = target / "figures" / f"{name}.csv"
-    if copy(results / "figures" / numbers.name, numbers):
+    copy(results / "figures" / numbers.name, numbers)
+    if numbers.exists():
         figure = load(name).draw(pd.read_csv(numbers))
         for kind in ("png", "pdf"):
             numbers.with_suffix(f".{kind}").write_bytes(style.rendered(figure, kind))

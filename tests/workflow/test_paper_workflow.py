@@ -57,7 +57,7 @@ def test_the_sweeps_ends_are_those_of_the_tables(paper: Project) -> None:
 
 def test_figure_data_are_the_results(paper: Project) -> None:
     """A figure would show numbers that no results file has."""
-    drawn = pd.read_csv(paper.path("results/tiny/figures/radar.csv")).set_index(["method", "task"])["accuracy"]
+    drawn = pd.read_csv(paper.path("results/tiny/figures/per_task.csv")).set_index(["method", "task"])["accuracy"]
     tested = pd.read_csv(paper.path("results/tiny/three/per_task.csv")).query("split == 'test'")
     assert len(drawn) == 18
     assert drawn.to_dict().items() <= tested.set_index(["method", "task"])["accuracy"].to_dict().items()
@@ -69,7 +69,7 @@ def test_figure_data_are_the_results(paper: Project) -> None:
 
 def test_only_what_is_missing_is_made(copy: Project) -> None:
     """A deleted picture would cost an evaluation, or an intermediate that nobody needs would be made again."""
-    for file in ("figures/radar.png", "tables/methods.tex"):
+    for file in ("figures/per_task.png", "tables/methods.tex"):
         copy.path("results/tiny", file).unlink()
     for folder in ("store/tiny/derived/evaluate_subset", "store/tiny/derived/evaluate_thresholds"):
         shutil.rmtree(copy.path(folder))
@@ -120,11 +120,11 @@ def test_the_report_holds_every_table_and_figure(paper: Project) -> None:
         assert content == paper.path(path).read_bytes() and len(one["caption"]) > 80, path
     assert {"Tables", "Figures", "How it was made", "Result files"} <= embedded(page, "categories").keys()
     opening = page[page.index("Wang et al., ICML 2024") : page.index("A pretrained model is fine-tuned")]
-    assert "Task arithmetic" in opening and opening.count("<svg") == 2, "the radar, accuracy against bits"
+    assert "Task arithmetic" in opening and opening.count("<svg") == 2, "what is saved, the accuracy per task"
 
 
 def test_the_report_says_what_it_is_made_of(paper: Project) -> None:
     """A reader could not tell from which parameters and with which libraries the results are."""
     page = paper.path("results/tiny/report/provenance.html").read_text()
-    digest = json.loads(paper.path("results/tiny/figures/radar.provenance.json").read_text())["recipe"]["digest"]
-    assert f"<td>figures/radar</td><td>{digest}</td>" in page and "torch" in page
+    digest = json.loads(paper.path("results/tiny/figures/per_task.provenance.json").read_text())["recipe"]["digest"]
+    assert f"<td>figures/per_task</td><td>{digest}</td>" in page and "torch" in page

@@ -15,8 +15,8 @@ rule about:
     input:
         BRIDGE.always,
         "results/{model}/tables/methods.html",
-        "results/{model}/figures/radar.svg",
-        "results/{model}/figures/pareto.svg",
+        "results/{model}/figures/per_task.svg",
+        "results/{model}/figures/overview.svg",
     output:
         update("results/{model}/report/opening.html"),
         report(

@@ -33,13 +33,13 @@ def run(job: Job) -> None:
 
 
 def opening(model: str, folder: Path) -> str:
-    """The results that a report opens with: the table of methods, accuracy per task, accuracy against stored bits.
+    """The results that a report opens with: the table of methods, what is saved, accuracy per task.
 
     They are parts of a page, with all that they need.
     """
     page = (folder / "tables" / "methods.html").read_text()
     table = page[page.index("<table>") : page.index("</body>")]
-    figures = [(folder / "figures" / f"{name}.svg").read_text() for name in ("radar", "pareto")]
+    figures = [(folder / "figures" / f"{name}.svg").read_text() for name in ("overview", "per_task")]
     drawn = [figure[figure.index("<svg") :] for figure in figures]
     return "\n".join([OPENING_STYLE, f'<div class="opening"><h2>{html.escape(model)}</h2>', table, *drawn, "</div>\n"])
 

@@ -28,6 +28,6 @@ class Drawing:
     views: Callable[[Any], tuple[str, ...]]
 
 
-FIGURE = Drawing("figure", 9, "figures", figures.FIGURES, lambda figure: tuple(figure.views))
+FIGURE = Drawing("figure", 10, "figures", figures.FIGURES, lambda figure: tuple(figure.views))
 PAPER_TABLE = Drawing("paper_table", 5, "tables", paper.TABLES, lambda table: (table.view,))
 DRAWINGS = {drawing.name: drawing for drawing in (FIGURE, PAPER_TABLE)}

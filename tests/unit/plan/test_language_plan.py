@@ -119,7 +119,7 @@ def test_a_fine_tuning_depends_on_the_scoring_that_it_uses(
 
 
 def test_figures_and_tables_show_a_models_own_benchmarks(params: Params) -> None:
-    """`make paper` would draw a radar of CLIP's tasks for a language model."""
+    """`make paper` would draw the figure of CLIP's tasks for a language model."""
     plan = Plan(params, ROOT)
     for drawing in DRAWINGS.values():
         for name in drawing.known:
@@ -131,5 +131,5 @@ def test_figures_and_tables_show_a_models_own_benchmarks(params: Params) -> None
     largest = recipes.of_drawing(plan, DRAWINGS["figure"], "tiny_t5", "task_count")
     assert [name for name, _ in largest["params"]["benchmarks"]] == ["11nlp"]
     params["paper"]["benchmarks"] = ["8tasks"]
-    with pytest.raises(TallmasksError, match=r"tiny_t5/figures/radar: paper.benchmarks .* it has .* 7nlp, 8qa,"):
-        recipes.of_drawing(Plan(params, ROOT), DRAWINGS["figure"], "tiny_t5", "radar")
+    with pytest.raises(TallmasksError, match=r"tiny_t5/figures/per_task: paper.benchmarks .* it has .* 7nlp, 8qa,"):
+        recipes.of_drawing(Plan(params, ROOT), DRAWINGS["figure"], "tiny_t5", "per_task")

@@ -52,7 +52,7 @@ def test_a_parameter_redraws_what_shows_it_and_nothing_else(
 def test_figures_show_what_params_name(params: Params) -> None:
     """A benchmark of a user's own would miss in the figures, or one that he left out come back."""
     params["paper"]["benchmarks"] = ["14tasks", "8tasks"]
-    shown = dict(recipes.of_drawing(Plan(params, ROOT), FIGURE, "tiny", "radar")["params"]["benchmarks"])
+    shown = dict(recipes.of_drawing(Plan(params, ROOT), FIGURE, "tiny", "per_task")["params"]["benchmarks"])
     assert list(shown) == ["8tasks", "14tasks"]
     assert len(shown["14tasks"]) == 14
 

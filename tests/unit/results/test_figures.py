@@ -18,6 +18,7 @@ from result_files import write_results
 from tallmasks import methods
 from tallmasks.results import figures
 from tallmasks.results.figures import FIGURES, ResultFiles, mask_overlap, pareto, style
+from tallmasks.tasks.titles import title
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -55,11 +56,9 @@ def heights(panel: Axes) -> list[float]:
 
 
 PANELS = {
-    "radar": ("benchmark", "", "accuracy"),
+    "per_task": ("benchmark", "accuracy", ""),
     "threshold": ("benchmark", "k", "normalized_accuracy"),
     "field_task_count": ("section", "tasks", "normalized_accuracy"),
-    "pareto": ("benchmark", "storage_gb", "normalized_accuracy"),
-    "field_pareto": ("benchmark", "storage_gb", "normalized_accuracy"),
 }
 """Of figures with a line or a marker for each method: the column that tells the panels apart, x and y."""
 
@@ -70,26 +69,39 @@ def test_a_line_is_the_rows_of_its_method(results: ResultFiles, name: str) -> No
     data, figure = drawn(results, name)
     by, x, y = PANELS[name]
     for panel, (_, part) in zip(figure.axes, data.groupby(by, sort=False), strict=False):
-        found = {label.removesuffix(" (stores more)"): line for label, line in lines(panel).items()}
         for method, rows in part.groupby("method"):
-            across, up = found[style.title_of(str(method))]
-            assert up[: len(rows)] == rows[y].tolist() and (not x or across == rows[x].tolist())
-        if "on_front" in part:
-            front = part[part["on_front"]].sort_values(x)
-            assert found["Pareto front"] == (front[x].tolist(), front[y].tolist())
+            across, up = lines(panel)[style.title_of(str(method))]
+            assert across == rows[x].tolist() and (not y or up == rows[y].tolist())
+
+
+@pytest.mark.parametrize("name", ["pareto", "field_pareto"])
+def test_a_point_has_the_name_of_its_method(results: ResultFiles, name: str) -> None:
+    """A method would stand under another one's name, or be missing; or the overview's sentence be wrong."""
+    data, figure = drawn(results, name)
+    for panel, (_, part) in zip(figure.axes, data.groupby("benchmark", sort=False), strict=False):
+        part = part.assign(point=list(zip(part["storage_gb"], part["normalized_accuracy"], strict=True)))
+        named = part["on_front"] | part["method"].isin(pareto.NAMED)
+        titles = {text.get_text().removesuffix(" (or more →)"): text.xy for text in panel.texts}
+        assert titles == dict(zip(part[named]["method"].map(style.title_of), part[named]["point"], strict=True))
+        for label, rows in (("another method", part[~named]), ("Pareto front", part[part["on_front"]])):
+            assert sorted(zip(*lines(panel)[label], strict=True)) == sorted(rows["point"])
+    data, figure = drawn(results, "overview")
+    models, masks = (
+        data.query(f"tasks == 20 and method == {name!r}").iloc[0] for name in ("fine_tuned", "tall_mask_ties")
+    )
+    saved, kept = models["storage_gb"] / masks["storage_gb"], masks["normalized_accuracy"]
+    assert figure.get_suptitle() == f"20 tasks: {saved:.1f} times less space, {kept:.1f} % of the accuracy"
 
 
 def test_mask_percentage(results: ResultFiles) -> None:
     data, figure = drawn(results, "mask_percentage")
-    for panel, (_, part) in zip(figure.axes, data.groupby("benchmark", sort=False), strict=True):
-        assert heights(panel) == part["mask_percentage"].tolist()
-        accuracies = {label.replace("\n", " "): values for label, (_, values) in lines(panel).items()}
-        assert accuracies == {
-            "normalised accuracy, task arithmetic": part["task_arithmetic_normalized_accuracy"].tolist(),
-            "normalised accuracy, masked (TALL Mask + TA)": part["masked_normalized_accuracy"].tolist(),
-        }
-        assert {line.get_linestyle() for line in panel.get_lines()} == {"None"}, "tasks have no order"
-        assert [label.get_text() for label in panel.get_xticklabels()][:2] == ["Cars", "DTD"]
+    groups = data.groupby("benchmark", sort=False)
+    for left, right, (_, part) in zip(figure.axes[::2], figure.axes[1::2], groups, strict=True):
+        part = part.sort_values("task_arithmetic_normalized_accuracy")
+        assert [bar.get_width() for bar in left.patches] == part["mask_percentage"].tolist()
+        assert lines(right)["Task arithmetic"][0] == part["task_arithmetic_normalized_accuracy"].tolist()
+        assert lines(right)["TALL Mask + TA"][0] == part["masked_normalized_accuracy"].tolist()
+        assert [label.get_text() for label in left.get_yticklabels()] == part["task"].map(title).tolist()
 
 
 def test_mask_agreement(results: ResultFiles) -> None:
@@ -132,12 +144,8 @@ def test_validation_alpha(results: ResultFiles) -> None:
     for _, part in data.groupby("benchmark", sort=False):
         wide = part["method"] == "iso_c"
         for column, panel in zip((part[~wide], part[wide]), panels, strict=False):
-            expected = {
-                style.title_of(str(method)): tuple(
-                    rows[["scaling_coefficient", "normalized_accuracy"]].T.values.tolist()
-                )
-                for method, rows in column.groupby("method")
-            }
+            curves = column.set_index("scaling_coefficient").groupby("method")["normalized_accuracy"]
+            expected = {style.title_of(str(name)): (rows.index.tolist(), rows.tolist()) for name, rows in curves}
             assert lines(panel) == expected, "and no betas of LiNeS"
             rings = [line for line in panel.get_lines() if line.get_markersize() == 9]
             assert [ring.get_xdata()[0] for ring in rings] == [0.3] * column["method"].nunique()
@@ -202,7 +210,7 @@ def test_people_can_read_it(results: ResultFiles, name: str, monkeypatch: pytest
     monkeypatch.setattr(Text, "draw", lambda text, renderer: (texts.append(text), draw(text, renderer)))
     figure.canvas.draw()
     written = {id(text): text for text in texts if text.get_visible() and text.get_text()}.values()
-    boxes = [(text.get_text(), text.get_window_extent(), text.get_rotation()) for text in written]
+    boxes = [(text.get_text(), Text.get_window_extent(text), text.get_rotation()) for text in written]
     assert boxes
     for text, box, _ in boxes:
         assert figure.bbox.padded(0.5).count_contains([box.min, box.max]) == 2, f"{text!r} is cut off"

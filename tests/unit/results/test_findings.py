@@ -65,7 +65,7 @@ def masks_loss() -> list[float]:
 
 
 def accuracy() -> pd.DataFrame:
-    return drawn("radar").pivot_table(index=["benchmark", "task"], columns="method", values="accuracy")
+    return drawn("per_task").pivot_table(index=["benchmark", "task"], columns="method", values="accuracy")
 
 
 def by_seed(tasks: int) -> pd.DataFrame:

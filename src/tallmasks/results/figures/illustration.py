@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 
 from tallmasks.results.figures import FigureSpec, ResultFiles, style
@@ -39,14 +40,14 @@ def draw(data: pd.DataFrame) -> Figure:
     blocks = list(dict.fromkeys(data["block"]))
     figure, panels = style.panels(data, ["row", "block"], columns=len(blocks), height=1.4)
     largest = float(data[data["row"] != "mask"]["value"].abs().max()) or 1.0
+    scale = PowerNorm(0.5, 0, largest)  # the square root keeps small weights visible
     for panel, part in panels:
         row, block = part["row"].iloc[0], part["block"].iloc[0]
         values = part.pivot(index="y", columns="x", values="value").to_numpy()
         if row == "mask":
             panel.imshow(values, cmap="Greys", vmin=0, vmax=1.3, interpolation="nearest")
-        else:  # the square root keeps small weights visible
-            shares = np.sqrt(np.abs(values) / largest)
-            panel.imshow(shares, cmap=style.INTENSITY, vmin=0, vmax=1, interpolation="nearest")
+        else:
+            image = panel.imshow(np.abs(values), cmap=style.INTENSITY, norm=scale, interpolation="nearest")
         panel.set(xticks=[], yticks=[])
         panel.grid(visible=False)
         panel.spines[:].set(visible=True, color=style.GREY)
@@ -57,4 +58,5 @@ def draw(data: pd.DataFrame) -> Figure:
             panel.set_title(title(block), fontsize=9)
         if block == blocks[0]:
             panel.set_ylabel(of_tasks)
+    figure.colorbar(image, ax=figure.axes, shrink=0.5, label="size of the weight's change")
     return figure

@@ -40,10 +40,11 @@ def data(results: ResultFiles) -> pd.DataFrame:
 def draw(data: pd.DataFrame) -> Figure:
     """A row per benchmark, a column per merge; the top of a bar are the weights whose merged value is 0."""
     columns = data["method"].nunique()
-    labels = {"xlabel": "number of tasks n\nwhose mask holds it", "ylabel": "weights (%)"}
+    labels = {"xlabel": "n tasks whose mask\nholds the weight", "ylabel": "weights (%)"}
     figure, panels = style.panels(
         data, ["benchmark", "method"], columns, height=1.55, width=style.COLUMN, sharey="row", **labels
     )
+    tallest = data.groupby("benchmark")["percentage"].max()
     for panel, part in panels:
         tasks = int(part["tasks"].iloc[0])
         for kind, rows in style.groups(part, "kind"):
@@ -52,6 +53,7 @@ def draw(data: pd.DataFrame) -> Figure:
             _bars(panel, rows["n"], rows["merged_zero_percentage"], ZERO, bottom=merged)
         panel.set_xticks(range(0, tasks + 1, max(1, tasks // 5)))
         panel.grid(axis="x", visible=False)
+        panel.set_ylim(0, 1.08 * tallest[part["benchmark"].iloc[0]])
     style.legend(figure)
     return figure
 

@@ -17,14 +17,17 @@ METHOD = "tall_mask_task_arithmetic"
 
 
 def data(results: ResultFiles) -> pd.DataFrame:
-    """One row per benchmark and pair of tasks, in the order of the clusters: the Jaccard index of their masks."""
+    """One row per benchmark and pair of tasks: the Jaccard index of their masks.  All benchmarks have one order of the
+    tasks, that of the clusters of the largest one with the task."""
     table = results.each("masks/overlap.csv").query("method == @METHOD").drop(columns="method")
-    parts = []
-    for _, part in style.groups(table, "benchmark"):
-        order = clustered(part.pivot(index="task", columns="other", values="jaccard"))
-        place = {task: index for index, task in enumerate(order)}
-        keys = [part["task"].map(place), part["other"].map(place)]
-        parts.append(part.assign(row=keys[0], column=keys[1]).sort_values(["row", "column"]))
+    place: dict[str, int] = {}
+    for benchmark in sorted(results.benchmarks, key=lambda name: -len(results.benchmarks[name])):
+        part = table[table["benchmark"] == benchmark]
+        for task in clustered(part.pivot(index="task", columns="other", values="jaccard")):
+            place.setdefault(task, len(place))
+    table = table.assign(row=table["task"].map(place), column=table["other"].map(place))
+    table = table.sort_values(["row", "column"], kind="stable")
+    parts = [table[table["benchmark"] == benchmark] for benchmark in results.benchmarks]
     return pd.concat(parts)[["benchmark", "task", "other", "jaccard"]].reset_index(drop=True)
 
 
@@ -50,14 +53,9 @@ def draw(data: pd.DataFrame) -> Figure:
         matrix = part.pivot(index="task", columns="other", values="jaccard").loc[tasks, tasks]
         shown = np.where(np.eye(len(tasks)), np.nan, matrix)
         image = panel.imshow(shown, cmap=style.SEQUENTIAL, vmin=low, vmax=high, interpolation="nearest")
-        labels = [title(task) for task in tasks]
-        size = 8 if len(tasks) < 16 else 7
+        labels, size = [title(task) for task in tasks], 8 if len(tasks) < 16 else 7
         panel.set_xticks(range(len(tasks)), labels, rotation=90, fontsize=size)
         panel.set_yticks(range(len(tasks)), labels, fontsize=size)
         panel.grid(visible=False)
-    label, place = "Jaccard index of two tasks' masks", style.free_place(figure)
-    if place is None:
-        figure.colorbar(image, ax=[panel for panel, _ in panels], shrink=0.6, label=label)
-    else:
-        figure.colorbar(image, cax=place.inset_axes((0.1, 0.5, 0.8, 0.05)), orientation="horizontal", label=label)
+    figure.colorbar(image, ax=figure.axes, shrink=0.5, label="Jaccard index of two tasks' masks")
     return figure

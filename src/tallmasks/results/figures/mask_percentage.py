@@ -7,15 +7,13 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from tallmasks.results.figures import FigureSpec, ResultFiles, style
-from tallmasks.tasks.titles import title
+from tallmasks.tasks.titles import benchmark_title
 
 FIGURE = FigureSpec(
     title="Selected weights and masked accuracy per task", place=20, paper="Figure 2", views=("tables", "masks")
 )
 
 MASKED, BASELINE = "tall_mask_task_arithmetic", "task_arithmetic"
-SELECTED = "weights selected"
-LABELS = {MASKED: "normalised accuracy,\nmasked (TALL Mask + TA)", BASELINE: "normalised accuracy,\ntask arithmetic"}
 
 
 def data(results: ResultFiles) -> pd.DataFrame:
@@ -33,19 +31,25 @@ def data(results: ResultFiles) -> pd.DataFrame:
 
 
 def draw(data: pd.DataFrame) -> Figure:
-    """A panel per benchmark: bars for the masks, markers for the accuracies."""
-    figure, panels = style.panels(data, ["benchmark"], columns=1, height=1.8, width=style.COLUMN, ylabel="%")
-    for panel, part in panels:
+    """A row per benchmark: the masks as bars on the left, the accuracies as markers on the right, a row per task."""
+    sizes = data.groupby("benchmark", sort=False).size()
+    figure, axes = style.empty_panels(
+        2 * len(sizes), columns=2, height=2.1, width=style.COLUMN, sharex="col", sharey="row", height_ratios=sizes
+    )
+    for left, right, (benchmark, part) in zip(axes[::2], axes[1::2], style.groups(data, "benchmark"), strict=True):
+        part = part.sort_values("task_arithmetic_normalized_accuracy")
         places = np.arange(len(part))
-        panel.bar(places, part["mask_percentage"], 0.6, color=style.LIGHT, edgecolor=style.GREY, label=SELECTED)
+        left.barh(places, part["mask_percentage"], 0.6, color=style.LIGHT, edgecolor=style.GREY)
         for method, column in ((MASKED, "masked"), (BASELINE, "task_arithmetic")):
             look = style.look_of(method)
-            panel.plot(
-                places, part[f"{column}_normalized_accuracy"],
-                color=look.color, marker=look.marker, linestyle="none", label=LABELS[method],
+            right.plot(
+                part[f"{column}_normalized_accuracy"], places,
+                look.marker, color=look.color, label=style.title_of(method),
             )  # fmt: skip
-        panel.set(ylim=(0, None), yticks=range(0, 101, 25), xlim=(-0.6, len(part) - 0.4))
-        panel.set_xticks(places, [title(task) for task in part["task"]], rotation=90)
-        panel.grid(axis="x", visible=False)
+        style.task_rows(left, part["task"].tolist())
+        left.set_title(benchmark_title(benchmark, len(part)))
+    right.set_xlim(0, 105)
+    left.set_xlabel("weights in the mask (%)")
+    right.set_xlabel("normalised accuracy (%)")
     style.legend(figure)
     return figure

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 
 from tallmasks import methods
 from tallmasks.results.figures import FigureSpec, ResultFiles, style
 
 FIGURE = FigureSpec(title="Accuracy against stored bits", place=110, views=("tables",))
+
+NAMED = ("zeroshot", "task_arithmetic", "consensus_task_arithmetic", "magnitude_pruning", "tall_mask_task_arithmetic")
+"""The methods that have their name beside those on the front."""
 
 
 def data(results: ResultFiles) -> pd.DataFrame:
@@ -35,22 +40,28 @@ def _on_front(row: Any, part: pd.DataFrame) -> bool:
     return not (no_worse & better).any()
 
 
-def draw(data: pd.DataFrame, height: float = 2.8) -> Figure:
-    """A panel per benchmark: a marker per method, and the front as a step line.
-
-    ``data``: what `fronts` returns; ``height``: of a panel, inches.
-    """
-    titles = data["method"].map(style.title_of) + data["at_least"].map({True: " (stores more)", False: ""})
-    labels = {"xlabel": f"stored bits (Gb)\n{style.SIDE_BY_SIDE}", "ylabel": "normalised accuracy (%)"}
-    figure, panels = style.panels(
-        data.assign(label=titles), ["benchmark"], columns=2, height=height, sharey=True, **labels
-    )
+def draw(data: pd.DataFrame) -> Figure:
+    """A panel per benchmark: the front as a step line, a marker and a name for its methods and `NAMED`, a dot for each
+    other method."""
+    labels = {"xlabel": "stored bits (Gb)", "ylabel": "normalised accuracy (%)"}
+    figure, panels = style.panels(data, ["benchmark"], columns=2, height=2.5, sharey=True, **labels)
     for panel, part in panels:
-        front = part[part["on_front"]].sort_values("storage_gb")
-        panel.step(
-            front["storage_gb"], front["normalized_accuracy"],
-            where="post", color=style.BLACK, linewidth=0.8, label="Pareto front",
-        )  # fmt: skip
-        style.points(panel, part, "storage_gb")
+        front = part[part["on_front"]].sort_values("storage_gb").set_index("storage_gb")["normalized_accuracy"]
+        panel.step(front.index, front, where="post", color=style.GREY, linewidth=0.8, label="Pareto front")
+        x, y, named = part["storage_gb"], part["normalized_accuracy"], part["on_front"] | part["method"].isin(NAMED)
+        panel.plot(x[~named], y[~named], ".", color=style.GREY, label="another method")
+        for index, method in part["method"][named].items():
+            look = style.look_of(method)
+            panel.plot(x[index], y[index], look.marker, color=look.color, markersize=5.5, fillstyle="none")
+        panel.margins(y=0.15)
+        titles = part["method"].map(style.title_of) + part["at_least"].map({True: " (or more →)", False: ""})
+        at = part.assign(title=titles)[named].sort_values("storage_gb")
+        for _, near in at.groupby((np.log(at["storage_gb"]).diff() > 0.45).cumsum()):
+            style.names(panel, near, "storage_gb", "normalized_accuracy", "title")
+        panel.set_xscale("log")
+        panel.set_xlim(0.8 * x.min(), 3 * x.max())
+        panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        panel.xaxis.set_major_formatter("{x:g}")
+        panel.minorticks_off()
     style.legend(figure)
     return figure

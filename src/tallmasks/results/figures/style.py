@@ -10,7 +10,6 @@ import io
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count
 from typing import Any
 
 import matplotlib
@@ -22,11 +21,11 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FormatStrFormatter, LogLocator
-from matplotlib.transforms import ScaledTranslation
+from matplotlib.transforms import offset_copy
+from scipy.optimize import isotonic_regression
 
 from tallmasks import methods
-from tallmasks.tasks.titles import benchmark_title
+from tallmasks.tasks.titles import benchmark_title, title
 
 COLUMN = 3.35
 """Inches: 8.5 cm, one column of a paper's page."""
@@ -111,7 +110,7 @@ LOOKS = {
     "magnitude_masking": Look(OLIVE, "<", (0, (3, 1, 1, 1))),
     "tall_mask_task_arithmetic": Look(VERMILION, "P"),
     "tall_mask_ties": Look(VERMILION, "X", (0, (3, 1, 1, 1, 1, 1))),
-    "iso_c": Look(ORANGE, ">", (0, (2, 1))),
+    "iso_c": Look(BLACK, ">", (0, (2, 1))),
     "emr": Look(GREEN, "p", (0, (2, 1))),
 }
 _OTHERS = tuple(
@@ -200,30 +199,28 @@ def panels(
     return figure, list(zip(axes, parts, strict=True))
 
 
-def free_place(figure: Figure) -> Axes | None:
-    """The place that the last row of panels leaves free, as invisible axes; None if there is none."""
-    grid = figure.axes[0].get_gridspec()
-    if grid is None or len(figure.axes) == grid.nrows * grid.ncols:
-        return None
-    place = figure.add_subplot(grid[len(figure.axes)])
-    place.set_axis_off()
-    return place
-
-
 def legend(figure: Figure) -> None:
-    """One legend for the whole figure with every label once: in its free place, or to the right of the panels; in a
-    figure for one column, below them."""
+    """One legend for the whole figure with every label once: where the last row of panels leaves a place free, else to
+    the right of the panels; in a figure for one column, below them."""
     handles: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
-    place = free_place(figure)
+    grid, shown = figure.axes[0].get_gridspec(), (list(handles.values()), list(handles))
     if figure.get_figwidth() == COLUMN:
-        figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=2)
-    elif place is None:
-        figure.legend(list(handles.values()), list(handles), loc="outside right center")
+        figure.legend(*shown, loc="outside lower center", ncols=2)
+    elif grid is None or len(figure.axes) == grid.nrows * grid.ncols:
+        figure.legend(*shown, loc="outside right center")
     else:
-        place.legend(list(handles.values()), list(handles), loc="center", ncols=1 + (len(handles) >= 20))
+        place = figure.add_subplot(grid[len(figure.axes)])
+        place.set_axis_off()
+        place.legend(*shown, loc="center")
+
+
+def task_rows(panel: Axes, tasks: Sequence[str]) -> None:
+    """A row for each task, from below, with its name at the left."""
+    panel.set_yticks(range(len(tasks)), [title(task) for task in tasks])
+    panel.set_ylim(-0.7, len(tasks) - 0.3)
 
 
 def lines(panel: Axes, data: pd.DataFrame, x: str, y: str) -> None:
@@ -232,46 +229,18 @@ def lines(panel: Axes, data: pd.DataFrame, x: str, y: str) -> None:
         panel.plot(rows[x], rows[y], label=title_of(method), **look_of(method).line)
 
 
-SIDE_BY_SIDE = "markers of about equal bits stand side by side"
-"""What the axis of `points` says."""
-
-
-def points(panel: Axes, data: pd.DataFrame, x: str) -> None:
-    """A hollow marker for each row: normalised accuracy against the bits in the column `x`, on a logarithmic axis.
-
-    Markers that would hide each other stand side by side, so the axis says `SIDE_BY_SIDE`.
-    """
-    panel.set_xscale("log")
-    panel.update_datalim(data[[x, "normalized_accuracy"]])
-    lanes = _lanes(data, x)
-    for index, row in data.iterrows():
-        look = look_of(row["method"])
-        aside = ScaledTranslation(0.1 * lanes[index], 0, panel.figure.dpi_scale_trans)
-        panel.plot(
-            [row[x]], [row["normalized_accuracy"]],
-            marker=look.marker, color=look.color, markersize=5.5, markeredgewidth=1, linestyle="none",
-            fillstyle="none", label=row["label"], transform=panel.transData + aside,
+def names(panel: Axes, data: pd.DataFrame, x: str, y: str, name: str) -> None:
+    """The name of each point, of three columns, to the right of all, moved apart where names would hide each other."""
+    data = data.sort_values(y, kind="stable")
+    steps = 0.09 * np.ptp(panel.get_ylim()) * np.arange(len(data))
+    heights = isotonic_regression(data[y].to_numpy(float) - steps).x + steps
+    right = offset_copy(panel.transData, panel.figure, x=9, units="points")
+    for point, height in zip(data.to_dict("records"), heights, strict=True):
+        panel.annotate(
+            point[name], (point[x], point[y]), (data[x].max(), height), textcoords=right, va="center",
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.4},
+            arrowprops={"arrowstyle": "-", "linewidth": 0.4, "color": GREY, "shrinkA": 1, "shrinkB": 3},
         )  # fmt: skip
-    panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    panel.xaxis.set_major_formatter(FormatStrFormatter("%g"))
-    panel.minorticks_off()
-    panel.margins(x=0.15)
-
-
-def _lanes(data: pd.DataFrame, x: str) -> dict[Any, int]:
-    """By index of each row, its lane among those of about equal `x`: 0, 1, -1, 2, ..., the first that is free there."""
-    gap = 0.06 * (data["normalized_accuracy"].max() - data["normalized_accuracy"].min())
-    places = np.log(data[x]).sort_values()
-    columns = (places.diff() > 0.03 * (places.max() - places.min())).cumsum()
-    lanes: dict[Any, int] = {}
-    for _, column in data["normalized_accuracy"].groupby(columns):
-        taken: list[tuple[int, float]] = []
-        for index, value in column.sort_values(ascending=False, kind="stable").items():
-            numbers = ((n + 1) // 2 * (1 if n % 2 else -1) for n in count())
-            lane = next(n for n in numbers if all(n != lane or abs(value - high) >= gap for lane, high in taken))
-            taken.append((lane, value))
-            lanes[index] = lane
-    return lanes
 
 
 def groups(data: pd.DataFrame, column: str) -> Iterator[tuple[str, pd.DataFrame]]:

@@ -42,10 +42,11 @@ def draw(data: pd.DataFrame) -> Figure:
         if method in WITH_BAND:
             accuracy.fill_between(rows["n"], mean - spread, mean + spread, color=line["color"], alpha=0.2, linewidth=0)
         bits.plot(rows["n"], rows["storage_gb"], **line)
+    accuracy.plot([], [], color=style.LIGHT, linewidth=8, label="± one standard deviation\nover orders of tasks")
     accuracy.set(title="Accuracy", ylabel="normalised accuracy (%)")
-    bits.set(title="Storage", ylabel="stored bits (Gb)")
+    bits.set(title="Storage", ylabel="stored bits (Gb)", ylim=(0, None))
     for panel in (accuracy, bits):
         panel.set_xlabel("number of tasks")
-        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
     style.legend(figure)
     return figure

@@ -1,0 +1,44 @@
+"""Beyond the paper: accuracy and storage against the number of tasks, of four methods, in one look."""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from tallmasks.results.figures import FigureSpec, ResultFiles, style
+
+FIGURE = FigureSpec(title="What TALL-masks save", place=105, views=("tables",))
+
+NAMES = {
+    "fine_tuned": "fine-tuned",
+    "tall_mask_ties": "TALL-masks",
+    "consensus_task_arithmetic": "consensus",
+    "task_arithmetic": "task arithmetic",
+}
+
+
+def data(results: ResultFiles) -> pd.DataFrame:
+    """One row per benchmark and method of `NAMES`: tasks, normalised test accuracy in percent, and Gb stored."""
+    table = results.with_tasks(results.each("table.csv").query("method in @NAMES"))
+    return table[["benchmark", "method", "tasks", "normalized_accuracy", "storage_gb"]]
+
+
+def draw(data: pd.DataFrame) -> Figure:
+    """Accuracy on the left, storage on the right; above them, what TALL-masks do for most tasks."""
+    figure, panels = style.empty_panels(2, columns=2, height=2.3, width=4.4)
+    titles = {"normalized_accuracy": "accuracy (% of fine-tuned)", "storage_gb": "storage (gigabits)"}
+    last = data[data["tasks"] == data["tasks"].max()].drop_duplicates("method")
+    last = last.assign(name=last["method"].map(NAMES)).set_index("method")
+    for panel, (column, title), low in zip(panels, titles.items(), (None, 0), strict=True):
+        for method, rows in style.groups(data.sort_values("tasks", kind="stable"), "method"):
+            panel.plot(rows["tasks"], rows[column], linewidth=1.8, **style.look_of(method).line)
+        panel.set_title(title, loc="left")
+        panel.margins(y=0.12)
+        panel.set(xlabel="number of tasks", xticks=sorted(data["tasks"].unique()), ylim=(low, None))
+        style.names(panel, last, "tasks", column, "name")
+    if {"fine_tuned", "tall_mask_ties"} <= {*last.index}:
+        masks, models = last.loc["tall_mask_ties"], last.loc["fine_tuned"]
+        saved, kept = models["storage_gb"] / masks["storage_gb"], masks["normalized_accuracy"]
+        text = f"{masks['tasks']} tasks: {saved:.1f} times less space, {kept:.1f} % of the accuracy"
+        figure.suptitle(text, weight="bold")
+    return figure

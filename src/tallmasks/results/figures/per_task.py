@@ -1,0 +1,41 @@
+"""Figure 4 and its appendix: the accuracy of every task under the main methods."""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from tallmasks.results.figures import FigureSpec, ResultFiles, style
+
+FIGURE = FigureSpec(title="Accuracy per task", place=40, paper="Figures 4 and 9 to 11", views=("tables",))
+
+MERGES = {"consensus_task_arithmetic": -0.22, "ties": 0, "task_arithmetic": 0.22}
+"""How far above the middle of a row each stands: they are often equal."""
+METHODS = ("fine_tuned", "tall_mask_task_arithmetic", *MERGES, "zeroshot")
+"""Those of the paper, the best first."""
+
+
+def data(results: ResultFiles) -> pd.DataFrame:
+    """One row per benchmark, method and task: test accuracy in percent."""
+    table = results.each("per_task.csv").query("split == 'test' and method in @METHODS")
+    table = table.assign(place=table["method"].map({name: place for place, name in enumerate(METHODS)}))
+    table = table.sort_values("place", kind="stable")
+    parts = [table[table["benchmark"] == benchmark] for benchmark in results.benchmarks]
+    return pd.concat(parts)[["benchmark", "method", "task", "accuracy"]].reset_index(drop=True)
+
+
+def draw(data: pd.DataFrame) -> Figure:
+    """A panel per benchmark: a row per task, the best on average at the top; a marker per method."""
+    figure, panels = style.panels(data, ["benchmark"], columns=2, height=2.9, xlabel="accuracy (%)")
+    for panel, part in panels:
+        tasks = part.groupby("task")["accuracy"].mean().sort_values(kind="stable").index
+        style.task_rows(panel, tasks)
+        for method, rows in style.groups(part, "method"):
+            look = style.look_of(method)
+            panel.plot(
+                rows["accuracy"], [tasks.get_loc(task) + MERGES.get(method, 0) for task in rows["task"]],
+                look.marker, color=look.color, fillstyle="none", label=style.title_of(method),
+            )  # fmt: skip
+        panel.set_xlim(0, 105)
+    style.legend(figure)
+    return figure
