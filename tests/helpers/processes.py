@@ -20,11 +20,11 @@ def job_command(folder: Path, script: Path, told: Mapping[str, Any]) -> list[str
     return [sys.executable, str(script), str(file)]
 
 
-def serve(warm: Path, modules: Sequence[str] = (), later: Sequence[str] = ()) -> subprocess.Popen[str]:
+def serve(warm: Path, modules: Sequence[str] = ()) -> subprocess.Popen[str]:
     """Start a warm Python in the folder `warm`, which ends with this process."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("OMP_")}
     server = subprocess.Popen(
-        [sys.executable, str(WARM), "--serve", " ".join(modules), " ".join(later)],
+        [sys.executable, str(WARM), "--serve", *modules],
         env={**kept, "TALLMASKS_WARM": str(warm)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

@@ -86,30 +86,23 @@ def test_a_second_run_waits_and_begins_anew(project: Project) -> None:
     assert process.returncode == 0 and "Nothing to be done" in output
 
 
-def test_a_folder_without_room_is_said_before_the_first_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Snakemake's solver would end in seventy lines of its own, or 33 jobs run whose table cannot be written."""
+def test_a_folder_that_cannot_be_written_is_said_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """33 jobs would run whose table cannot be written."""
     monkeypatch.chdir(tmp_path)
     Path("results").write_text("a file in the folder's place")
     with pytest.raises(WorkflowError, match=r"^results cannot be written \(File exists\)"):
-        check_room()
-    Path("results").unlink()
-    monkeypatch.setenv("TMPDIR", "/proc")  # where root cannot write either
-    with pytest.raises(WorkflowError, match=r"^/proc cannot be written .* or set TMPDIR to another folder"):
-        check_room()
-    monkeypatch.setenv("TMPDIR", str(tmp_path / "tpm"))
-    with pytest.raises(WorkflowError, match=r"tpm cannot be written \(No such file or directory\)"):
-        check_room()
-    assert not Path("tpm").exists(), "a typo is no new folder"
+        check_room(Path("results"))
+    with pytest.raises(WorkflowError, match=r"^/proc cannot be written"):  # where root cannot write either
+        check_room(Path("/proc"))
 
 
 def test_a_project_that_cannot_be_written_or_has_no_profile_is_refused_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Snakemake would end in a traceback of fifty lines, or print a header of thirteen before the reason."""
-    monkeypatch.setenv("PATH", os.environ["PATH"])
     monkeypatch.chdir(tmp_path)
     Path(".tallmasks").write_text("a file in the folder's place")
-    with pytest.raises(SystemExit, match=r"^error: \.tallmasks: File exists; move away"):
+    with pytest.raises(SystemExit, match=r"^error: \.tallmasks cannot be written"):
         begin(None)
     workflow = SimpleNamespace(
         executor_plugin=SimpleNamespace(name="local"),

@@ -5,19 +5,21 @@ from __future__ import annotations
 import functools
 import os
 import sys
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from snakemake.exceptions import WorkflowError
+
 from bridge import run
-from bridge.jobs import ResultJobs, StoreJobs, check_sources, job_file, marker_of
+from bridge.jobs import ResultJobs, StoreJobs, job_file, stale_marker
 from bridge.run import InputFunction, Run, for_users
 from tallmasks.models.families import family
+from tallmasks.plan import preflight
 from tallmasks.plan.params import FILE, check, from_command_line, overridden, read
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.project import Results, Store
-from tallmasks.store.folders import SCRATCH, set_aside
+from tallmasks.store.folders import RESULTS, SCRATCH, set_aside
 
 __all__ = ["Bridge", "before_first_job", "begin", "configuration"]
 
@@ -55,6 +57,11 @@ class Bridge:
             self.store, self._results, lambda wildcards: self._results.drawing(kind, wildcards.model, name)
         )
 
+    @property
+    def arrays(self) -> dict[str, Any]:
+        """The `resources` of a rule that makes no artifact."""
+        return {"gpu": 0, "mem_mb": self.store.resource("mem_mb"), "runtime": self.store.resource("runtime")}
+
     def tables(self, models: Iterable[str]) -> list[str]:
         """The table of every benchmark that `models` have the tasks of."""
         return [f"results/{model}/{name}/table.csv" for model in models for name in self.plan.benchmarks(model)]
@@ -79,7 +86,7 @@ class Bridge:
     @for_users
     def always(wildcards: Any) -> list[str]:
         """Input function of what is to be made anew whenever it is asked for: a file that is newer than any other."""
-        return marker_of(Path("results", wildcards.model, "report"), "always")
+        return stale_marker(Path("results", wildcards.model, "report"), "always")
 
 
 @for_users
@@ -88,12 +95,13 @@ def begin(workflow: Any) -> tuple[dict[str, Any], Bridge]:
 
     A project that cannot be written and wrong parameters end Snakemake here, in one line.
     """
+    for folder in (SCRATCH, Path(".snakemake"), RESULTS):
+        run.check_room(folder)
     # jobs run with the Python of this Snakemake, also where no environment is active
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    for folder in (SCRATCH, Path(".snakemake")):
-        folder.mkdir(exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
+    # glibc would hand large buffers back to the kernel and fetch them again: a quarter of a training's time
+    kept = {"MMAP_THRESHOLD": 32 << 20, "TRIM_THRESHOLD": (1 << 31) - 1, "TOP_PAD": 256 << 20}
+    os.environ |= {f"MALLOC_{name}_": str(value) for name, value in kept.items()}
     params = configuration(workflow)
     check(params)
     plan = Plan(params)
@@ -108,16 +116,16 @@ def before_first_job(workflow: Any, store: StoreJobs) -> None:
     if store.run.submitted:
         return
     run.check_settings(workflow)
-    run.check_room()
     run.be_the_only_writer()
     needed = store.needed()
     if workflow.local_exec:
         run.check_gpus(workflow, max((store.plan.resources(n.model, n.stage.uses)["gpu"] for n in needed), default=0))
-    check_sources(needed)
+    if problems := preflight.unavailable(node for node in needed if node.stage.missing):
+        raise WorkflowError("\n".join(["nothing was started, since it is not all on this machine:", *problems]))
     for node in needed:
         if (wrong := store.store.wrong(node)) and (done := set_aside(Path(node.path))):
             print(f"{wrong}: {done}, and made again", file=sys.stderr)
     networks = {node.model for node in needed if node.stage.uses != "arrays" and node.model in store.plan.models}
     if workflow.local_exec and networks:
         imports = (module for model in networks for module in family(store.plan.models[model]).imports)
-        run.start_warm_python(list(dict.fromkeys([*imports, *run.ARRAYS])))
+        run.start_warm_python(list(dict.fromkeys(imports)))

@@ -10,19 +10,21 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from snakemake.exceptions import WorkflowError
 from snakemake.io import ancient
 
-from bridge.run import InputFunction, Run, for_users, stale_marker
-from tallmasks.plan import chain, preflight
+from bridge.run import InputFunction, Run, for_users
+from tallmasks.plan import chain
 from tallmasks.plan.index import Index, closure
 from tallmasks.plan.node import STAGES, Node
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.project import Results, Store, Vouched
+from tallmasks.store.artifacts import digest_of
 from tallmasks.store.atomic_files import atomic_write_text
 from tallmasks.store.folders import PROVENANCE, SCRATCH
 from tallmasks.tasks.catalogues import catalogue
@@ -74,7 +76,7 @@ class StoreJobs:
     def stale(self, wildcards: Any) -> list[str]:
         """Input function: a marker where the artifact is there and not right, so that it is made anew."""
         node = self.index.find(wildcards.model, wildcards.name)
-        return stale_marker(Path(node.path), node.digest, [Path(node.path)]) if self._is_wrong(node) else []
+        return stale_marker(Path(node.path), node.digest) if self._is_wrong(node) else []
 
     def _is_wrong(self, node: Node) -> bool:
         return not self.run.looking and self.store.wrong(node) is not None
@@ -149,12 +151,6 @@ class StoreJobs:
         return [self.index.find(one.model, one.name) for one in jobs]
 
 
-def check_sources(nodes: Iterable[Node]) -> None:
-    """Before the first job: stop with one message for each dataset and model that cannot be had."""
-    if problems := preflight.unavailable(node for node in nodes if node.stage.missing):
-        raise WorkflowError("\n".join(["nothing was started, since it is not all on this machine:", *problems]))
-
-
 class ResultJobs:
     """What the rule of one view, figure or table is written with.
 
@@ -187,7 +183,7 @@ class ResultJobs:
     def stale(self, wildcards: Any) -> list[str]:
         """Input function: a marker where the files are there and not right."""
         written = self._find(wildcards)
-        return [] if self._results.stale(written) is None else marker_of(written.folder, written.recipe["digest"])
+        return [] if self._results.stale(written) is None else stale_marker(written.folder, written.recipe["digest"])
 
     @for_users
     def job(self, wildcards: Any, threads: int) -> str:
@@ -215,9 +211,23 @@ class ResultJobs:
         )
 
 
-def marker_of(folder: Path, digest: str) -> list[str]:
-    """A marker that is newer than the files of a folder, which are not right."""
-    return stale_marker(folder, digest, [path for path in folder.glob("*") if path.is_file()])
+def stale_marker(what: Path, digest: str) -> list[str]:
+    """A file that is newer than a stale file, or the files of a stale folder, with content of its own: Snakemake passes
+    over a newer input whose checksum it has seen.
+
+    In a folder of its own: Snakemake lists the folder of an input once, and takes a file that appears there later for
+    missing.  Where the job's outputs are there from before, it then leaves out the job without a word.
+    """
+    files = [path for path in (what.glob("*") if what.is_dir() else [what]) if path.is_file()]
+    if not files:
+        return []
+    marker = SCRATCH / "stale" / digest_of([str(what), digest]) / "marker"
+    marker.parent.mkdir(parents=True, exist_ok=True)
+    marker.write_text(f"{what} {time.time_ns()}\n")
+    newest = max(path.lstat().st_mtime for path in files)
+    if newest >= marker.stat().st_mtime:  # of a clock that is ahead, of which Snakemake tells the user
+        os.utime(marker, (newest + 1, newest + 1))
+    return [str(marker)]
 
 
 def job_file(

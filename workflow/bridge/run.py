@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,20 +16,16 @@ from typing import Any
 from snakemake.exceptions import WorkflowError
 
 from tallmasks.models import cuda
-from tallmasks.store.artifacts import digest_of
 from tallmasks.store.errors import TallmasksError, in_words
-from tallmasks.store.folders import RESULTS, SCRATCH
+from tallmasks.store.folders import SCRATCH
 
 InputFunction = Callable[..., Any]
 NO_PROFILE = (
     "profiles/default is not in force, and the workflow is only right under it: run snakemake in the project's folder, "
     "without --workflow-profile and without other --rerun-triggers"
 )
-WARM = Path("workflow/runner/warm.py")
-ARRAYS = ("numpy", "numba", "safetensors")
-"""What every step on arrays needs."""
-LATER = ("pandas", "matplotlib.pyplot", "scipy.stats", "scipy.cluster.hierarchy")
-"""What tables and figures need."""
+LIBRARIES = ("numpy", "numba", "safetensors", "pandas", "matplotlib.pyplot", "scipy.stats", "scipy.cluster.hierarchy")
+"""What jobs on arrays, tables and figures import."""
 
 
 def for_users(function: InputFunction) -> InputFunction:
@@ -97,20 +92,16 @@ def check_settings(workflow: Any) -> None:
         raise WorkflowError(f"{problem}; run this where slurm is, or without --profile profiles/slurm")
 
 
-def check_room() -> None:
-    """Stop where results cannot be written, or where Snakemake has no room for its own."""
-    temporary = os.environ.get("TMPDIR") or tempfile.gettempdir()  # which passes over a full TMPDIR, unlike PuLP
-    for folder in (RESULTS, Path(temporary)):
-        try:
-            if folder == RESULTS:
-                folder.mkdir(exist_ok=True)
-            with tempfile.TemporaryFile(dir=folder) as file:
-                file.write(bytes(1 << 20))
-        except OSError as error:
-            raise WorkflowError(
-                f"{folder} cannot be written ({error.strerror}); make room or give this user the right to it"
-                f"{', or set TMPDIR to another folder' if folder != RESULTS else ''}"
-            ) from None
+def check_room(folder: Path) -> None:
+    """Make a folder if it is not there, and stop where it cannot be written."""
+    try:
+        folder.mkdir(exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(1 << 20))
+    except OSError as error:
+        raise WorkflowError(
+            f"{folder} cannot be written ({error.strerror}); make room or give this user the right to it"
+        ) from None
 
 
 def check_gpus(workflow: Any, wanted: int) -> None:
@@ -147,7 +138,7 @@ def start_warm_python(modules: Sequence[str]) -> None:
     """Start the server whose forks the jobs are; it ends with this process.  TALLMASKS_WARM may name another's."""
     if "TALLMASKS_WARM" in os.environ:
         return
-    command = [sys.executable, str(WARM), "--serve", " ".join(modules), " ".join(LATER)]
+    command = [sys.executable, "workflow/runner/warm.py", "--serve", *modules, *LIBRARIES]
     pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
     server = subprocess.Popen(command, start_new_session=True, **pipes)  # Ctrl-C is for Snakemake
     assert server.stdout
@@ -164,24 +155,3 @@ def no_slurm() -> str:
     except subprocess.TimeoutExpired:
         return "slurm's controller has not answered sinfo for a minute"
     return f"slurm does not answer: {' '.join(asked.stderr.split())}" if asked.returncode else ""
-
-
-# -- what is to be made anew ----------------------------------------------------------------------------------
-
-
-def stale_marker(what: Path, digest: str, files: Sequence[Path]) -> list[str]:
-    """A file that is newer than `files`, which are stale, with content of its own: Snakemake passes over a newer
-    input whose checksum it has seen.
-
-    In a folder of its own: Snakemake lists the folder of an input once, and takes a file that appears there later for
-    missing.  Where the job's outputs are there from before, it then leaves out the job without a word.
-    """
-    if not files:
-        return []
-    marker = SCRATCH / "stale" / digest_of([str(what), digest]) / "marker"
-    marker.parent.mkdir(parents=True, exist_ok=True)
-    marker.write_text(f"{what} {time.time_ns()}\n")
-    newest = max(path.lstat().st_mtime for path in files)
-    if newest >= marker.stat().st_mtime:  # of a clock that is ahead, of which Snakemake tells the user
-        os.utime(marker, (newest + 1, newest + 1))
-    return [str(marker)]

@@ -7,68 +7,41 @@ DRAWN = [name for name in figures.FIGURES if name not in SWEPT + OF_ALL + LEFT_O
 
 
 FIGURE = "results/{model}/figures/{name}.svg"  # its rule writes the others with it
+TABLE = "results/{model}/tables/{name}.html"
+DRAWINGS = {
+    "figure": (figures.FIGURES, FIGURE, [".pdf", ".png", ".csv", ".provenance.json"]),
+    "paper_table": (paper.TABLES, TABLE, [".csv", ".md", ".tex", ".provenance.json"]),
+}
 
 
-# the results files that a figure shows -> the figure
-for _figure, _spec in figures.FIGURES.items():
+# the results files that a figure or a table of the paper shows -> its files
+for _kind, (_specs, _file, _endings) in DRAWINGS.items():
+    for _name, _spec in _specs.items():
 
-    rule:
-        name:
-            f"figure_{_figure}"
-        input:
-            results=BRIDGE.drawing("figure", _figure).inputs,
-            stale=BRIDGE.drawing("figure", _figure).stale,
-        output:
-            report(
-                update(f"results/{{model}}/figures/{_figure}.svg"),
-                caption=f"../report/{_figure}.rst",
-                category="Figures",
-                subcategory="{model}",
-                labels={"in the paper": _spec.paper.lstrip("Figures ") or "beyond it", "figure": _spec.title},
-            ),
-            update(multiext(f"results/{{model}}/figures/{_figure}", ".pdf", ".png", ".csv", ".provenance.json")),
-        log:
-            f"logs/{{model}}/figures/{_figure}.log",
-        threads: 1
-        resources:
-            gpu=0,
-            mem_mb=BRIDGE.store.resource("mem_mb"),
-            runtime=BRIDGE.store.resource("runtime"),
-        params:
-            job=BRIDGE.drawing("figure", _figure).job,
-        shell:
-            "exec python workflow/runner/warm.py workflow/scripts/figure.py {params.job} > {log} 2>&1"
-
-
-# the results files that a table of the paper shows -> the table
-for _table, _spec in paper.TABLES.items():
-
-    rule:
-        name:
-            f"table_{_table}"
-        input:
-            results=BRIDGE.drawing("paper_table", _table).inputs,
-            stale=BRIDGE.drawing("paper_table", _table).stale,
-        output:
-            report(
-                update(f"results/{{model}}/tables/{_table}.html"),
-                caption=f"../report/{_table}.rst",
-                category="Tables",
-                subcategory="{model}",
-                labels={"in the paper": ", ".join(map(str, _spec.numbers)), "table": _spec.title},
-            ),
-            update(multiext(f"results/{{model}}/tables/{_table}", ".csv", ".md", ".tex", ".provenance.json")),
-        log:
-            f"logs/{{model}}/tables/{_table}.log",
-        threads: 1
-        resources:
-            gpu=0,
-            mem_mb=BRIDGE.store.resource("mem_mb"),
-            runtime=BRIDGE.store.resource("runtime"),
-        params:
-            job=BRIDGE.drawing("paper_table", _table).job,
-        shell:
-            "exec python workflow/runner/warm.py workflow/scripts/paper_table.py {params.job} > {log} 2>&1"
+        rule:
+            name:
+                f"{_kind}_{_name}"
+            input:
+                results=BRIDGE.drawing(_kind, _name).inputs,
+                stale=BRIDGE.drawing(_kind, _name).stale,
+            output:
+                report(
+                    update(_file.replace("{name}", _name)),
+                    caption=f"../report/{_name}.rst",
+                    category="Figures" if _file == FIGURE else "Tables",
+                    subcategory="{model}",
+                    labels={"in the paper": _spec.paper or "beyond it", "shows": _spec.title},
+                ),
+                update(multiext(_file.replace("{name}", _name).rpartition(".")[0], *_endings)),
+            log:
+                f"logs/{{model}}/{_kind}/{_name}.log",
+            threads: 1
+            resources:
+                **BRIDGE.arrays,
+            params:
+                job=BRIDGE.drawing(_kind, _name).job,
+            shell:
+                f"exec python workflow/runner/warm.py workflow/scripts/{_kind}.py {{params.job}} > {{log}} 2>&1"
 
 
 localrules:
@@ -83,7 +56,7 @@ localrules:
 rule figures:
     input:
         expand(FIGURE, model=config["build"], name=DRAWN),
-        expand("results/{model}/tables/{name}.html", model=config["build"], name=paper.TABLES),
+        expand(TABLE, model=config["build"], name=paper.TABLES),
         BRIDGE.shown("figure", DRAWN),
         BRIDGE.shown("paper_table", paper.TABLES),
 

@@ -30,9 +30,7 @@ rule about:
         "logs/{model}/about/about.log",
     threads: 1
     resources:
-        gpu=0,
-        mem_mb=BRIDGE.store.resource("mem_mb"),
-        runtime=BRIDGE.store.resource("runtime"),
+        **BRIDGE.arrays,
     params:
         job=BRIDGE.about,
     shell:

@@ -68,9 +68,7 @@ for _view, _files in VIEWS.items():
             f"logs/{{model}}/{_view}/{{benchmark}}.log",
         threads: 1
         resources:
-            gpu=0,
-            mem_mb=BRIDGE.store.resource("mem_mb"),
-            runtime=BRIDGE.store.resource("runtime"),
+            **BRIDGE.arrays,
         params:
             job=BRIDGE.view(_view).job,
         shell:

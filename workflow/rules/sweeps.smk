@@ -30,9 +30,7 @@ checkpoint task_orders:
         "logs/{model}/task_orders/{name}.log",
     threads: 1
     resources:
-        gpu=0,
-        mem_mb=BRIDGE.store.resource("mem_mb"),
-        runtime=BRIDGE.store.resource("runtime"),
+        **BRIDGE.arrays,
     params:
         job=BRIDGE.store.job(),
     shell:

@@ -21,70 +21,52 @@ import select
 import shutil
 import signal
 import socket
-import struct
 import sys
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 
-PATIENCE = 120.0  # seconds; imports from a slow disk take half of it
 FOLDER = Path(os.environ.get("TALLMASKS_WARM", ".tallmasks/warm"))
-READY = b"+"  # what a client hears when a fork waits for its job
 
 
-def end_with_parent() -> None:
-    """Have the kernel kill this process when the one that started it ends, kill -9 included."""
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback
-
-
-def in_fork(arguments: Sequence[str]) -> int | None:
-    """Run a script in a fork of the server; its exit status, or None, with nothing run, where no server answers."""
+def in_fork(arguments: list[str]) -> int | None:
+    """Run a script in a fork of the server; its exit status, or None, with nothing run, where there is no server."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.settimeout(PATIENCE)
         try:
             connection.connect(str(FOLDER / "socket"))
-            if connection.recv(len(READY)) != READY:
-                return None
         except OSError:
             return None
-        connection.settimeout(None)
         job = {"arguments": arguments, "environment": dict(os.environ), "folder": str(Path.cwd())}
-        answer = b""
-        with contextlib.suppress(OSError):  # the child died
-            socket.send_fds(connection, [READY], [0, 1, 2])
-            with connection.makefile("w") as request:
-                request.write(json.dumps(job) + "\n")
-            answer = connection.recv(4)
-    if len(answer) < 4:
+        status = b""
+        with contextlib.suppress(OSError):  # the fork died
+            socket.send_fds(connection, [b"+"], [0, 1, 2])
+            connection.sendall(json.dumps(job).encode() + b"\n")
+            status = connection.recv(1)
+    if not status:
         print("error: the job's process died (out of memory, or killed); nothing half-written is kept", file=sys.stderr)
         return 137
-    return int(struct.unpack("!i", answer)[0])
+    return status[0]
 
 
-def here(arguments: Sequence[str]) -> None:
+def here(arguments: list[str]) -> None:
     """Run a script in this process, as `python` would."""
-    sys.argv, sys.path[0] = list(arguments), str(Path(arguments[0]).resolve().parent)
+    sys.argv, sys.path[0] = arguments, str(Path(arguments[0]).resolve().parent)
     runpy.run_path(arguments[0], run_name="__main__")
 
 
-def serve(modules: Sequence[str], later: Sequence[str]) -> None:
-    """Serve this user's jobs; imports `modules` first, and one of `later` whenever no job has come for a second."""
+def serve(modules: list[str]) -> None:
+    """Import `modules`, say so, and run this user's jobs in forks."""
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(mode=0o700, parents=True)
-    listener, waiting = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), list(later)
-    listener.bind(str(FOLDER / "socket"))
-    listener.listen(256)  # clients queue before it is ready
-    print("listening", flush=True)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     for name in modules:
         importlib.import_module(name)
+    gc.freeze()  # a fork that looked for garbage in all that was imported would copy it
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(FOLDER / "socket"))
+    listener.listen(256)
+    print("listening", flush=True)
     while True:
-        if waiting and not select.select([listener], [], [], 1.0)[0]:
-            importlib.import_module(waiting.pop(0))
-            continue
         connection, _ = listener.accept()
-        gc.freeze()  # a fork that looked for garbage in all that was imported would copy it
         if not os.fork():
             listener.close()
             answer(connection)
@@ -92,15 +74,13 @@ def serve(modules: Sequence[str], later: Sequence[str]) -> None:
 
 
 def answer(connection: socket.socket) -> None:
-    """In the fork: run the client's job, and end; also when the client ends."""
+    """In the fork: run the client's job, and end; also when the client ends, which sends nothing more."""
     status = 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()
-        connection.sendall(READY)
-        _, streams, _, _ = socket.recv_fds(connection, len(READY), 3)
-        with connection.makefile() as request:
-            job = json.loads(request.readline())
+        _, streams, _, _ = socket.recv_fds(connection, 1, 3)
+        job = json.loads(connection.makefile().readline())
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
             os.close(stream)
@@ -115,25 +95,24 @@ def answer(connection: socket.socket) -> None:
         status = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except BaseException:
         sys.excepthook(*sys.exc_info())
-    finally:
-        with contextlib.suppress(OSError):
-            sys.stdout.flush()
-            sys.stderr.flush()
-            connection.sendall(struct.pack("!i", status))
-        os._exit(status)
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        connection.sendall(bytes([status & 255]))
+    os._exit(status)
 
 
 def end_with_client(connection: socket.socket) -> None:
-    """A client sends nothing more, so anything readable is its end."""
+    """Wait for the client's end."""
     select.select([connection], [], [])
-    os.killpg(os.getpgid(0), signal.SIGKILL)
+    os.killpg(0, signal.SIGKILL)
 
 
 if __name__ == "__main__":
-    end_with_parent()
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: it ends with its parent, kill -9 included
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback
     if sys.argv[1] == "--serve":
-        serve(*(names.split() for names in sys.argv[2:]))
-    elif (status := in_fork(sys.argv[1:])) is None:
+        serve(sys.argv[2:])
+    if (status := in_fork(sys.argv[1:])) is None:
         here(sys.argv[1:])
-    else:
-        sys.exit(status)
+    sys.exit(status)

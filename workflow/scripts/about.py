@@ -49,9 +49,7 @@ def provenance(model: str, folder: Path) -> TableLayout:
     records = {path: json.loads(path.read_text()) for path in sorted(folder.rglob("*provenance.json"))}
     rows = [[Cell(_what(path, folder)), Cell(record["recipe"]["digest"])] for path, record in records.items()]
     versions = dict.fromkeys(f"{n} {value}" for record in records.values() for n, value in record["versions"].items())
-    machines = dict.fromkeys(
-        f"{record['hardware'].get('processor')}, {record['hardware'].get('cores')} cores" for record in records.values()
-    )
+    machines = dict.fromkeys(record["machine"].split(", ")[0] for record in records.values())
     note = f"Made with {', '.join(versions)}; on {'; '.join(machines)}."
     return TableLayout(f"Provenance: {model}", [], ["", "digest of the recipe"], [("", rows)], note)
 

@@ -2,8 +2,8 @@
 
 import json
 
-from job import Job, main
-from model_io import load_examples, load_model, origins, reporter
+from job import Job, main, say
+from model_io import load_examples, load_model, origins
 from tallmasks.models.families import family
 from tallmasks.store.atomic_files import atomic_write_text
 from tallmasks.store.folders import UNFINISHED, set_aside
@@ -25,7 +25,7 @@ def run(job: Job) -> None:
         params["task"],
         load_examples(job, "examples"),
         config,
-        report=reporter(params["task"]),
+        report=lambda progress: say(str(progress)),
         state=state,
         unit=family(params).unit,
         allowed=part_mask(model.flat.numel(), params["partition"]) if "partition" in params else None,

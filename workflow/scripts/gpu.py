@@ -20,7 +20,6 @@ import time
 from pathlib import Path
 
 from tallmasks.models import cuda
-from tallmasks.store.errors import TallmasksError
 
 POLL_SECONDS = 0.2
 
@@ -43,42 +42,31 @@ def lease(count: int, submitted: bool = False) -> list[int]:
         return []
     if submitted and len(cuda.usable()) <= count:
         return []
-    uuids = cuda.enough(count)
-    folder = _folder()
-    waiting = False
-    while True:
-        held = {name: lock for name in uuids if (lock := _try_lock(folder / name.replace("/", "_"))) is not None}
-        if len(held) >= count:
-            break
+    folder = Path(tempfile.gettempdir(), f"tallmasks-gpus-{os.getuid()}")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    uuids, waits = cuda.enough(count), False
+    while len(held := _held(folder, uuids)) < count:
         for lock in held.values():
             os.close(lock)
-        if not waiting:
+        if not waits:
             print(f"waiting for {count} of {', '.join(uuids)}, which other jobs hold", file=sys.stderr, flush=True)
-        waiting = True
+        waits = True
         time.sleep(random.uniform(0.5, 1.5) * POLL_SECONDS)
-    for name in list(held)[count:]:
-        os.close(held.pop(name))
+    for uuid in list(held)[count:]:
+        os.close(held.pop(uuid))
     os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(held)
     print(f"GPU {', '.join(held)}", file=sys.stderr, flush=True)
     return list(held.values())
 
 
-def _folder() -> Path:
-    """Where this user's locks are, on this machine."""
-    folder = Path(tempfile.gettempdir(), f"tallmasks-gpus-{os.getuid()}")
-    folder.mkdir(mode=0o700, exist_ok=True)
-    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
-        raise TallmasksError(
-            f"{folder}: somebody else's, expected a folder of this user's; set TMPDIR to another place"
-        )
-    return folder
-
-
-def _try_lock(path: Path) -> int | None:
-    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        return None
-    return lock
+def _held(folder: Path, uuids: list[str]) -> dict[str, int]:
+    """The locks of those devices that no other process has."""
+    held = {}
+    for uuid in uuids:
+        lock = os.open(folder / uuid.replace("/", "_"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held[uuid] = lock
+        except BlockingIOError:
+            os.close(lock)
+    return held

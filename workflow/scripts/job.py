@@ -7,7 +7,6 @@ Snakemake starts it so, and so can you: the log of a job that failed ends with t
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import resource
@@ -23,14 +22,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))  # this copy's, whatever the environment is of
 
+from threadpoolctl import threadpool_limits
+
 import checked_inputs
 import gpu
 from tallmasks.store.artifacts import as_metadata, facts_of, write_json
 from tallmasks.store.errors import TallmasksError, in_words
-
-PR_SET_PDEATHSIG = 1  # linux/prctl.h
-# glibc hands large buffers back to the kernel and fetches them again at every training step: a quarter of the time.
-ALLOCATOR = {-3: 32 << 20, -1: (1 << 31) - 1, -2: 256 << 20}  # malloc.h: M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_TOP_PAD
 
 
 @dataclass(frozen=True)
@@ -89,14 +86,8 @@ class Job:
 
 
 def main(run: Callable[[Job], None]) -> None:
-    """Run a step on the job that the command line names.  A user's error is one line, not a traceback.
-
-    The job dies with the process that started it: after kill -9 of Snakemake none goes on beside the next run's.
-    """
-    libc, (script, file) = ctypes.CDLL(None), sys.argv
-    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    for parameter, value in ALLOCATOR.items():
-        libc.mallopt(parameter, value)
+    """Run a step on the job that the command line names.  A user's error is one line, not a traceback."""
+    script, file = sys.argv
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback
     job, start = Job.read(file), time.monotonic()
     use_threads(job.threads)
@@ -126,10 +117,7 @@ def use_threads(threads: int) -> None:
         numba.set_num_threads(min(threads, most))
     if torch:
         torch.set_num_threads(threads)
-    if "numpy" in sys.modules:
-        from threadpoolctl import threadpool_limits
-
-        threadpool_limits(threads, user_api="blas")
+    threadpool_limits(threads, user_api="blas")
 
 
 def say(line: str) -> None:

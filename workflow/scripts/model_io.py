@@ -1,10 +1,9 @@
-"""Store files as the objects of the package: models, examples, heads; and progress as people read it."""
+"""Store files as the objects of the package: models, examples, heads."""
 
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from job import Job, say
@@ -12,7 +11,6 @@ from tallmasks.evaluation.counting import Evaluator, TaskData
 from tallmasks.evaluation.records import SPLITS
 from tallmasks.models.families import Examples, Model, Precision, family
 from tallmasks.store.tensor_files import read_metadata
-from tallmasks.training.finetuning import Progress
 
 
 def load_model(job: Job, precision: Precision | None = None) -> Model:
@@ -55,22 +53,3 @@ def origins(job: Job, *roles: str) -> dict[str, Any]:
     """
     metadata = {role: read_metadata(job.input(role)) for role in roles if role in job.inputs}
     return {role: json.loads(facts["origin"]) for role, facts in metadata.items() if "origin" in facts}
-
-
-def reporter(title: str) -> Callable[[Progress], None]:
-    """How a training's progress is told: a bar where somebody watches, lines in a log."""
-    if not sys.stdout.isatty():
-        return lambda progress: say(str(progress))
-    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    bar = Bar(TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[now]}"), TimeRemainingColumn())
-    task = bar.add_task(title, now="")
-    bar.start()
-
-    def show(progress: Progress) -> None:
-        bar.update(task, total=progress.steps, completed=progress.step, now=str(progress))
-        if progress.step == progress.steps:
-            bar.stop()
-
-    return show

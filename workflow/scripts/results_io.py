@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import platform
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
@@ -63,19 +62,6 @@ def task_origins(task_evaluations: Iterable[Path]) -> dict[str, dict[str, Any]]:
     return by_task
 
 
-def hardware() -> dict[str, str | int | None]:
-    """What the results were written on."""
-    described = Path("/proc/cpuinfo")
-    lines = described.read_text().splitlines() if described.exists() else []
-    models = {line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")}
-    return {
-        "system": platform.system(),
-        "machine": platform.machine(),
-        "processor": ", ".join(sorted(models)) or platform.processor(),
-        "cores": os.cpu_count(),
-    }
-
-
 def versions(params: Mapping[str, Any]) -> dict[str, str]:
     """What the results were written with: this package, Python, the libraries of everybody and those of the family."""
     by_package = {"tallmasks": __version__, "python": platform.python_version()}
@@ -98,19 +84,12 @@ def publish(
     before all of them are on the disk.
     """
     folder = job.outputs["folder"]
-    contents = {name: _bytes(content) for name, content in files.items()}
+    contents = {name: one.encode() if isinstance(one, str) else memoryview(one) for name, one in files.items()}
     vouched = {"sha256": {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}}
-    provenance = {**job.facts, **vouched, "versions": versions(job.params), "hardware": hardware(), **facts}
+    provenance = {**job.facts, **vouched, "versions": versions(job.params), **facts}
     provenance[CONTENT] = content_of_json(vouched)
     provenance[SEAL] = seal_of(provenance)
     text = json.dumps(provenance, indent=1) + "\n"
     with ExitStack() as renamed:  # in the opposite order
         for name, content in {provenance_name: text.encode(), **contents}.items():
             renamed.enter_context(whole(folder / name, len(content))).write_bytes(content)
-
-
-def _bytes(content: str | bytes | NDArray[np.uint8]) -> bytes | memoryview:
-    """The content of a file; an array's is not copied."""
-    if isinstance(content, str):
-        return content.encode()
-    return content if isinstance(content, bytes) else content.data

@@ -23,7 +23,7 @@ from itertools import chain
 from pathlib import Path
 
 from tallmasks.commands.progress import work_progress
-from tallmasks.store.artifacts import ARTIFACT, Damaged, Label, check, same
+from tallmasks.store.artifacts import ARTIFACT, Damaged, Label, check
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.folders import (
     CHECKED,
@@ -147,7 +147,7 @@ def _damage(
         for role, digests in label.recipe.get("inputs", {}).items():
             for digest, recorded in zip(digests, label.made_from.get(role, ()), strict=False):
                 now = by_digest.get(digest)
-                if now is not None and not same(recorded, labels[now].identity):
+                if now is not None and not labels[now].is_still(recorded):
                     yield f"{path} was made from another content than {now} has now"
 
 

@@ -13,7 +13,7 @@ from tallmasks.plan.drawings import DRAWINGS
 from tallmasks.plan.node import Node
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.views import VIEWS
-from tallmasks.store.artifacts import Damaged, Label, read_label, same
+from tallmasks.store.artifacts import Damaged, Label, read_label
 from tallmasks.store.folders import PROVENANCE, RESULTS, provenance_of
 from tallmasks.store.seals import CONTENT
 
@@ -61,7 +61,7 @@ class Store:
     def wrong(self, node: Node) -> str | None:
         """Why an artifact has to be made anew; None where it is right, or not there.
 
-        It is wrong where its header is damaged, or an input is wrong or has another content now (`artifacts.same`).
+        It is wrong where its header is damaged, or an input is wrong or has another content now (`Label.is_still`).
         Inputs may be absent: nothing needs them any more.
         """
         if node.path in self._right:
@@ -90,7 +90,7 @@ class Store:
                     return f"what has to be made anew: {self._stale[node.path]}"
                 if label is None or isinstance(label, Damaged):
                     continue  # made again, and compared then
-                if not same(recorded, label.identity):
+                if not label.is_still(recorded):
                     return f"another content than {node.path} has now"
                 if (wrong := self.wrong(node)) is not None:
                     return f"what has to be made anew: {wrong}"
@@ -189,7 +189,7 @@ class Results:
         for role, view in written.views.items():
             with suppress(Damaged):  # a view that is written anew: it is compared then
                 shown = provenance_of(self.plan.root / view.folder, view.provenance)
-                if made_from.get(role, [""])[0].split("/")[0] != shown[CONTENT]:
+                if made_from.get(role, [""])[0] != shown[CONTENT]:
                     return f"it shows what {view.folder} no longer says"
                 if (reason := self.stale(view)) is not None:
                     return f"it shows {view.folder}, which has to be written anew: {reason}"

@@ -27,6 +27,11 @@ class PaperTable:
     methods: tuple[str, ...] = ()
     storage: bool = False
 
+    @property
+    def paper(self) -> str:
+        """As of a figure."""
+        return f"Tables {', '.join(map(str, self.numbers))}"
+
 
 TABLES = {
     "controlled": PaperTable("Standard and controlled fine-tuning", (1,), view="controlled", scope="smallest"),

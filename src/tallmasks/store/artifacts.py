@@ -57,28 +57,22 @@ class Label:
 
     @property
     def identity(self) -> str:
-        """Content and kind of machine, as artifacts that are made from it record it."""
-        return identity(self.content, self.machine)
+        """`<content>/<digest of the kind of machine>`, as artifacts that are made from it record it."""
+        return f"{self.content}/{hashlib.sha256(self.machine.encode()).hexdigest()[:8]}"
+
+    def is_still(self, recorded: str) -> bool:
+        """Whether this counts as the input whose identity was ``recorded``.
+
+        Another content from the same kind of machine is damage.  From another kind it is rounding, and nothing is
+        redone.
+        """
+        content, machine = recorded.split("/")
+        return content == self.content or machine != self.identity.split("/")[1]
 
 
 def digest_of(value: object) -> str:
     """The first 12 hexadecimal digits of the sha256 of `value`'s canonical JSON."""
     return hashlib.sha256(canonical(value).encode()).hexdigest()[:DIGEST_LENGTH]
-
-
-def identity(content: str, machine: str) -> str:
-    """`<content>/<digest of the kind of machine>`."""
-    return f"{content}/{hashlib.sha256(machine.encode()).hexdigest()[:8]}"
-
-
-def same(recorded: str, current: str) -> bool:
-    """Whether an input with the ``current`` identity counts as the recorded one.
-
-    Another content from the same kind of machine is damage.  From another kind it is rounding, and nothing is redone.
-    """
-    content, machine = recorded.split("/")
-    current_content, current_machine = current.split("/")
-    return content == current_content or machine != current_machine
 
 
 # -- reading --------------------------------------------------------------------------------------------------

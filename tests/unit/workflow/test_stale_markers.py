@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.run import stale_marker
+from bridge.jobs import stale_marker
 
 
 def test_no_marker_lies_in_a_folder_that_was_there_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -13,7 +13,7 @@ def test_no_marker_lies_in_a_folder_that_was_there_before_it(tmp_path: Path, mon
     monkeypatch.chdir(tmp_path)
     table = tmp_path / "table.csv"
     table.touch()
-    markers = [Path(*stale_marker(Path("results", name), "digest", [table])) for name in ("two", "three")]
+    markers = [Path(*stale_marker(table, digest)) for digest in ("two", "three")]
     folders = [marker.parent for marker in markers]
     assert folders[0] != folders[1] and [list(folder.iterdir()) for folder in folders] == [[one] for one in markers]
     assert all(marker.stat().st_mtime > table.stat().st_mtime for marker in markers)
