@@ -24,7 +24,6 @@ include: "workflow/rules/results.smk"
 include: "workflow/rules/sweeps.smk"
 include: "workflow/rules/figures.smk"
 include: "workflow/rules/report.smk"
-include: "workflow/rules/pretrain.smk"
 include: "workflow/rules/dvc.smk"
 
 

@@ -113,6 +113,13 @@ def test_a_project_that_cannot_be_written_or_has_no_profile_is_refused_first(
         check_settings(workflow)
 
 
+def test_a_mistake_in_a_methods_file_is_one_line(project: Project) -> None:
+    """Snakemake would end in forty lines of its own."""
+    project.path("src/tallmasks/methods/rows/mine.py").write_text("from tallmasks.methods import get\n\nget('ties_')\n")
+    output = project.run("snakemake", "-n", "--", TABLE, fails=True).output
+    assert output.splitlines()[-1].startswith("error: ") and "did you mean" in output and "Traceback" not in output
+
+
 def test_without_a_core_nothing_waits(project: Project) -> None:
     """`-j0` would wait for ever, and hold up every other run."""
     project.benchmark("new", ["mnist", "dtd"])

@@ -21,8 +21,6 @@ from tallmasks.plan.planner import Plan
 from tallmasks.plan.project import Results, Store
 from tallmasks.store.folders import RESULTS, SCRATCH, set_aside
 
-__all__ = ["Bridge", "before_first_job", "begin", "configuration"]
-
 
 def configuration(workflow: Any) -> dict[str, Any]:
     """params.yaml with what `--configfile` and `--config` override, in the place of Snakemake's own `configfile:`.
@@ -53,9 +51,8 @@ class Bridge:
 
     def drawing(self, kind: str, name: str) -> ResultJobs:
         """The functions of the rule that draws a figure ("figure") or writes a table of the paper ("paper_table")."""
-        return ResultJobs(
-            self.store, self._results, lambda wildcards: self._results.drawing(kind, wildcards.model, name)
-        )
+        find = lambda wildcards: self._results.drawing(kind, wildcards.model, name)  # noqa: E731
+        return ResultJobs(self.store, self._results, find)
 
     @property
     def arrays(self) -> dict[str, Any]:

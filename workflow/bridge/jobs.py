@@ -1,9 +1,8 @@
 """What the rules are written with: artifacts and results as Snakemake sees them.
 
-Snakemake has one question left of the store, "is it there?", since a path carries its recipe's digest.  So every input
-is `ancient`: file times decide nothing.  An artifact that exists declares no inputs: the DAG is as small as the work to
-do.  A lost intermediate does not re-run what was made from it.  Files of results/ are written anew exactly where they
-are not what they should be.
+A path carries its recipe's digest, so Snakemake only asks whether it is there: every input is `ancient`, and an
+artifact that exists declares none.  A lost intermediate does not re-run what was made from it.  Files of results/ are
+written anew exactly where they are not what they should be.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from typing import Any
 from snakemake.io import ancient
 
 from bridge.run import InputFunction, Run, for_users
-from tallmasks.plan import chain
 from tallmasks.plan.index import Index, closure
 from tallmasks.plan.node import STAGES, Node
 from tallmasks.plan.planner import Plan
@@ -54,11 +52,8 @@ class StoreJobs:
 
     def inputs_but(self, *roles: str) -> InputFunction:
         """Input function: the files in all other roles."""
-        return for_users(
-            lambda wildcards: [
-                path for role, paths in self._files(wildcards).items() if role not in roles for path in paths
-            ]
-        )
+        others = lambda files: [path for role, paths in files.items() if role not in roles for path in paths]  # noqa: E731
+        return for_users(lambda wildcards: others(self._files(wildcards)))
 
     def _files(self, wildcards: Any) -> dict[str, list[str]]:
         """A job's inputs by role; none of an artifact that is there, unless all of the DAG is looked at."""
@@ -102,27 +97,10 @@ class StoreJobs:
             inputs = {role: [needed.path for needed in nodes] for role, nodes in node.inputs.items()}
             inputs |= {role: [str(path)] for role, path in node.sources.items()}
             outputs = {"artifact": node.path} | {role: path.format(**wildcards) for role, path in logs.items()}
-            return job_file(
-                self.run,
-                node.recipe,
-                inputs,
-                outputs,
-                threads,
-                node.model,
-                gpus=resources.gpu,
-                submitted=bool(resources.gpu) and self.run.submitted,
-                micro_batch_size=self.plan.resources(node.model, node.stage.uses).get("micro_batch_size"),
-            )
-
-        return file
-
-    def pretraining(self, model: str) -> InputFunction:
-        """Params function: the file that tells a script to pretrain `model`, in place of the weights that ship."""
-
-        @for_users
-        def file(wildcards: Any, threads: int) -> str:
-            recipe, output = self.plan.pretraining(model)
-            return job_file(self.run, recipe, {}, {"weights": output}, threads, model)
+            limits = self.plan.resources(node.model, node.stage.uses)
+            more = {"gpus": resources.gpu, "submitted": self.run.submitted}
+            more["micro_batch_size"] = limits.get("micro_batch_size")
+            return job_file(self.run, node.recipe, inputs, outputs, threads, node.model, **more)
 
         return file
 
@@ -174,10 +152,9 @@ class ResultJobs:
         nodes = {node.path: node for nodes in written.artifacts.values() for node in nodes}
         for node in nodes.values():
             store.index.add(node)
-        shipped = ancient(sorted({path for paths in self._files(written).values() for path in paths} - nodes.keys()))
         # not `ancient`: below a job that has to run, Snakemake looks at nothing else than whether it is
         shown = [str(view.vouching) for view in written.views.values()]
-        return store.inputs_of(nodes[path] for path in sorted(nodes)) + (shown or shipped)
+        return store.inputs_of(nodes.values()) + shown + ancient(map(str, written.sources.values()))
 
     @for_users
     def stale(self, wildcards: Any) -> list[str]:
@@ -189,17 +166,11 @@ class ResultJobs:
     def job(self, wildcards: Any, threads: int) -> str:
         """Params function: the file that tells the script to write them."""
         written = self._find(wildcards)
-        outputs, model = {"folder": written.folder}, wildcards.model
-        return job_file(self._store.run, written.recipe, self._files(written), outputs, threads, model)
-
-    def _files(self, written: Vouched) -> dict[str, list[str]]:
-        """A job's input files by role."""
-        if written.views:
-            return {role: [str(view.vouching)] for role, view in written.views.items()}
-        files = {role: [node.path for node in nodes] for role, nodes in written.artifacts.items()}
-        for role, source in chain.pretrained_source(self._store.plan, written.recipe["params"]["model"]).items():
-            files[role] = [source.path if isinstance(source, Node) else str(source)]
-        return files
+        inputs = {role: [node.path for node in nodes] for role, nodes in written.artifacts.items()}
+        inputs |= {role: [str(path)] for role, path in written.sources.items()}
+        inputs |= {role: [str(view.vouching)] for role, view in written.views.items()}
+        outputs = {"folder": written.folder}
+        return job_file(self._store.run, written.recipe, inputs, outputs, threads, wildcards.model)
 
     def _forced(self, written: Vouched) -> bool:
         """Whether the user forces the job of these files, or one that it follows from."""

@@ -39,9 +39,10 @@ for _kind, (_specs, _file, _endings) in DRAWINGS.items():
             resources:
                 **BRIDGE.arrays,
             params:
+                script=_kind,
                 job=BRIDGE.drawing(_kind, _name).job,
             shell:
-                f"exec python workflow/runner/warm.py workflow/scripts/{_kind}.py {{params.job}} > {{log}} 2>&1"
+                "exec python workflow/runner/warm.py workflow/scripts/{params.script}.py {params.job} > {log} 2>&1"
 
 
 localrules:

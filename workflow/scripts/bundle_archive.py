@@ -3,13 +3,12 @@ what a method stores of each task's own tensors."""
 
 from pathlib import Path
 
-from bundle_io import starting_point
 from job import Job, main
 from tallmasks import methods
 from tallmasks.bundles.bundle_writer import new_own_bundle, write_from_planes
 from tallmasks.evaluation.records import read_evaluation
 from tallmasks.masks.mask_bundles import open_mask_bundle
-from tallmasks.results.stored_files import StartingPoint, bundle_facts
+from tallmasks.results.stored_files import StartingPoint, bundle_facts, starting_point
 from tallmasks.store.atomic_files import hidden_beside
 from tallmasks.store.file_archives import archive_folder
 from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
@@ -19,7 +18,7 @@ from tallmasks.vectors.task_vectors import open_task_vector
 def run(job: Job) -> None:
     own = methods.get(job.params["method"]).own_tensors
     with hidden_beside(job.output) as folder:
-        with starting_point(job) as start:
+        with starting_point(job.params, job.input("pretrained")) as start:
             (write_own if own else write_masked)(job, start, folder / "bundle")
         archive_folder(folder / "bundle", job.output, job.metadata)
 

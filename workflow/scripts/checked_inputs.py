@@ -53,16 +53,17 @@ def _check_code(recipe: Mapping[str, Any], model: str) -> None:
             changed.append(f"the module {name} is another one here")
     if isinstance(code := params.get("code"), Mapping):  # of a drawn task it is one digest
         here = methods.code(code.get("methods", ()), code.get("merges", ()))
-        changed += [f"{name} of {what} is another one here" for what in here for name in _other(here[what], code[what])]
+        changed += [
+            f"{name} of {what} is another one here"
+            for what, digests in here.items()
+            for name, digest in digests.items()
+            if digest != code[what][name]
+        ]
     if changed:
         raise TallmasksError(
             f"the code has changed since this run was planned ({'; '.join(changed)}), as after `git checkout` of "
             f"another branch: {AGAIN}, and it is planned with the code that is there"
         )
-
-
-def _other(here: Mapping[str, str], planned: Mapping[str, str]) -> list[str]:
-    return [name for name, digest in here.items() if planned[name] != digest]
 
 
 def _digests(recipe: Mapping[str, Any], role: str, count: int) -> Sequence[str | None]:

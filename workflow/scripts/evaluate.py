@@ -2,10 +2,10 @@
 
 from job import Job, main, say
 from model_io import load_model, load_tasks, new_evaluator
-from results_io import task_origins
 from sweep_io import finetuned_validation
 from tallmasks import methods
 from tallmasks.evaluation.protocols import FromFiles, Tuner, evaluate
+from tallmasks.evaluation.records import read_origins
 from tallmasks.models.checkpoint_sources import seen_validation
 from tallmasks.models.families import family
 
@@ -21,7 +21,7 @@ def run(job: Job) -> None:
         chosen = result.scaling_coefficient if result.mask_lambda is None else list(result.mask_lambda)
         what = "scaling coefficient" if result.mask_lambda is None else "mask lambdas"
         say(f"chosen on validation data: {what} {chosen}")
-        if seen := seen_validation(task_origins(job.inputs["fine_tuned"]), family(job.params).publishers):
+        if seen := seen_validation(read_origins(job.inputs["fine_tuned"]), family(job.params).publishers):
             say(f"note: {seen}")
     job.write_json(result.to_json())
 

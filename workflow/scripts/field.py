@@ -1,13 +1,12 @@
 """Write the long table of a benchmark: every method there is, and ours beside what was published of each."""
 
-from bundle_io import starting_point
 from job import Job, main
 from results_io import evaluations_of, origins_of, publish
 from tables import counts_of
 from tallmasks.results.field_tables import field_table, laid_out_field
 from tallmasks.results.paper import published_name
 from tallmasks.results.reference import beside_families, family_of
-from tallmasks.results.stored_files import stored_gigabits
+from tallmasks.results.stored_files import starting_point, stored_gigabits
 from tallmasks.results.typesetting import latex, markdown
 from tallmasks.store.folders import PROVENANCE
 
@@ -18,7 +17,7 @@ def run(job: Job) -> None:
     (seed,) = job.params["seeds"]
     model, benchmark, tasks = job.params["model"], job.params["benchmark"], job.params["tasks"]
     evaluations, finetuned = evaluations_of(job, seed)
-    with starting_point(job) as start:
+    with starting_point(job.params, job.input("pretrained")) as start:
         stored = {one.method: stored_gigabits(one, start) for one in evaluations}
     table = field_table(evaluations, finetuned, counts_of(job), stored)
     layout = laid_out_field(table, f"Every method, {model} on {benchmark} ({len(tasks)} tasks)")

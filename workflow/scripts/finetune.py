@@ -9,7 +9,7 @@ from tallmasks.store.atomic_files import atomic_write_text
 from tallmasks.store.folders import UNFINISHED, set_aside
 from tallmasks.store.tensor_files import write_tensors
 from tallmasks.training.controlled import part_mask
-from tallmasks.training.finetuning import FinetuneConfig, FinetuneResult, finetune
+from tallmasks.training.finetuning import FinetuneConfig, finetune
 from tallmasks.training.unfinished import TrainingState
 
 
@@ -31,21 +31,11 @@ def run(job: Job) -> None:
         allowed=part_mask(model.flat.numel(), params["partition"]) if "partition" in params else None,
         validation=load_examples(job, "validation") if "validation" in job.inputs else None,
     )
-    atomic_write_text(job.outputs["loss"], loss_curve(result))
+    atomic_write_text(job.outputs["loss"], result.curve_csv())
     sources = origins(job, "examples")
     facts = {"origin": json.dumps(sources)} if sources else {}
     write_tensors(artifact, result.checkpoint, job.metadata | facts)
     state.remove()
-
-
-def loss_curve(result: FinetuneResult) -> str:
-    """The training as a CSV, one line per step; with the validation scores where there were any."""
-    scores = dict(result.validation)
-    lines = ["step,learning_rate,loss" + (",validation" if scores else "")]
-    for step, rate, loss in result.curve:
-        seen = [f"{scores[step]:.6g}" if step in scores else ""] if scores else []
-        lines.append(",".join([f"{step}", f"{rate:.6g}", f"{loss:.6g}", *seen]))
-    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

@@ -1,12 +1,9 @@
 """A GPU of its own for every job that asks for one.
 
 Snakemake's `resources: gpu=1` only counts: two jobs at once would both take device 0.  A lease is a kernel lock on a
-file per device.  The job's process holds it, and it is gone with the process, kill -9 included.  So two Snakemakes of
-one user share a machine's GPUs.  A job that was submitted to a cluster uses the devices that the scheduler assigned to
-it; where these are more than it asks for, the steps bundled in it lease them too.
-
-The devices are those of `tallmasks.models.cuda.usable`.  A lease is of a UUID, since numbers change from one container
-to the next.
+file per device, by its UUID; it is gone with the job's process, kill -9 included.  So two Snakemakes of one user share
+a machine's GPUs.  A job on a cluster uses the devices that the scheduler assigned to it; where these are more than it
+asks for, the steps bundled in it lease them too.
 """
 
 from __future__ import annotations
@@ -27,15 +24,9 @@ POLL_SECONDS = 0.2
 def lease(count: int, submitted: bool = False) -> list[int]:
     """Wait until `count` GPUs are free, take them for the life of this process, and set CUDA_VISIBLE_DEVICES.
 
-    Args:
-        count: How many.
-        submitted: Whether a cluster's scheduler started this job and assigned its devices.
+    ``submitted``: whether a cluster's scheduler started this job and assigned its devices.
 
-    Returns:
-        The locks' file descriptors; none where the scheduler assigned no more devices than `count`.
-
-    Raises:
-        TallmasksError: If the machine has fewer than `count`; where it has none, with torch's reason.
+    Returns the locks' file descriptors.  Raises TallmasksError if the machine has fewer than `count`.
     """
     if not count:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""

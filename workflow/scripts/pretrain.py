@@ -1,16 +1,20 @@
-"""Pretrain a tiny model from nothing and put it where the project keeps the weights that it ships."""
+"""Pretrain a tiny model from nothing, into the place of the weights that ship; no part of the chain.
 
-from job import Job, main
+python workflow/scripts/pretrain.py tiny
+"""
+
+import sys
+
+from job import use_threads
+from tallmasks.plan.project import open_plan
 from tallmasks.training.tiny_pretraining import pretrain_tiny
 from tallmasks.training.tiny_t5_pretraining import pretrain_tiny_t5
 
-
-def run(job: Job) -> None:
-    if job.params["family"] == "t5":
-        pretrain_tiny_t5(job.params, job.outputs["weights"])
-    else:
-        pretrain_tiny(job.params, job.outputs["weights"], processes=job.threads)
-
-
 if __name__ == "__main__":
-    main(run)
+    recipe, weights = open_plan().pretraining(sys.argv[1])
+    if recipe["params"]["family"] == "t5":
+        use_threads(1)
+        pretrain_tiny_t5(recipe["params"], weights)
+    else:
+        use_threads(2)
+        pretrain_tiny(recipe["params"], weights, processes=2)

@@ -5,20 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from job import Job
 from tallmasks import __version__
-from tallmasks.evaluation.records import Evaluation, read_evaluation
+from tallmasks.evaluation.records import Evaluation, read_evaluation, read_origins
 from tallmasks.models.families import family
-from tallmasks.store.artifacts import read_json
 from tallmasks.store.atomic_files import whole
 from tallmasks.store.folders import PROVENANCE
 from tallmasks.store.seals import CONTENT, SEAL, content_of_json, seal_of
@@ -31,16 +26,12 @@ def evaluations_of(job: Job, seed: int) -> tuple[list[Evaluation], Evaluation]:
     """Every row of one seed's table in the order of the recipe, with the tasks in the benchmark's order; and the
     fine-tuned models, which may be a row or not."""
     tasks = job.params["tasks"]
-    by_method = {}
-    for path in job.inputs[f"{seed}/evaluations"]:
-        evaluation = read_evaluation(path)
-        by_method[evaluation.method] = evaluation.in_order(tasks)
+    together = map(read_evaluation, job.inputs[f"{seed}/evaluations"])
+    by_method = {one.method: one.in_order(tasks) for one in together}
     alone: dict[str, dict[str, Evaluation]] = {}
-    for path in job.inputs[f"{seed}/task_evaluations"]:
-        evaluation = read_evaluation(path)
-        alone.setdefault(evaluation.method, {})[evaluation.tasks[0]] = evaluation
-    for method, by_task in alone.items():
-        by_method[method] = Evaluation.joined([by_task[task] for task in tasks])
+    for one in map(read_evaluation, job.inputs[f"{seed}/task_evaluations"]):
+        alone.setdefault(one.method, {})[one.tasks[0]] = one
+    by_method |= {method: Evaluation.joined([by_task[task] for task in tasks]) for method, by_task in alone.items()}
     return [by_method[method] for method in job.params["methods"]], by_method["fine_tuned"]
 
 
@@ -49,17 +40,7 @@ def origins_of(job: Job, seed: int) -> dict[str, dict[str, Any]]:
     expected there."""
     weights = read_metadata(job.input("pretrained"))
     sources = {"pretrained": json.loads(weights["origin"])} if "origin" in weights else {}
-    return sources | task_origins(job.inputs[f"{seed}/task_evaluations"])
-
-
-def task_origins(task_evaluations: Iterable[Path]) -> dict[str, dict[str, Any]]:
-    """By task, where its data and an imported checkpoint are from."""
-    by_task: dict[str, dict[str, Any]] = {}
-    for path in task_evaluations:
-        evaluation = read_json(path)
-        if "origins" in evaluation:
-            by_task.setdefault(evaluation["tasks"][0], {}).update(evaluation["origins"])
-    return by_task
+    return sources | read_origins(job.inputs[f"{seed}/task_evaluations"])
 
 
 def versions(params: Mapping[str, Any]) -> dict[str, str]:
@@ -74,13 +55,13 @@ def versions(params: Mapping[str, Any]) -> dict[str, str]:
 
 def publish(
     job: Job,
-    files: Mapping[str, str | bytes | NDArray[np.uint8]],
+    files: Mapping[str, Any],
     facts: Mapping[str, Any],
     provenance_name: str = PROVENANCE,
 ) -> None:
     """Write a results folder, or some files of it: the files, then the provenance that vouches for them.
 
-    A large file may be given as the array of its bytes, mapped into memory.  No file takes the place of an older one
+    Each is text, bytes, or the array of its bytes, mapped into memory.  No file takes the place of an older one
     before all of them are on the disk.
     """
     folder = job.outputs["folder"]

@@ -4,7 +4,6 @@ import json
 
 import pandas as pd
 
-from bundle_io import starting_point
 from job import Job, main
 from results_io import evaluations_of, origins_of, publish
 from tallmasks.masks.consensus import AgreementProfile, agreement_profile, open_agreement
@@ -12,10 +11,11 @@ from tallmasks.models.checkpoint_sources import seen_validation
 from tallmasks.models.families import family
 from tallmasks.results.paper import published_name
 from tallmasks.results.reference import beside_paper, beside_published, paper_rows
-from tallmasks.results.stored_files import stored_gigabits
+from tallmasks.results.stored_files import starting_point, stored_gigabits
 from tallmasks.results.tables import (
     ParameterCounts,
     agreement_table,
+    headline_numbers,
     interval_table,
     per_task_table,
     selection_record,
@@ -29,7 +29,7 @@ def run(job: Job) -> None:
     (seed,) = job.params["seeds"]
     evaluations, finetuned = evaluations_of(job, seed)
     summary = summary_table(evaluations, finetuned, counts_of(job))
-    with starting_point(job) as start:
+    with starting_point(job.params, job.input("pretrained")) as start:
         stored = pd.Series([stored_gigabits(one, start) for one in evaluations], dtype=float)
     table = summary.drop(columns="at_grid_end").assign(stored_gb=stored, at_grid_end=summary["at_grid_end"])
     per_task = per_task_table(evaluations, finetuned)
@@ -41,7 +41,7 @@ def run(job: Job) -> None:
         "intervals.csv": interval_table(evaluations).to_csv(index=False),
         "selection.json": json.dumps(selection_record(evaluations, finetuned), indent=1) + "\n",
         "agreement.csv": agreement_table(profiles(job, seed)).to_csv(index=False),
-        "metrics.json": metrics(summary),
+        "metrics.json": json.dumps(headline_numbers(summary), indent=1) + "\n",
     }
     compared = comparisons(job, summary, per_task)
     files |= {name: table.to_csv(index=False) for name, table in compared.items() if table is not None}
@@ -73,15 +73,6 @@ def comparisons(job: Job, summary: pd.DataFrame, per_task: pd.DataFrame) -> dict
 def counts_of(job: Job) -> ParameterCounts:
     """P' and F of the model, from its recipe and the shapes in its pretrained file."""
     return ParameterCounts.of(family(job.params), job.params, job.input("pretrained"))
-
-
-def metrics(summary: pd.DataFrame) -> str:
-    """The headline numbers for `dvc metrics` and `dvc exp show`, in percent; a row that was not built has none."""
-    rows = summary.set_index("method")
-    best = rows.drop("fine_tuned", errors="ignore").groupby("section")["normalized_accuracy"].max()
-    plain = rows["accuracy"].filter(["zeroshot", "fine_tuned"])
-    relative = rows["normalized_accuracy"].filter(["task_arithmetic"]).to_dict() | best.add_prefix("best_").to_dict()
-    return json.dumps({"accuracy": plain.to_dict(), "normalized_accuracy": relative}, indent=1) + "\n"
 
 
 def profiles(job: Job, seed: int) -> dict[str, AgreementProfile]:

@@ -1,8 +1,8 @@
 """Write the pretrained model's accuracy on every task of a benchmark, beside what was published of it."""
 
 from job import Job, main
-from results_io import publish, task_origins
-from tallmasks.evaluation.records import read_evaluation
+from results_io import publish
+from tallmasks.evaluation.records import read_evaluation, read_origins
 from tallmasks.results.paper import published_name
 from tallmasks.results.reference import beside_published
 from tallmasks.results.tables import interval_table
@@ -14,7 +14,7 @@ def run(job: Job) -> None:
         interval_table([by_task[task] for task in job.params["tasks"]]).query("split == 'test'").drop(columns="split")
     )
     table = beside_published(ours, published_name(job.params))
-    origins = task_origins(job.inputs["task_evaluations"])
+    origins = read_origins(job.inputs["task_evaluations"])
     facts = {"origins": origins} if origins else {}
     publish(job, {"zeroshot.csv": table.to_csv(index=False)}, facts, "zeroshot.provenance.json")
     print(table.to_string(index=False))

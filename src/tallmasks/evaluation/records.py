@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -147,6 +147,15 @@ def read_evaluation(path: Path) -> Evaluation:
     """
     with _record(path) as record:
         return Evaluation.from_json(record)
+
+
+def read_origins(paths: Iterable[Path]) -> dict[str, dict[str, Any]]:
+    """By task, where its data and an imported checkpoint are from, of some evaluations of one task each."""
+    by_task: dict[str, dict[str, Any]] = {}
+    for evaluation in map(read_json, paths):
+        if "origins" in evaluation:
+            by_task.setdefault(evaluation["tasks"][0], {}).update(evaluation["origins"])
+    return by_task
 
 
 def read_thresholds(path: Path) -> dict[int, Evaluation]:

@@ -27,8 +27,8 @@ def read_pretrained(weights: Path) -> dict[str, torch.Tensor]:
     """The tensors of a pretrained file.  Raises TallmasksError where it is missing, or no whole safetensors file."""
     if not weights.exists():
         raise TallmasksError(
-            f"{weights}: no such file. The tiny model ships with the project: `git checkout` restores it, and "
-            "`snakemake pretrain_tiny` makes it anew. Any other is what `pretrained` in params.yaml says."
+            f"{weights}: no such file. The tiny model ships with the project: `git checkout` restores it. Any other is "
+            "what `pretrained` in params.yaml says."
         )
     try:
         return load_file(weights)

@@ -122,6 +122,7 @@ class Vouched:
         provenance: the name of the file that vouches for them.
         recipe: everything that decides their content.
         artifacts: what they are written from in the store, by role.
+        sources: what ships with the project or is the user's, by role.
         views: what they are written from in results/, by role.
         waits_for: the artifact that says what else they are written from, while it is not there.
     """
@@ -131,6 +132,7 @@ class Vouched:
     provenance: str
     recipe: Mapping[str, Any]
     artifacts: Mapping[str, Sequence[Node]]
+    sources: Mapping[str, Path]
     views: Mapping[str, Vouched]
     waits_for: Node | None = None
 
@@ -156,14 +158,14 @@ class Results:
         view, plan = VIEWS[name], self.plan
         recipe = recipes.of_view(plan, view, model, benchmark)
         artifacts, waits_for = dict(view.artifacts(plan, model, benchmark)), None
-        for role, source in chain.pretrained_source(plan, model).items():
-            if isinstance(source, Node):
-                artifacts[role] = [source]
+        started_from = chain.pretrained_source(plan, model)
+        artifacts |= {role: [source] for role, source in started_from.items() if isinstance(source, Node)}
+        sources = {role: source for role, source in started_from.items() if isinstance(source, Path)}
         if view.grows:
             subsets = figure_stages.known_subsets(plan, model, benchmark)
             waits_for = artifacts["orders"][0] if subsets is None else None
             artifacts["subsets"] = [node for _, node in subsets or ()]
-        return Vouched(name, view.folder(model, benchmark), view.provenance, recipe, artifacts, {}, waits_for)
+        return Vouched(name, view.folder(model, benchmark), view.provenance, recipe, artifacts, sources, {}, waits_for)
 
     def drawing(self, kind: str, model: str, name: str) -> Vouched:
         """A figure or a table of the paper."""
@@ -171,7 +173,7 @@ class Results:
         recipe = recipes.of_drawing(self.plan, drawing, model, name)
         shown = zip(recipe["inputs"], recipes.shown_views(recipe), strict=True)
         views = {role: self.view(view.name, model, benchmark) for role, (benchmark, view) in shown}
-        return Vouched(kind, RESULTS / model / drawing.folder, f"{name}.{PROVENANCE}", recipe, {}, views)
+        return Vouched(kind, RESULTS / model / drawing.folder, f"{name}.{PROVENANCE}", recipe, {}, {}, views)
 
     def stale(self, written: Vouched) -> str | None:
         """Why files have to be written anew; None where they are up to date."""

@@ -5,9 +5,15 @@ Left out is what all methods need alike, such as zero-shot heads, and an artifac
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+import os
+import tempfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,9 +21,11 @@ from tallmasks import methods
 from tallmasks.bundles.bundle_writer import BundleFacts, bytes_of_bundle
 from tallmasks.evaluation.records import Evaluation
 from tallmasks.methods import bits
+from tallmasks.models.families import family
 from tallmasks.store.dtypes import FLOATS
-from tallmasks.store.tensor_files import Layout, TensorSpec, bytes_of_file
+from tallmasks.store.tensor_files import Layout, TensorSpec, bytes_of_file, write_tensors
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
+from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 
 @dataclass(frozen=True)
@@ -35,6 +43,31 @@ class StartingPoint:
     trainable: Collection[str]
     included: bool = False
     beside: int = 0
+
+
+@contextmanager
+def starting_point(spec: Mapping[str, Any], pretrained: Path) -> Iterator[StartingPoint]:
+    """What the task vectors of a model are measured from.
+
+    That is the file of its pretrained weights, which says where it is: by its path from the project's folder; if it was
+    downloaded, also by the hub's repository and commit.  The tensors of an adapter are not in it; they get a small file
+    of their own, which a bundle includes.
+
+    ``spec``: the model's settings, as recipes have them.
+    """
+    initial, checkpoint = family(spec).initial_state(spec, pretrained), open_checkpoint(pretrained)
+    if initial.keys() <= checkpoint.tensors.keys():
+        recorded = json.loads(checkpoint.metadata[pretrained.name].get("origin", "{}"))
+        origin = {"path": os.path.relpath(pretrained)}
+        if "repository" in recorded:
+            origin |= {"repository": recorded["repository"], "revision": recorded["commit"]}
+        yield StartingPoint(replace(checkpoint, origin=origin), tuple(initial))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "initial.safetensors")
+        write_tensors(file, {name: np.asarray(values) for name, values in initial.items()}, {})
+        base = replace(open_checkpoint(file), origin={})
+        yield StartingPoint(base, tuple(initial), included=True, beside=pretrained.stat().st_size)
 
 
 def bundle_facts(

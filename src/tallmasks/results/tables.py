@@ -127,6 +127,15 @@ def summary_table(evaluations: Sequence[Evaluation], finetuned: Evaluation, coun
     )
 
 
+def headline_numbers(summary: pd.DataFrame) -> dict[str, dict[Any, float]]:
+    """The numbers of `dvc metrics` and `dvc exp show`, in percent; a row that was not built has none."""
+    rows = summary.set_index("method")
+    best = rows.drop("fine_tuned", errors="ignore").groupby("section")["normalized_accuracy"].max()
+    plain = rows["accuracy"].filter(["zeroshot", "fine_tuned"])
+    relative = rows["normalized_accuracy"].filter(["task_arithmetic"]).to_dict() | best.add_prefix("best_").to_dict()
+    return {"accuracy": plain.to_dict(), "normalized_accuracy": relative}
+
+
 def selection_record(evaluations: Sequence[Evaluation], finetuned: Evaluation) -> dict[str, Any]:
     """The chosen values of each method, with the whole validation curve behind them."""
     record: dict[str, Any] = {}

@@ -96,6 +96,15 @@ class FinetuneResult:
     validation: tuple[tuple[int, float], ...] = ()
     step: int = 0
 
+    def curve_csv(self) -> str:
+        """The training as a CSV, one line per step; with the validation scores where there were any."""
+        scores = dict(self.validation)
+        lines = ["step,learning_rate,loss" + (",validation" if scores else "")]
+        for step, rate, loss in self.curve:
+            seen = [f"{scores[step]:.6g}" if step in scores else ""] if scores else []
+            lines.append(",".join([f"{step}", f"{rate:.6g}", f"{loss:.6g}", *seen]))
+        return "\n".join(lines) + "\n"
+
 
 def finetune(
     model: Model,
