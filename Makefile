@@ -8,8 +8,7 @@ INSTALLED := .venv/installed
 SLURM := .venv/slurm/installed
 REMOTES := .venv/remotes/installed
 SITE := .venv/site
-# The programs in .venv/bin name their Python by its place, which is another one after the project's folder has moved.
-SNAKEMAKE := PATH="$(CURDIR)/$(BIN):$$PATH" python -m snakemake -j$(JOBS) --
+SNAKEMAKE := $(BIN)/snakemake -j$(JOBS) --
 
 # Without bytecode, which images of containers forbid, each call of snakemake compiles 850 modules: seconds a call.
 unexport PYTHONDONTWRITEBYTECODE
@@ -49,6 +48,12 @@ install: $(INSTALLED)  ## create .venv with everything pinned in requirements.lo
 STEP = step() { echo "$$*"; "$$@" & wait $$! || exit 1; }; \
   trap 'kill $$!; echo "Interrupted; the same command installs what is missing" >&2; exit 130' INT TERM; step
 
+# The programs of .venv name its place: after the project's folder has moved it is made anew.
+ifneq ($(file <$(INSTALLED)),$(CURDIR))
+.PHONY: $(INSTALLED)
+CLEAR := $(if $(wildcard $(INSTALLED)),--clear)
+endif
+
 $(INSTALLED): requirements.lock pyproject.toml
 	@command -v $(firstword $(PYTHON)) >/dev/null || { \
 	  echo "error: $(PYTHON): there is no such program; Python 3.11 or newer is needed: make PYTHON=python3.12 ..." >&2; \
@@ -59,12 +64,12 @@ $(INSTALLED): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 	  echo "error: $(PYTHON) cannot make virtual environments; on Debian or Ubuntu: apt install python3-venv" >&2; \
 	  exit 1; }
-	@$(STEP) $(PYTHON) -m venv .venv
+	@$(STEP) $(PYTHON) -m venv $(CLEAR) .venv
 	@$(STEP) $(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	@$(STEP) $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
 	@$(STEP) $(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@for command in snakemake dvc tallmasks; do $(BIN)/$$command --version >/dev/null || exit 1; done
-	@touch $@
+	@echo "$(CURDIR)" > $@
 
 slurm: $(INSTALLED)  ## add Snakemake's slurm plugin, for `snakemake --profile profiles/slurm`
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --require-hashes -r requirements-slurm.lock

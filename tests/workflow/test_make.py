@@ -19,9 +19,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "results/tiny").mkdir(parents=True)
     (tmp_path / ".venv/bin").mkdir(parents=True)
-    for name in ("requirements.lock", "pyproject.toml", ".venv/installed"):
+    for name in ("requirements.lock", "pyproject.toml"):
         (tmp_path / name).touch()
-    program(tmp_path / ".venv/bin/python", 'echo "python $*"')
+    (tmp_path / ".venv/installed").write_text(f"{tmp_path}\n")
+    program(tmp_path / ".venv/bin/snakemake", 'echo "snakemake $*"')
     shutil.copy(ROOT / "Makefile", tmp_path)
     return tmp_path
 
@@ -51,7 +52,7 @@ def test_a_result_may_have_its_whole_path(folder: Path) -> None:
     (folder / "results/tiny/table.csv").touch()
     for name in ("results/tiny/table.csv", folder / "results/tiny/table.csv"):
         status, lines = make(folder, name, "JOBS=1")
-        assert (status, lines) == (0, ["python -m snakemake -j1 -- results/tiny/table.csv"])
+        assert (status, lines) == (0, ["snakemake -j1 -- results/tiny/table.csv"])
 
 
 def test_a_python_that_is_not_there_is_one_line(folder: Path) -> None:
@@ -66,6 +67,14 @@ def test_a_failed_installation_shows_why(folder: Path) -> None:
     (folder / ".venv/installed").unlink()
     program(folder / "python", 'case "$*" in *venv*.venv) echo "no space left on device" >&2; exit 1;; esac')
     assert make(folder, "PYTHON=./python", "install") == (2, ["./python -m venv .venv", "no space left on device"])
+
+
+def test_a_folder_that_moved_is_installed_anew(folder: Path) -> None:
+    """Every program of its .venv would be "not found", with nothing to be done."""
+    program(folder / "python", 'case "$*" in *--clear*) exit 1;; esac')
+    assert make(folder, "PYTHON=./python", "install")[0] == 0
+    moved = folder.rename(folder.with_name("moved"))
+    assert make(moved, "PYTHON=./python", "install") == (2, ["./python -m venv --clear .venv"])
 
 
 @pytest.mark.parametrize("ignored", [False, True], ids=["Ctrl-C", "SIGTERM where SIGINT is ignored"])
