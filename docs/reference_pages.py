@@ -1,10 +1,11 @@
-"""Write docs/commands.md from the commands' parsers, and docs/methods.md from the methods' declarations."""
+"""Write docs/commands.md from the commands' parsers, and the tables of docs/methods.md from what methods declare."""
 
 from __future__ import annotations
 
 import argparse
+import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import pandas as pd
@@ -12,8 +13,8 @@ import pandas as pd
 from tallmasks import methods
 from tallmasks.commands.main import COMMANDS, module_of
 from tallmasks.methods import Method
-from tallmasks.methods.descriptions import computed_from, inputs_of, needs, seen_by, stage_of, varies_by
-from tallmasks.methods.options import Option
+from tallmasks.methods.descriptions import needs
+from tallmasks.methods.method_protocols import Scaled
 from tallmasks.methods.registry import all_options
 from tallmasks.results.reference import TABLES, paper_table
 
@@ -61,59 +62,32 @@ def _text(docstring: str) -> str:
 
 
 def methods_page() -> str:
-    """Every method by section, with the paper's numbers; then every merge and every input."""
-    model, benchmark = PUBLISHED
+    """docs/methods.md, with its tables of every method by section, and the paper's numbers in them."""
+    published, text = _published(*PUBLISHED), (DOCS / "methods.md").read_text()
     every = [methods.get(name) for name in methods.names()]
-    parts = [
-        f"# Methods\n\n{WRITTEN} A method is a row of the tables. Its name is that of "
-        "`params.yaml`, and of `--method` of `tallmasks merge` or `compress`.\n",
-        "- **computed from**: the inputs that its function names.",
-        "- **needs**: what it needs beyond the fine-tuned models and the base.",
-        "- **options**: with their defaults. `{ties: {keep: 0.1}}` in `params.yaml` sets one.",
-        f"- **published**: accuracy of {model} on {benchmark} in percent, from Wang et al. 2024.",
-        "- **asked for by**: `all` has the paper's rows, `later` the others.\n",
-    ]
-    published = _published(model, benchmark)
     for section in ("merging", "compression"):
-        parts += [f"## {section.capitalize()}\n", *_table((m for m in every if m.section == section), published), ""]
-    merges = [methods.get_merge(name) for name in methods.merge_names()]
-    parts += ["## Merges\n", "What a merge looks at of the task vectors at once.\n"]
-    parts += _rows(
-        ["name", "looks at", "needs", "options"],
-        [(f"`{one.name}`", seen_by(one), stage_of(one), _defaults(one.options.values())) for one in merges],
-    )
-    parts += ["\n## Inputs\n", "What a method's function may name as a parameter.\n"]
-    parts += _rows(
-        ["name", "is", "how many", "computed from"],
-        [(f"`{one.name}`", one.meaning, varies_by(one), computed_from(one)) for one in methods.INPUTS.values()],
-    )
-    return "\n".join([*parts, ""])
-
-
-def _rows(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    return [f"| {' | '.join(map(_cell, words))} |" for words in (heads, ["---"] * len(heads), *rows)]
-
-
-def _defaults(options: Iterable[Option]) -> str:
-    return ", ".join(f"`{option.name}` {option.default}" for option in options)
+        table = "\n".join(_table((one for one in every if one.section == section), published))
+        mark = re.compile(rf"(<!-- methods:{section} -->\n).*?(<!-- /methods:{section} -->)", re.DOTALL)
+        text = mark.sub(lambda match, table=table: f"{match[1]}\n{table}\n\n{match[2]}", text)
+    return text
 
 
 def _table(rows: Iterable[Method], published: dict[str, float]) -> list[str]:
-    heads = ["name", "title", "computed from", "needs", "options", "paper", "published", "asked for by"]
+    heads = ["name", "title", "needs", "options", "α without data", "paper", "published", "asked for by"]
     lines = []
     for method in rows:
         words = [
             f"`{method.name}`",
             method.title,
-            ", ".join(f"`{name}`" for name in inputs_of(method)),
             needs(method),
-            _defaults(all_options(method).values()),
+            ", ".join(f"`{option.name}` {option.default}" for option in all_options(method).values()),
+            f"{method.protocol.unvalidated:g}" if isinstance(method.protocol, Scaled) else "",
             method.paper,
             f"{published[method.name]:.1f}" if method.name in published else "",
             "`all`" if method.group == "paper" else f"`{method.group}`",
         ]
         lines.append(words)
-    return _rows(heads, lines)
+    return [f"| {' | '.join(map(_cell, words))} |" for words in (heads, ["---"] * len(heads), *lines)]
 
 
 def _published(model: str, benchmark: str) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 `make docs` builds results/tiny/*/ with the spread over seeds first, every method's table over seeds, and tables, seeds
 and figures of the tiny language models, then runs this.  Nothing is computed here: files are copied, figures are drawn
-from their CSVs, and marked blocks of pages are replaced by tables for people.  docs/later_methods.md also shows what
+from their CSVs, and marked blocks of pages are replaced by tables for people.  docs/methods.md also shows what
 `python benchmarks/merges.py` put into docs/benchmarks/; where every method was built for one seed alone (`field.csv`),
 it shows that.
 """
@@ -56,27 +56,22 @@ def copy_results() -> None:
 
 
 def copy_language() -> None:
-    """Tables over seeds and figures of the tiny language models, and the tables in their page.
+    """Tables over seeds and figures of the tiny language models.
 
-    No table of one seed: another processor is like another seed there (docs/machines.md).
+    No table of one seed: another processor is like another seed there (docs/tiny_model.md).
     """
     target = ROOT / "docs" / "tiny_t5"
-    page = target / "README.md"
-    text = page.read_text()
     for model, drawn in LANGUAGE.items():
         for benchmark in LANGUAGE_BENCHMARKS:
             for name in SEEDS_FILES:
                 copy(ROOT / "results" / model / benchmark / name, target / model / benchmark / name)
-            table = target / model / benchmark / "seeds" / "table.md"
-            text = fill(text, f"{model}:{benchmark}:seeds", body(table), page.name)
         for name in drawn:
             copy_figure(ROOT / "results" / model, target / model, name)
-    page.write_text(text)
 
 
 def copy_later() -> None:
     """Every method of the group "later": its table and gains, which published orders hold, what a merge costs."""
-    page = ROOT / "docs" / "later_methods.md"
+    page = ROOT / "docs" / "methods.md"
     text = page.read_text()
     for (model, benchmark), published in LATER.items():
         folder = ROOT / "docs" / (model if model == "tiny" else f"tiny_t5/{model}") / benchmark
@@ -183,21 +178,26 @@ def _costs(row: Mapping) -> str:
 
 
 def copy_paper() -> None:
-    """The paper's tables and figures, and a page that shows them."""
+    """The paper's tables and figures."""
     results, target = ROOT / "results" / "tiny", ROOT / "docs" / "tiny"
-    page = ["# The paper's tables and figures for the tiny model", "", "[What each shows](../figures.md)", ""]
     for name in TABLES:
         for ending in ("csv", "md", "tex"):
             copy(results / "tables" / f"{name}.{ending}", target / "tables" / f"{name}.{ending}")
-        page += [f"## {TABLES[name].title}", "", body(target / "tables" / f"{name}.md"), ""]
-    for name, figure in FIGURES.items():
+    for name in FIGURES:
         copy_figure(results, target, name)
-        if not (target / "figures" / f"{name}.png").exists():
-            continue
-        place = f" ({figure.paper[0].lower()}{figure.paper[1:]} of the paper)" if figure.paper else ""
-        caption = (ROOT / "workflow" / "report" / f"{name}.rst").read_text()
-        page += [f"## {figure.title}{place}", "", f"![{figure.title}](figures/{name}.png)", "", caption]
-    (target / "README.md").write_text("\n".join(page))
+
+
+def paper() -> str:
+    """The paper's tables and figures of docs/tiny, one below the other."""
+    folder, parts = ROOT / "docs" / "tiny", []
+    for name in TABLES:
+        parts += [f"### {TABLES[name].title}", body(folder / "tables" / f"{name}.md")]
+    for name, figure in FIGURES.items():
+        if (folder / "figures" / f"{name}.png").exists():
+            place = f" ({figure.paper[0].lower()}{figure.paper[1:]} of the paper)" if figure.paper else ""
+            caption = (ROOT / "workflow" / "report" / f"{name}.rst").read_text().strip()
+            parts += [f"### {figure.title}{place}", f"![{figure.title}](tiny/figures/{name}.png)", caption]
+    return "\n\n".join(parts)
 
 
 def copy_figure(results: Path, target: Path, name: str) -> None:
@@ -245,12 +245,15 @@ def main() -> None:
 
 
 def fill_pages() -> None:
-    """The tables of the README, of the first run and of the tiny model's page."""
+    """The tables of the README, of the first run and of the tiny models' page."""
     eight = body(ROOT / "docs" / "tiny" / "8tasks" / "table.md")
     fill_page(ROOT / "README.md", {"short:8tasks": short(eight)})
     fill_page(ROOT / "docs" / "first_run.md", {"table:8tasks": eight})
-    spread = {f"seeds:{name}": body(ROOT / "docs" / "tiny" / name / "seeds" / "table.md") for name in BENCHMARKS}
-    fill_page(ROOT / "docs" / "tiny_model.md", spread)
+    language = {
+        f"{model}:11nlp:seeds": body(ROOT / "docs" / "tiny_t5" / model / "11nlp" / "seeds" / "table.md")
+        for model in LANGUAGE
+    }
+    fill_page(ROOT / "docs" / "tiny_model.md", language | {"paper:tiny": paper()})
 
 
 def fill_page(page: Path, tables: Mapping[str, str]) -> None:

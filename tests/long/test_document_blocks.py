@@ -23,8 +23,9 @@ from conftest import PARAMS, ROOT
 from project import ORDERS, Project, lay_out
 from tallmasks.commands.main import module_of
 from tallmasks.plan import params as plan_params
+from tallmasks.results.reference import PAPER_TASKS
 
-GENERATED = {"commands.md", "params.md", "methods.md"}
+GENERATED = {"commands.md", "params.md"}
 PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
@@ -53,12 +54,11 @@ NOT_RUN = {
 """Lines of shell that no test runs as they are, by how they begin, and why."""
 PYTHON = {
     "CONTRIBUTING.md": "tests/workflow/test_contributing.py",
-    "README.md": "tests/workflow/test_readme.py and tests/unit/commands/test_compress.py",
-    "docs/figures.md": "tests/unit/results/test_figures.py",
-    "docs/first_method.md": "tests/workflow/test_readme.py",
+    "README.md": "tests/unit/commands/test_compress.py",
+    "docs/change.md": "tests/workflow/test_readme.py",
     "docs/own_checkpoints.md": "tests/unit/commands/test_compress.py and test_merge.py",
-    "docs/own_task.md": "tests/workflow/test_readme.py",
     "docs/python.md": "tests/unit/methods/test_state_dicts.py",
+    "docs/results.md": "tests/unit/results/test_figures.py",
 }
 """Which tests run the blocks of Python of a page."""
 
@@ -135,7 +135,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     for part in ("bin", "lib", "pyvenv.cfg"):
         project.path(".venv", part).symlink_to(Path(sys.prefix, part))
     project.path(".venv/installed").touch()
-    for number, name in enumerate(("base", "cars", "dtd")):
+    for number, name in enumerate(("base", *PAPER_TASKS[:8])):
         project.path(name).mkdir()
         weight = np.arange(64, dtype=np.float32).reshape(8, 8) + number
         save_file({"w.weight": weight}, project.path(name, "model.safetensors"))
@@ -195,7 +195,7 @@ def test_the_blocks_of_yaml_are_accepted() -> None:
         if not set(added) <= {"benchmarks", "grids", "methods", "data", "vision_tasks"}:
             continue  # what stands under a model
         params = {**settings, **added}
-        for key in {"benchmarks", "grids", "data"} & set(added):
+        for key in {"benchmarks", "data"} & set(added):
             params[key] = {**settings.get(key, {}), **added[key]}
         if "dotted" in params["benchmarks"] or "<commit" in text:  # of a task that the page adds
             continue

@@ -1,6 +1,5 @@
-"""The README: its examples, its tables; and the examples of the pages that go on from there."""
+"""The tables of the README and of other pages, and the examples of docs/change.md."""
 
-import ast
 import os
 import re
 import runpy
@@ -14,7 +13,7 @@ import pytest
 from project import ROOT, Project
 
 FOLDERS = {"half_sum": "src/tallmasks/methods/rows", "dots": "src/tallmasks/tasks/drawn/own"}
-PAGES = {"half_sum": "README.md", "dots": "docs/own_task.md"}
+PAGE = "docs/change.md"
 TABLES = ("README.md", "docs/first_run.md", "docs/tiny_model.md")
 """The pages that show tables of docs/tiny."""
 CHECKED = (
@@ -25,9 +24,9 @@ CONCERNED = "half_sum or dots or not ["
 """Of those, the tests of the examples and the tests of all methods and tasks at once: not those of one other each."""
 
 
-def example(page: str, name: str) -> str:
-    """The block of Python of a page that declares a method or a task."""
-    blocks = re.findall(r"^```python\n(.*?)^```$", (ROOT / page).read_text(), re.M | re.S)
+def example(name: str) -> str:
+    """The block of Python of the page that declares a method or a task."""
+    blocks = re.findall(r"^```python\n(.*?)^```$", (ROOT / PAGE).read_text(), re.M | re.S)
     (source,) = (block for block in blocks if f"def {name}(" in block or f'"{name}"' in block)
     return source
 
@@ -36,13 +35,13 @@ def example(page: str, name: str) -> str:
 def with_examples(project: Project) -> Project:
     """The project with both examples, and a benchmark that asks for them."""
     for name, folder in FOLDERS.items():
-        project.path(folder, f"{name}.py").write_text(example(PAGES[name], name))
+        project.path(folder, f"{name}.py").write_text(example(name))
     project.change(lambda params: params["benchmarks"].update(dotted=["dots", "mnist"]))
     project.change(lambda params: params.update(methods=["zeroshot", "half_sum", "fine_tuned"]))
     return project
 
 
-def test_the_examples_of_the_readme_give_a_table(with_examples: Project) -> None:
+def test_the_examples_of_the_page_give_a_table(with_examples: Project) -> None:
     """A newcomer's first own method or task would be refused, for one reason after the other."""
     made = with_examples.snakemake("results/tiny/dotted/table.csv").jobs
     assert made == {
@@ -59,8 +58,8 @@ def test_the_examples_of_the_readme_give_a_table(with_examples: Project) -> None
 
 
 @pytest.mark.long
-def test_the_examples_of_the_readme_pass_the_tests_that_all_must(with_examples: Project) -> None:
-    """What the README shows would fail in `make test`."""
+def test_the_examples_of_the_page_pass_the_tests_that_all_must(with_examples: Project) -> None:
+    """What the page shows would fail in `make test`."""
     tests = [str(ROOT / file) for file in CHECKED]
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", "-k", CONCERNED, *tests],
@@ -73,15 +72,10 @@ def test_the_examples_of_the_readme_pass_the_tests_that_all_must(with_examples: 
     assert "half_sum" not in run.stdout
 
 
-def test_the_first_method_is_that_of_the_readme() -> None:
-    """The tutorial would teach a method that no test runs."""
-    readme, tutorial = (example(page, "half_sum") for page in ("README.md", "docs/first_method.md"))
-    assert ast.dump(ast.parse(readme)) == ast.dump(ast.parse(tutorial))
-
-
 def test_the_tables_are_those_that_the_workflow_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader would see numbers that no command printed, or those of an earlier version."""
-    shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    for folder in ("docs", "workflow/report"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
     shutil.copy(ROOT / "README.md", tmp_path)
     monkeypatch.chdir(tmp_path)
     runpy.run_path("docs/update.py")["fill_pages"]()

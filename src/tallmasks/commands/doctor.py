@@ -141,7 +141,7 @@ def _look_at_disks(
             problems.append(
                 f"{size / 1e9:.3g} GB to be made or downloaded, and {free / 1e9:.3g} GB free on the disk of "
                 f"{' and '.join(map(str, places))}; "
-                "make room, build fewer benchmarks (docs/disk.md), or set HF_HOME to a folder on another disk"
+                "make room, build fewer benchmarks (docs/store.md), or set HF_HOME to a folder on another disk"
             )
 
 

@@ -252,7 +252,7 @@ def test_the_documents_example_is_a_figure(
     results: ResultFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever copied it would get no figure, or one without its numbers."""
-    (source,) = re.findall(r"^```python\n(.*?)^```$", (DOCS / "figures.md").read_text(), re.M | re.S)
+    (source,) = re.findall(r"^```python\n(.*?)^```$", (DOCS / "results.md").read_text(), re.M | re.S)
     (tmp_path / "bars.py").write_text(source)
     monkeypatch.setattr(figures, "__file__", str(tmp_path / "__init__.py"))
     assert list(figures._declared()) == ["bars"]
