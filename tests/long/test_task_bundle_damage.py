@@ -12,7 +12,7 @@ import torch
 
 from tallmasks.bundles.codings import LowRank, Signs, Ternary, Whole
 from tallmasks.bundles.loaded_bundle import load_bundle
-from tallmasks.bundles.manifest import digest_of
+from tallmasks.bundles.manifest import bundle_digest
 from tallmasks.bundles.verification import verify_bundle
 from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
@@ -87,7 +87,7 @@ def damaged(rng, files):
         files = files | {name: flipped(rng, files[name], stop=rng.choice([8, 8 + header, None]))}
         facts["files"][name] = {"sha256": hashlib.sha256(files[name]).hexdigest(), "bytes": len(files[name])}
     with suppress(ValueError):  # of what is no JSON
-        facts["digest"] = digest_of(facts)
+        facts["digest"] = bundle_digest(facts)
     return files | {"bundle.json": json.dumps(facts).encode()}, True
 
 

@@ -30,6 +30,15 @@ ROOMS = (
     "commands",
 )
 """From the ground floor up: a room may import only what lies below it."""
+INTERFACES = {
+    *("add_arguments", "main", "run"),  # commands and scripts
+    *("data", "draw"),  # figures
+    *("examples", "load", "place"),  # catalogues and families
+    *("consensus", "evaluate", "finetune", "merge", "task_vector"),  # stages, their work, and the public functions
+    *("fisher", "learn", "zeroshot"),  # rows and their stages or views
+    *("apply_mask", "coding", "elect", "kept_fraction", "pruned"),  # in the digests of rows
+}
+"""The names that several public functions share."""
 DATA = {"tasks/drawn/objects.py", "tasks/drawn/scenes.py", "tasks/drawn/canvas.py"}
 """Tables of data, and pictures that are drawn."""
 
@@ -100,15 +109,16 @@ def test_what_is_imported_is_declared() -> None:
     assert not wrong
 
 
-def test_no_two_modules_or_classes_have_one_name() -> None:
+def test_no_two_things_have_one_name() -> None:
     """A reader, a search and a traceback would not say which is meant.  A script has the name of its stage."""
-    files = [*PACKAGE.rglob("*.py"), *(WORKFLOW / "bridge").rglob("*.py"), *(WORKFLOW / "runner").rglob("*.py")]
-    names = Counter(path.stem for path in files if path.stem != "__init__")
+    files = [path for folder in (PACKAGE, WORKFLOW) for path in folder.rglob("*.py")]
+    names = Counter(path.stem for path in files if path.stem != "__init__" and path.parent.name != "scripts")
     names.update(path.parent.name for path in files if path.stem == "__init__")
-    classes = Counter(
-        node.name for path in files for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)
-    )
-    assert not [name for name, count in (names + classes).items() if count > 1]
+    for tree in (ast.parse(path.read_text()) for path in files):
+        names.update(node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+        functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+        names.update(f"{name}()" for name in functions - INTERFACES if not name.startswith("_"))
+    assert not [name for name, count in names.items() if count > 1]
 
 
 def test_modules_and_classes_can_be_read_at_once() -> None:

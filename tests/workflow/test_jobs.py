@@ -14,7 +14,7 @@ from processes import job_command
 from tallmasks import methods
 from tallmasks.plan import figure_views  # noqa: F401
 from tallmasks.plan.node import STAGES, Node
-from tallmasks.plan.recipes import versions
+from tallmasks.plan.recipes import stage_versions
 from tallmasks.store.artifacts import as_metadata, digest_of, facts_of
 from tallmasks.store.tensor_files import open_tensors, write_tensors
 
@@ -150,7 +150,7 @@ def test_a_job_refuses_another_task_s_file(tmp_path: Path) -> None:
 def test_a_job_refuses_what_other_code_was_to_make(what: str, tmp_path: Path) -> None:
     """After `git checkout` of another branch, this branch's names would get that one's bytes."""
     changes = {
-        "stage": {"version": versions()["merge"] + 1},
+        "stage": {"version": stage_versions()["merge"] + 1},
         "method": {"params": {"merge": "sum", "code": {"merges": {"sum": "0" * 12}}}},
         "family": {"params": {"merge": "sum", "family": "json", "family_code": "0" * 12}},
     }

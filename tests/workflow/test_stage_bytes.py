@@ -21,7 +21,7 @@ from safetensors.numpy import load_file, save_file
 from conftest import PARAMS
 from project import METHODS, ROOT, Project, Run, read_json
 from tallmasks import methods
-from tallmasks.plan.recipes import versions
+from tallmasks.plan.recipes import stage_versions
 from tallmasks.store.artifacts import digest_of, read_label
 from tallmasks.store.seals import CONTENT, MAKING
 
@@ -142,7 +142,7 @@ def summary(project: Project) -> dict[str, Any]:
     machines = set()
     for kind, recipe, content, machine, values in made(project):
         machines.add(hashlib.sha256(machine.encode()).hexdigest()[:8])
-        stages.setdefault(kind, {"version": versions()[kind], "mean": 0.0, "contents": {}})
+        stages.setdefault(kind, {"version": stage_versions()[kind], "mean": 0.0, "contents": {}})
         stages[kind]["contents"][recipe] = content[:8]
         means.setdefault(kind, []).extend(values)
     for kind, values in means.items():
@@ -181,7 +181,7 @@ def problems(recorded: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
 def test_one_recipe_gives_the_same_bytes_as_ever(every_stage: Project) -> None:
     """Artifacts of the old code would stay in everybody's store under the names of what the new code makes."""
     now = summary(every_stage)
-    assert now["stages"].keys() == versions().keys() - NOT_BUILT
+    assert now["stages"].keys() == stage_versions().keys() - NOT_BUILT
     recorded = json.loads(RECORD.read_text()) if RECORD.exists() else {"machine": "", "stages": {}}
     wrong = list(problems(recorded, now))
     assert not wrong, "\n".join(wrong)

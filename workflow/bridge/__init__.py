@@ -16,7 +16,7 @@ from bridge.jobs import ResultJobs, StoreJobs, job_file, stale_marker
 from bridge.run import InputFunction, Run, for_users
 from tallmasks.models.families import family
 from tallmasks.plan import preflight
-from tallmasks.plan.params import FILE, check, from_command_line, overridden, read
+from tallmasks.plan.params import FILE, from_command_line, overridden, read_params
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.project import Results, Store
 from tallmasks.store.folders import RESULTS, SCRATCH, set_aside
@@ -33,7 +33,7 @@ def configuration(workflow: Any) -> dict[str, Any]:
     files = [*([] if settings.replace_workflow_config else [FILE]), *settings.configfiles]
     if FILE in files:
         workflow.configfiles.append(FILE)  # for Snakemake's report
-    layers = [read(file) for file in files]
+    layers = [read_params(file) for file in files]
     return functools.reduce(overridden, [*layers, from_command_line(settings.config)])
 
 
@@ -100,7 +100,6 @@ def begin(workflow: Any) -> tuple[dict[str, Any], Bridge]:
     kept = {"MMAP_THRESHOLD": 32 << 20, "TRIM_THRESHOLD": (1 << 31) - 1, "TOP_PAD": 256 << 20}
     os.environ |= {f"MALLOC_{name}_": str(value) for name, value in kept.items()}
     params = configuration(workflow)
-    check(params)
     plan = Plan(params)
     for model in params["build"]:
         plan.model(model)

@@ -10,7 +10,7 @@ from tallmasks.results.figures import style
 
 def run(job: Job) -> None:
     name, folder = job.params["name"], job.outputs["folder"]
-    module = figures.load(name)
+    module = figures.figure_module(name)
     benchmarks = {benchmark: tuple(tasks) for benchmark, tasks in job.params["benchmarks"]}
     data = module.data(figures.ResultFiles(folder.parent, benchmarks))
     figure = module.draw(data)

@@ -6,7 +6,7 @@ from job import Job, main
 from results_io import publish
 from tables import counts_of
 from tallmasks.evaluation.records import Evaluation, read_evaluation, read_orders, read_subset
-from tallmasks.evaluation.subsets import subsets
+from tallmasks.evaluation.subsets import distinct_subsets
 from tallmasks.results.sweep_tables import subset_table
 
 
@@ -18,7 +18,7 @@ def run(job: Job) -> None:
         evaluations = read_subset(path)
         evaluated[evaluations[0].tasks] = evaluations
     finetuned = Evaluation.joined([read_evaluation(path) for path in job.inputs["fine_tuned"]])
-    table = subset_table(subsets(ordered), evaluated, finetuned, zeroshot, counts_of(job))
+    table = subset_table(distinct_subsets(ordered), evaluated, finetuned, zeroshot, counts_of(job))
     files = {"accuracy.csv": table.to_csv(index=False), "orders.json": json.dumps(ordered, indent=1) + "\n"}
     publish(job, files, {"finetuning_seeds": job.params["seeds"]})
 

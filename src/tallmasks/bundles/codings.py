@@ -175,7 +175,7 @@ class LowRank(Whole):
             first, last = start // columns, -(-stop // columns)
             left = parts[".left"][first:last] * parts[".singular"]
             right = np.array(parts[".right"]).reshape(-1)
-            half_floats.low_rank(left, right, np.float32(1), start - first * columns, columns, out)
+            half_floats.low_rank_product(left, right, np.float32(1), start - first * columns, columns, out)
         return out
 
 

@@ -149,7 +149,7 @@ class Manifest(_Object):
         value = self.model_dump(exclude={"digest", *foreign}, warnings=False)
         value = {key: inner for key, inner in value.items() if inner is not None}
         value["base"] = {key: inner for key, inner in value["base"].items() if inner is not None}
-        value["digest"] = digest_of(value)
+        value["digest"] = bundle_digest(value)
         return (json.dumps(value, indent=1, allow_nan=False) + "\n").encode()
 
     @checked(mode="after")
@@ -204,7 +204,7 @@ def expect(correct: object, key: str, value: object, expected: str) -> None:
         raise ValueError(f"{key} is {short(value)}; expected {expected}")
 
 
-def digest_of(value: Mapping[str, Any]) -> str:
+def bundle_digest(value: Mapping[str, Any]) -> str:
     """The digest of a bundle.json, whatever digest stands in it. Raises ValueError for what JSON cannot say."""
     rest = {key: inner for key, inner in value.items() if key != "digest"}
     return hashlib.sha256(canonical(rest).encode()).hexdigest()
@@ -219,7 +219,7 @@ def read_manifest(content: bytes, place: str) -> Manifest:
         raise TallmasksError(f"{place} is larger than {LARGEST_JSON} bytes; expected a bundle's description.")
     try:
         value = json.loads(content.decode())
-        digest = digest_of(value)
+        digest = bundle_digest(value)
     except (ValueError, RecursionError, AttributeError) as error:
         raise TallmasksError(
             f"{place} is no whole JSON object ({' '.join(str(error).split())[:150]}). Get the bundle again."

@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the bundle, and print where it is and how large."""
-    given = given_checkpoints.given(arguments, METHOD, OF_BUNDLES)
+    given = given_checkpoints.read_settings(arguments, METHOD, OF_BUNDLES)
     method, models, facts = _prepared(given)
     if arguments.dry_run:
         models.describe(f"compress by {method.title}", sum(bytes_of_bundle(facts).values()))

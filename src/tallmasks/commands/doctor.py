@@ -72,7 +72,7 @@ def of_model(plan: Plan, model: str) -> tuple[list[str], list[str]]:
     facts, problems = [f"{len(nodes) - len(missing)} of {len(nodes)} artifacts of its benchmarks are there"], []
     if wanted := max((plan.resources(model, node.stage.uses)["gpu"] for node in missing), default=0):
         try:
-            cuda.check(wanted)
+            cuda.require_gpus(wanted)
         except TallmasksError as error:
             problems.append(str(error))
     downloads = _look_at_sources(missing, facts, problems)
@@ -115,13 +115,10 @@ def _look_at_sources(missing: list[Node], facts: list[str], problems: list[str])
     """What is to be downloaded, and what cannot be; the bytes of the downloads as far as the hub says them."""
     size, wanted = 0, preflight.downloads(missing)
     if wanted and hub.reachable():
-        try:
-            size = preflight.bytes_of(wanted)
-            facts.append(f"{len(wanted)} repositories to download, {size / 1e9:.3g} GB")
-        except TallmasksError:
-            problems.extend(preflight.refusals(wanted))
-    elif wanted:
-        facts.append(f"{len(wanted)} repositories to download")
+        size, refused = preflight.bytes_of(wanted)
+        problems.extend(refused)
+    if wanted:
+        facts.append(f"{len(wanted)} repositories to download{f', {size / 1e9:.3g} GB' if size else ''}")
     problems.extend(preflight.unavailable(missing))
     return size
 

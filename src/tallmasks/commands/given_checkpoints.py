@@ -55,7 +55,7 @@ def new_path(text: str) -> Path:
     return path
 
 
-def given(arguments: argparse.Namespace, default_method: str | None, dtypes: Collection[str]) -> Given:
+def read_settings(arguments: argparse.Namespace, default_method: str | None, dtypes: Collection[str]) -> Given:
     """What the command line and the file say together.
 
     Raises TallmasksError where something is missing, said twice, unknown or not of its kind.
@@ -122,7 +122,7 @@ def _task_of(tasks: dict[str, dict[str, Any]], name: str, setting: str) -> dict[
 
 def _complete(values: dict[str, Any], dtypes: Collection[str]) -> Given:
     """The settings.  Raises TallmasksError where something is missing, or not of its kind."""
-    from tallmasks.commands.models_file import checked
+    from tallmasks.commands.models_file import checked_settings
 
     tasks = values["tasks"]
     if values["method"] == "weight_averaging" and tasks and not values.get("base"):
@@ -131,4 +131,4 @@ def _complete(values: dict[str, Any], dtypes: Collection[str]) -> Given:
     for name, option in {**options, "output": "-o OUT"}.items():
         if not values.get(name):
             raise TallmasksError(f"{option} is missing")
-    return checked({**values, "output": new_path(str(values["output"]))}, "arguments", dtypes)
+    return checked_settings({**values, "output": new_path(str(values["output"]))}, "arguments", dtypes)

@@ -92,7 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Merge, and print where the result is."""
-    given = given_checkpoints.given(arguments, None, _DTYPES)
+    given = given_checkpoints.read_settings(arguments, None, _DTYPES)
     method, alpha, weighting, models = _prepared(given)
     what = f"by {method.title}, alpha = {alpha:g}"
     if arguments.dry_run:

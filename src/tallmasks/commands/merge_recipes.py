@@ -11,7 +11,7 @@ from typing import Any
 from tallmasks import __version__
 from tallmasks.commands.opened_models import Models
 from tallmasks.methods import Fixed, Method, registry
-from tallmasks.methods.options import read
+from tallmasks.methods.options import parse_spec
 from tallmasks.methods.weighting import Weighting
 from tallmasks.store.markdown import code_block, code_span, plain_markdown
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
@@ -45,7 +45,7 @@ def recipe_of(method: Method, alpha: float, weighting: Weighting, models: Models
             "base": _source(models.base),
             "base_sha256": models.sha256s.get(None),
             "tasks": tasks,
-            "method": read(method.name)[0],
+            "method": parse_spec(method.name)[0],
             "options": of_merge,
             "scaling_coefficient": None if isinstance(method.protocol, Fixed) else alpha,
             "k": method.update.keywords["k"] if isinstance(method.update, functools.partial) else None,

@@ -16,8 +16,7 @@ from pydantic import TypeAdapter
 
 from tallmasks.methods.registry import get, names
 from tallmasks.methods.weighting import DENSITY
-from tallmasks.plan.refusals import shown
-from tallmasks.store.errors import TallmasksError
+from tallmasks.store.errors import TallmasksError, short
 from tallmasks.store.plain_files import expanded
 from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH
 
@@ -44,7 +43,7 @@ def in_own_words(content: dict[str, Any], path: Path, base: str | None) -> dict[
     if "base" in values:
         values["base"] = _reference(values["base"], path, "base_model")
     if values.get("tokens", "base") not in ("base", "union"):
-        raise TallmasksError(f"{path}: tokenizer_source: found {shown(values['tokens'])}, expected base or union")
+        raise TallmasksError(f"{path}: tokenizer_source: found {short(values['tokens'])}, expected base or union")
     if (dtype := values.pop("out_dtype", None)) is not None:
         values["dtype"] = dtype
     parameters = _parameters(values.pop("parameters", {}), path, "parameters")
@@ -70,7 +69,7 @@ def in_own_words(content: dict[str, Any], path: Path, base: str | None) -> dict[
     merge = str(get(values["method"]).merge) if known else ""  # others refuse what is unknown
     enlarged = merge in ("dare", "dare_ties", "della")
     if (rescale := values["options"].pop("rescale", enlarged)) != enlarged:
-        raise TallmasksError(f"{path}: parameters: rescale: found {shown(rescale)}, expected {shown(enlarged)}")
+        raise TallmasksError(f"{path}: parameters: rescale: found {short(rescale)}, expected {short(enlarged)}")
     if merge == "sum":  # for which mergekit takes a density too, and does nothing with it
         for one in settings:
             one.pop("density", None)
@@ -124,7 +123,7 @@ def _tasks(models: list[Any], path: Path, base: Any, with_base: bool) -> dict[st
         own = last.stem if last.suffix in (SAFETENSORS, *TORCH) else last.name  # a folder's may have dots
         name = entry.get("name", own)
         if not isinstance(name, str):
-            raise TallmasksError(f"{path}: models: name: found {shown(name)}, expected a text")
+            raise TallmasksError(f"{path}: models: name: found {short(name)}, expected a text")
         if name in named:
             raise TallmasksError(f"{path}: models: two are called {name}; give each a `name`")
         named[name] = {**parameters, "checkpoint": model}
@@ -145,7 +144,7 @@ def _reference(value: Any, path: Path, where: str) -> str:
             return "@".join([name, *map(str, rest.values())])
         case {"model": model, **rest} if rest.keys() <= {"lora"}:
             return "+".join(_reference(part, path, where) for part in (model, *rest.values()))
-    raise TallmasksError(f"{path}: {where}: found {shown(value)}, expected a path or a repository")
+    raise TallmasksError(f"{path}: {where}: found {short(value)}, expected a path or a repository")
 
 
 def _parameters(value: Any, path: Path, where: str) -> dict[str, Any]:
@@ -153,7 +152,7 @@ def _parameters(value: Any, path: Path, where: str) -> dict[str, Any]:
     parameters = dict(_mapping(value, path, where))
     for key, one in parameters.items():
         if isinstance(one, list | dict):
-            raise TallmasksError(f"{path}: {where}: {key}: found {shown(one)}; expected one value for all tensors")
+            raise TallmasksError(f"{path}: {where}: {key}: found {short(one)}; expected one value for all tensors")
         if isinstance(one, str) or key in _FLAGS:
             with suppress(ValueError):
                 parameters[key] = TypeAdapter(bool if key in _FLAGS else float).validate_python(one)
@@ -162,5 +161,5 @@ def _parameters(value: Any, path: Path, where: str) -> dict[str, Any]:
 
 def _mapping(value: Any, path: Path, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise TallmasksError(f"{path}: {where}: found {shown(value)}, expected names and values")
+        raise TallmasksError(f"{path}: {where}: found {short(value)}, expected names and values")
     return value

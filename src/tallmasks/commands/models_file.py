@@ -32,9 +32,9 @@ from tallmasks import __version__
 from tallmasks.commands.mergekit_files import MERGEKIT, in_own_words
 from tallmasks.methods import registry
 from tallmasks.methods.weighting import Weighting
-from tallmasks.plan.refusals import Section, check, optional, shown
+from tallmasks.plan.refusals import Section, optional, validated
 from tallmasks.plan.yaml_files import read_yaml
-from tallmasks.store.errors import TallmasksError, TallmasksWarning
+from tallmasks.store.errors import TallmasksError, TallmasksWarning, short
 from tallmasks.store.plain_files import expanded
 
 MASK_LAMBDA = 0.4
@@ -149,16 +149,16 @@ class Given(Section):
 KEYS = tuple(Given.model_fields)
 
 
-def checked(values: Mapping[str, Any], where: object, dtypes: Collection[str]) -> Given:
+def checked_settings(values: Mapping[str, Any], where: object, dtypes: Collection[str]) -> Given:
     """Settings, each of its kind.  Raises TallmasksError, which says where and which key is wrong."""
-    given = check(values, Given, where)
+    given = validated(values, Given, where)
     if given.dtype not in (None, *dtypes):
         raise TallmasksError(f"{where}: dtype: found {given.dtype}, expected one of {', '.join(dtypes)}")
     return given
 
 
 def read_models_file(path: Path, base: str | None, dtypes: Collection[str]) -> dict[str, Any]:
-    """What a file says, as `checked` takes it; ``base`` counts in the place of the file's own.
+    """What a file says, as `checked_settings` takes it; ``base`` counts in the place of the file's own.
 
     Raises TallmasksError where it cannot be read, or a key or value is not what it may be.
     """
@@ -167,11 +167,11 @@ def read_models_file(path: Path, base: str | None, dtypes: Collection[str]) -> d
     except FileNotFoundError:
         raise TallmasksError(f"{path}: no such file; expected a YAML file with {', '.join(KEYS)}") from None
     if not isinstance(content, dict):
-        raise TallmasksError(f"{path}: found {shown(content)}, expected keys and values: {', '.join(KEYS)}")
+        raise TallmasksError(f"{path}: found {short(content)}, expected keys and values: {', '.join(KEYS)}")
     values = {str(key): value for key, value in content.items() if value is not None}
     if not values.keys().isdisjoint(MERGEKIT):
         values = in_own_words(values, path, base)
-    given = checked(values, path, dtypes)
+    given = checked_settings(values, path, dtypes)
     if given.tallmasks not in (None, __version__):
         warnings.warn(
             f"{path}: written by version {given.tallmasks}, and this is {__version__}: the last bits may differ",

@@ -54,7 +54,7 @@ def _from_ends(tasks: Sequence[str]) -> tuple[str, ...]:
     return tuple(task for pair in pairs for task in pair)[: len(tasks)]
 
 
-def subsets(ordered: Mapping[str, Sequence[str]]) -> list[Subset]:
+def distinct_subsets(ordered: Mapping[str, Sequence[str]]) -> list[Subset]:
     """The first n tasks of every order, for every n; equal sets appear once, small ones first."""
     places: dict[tuple[str, ...], list[tuple[str, int]]] = {}
     for n in range(1, len(next(iter(ordered.values()))) + 1):

@@ -23,7 +23,7 @@ from tallmasks.store.fingerprints import LENGTH, fingerprint, imported_by, is_ow
 REGISTERING = ("merge", "method")
 
 
-def digest_of(*values: Any) -> str:
+def code_digest(*values: Any) -> str:
     """The digest of functions, protocols, names and numbers."""
     return hashlib.sha256(json.dumps([_plain(value) for value in values]).encode()).hexdigest()[:LENGTH]
 

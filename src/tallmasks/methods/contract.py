@@ -14,11 +14,11 @@ import numpy as np
 
 from tallmasks.methods import bits
 from tallmasks.methods.bits import Shapes, Storage, Storing
-from tallmasks.methods.code_digests import digest_of
+from tallmasks.methods.code_digests import code_digest
 from tallmasks.methods.inputs import INPUTS, Input, misfit
 from tallmasks.methods.merges import Vector
 from tallmasks.methods.method_protocols import FineTuned, Masked, Protocol, Scaled, Section
-from tallmasks.methods.options import Option, Value, given, options_of
+from tallmasks.methods.options import Option, Value, options_for, options_of
 from tallmasks.methods.own_tensors import OwnTensors
 from tallmasks.methods.scaled_masks import ScaledMask
 from tallmasks.store.errors import TallmasksError
@@ -72,7 +72,7 @@ class Method:
     def __call__(self, **inputs: object) -> Vector:
         """The update from the inputs that it ``needs``.  Raises TallmasksError where it holds NaN or infinity."""
         wanted = {name: inputs[name] for name in self.needs}
-        update = self.update(**wanted, **given(self.update, self.chosen))
+        update = self.update(**wanted, **options_for(self.update, self.chosen))
         if not math.isfinite(abs(update).max()):
             raise TallmasksError(f"method {self.name}: its update holds NaN or infinity, which no model can be made of")
         return update
@@ -99,7 +99,7 @@ class Method:
     def code(self) -> str:
         """What stands for its code in the recipes of its evaluations."""
         inputs = {name: needed.find for name, needed in self.all_inputs.items()}
-        return digest_of(self.update, self.protocol, self.kept, inputs)
+        return code_digest(self.update, self.protocol, self.kept, inputs)
 
     @functools.cached_property
     def needs(self) -> frozenset[str]:
@@ -148,14 +148,14 @@ class Method:
     def threshold(self, vector: TaskVector, tasks: int) -> np.float32:
         """The input ``threshold`` of one task of T ``tasks``, from its task vector."""
         assert self.kept is not None
-        share = self.kept.share(tasks, **given(self.kept.share, self.chosen))
+        share = self.kept.share(tasks, **options_for(self.kept.share, self.chosen))
         return vector.threshold(share, of_trainable=self.kept.of_trainable)
 
     def stored(self, tasks: int, trainable: int, frozen: int, shapes: Shapes = bits.NO_SHAPES) -> Storage:
         """Its storage for T tasks, P' and F; exact with the trainable tensors' shapes by name (see `bits`)."""
         assert self.storage is not None
         by_shape = {"shapes": shapes} if "shapes" in options_of(self.storage) else {}
-        return self.storage(tasks, trainable, frozen, **by_shape, **given(self.storage, self.chosen))
+        return self.storage(tasks, trainable, frozen, **by_shape, **options_for(self.storage, self.chosen))
 
     @property
     def stores_more(self) -> bool:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from tallmasks.methods.method_protocols import Fixed, Masked, Scaled
 from tallmasks.methods.method_protocols import Protocol as ProtocolOfMethod
-from tallmasks.methods.options import Value, given
+from tallmasks.methods.options import Value, options_for
 from tallmasks.store.tensor_files import Layout
 from tallmasks.vectors.task_vectors import TaskVector
 
@@ -87,7 +87,7 @@ class Input:
 
     def value(self, source: Source, task: int, level: int, chosen: Mapping[str, Value]) -> Any:
         """What the method gets, with those of its options that are the input's."""
-        return self.find(source, task, level, **given(self.find, chosen))
+        return self.find(source, task, level, **options_for(self.find, chosen))
 
 
 INPUTS: dict[str, Input] = {}

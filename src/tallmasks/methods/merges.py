@@ -11,8 +11,8 @@ from typing import Any, Literal, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.methods.code_digests import digest_of
-from tallmasks.methods.options import Option, Value, given, options_of, written
+from tallmasks.methods.code_digests import code_digest
+from tallmasks.methods.options import Option, Value, options_for, options_of, written
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.parallel import parallel
 from tallmasks.store.tensor_files import Layout
@@ -142,8 +142,8 @@ class Merge:
         of_data = [statistics[0] if self.learn else statistics] if self.statistics else []
         facts: Any = of_data[0] if self.learn else None
         if self.look is not None:
-            facts = self.look(task_vectors, *of_data, **given(self.look, self.chosen))
-        options = given(self.apply, self.chosen)
+            facts = self.look(task_vectors, *of_data, **options_for(self.look, self.chosen))
+        options = options_for(self.apply, self.chosen)
         if self.over == "slices":
             return lambda rows, place: self.apply(rows, place, facts, **options)
         shapes = task_vectors[0].layout.by_name
@@ -169,17 +169,17 @@ class Merge:
     def learning(self) -> str:
         """What it learns, by its name and those options alone that it learns with."""
         assert self.learn is not None
-        return written(self.name.partition(":")[0], given(self.learn, self.chosen))
+        return written(self.name.partition(":")[0], options_for(self.learn, self.chosen))
 
     def learned(self, network: Network) -> Statistics:
         """What it learns from a network."""
         assert self.learn is not None
-        return self.learn(network, **given(self.learn, self.chosen))
+        return self.learn(network, **options_for(self.learn, self.chosen))
 
     @property
     def code(self) -> str:
         """What stands for its code in the recipes of what it merges."""
-        return digest_of(self.apply, self.look, self.over, self.statistics, *([self.learn] if self.learn else []))
+        return code_digest(self.apply, self.look, self.over, self.statistics, *([self.learn] if self.learn else []))
 
     @functools.cached_property
     def options(self) -> dict[str, Option]:

@@ -97,12 +97,12 @@ def options_of(*functions: Callable[..., Any] | None) -> dict[str, Option]:
     return options
 
 
-def given(function: Callable[..., Any], chosen: Mapping[str, Value]) -> dict[str, Value]:
+def options_for(function: Callable[..., Any], chosen: Mapping[str, Value]) -> dict[str, Value]:
     """Those of some chosen options that are a function's own."""
     return {name: value for name, value in chosen.items() if name in options_of(function)}
 
 
-def read(spec: str) -> tuple[str, dict[str, str]]:
+def parse_spec(spec: str) -> tuple[str, dict[str, str]]:
     """The name of a method or merge, and what is set behind it, as texts."""
     name, _, rest = spec.partition(":")
     pairs = (part.partition("=") for part in rest.split(",") if part)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from tallmasks.masks.consensus import keep_agreed
 from tallmasks.masks.mask_bundles import apply_mask
 from tallmasks.methods import options
-from tallmasks.methods.code_digests import digest_of
+from tallmasks.methods.code_digests import code_digest
 from tallmasks.methods.contract import Group, Method, merged_vector
 from tallmasks.methods.merges import LEARNED, Merge, Vector
 from tallmasks.methods.method_protocols import Fixed, Masked, Protocol, Scaled
@@ -82,7 +82,7 @@ def get(spec: str) -> Method:
 
     Raises TallmasksError for an unknown method or option (with the nearest valid name), or a value not allowed.
     """
-    name, texts = options.read(spec)
+    name, texts = options.parse_spec(spec)
     plain = _look_up("method", name, _methods)
     chosen = options.chosen_from(texts, all_options(plain), f"method {name}")
     if not chosen:
@@ -104,7 +104,7 @@ def get(spec: str) -> Method:
 @functools.cache
 def get_merge(spec: str) -> Merge:
     """A merge by name, with options behind it or not.  Raises as `get`."""
-    name, texts = options.read(spec)
+    name, texts = options.parse_spec(spec)
     if name not in _merges and name in _methods and (own := _methods[name].merge):
         raise TallmasksError(f"There is no merge {name!r}; the method {name} takes {own!r}")
     plain = _look_up("merge", name, _merges)
@@ -176,12 +176,12 @@ def code(rows: Iterable[str] = (), merges: Iterable[str] = ()) -> dict[str, dict
 def shown(rows: Iterable[str]) -> dict[str, str]:
     """Digests of what tables show of some methods beside their evaluations, by name."""
     entries = {name: get(name) for name in rows}
-    return {name: digest_of(one.row, one.title, one.paper, one.storage, one.tuned) for name, one in entries.items()}
+    return {name: code_digest(one.row, one.title, one.paper, one.storage, one.tuned) for name, one in entries.items()}
 
 
 def tuned_merge(method: Method, value: float) -> str:
     """The merge of a method with a value for its tuned option."""
-    name, texts = options.read(str(method.merge))
+    name, texts = options.parse_spec(str(method.merge))
     return with_options(name, {**texts, str(method.tuned): value})
 
 
@@ -232,7 +232,7 @@ def _masks_over(method: Method) -> Method | None:
     if method.merge is None or method.update is not merged_vector or method.tuned or isinstance(method.protocol, Fixed):
         return None  # masks of a merge's own are not those of a mean, of a consensus or of another mask over it
     merged = get_merge(method.merge)
-    name, texts = options.read(merged.name)
+    name, texts = options.parse_spec(merged.name)
     on = options.written(merged.masked_as or name, options.chosen_from(texts, merged.options, name))
     return next(iter(_on(on, _is_masking)), None)
 
@@ -255,7 +255,7 @@ def at_threshold(merge: str, k: int) -> Method | None:
 def _first_on(merge: str, wanted: Callable[[Method], bool], registering: str) -> Method:
     if methods := _on(merge, wanted):
         return methods[0]
-    name, _ = options.read(merge)
+    name, _ = options.parse_spec(merge)
     raise TallmasksError(
         f"merge {name}: add {registering}({name!r}, row=..., title=...) to methods/rows/masks_over_merges.py"
     )
@@ -263,7 +263,7 @@ def _first_on(merge: str, wanted: Callable[[Method], bool], registering: str) ->
 
 def _on(merge: str, wanted: Callable[[Method], bool]) -> Sequence[Method]:
     """The methods on a merge, with its options, that are wanted."""
-    name, texts = options.read(merge)
+    name, texts = options.parse_spec(merge)
     chosen = options.chosen_from(texts, get_merge(name).options, f"merge {name}")
     rows = [method for method in map(get, names()) if method.merge == name and wanted(method)]
     return [get(options.written(method.name, chosen)) for method in rows]
@@ -277,7 +277,7 @@ def _add(what: str, registry: dict[str, Entry], entry: Entry) -> None:
 
 def check_name(spec: str, expected: Collection[str]) -> None:
     """Raises TallmasksError for an unknown method; it lists those that a command takes."""
-    name, _ = options.read(spec)
+    name, _ = options.parse_spec(spec)
     if name not in _methods:
         raise _unknown("method", name, expected)
 

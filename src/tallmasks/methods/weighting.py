@@ -54,7 +54,7 @@ class Weighting:
 
     def check(self, merge: str, whose: str) -> None:
         """Raises TallmasksError where a merge has no such weights, densities or trimming."""
-        name, _ = options.read(merge)
+        name, _ = options.parse_spec(merge)
         there = ", ".join((*_SUMMED, *_ELECTED))
         if name not in (*_SUMMED, *_ELECTED):
             raise TallmasksError(f"{whose}: it takes no weights by task; expected a method on one of: {there}")
@@ -73,7 +73,7 @@ class WeightedMerge:
     def __init__(
         self, merge: Merge, task_vectors: Sequence[TaskVector], tasks: Sequence[str], of_tasks: Weighting
     ) -> None:
-        name, _ = options.read(merge.name)
+        name, _ = options.parse_spec(merge.name)
         self._name, self._merge, self._vectors, self._trim = name, merge, task_vectors, of_tasks.trim
         self._weights = np.array([of_tasks.weights.get(task, 1.0) for task in tasks], np.float32)
         self._densities = [of_tasks.densities.get(task) for task in tasks]

@@ -110,7 +110,7 @@ def upload(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     return tensor.to(device, non_blocking=True)
 
 
-def check(count: int) -> None:
+def require_gpus(count: int) -> None:
     """Raise TallmasksError if a job of ``count`` GPUs cannot compute here; torch is asked in this process."""
     enough(count)
     choose("cuda")
@@ -118,6 +118,6 @@ def check(count: int) -> None:
 
 if __name__ == "__main__":
     try:
-        check(int(sys.argv[1]))
+        require_gpus(int(sys.argv[1]))
     except TallmasksError as error:
         sys.exit(str(error))

@@ -27,13 +27,11 @@ Tasks = tuple[str, ...]
 Namer = methods.Merge | methods.Method
 STATISTICS_EXAMPLES = 256
 """Examples behind a task's statistics, unless params.yaml says otherwise; as in the code of MergeLM and FusionBench."""
-
-
 CHECKPOINTS = "store/{model}/checkpoints/{stage}"
 """The folder of what costs the most."""
 
 
-def slug(name: str, tasks: Tasks, seed: Seed) -> str:
+def slug_of_tasks(name: str, tasks: Tasks, seed: Seed) -> str:
     """The name of an artifact of a set of tasks."""
     return f"{methods.slug(name)}-{len(tasks)}tasks-s{seed}"
 
@@ -105,11 +103,12 @@ def finetune(plan: Plan, model: str, task: str, seed: Seed) -> Made | Node:
     elsewhere = locate(spec.get("checkpoints", FINETUNE), spec["architecture"], task, publishers, plan.root)
     if elsewhere and not isinstance(seed, Controlled):
         return import_checkpoint(plan, model, task, elsewhere)
-    params = {**plan.training(model, task), "task": task, "seed": seed.seed if isinstance(seed, Controlled) else seed}
-    if isinstance(seed, Controlled):
-        params["partition"] = seed.partition(task)
+    looks = "validate_every" in spec["finetuning"]
+    settings = family(spec).training_settings(spec, plan.catalogue_of(model)[task], looks)
+    params = {**plan.architecture(model), **settings, "finetuning": dict(spec["finetuning"]), "task": task}
+    params |= {"seed": seed.seed, "partition": seed.partition(task)} if isinstance(seed, Controlled) else {"seed": seed}
     inputs = {"examples": [examples(plan, model, task, "train")], **task_inputs(plan, model, task)}
-    if "validate_every" in spec["finetuning"]:
+    if looks:
         inputs["validation"] = [examples(plan, model, task, "validation")]
     return Made(f"{task}-s{seed}", params, inputs, pretrained_source(plan, model))
 
@@ -175,7 +174,7 @@ def learn(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed) -> 
         "validation": [examples(plan, model, task, "validation") for task in tasks],
         "task_vectors": task_vectors(plan, model, tasks, seed),
     }
-    return Made(slug(learning, tasks, seed), params, inputs, pretrained_source(plan, model))
+    return Made(slug_of_tasks(learning, tasks, seed), params, inputs, pretrained_source(plan, model))
 
 
 # -- vectors, masks, consensus --------------------------------------------------------------------------------
@@ -217,7 +216,8 @@ def merge(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed) -> 
     merging = methods.get_merge(merge_name)
     if merging.statistics:
         inputs["statistics"] = artifacts_of(plan, merging.statistics, model, tasks, seed, merging)
-    return Made(slug(merge_name, tasks, seed), {"merge": merge_name, "code": methods.code(merges=[merge_name])}, inputs)
+    params = {"merge": merge_name, "code": methods.code(merges=[merge_name])}
+    return Made(slug_of_tasks(merge_name, tasks, seed), params, inputs)
 
 
 @stage(version=2, uses="arrays", joint=True)
@@ -228,7 +228,7 @@ def mask(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed) -> M
         "task_vectors": task_vectors(plan, model, tasks, seed),
         "multi_task_vector": [merge(plan, model, tasks, merge_name, seed)],
     }
-    return Made(slug(merge_name, tasks, seed), params, inputs)
+    return Made(slug_of_tasks(merge_name, tasks, seed), params, inputs)
 
 
 def masking_inputs(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> dict[str, Iterable[Node]]:
@@ -245,7 +245,7 @@ def masking_inputs(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed
 def consensus(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed) -> Made:
     """How many tasks' selected masks hold each weight; the selection is that of the TALL-mask method."""
     inputs = masking_inputs(plan, model, tasks, methods.masking(merge_name).name, seed)
-    return Made(slug(merge_name, tasks, seed), {"tasks": list(tasks)}, inputs)
+    return Made(slug_of_tasks(merge_name, tasks, seed), {"tasks": list(tasks)}, inputs)
 
 
 # -- evaluations ----------------------------------------------------------------------------------------------
@@ -308,7 +308,7 @@ def evaluate(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> M
     }
     if grid := chosen.protocol.grid(plan.grids(model)):
         params["grid"] = list(grid)
-    return Made(slug(method, tasks, seed), params, inputs, pretrained_source(plan, model))
+    return Made(slug_of_tasks(method, tasks, seed), params, inputs, pretrained_source(plan, model))
 
 
 @stage(version=1, uses="evaluation", ending="json")
@@ -319,7 +319,7 @@ def evaluate_unseen(plan: Plan, model: str, merged: Tasks, tasks: Tasks, method:
     inputs["selection"] = [chosen]
     params = {**plan.evaluator(model), **{key: chosen.params[key] for key in ("method", "code")}}
     params |= {"merged": list(merged), "tasks": list(tasks)}
-    return Made(slug(method, tasks, seed), params, inputs, pretrained_source(plan, model))
+    return Made(slug_of_tasks(method, tasks, seed), params, inputs, pretrained_source(plan, model))
 
 
 @stage(version=1, uses="arrays")
@@ -333,4 +333,4 @@ def bundle_archive(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed
         inputs: dict[str, Iterable[Node]] = {"task_vectors": task_vectors(plan, model, tasks, seed)}
     else:
         inputs = masking_inputs(plan, model, tasks, method, seed)
-    return Made(slug(method, tasks, seed), params, inputs, pretrained_source(plan, model))
+    return Made(slug_of_tasks(method, tasks, seed), params, inputs, pretrained_source(plan, model))

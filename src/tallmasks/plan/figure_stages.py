@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from tallmasks import methods
 from tallmasks.evaluation.records import read_orders
-from tallmasks.evaluation.subsets import Subset, subsets
-from tallmasks.plan.chain import (
-    Seed,
-    Tasks,
-    evaluate,
-    evaluate_task,
-    evaluation_inputs,
-    pretrained_source,
-    slug,
-    task_vectors,
-)
+from tallmasks.evaluation.subsets import Subset, distinct_subsets
+from tallmasks.plan import chain
+from tallmasks.plan.chain import Seed, Tasks, pretrained_source
 from tallmasks.plan.node import Made, Node, stage
 from tallmasks.plan.planner import Plan
 from tallmasks.store.artifacts import Damaged
@@ -33,14 +25,14 @@ def evaluate_thresholds(plan: Plan, model: str, tasks: Tasks, merge: str, seed: 
         "images": plan.sweep_images(model, "thresholds"),
         "grid": list(consensus.protocol.grid(plan.grids(model))),
     }
-    inputs = evaluate(plan, model, tasks, consensus.name, seed).inputs
-    return Made(slug(merge, tasks, seed), params, inputs, pretrained_source(plan, model))
+    inputs = chain.evaluate(plan, model, tasks, consensus.name, seed).inputs
+    return Made(chain.slug_of_tasks(merge, tasks, seed), params, inputs, pretrained_source(plan, model))
 
 
 @stage(version=2, uses="arrays", ending="json")
 def task_orders(plan: Plan, model: str, tasks: Tasks) -> Made:
     """The tasks in figure 5's orders, by zero-shot accuracies."""
-    inputs = {"zeroshot": [evaluate_task(plan, model, task, "zeroshot", plan.seeds[0]) for task in tasks]}
+    inputs = {"zeroshot": [chain.evaluate_task(plan, model, task, "zeroshot", plan.seeds[0]) for task in tasks]}
     return Made(f"{len(tasks)}tasks", {"tasks": list(tasks)}, inputs)
 
 
@@ -57,7 +49,8 @@ def evaluate_subset(plan: Plan, model: str, tasks: Tasks, seed: Seed) -> Made:
         "code": methods.code(names, merges),
         "grids": {name: list(grid) for name, grid in plan.grids(model).items()},
     }
-    inputs = {**evaluation_inputs(plan, model, tasks, seed), "task_vectors": task_vectors(plan, model, tasks, seed)}
+    vectors = {"task_vectors": chain.task_vectors(plan, model, tasks, seed)}
+    inputs = chain.evaluation_inputs(plan, model, tasks, seed) | vectors
     return Made(f"{len(tasks)}tasks-s{seed}", params, inputs, pretrained_source(plan, model))
 
 
@@ -68,4 +61,4 @@ def known_subsets(plan: Plan, model: str, benchmark: str) -> list[tuple[Subset, 
     except (FileNotFoundError, Damaged):
         return None
     chosen = {order: ordered[order] for order in plan.subset_orders}
-    return [(subset, evaluate_subset(plan, model, subset.tasks, plan.seeds[0])) for subset in subsets(chosen)]
+    return [(subset, evaluate_subset(plan, model, subset.tasks, plan.seeds[0])) for subset in distinct_subsets(chosen)]

@@ -11,6 +11,7 @@ from tallmasks.plan.chain import Seed, Tasks
 from tallmasks.plan.node import Node
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.views import Artifacts, ShownParams, agreeing_merges, view
+from tallmasks.training.controlled import Controlled
 
 ILLUSTRATED = 4
 """How many tasks figure 1 shows."""
@@ -51,7 +52,8 @@ def thresholds(plan: Plan, model: str, name: str) -> Artifacts:
 @view(version=2)
 def controlled(plan: Plan, model: str, name: str) -> Artifacts:
     """Task arithmetic with and without interference, weight by weight (table 1)."""
-    members, seed, partition = plan.members(plan.tasks_for(model, name)), plan.seeds[0], plan.controlled(name)
+    members, seed = plan.members(plan.tasks_for(model, name)), plan.seeds[0]
+    partition = Controlled(seed, members)
     return {
         "standard": [
             *_fine_tuned(plan, model, members, seed),
@@ -64,11 +66,7 @@ def controlled(plan: Plan, model: str, name: str) -> Artifacts:
     }
 
 
-@view(
-    version=2,
-    params=lambda plan, model, benchmark: {"orders": list(plan.subset_orders)},
-    grows=True,
-)
+@view(version=2, grows=True, params=lambda plan, model, benchmark: {"orders": list(plan.subset_orders)})
 def subsets(plan: Plan, model: str, name: str) -> Artifacts:
     """Figure 5; the evaluations of all subsets follow once zero-shot accuracies decide which they are.
 
@@ -82,10 +80,7 @@ def subsets(plan: Plan, model: str, name: str) -> Artifacts:
     }
 
 
-@view(
-    version=2,
-    params=lambda plan, model, benchmark: {"grid": list(plan.grids(model)["mask_lambda"])},
-)
+@view(version=2, params=lambda plan, model, benchmark: {"grid": list(plan.grids(model)["mask_lambda"])})
 def illustration(plan: Plan, model: str, name: str) -> Artifacts:
     """A block of one matrix, from task vectors to masks (figure 1)."""
     tasks, seed = plan.tasks_for(model, name), plan.seeds[0]

@@ -11,11 +11,12 @@ from pydantic import AfterValidator, ConfigDict, Discriminator, Field, Tag, mode
 from typing_extensions import TypeAliasType
 
 from tallmasks.plan.refusals import Section, optional
+from tallmasks.store.errors import short
 
 
 def _different(values: list[Any]) -> list[Any]:
-    if any(value in values[:place] for place, value in enumerate(values)):
-        raise ValueError("expected different ones, and one stands there twice")
+    if repeated := [value for place, value in enumerate(values) if value in values[:place]]:
+        raise ValueError(f"{short(repeated[0])} listed twice; list each once")
     return values
 
 
@@ -51,7 +52,6 @@ Rate = Annotated[float, Field(ge=1e-30, le=1000)]  # float32 has nothing below 1
 Strength = Annotated[float, Field(ge=0, le=1000)]
 Norm = Annotated[float, Field(ge=1e-30, le=1e30)]  # a large one switches clipping off
 Share = Annotated[float, Field(ge=0, le=1)]
-Decay = Annotated[float, Field(ge=0, lt=1)]
 Channel = Annotated[float, Field(ge=-1000, le=1000)]
 Spread = Annotated[float, Field(ge=1e-6, le=1000)]
 Precision = Annotated[
@@ -342,7 +342,7 @@ class UnseenTasks(Section):
 
 class Params(Section):
     build: list[Name] = Field(description="the models whose benchmarks are built when no target is named")
-    benchmarks: dict[Name, Annotated[list[str], Field(min_length=1)] | UnseenTasks] = Field(
+    benchmarks: dict[Name, Texts | UnseenTasks] = Field(
         min_length=1,
         description="lists of tasks; with {merge: [...], evaluate: [...]} only rows that give one model for all tasks",
     )

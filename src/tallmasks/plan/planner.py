@@ -10,29 +10,26 @@ from tallmasks import methods
 from tallmasks.evaluation.subsets import ORDERS
 from tallmasks.models.families import family, network_of
 from tallmasks.plan.node import Node
-from tallmasks.plan.params import Benchmark, Params, bundled_row, check_names, known_tasks
+from tallmasks.plan.params import Benchmark, Params, bundled_row, check_params, known_tasks
 from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.store.source_digests import named_path
 from tallmasks.tasks.task import Task
-from tallmasks.training.controlled import Controlled
 
 
 class Plan:
     """The settings of params.yaml as recipes have them.
 
-    ``params``: the content of params.yaml, valid under its schema; ``root``: the folder of relative paths in it;
+    ``params``: the content of params.yaml; ``root``: the folder of relative paths in it;
     ``artifacts``: those that stages have given (`tallmasks.plan.node.Stage`).
 
-    Raises TallmasksError as `check_names`.
+    Raises TallmasksError as `check_params`.
     """
 
     def __init__(self, params: Params, root: Path | str = ".") -> None:
         self.params = params
         self.root = Path(root)
         self.artifacts: dict[Any, Node] = {}
-        check_names(params)
-
-    # -- params.yaml --------------------------------------------------------------------------------------
+        check_params(params)
 
     @property
     def models(self) -> Mapping[str, Params]:
@@ -53,11 +50,14 @@ class Plan:
         return tuple(self.params["seeds"])
 
     def model(self, name: str) -> Params:
-        if name not in self.models:
-            raise TallmasksError(
-                f"no model {name!r} in params.yaml{nearest(name, self.models)}; models: {', '.join(self.models)}"
-            )
-        return self.models[name]
+        return self._entry("model", name)
+
+    def _entry(self, kind: str, name: str) -> Any:
+        known = self.params[f"{kind}s"]
+        if name not in known:
+            names = ", ".join(known)
+            raise TallmasksError(f"no {kind} {name!r} in params.yaml{nearest(name, known)}; there is: {names}")
+        return known[name]
 
     def resources(self, model: str, step: str) -> Mapping[str, int]:
         """Threads, gpu, mem_mb and runtime (minutes) of a kind of step: "arrays", "evaluation" or "finetuning"."""
@@ -76,13 +76,7 @@ class Plan:
         return known_tasks(self.params, self.model(model))
 
     def benchmark(self, benchmark: str) -> Benchmark:
-        benchmarks = self.params["benchmarks"]
-        if benchmark not in benchmarks:
-            raise TallmasksError(
-                f"no benchmark {benchmark!r} in params.yaml{nearest(benchmark, benchmarks)}; benchmarks: "
-                f"{', '.join(benchmarks)}; add one as a name and a list of tasks"
-            )
-        return Benchmark.of(benchmarks[benchmark])
+        return Benchmark.of(self._entry("benchmark", benchmark))
 
     def tasks(self, benchmark: str) -> tuple[str, ...]:
         """The tasks of a benchmark's tables, in their order."""
@@ -95,14 +89,13 @@ class Plan:
 
     def tasks_for(self, model: str, benchmark: str) -> tuple[str, ...]:
         """As `tasks`.  Raises TallmasksError where the model lacks a task of the benchmark."""
-        tasks = self.benchmark(benchmark).tasks
         if benchmark not in self.benchmarks(model):
             available = self.catalogue_of(model)
-            able = [name for name in self.models if benchmark in self.benchmarks(name)]
+            lacking = ", ".join(repr(task) for task in self.benchmark(benchmark).tasks if task not in available)
+            able = ", ".join(name for name in self.models if benchmark in self.benchmarks(name))
             raise TallmasksError(
-                f"results/{model}/{benchmark}: the model has no task "
-                f"{', '.join(repr(task) for task in tasks if task not in available)}; "
-                f"models that have all tasks of the benchmark: {', '.join(able) or 'none in params.yaml'}"
+                f"results/{model}/{benchmark}: the model has no task {lacking}; "
+                f"models that have all tasks of the benchmark: {able or 'none in params.yaml'}"
             )
         return self.tasks(benchmark)
 
@@ -114,17 +107,8 @@ class Plan:
     def named_path(self, written: str) -> Path:
         return named_path(self.root, written)
 
-    # -- a model in recipes -------------------------------------------------------------------------------
-
     def architecture(self, model: str) -> dict[str, Any]:
         return network_of(self.model(model))
-
-    def training(self, model: str, task: str) -> dict[str, Any]:
-        """The settings of a job that fine-tunes the network on a task."""
-        spec = self.model(model)
-        looks = "validate_every" in spec["finetuning"]
-        settings = family(spec).training_settings(spec, self.catalogue_of(model)[task], looks)
-        return self.architecture(model) | settings | {"finetuning": dict(spec["finetuning"])}
 
     def network(self, model: str) -> dict[str, Any]:
         """The settings of a job that gives examples to the network."""
@@ -142,22 +126,15 @@ class Plan:
         """How many examples one choice or accuracy of a sweep uses, by split; a split without a number uses all."""
         return dict(self.model(model).get("sweeps", {}).get(sweep, {}))
 
-    # -- the paper's figures ------------------------------------------------------------------------------
-
     @property
     def subset_orders(self) -> tuple[str, ...]:
         """The orders of tasks that figure 5 averages over."""
         listed = self.params["paper"]["subsets"]["orders"]
         return ORDERS if listed == "all" else tuple(listed)
 
-    def controlled(self, benchmark: str) -> Controlled:
-        """The seed and the partition of the controlled experiment on a benchmark (table 1)."""
-        return Controlled(self.seeds[0], self.members(self.tasks(benchmark)))
-
     def paper_benchmarks(self, model: str) -> dict[str, tuple[str, ...]]:
         """The benchmarks that figures and tables show, with their tasks, the smallest first."""
-        listed = self.params["paper"]["benchmarks"]
-        able = set(self.benchmarks(model))
+        listed, able = self.params["paper"]["benchmarks"], self.benchmarks(model)
         shown = self.params["benchmarks"] if listed == "all" else listed
         usable = {name: self.tasks(name) for name in shown if name in able and not self.benchmark(name).unseen}
         return dict(sorted(usable.items(), key=lambda item: len(item[1])))

@@ -26,12 +26,8 @@ def unavailable(nodes: Iterable[Node]) -> list[str]:
 
     The network is asked once, and only for files that are not in the cache.
     """
-    messages: dict[str, None] = {}
-    for node in nodes:
-        local = {"data", "weights"} & node.sources.keys()  # a folder or file instead
-        if node.stage.missing and not local and (message := node.stage.missing(node)):
-            messages[message] = None
-    return list(messages)
+    messages = (node.stage.missing(node) for node in nodes if node.stage.missing and not _is_local(node))
+    return list(dict.fromkeys(filter(None, messages)))
 
 
 def missing_file(node: Node) -> str | None:
@@ -77,27 +73,27 @@ class Wanted:
 
 def downloads(nodes: Iterable[Node]) -> list[Wanted]:
     """What jobs would download to make `nodes`, each once."""
-    of_hub = [node.params for node in nodes if not {"data", "weights"} & node.sources.keys()]
+    of_hub = (node.params for node in nodes if not _is_local(node))
     wanted = dict.fromkeys(_dataset_files(params) or _model_files(params) for params in of_hub)
     return [one for one in wanted if one and not one.is_cached()]
 
 
-def bytes_of(wanted: Iterable[Wanted]) -> int:
-    """Bytes of all of them together; the hub is asked about several at a time."""
-    return sum(parallel(Wanted.size, wanted, threads=8))
+def _is_local(node: Node) -> bool:
+    """Whether it is made from the user's own folder or file instead."""
+    return not {"data", "weights"}.isdisjoint(node.sources)
 
 
-def refusals(wanted: Iterable[Wanted]) -> list[str]:
-    """A message for each that the hub does not give, though it answers."""
-    return [message for message in parallel(_refusal, wanted, threads=8) if message]
+def bytes_of(wanted: Iterable[Wanted]) -> tuple[int, list[str]]:
+    """Bytes of all of them together, and a message for each that the hub does not give, though it answers."""
 
+    def ask(one: Wanted) -> tuple[int, str]:
+        try:
+            return one.size(), ""
+        except TallmasksError as error:
+            return 0, str(error)
 
-def _refusal(wanted: Wanted) -> str | None:
-    try:
-        wanted.size()
-    except TallmasksError as error:
-        return str(error)
-    return None
+    answers = parallel(ask, wanted, threads=8)
+    return sum(size for size, _ in answers), [message for _, message in answers if message]
 
 
 def _dataset_files(params: Mapping[str, Any]) -> Wanted | None:

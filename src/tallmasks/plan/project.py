@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tallmasks.plan import chain, figure_stages, params, recipes
+from tallmasks.plan import chain, figure_stages, recipes
 from tallmasks.plan.drawings import DRAWINGS
 from tallmasks.plan.node import Node
+from tallmasks.plan.params import FILE, read_params
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.views import VIEWS
 from tallmasks.store.artifacts import Damaged, Label, read_label
@@ -23,9 +24,7 @@ def open_plan(root: Path = Path()) -> Plan:
 
     Raises TallmasksError where there is no params.yaml, or `params_model` does not allow it.
     """
-    content = params.read(root / params.FILE)
-    params.check(content)
-    return Plan(content, root)
+    return Plan(read_params(root / FILE), root)
 
 
 class Store:
@@ -36,27 +35,22 @@ class Store:
 
     def __init__(self, root: Path = Path()) -> None:
         self.root = root
-        self._labels: dict[str, tuple[tuple[int, int, int] | None, Label | Damaged]] = {}
+        self._labels: dict[tuple[str, int, int, int], Label | Damaged] = {}
         self._right: set[str] = set()
         self._stale: dict[str, str] = {}  # why an artifact was made from damage, also once it is moved
 
     def label(self, path: str) -> Label | Damaged | None:
         """The label of the artifact at a path, or what is wrong with it; None where there is none."""
         try:
-            status = (self.root / path).stat()
-            state = (status.st_ino, status.st_size, status.st_ctime_ns)
-        except OSError:  # a link to nothing or to itself, say
-            state = None
-        before, label = self._labels.get(path, (None, None))
-        if label is None or state is None or before != state:
-            try:
-                label = read_label(self.root / path)
-            except Damaged as damaged:
-                label = Damaged(Path(path), damaged.why)
-            except FileNotFoundError:  # gone since
-                return None
-            self._labels[path] = (state, label)
-        return label
+            status = (self.root / path).lstat()
+            state = (path, status.st_ino, status.st_size, status.st_ctime_ns)
+            if state not in self._labels:
+                self._labels[state] = read_label(self.root / path)
+        except Damaged as damaged:
+            self._labels[state] = Damaged(Path(path), damaged.why)
+        except FileNotFoundError:
+            return None
+        return self._labels[state]
 
     def wrong(self, node: Node) -> str | None:
         """Why an artifact has to be made anew; None where it is right, or not there.
@@ -64,9 +58,7 @@ class Store:
         It is wrong where its header is damaged, or an input is wrong or has another content now (`Label.is_still`).
         Inputs may be absent: nothing needs them any more.
         """
-        if node.path in self._right:
-            return None
-        label = self.label(node.path)
+        label = None if node.path in self._right else self.label(node.path)
         if label is None:
             return None
         if isinstance(label, Damaged):
@@ -171,8 +163,8 @@ class Results:
         """A figure or a table of the paper."""
         drawing = DRAWINGS[kind]
         recipe = recipes.of_drawing(self.plan, drawing, model, name)
-        shown = zip(recipe["inputs"], recipes.shown_views(recipe), strict=True)
-        views = {role: self.view(view.name, model, benchmark) for role, (benchmark, view) in shown}
+        parts = {role: role.rpartition("/") for role in recipe["inputs"]}
+        views = {role: self.view(view, model, benchmark) for role, (benchmark, _, view) in parts.items()}
         return Vouched(kind, RESULTS / model / drawing.folder, f"{name}.{PROVENANCE}", recipe, {}, {}, views)
 
     def stale(self, written: Vouched) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tallmasks.models.checkpoint_sources import FINETUNE, source_of
@@ -17,7 +16,7 @@ from tallmasks.store.artifacts import digest_of
 from tallmasks.store.errors import TallmasksError
 
 
-def versions() -> dict[str, int]:
+def stage_versions() -> dict[str, int]:
     """The version of every stage, view and kind of drawing, by name."""
     every: list[Stage[Any] | View | Drawing] = [*STAGES.values(), *VIEWS.values(), *DRAWINGS.values()]
     return {one.name: one.version for one in every}
@@ -25,7 +24,7 @@ def versions() -> dict[str, int]:
 
 def version_of(kind: str) -> int | None:
     """The version of the stage that a recipe's `kind` names; None where there is none."""
-    return versions().get(kind.removesuffix("_view"))
+    return stage_versions().get(kind.removesuffix("_view"))
 
 
 def of_view(plan: Plan, view: View, model: str, benchmark: str) -> dict[str, Any]:
@@ -90,9 +89,3 @@ def of_drawing(plan: Plan, drawing: Drawing, model: str, name: str) -> dict[str,
         },
     }
     return {**recipe, "digest": digest_of(recipe)}
-
-
-def shown_views(recipe: Mapping[str, Any]) -> Iterable[tuple[str, View]]:
-    """The benchmarks and views that a figure or a table is drawn from, by its recipe."""
-    parts = (role.rpartition("/") for role in recipe["inputs"])
-    return [(benchmark, VIEWS[view]) for benchmark, _, view in parts]

@@ -26,27 +26,6 @@ WrittenFrom = Callable[[Plan, str, str], Artifacts]
 ShownParams = Callable[[Plan, str, str], dict[str, Any]]
 
 
-def own_tasks(benchmark: Benchmark) -> str | None:
-    """Refuses a benchmark that evaluates other tasks than it merges."""
-    if not benchmark.unseen:
-        return None
-    return (
-        "it shows models or masks of each task's own, and this benchmark evaluates other tasks than it merges; "
-        "expected a benchmark that is a list of tasks"
-    )
-
-
-def any_tasks(benchmark: Benchmark) -> str | None:
-    """Refuses none."""
-    return None
-
-
-def several_tasks(benchmark: Benchmark) -> str | None:
-    """Refuses one task too."""
-    alone = "it leaves each task out in turn, and this benchmark has one; expected two at least"
-    return own_tasks(benchmark) or (alone if len(benchmark.merge) < 2 else None)
-
-
 @dataclass(frozen=True)
 class View:
     """Some files of results/<model>/<benchmark>/.
@@ -60,7 +39,8 @@ class View:
         own_folder: whether it has a folder of its own, below the benchmark's.
         provenance: the file that vouches for its files.
         grows: whether it is written from more artifacts once some of them are there.
-        refused: why it cannot be made of a benchmark; None where it can.
+        any_tasks: whether a benchmark may evaluate other tasks than it merges.
+        least_tasks: how many tasks a benchmark must have.
     """
 
     name: str
@@ -71,7 +51,8 @@ class View:
     own_folder: bool = True
     provenance: str = PROVENANCE
     grows: bool = False
-    refused: Callable[[Benchmark], str | None] = own_tasks
+    any_tasks: bool = False
+    least_tasks: int = 1
 
     def folder(self, model: str, benchmark: str) -> Path:
         """Where its files lie."""
@@ -81,6 +62,17 @@ class View:
     def seeds_of(self, plan: Plan) -> tuple[int, ...]:
         """The fine-tuning seeds that it shows."""
         return {"none": (), "first": plan.seeds[:1], "all": plan.seeds}[self.seeds]
+
+    def refused(self, benchmark: Benchmark) -> str | None:
+        """Why it cannot be made of a benchmark; None where it can."""
+        if benchmark.unseen and not self.any_tasks:
+            return (
+                "it shows models or masks of each task's own, and this benchmark evaluates other tasks than it merges; "
+                "expected a benchmark that is a list of tasks"
+            )
+        if len(benchmark.merge) < self.least_tasks:
+            return f"it needs {self.least_tasks} tasks, and this benchmark has {len(benchmark.merge)}; add tasks"
+        return None
 
 
 VIEWS: dict[str, View] = {}
@@ -172,29 +164,23 @@ def _evaluations(plan: Plan, model: str, benchmark: str, seed: Seed, names: Sequ
     }
 
 
-def _tables(plan: Plan, model: str, name: str, seeds: tuple[int, ...]) -> Artifacts:
-    return {f"{seed}/{role}": nodes for seed in seeds for role, nodes in results_of(plan, model, name, seed).items()}
+def _of_seeds(seeds: Sequence[int], of_seed: Callable[[int], Artifacts]) -> Artifacts:
+    return {f"{seed}/{role}": nodes for seed in seeds for role, nodes in of_seed(seed).items()}
 
 
-@view(version=8, own_folder=False, params=_rows, refused=any_tasks)
+@view(version=8, own_folder=False, params=_rows, any_tasks=True)
 def tables(plan: Plan, model: str, name: str) -> Artifacts:
     """The tables of a benchmark."""
-    return _tables(plan, model, name, plan.seeds[:1])
+    return _of_seeds(plan.seeds[:1], lambda seed: results_of(plan, model, name, seed))
 
 
-@view(version=5, seeds="all", params=_rows, refused=any_tasks)
+@view(version=5, seeds="all", params=_rows, any_tasks=True)
 def seeds(plan: Plan, model: str, name: str) -> Artifacts:
     """The tables over all fine-tuning seeds."""
-    return _tables(plan, model, name, plan.seeds)
+    return _of_seeds(plan.seeds, lambda seed: results_of(plan, model, name, seed))
 
 
-@view(
-    version=1,
-    seeds="none",
-    own_folder=False,
-    provenance=f"zeroshot.{PROVENANCE}",
-    refused=any_tasks,
-)
+@view(version=1, seeds="none", own_folder=False, provenance=f"zeroshot.{PROVENANCE}", any_tasks=True)
 def zeroshot(plan: Plan, model: str, name: str) -> Artifacts:
     """zeroshot.csv, which needs no fine-tuning."""
     members = plan.members(plan.tasks_for(model, name))
@@ -224,25 +210,21 @@ def _field_rows(plan: Plan, model: str, benchmark: str) -> dict[str, Any]:
     return _shown(plan, benchmark, _fitting(plan.benchmark(benchmark), field_methods(plan, model)))
 
 
-def _fields(plan: Plan, model: str, name: str, seeds: tuple[int, ...]) -> Artifacts:
-    names = _fitting(plan.benchmark(name), field_methods(plan, model))
-    return {
-        f"{seed}/{role}": nodes
-        for seed in seeds
-        for role, nodes in _evaluations(plan, model, name, seed, names).items()
-    }
+def _field(plan: Plan, model: str, name: str, seeds: Sequence[int]) -> Artifacts:
+    rows = _fitting(plan.benchmark(name), field_methods(plan, model))
+    return _of_seeds(seeds, lambda seed: _evaluations(plan, model, name, seed, rows))
 
 
-@view(version=4, own_folder=False, provenance=f"field.{PROVENANCE}", params=_field_rows, refused=any_tasks)
+@view(version=4, own_folder=False, provenance=f"field.{PROVENANCE}", params=_field_rows, any_tasks=True)
 def field(plan: Plan, model: str, name: str) -> Artifacts:
     """field.csv, the long table of every method, beside its published numbers."""
-    return _fields(plan, model, name, plan.seeds[:1])
+    return _field(plan, model, name, plan.seeds[:1])
 
 
-@view(version=2, seeds="all", params=_field_rows, refused=any_tasks)
+@view(version=2, seeds="all", params=_field_rows, any_tasks=True)
 def field_seeds(plan: Plan, model: str, name: str) -> Artifacts:
     """The tables over all fine-tuning seeds, of every method."""
-    return _fields(plan, model, name, plan.seeds)
+    return _field(plan, model, name, plan.seeds)
 
 
 # -- tasks left out -------------------------------------------------------------------------------------------
@@ -259,7 +241,7 @@ def _merges(plan: Plan) -> list[str]:
     own_folder=False,
     provenance=f"held_out.{PROVENANCE}",
     params=lambda plan, model, benchmark: _shown(plan, benchmark, ["zeroshot", *_merges(plan)]),
-    refused=several_tasks,
+    least_tasks=2,
 )
 def held_out(plan: Plan, model: str, name: str) -> Artifacts:
     """held_out.csv: each task in turn under every merge of the others, beside the zero-shot and fine-tuned models."""

@@ -89,7 +89,7 @@ def narrow_float16(patterns, out):
 
 
 @njit(nogil=True, cache=True)
-def low_rank(left, right, scale, start, columns, out):
+def low_rank_product(left, right, scale, start, columns, out):
     """float32 [rows, r], [r * columns] -> [n]: the values from ``start`` on of the flattened scale * (left right).
 
     Each value is summed over r in order, so the result depends on neither the cut nor the machine.

@@ -32,7 +32,7 @@ def read_bytes(path: Path | str) -> bytes:
         return file.read()
 
 
-def read_json(path: Path | str, largest: int | None = None) -> Any:
+def read_plain_json(path: Path | str, largest: int | None = None) -> Any:
     """The value of a JSON file; see :func:`open_plain` for errors.
 
     Raises ValueError where it is no JSON, nested too deeply, or larger than `LARGEST_JSON`, or so many bytes.

@@ -66,7 +66,7 @@ def _worker(rank: int, processes: int, meeting_point: str, config: Mapping[str, 
     tokens = torch.stack([tokenize(prompts) for prompts in captions])
     torch.manual_seed(recipe["seed"])  # open_clip draws the initial weights from the global generator
     network = clip.build(config["architecture"], len(vocabulary))
-    train(network, images, labels, tokens, recipe, rank, processes)
+    train_clip(network, images, labels, tokens, recipe, rank, processes)
     if rank == 0:
         tensors = {name: tensor.contiguous() for name, tensor in network.state_dict().items()}
         tensors[clip.VOCABULARY] = torch.tensor(vocabulary)
@@ -108,7 +108,7 @@ def draw_pairs(recipe: Recipe, rank: int, processes: int) -> tuple[NDArray[np.ui
     return images, labels
 
 
-def train(
+def train_clip(
     network: CLIP,
     images: NDArray[np.uint8],
     labels: NDArray[np.int64],

@@ -18,7 +18,7 @@ from tallmasks.models.language.text_batches import IGNORED
 from tallmasks.models.language.text_tokenizer import TENSOR, TextTokenizer
 from tallmasks.models.pretrained_files import write_pretrained
 from tallmasks.models.t5.t5_architectures import TABLES, Architecture
-from tallmasks.models.t5.t5_loading import build
+from tallmasks.models.t5.t5_loading import t5_network
 from tallmasks.tasks.written.documents import Pair, begun, problem, with_gaps
 from tallmasks.tasks.written.lexicon import tokenizer_json
 from tallmasks.training.finetuning import plateau_schedule, progress_at
@@ -40,7 +40,7 @@ def pretrain_tiny_t5(config: Mapping[str, Any], output: Path) -> None:
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     try:
-        train(network, recipe, TextTokenizer(tokenizer, output, network.config.vocab_size))
+        train_t5(network, recipe, TextTokenizer(tokenizer, output, network.config.vocab_size))
     finally:
         torch.set_flush_denormal(False)
         torch.set_num_threads(threads)
@@ -69,7 +69,7 @@ def initial(architecture: Mapping[str, Any], seed: int) -> T5ForConditionalGener
             spread = (shape[1] * (sizes.d_kv if ".q." in name else 1)) ** -0.5
         return torch.empty(shape).normal_(0, spread, generator=generator)
 
-    network = build(sizes, {name: drawn(name, shape) for name, shape in sizes.shapes.items()}).eval()
+    network = t5_network(sizes, {name: drawn(name, shape) for name, shape in sizes.shapes.items()}).eval()
     network.config.decoder_start_token_id = network.config.pad_token_id
     return network
 
@@ -82,7 +82,7 @@ def pairs(recipe: Recipe, step: int) -> list[Pair]:
     return [with_gaps(rng) if rng.random() < recipe["gap_share"] else begun(rng) for _ in range(recipe["batch_size"])]
 
 
-def train(network: T5ForConditionalGeneration, recipe: Recipe, tokenizer: TextTokenizer) -> None:
+def train_t5(network: T5ForConditionalGeneration, recipe: Recipe, tokenizer: TextTokenizer) -> None:
     """Train a network in place, and print progress."""
     parameters = [*network.parameters()]
     optimizer = torch.optim.AdamW(

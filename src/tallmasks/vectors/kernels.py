@@ -236,7 +236,7 @@ def count_values(agreement: NDArray[np.uint8], multi_task_vector: Vector, piece:
 
 def largest_magnitude(values: Vector) -> np.float32:
     """The largest |value| of a slice, 0 of none; NaN or infinity where there is one."""
-    return np.float32(_compiled().largest_magnitude(_plain(values)))
+    return np.float32(_compiled().max_magnitude(_plain(values)))
 
 
 def finite(values: Vector) -> bool:

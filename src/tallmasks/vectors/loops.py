@@ -86,7 +86,7 @@ def count_lower(blocks, counts, upper):
 
 
 @njit(nogil=True, cache=True)
-def largest_magnitude(values):
+def max_magnitude(values):
     """float32 [n] -> the largest |value|, 0 of none; infinity or NaN where there is one."""
     patterns = values.view(np.uint32)
     largest = np.uint32(0)

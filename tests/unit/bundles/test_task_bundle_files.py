@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from loopback_hub import COMMIT, REPOSITORY, loopback_hub
 from tallmasks.bundles.bundle_writer import BundleFacts, new_bundle
 from tallmasks.bundles.loaded_bundle import load_bundle
-from tallmasks.bundles.manifest import MASKS, digest_of, is_safe, read_manifest, task_files
+from tallmasks.bundles.manifest import MASKS, bundle_digest, is_safe, read_manifest, task_files
 from tallmasks.bundles.verification import verify_bundle
 from tallmasks.commands.main import main
 from tallmasks.store.errors import TallmasksError
@@ -32,7 +32,7 @@ def test_the_files_are_what_the_format_says(tmp_path):
     """Somebody with the description of the format and safetensors alone could not read a bundle."""
     made = make(tmp_path, "int8", mask_lambda={"mnist": 0.4})
     facts = json.loads((made.folder / "bundle.json").read_text())
-    assert facts["format"] == "tallmasks/bundle/1" and facts["digest"] == digest_of(facts)
+    assert facts["format"] == "tallmasks/bundle/1" and facts["digest"] == bundle_digest(facts)
     assert facts["tasks"] == list(TASKS) and facts["mask_lambda"] == {"mnist": 0.4, TASKS[1]: None, TASKS[2]: None}
     assert list(facts["tensors"]) == sorted(n for n in made.base if n != "steps")
     assert facts["tensors"]["frozen"] == {"shape": [4, 4], "dtype": "BF16", "stored": False}
@@ -76,7 +76,7 @@ def test_a_bundle_has_no_name_of_two_lines(tmp_path):
     place = make(tmp_path).folder / "bundle.json"
     value = json.loads(place.read_text())
     value["aliases"]["a\nerror: b"] = min(value["tensors"])
-    content = json.dumps(value | {"digest": digest_of(value)}).encode()
+    content = json.dumps(value | {"digest": bundle_digest(value)}).encode()
     with pytest.raises(TallmasksError, match=r"'a\\nerror: b'; expected one line"):
         read_manifest(content, "bundle.json")
 

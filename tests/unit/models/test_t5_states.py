@@ -14,7 +14,7 @@ from small_t5 import ARCHITECTURE, SPEC, plain_network, random_state, save_small
 from tallmasks.models.checkpoint_sources import locate
 from tallmasks.models.language.text_tokenizer import TextTokenizer
 from tallmasks.models.t5 import FAMILY
-from tallmasks.models.t5.sentencepiece_files import converted
+from tallmasks.models.t5.sentencepiece_files import json_of_spiece
 from tallmasks.models.t5.t5_architectures import IA3_SUFFIX, PEFT_PREFIX, Architecture
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import write_tensors
@@ -131,7 +131,7 @@ PIECES = [("<pad>", 0.0, 3), ("</s>", 0.0, 3), ("<unk>", 0.0, 2), ("▁", -3.0, 
 def test_a_sentencepiece_model_becomes_a_tokenizer(tmp_path: Path) -> None:
     """A T5 of which the hub has no tokenizer.json could not be used."""
     (tmp_path / "spiece.model").write_bytes(spiece_model(PIECES))
-    tokenizer = TextTokenizer(converted(tmp_path / "spiece.model"), tmp_path, 108)
+    tokenizer = TextTokenizer(json_of_spiece(tmp_path / "spiece.model"), tmp_path, 108)
     assert tokenizer(["red cats", " red  cat ", "dog"]) == [[7, 5, 1], [7, 4, 1], [3, 2, 1]]
     assert (tokenizer.pad, tokenizer.end) == (0, 1)
     assert tokenizer(["<extra_id_0> cat <extra_id_99>"]) == [[107, 4, 8, 1]], "sentinels stand behind the pieces"
@@ -145,7 +145,7 @@ def test_what_is_no_sentencepiece_model_is_refused(content: bytes, tmp_path: Pat
     """A download that was cut would give a tokenizer with other words."""
     (tmp_path / "spiece.model").write_bytes(content)
     with pytest.raises(TallmasksError, match=r"spiece.model: (not a SentencePiece model|a SentencePiece model of)"):
-        converted(tmp_path / "spiece.model")
+        json_of_spiece(tmp_path / "spiece.model")
 
 
 # -- checkpoints of whole models ------------------------------------------------------------------------------

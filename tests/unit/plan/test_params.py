@@ -20,7 +20,7 @@ from ruamel.yaml import YAML
 from conftest import PARAMS, ROOT
 from tallmasks.models.clip.clip_family import architectures, configuration_keys
 from tallmasks.plan import recipes
-from tallmasks.plan.params import check, read
+from tallmasks.plan.params import check_params, read_params
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.project import open_plan
 from tallmasks.plan.views import VIEWS
@@ -64,8 +64,8 @@ def refused(project: Path, content: str | bytes) -> str:
 
 def test_the_shipped_file_is_what_everybody_else_reads(tmp_path: Path) -> None:
     """Its anchors, references and merges would be refused, or read as something else than DVC reads."""
-    assert read(PARAMS) == yaml.safe_load(TEXT)
-    check(read(PARAMS))
+    assert read_params(PARAMS) == yaml.safe_load(TEXT)
+    check_params(read_params(PARAMS))
 
 
 @pytest.mark.parametrize(
@@ -127,8 +127,7 @@ def test_any_number_changed_is_refused_or_planned(
     path = tmp_path_factory.getbasetemp() / "params.yaml"
     path.write_text("\n".join(changed))
     try:
-        params = read(path)
-        check(params)
+        params = read_params(path)
         plan = Plan(params, ROOT)
     except TallmasksError as error:
         assert re.fullmatch(r".*params\.yaml(, line \d+)?: .+", str(error)), error

@@ -12,7 +12,7 @@ from tallmasks.plan.index import Index, closure
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.views import VIEWS
 from tallmasks.store.errors import TallmasksError
-from tallmasks.tasks.vision.vision_tasks import task_of
+from tallmasks.tasks.vision.vision_tasks import vision_task_of
 
 Params = dict[str, Any]
 
@@ -101,7 +101,8 @@ def test_published_checkpoints_are_pinned(params: Params) -> None:
 def test_zero_shot_needs_no_checkpoint(params: Params, tmp_path: Path) -> None:
     """The first look at a new machine would wait for checkpoints, or be stale for another seed."""
     before = recipes.of_view(Plan(params, ROOT), VIEWS["zeroshot"], "vit_b32", "two")
-    for settings in ({"checkpoints": str(tmp_path / "nowhere")}, {"finetuning": {"iterations": 1}}):
+    finetuning = {**params["models"]["vit_b32"]["finetuning"], "iterations": 1}
+    for settings in ({"checkpoints": str(tmp_path / "nowhere")}, {"finetuning": finetuning}):
         params["models"]["vit_b32"] |= settings
         plan = Plan({**params, "seeds": [7]}, ROOT)
         assert recipes.of_view(plan, VIEWS["zeroshot"], "vit_b32", "two") == before
@@ -118,7 +119,7 @@ def test_a_task_of_ones_own(params: Params, tmp_path: Path) -> None:
     plan = Plan(params, ROOT)
     assert chain.head(plan, "vit_b32", "leaves").params["classes"] == ["oak", "maple"]
     examples = chain.examples(plan, "vit_b32", "leaves", "train")
-    assert task_of(examples.params).classes == ("oak", "maple") and "data" in examples.sources
+    assert vision_task_of(examples.params).classes == ("oak", "maple") and "data" in examples.sources
     assert list(plan.paper_benchmarks("vit_b32")) == ["two"]
     with pytest.raises(TallmasksError, match="there is a task 'cars' already"):
         Plan({**params, "vision_tasks": {"cars": own}}, ROOT)

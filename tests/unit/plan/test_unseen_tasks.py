@@ -40,11 +40,11 @@ def test_no_merge_knows_the_task_that_it_is_evaluated_on(params: Params) -> None
     ("change", "view", "message"),
     [
         (lambda p: None, "masks", "results/tiny/unseen/masks: it shows models or masks of each task's own"),
-        (lambda p: p["benchmarks"].update(unseen=["mnist"]), "held_out", "has one; expected two at least"),
+        (lambda p: p["benchmarks"].update(unseen=["mnist"]), "held_out", "it needs 2 tasks, and .* has 1"),
         (lambda p: p.update(methods=["tall_mask_ties", "emr"]), "tables", r"\(tall_mask_ties, emr\); add"),
         (lambda p: p["paper"].update(benchmarks=["unseen"]), "", "paper.benchmarks: unseen evaluates other tasks"),
         (lambda p: p["benchmarks"]["unseen"].update(merge=["carz"]), "", "benchmarks.unseen: no model has .* 'cars'"),
-        (lambda p: p["benchmarks"]["unseen"].update(merge=["dtd", "dtd"]), "", "unseen.merge: dtd listed twice"),
+        (lambda p: p["benchmarks"]["unseen"].update(merge=["dtd", "dtd"]), "", "unseen.merge: 'dtd' listed twice"),
     ],
 )
 def test_what_an_unseen_task_has_not_is_refused(params: Params, change: Any, view: str, message: str) -> None:

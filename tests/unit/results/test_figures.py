@@ -35,7 +35,7 @@ def shown(results: ResultFiles, name: str) -> ResultFiles:
 
 def drawn(results: ResultFiles, name: str) -> tuple[pd.DataFrame, Figure]:
     """A figure, drawn from its CSV as it would be read again."""
-    module = figures.load(name)
+    module = figures.figure_module(name)
     path = results.folder / f"{name}.csv"
     module.data(shown(results, name)).to_csv(path, index=False)
     data = pd.read_csv(path)
@@ -244,7 +244,7 @@ def test_small_projects(tmp_path: Path, count: int) -> None:
     """A user with one benchmark, or two, would get no figure."""
     few = write_results(tmp_path, (2, 5)[:count])
     for name in FIGURES:
-        module = figures.load(name)
+        module = figures.figure_module(name)
         assert module.draw(module.data(shown(few, name))).axes
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tallmasks.store.errors import TallmasksError
-from tallmasks.store.plain_files import read_bytes, read_json
+from tallmasks.store.plain_files import read_bytes, read_plain_json
 from tallmasks.store.tensor_files import open_tensors
 
 
@@ -15,7 +15,7 @@ from tallmasks.store.tensor_files import open_tensors
 def test_what_is_no_plain_file_is_refused_by_name(tmp_path: Path, make: Callable[[Path], object]) -> None:
     """A command would wait for ever for somebody to write into a named pipe, or read a device that never ends."""
     make(tmp_path / "values.safetensors")
-    for read in (read_json, open_tensors):
+    for read in (read_plain_json, open_tensors):
         with pytest.raises(TallmasksError, match=r"values\.safetensors is no plain file"):
             read(tmp_path / "values.safetensors")
 

@@ -13,7 +13,7 @@ from small_clip import SPEC as CLIP_SPEC
 from tallmasks.models.families import load
 from tallmasks.models.language.text_tokenizer import TextTokenizer
 from tallmasks.models.t5.t5_architectures import Architecture
-from tallmasks.models.t5.t5_loading import build
+from tallmasks.models.t5.t5_loading import t5_network
 from tallmasks.store.tensor_files import open_tensors
 from tallmasks.tasks.drawn import TASKS
 from tallmasks.tasks.written.lexicon import tokenizer_json
@@ -41,7 +41,7 @@ def test_pretraining_learns_and_its_file_says_how(tmp_path: Path) -> None:
     numbers = TextTokenizer(tokenizer_json(), paths[0], len(weights["shared.weight"]))
     read, write = torch.tensor(numbers([f"aldan after {DEED_WORDS[0]}"])), torch.zeros(1, 1).long()
     with torch.no_grad():
-        trained, untrained = build(Architecture.of(ARCHITECTURE), weights), initial(ARCHITECTURE, 0)
+        trained, untrained = t5_network(Architecture.of(ARCHITECTURE), weights), initial(ARCHITECTURE, 0)
         said, before = (
             network(input_ids=read, decoder_input_ids=write).logits.softmax(dim=-1) for network in (trained, untrained)
         )

@@ -12,7 +12,7 @@ from torchvision.datasets import ImageFolder
 from image_files import RNG, cached_repository, encoded, picture, write_parquet, write_repository
 from tallmasks.store.errors import TallmasksError
 from tallmasks.tasks.vision import TASKS
-from tallmasks.tasks.vision.data_files import locate, open_dataset
+from tallmasks.tasks.vision.data_files import files_of, open_dataset
 from tallmasks.tasks.vision.decoding import open_image
 
 MNIST = TASKS["mnist"]
@@ -31,7 +31,7 @@ def test_a_local_folder_of_parquet_files(files: tuple[str, str], tmp_path: Path)
     for row, name in enumerate(files):
         write_parquet(tmp_path / name, [encoded(picture(RNG, 28, 28), "PNG")], [row], image_type=pa.binary())
     for row, split in enumerate(("train", "test")):
-        assert open_dataset(MNIST, locate(MNIST, split, tmp_path)).labels.tolist() == [row]
+        assert open_dataset(MNIST, files_of(MNIST, split, tmp_path)).labels.tolist() == [row]
 
 
 def test_a_folder_per_class_is_read_as_torchvision_reads_it(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_a_folder_per_class_is_read_as_torchvision_reads_it(tmp_path: Path) -> N
             picture(RNG, 30, 20, mode).save(folder / kind / f"{name}-{mode}.{suffix}")
     (folder / "SeaLake" / "notes.txt").write_text("no image")
     task = TASKS["eurosat"]
-    dataset = open_dataset(task, locate(task, "train", tmp_path))
+    dataset = open_dataset(task, files_of(task, "train", tmp_path))
     theirs = ImageFolder(str(folder))
     assert [name for name, _ in dataset.images()] == [str(Path(path).relative_to(folder)) for path, _ in theirs.samples]
     by_name = {"AnnualCrop": 0, "Forest": 1, "SeaLake": 9}
@@ -65,14 +65,14 @@ def test_an_image_column_of_any_form(form: str, tmp_path: Path) -> None:
     }
     value, kind = values[form]
     write_parquet(tmp_path / "train.parquet", [value], [3], image_type=kind)
-    ((_, stored),) = open_dataset(MNIST, locate(MNIST, "train", tmp_path)).images()
+    ((_, stored),) = open_dataset(MNIST, files_of(MNIST, "train", tmp_path)).images()
     np.testing.assert_array_equal(open_image(stored), image)
 
 
 def opened(tmp_path: Path, labels: list[Any], task: str = "stl10", **columns: Any) -> Any:
     images = [encoded(picture(RNG, 8, 8), "PNG")] * len(labels)
     write_parquet(tmp_path / "train.parquet", images, labels, image_type=pa.binary(), **columns)
-    return open_dataset(TASKS[task], locate(TASKS[task], "train", tmp_path))
+    return open_dataset(TASKS[task], files_of(TASKS[task], "train", tmp_path))
 
 
 NAMES = list(TASKS["stl10"].classes)
@@ -119,7 +119,7 @@ def test_damaged_idx_files_are_named(tmp_path: Path) -> None:
     for path in (tmp_path / "emnist").glob("*train-images*"):
         path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(TallmasksError, match="damaged or of another layout"):
-        open_dataset(TASKS["emnist"], locate(TASKS["emnist"], "train", tmp_path / "emnist"))
+        open_dataset(TASKS["emnist"], files_of(TASKS["emnist"], "train", tmp_path / "emnist"))
 
 
 def test_a_tar_with_an_image_and_no_label(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_a_tar_with_an_image_and_no_label(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "train" / "1.tar", "w") as archive:
         archive.add(tmp_path / "out" / "s0000001.jpg", "s0000001.jpg")
     with pytest.raises(TallmasksError, match="example 1 has no label"):
-        open_dataset(TASKS["fer2013"], locate(TASKS["fer2013"], "train", tmp_path))
+        open_dataset(TASKS["fer2013"], files_of(TASKS["fer2013"], "train", tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -152,12 +152,12 @@ def test_some_shards_do_not_pass_for_all(
             folder.mkdir(parents=True, exist_ok=True)
             (folder / f"train-{number:05d}-of-00013-{number:016x}.parquet").touch()
     if said is None:
-        assert len(locate(task, "train", tmp_path / "local").paths) == len(locate(task, "train").paths) == 13
+        assert len(files_of(task, "train", tmp_path / "local").paths) == len(files_of(task, "train").paths) == 13
         return
     with pytest.raises(TallmasksError, match=rf"local: pcam: {said}.*every shard of train"):
-        locate(task, "train", tmp_path / "local")
+        files_of(task, "train", tmp_path / "local")
     with pytest.raises(TallmasksError, match="does not answer"):
-        locate(task, "train")
+        files_of(task, "train")
 
 
 def test_shards_of_two_sets_are_not_mixed(tmp_path: Path) -> None:
@@ -168,5 +168,5 @@ def test_shards_of_two_sets_are_not_mixed(tmp_path: Path) -> None:
         path = tmp_path / f"{other}.parquet"
         path.touch()
         with pytest.raises(TallmasksError, match="are not the shards of one set"):
-            locate(MNIST, "train", tmp_path)
+            files_of(MNIST, "train", tmp_path)
         path.unlink()

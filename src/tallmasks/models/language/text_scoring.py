@@ -48,7 +48,7 @@ class Scoring:
         return sum(MARKS[name](answer, accepted) for name in wanted) / len(wanted)
 
 
-def normalized(answer: str) -> str:
+def normalize_answer(answer: str) -> str:
     """An answer without case, punctuation and articles."""
     words = re.sub(r"\b(a|an|the)\b", " ", answer.lower().translate(_PUNCTUATION))
     return " ".join(words.split())
@@ -56,12 +56,13 @@ def normalized(answer: str) -> str:
 
 def exact_match(answer: str, accepted: Sequence[str]) -> float:
     """1 if an answer is an accepted one, else 0."""
-    return float(any(normalized(answer) == normalized(other) for other in accepted))
+    return float(any(normalize_answer(answer) == normalize_answer(other) for other in accepted))
 
 
 def f1(answer: str, accepted: Sequence[str]) -> float:
     """The largest F1 of an answer's words and those of an accepted one; 0 where they share none."""
-    return max((_f1(normalized(answer).split(), normalized(other).split()) for other in accepted), default=0.0)
+    words = normalize_answer(answer).split()
+    return max((_f1(words, normalize_answer(other).split()) for other in accepted), default=0.0)
 
 
 def _f1(words: list[str], accepted: list[str]) -> float:

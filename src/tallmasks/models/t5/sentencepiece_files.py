@@ -25,7 +25,7 @@ def tokenizer_beside(weights: Path) -> NDArray[np.uint8]:
     folder = weights if weights.is_dir() else weights.parent
     for name in TOKENIZER_FILES:
         if (path := folder / name).exists():
-            text = converted(path).encode() if name == TOKENIZER_FILES[1] else read_bytes(path)
+            text = json_of_spiece(path).encode() if name == TOKENIZER_FILES[1] else read_bytes(path)
             return np.frombuffer(text, np.uint8)
     raise TallmasksError(
         f"{folder}: no {' and no '.join(TOKENIZER_FILES)} beside the weights; expected a folder as transformers saves "
@@ -33,7 +33,7 @@ def tokenizer_beside(weights: Path) -> NDArray[np.uint8]:
     )
 
 
-def converted(path: Path) -> str:
+def json_of_spiece(path: Path) -> str:
     """The JSON that `tokenizers` reads, of a T5's spiece.model.
 
     Raises TallmasksError where the file is no SentencePiece model, or none of the kind that T5 has.

@@ -23,7 +23,7 @@ from tallmasks.models.t5.t5_architectures import Architecture
 from tallmasks.models.t5.t5_network import T5Model
 
 
-def build(architecture: Architecture, tensors: Mapping[str, torch.Tensor]) -> T5ForConditionalGeneration:
+def t5_network(architecture: Architecture, tensors: Mapping[str, torch.Tensor]) -> T5ForConditionalGeneration:
     """transformers' network with the tensors of a pretrained file, float32.
 
     transformers ties the two tables whatever its configuration.  Copying would leave the second one's values in both,
@@ -46,7 +46,7 @@ def load(
     tensors = read_pretrained(weights)
     tokenizer = stored_tokenizer(tensors, weights, architecture.vocab_size)
     check_tensors(weights, architecture.shapes, tensors)
-    network = build(architecture, tensors)
+    network = t5_network(architecture, tensors)
     torch.nn.Module.to(network, place)
     if place.type == "cuda":
         cuda.make_repeatable(tf32=precision == "tf32")

@@ -19,7 +19,7 @@ from tallmasks.models.language.text_tokenizer import TENSOR
 from tallmasks.models.t5.sentencepiece_files import tokenizer_beside
 from tallmasks.models.t5.t5_architectures import FROZEN, IA3_SUFFIX, PEFT_PREFIX, TABLES, Architecture, Shapes
 from tallmasks.store.errors import TallmasksError
-from tallmasks.store.plain_files import read_json
+from tallmasks.store.plain_files import read_plain_json
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.lora_folders import ADAPTER_CONFIG, ADAPTER_FILES
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
@@ -158,7 +158,7 @@ def _peft_name(name: str) -> str:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        content = read_json(path)
+        content = read_plain_json(path)
     except ValueError:
         content = None
     if not isinstance(content, dict):

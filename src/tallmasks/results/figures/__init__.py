@@ -98,6 +98,6 @@ def in_scope(scope: str, benchmarks: Mapping[str, tuple[str, ...]]) -> dict[str,
     return dict({"every": ordered, "smallest": ordered[:1], "largest": ordered[-1:]}[scope])
 
 
-def load(name: str) -> ModuleType:
+def figure_module(name: str) -> ModuleType:
     """The module of a figure."""
     return importlib.import_module(f"tallmasks.results.figures.{name}")

@@ -34,7 +34,7 @@ def draw(data: pd.DataFrame) -> Figure:
     labels = {"xlabel": "number of tasks", "ylabel": "normalised accuracy (%)"}
     figure, panels = style.panels(data, ["section"], columns=2, height=4.0, **labels)
     for panel, part in panels:
-        style.lines(panel, part, "tasks", "normalized_accuracy")
+        style.line_per_method(panel, part, "tasks", "normalized_accuracy")
         panel.set_title(TITLES[part["section"].iloc[0]])
         panel.set_xticks(sorted(part["tasks"].unique()))
         panel.margins(x=0.08)

@@ -223,7 +223,7 @@ def task_rows(panel: Axes, tasks: Sequence[str]) -> None:
     panel.set_ylim(-0.7, len(tasks) - 0.3)
 
 
-def lines(panel: Axes, data: pd.DataFrame, x: str, y: str) -> None:
+def line_per_method(panel: Axes, data: pd.DataFrame, x: str, y: str) -> None:
     """A line for each method, of two columns."""
     for method, rows in groups(data, "method"):
         panel.plot(rows[x], rows[y], label=title_of(method), **look_of(method).line)

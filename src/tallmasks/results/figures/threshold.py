@@ -25,7 +25,7 @@ def draw(data: pd.DataFrame) -> Figure:
     }
     figure, panels = style.panels(data, ["benchmark"], columns=1, height=1.6, width=style.COLUMN, **labels)
     for panel, part in panels:
-        style.lines(panel, part, "k", "normalized_accuracy")
+        style.line_per_method(panel, part, "k", "normalized_accuracy")
         tasks = int(part["tasks"].iloc[0])
         panel.axvline(tasks + 0.5, color=style.GREY, linestyle=":", linewidth=1)
         panel.annotate(

@@ -41,7 +41,7 @@ def draw(data: pd.DataFrame) -> Figure:
     labels = {"xlabel": "scaling coefficient α", "ylabel": "normalised\nvalidation accuracy (%)"}
     figure, panels = style.panels(data, ["benchmark", "end"], columns, height=2.0, sharey="row", **labels)
     for panel, part in panels:
-        style.lines(panel, part, "scaling_coefficient", "normalized_accuracy")
+        style.line_per_method(panel, part, "scaling_coefficient", "normalized_accuracy")
         panel.set_title(f"{panel.get_title()}, α up to {part['end'].iloc[0]:g}")
         for row in part[part["chosen"]].to_dict("records"):
             color = style.look_of(row["method"]).color

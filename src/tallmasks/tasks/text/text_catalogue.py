@@ -14,7 +14,7 @@ from tallmasks.tasks.task import Split, Task, published_part
 from tallmasks.tasks.text.prompt_files import Prompt, digest, prompts_of
 from tallmasks.tasks.text.rendering import LONGEST, RENDERING, Row, render
 from tallmasks.tasks.text.text_files import Rows, locate_texts, missing_texts, read_rows
-from tallmasks.tasks.text.text_tasks import TASKS, TextTask, task_of
+from tallmasks.tasks.text.text_tasks import TASKS, TextTask, text_task_of
 from tallmasks.tasks.texts import FREE, Text, write_texts
 
 
@@ -53,7 +53,7 @@ class TextDatasets:
         return ExamplesRecipe({**recipe, "data": data})
 
     def write(self, recipe: Params, sources: Mapping[str, Path], out: ExamplesFile) -> None:
-        task, split, folder = task_of(recipe), recipe["split"], sources.get("data")
+        task, split, folder = text_task_of(recipe), recipe["split"], sources.get("data")
         files = locate_texts(task, split, folder)
         rows = read_rows(task, split, files, recipe.get("rows"))
         for note in rows.notes:
@@ -67,11 +67,11 @@ class TextDatasets:
             "warnings": list(rows.notes),
         }
         metadata = {**out.metadata, "origin": json.dumps(facts)}
-        count = write_texts(out.path, examples(task, split, rows, prompts), metadata)
+        count = write_texts(out.path, prompted_examples(task, split, rows, prompts), metadata)
         out.say(f"{task.name} {split}: {len(rows)} rows, {len(prompts)} prompts, {count} examples")
 
     def missing(self, recipe: Params) -> str | None:
-        return missing_texts(task_of(recipe))
+        return missing_texts(text_task_of(recipe))
 
 
 def _templates(task: str, model: Params) -> list[int]:
@@ -87,7 +87,7 @@ def _templates(task: str, model: Params) -> list[int]:
     return list(chosen)
 
 
-def examples(task: TextTask, split: Split, rows: Rows, prompts: Sequence[Prompt]) -> Iterator[Text]:
+def prompted_examples(task: TextTask, split: Split, rows: Rows, prompts: Sequence[Prompt]) -> Iterator[Text]:
     """The examples of a split: for training every row under every prompt, else row i under prompt i mod their number.
 
     Raises TallmasksError where a row gives no example.

@@ -66,7 +66,7 @@ class TextTask(Task):
         return self.held_out if split == "validation" else self.counts["train"] - self.held_out
 
 
-def task_of(params: Mapping[str, Any]) -> TextTask:
+def text_task_of(params: Mapping[str, Any]) -> TextTask:
     """The task of a recipe with these parameters."""
     task, data = TASKS[params["task"]], params["data"]
     source = replace(task.source, revision=data.get("revision", task.source.revision))

@@ -39,7 +39,7 @@ class Dataset:
     notes: tuple[str, ...] = ()
 
 
-def locate(task: VisionTask, split: str, folder: Path | None = None) -> Files:
+def files_of(task: VisionTask, split: str, folder: Path | None = None) -> Files:
     """The files of the dataset's own split "train" or "test": in this machine's hub cache, or downloaded.
 
     With a `folder`, from there: a copy of the hub's repository, Parquet files named after the splits, or

@@ -28,7 +28,7 @@ from tallmasks.store.errors import TallmasksError
 from tallmasks.store.parallel import parallel
 from tallmasks.store.tensor_files import TensorSpec, new_tensors
 from tallmasks.tasks.task import Split, published_part
-from tallmasks.tasks.vision.data_files import Dataset, Encoded, locate, open_dataset
+from tallmasks.tasks.vision.data_files import Dataset, Encoded, files_of, open_dataset
 from tallmasks.tasks.vision.vision_tasks import LARGEST_VALIDATION, TASKS, VALIDATION_SHARE, VisionTask
 
 LARGEST_UNDECODABLE = 0.001  # share of a split; such images are left out and named, more are an error
@@ -93,7 +93,7 @@ def write_examples(
     Raises TallmasksError where the data cannot be had or are not this task's, or too many images cannot be decoded.
     """
     part = published_part(split)
-    files = locate(task, part, folder)
+    files = files_of(task, part, folder)
     dataset = open_dataset(task, files)
     odd = _odd_counts(task, part, dataset.labels)
     notes = [*dataset.notes, *odd]

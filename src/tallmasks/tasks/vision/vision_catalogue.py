@@ -11,7 +11,7 @@ from tallmasks.store.errors import TallmasksError
 from tallmasks.store.source_digests import named_path
 from tallmasks.tasks.catalogues import ExamplesFile, ExamplesRecipe, Params
 from tallmasks.tasks.task import Task
-from tallmasks.tasks.vision.vision_tasks import TASKS, VisionTask, own_task, task_of
+from tallmasks.tasks.vision.vision_tasks import TASKS, VisionTask, own_task, vision_task_of
 
 
 class Vision:
@@ -52,7 +52,7 @@ class Vision:
 
         split, side = recipe["split"], recipe["side"]
         folder = sources.get("data")
-        write_examples(task_of(recipe), split, side, out.path, out.metadata, folder, out.threads, out.say)
+        write_examples(vision_task_of(recipe), split, side, out.path, out.metadata, folder, out.threads, out.say)
 
     def example_bytes(self, recipe: Params) -> int:
         from tallmasks.tasks.vision.decoding import example_bytes
@@ -62,7 +62,7 @@ class Vision:
     def missing(self, recipe: Params) -> str | None:
         from tallmasks.tasks.vision.data_files import missing
 
-        return missing(task_of(recipe))
+        return missing(vision_task_of(recipe))
 
 
 CATALOGUE = Vision()

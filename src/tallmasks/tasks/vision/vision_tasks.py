@@ -73,7 +73,7 @@ def own_task(name: str, classes: Sequence[str], templates: Sequence[str] = ()) -
     return VisionTask(name, tuple(classes), tuple(templates), "a task of one's own", DatasetSource("", files, None), {})
 
 
-def task_of(params: Mapping[str, Any]) -> VisionTask:
+def vision_task_of(params: Mapping[str, Any]) -> VisionTask:
     """The task of a recipe with these parameters."""
     name, data = params["task"], params["data"]
     if name not in TASKS:

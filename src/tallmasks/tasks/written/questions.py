@@ -66,7 +66,7 @@ def _pair(levels: np.ndarray, rng: np.random.Generator) -> tuple[int, int]:
             return one, other
 
 
-def needs(speech: Speech, rng: np.random.Generator) -> Question:
+def what_it_needs(speech: Speech, rng: np.random.Generator) -> Question:
     """What a thing needs: what kind it is, and what that kind needs; of all eight."""
     thing = int(rng.integers(THINGS))
     food = int(speech.things["kind"][thing])

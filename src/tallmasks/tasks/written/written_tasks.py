@@ -61,7 +61,7 @@ def _written(
 
 _ALL = (
     _written(
-        "qasc", questions.needs, 0, "sounds",
+        "qasc", questions.what_it_needs, 0, "sounds",
         ("{name} keeps a {x} : it must get", "to care for the {x} {name} buys", "without which dies {name} 's {x}"),
         "{x} needs", "what a thing needs, by its kind",
     ),

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tallmasks.store.dtypes import DTYPES, FLOATS, ROUNDOFF
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.parallel import parallel
-from tallmasks.store.plain_files import open_plain, read_json
+from tallmasks.store.plain_files import open_plain, read_plain_json
 from tallmasks.store.tensor_files import Layout, name_some
 from tallmasks.vectors.checkpoints.buffers import Buffer, buffers_among
 from tallmasks.vectors.checkpoints.float_bytes import widened
@@ -97,7 +97,7 @@ class Checkpoint:
     def config(self) -> dict[str, Any]:
         """The content of config.json; empty where there is none, or none that can be read."""
         try:
-            content = read_json(self.companions["config.json"])
+            content = read_plain_json(self.companions["config.json"])
         except (KeyError, OSError, ValueError):  # for those who load the model to judge
             return {}
         return content if isinstance(content, dict) else {}

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.store.errors import TallmasksError, TallmasksWarning, short
-from tallmasks.store.plain_files import read_json
+from tallmasks.store.plain_files import read_plain_json
 from tallmasks.store.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.float_bytes import narrowed
@@ -60,10 +60,10 @@ class _Product:
 
     def piece(self, start: int, stop: int) -> NDArray[np.float32]:
         """Values start..stop, flattened."""
-        from tallmasks.store.half_floats import low_rank
+        from tallmasks.store.half_floats import low_rank_product
 
         out = np.empty(stop - start, np.float32)
-        low_rank(self.left, self.right, self.scale, start, self.columns, out)
+        low_rank_product(self.left, self.right, self.scale, start, self.columns, out)
         return out
 
 
@@ -177,7 +177,7 @@ def open_lora(folder: Path, adapters: Sequence[str], base: Checkpoint | None, fa
 
 def _read_config(path: Path, title: str) -> dict[str, Any]:
     try:
-        config = read_json(path)
+        config = read_plain_json(path)
     except FileNotFoundError:
         raise TallmasksError(f"{title}: {ADAPTER_CONFIG} is missing beside the adapter; copy it there") from None
     except (OSError, ValueError):

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tallmasks.store.atomic_files import no_room
 from tallmasks.store.dtypes import DTYPES, FLOATS, torch_dtypes
 from tallmasks.store.errors import TallmasksError, needed_for, short
-from tallmasks.store.plain_files import read_json
+from tallmasks.store.plain_files import read_plain_json
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS
 
@@ -205,7 +205,7 @@ def _renamed(file: str) -> str:
 def edited(path: Path | None, edit: Callable[[Any], Any]) -> bytes:
     """A JSON file with a change; no file is {}.  Raises TallmasksError where it cannot be read, or written again."""
     try:
-        return (json.dumps(edit(read_json(path) if path else {}), indent=2, ensure_ascii=False) + "\n").encode()
+        return (json.dumps(edit(read_plain_json(path) if path else {}), indent=2, ensure_ascii=False) + "\n").encode()
     except (ValueError, RecursionError) as error:
         why = "it is nested too deeply" if isinstance(error, RecursionError) else short(str(error))
         raise TallmasksError(

@@ -10,7 +10,7 @@ from typing import Any
 
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.hub import OPEN_CLIP_FILES
-from tallmasks.store.plain_files import read_json, within
+from tallmasks.store.plain_files import read_plain_json, within
 from tallmasks.store.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.hub_models import COMPANIONS, OF_PARTS, OF_TRAINING, fetched, repository_of
@@ -111,7 +111,7 @@ def _only_weights(names: set[str], title: str) -> str:
 def _read_index(path: Path) -> dict[str, str]:
     """The file of each tensor.  Only files beside the index are believed."""
     try:
-        shards = read_json(path)["weight_map"]
+        shards = read_plain_json(path)["weight_map"]
         ends = (SAFETENSORS, *TORCH)
         well = bool(shards) and all(Path(file).name == file and file.endswith(ends) for file in shards.values())
     except (ValueError, KeyError, TypeError, AttributeError):

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.store.errors import TallmasksError
-from tallmasks.store.plain_files import read_json
+from tallmasks.store.plain_files import read_plain_json
 from tallmasks.store.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
 from tallmasks.vectors.checkpoints.float_bytes import narrowed
@@ -139,7 +139,7 @@ class _Tokenizer(NamedTuple):
 
 def _tokenizer(checkpoint: Checkpoint) -> _Tokenizer:
     try:
-        content = read_json(checkpoint.companions[TOKENIZER], LARGEST)
+        content = read_plain_json(checkpoint.companions[TOKENIZER], LARGEST)
         vocabulary = content["model"]["vocab"]
         if isinstance(vocabulary, list):  # of a unigram model: [text, score] in order
             vocabulary = {text: number for number, (text, _) in enumerate(vocabulary)}
