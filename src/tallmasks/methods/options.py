@@ -110,7 +110,7 @@ def parse_spec(spec: str) -> tuple[str, dict[str, str]]:
 
 
 def written(name: str, chosen: Mapping[str, Value]) -> str:
-    """The inverse of `read`, always in one spelling."""
+    """The inverse of `parse_spec`, always in one spelling."""
     return f"{name}:{','.join(f'{key}={chosen[key]}' for key in sorted(chosen))}" if chosen else name
 
 

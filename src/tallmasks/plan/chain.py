@@ -75,11 +75,9 @@ def pretrained_source(plan: Plan, model: str) -> dict[str, Path | Node]:
 def head(plan: Plan, model: str, task: str) -> Made:
     """The frozen zero-shot classification head of one task."""
     spec = plan.model(model)
-    wording = spec.get("wording", {})
-    of_checkpoint = source_of(spec.get("checkpoints", FINETUNE), task)
-    prompts = plan.catalogue_of(model)[task].worded_for(
-        wording if isinstance(wording, str) else wording.get(task, of_checkpoint)
-    )
+    wording, source = spec.get("wording", {}), source_of(spec.get("checkpoints", FINETUNE), task)
+    chosen = wording if isinstance(wording, str) else wording.get(task, source)
+    prompts = plan.catalogue_of(model)[task].worded_for(chosen)
     params = {**plan.architecture(model), "classes": list(prompts.classes), "templates": list(prompts.templates)}
     return Made(task, params, sources=pretrained_source(plan, model))
 

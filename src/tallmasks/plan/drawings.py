@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,16 +18,14 @@ class Drawing:
         version: raised when a change of code changes what is drawn.
         folder: below results/<model>/.
         known: each figure or table, by name.
-        views: the views that one is drawn from.
     """
 
     name: str
     version: int
     folder: str
     known: Mapping[str, Any]
-    views: Callable[[Any], tuple[str, ...]]
 
 
-FIGURE = Drawing("figure", 10, "figures", figures.FIGURES, lambda figure: tuple(figure.views))
-PAPER_TABLE = Drawing("paper_table", 5, "tables", paper.TABLES, lambda table: (table.view,))
+FIGURE = Drawing("figure", 10, "figures", figures.FIGURES)
+PAPER_TABLE = Drawing("paper_table", 5, "tables", paper.TABLES)
 DRAWINGS = {drawing.name: drawing for drawing in (FIGURE, PAPER_TABLE)}

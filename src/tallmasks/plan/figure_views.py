@@ -19,7 +19,9 @@ ILLUSTRATED = 4
 
 def _rows(of_merge: Callable[[str], Method]) -> ShownParams:
     """The row over each merge that has a consensus."""
-    return lambda plan, model, benchmark: {"methods": [of_merge(merge).name for merge in agreeing_merges(plan)]}
+    return lambda plan, model, benchmark: {
+        "methods": [of_merge(merge).name for merge in agreeing_merges(plan, benchmark)]
+    }
 
 
 def _fine_tuned(plan: Plan, model: str, members: Tasks, seed: Seed) -> list[Node]:
@@ -29,7 +31,7 @@ def _fine_tuned(plan: Plan, model: str, members: Tasks, seed: Seed) -> list[Node
 @view(version=2, params=_rows(methods.masking))
 def masks(plan: Plan, model: str, name: str) -> Artifacts:
     """Densities and overlaps of the selected masks."""
-    members, seed, merges = plan.members(plan.tasks_for(model, name)), plan.seeds[0], agreeing_merges(plan)
+    members, seed, merges = plan.members(plan.tasks_for(model, name)), plan.seeds[0], agreeing_merges(plan, name)
     return {
         "selections": [chain.evaluate(plan, model, members, methods.masking(merge).name, seed) for merge in merges],
         "mask_bundles": [chain.mask(plan, model, members, merge, seed) for merge in merges],
@@ -40,7 +42,7 @@ def masks(plan: Plan, model: str, name: str) -> Artifacts:
 @view(version=2, params=_rows(methods.consensus))
 def thresholds(plan: Plan, model: str, name: str) -> Artifacts:
     """Consensus merging at every threshold k."""
-    members, seed, merges = plan.members(plan.tasks_for(model, name)), plan.seeds[0], agreeing_merges(plan)
+    members, seed, merges = plan.members(plan.tasks_for(model, name)), plan.seeds[0], agreeing_merges(plan, name)
     rows = [methods.at_threshold(merge, k) for merge in merges for k in range(len(members) + 2)]
     return {
         "thresholds": [figure_stages.evaluate_thresholds(plan, model, members, merge, seed) for merge in merges],

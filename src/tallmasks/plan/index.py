@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -59,18 +59,15 @@ class Index:
     def _built(self, models: Iterable[str]) -> list[tuple[str, str]]:
         return [(model, benchmark) for model in models for benchmark in self._plan.benchmarks(model)]
 
-    def _behind(self, model: str, benchmark: str) -> Sequence[Callable[[], Iterable[Node]]]:
-        """What gives the artifacts of each view of a benchmark; the last, figure 5's subsets as far as known."""
+    def _behind(self, model: str, benchmark: str) -> list[Callable[[], Iterable[Node]]]:
+        """What gives the artifacts of each view of a benchmark."""
         tasks = self._plan.benchmark(benchmark)
-        views = [view for view in VIEWS.values() if view.refused(tasks) is None]
-        of_views = [partial(self._of_view, view, model, benchmark) for view in views]
-        return of_views if tasks.unseen else [*of_views, partial(self._subsets, model, benchmark)]
+        return [partial(self._of_view, view, model, benchmark) for view in VIEWS.values() if not view.refused(tasks)]
 
     def _of_view(self, view: View, model: str, benchmark: str) -> Iterable[Node]:
-        return chain.from_iterable(view.artifacts(self._plan, model, benchmark).values())
-
-    def _subsets(self, model: str, benchmark: str) -> Iterable[Node]:
-        return [node for _, node in figure_stages.known_subsets(self._plan, model, benchmark) or ()]
+        subsets = figure_stages.known_subsets(self._plan, model, benchmark) if view.grows else ()
+        artifacts = view.artifacts(self._plan, model, benchmark).values()
+        return [*chain.from_iterable(artifacts), *(node for _, node in subsets or ())]
 
 
 def closure(plan: Plan, model: str) -> list[Node]:

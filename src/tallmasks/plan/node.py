@@ -125,14 +125,9 @@ class Node:
     @classmethod
     def of(cls, stage: Stage[Any], model: str, made: Made) -> Node:
         artifacts = {role: (source,) for role, source in made.sources.items() if isinstance(source, Node)}
-        return cls(
-            stage,
-            made.owner or model,
-            made.slug,
-            made.params,
-            {role: tuple(nodes) for role, nodes in made.inputs.items()} | artifacts,
-            {role: source for role, source in made.sources.items() if isinstance(source, Path)},
-        )
+        files = {role: source for role, source in made.sources.items() if isinstance(source, Path)}
+        inputs = {role: tuple(nodes) for role, nodes in made.inputs.items()} | artifacts
+        return cls(stage, made.owner or model, made.slug, made.params, inputs, files)
 
     @property
     def kind(self) -> str:

@@ -42,7 +42,7 @@ Grid = Annotated[  # a bundle of masks counts its levels in a byte
     Field(min_length=1, max_length=255, description="different numbers in ascending order"),
 ]
 Examples = Annotated[int, Field(ge=1, le=10**7)]  # 30 GB of drawn images
-Pictures = Annotated[int, Field(ge=1, le=10**9)]
+SplitImages = dict[Literal["validation", "test"], Annotated[int, Field(ge=1, le=10**9)]]
 Steps = Annotated[int, Field(ge=1, le=10**8)]  # a day even at 1,000 steps a second
 Warmup = Annotated[int, Field(ge=0, le=10**8)]
 Batch = Whole  # 600 GB of images for a ViT
@@ -77,13 +77,6 @@ Setting = TypeAliasType("Setting", "Number | str | bool | list[Setting] | dict[s
 class Grids(Section):
     scaling_coefficient: Grid
     mask_lambda: Grid
-
-
-class OwnGrids(Section):
-    """in the place of the grids of all models"""
-
-    scaling_coefficient: Grid = optional()
-    mask_lambda: Grid = optional()
 
 
 class Statistics(Section):
@@ -267,20 +260,6 @@ class Resources(Section):
     finetuning: FinetuningResources
 
 
-class SplitImages(Section):
-    """examples of all tasks together, by split"""
-
-    validation: Pictures = optional()
-    test: Pictures = optional()
-
-
-class Sweeps(Section):
-    """how many examples are behind one choice or accuracy of figures 6 and 5"""
-
-    thresholds: SplitImages = optional()
-    subsets: SplitImages = optional()
-
-
 class ModelEntry(Section):
     family: Annotated[Registered, Field(description="clip, t5, or the module of a family of your own")]
     tasks: Annotated[
@@ -306,8 +285,12 @@ class ModelEntry(Section):
     ) = optional("the numbers of text tasks' prompts")
     finetuning: Finetuning
     pretraining: dict[str, Setting] = optional("how the weights that ship with the project were made")
-    grids: OwnGrids = optional()
-    sweeps: Sweeps = optional()
+    grids: dict[Literal["scaling_coefficient", "mask_lambda"], Grid] = optional(
+        "scaling_coefficient, mask_lambda: in the place of the grids of all models"
+    )
+    sweeps: dict[Literal["thresholds", "subsets"], SplitImages] = optional(
+        "thresholds (figure 6), subsets (figure 5): by split, the examples of all tasks behind one value"
+    )
     resources: Resources
 
     @model_validator(mode="after")

@@ -10,7 +10,7 @@ from tallmasks import methods
 from tallmasks.evaluation.subsets import ORDERS
 from tallmasks.models.families import family, network_of
 from tallmasks.plan.node import Node
-from tallmasks.plan.params import Benchmark, Params, bundled_row, check_params, known_tasks
+from tallmasks.plan.params import Benchmark, Params, check_params, known_tasks
 from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.store.source_digests import named_path
 from tallmasks.tasks.task import Task
@@ -39,10 +39,6 @@ class Plan:
     def method_names(self) -> tuple[str, ...]:
         """The rows of every table, in order: names of methods with their options."""
         return methods.specs_of(self.params["methods"])
-
-    @property
-    def bundled_row(self) -> str:
-        return bundled_row(self.params)
 
     @property
     def seeds(self) -> tuple[int, ...]:

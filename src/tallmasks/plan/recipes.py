@@ -85,7 +85,7 @@ def of_drawing(plan: Plan, drawing: Drawing, model: str, name: str) -> dict[str,
         "inputs": {
             f"{benchmark}/{view}": [of_view(plan, VIEWS[view], model, benchmark)["digest"]]
             for benchmark in shown
-            for view in drawing.views(drawn)
+            for view in drawn.views
         },
     }
     return {**recipe, "digest": digest_of(recipe)}

@@ -16,7 +16,7 @@ from tallmasks.models.families import STATISTICS, statistics_of
 from tallmasks.plan import chain
 from tallmasks.plan.chain import Seed
 from tallmasks.plan.node import STAGES, Node
-from tallmasks.plan.params import Benchmark
+from tallmasks.plan.params import Benchmark, bundled_row
 from tallmasks.plan.planner import Plan
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.folders import PROVENANCE, RESULTS
@@ -91,18 +91,10 @@ def view(
     return register
 
 
-# -- the tables -----------------------------------------------------------------------------------------------
-
-
-def rows_of(plan: Plan, benchmark: str) -> tuple[str, ...]:
-    """The rows of a benchmark's tables."""
-    return _fitting(plan.benchmark(benchmark), plan.method_names)
-
-
-def _fitting(benchmark: Benchmark, names: Sequence[str]) -> tuple[str, ...]:
+def _rows_of(plan: Plan, benchmark: str, names: Sequence[str]) -> tuple[str, ...]:
     """Those of some methods that have a model for every task of a benchmark."""
-    rows = [methods.get(name) for name in names]
-    return tuple(row.name for row in rows if not benchmark.unseen or row.looks_at_one_task or row.section == "merging")
+    rows, unseen = map(methods.get, names), plan.benchmark(benchmark).unseen
+    return tuple(row.name for row in rows if not unseen or row.looks_at_one_task or row.section == "merging")
 
 
 def _shown(plan: Plan, benchmark: str, names: Sequence[str]) -> dict[str, Any]:
@@ -113,31 +105,27 @@ def _shown(plan: Plan, benchmark: str, names: Sequence[str]) -> dict[str, Any]:
 
 def _rows(plan: Plan, model: str, benchmark: str) -> dict[str, Any]:
     """Raises TallmasksError where there are none."""
-    rows, counted = rows_of(plan, benchmark), _counted_merges(plan, benchmark)
+    rows = _rows_of(plan, benchmark, plan.method_names)
     if not rows:
         raise TallmasksError(
             f"results/{model}/{benchmark}: it evaluates tasks that are not merged, and no row of `methods` in "
             f"params.yaml has a model for these ({', '.join(plan.method_names)}); add a merge, such as task_arithmetic"
         )
-    return {**_shown(plan, benchmark, rows), "agreements": [methods.masking(merge).name for merge in counted]}
+    agreements = [methods.masking(merge).name for merge in agreeing_merges(plan, benchmark)]
+    return {**_shown(plan, benchmark, rows), "agreements": agreements}
 
 
-def agreeing_merges(plan: Plan) -> list[str]:
-    """The merges whose masks are counted for a consensus in the tables."""
-    rows = [methods.get(name) for name in plan.method_names]
+def agreeing_merges(plan: Plan, benchmark: str) -> list[str]:
+    """The merges whose masks are counted for a consensus: of masks of the evaluated tasks."""
+    rows = [] if plan.benchmark(benchmark).unseen else map(methods.get, plan.method_names)
     return list(dict.fromkeys(row.merge for row in rows if row.merge and "agreement" in row.needs))
-
-
-def _counted_merges(plan: Plan, benchmark: str) -> list[str]:
-    """The merges whose agreement the tables of a benchmark show: of masks of the evaluated tasks."""
-    return [] if plan.benchmark(benchmark).unseen else agreeing_merges(plan)
 
 
 def results_of(plan: Plan, model: str, benchmark: str, seed: Seed) -> Artifacts:
     """The artifacts behind the tables of a benchmark, by role."""
-    tasks, merges = plan.members(plan.tasks_for(model, benchmark)), _counted_merges(plan, benchmark)
+    tasks, merges = plan.members(plan.tasks_for(model, benchmark)), agreeing_merges(plan, benchmark)
     return {
-        **_evaluations(plan, model, benchmark, seed, rows_of(plan, benchmark)),
+        **_evaluations(plan, model, benchmark, seed, _rows_of(plan, benchmark, plan.method_names)),
         "agreements": [chain.consensus(plan, model, tasks, merge, seed) for merge in merges],
         "merged": [chain.merge(plan, model, tasks, merge, seed) for merge in merges],
     }
@@ -191,7 +179,7 @@ def zeroshot(plan: Plan, model: str, name: str) -> Artifacts:
 def bundle(plan: Plan, model: str, name: str) -> Artifacts:
     """The benchmark's models as the files of a bundle."""
     members = plan.members(plan.tasks_for(model, name))
-    return {"bundle": [chain.bundle_archive(plan, model, members, plan.bundled_row, plan.seeds[0])]}
+    return {"bundle": [chain.bundle_archive(plan, model, members, bundled_row(plan.params), plan.seeds[0])]}
 
 
 def field_methods(plan: Plan, model: str) -> list[str]:
@@ -207,11 +195,11 @@ def field_methods(plan: Plan, model: str) -> list[str]:
 
 
 def _field_rows(plan: Plan, model: str, benchmark: str) -> dict[str, Any]:
-    return _shown(plan, benchmark, _fitting(plan.benchmark(benchmark), field_methods(plan, model)))
+    return _shown(plan, benchmark, _rows_of(plan, benchmark, field_methods(plan, model)))
 
 
 def _field(plan: Plan, model: str, name: str, seeds: Sequence[int]) -> Artifacts:
-    rows = _fitting(plan.benchmark(name), field_methods(plan, model))
+    rows = _rows_of(plan, name, field_methods(plan, model))
     return _of_seeds(seeds, lambda seed: _evaluations(plan, model, name, seed, rows))
 
 
@@ -225,9 +213,6 @@ def field(plan: Plan, model: str, name: str) -> Artifacts:
 def field_seeds(plan: Plan, model: str, name: str) -> Artifacts:
     """The tables over all fine-tuning seeds, of every method."""
     return _field(plan, model, name, plan.seeds)
-
-
-# -- tasks left out -------------------------------------------------------------------------------------------
 
 
 def _merges(plan: Plan) -> list[str]:

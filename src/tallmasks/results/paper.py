@@ -14,7 +14,7 @@ class PaperTable:
     Attributes:
         title: for people.
         numbers: the paper's tables that have these rows.
-        view: the results folder of a benchmark that it is written from.
+        views: the results folder of a benchmark that it is written from.
         scope: the benchmarks that it shows: "every" declared one, or the "smallest".
         methods: its rows in their order; every method that was run if there is none.
         storage: whether it says what each method stores.
@@ -22,7 +22,7 @@ class PaperTable:
 
     title: str
     numbers: tuple[int, ...]
-    view: str = "tables"
+    views: tuple[str, ...] = ("tables",)
     scope: str = "every"
     methods: tuple[str, ...] = ()
     storage: bool = False
@@ -34,7 +34,7 @@ class PaperTable:
 
 
 TABLES = {
-    "controlled": PaperTable("Standard and controlled fine-tuning", (1,), view="controlled", scope="smallest"),
+    "controlled": PaperTable("Standard and controlled fine-tuning", (1,), views=("controlled",), scope="smallest"),
     "methods": PaperTable("Model merging and compression", (3, 7, 2), storage=True),
     "consensus": PaperTable(
         "Consensus merging that keeps what one or two tasks need",
