@@ -31,8 +31,7 @@ ROOMS = (
 )
 """From the ground floor up: a room may import only what lies below it."""
 INTERFACES = {
-    *("add_arguments", "main", "run"),  # commands and scripts
-    *("data", "draw"),  # figures
+    *("add_arguments", "main", "run", "data", "draw"),  # commands and scripts; figures
     *("examples", "load", "place"),  # catalogues and families
     *("consensus", "evaluate", "finetune", "merge", "task_vector"),  # stages, their work, and the public functions
     *("fisher", "learn", "zeroshot"),  # rows and their stages or views
@@ -112,8 +111,8 @@ def test_what_is_imported_is_declared() -> None:
 def test_no_two_things_have_one_name() -> None:
     """A reader, a search and a traceback would not say which is meant.  A script has the name of its stage."""
     files = [path for folder in (PACKAGE, WORKFLOW) for path in folder.rglob("*.py")]
-    names = Counter(path.stem for path in files if path.stem != "__init__" and path.parent.name != "scripts")
-    names.update(path.parent.name for path in files if path.stem == "__init__")
+    stems = ((path.parent if path.stem == "__init__" else path).stem for path in files if path.parent.name != "scripts")
+    names = Counter(stems)
     for tree in (ast.parse(path.read_text()) for path in files):
         names.update(node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
         functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
