@@ -35,7 +35,7 @@ def draw(data: pd.DataFrame) -> Figure:
         panel.set_title(title, loc="left")
         panel.margins(y=0.12)
         panel.set(xlabel="number of tasks", xticks=sorted(data["tasks"].unique()), ylim=(low, None))
-        style.names(panel, last, "tasks", column, "name")
+        style.label_points(panel, last, "tasks", column, "name")
     if {"fine_tuned", "tall_mask_ties"} <= {*last.index}:
         masks, models = last.loc["tall_mask_ties"], last.loc["fine_tuned"]
         saved, kept = models["storage_gb"] / masks["storage_gb"], masks["normalized_accuracy"]

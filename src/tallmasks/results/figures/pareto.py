@@ -57,7 +57,7 @@ def draw(data: pd.DataFrame) -> Figure:
         titles = part["method"].map(style.title_of) + part["at_least"].map({True: " (or more →)", False: ""})
         at = part.assign(title=titles)[named].sort_values("storage_gb")
         for _, near in at.groupby((np.log(at["storage_gb"]).diff() > 0.45).cumsum()):
-            style.names(panel, near, "storage_gb", "normalized_accuracy", "title")
+            style.label_points(panel, near, "storage_gb", "normalized_accuracy", "title")
         panel.set_xscale("log")
         panel.set_xlim(0.8 * x.min(), 3 * x.max())
         panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))

@@ -229,7 +229,7 @@ def line_per_method(panel: Axes, data: pd.DataFrame, x: str, y: str) -> None:
         panel.plot(rows[x], rows[y], label=title_of(method), **look_of(method).line)
 
 
-def names(panel: Axes, data: pd.DataFrame, x: str, y: str, name: str) -> None:
+def label_points(panel: Axes, data: pd.DataFrame, x: str, y: str, name: str) -> None:
     """The name of each point, of three columns, to the right of all, moved apart where names would hide each other."""
     data = data.sort_values(y, kind="stable")
     steps = 0.09 * np.ptp(panel.get_ylim()) * np.arange(len(data))
