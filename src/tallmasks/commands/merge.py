@@ -58,13 +58,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--k", type=int, help="of a consensus: how many tasks' masks must hold a weight; 2")
     by_task: dict[str, Any] = {"action": "append", "default": [], "metavar": "[NAME=]VALUE"}
     parser.add_argument(
-        "--weight", **by_task, help="what multiplies a task vector, 1; with any given, alpha is 1 if not given too"
+        "--weight", **by_task, help="the factor of a task vector, 1. If you set one, the default of alpha is 1"
     )
     parser.add_argument("--density", **by_task, help="the share of its weights that a task keeps, of TIES, DARE, ...")
     parser.add_argument(
         "--trim",
         choices=TRIMS,
-        help="what the share that TIES keeps is of: all weights, or each tensor's as in mergekit",
+        help="TIES keeps its share of the whole model, or of each tensor as mergekit does",
     )
     parser.add_argument(
         "--normalize", action=argparse.BooleanOptionalAction, help="divide by the weights; as the method does without"
