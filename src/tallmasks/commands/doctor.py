@@ -2,19 +2,24 @@
 
     tallmasks doctor
     tallmasks doctor vit_b32 t5_large
+    tallmasks doctor results/vit_b32/20tasks/table.csv
 
-Checks Python, PyTorch, the GPUs and the disk.  Checks the data sets and weights of
-the models' benchmarks: what the hub's cache has, what is to be downloaded, and whether the hub answers.
-Without names it shows the first problem of each model.  The exit status is 1 if a model cannot be run as it is; each
-problem says what to do.
+Checks Python, PyTorch, the GPUs and the disk.  Of a model's benchmarks, or of one file: the jobs, their GPU hours, the
+data sets and weights that are to be downloaded, and whether the hub answers.  Without names it shows the first problem
+of each model.  The exit status is 1 if one cannot be run as it is; each problem says what to do.
+
+GPU hours are computed, not measured: operations by what a GPU is taken to sustain.  Reading images and starting jobs
+come on top.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import platform
 import shutil
 import textwrap
+from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
 
@@ -31,6 +36,12 @@ from tallmasks.tasks.catalogues import catalogue
 
 WIDTH = 110  # letters of a problem where all models are listed: the answer fits on a screen of 24 lines
 FLOAT = 4  # bytes
+SUSTAINED = {
+    "A100": {"bfloat16": 100.0, "tf32": 50.0, "float32": 15.0},
+    "H100": {"bfloat16": 250.0, "tf32": 125.0, "float32": 45.0},
+}
+"""1e12 operations a second, by precision: about a third of the tensor cores' peak, three quarters in float32.  Nobody
+measured it."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -69,15 +80,38 @@ def of_model(plan: Plan, model: str) -> tuple[list[str], list[str]]:
     except TallmasksError as error:  # a file that params.yaml names is not there
         return [], [str(error)]
     missing = Store(plan.root).missing(nodes)
-    facts, problems = [f"{len(nodes) - len(missing)} of {len(nodes)} artifacts of its benchmarks are there"], []
-    if wanted := max((plan.resources(model, node.stage.uses)["gpu"] for node in missing), default=0):
-        try:
-            cuda.require_gpus(wanted)
-        except TallmasksError as error:
-            problems.append(str(error))
+    facts, problems = [f"{len(nodes) - len(missing)} of {len(nodes)} artifacts are there; to be made:"], list[str]()
+    facts[0] += f" {', '.join(f'{count} {kind}' for kind, count in Counter(node.kind for node in missing).items())}"
+    on_gpu = [node for node in missing if plan.resources(model, node.stage.uses)["gpu"]]
+    if on_gpu:
+        _look_at_gpus(plan, model, on_gpu, facts, problems)
     downloads = _look_at_sources(missing, facts, problems)
     _look_at_disks(plan, model, missing, downloads, facts, problems)
     return facts, problems
+
+
+def gpu_hours(plan: Plan, model: str, nodes: list[Node], gpu: str) -> tuple[dict[str, float], set[str]]:
+    """GPU hours of the jobs that make `nodes`, by kind, on a GPU of `SUSTAINED`; and the kinds that nobody counted."""
+    spec, hours, unknown = plan.model(model), Counter[str](), set[str]()
+    operations = functools.cache(lambda training: family(spec).operations(spec, training))  # type: ignore[attr-defined]
+    for node in nodes:
+        settings = node.params.get("finetuning" if node.kind == "finetune" else "evaluation", {})
+        if node.kind == "finetune":
+            looks = settings["iterations"] // settings["validate_every"] if "validate_every" in settings else 0
+            passes = 3 * settings["iterations"] * settings["batch_size"] + looks * _count(node, "validation")
+        elif node.kind in ("evaluate", "evaluate_task", "evaluate_unseen"):
+            passes = max(1, len(node.params.get("grid", ()))) * _count(node, "validation") + _count(node, "test")
+        else:
+            unknown.add(node.kind)
+            continue
+        speed = SUSTAINED[gpu][settings["precision"]] * 1e12 * 3600
+        hours[node.kind] += passes * operations(node.kind == "finetune") / speed
+    return hours, unknown
+
+
+def _count(node: Node, role: str) -> int:
+    """The examples in a role of a job's inputs."""
+    return sum(catalogue(examples.model).count(examples.params) for examples in node.inputs.get(role, ()))  # type: ignore[attr-defined]
 
 
 def bytes_made(plan: Plan, model: str, missing: list[Node]) -> dict[str, float]:
@@ -109,6 +143,26 @@ def bytes_made(plan: Plan, model: str, missing: list[Node]) -> dict[str, float]:
         "checkpoints, vectors and masks": stored,
         "saves of unfinished trainings": 2 * FLOAT * values * trainable * trainings,
     }
+
+
+def _look_at_gpus(plan: Plan, model: str, jobs: list[Node], facts: list[str], problems: list[str]) -> None:
+    """GPU hours and memory of some jobs, and whether there are the GPUs."""
+    facts.append(f"{len(jobs)} jobs on a GPU")
+    for gpu, speeds in SUSTAINED.items():
+        hours, unknown = gpu_hours(plan, model, jobs, gpu)
+        parts = ", ".join(f"{kind} {time:.2g}" for kind, time in hours.items())
+        facts.append(
+            f"computed at {speeds['bfloat16']:.0f} TFLOP/s (an {gpu}): {sum(hours.values()):.2g} hours: {parts}"
+        )
+    if unknown:
+        facts.append(f"not counted: {', '.join(sorted(unknown))}")
+    trainable, frozen = family(plan.model(model)).architecture_counts(plan.model(model))
+    held = FLOAT * (4 * trainable + frozen)
+    facts.append(f"a fine-tuning holds {held / 1e9:.3g} GB of weights, gradients and moments; activations come on top")
+    try:
+        cuda.require_gpus(max(plan.resources(model, node.stage.uses)["gpu"] for node in jobs))
+    except TallmasksError as error:
+        problems.append(str(error))
 
 
 def _look_at_sources(missing: list[Node], facts: list[str], problems: list[str]) -> int:

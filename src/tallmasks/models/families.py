@@ -137,8 +137,9 @@ class WatchedModel(Model, Protocol):
 class Family(Protocol):
     """A kind of network.  torch is imported only when a network is needed.
 
-    It may have two further methods.  ``statistics(spec)``: the `STATISTICS` that its networks, as `WatchedModel`s,
-    can give.  ``counts_frozen(spec)``: see `counts_frozen`.
+    It may have three further methods.  ``statistics(spec)``: the `STATISTICS` that its networks, as `WatchedModel`s,
+    can give.  ``counts_frozen(spec)``: see `counts_frozen`.  ``operations(spec, training)``: those of a forward pass
+    over one example.
 
     Attributes:
         unit: What people call its examples, in the plural.

@@ -46,7 +46,8 @@ class ExamplesFile:
 class Catalogue(Protocol):
     """Where a model's tasks come from.
 
-    It may have a further method, ``example_bytes(recipe)``: about how many bytes the examples of a recipe take.
+    It may have two further methods.  ``count(recipe)``: how many examples a recipe gives, as published.
+    ``example_bytes(recipe)``: about how many bytes they take.
 
     Attributes:
         versioned: Whether DVC keeps the examples, as nobody else can download them.

@@ -75,6 +75,11 @@ class Clip:
 
         return network.architecture_counts(spec)
 
+    def operations(self, spec: Spec, training: bool) -> float:
+        from tallmasks.models.clip import network
+
+        return network.operations(spec)
+
     def place(self, tensor: str) -> tuple[str, str]:
         return tensor_names.place(tensor)
 

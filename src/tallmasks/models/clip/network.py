@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from open_clip.model import CLIP, CustomTextCLIP
 from open_clip.tokenizer import SimpleTokenizer
 from torch.nn import functional
+from torch.utils.flop_counter import FlopCounterMode
 
 from tallmasks.models import cuda
 from tallmasks.models.clip import tensor_names
@@ -278,3 +279,11 @@ def architecture_counts(spec: Mapping[str, Any]) -> tuple[int, int]:
     with torch.device("meta"):
         network = build(spec["architecture"])
     return tensor_names.parameter_counts({name: tuple(p.shape) for name, p in network.named_parameters()})
+
+
+def operations(spec: Mapping[str, Any]) -> float:
+    """Operations of a forward pass over one image, by torch's own counter, without memory for weights."""
+    with torch.device("meta"), torch.no_grad(), FlopCounterMode(display=False) as counter:
+        network = build(spec["architecture"])
+        network.encode_image(torch.zeros(1, 3, *network.visual.image_size))
+    return counter.get_total_flops()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,6 +60,13 @@ class T5(TextFamily):
 
     def architecture_counts(self, spec: Spec) -> tuple[int, int]:
         return Architecture.of(spec["architecture"]).counts(spec.get("adapter"))
+
+    def operations(self, spec: Spec, training: bool) -> float:
+        """Two for each weight and token.  Nobody counted the tokens: 128 of an input, 8 of each of 3 answers."""
+        sizes = {name: math.prod(shape) for name, shape in Architecture.of(spec["architecture"]).shapes.items()}
+        reading = sum(size for name, size in sizes.items() if name.startswith("encoder."))
+        writing = sum(size for name, size in sizes.items() if name.startswith(("decoder.", "lm_head.")))
+        return 2 * (128 * reading + (1 if training else 3) * 8 * writing)
 
     def place(self, tensor: str) -> tuple[str, str]:
         return t5_architectures.place(tensor)

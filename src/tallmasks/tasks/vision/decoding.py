@@ -64,14 +64,18 @@ def _held_out(count: int) -> int:
     return min(int(count * VALIDATION_SHARE), LARGEST_VALIDATION)
 
 
-def example_bytes(recipe: Mapping[str, Any]) -> int:
-    """Bytes of the decoded images of a recipe of examples; 0 for a task of one's own, which nobody has counted."""
-    task, split, side = recipe["task"], recipe["split"], recipe["side"]
-    if task not in TASKS:
+def image_count(recipe: Mapping[str, Any]) -> int:
+    """How many images a recipe of examples has; 0 for a task of one's own, which nobody has counted."""
+    if recipe["task"] not in TASKS:
         return 0
-    train, test = TASKS[task].counts["train"], TASKS[task].counts["test"]
-    images = {"train": train - _held_out(train), "validation": _held_out(train), "test": test}[split]
-    return 3 * images * KEPT.get(task, round(side * TRAINING_MARGIN) if split == "train" else side) ** 2
+    train, test = (TASKS[recipe["task"]].counts[part] for part in ("train", "test"))
+    return {"train": train - _held_out(train), "validation": _held_out(train), "test": test}[recipe["split"]]
+
+
+def example_bytes(recipe: Mapping[str, Any]) -> int:
+    """Bytes of the decoded images of a recipe of examples."""
+    task, split, side = recipe["task"], recipe["split"], recipe["side"]
+    return 3 * image_count(recipe) * KEPT.get(task, round(side * TRAINING_MARGIN) if split == "train" else side) ** 2
 
 
 def write_examples(

@@ -54,6 +54,11 @@ class Vision:
         folder = sources.get("data")
         write_examples(vision_task_of(recipe), split, side, out.path, out.metadata, folder, out.threads, out.say)
 
+    def count(self, recipe: Params) -> int:
+        from tallmasks.tasks.vision.decoding import image_count
+
+        return image_count(recipe)
+
     def example_bytes(self, recipe: Params) -> int:
         from tallmasks.tasks.vision.decoding import example_bytes
 
