@@ -72,7 +72,7 @@ class TextDatasets:
         out.say(f"{task.name} {split}: {len(rows)} rows, {len(prompts)} prompts, {count} examples")
 
     def count(self, recipe: Params) -> int:
-        return min(task_of(recipe).rows(recipe["split"]), recipe.get("rows", math.inf))
+        return min(text_task_of(recipe).rows(recipe["split"]), recipe.get("rows", math.inf))
 
     def missing(self, recipe: Params) -> str | None:
         return missing_texts(text_task_of(recipe))
