@@ -21,9 +21,10 @@ _LOADED = re.compile(r"<(?:script|img|iframe)[^>]*\bsrc=\"(?:https?:)?//|<link[^
 
 
 def on_config(config: Any) -> Any:
-    """A link to the source: the place that this clone is of, if a browser can open it."""
-    origin = subprocess.run(["git", "remote", "get-url", "origin"], cwd=ROOT, capture_output=True, text=True)
-    config.repo_url = origin.stdout.strip() if re.match("https://[^@]*$", origin.stdout) else None  # no password in it
+    """A link to the source in the footer: where this clone is from, if a browser can open it and no password is in it."""
+    origin = subprocess.run(["git", "config", "remote.origin.url"], cwd=ROOT, capture_output=True, text=True).stdout
+    if re.match("https://[^@]*$", origin):  # `repo_url` would ask the network for stars
+        config.extra["social"] = [{"icon": "material/source-repository", "link": origin.strip(), "name": "The source"}]
     return config
 
 
