@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from huggingface_hub import HfApi
+from huggingface_hub import HfApi, constants
 
 import image_files
 import text_data
+from loopback_hub import Repository, loopback_hub
+from tallmasks.store import hub
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import open_tensors
 from tallmasks.tasks.catalogues import ExamplesFile, catalogue
@@ -65,17 +67,16 @@ MODEL = {"preprocess": {"size": 32}, "examples": {"validation": 2}}
 COUNTS = {"train": 12, "test": 8}
 
 
-def written(folder: Path, name: str, task: str, data: Path | None = None) -> Path:
-    """The file of a task's test examples, from a local folder or the hub."""
-    params = {"data": {task: {"path": str(data)}}} if data else {}
-    recipe = catalogue(name).recipe(params, MODEL, task, "test", folder)
+def written(folder: Path, name: str, task: str, **data: str) -> Path:
+    """The file of a task's test examples, from a local folder (`path`) or the hub."""
+    recipe = catalogue(name).recipe({"data": {task: data}}, MODEL, task, "test", folder)
     out = ExamplesFile(folder / "out", {"recipe": "r"}, say=lambda line: None)
     catalogue(name).write(json.loads(json.dumps(recipe.params)), recipe.sources, out)
     return out.path
 
 
-def missing(name: str, task: str) -> str | None:
-    return catalogue(name).missing(catalogue(name).recipe({}, MODEL, task, "test", Path()).params)
+def missing(name: str, task: str, **data: str) -> str | None:
+    return catalogue(name).missing(catalogue(name).recipe({"data": {task: data}}, MODEL, task, "test", Path()).params)
 
 
 @pytest.mark.parametrize(("name", "task"), [(name, task) for name, tasks in TASKS.items() for task in tasks])
@@ -84,8 +85,9 @@ def test_without_network_the_missing_source_is_named_at_once(
 ) -> None:
     """A run would retry for minutes, or end in a traceback that says nothing of what to do."""
     monkeypatch.setattr(HfApi, "list_repo_files", lambda *_, **__: pytest.fail("asked the hub"))
+    monkeypatch.setattr(constants, "ENDPOINT", "https://mirror.org")
     said, source = missing(name, task), TASKS[name][task].source
-    for word in (source.hub, f"data.{task}.path", "hf download", "does not answer"):
+    for word in (f" mirror.org/datasets/{source.hub} at ", f"data.{task}.path", "hf download", "does not answer"):
         assert said and word in said and "\n" not in said
     assert source.revision is None or f" at {source.revision}" in str(said)
     with pytest.raises(TallmasksError) as error:
@@ -93,29 +95,52 @@ def test_without_network_the_missing_source_is_named_at_once(
     assert str(error.value) == said
 
 
-@pytest.mark.parametrize(("name", "task"), [("vision", "cifar100"), ("text", "qasc"), ("text", "quail")])
-def test_what_is_cached_needs_no_network(name: str, task: str, offline: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "task", "digits"), [("vision", "cifar100", 40), ("text", "qasc", 40), ("text", "wsc", 7)]
+)
+def test_what_is_cached_needs_no_network(name: str, task: str, digits: int, offline: Path, tmp_path: Path) -> None:
     """A compute node would refuse data that it has, under a commit of which seven digits are known."""
-    source = TASKS[name][task].source
-    commit = str(source.revision).ljust(40, "0")
+    source, revision = TASKS[name][task].source, "2" * digits
     FILES[name].write_repository(FILES[name].cached_repository(offline, task, "1" * 40), task, COUNTS)
-    assert "does not answer" in str(missing(name, task)), "another commit is there"
-    FILES[name].write_repository(FILES[name].cached_repository(offline, task, commit), task, COUNTS)
-    assert missing(name, task) is None
-    facts = json.loads(open_tensors(written(tmp_path, name, task)).metadata["origin"])
-    assert facts["revision"] == commit and facts["source"] == f"huggingface.co/datasets/{source.hub}"
+    assert "does not answer" in str(missing(name, task, revision=revision)), "another commit is there"
+    FILES[name].write_repository(FILES[name].cached_repository(offline, task, "2" * 40), task, COUNTS)
+    assert missing(name, task, revision=revision) is None
+    facts = json.loads(open_tensors(written(tmp_path, name, task, revision=revision)).metadata["origin"])
+    assert facts["revision"] == "2" * 40 and facts["source"] == f"huggingface.co/datasets/{source.hub}"
 
 
-@pytest.mark.parametrize(("name", "task"), [("vision", "stl10"), ("text", "paws")])
+@pytest.mark.parametrize(("name", "task"), [("vision", "stl10"), ("vision", "emnist"), ("text", "paws")])
 def test_damaged_and_absent_files_are_named(name: str, task: str, tmp_path: Path) -> None:
-    """A truncated download would end in Arrow's traceback, or a mistyped path read as if the data were at fault."""
+    """A truncated download would end in Arrow's or zlib's traceback, or a mistyped path seem to be the data's fault."""
     FILES[name].write_repository(tmp_path / "data", task, COUNTS)
-    for path in tmp_path.glob("data/**/*.parquet"):
-        path.write_bytes(path.read_bytes()[:-40])
+    *_, last = sorted(tmp_path.glob(f"data/{TASKS[name][task].source.files['test']}"))
+    last.write_bytes(last.read_bytes()[:-9])
     (tmp_path / "other" / "something").mkdir(parents=True)
-    for folder, found in (("data", "damaged or of another layout"), ("other", "something"), ("none", "no such folder")):
+    for folder, found in (("data", f"{last}: {task}: the file"), ("other", "something"), ("none", "no such folder")):
         with pytest.raises(TallmasksError) as error:
-            written(tmp_path, name, task, tmp_path / folder)
+            written(tmp_path, name, task, path=str(tmp_path / folder))
         said = str(error.value)
         assert task in said and found in said and "\n" not in said
         assert folder == "data" or f"data.{task}.path" in said
+
+
+@pytest.mark.parametrize(("name", "task"), [("vision", "stl10"), ("text", "paws")])
+def test_a_damaged_download_is_named_and_comes_back_as_advised(name: str, task: str, tmp_path: Path) -> None:
+    """Models would be trained on flipped bytes; or who deletes what the message names would get the same file again."""
+    source = TASKS[name][task].source
+    FILES[name].write_repository(tmp_path / "files", task, COUNTS)
+    with loopback_hub(tmp_path / "files", tmp_path / "cache") as server:
+        server.repositories["datasets", source.hub] = Repository(tmp_path / "files", str(source.revision))
+        right = written(tmp_path, name, task).read_bytes()
+        link = Path(str(hub.cached(source.hub, server.downloads[-1], str(source.revision), "dataset")))
+        for shared in (False, True):
+            blob = link.resolve()
+            if shared:  # as Xet's: a link to a file with a name of another kind, which other repositories have too
+                blob = blob.rename(tmp_path / ("0" * 64))
+                link.resolve().symlink_to(blob)
+            content = blob.read_bytes()
+            blob.write_bytes(content[:9] + bytes([content[9] ^ 1]) + content[10:] if shared else content[:-9])
+            with pytest.raises(TallmasksError, match=rf"^{link}: the file is damaged: .*\. Delete {blob} and run the"):
+                written(tmp_path, name, task)
+            blob.unlink()
+            assert written(tmp_path, name, task).read_bytes() == right

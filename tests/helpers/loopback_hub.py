@@ -155,7 +155,7 @@ class _Answers(BaseHTTPRequestHandler):
         elif wanted == "auth-check" and name in self.hub.gated:
             self._refuse(403 if "Authorization" in self.headers else 401, "GatedRepo")
         elif wanted == "tree":
-            oids = {file: _sha1(path) for file, path in files.items()}
+            oids = {file: checksum(path) for file, path in files.items()}
             self._send_json([{"type": "file", "path": file, "size": sizes[file], "oid": oids[file]} for file in files])
         else:
             siblings = [{"rfilename": file, "size": size} for file, size in sizes.items()]
@@ -170,13 +170,16 @@ class _Answers(BaseHTTPRequestHandler):
         elif path is None:
             self._refuse(404, "EntryNotFound")
         else:
-            self._send_file(path, file, {"X-Repo-Commit": repository.commit, "ETag": f'"{_sha1(path)}"'})
+            self._send_file(path, file, {"X-Repo-Commit": repository.commit, "ETag": f'"{checksum(path)}"'})
 
 
 @functools.cache
-def _sha1(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha1").hexdigest()
+def checksum(path: Path) -> str:
+    """As the hub has it: git's sha1 of a text, the sha256 of any other file."""
+    content = path.read_bytes()
+    if path.suffix in (".json", ".md", ".txt", ".yaml"):
+        return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+    return hashlib.sha256(content).hexdigest()
 
 
 @contextmanager

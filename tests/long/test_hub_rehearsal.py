@@ -53,8 +53,6 @@ CLIP: dict[str, Any] = {
 """ViT-B/32's image encoder with 1 of its 12 layers; beside it, since no task trains it, a small text encoder."""
 T5: dict[str, Any] = {"name": "t5-large-lm-adapt", "num_layers": 1, "num_decoder_layers": 1, "vocab_size": 192}
 """T5-large with 1 of its 24 layers, and a vocabulary for the stand-in's pieces and T5's sentinels."""
-
-
 Repositories = dict[tuple[str, str], Repository]
 
 
@@ -73,12 +71,12 @@ def stand_ins(own_models: Repositories, tmp_path_factory: pytest.TempPathFactory
     repositories = dict(own_models)
     for name, task in VISION.items():
         image_files.write_repository(root / name, name, IMAGES, classes=1)  # which two steps learn
-        repositories["datasets", task.source.hub] = Repository(root / name, full(task.source.revision))
+        repositories["datasets", task.source.hub] = Repository(root / name, task.source.revision or COMMIT)
     for name, task in TEXT.items():
         if not task.ask:
             rows = {"train": task.held_out + 6, "test": TEXTS}
             text_data.write_repository(root / name, name, rows, choices=2)
-            repositories["datasets", task.source.hub] = Repository(root / name, full(task.source.revision))
+            repositories["datasets", task.source.hub] = Repository(root / name, task.source.revision or COMMIT)
     for model in ("vit_b32", "t5_large"):
         (root / model).mkdir()
         pretrained = shipped_params()["models"][model]["pretrained"]
@@ -88,11 +86,6 @@ def stand_ins(own_models: Repositories, tmp_path_factory: pytest.TempPathFactory
     save_file(small_t5.random_state(architecture=T5), root / "t5_large" / "model.safetensors")
     (root / "t5_large" / "spiece.model").write_bytes(small_t5.spiece_model())
     return repositories
-
-
-def full(revision: str | None) -> str:
-    """A whole commit that begins like a revision of the project's lists."""
-    return (revision or COMMIT).ljust(40, "0")
 
 
 @pytest.fixture
@@ -148,7 +141,7 @@ def rehearse(project: Project, model: str, small: str, large: str, tasks: Mappin
             examples = open_tensors(project.one(f"store/data/*/examples/{name}-test-*.safetensors"))
             origin = json.loads(examples.metadata["origin"])
             assert origin["source"] == f"huggingface.co/datasets/{task.source.hub}"
-            assert origin["revision"] == full(task.source.revision)
+            assert origin["revision"] == (task.source.revision or COMMIT)
 
 
 def test_the_20_image_data_sets_and_a_table(hub: LoopbackHub, project: Project) -> None:
@@ -170,7 +163,7 @@ def test_the_20_image_data_sets_and_a_table(hub: LoopbackHub, project: Project) 
 def test_the_11_text_data_sets_and_a_table(
     model: str, stand_ins: Repositories, project: Project, tmp_path: Path
 ) -> None:
-    """The same for T5, and for the commits that the project knows by their first digits alone."""
+    """The same for T5."""
 
     def shrink(params: dict[str, Any]) -> None:
         benchmarks = {name: shipped_params()["benchmarks"][name] for name in ("7nlp", "11nlp")}
@@ -190,20 +183,20 @@ def test_the_11_text_data_sets_and_a_table(
 
 @pytest.mark.short
 def test_a_repository_that_is_no_longer_what_it_was_is_said(tmp_path: Path) -> None:
-    """A job would end in the traceback of a library, or fine-tune on other images than the paper's."""
-    image_files.write_repository(tmp_path / "files", "emnist", IMAGES)
+    """A job would end in the traceback of a library, or go on from other weights."""
+    cars = VISION["cars"].source
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "weights.json").write_text("{}")
     with loopback_hub(tmp_path / "files", tmp_path / "cache") as server:
-        for name, said in (
-            ("emnist", "No commit of this repository is pinned"),
-            ("cars", "no such files; .* has emnist"),
-        ):
-            source = VISION[name].source
-            server.repositories["datasets", source.hub] = Repository(tmp_path / "files", full(source.revision))
-            with pytest.raises(TallmasksError, match=said):
-                write_examples(VISION[name], "test", 32, tmp_path / "out", {})
-        file = next(iter(server.repositories["models", REPOSITORY].files()))
-        with pytest.raises(TallmasksError, match=r"expected 0000.*delete it, or correct"):
-            with_origin(REPOSITORY, [file], "main", "0" * 64)
+        server.repositories["datasets", cars.hub] = Repository(tmp_path / "files", str(cars.revision))
+        with pytest.raises(TallmasksError, match=r"no such files; .* has weights\.json"):
+            write_examples(VISION["cars"], "test", 32, tmp_path / "out", {})
+        with pytest.raises(TallmasksError, match=r"expected 0000.*delete .*, or correct"):
+            with_origin(REPOSITORY, ["weights.json"], "main", "0" * 64)
+        path, _ = with_origin(REPOSITORY, ["weights.json"], "main", None)
+        path.write_text("[]")
+        with pytest.raises(TallmasksError, match=r"weights\.json: the file is damaged"):
+            with_origin(REPOSITORY, ["weights.json"], "main", None)
 
 
 def test_published_checkpoints_of_two_publishers(hub: LoopbackHub, project: Project, tmp_path: Path) -> None:
@@ -222,7 +215,7 @@ def test_published_checkpoints_of_two_publishers(hub: LoopbackHub, project: Proj
     save_tensors({f"vision_model.{n}": t for n, t in theirs.items()}, tmp_path / "fusionbench" / "model.safetensors")
     hub.repositories |= {
         ("models", pretrained["hub"]): Repository(tmp_path / "weights", pretrained["revision"]),
-        ("models", "nik-dim/tall_masks"): Repository(tmp_path / "published", full("c8d352f")),
+        ("models", "nik-dim/tall_masks"): Repository(tmp_path / "published", "c8d352f".ljust(40, "0")),
         ("models", "tanganke/clip-vit-base-patch32_mnist"): Repository(tmp_path / "fusionbench"),
     }
     more = {"pretrained": pretrained, "checkpoints": {"source": "published", "tasks": {"mnist": "fusionbench"}}}
@@ -256,14 +249,8 @@ def test_doctor_names_what_the_hub_refuses(hub: LoopbackHub, project: Project) -
 def command(hub: LoopbackHub, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """A command of the project's in a folder, with this hub and the cache `home` there."""
     environment = os.environ | hub.environment(folder / "home") | {"PYTHONPATH": str(ROOT / "src")}
-    return subprocess.run(
-        [sys.executable, *arguments],
-        cwd=folder,
-        env=environment,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
+    both: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    return subprocess.run([sys.executable, *arguments], cwd=folder, env=environment, text=True, **both)
 
 
 TALLMASKS = ("-m", "tallmasks.commands.main")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -62,11 +63,13 @@ def full_commit(repo: str, revision: str, kind: Kind = "model") -> str:
     try:
         commits = [commit.commit_id for commit in HfApi().list_repo_commits(repo, repo_type=kind)]
     except Exception as error:  # see `trouble`
-        raise TallmasksError(f"huggingface.co/{repo}: its commits cannot be listed: {trouble(error)}") from None
+        where = address(repo, "", revision, kind)
+        raise TallmasksError(f"{where}: its commits cannot be listed: {trouble(error)}") from None
     matching = [commit for commit in commits if commit.startswith(revision)]
     if len(matching) != 1:
         found = f"{len(matching)} of its {len(commits)} commits begin with {revision}"
-        raise TallmasksError(f"huggingface.co/{repo}: {found}, expected one; write all 40 digits of the revision")
+        where = address(repo, "", revision, kind)
+        raise TallmasksError(f"{where}: {found}, expected one; write all 40 digits of the revision")
     return matching[0]
 
 
@@ -159,8 +162,11 @@ def absent(repo: str, files: Sequence[str], revision: str, kind: Kind = "model")
 
 
 def address(repo: str, file: str, revision: str, kind: Kind = "model") -> str:
-    """How people write it down: huggingface.co/[datasets/]<repo>/<file> at <revision>."""
-    return f"huggingface.co/{'datasets/' if kind == 'dataset' else ''}{repo}/{file} at {revision}"
+    """How people write it down: huggingface.co, or HF_ENDPOINT, then /[datasets/]<repo>[/<file>] at <revision>."""
+    from huggingface_hub import constants
+
+    host, folder = constants.ENDPOINT.removeprefix("https://"), "datasets/" if kind == "dataset" else ""
+    return f"{host}/{folder}{repo}{'/' if file else ''}{file} at {revision}"
 
 
 def commit_of(path: Path) -> str | None:
@@ -172,11 +178,33 @@ def commit_of(path: Path) -> str | None:
     return None
 
 
+def refuse_damaged(path: Path) -> None:
+    """Raise TallmasksError if a file of the hub cache differs from the hub's, by the checksum that its link names.
+
+    That is the sha256 of a large file, git's sha1 of another.  A cache that was copied without links has none.
+    """
+    expected = path.readlink().name if path.is_symlink() else ""  # that link may lead to one named otherwise
+    if len(expected) == 64:
+        actual = sha256_of_file(path)
+    elif len(expected) == 40:
+        content = path.read_bytes()
+        actual = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+    else:
+        return
+    if actual != expected:
+        raise TallmasksError(
+            f"{path}: the file is damaged: its checksum is {actual}, the hub's {expected}. Delete {path.resolve()} and "
+            "run the command again"
+        )
+
+
 def with_origin(repo: str, files: Sequence[str], revision: str, sha256: str | None) -> tuple[Path, dict[str, str]]:
     """See `download_first`; and the file's origin for recipes.  Raises TallmasksError, too, for another sha256."""
     path = download_first(repo, files, revision)
+    refuse_damaged(path)
     if sha256 is not None and (actual := sha256_of_file(path)) != sha256:
         raise TallmasksError(
-            f"{path}: found sha256 {actual}, expected {sha256}; delete it, or correct `sha256` in params.yaml"
+            f"{path}: found sha256 {actual}, expected {sha256}; delete {path.resolve()}, or correct `sha256` in "
+            "params.yaml"
         )
     return path, {"repository": repo, "file": path.name, "commit": commit_of(path) or revision}

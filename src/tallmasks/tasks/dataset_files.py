@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import tarfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,7 +45,7 @@ class Files:
 def from_hub(task: str, source: HubFiles, part: str, local: str) -> Files:
     """The files of "train" or "test" (``part``), from this machine's hub cache or downloaded.
 
-    Raises TallmasksError where they cannot be had, or not all of them; the message ends with what else to do:
+    Raises TallmasksError where they cannot be had, not all of them, or damaged; the message ends with what else to do:
     ``local``, what a folder may hold instead.
     """
     repository, revision, pattern = source.hub, source.revision or "main", source.files[part]
@@ -57,6 +60,8 @@ def from_hub(task: str, source: HubFiles, part: str, local: str) -> Files:
             )
         refuse_part(task, part, where, matching)
         paths = tuple(hub.download(repository, name, revision, "dataset") for name in matching)
+    for path in paths:
+        hub.refuse_damaged(path)
     return Files(paths, f"huggingface.co/datasets/{repository}", hub.commit_of(paths[0]))
 
 
@@ -67,7 +72,7 @@ def missing_from_hub(task: str, source: HubFiles, local: str) -> str | None:
         return None
     patterns = " ".join(f"--include '{pattern}'" for pattern in source.files.values())
     return (
-        f"{task}: huggingface.co/datasets/{source.hub} at {revision} is not in this machine's hub cache, and the hub "
+        f"{task}: {hub.address(source.hub, '', revision, 'dataset')} is not in this machine's hub cache, and the hub "
         f"does not answer. Run `hf download {source.hub} --repo-type dataset --revision {hub.to_type(revision)} "
         f"{patterns}` where there is a network and copy the cache here (HF_HOME says where it lies). "
         f"{_instead(task, local)}"
@@ -112,6 +117,19 @@ def refuse_part(task: str, part: str, where: str, names: Sequence[str]) -> None:
         )
 
 
+@contextmanager
+def reading(task: str, path: Path, expected: str) -> Iterator[None]:
+    """Raise TallmasksError in the place of a library's error about a file, which often does not name it."""
+    try:
+        yield
+    except (OSError, ValueError, EOFError, tarfile.TarError, zlib.error) as error:  # Arrow's are of the first two
+        why = " ".join(str(error).split())
+        raise TallmasksError(
+            f"{path}: {task}: the file is damaged or of another layout ({why}). Expected {expected}; delete it and get "
+            "it again."
+        ) from error
+
+
 def hidden(path: Path, folder: Path) -> bool:
     """Whether a file, or a folder on the way to it, is hidden: `store.source_digests` leaves such files out."""
     return any(part.startswith(".") for part in path.relative_to(folder).parts)
@@ -129,6 +147,8 @@ def _cached(repository: str, revision: str, pattern: str) -> tuple[Path, ...]:
             continue
         names = [path.relative_to(folder).as_posix() for path in folder.rglob("*")]
         matching = sorted(fnmatch.filter(names, pattern), key=_natural)
+        if not all((folder / name).exists() for name in matching):
+            continue  # a link without its file, which was deleted
         if not all(_SHARD.search(name) for name in matching) and hub.reachable():
             continue  # nothing says how many there should be
         if matching and not _problem_with_shards(matching):
@@ -165,9 +185,8 @@ def _names_on_the_hub(task: str, source: HubFiles, local: str) -> list[str]:
     try:
         return HfApi().list_repo_files(source.hub, revision=commit, repo_type="dataset")  # waits for a busy hub
     except Exception as error:  # not there, moved, gated, or the connection broke: each has its own type
-        raise TallmasksError(
-            f"{task}: huggingface.co/datasets/{source.hub} at {revision}: {hub.trouble(error)}. {_instead(task, local)}"
-        ) from None
+        where = hub.address(source.hub, "", revision, "dataset")
+        raise TallmasksError(f"{task}: {where}: {hub.trouble(error)}. {_instead(task, local)}") from None
 
 
 def _natural(name: str | Path) -> list[str | int]:

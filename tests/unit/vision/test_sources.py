@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from PIL import Image
 from torchvision.datasets import ImageFolder
 
 from image_files import RNG, cached_repository, encoded, picture, write_parquet, write_repository
@@ -52,19 +53,14 @@ def test_a_folder_per_class_is_read_as_torchvision_reads_it(tmp_path: Path) -> N
         np.testing.assert_array_equal(open_image(stored), image)
 
 
-@pytest.mark.parametrize("form", ["path", "struct of path"])
-def test_an_image_column_of_any_form(form: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("struct", [False, True])
+def test_an_image_column_of_any_form(struct: bool, tmp_path: Path) -> None:
     """Files written by another version of the datasets library, or by hand, could not be read."""
     image = picture(RNG, 28, 28)
     (tmp_path / "images").mkdir()
     (tmp_path / "images" / "one.png").write_bytes(encoded(image, "PNG"))
-    structs = pa.struct({"bytes": pa.binary(), "path": pa.string()})
-    values: dict[str, tuple[Any, pa.DataType]] = {
-        "path": ("images/one.png", pa.string()),
-        "struct of path": ({"bytes": None, "path": str(tmp_path / "images" / "one.png")}, structs),
-    }
-    value, kind = values[form]
-    write_parquet(tmp_path / "train.parquet", [value], [3], image_type=kind)
+    value = {"bytes": None, "path": str(tmp_path / "images" / "one.png")} if struct else "images/one.png"
+    write_parquet(tmp_path / "train.parquet", [value], [3], image_type=None if struct else pa.string())
     ((_, stored),) = open_dataset(MNIST, files_of(MNIST, "train", tmp_path)).images()
     np.testing.assert_array_equal(open_image(stored), image)
 
@@ -102,6 +98,7 @@ def test_labels_go_by_name(
         ([0, None], {}, "example 1 has no label"),
         (["sofa"], {"label_type": pa.string()}, "unknown class 'sofa'.*expected 10 classes: airplane, bird"),
         ([0], {"names": [str(i) for i in range(62)]}, "the files have 62 classes .* expected 10"),
+        ([0], {"names": list("abcdefghij")}, r"10 classes \(a, b.* expected 10 \(airplane, .*not this task's data"),
         ([0], {"image_column": "picture"}, "no column image; found picture, label"),
     ],
 )
@@ -113,51 +110,41 @@ def test_what_is_not_this_tasks_data_is_refused(
         opened(tmp_path, labels, **columns)
 
 
-def test_damaged_idx_files_are_named(tmp_path: Path) -> None:
-    """A truncated download would end in a traceback of zlib."""
-    write_repository(tmp_path / "emnist", "emnist", {"train": 6, "test": 4})
-    for path in (tmp_path / "emnist").glob("*train-images*"):
-        path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(TallmasksError, match="damaged or of another layout"):
-        open_dataset(TASKS["emnist"], files_of(TASKS["emnist"], "train", tmp_path / "emnist"))
+def test_16_bit_greys_are_scaled() -> None:
+    """Every image of a telescope or a microscope would be white."""
+    greys = np.arange(256, dtype=np.uint16).reshape(16, 16)
+    for dtype, format in (("<u2", "PNG"), (">u2", "TIFF")):
+        stored = encoded(Image.fromarray((greys * 257).astype(dtype)), format)
+        np.testing.assert_array_equal(np.asarray(open_image(stored))[..., 1], greys)
 
 
 def test_a_tar_with_an_image_and_no_label(tmp_path: Path) -> None:
     """Labels would slip by one from there on."""
     write_repository(tmp_path, "fer2013", {"train": 3, "test": 2})
-    with tarfile.open(tmp_path / "train" / "1.tar") as archive:
-        archive.extractall(tmp_path / "out")  # Python 3.11.2 knows no filter; the archive is the test's own
     with tarfile.open(tmp_path / "train" / "1.tar", "w") as archive:
-        archive.add(tmp_path / "out" / "s0000001.jpg", "s0000001.jpg")
+        archive.addfile(tarfile.TarInfo("s0000001.jpg"))
     with pytest.raises(TallmasksError, match="example 1 has no label"):
         open_dataset(TASKS["fer2013"], files_of(TASKS["fer2013"], "train", tmp_path))
 
 
-@pytest.mark.parametrize(
-    ("numbers", "said"),
-    [
-        ((0, 5), r"2 of 13 shards are there; missing: 1, 2, 3"),
-        (tuple(range(12)), r"12 of 13 shards are there; missing: 12"),
-        (tuple(range(13)), None),
-    ],
-)
-def test_some_shards_do_not_pass_for_all(
-    numbers: tuple[int, ...], said: str | None, tmp_path: Path, offline: Path
-) -> None:
+def test_some_shards_do_not_pass_for_all(tmp_path: Path, offline: Path) -> None:
     """Two of PCAM's thirteen files would be taken for the whole training set, and its accuracy be another one."""
     task = TASKS["pcam"]
-    cache = cached_repository(offline, "pcam")
-    for number in numbers:
-        for folder in (tmp_path / "local" / "data", cache / "data"):
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / f"train-{number:05d}-of-00013-{number:016x}.parquet").touch()
-    if said is None:
-        assert len(files_of(task, "train", tmp_path / "local").paths) == len(files_of(task, "train").paths) == 13
-        return
-    with pytest.raises(TallmasksError, match=rf"local: pcam: {said}.*every shard of train"):
-        files_of(task, "train", tmp_path / "local")
-    with pytest.raises(TallmasksError, match="does not answer"):
-        files_of(task, "train")
+    for numbers, said in (
+        ((0, 5), r"2 of 13 shards are there; missing: 1, 2, 3"),
+        (range(12), r"12 of 13 shards are there; missing: 12"),
+        (range(13), None),
+    ):
+        for number in numbers:
+            for folder in (tmp_path / "local" / "data", cached_repository(offline, "pcam") / "data"):
+                folder.mkdir(parents=True, exist_ok=True)
+                (folder / f"train-{number:05d}-of-00013-{number:016x}.parquet").touch()
+        if said:
+            with pytest.raises(TallmasksError, match=rf"local: pcam: {said}.*every shard of train"):
+                files_of(task, "train", tmp_path / "local")
+            with pytest.raises(TallmasksError, match="does not answer"):
+                files_of(task, "train")
+    assert len(files_of(task, "train", tmp_path / "local").paths) == len(files_of(task, "train").paths) == 13
 
 
 def test_shards_of_two_sets_are_not_mixed(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tallmasks.store.errors import TallmasksError
-from tallmasks.tasks.dataset_files import Files, from_folder, from_hub, missing_from_hub
+from tallmasks.tasks.dataset_files import Files, from_folder, from_hub, missing_from_hub, reading
 from tallmasks.tasks.task import Split, published_part
 from tallmasks.tasks.text.rendering import Row
 from tallmasks.tasks.text.text_tasks import TextTask
@@ -77,14 +77,7 @@ def read_rows(task: TextTask, split: Split, files: Files, limit: int | None = No
     """
     import pyarrow as pa
 
-    try:
-        table = pa.concat_tables([_read(task, path) for path in files.paths])
-    except (OSError, ValueError) as error:  # Arrow's errors are of these two
-        why = " ".join(str(error).split())
-        raise TallmasksError(
-            f"{files.origin}: {task.name}: a data file is damaged or of another layout ({why}). Expected Parquet; "
-            "delete it and get it again."
-        ) from error
+    table = pa.concat_tables([_read(task, path) for path in files.paths])
     part, rows = published_part(split), table.num_rows
     counted = f"{rows} {task.published[part]} rows, expected {task.counts[part]}"
     notes = () if rows == task.counts[part] else (counted,)
@@ -106,7 +99,8 @@ def _read(task: TextTask, path: Path) -> pa.Table:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = _read_csv(path) if path.suffix == ".csv" else pq.ParquetFile(path).read()
+    with reading(task.name, path, "Parquet"):
+        table = _read_csv(path) if path.suffix == ".csv" else pq.ParquetFile(path).read()
     names = table.column_names
     if absent := [name for name in task.columns if name not in names]:
         raise TallmasksError(

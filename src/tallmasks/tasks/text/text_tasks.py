@@ -2,7 +2,7 @@
 
 The splits are those of `r-three/mats`, whose set-up the paper uses: training and validation data come from the
 published training split, of which validation takes the last rows; test data are the published validation split, whose
-labels are public.  Four surprises:
+labels are public.  Three surprises:
 
 - QASC: there the same rows are validation and test data.  Here the test data are the published validation split, as for
   the other tasks.
@@ -10,7 +10,6 @@ labels are public.  Four surprises:
   test split is the test data.  The data are given out on request, so no repository is named.
 - Cosmos QA and Social IQa: their own repositories hold scripts, which no library runs any more.  The named ones are
   copies by others; whether their rows come in the published order was not checked.
-- Commits of seven digits: no more is known of these; the full one is looked up when the data are fetched.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ from __future__ import annotations
 import glob
 import gzip
 import re
-import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -20,11 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.store.errors import TallmasksError
-from tallmasks.tasks.dataset_files import Files, from_folder, from_hub, hidden, missing_from_hub
+from tallmasks.tasks.dataset_files import Files, from_folder, from_hub, hidden, missing_from_hub, reading
 from tallmasks.tasks.vision.vision_tasks import VisionTask
 
 Encoded = bytes | Path | NDArray[np.uint8]
 _LOCAL = "Parquet files or of one folder per class"
+_LAYOUTS = "Parquet files, WebDataset tars, gzipped IDX files or a folder per class"
 
 
 @dataclass(frozen=True)
@@ -68,18 +68,13 @@ def open_dataset(task: VisionTask, files: Files) -> Dataset:
     """
     first = files.paths[0]
     opened: Dataset
-    try:
+    with reading(task.name, first, _LAYOUTS):
         if first.is_dir():
             opened = _open_folder(task, first)
         elif layout := {".parquet": "parquet", ".tar": "webdataset"}.get(first.suffix):
             opened = _open_streamed(task, layout, files.paths)
         else:
-            opened = _open_idx(files.paths)
-    except (OSError, ValueError, EOFError, tarfile.TarError) as error:  # Arrow's errors are ValueErrors or OSErrors
-        raise TallmasksError(
-            f"{files.origin}: {task.name}: a data file is damaged or of another layout ({error}). Expected Parquet, "
-            "WebDataset tars, gzipped IDX files or a folder per class; delete it and get it again."
-        ) from error
+            opened = _open_idx(task, files.paths)
     wrong = np.flatnonzero((opened.labels < 0) | (opened.labels >= len(task.classes)))
     if len(wrong):
         raise TallmasksError(
@@ -109,14 +104,14 @@ def _order_of(task: VisionTask, names: Sequence[str]) -> tuple[NDArray[np.int64]
 
     Names that are not recognised ("0", "1", other spellings) keep their place, unless the others show another order.
 
-    Raises TallmasksError where there are more or fewer names than classes, or the order cannot be told.
+    Raises TallmasksError where there are more or fewer names than classes, none is known, or the order cannot be told.
     """
-    if len(names) != len(task.classes):
+    recognised = [label_named(task, name) for name in names]
+    if len(names) != len(task.classes) or set(recognised) == {None}:
         raise TallmasksError(
             f"{task.name}: the files have {len(names)} classes ({', '.join(names[:5])}, ...), expected "
-            f"{len(task.classes)}; these are not this task's data"
+            f"{len(task.classes)} ({', '.join(task.classes[:5])}, ...); these are not this task's data"
         )
-    recognised = [label_named(task, name) for name in names]
     unknown = [index for index, label in enumerate(recognised) if label is None]
     order = np.array([index if label is None else label for index, label in enumerate(recognised)])
     moved = bool((order != np.arange(len(names))).any())
@@ -141,11 +136,11 @@ def _open_streamed(task: VisionTask, layout: str, paths: Sequence[Path]) -> Data
 
     config.HF_UPDATE_DOWNLOAD_COUNTS = False  # it would tell the hub of every call, and wait where there is none
 
-    def rows(**options: Any) -> IterableDataset:
-        files = [glob.escape(str(path)) for path in paths]  # load_dataset takes patterns
-        return load_dataset(layout, data_files=files, split="train", streaming=True, **options)
+    def rows(path: Path, **options: Any) -> IterableDataset:
+        file = glob.escape(str(path))  # load_dataset takes patterns
+        return load_dataset(layout, data_files=file, split="train", streaming=True, **options)
 
-    columns = rows().features
+    columns = rows(paths[0]).features
     typed = [name for name, feature in columns.items() if isinstance(feature, Image)]
     image = next((name for name in (task.source.image, "image", *typed) if name in columns), None)
     label = next((name for name in (task.source.label, "label", "cls") if name in columns), None)
@@ -156,10 +151,16 @@ def _open_streamed(task: VisionTask, layout: str, paths: Sequence[Path]) -> Data
             "call them image and label."
         )
 
-    def only(name: str) -> IterableDataset:
-        return rows(columns=[name]) if layout == "parquet" else rows()
+    columns[image] = Image(decode=False)
 
-    stored_labels = [row[label] for row in only(label)]
+    def values(name: str) -> Iterator[Any]:
+        """One column of all files."""
+        only = {"columns": [name]} if layout == "parquet" else {}
+        for path in paths:
+            with reading(task.name, path, _LAYOUTS):
+                yield from (row[name] for row in rows(path, features=columns, **only))
+
+    stored_labels = list(values(label))
     if None in stored_labels:
         raise TallmasksError(
             f"{task.name}: example {stored_labels.index(None)} has no label ({stored_labels.count(None)} in all have "
@@ -176,8 +177,8 @@ def _open_streamed(task: VisionTask, layout: str, paths: Sequence[Path]) -> Data
             labels = np.where(inside, order[np.where(inside, labels, 0)], labels)
 
     def images() -> Iterator[tuple[str, Encoded]]:
-        for index, row in enumerate(only(image).cast_column(image, Image(decode=False))):
-            stored = row[image] or {"bytes": None, "path": None}
+        for index, value in enumerate(values(image)):
+            stored = value or {"bytes": None, "path": None}
             name = f"example {index}" + (f" ({stored['path']})" if stored["path"] else "")
             where = paths[0].parent / stored["path"] if stored["path"] else b""  # nothing: it cannot be decoded
             yield name, stored["bytes"] or where
@@ -206,9 +207,9 @@ def _open_folder(task: VisionTask, folder: Path) -> Dataset:
     return Dataset(labels, lambda: ((str(path.relative_to(folder)), path) for path, _ in samples))
 
 
-def _open_idx(paths: Sequence[Path]) -> Dataset:
+def _open_idx(task: VisionTask, paths: Sequence[Path]) -> Dataset:
     images_file, labels_file = sorted(paths, key=lambda path: "labels" in path.name)
-    pixels, labels = _read_idx(images_file), _read_idx(labels_file)
+    pixels, labels = _read_idx(task, images_file), _read_idx(task, labels_file)
     if pixels.ndim != 3 or labels.ndim != 1 or len(pixels) != len(labels):
         raise ValueError(f"{images_file.name} has {pixels.shape}, {labels_file.name} {labels.shape}")
 
@@ -219,11 +220,11 @@ def _open_idx(paths: Sequence[Path]) -> Dataset:
     return Dataset(labels.astype(np.int64), images)
 
 
-def _read_idx(path: Path) -> NDArray[np.uint8]:
+def _read_idx(task: VisionTask, path: Path) -> NDArray[np.uint8]:
     """A gzipped IDX file of unsigned bytes: two zeros, the type 8, the dimensions and their sizes, the values."""
-    with gzip.open(path) as file:
+    with reading(task.name, path, _LAYOUTS), gzip.open(path) as file:
         content = file.read()
-    if content[:3] != b"\0\0\x08":
-        raise ValueError(f"{path.name} is not an IDX file of unsigned bytes")
-    shape = np.frombuffer(content, ">u4", count=content[3], offset=4)
-    return np.frombuffer(content, np.uint8, offset=4 + 4 * content[3]).reshape(shape)
+        if content[:3] != b"\0\0\x08":
+            raise ValueError("it is not an IDX file of unsigned bytes")
+        shape = np.frombuffer(content, ">u4", count=content[3], offset=4)
+        return np.frombuffer(content, np.uint8, offset=4 + 4 * content[3]).reshape(shape)

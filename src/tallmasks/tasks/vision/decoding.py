@@ -206,10 +206,12 @@ def _opened(encoded: Encoded) -> Image.Image:
 
 
 def open_image(encoded: Encoded) -> Image.Image:
-    """An image as RGB, as by torchvision's loader: without transparency or a palette."""
+    """An image as RGB, as by torchvision's loader: without transparency or a palette.  16-bit greys are scaled."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about TIFFs in SUN397 that can be read, and about palettes
         with _opened(encoded) as image:
+            if image.mode.startswith("I;16"):  # which Pillow would cut off at 255
+                return Image.fromarray(np.round(np.asarray(image) / 257).astype(np.uint8)).convert("RGB")
             return image.convert("RGB")
 
 

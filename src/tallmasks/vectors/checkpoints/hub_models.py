@@ -61,7 +61,7 @@ def fetched(repository: str, revision: str) -> tuple[Path, dict[str, str]]:
     if folder is None:
         at = "" if revision == "main" else f" --revision {revision}"
         raise TallmasksError(
-            f"huggingface.co/{repository} at {revision}: there is no such path, the model is not in this machine's hub"
+            f"{hub.address(repository, '', revision)}: there is no such path, the model is not in this machine's hub"
             f" cache, and the hub does not answer. Run `hf download {repository}{at}` where there is a network and copy"
             " the cache here (HF_HOME says where it lies), or name a local folder"
         )
@@ -94,7 +94,8 @@ def _downloaded(repository: str, revision: str) -> Path:
         return Path(snapshot_download(repository, revision=commit, allow_patterns=wanted(names)))
     except Exception as error:  # see `trouble`
         reason = hub.trouble(error)
-        raise TallmasksError(f"huggingface.co/{repository} at {revision} (no such path is here): {reason}") from None
+        where = hub.address(repository, "", revision)
+        raise TallmasksError(f"{where} (no such path is here): {reason}") from None
 
 
 def wanted(names: Sequence[str]) -> list[str]:
