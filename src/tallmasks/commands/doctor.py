@@ -19,7 +19,7 @@ import functools
 import platform
 import shutil
 import textwrap
-from collections import Counter
+from collections import Counter, defaultdict
 from importlib.metadata import version
 from pathlib import Path
 
@@ -92,7 +92,7 @@ def of_model(plan: Plan, model: str) -> tuple[list[str], list[str]]:
 
 def gpu_hours(plan: Plan, model: str, nodes: list[Node], gpu: str) -> tuple[dict[str, float], set[str]]:
     """GPU hours of the jobs that make `nodes`, by kind, on a GPU of `SUSTAINED`; and the kinds that nobody counted."""
-    spec, hours, unknown = plan.model(model), Counter[str](), set[str]()
+    spec, hours, unknown = plan.model(model), defaultdict[str, float](float), set[str]()
     operations = functools.cache(lambda training: family(spec).operations(spec, training))  # type: ignore[attr-defined]
     for node in nodes:
         settings = node.params.get("finetuning" if node.kind == "finetune" else "evaluation", {})

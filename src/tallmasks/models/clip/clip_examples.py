@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,23 +17,31 @@ class ClipExamples:
     """Examples of one task; satisfies `tallmasks.models.families.Examples`.
 
     Attributes:
-        images: uint8 [N, H, W, 3]; may be mapped into memory.
+        images: uint8 [M, H, W, 3]; may be mapped into memory.
         labels: int64 [N].
         head: the task's zero-shot head, float32 [C, D].
         sizes: int32 [N, 2], the height and width of each image before it was made square; None if it was square.
+        rows: int64 [N], the images of the examples among all; None for all of them.
     """
 
     images: NDArray[np.uint8]
     labels: NDArray[np.int64]
     head: NDArray[np.float32]
     sizes: NDArray[np.int32] | None = None
+    rows: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def __getitem__(self, some: Any) -> ClipExamples:
+        rows = np.arange(len(self.images)) if self.rows is None else self.rows
         sizes = None if self.sizes is None else self.sizes[some]
-        return ClipExamples(self.images[some], self.labels[some], self.head, sizes)
+        return replace(self, labels=self.labels[some], sizes=sizes, rows=rows[some])
+
+    def read_into(self, pixels: NDArray[np.uint8]) -> None:
+        """Copy the examples' images to `pixels`, uint8 [N, H, W, 3], once."""
+        rows = np.arange(len(self.images)) if self.rows is None else self.rows
+        np.take(self.images, rows, axis=0, out=pixels, mode="clip")  # another mode copies twice
 
 
 def open_examples(path: Path, head: Path) -> ClipExamples:

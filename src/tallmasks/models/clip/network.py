@@ -162,7 +162,9 @@ class ClipModel(FlatWeights):
         generator: torch.Generator | None = None,
     ) -> ImageBatch:
         """See `Model.prepare`; the change "crop" is open_clip's training transform, a mapping has `augment`'s."""
-        images = torch.from_numpy(np.array(examples.images))
+        shape, pinned = (len(examples), *examples.images.shape[1:]), self.device.type == "cuda"
+        images = torch.empty(shape, dtype=torch.uint8, pin_memory=pinned)  # which torch uses again
+        examples.read_into(images.numpy())
         if changes is None:
             pixels = self.pixels(images)
         elif generator is None:
