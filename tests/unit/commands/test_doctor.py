@@ -43,7 +43,7 @@ def test_what_a_model_lacks_is_said_with_what_to_do(capsys: pytest.CaptureFixtur
     ("model", "parts"),
     [
         ("vit_b32", ["21 repositories to download, 63 GB", "55.5 GB of examples", "0.81 hours: finetune 0.38"]),
-        ("t5_large", ["masks, 96 GB of saves of unfinished trainings", "46 hours: finetune 40"]),
+        ("t5_large", ["masks, 96 GB of saves of unfinished trainings", "42 hours: finetune 40"]),
     ],
 )
 def test_a_disk_holds_all_that_is_made_and_downloaded(
