@@ -58,4 +58,5 @@ rule report:
         "logs/report.log",
     shell:
         "(python -m snakemake --cores 1 --rerun-incomplete --report .tallmasks/report.html reported"
+        " && sed -i 's|<title>Snakemake Report|<title>tallmasks: tables and figures|' .tallmasks/report.html"
         " && mv .tallmasks/report.html results/report.html) > {log} 2>&1"

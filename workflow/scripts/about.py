@@ -10,17 +10,6 @@ from job import Job, main
 from tallmasks.results.typesetting import Cell, TableLayout, html_page
 from tallmasks.store.atomic_files import atomic_write_text
 
-OPENING_STYLE = """<style>
-.max-w-lg {max-width: 56rem}
-.h-screen.overflow-auto {align-items: flex-start; justify-content: flex-start}
-.opening table {display: block; overflow-x: auto; white-space: nowrap}
-.opening :is(td, th) {padding: .2rem .7rem}
-.opening :is(td, th):not(:first-child) {text-align: right}
-.opening tr.section td {text-align: left; font-style: italic}
-.opening svg {max-width: 100%; height: auto}
-</style>"""
-"""For the text of Snakemake's report: its column is too narrow for a table, and a long text begins above the window."""
-
 
 def run(job: Job) -> None:
     model = job.params["model"]
@@ -35,13 +24,13 @@ def run(job: Job) -> None:
 def opening(model: str, folder: Path) -> str:
     """The results that a report opens with: the table of methods, what is saved, accuracy per task.
 
-    They are parts of a page, with all that they need.
+    They are parts of a page, whose style is in workflow/report/workflow.rst.
     """
     page = (folder / "tables" / "methods.html").read_text()
     table = page[page.index("<table>") : page.index("</body>")]
     figures = [(folder / "figures" / f"{name}.svg").read_text() for name in ("overview", "per_task")]
     drawn = [figure[figure.index("<svg") :] for figure in figures]
-    return "\n".join([OPENING_STYLE, f'<div class="opening"><h2>{html.escape(model)}</h2>', table, *drawn, "</div>\n"])
+    return "\n".join([f'<div class="opening"><h2>{html.escape(model)}</h2>', table, *drawn, "</div>\n"])
 
 
 def provenance(model: str, folder: Path) -> TableLayout:

@@ -47,10 +47,10 @@ def draw(data: pd.DataFrame) -> Figure:
     tallest = data.groupby("benchmark")["percentage"].max()
     for panel, part in panels:
         tasks = int(part["tasks"].iloc[0])
+        zero = part["merged_zero_percentage"]
         for kind, rows in style.groups(part, "kind"):
-            merged = rows["percentage"] - rows["merged_zero_percentage"]
-            _bars(panel, rows["n"], merged, KINDS[kind])
-            _bars(panel, rows["n"], rows["merged_zero_percentage"], ZERO, bottom=merged)
+            _bars(panel, rows["n"], rows["percentage"] - zero[rows.index], KINDS[kind])
+        _bars(panel, part["n"], zero, ZERO, bottom=part["percentage"] - zero)
         panel.set_xticks(range(0, tasks + 1, max(1, tasks // 5)))
         panel.grid(axis="x", visible=False)
         panel.set_ylim(0, 1.08 * tallest[part["benchmark"].iloc[0]])
