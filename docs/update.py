@@ -20,7 +20,7 @@ import pandas as pd
 
 from tallmasks import methods
 from tallmasks.methods.merges import LEARNED
-from tallmasks.results.figures import FIGURES, load, style
+from tallmasks.results.figures import FIGURES, figure_module, style
 from tallmasks.results.paper import TABLES
 from tallmasks.results.reference import PAPER_TASKS, published_numbers
 from tallmasks.results.typesetting import Cell, TableLayout, markdown
@@ -206,7 +206,7 @@ def copy_figure(results: Path, target: Path, name: str) -> None:
     numbers = target / "figures" / f"{name}.csv"
     copy(results / "figures" / numbers.name, numbers)
     if numbers.exists():
-        figure = load(name).draw(pd.read_csv(numbers))
+        figure = figure_module(name).draw(pd.read_csv(numbers))
         for kind in ("png", "pdf"):
             numbers.with_suffix(f".{kind}").write_bytes(style.rendered(figure, kind))
         style.plt.close(figure)
