@@ -139,7 +139,7 @@ def test_a_mistyped_option_or_name_is_refused(monkeypatch):
         (methods.get, "tall_masks_ties", "tall_mask_ties"),
         (methods.get_merge, "ties_men", "ties_mean"),
     ):
-        with pytest.raises(TallmasksError, match=f"'{typed}'; did you mean '{meant}'"):
+        with pytest.raises(TallmasksError, match=f"'{typed}' .did you mean '{meant}'"):
             look_up(typed)
 
 

@@ -66,6 +66,7 @@ def run(*words: object) -> int:
 
 def refusal(capsys: pytest.CaptureFixture[str], *words: object) -> str:
     """What a command says that is refused, one line without a traceback."""
+    capsys.readouterr()
     assert run(*words) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error: ")

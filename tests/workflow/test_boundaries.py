@@ -24,10 +24,10 @@ TABLE = "results/tiny/two/table.csv"
 @pytest.mark.parametrize(
     ("target", "expected"),
     [
-        ("results/tiny/tow/table.csv", "no benchmark 'tow' in params.yaml; did you mean 'two'"),
+        ("results/tiny/tow/table.csv", "no benchmark 'tow' in params.yaml (did you mean 'two'"),
         ("results/tiny/two/tabel.csv", "No rule to produce results/tiny/two/tabel.csv"),
         ("results/tiny/../../elsewhere/table.csv", ""),
-        ("all --config build=[tinny]", "no model 'tinny' in params.yaml; did you mean 'tiny'"),
+        ("all --config build=[tinny]", "no model 'tinny' in params.yaml (did you mean 'tiny'"),
     ],
 )
 def test_a_mistyped_target_is_named(bare: Project, target: str, expected: str) -> None:

@@ -92,7 +92,9 @@ class BundlePlace:
             open_plain(path).close()
         except (OSError, ValueError, RuntimeError) as error:
             problem = "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read ({error})"
-            raise TallmasksError(f"{self.title}: {name} {problem}; the bundle names it. Get it again.") from None
+            made = "expected a folder that `tallmasks compress` wrote"
+            advice = made if name == MANIFEST else "the bundle names it. Get it again."
+            raise TallmasksError(f"{self.title}: {name} {problem}; {advice}") from None
         return path
 
 

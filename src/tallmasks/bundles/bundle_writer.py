@@ -77,13 +77,17 @@ class BundleFacts:
 
 @dataclass(frozen=True)
 class NewBundle:
-    """A bundle in the making. ``mask_lambda`` and ``scale``, by task, may be set until the ``with`` block ends."""
+    """A bundle in the making.
+
+    By task, ``mask_lambda`` and ``scale`` may be set until the ``with`` block ends, and ``error`` for the card alone.
+    """
 
     manifest: Manifest
     mask_lambda: dict[str, float | None]
     scale: dict[str, float]
     _merged: Merged
     _masks: Mapping[str, NewTensors]
+    error: dict[str, float] = field(default_factory=dict)
 
     def write(self, name: str, start: int, merged: NDArray[np.float32], masks: Mapping[str, NDArray[np.uint8]]) -> None:
         """Values ``start``.. of one flattened stored tensor and each task's mask of them; any thread, each value once.
@@ -104,10 +108,11 @@ class NewBundle:
 
 @dataclass(frozen=True)
 class NewOwnBundle:
-    """A bundle of each task's own tensors in the making."""
+    """A bundle of each task's own tensors in the making; ``error``: as of `NewBundle`."""
 
     manifest: Manifest
     _files: Mapping[str, NewTensors]
+    error: dict[str, float] = field(default_factory=dict)
 
     def write(self, task: str, name: str, content: Any) -> None:
         """One tensor of one task: what its coding takes; any thread, each once.
@@ -138,7 +143,7 @@ def new_bundle(out: Path | str, facts: BundleFacts) -> Iterator[NewBundle]:
             yield new
             encoder.finish()
         chosen = {"mask_lambda": new.mask_lambda, "scale": new.scale}
-        _describe(folder, facts, draft.model_copy(update=chosen))
+        _describe(folder, facts, draft.model_copy(update=chosen), new.error)
 
 
 @contextmanager
@@ -147,8 +152,9 @@ def new_own_bundle(out: Path | str, facts: BundleFacts) -> Iterator[NewOwnBundle
     draft = _draft(facts)
     with whole(out, _needed(facts, draft), folder=True, new=True) as folder:
         with ExitStack() as files:
-            yield NewOwnBundle(draft, _new_task_files(files, folder, facts, draft))
-        _describe(folder, facts, draft)
+            new = NewOwnBundle(draft, _new_task_files(files, folder, facts, draft))
+            yield new
+        _describe(folder, facts, draft, new.error)
 
 
 def write_from_planes(out: Path, facts: BundleFacts, merged: NDArray[np.float32], masks: MaskBundle) -> None:
@@ -265,7 +271,7 @@ def _included(facts: BundleFacts) -> dict[str, Path]:
     return {BASE + name: path for name, path in files.items()}
 
 
-def _describe(folder: Path, facts: BundleFacts, draft: Manifest) -> None:
+def _describe(folder: Path, facts: BundleFacts, draft: Manifest, errors: Mapping[str, float]) -> None:
     """Copy the base where it is to be in the bundle, and write bundle.json and README.md."""
     included = _included(facts)
     for name, source in included.items():
@@ -284,7 +290,7 @@ def _describe(folder: Path, facts: BundleFacts, draft: Manifest) -> None:
     atomic_write_bytes(folder / MANIFEST, content)
     tensors = {task: open_tensors(folder / file) for task, file in manifest.masks.items()}
     densities = {task: density(manifest, of_task.view) for task, of_task in tensors.items()}
-    atomic_write_bytes(folder / CARD, model_card(manifest, densities).encode())
+    atomic_write_bytes(folder / CARD, model_card(manifest, densities, errors).encode())
 
 
 def _json(manifest: Manifest) -> bytes:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.filesize import decimal
 
 from tallmasks.bundles.bundle_parts import BundleParts, density, manifest_of, open_place
 from tallmasks.bundles.task_weights import TaskWeights
@@ -15,6 +16,7 @@ from tallmasks.bundles.theta_0 import NoBase, check_form, find_base
 from tallmasks.store.dtypes import DTYPES
 from tallmasks.store.errors import TallmasksError, nearest, needed_for
 from tallmasks.store.parallel import once
+from tallmasks.store.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
@@ -42,6 +44,10 @@ class Bundle:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return load_bundle, (self._parts.place.title, self._base_spec), {"_of_module": self._of_module}
+
+    def __repr__(self) -> str:
+        of = f"{len(self.tasks)} tasks ({name_some(self.tasks)}) by {self.manifest.method}"
+        return f"<Bundle of {of}, {decimal(self.manifest.size)}>"
 
     @property
     def tasks(self) -> tuple[str, ...]:

@@ -131,6 +131,11 @@ class Manifest(_Object):
         return {name: coding for name, coding in codings.items() if coding is not None}
 
     @property
+    def size(self) -> int:
+        """Bytes of the files that it names, without an included base."""
+        return sum(part.size for name, part in self.files.items() if not name.startswith(BASE))
+
+    @property
     def base_sha256(self) -> dict[str, str]:
         """By weight file; of an included base, of all its files."""
         included = {n.removeprefix(BASE): part.sha256 for n, part in self.files.items() if n.startswith(BASE)}

@@ -11,10 +11,11 @@ from tallmasks.bundles.manifest import Manifest
 from tallmasks.store.markdown import plain_markdown
 
 
-def model_card(manifest: Manifest, densities: Mapping[str, float]) -> str:
+def model_card(manifest: Manifest, densities: Mapping[str, float], errors: Mapping[str, float]) -> str:
     """The card in Markdown: what is in the bundle, how large it is, and how to load it.
 
-    ``densities``: by task, the fraction of the stored values that its mask holds.
+    ``densities``: by task, the fraction of the stored values that its mask holds; ``errors``: the relative error of its
+    task vector, where that is known.
     """
     base = manifest.base
     front = ["library_name: tallmasks", "tags:", "- model-merging", "- tall-masks"]
@@ -43,6 +44,10 @@ def model_card(manifest: Manifest, densities: Mapping[str, float]) -> str:
             f" | {densities[task]:.1%} | {sizes[task]} |"
             for task in manifest.tasks
         ]
+    if errors:
+        cells = [" relative error |", "---:|", *(f" {errors[task]:.3f} |" for task in manifest.tasks)]
+        rows = [row + cell for row, cell in zip(rows, cells, strict=True)]
+        what += ".\nRelative error: |tau_t - tau'_t| / |tau_t|, where tau'_t is what the bundle gives back of tau_t"
     front_matter = "\n".join(front)
     table = "\n".join(rows)
     return f"""---

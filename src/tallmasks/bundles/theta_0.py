@@ -27,16 +27,17 @@ def find_base(parts: BundleParts, given: Checkpoint | None) -> Checkpoint:
         return given
     if origin.included:
         return own_base(parts.included_base(), manifest, f"{parts.place.title}: base")
-    problems = []
-    for spec in (origin.path, origin.repository and f"{origin.repository}@{origin.revision}"):
+    beside = [str(folder / origin.path) for folder in (parts.place.root.parent, Path()) if origin.path]
+    there = [path for path in dict.fromkeys(beside) if Path(path).exists()]
+    problems = [] if there or not origin.path else [f"no {origin.path} beside the bundle or in the current folder"]
+    for spec in (*there, *([f"{origin.repository}@{origin.revision}"] if origin.repository else [])):
         try:
-            if spec:
-                return own_base(spec, manifest, spec)
+            return own_base(spec, manifest, spec)
         except (TallmasksError, OSError, ValueError) as error:
             problems.append(" ".join(str(error).split()))
     raise NoBase(
         f"{parts.place.title}: its base is not here ({'; '.join(problems) or 'nothing says where it is'})."
-        " Give base=, the file, folder or repository of the model that was fine-tuned."
+        " Give --base (base= in Python): the file, folder or repository of the model that was fine-tuned"
     )
 
 

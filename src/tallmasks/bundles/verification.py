@@ -8,13 +8,13 @@ from pathlib import Path
 
 from tallmasks.bundles.bundle_parts import BundleParts, manifest_of, open_place
 from tallmasks.bundles.manifest import CARD, MANIFEST
-from tallmasks.bundles.theta_0 import own_base
+from tallmasks.bundles.theta_0 import find_base, own_base
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.folders import PROVENANCE
 
 
-def verify_bundle(path: str | Path) -> list[str]:
-    """All problems of a bundle, a line each.  Reads every byte, but not a base that is not included.
+def verify_bundle(path: str | Path, base: bool = False) -> list[str]:
+    """All problems of a bundle, a line each.  Reads every byte; with ``base`` also of a base on this disk.
 
     Files that the bundle does not name are problems too, except README.md, provenance.json and hidden ones.
     """
@@ -28,6 +28,8 @@ def verify_bundle(path: str | Path) -> list[str]:
     checks += [partial(parts.check, task) for task in manifest.tasks]
     if manifest.base.included:
         checks.append(lambda: own_base(parts.included_base(), manifest, f"{place.title}: base"))
+    elif base and manifest.base.repository is None:
+        checks.append(lambda: find_base(parts, None))
     problems: dict[str, None] = {}
     for check in checks:
         try:

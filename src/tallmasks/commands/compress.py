@@ -15,6 +15,8 @@ per weight.  tsv_c stores matrices of a T-th of their rank.  Their bundles have 
 from __future__ import annotations
 
 import argparse
+import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -29,8 +31,9 @@ from rich.filesize import decimal
 
 from tallmasks.bundles.bundle_models import BundleModel
 from tallmasks.bundles.bundle_writer import BundleFacts, bytes_of_bundle, new_bundle, new_own_bundle
+from tallmasks.bundles.manifest import BASE, MANIFEST
 from tallmasks.commands import given_checkpoints
-from tallmasks.commands.opened_models import Models, opened, passes, say_copied
+from tallmasks.commands.opened_models import Models, opened, passes, say_copied, say_sizes
 from tallmasks.methods import Method, Place, ScaledMask, Vector, registry
 from tallmasks.methods.own_tensors import OwnTensors
 from tallmasks.methods.streaming import Merging, fitted_lambdas, in_stream
@@ -60,18 +63,22 @@ def run(arguments: argparse.Namespace) -> int:
     """Write the bundle, and print where it is and how large."""
     given = given_checkpoints.read_settings(arguments, METHOD, OF_BUNDLES)
     method, models, facts = _prepared(given)
+    files, count = bytes_of_bundle(facts), len(given.tasks)
+    size = sum(of_file for name, of_file in files.items() if name != MANIFEST and not name.startswith(BASE))
     if arguments.dry_run:
-        models.describe(f"compress by {method.title}", sum(bytes_of_bundle(facts).values()))
+        models.describe(f"compress by {method.title}", size)
+        say_sizes(models.nbytes[0], size, models.nbytes[1], count)
         return 0
-    chosen = _write(method, models, facts)
-    size = sum(path.stat().st_size for path in given.output.rglob("*") if path.is_file())
-    count = len(given.tasks)
+    chosen, errors = _write(method, models, facts)
     print(f"{given.output}: {count} model{'s' * (count > 1)} in {decimal(size)}, by {method.title}")
     if given.include_base:
         say_copied(models.base)
     models.say_buffers()
-    for task, value in chosen.items():
-        print(f"  {task}: {'scale' if method.scaled_mask else 'lambda'} = {value:g}")
+    what = "scale" if method.scaled_mask else "lambda"
+    for task, error in errors.items():
+        value = f"{what} = {chosen[task]:g}, " if task in chosen else ""
+        print(f"  {task}: {value}relative error of its task vector {error:.3f}")
+    say_sizes(models.nbytes[0], size, models.nbytes[1], count)
     return 0
 
 
@@ -123,10 +130,12 @@ def _prepared(given: Given) -> tuple[Method, Models, BundleFacts]:
     models = opened(given, keeps_own=True)
     if isinstance(models.base, BundleModel):
         raise TallmasksError(f"{given.base}: a bundle's base lies in files of its own; `tallmasks export` it first")
-    origin = {key: str(Path(value).absolute()) if key == "path" else value for key, value in models.base.origin.items()}
+    origin = dict(models.base.origin)
+    if "path" in origin:
+        origin["path"] = _beside(given.output, origin["path"])
     facts = BundleFacts(
         method=method.name,
-        base=replace(models.base, origin=origin),  # found from every folder
+        base=replace(models.base, origin=origin),
         tasks=list(given.tasks),
         options=given.options,
         dtype=given.dtype or "float32",
@@ -140,12 +149,17 @@ def _prepared(given: Given) -> tuple[Method, Models, BundleFacts]:
     return method, models, facts
 
 
-def _write(method: Method, models: Models, facts: BundleFacts) -> dict[str, float]:
-    """Write the bundle; each task's lambda or scale, if it has one."""
+def _beside(out: Path, base: str) -> str:
+    """Where a base lies, from the folder of a new bundle; its name alone where it lies elsewhere."""
+    there = os.path.relpath(base, out.parent)
+    return Path(there).name if there.startswith("../") else there
+
+
+def _write(method: Method, models: Models, facts: BundleFacts) -> tuple[dict[str, float], dict[str, float]]:
+    """Write the bundle; each task's lambda or scale, if it has one, and the relative error of its task vector."""
     given = models.given
     if method.own_tensors:
-        _write_own(method.own_tensors, method.chosen, models, facts)
-        return {}
+        return {}, _write_own(method.own_tensors, method.chosen, models, facts)
     with models.progress("compressing", passes(method.merge, given.fit)) as progress:
         stream = models.stream(progress)
         merging = Merging(registry.get_merge(str(method.merge)), stream)
@@ -154,7 +168,7 @@ def _write(method: Method, models: Models, facts: BundleFacts) -> dict[str, floa
         facts = replace(facts, mask_lambda={} if method.scaled_mask else chosen)
         with new_bundle(given.output, facts) as new:
 
-            def work(place: Place) -> list[list[tuple[float, float]]]:
+            def work(place: Place) -> tuple[list[list[tuple[float, float]]], list[NDArray[np.float64]]]:
                 rows = stream.rows(place)
                 merged = merging(place, rows)
                 if method.scaled_mask is None:
@@ -164,29 +178,47 @@ def _write(method: Method, models: Models, facts: BundleFacts) -> dict[str, floa
                     of = prod(stream.layout.by_name[place.name])
                     packed, lengths = _scaled(method.scaled_mask, rows, merged, of)
                 new.write(place.name, place.start, merged, dict(zip(given.tasks, packed, strict=True)))
-                return lengths
+                products = [kernels.mask_products(row, merged, bits) for row, bits in zip(rows, packed, strict=True)]
+                return lengths, products
 
-            pieces = parallel(work, stream.places(merging.over_tensors), merging.threads)
+            every = parallel(work, stream.places(merging.over_tensors), merging.threads)
+            pieces, products = zip(*every, strict=True)
             if method.scaled_mask:
                 for task, pairs in zip(given.tasks, zip(*pieces, strict=True), strict=True):
                     own, held = map(fsum, zip(*chain(*pairs), strict=True))  # of all pieces
                     new.scale[task] = method.scaled_mask.scale(own, held)
-    return new.scale if method.scaled_mask else chosen
+            for task, (own, both, held) in zip(given.tasks, np.sum(products, axis=0).tolist(), strict=True):
+                scale = new.scale[task]
+                new.error[task] = _relative(own - 2 * scale * both + scale**2 * held, own)
+    return new.scale if method.scaled_mask else chosen, new.error
 
 
-def _write_own(own: OwnTensors, options: Mapping[str, Any], models: Models, facts: BundleFacts) -> None:
-    """Write the bundle of a method that compresses each tensor by itself; one tensor is in memory at a time."""
+def _relative(gap: float, own: float) -> float:
+    """The length of a gap beside that of a task vector, from their squares."""
+    return math.sqrt(max(gap, 0) / own) if own else 0.0
+
+
+def _write_own(own: OwnTensors, options: Mapping[str, Any], models: Models, facts: BundleFacts) -> dict[str, float]:
+    """Write the bundle of a method that compresses each tensor by itself; one tensor is in memory at a time.
+
+    Returns the relative error of each task vector.
+    """
     with models.progress("compressing", passes(None)) as progress, new_own_bundle(models.given.output, facts) as new:
-        stream = models.stream(progress)
+        stream, squares = models.stream(progress), {task: np.zeros(2) for task in facts.tasks}
 
         def work(place: Place) -> None:
             coding = facts.codings[place.name]
             for task in facts.tasks:
                 tensor = stream.row(task, place).reshape(coding.shape)
-                new.write(task, place.name, own.content(tensor, coding, **options))
+                content = own.content(tensor, coding, **options)
+                new.write(task, place.name, content)
+                gap = tensor - coding.values(content)
+                squares[task] += [np.square(part, dtype=np.float64).sum() for part in (gap, tensor)]
 
         # a tensor at a time: it may be large, and products have threads of their own
         parallel(work, stream.places(whole_tensors=True), threads=1)
+        new.error.update({task: _relative(*pair.tolist()) for task, pair in squares.items()})
+    return new.error
 
 
 def _scaled(

@@ -21,6 +21,7 @@ from rich.filesize import decimal
 from tallmasks.bundles.bundle_models import open_model
 from tallmasks.bundles.loaded_bundle import Bundle, load_bundle
 from tallmasks.bundles.manifest import MANIFEST
+from tallmasks.commands.opened_models import say_sizes
 from tallmasks.store import hub
 from tallmasks.store.dtypes import DTYPES
 from tallmasks.store.errors import TallmasksError
@@ -78,26 +79,25 @@ def of_bundle(bundle: Bundle) -> None:
     manifest = bundle.manifest
     stored = sum(tensor.size for tensor in manifest.stored.values())
     values = sum(tensor.size for tensor in manifest.tensors.values())
-    size = sum(part.size for part in manifest.files.values())
     alone = sum(tensor.size * DTYPES[tensor.dtype].width for tensor in manifest.tensors.values())
     base = manifest.base.repository or manifest.base.path or "unknown"
     where = "included" if manifest.base.included else "not included"
-    print(f"bundle of {len(bundle.tasks)} tasks by {manifest.method}, {decimal(size)}")
+    print(f"bundle of {len(bundle.tasks)} tasks by {manifest.method}, {decimal(manifest.size)}")
     print(f"  base: {base} ({where})")
     kinds = Counter(coding.kind for coding in manifest.codings.values())
     how = ", ".join(f"{count} tensors {kind}" for kind, count in kinds.items()) or manifest.dtype
     print(f"  {values:,} values in {len(manifest.tensors)} tensors, {stored:,} of them stored as {how}")
     if manifest.buffers:
         print(f"  buffers, no weights, are each task's own: {name_some(manifest.buffers, 2)}")
-    print(f"  a checkpoint takes {decimal(alone)}, all tasks {decimal(alone * len(bundle.tasks))}")
     sizes = {task: decimal(manifest.files[file].size) for task, file in manifest.task_files.items()}
     if manifest.codings:
         print(f"  {'task':24} {'own':>10}")
         for task in bundle.tasks:
             print(f"  {task:24} {sizes[task]:>10}")
-        return
-    print(f"  {'task':24} {'lambda':>8} {'scale':>8} {'density':>8} {'mask':>10}")
-    for task in bundle.tasks:
+    else:
+        print(f"  {'task':24} {'lambda':>8} {'scale':>8} {'density':>8} {'mask':>10}")
+    for task, scale in manifest.scale.items():
         chosen = manifest.mask_lambda[task]
-        row = f"{'-' if chosen is None else f'{chosen:g}':>8} {manifest.scale[task]:>8g} {bundle.density(task):>8.1%}"
+        row = f"{'-' if chosen is None else f'{chosen:g}':>8} {scale:>8g} {bundle.density(task):>8.1%}"
         print(f"  {task:24} {row} {sizes[task]:>10}")
+    say_sizes(alone, manifest.size, alone * len(bundle.tasks), len(bundle.tasks))

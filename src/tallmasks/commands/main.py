@@ -29,7 +29,7 @@ COMMANDS = {
     "why": "say why a result or an artifact would be rebuilt, or that it would not",
     "verify": "check the content of artifacts and results files, all of it",
     "prompts": "print the data and the prompts of the text tasks, of all or of those named",
-    "storage": "print what every method stores, for each model and benchmark of params.yaml, as CSV",
+    "storage": "print what methods store: of a model of any size, or for each model and benchmark of params.yaml",
 }
 """Every command and what it does."""
 _OTHER_NAMES = {"methods": "method_list"}
@@ -93,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 command.formatter_class = argparse.RawDescriptionHelpFormatter
                 module.add_arguments(command)
                 command.set_defaults(run=module.run)
-        parsed = parser.parse_args(arguments)
+        parsed = parser.parse_args(arguments or ["--help"])
         with in_words(), needed_for(f"tallmasks {parsed.command}"):
             status = int(parsed.run(parsed))
         sys.stdout.flush()

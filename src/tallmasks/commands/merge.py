@@ -173,10 +173,19 @@ def _prepared(given: Given) -> tuple[Method, float, Weighting, Models]:
             TallmasksWarning,
             stacklevel=2,
         )
+    _warn_of_few(method, len(models.tasks))
     blocks = 1 + max((block[1] for block in map(block_of, models.base.layout.names) if block), default=-1)
     if given.layers not in (None, blocks):
         raise TallmasksError(f"layers: found {given.layers}, and the base has {blocks}; models are merged whole")
     return method, alpha, weighting, models
+
+
+def _warn_of_few(method: Method, count: int) -> None:
+    """Warn of one model alone, and of a consensus of all."""
+    all_of = f"{method.title} keeps only what all {count} masks hold: take --k 1, a method without masks, or more tasks"
+    if count in (1, method.k):
+        text = all_of if count > 1 else "there is one model, and nothing to merge it with: give another by --task"
+        warnings.warn(text, TallmasksWarning, stacklevel=3)
 
 
 def _write(method: Method, alpha: float, weighting: Weighting, models: Models) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -19,11 +20,12 @@ from tallmasks.methods.merges import Place
 from tallmasks.methods.registry import get_merge
 from tallmasks.methods.streaming import Stream
 from tallmasks.store.atomic_files import refuse_existing
-from tallmasks.store.errors import TallmasksError
+from tallmasks.store.errors import TallmasksError, TallmasksWarning
 from tallmasks.store.tensor_files import Layout, name_some
 from tallmasks.vectors.checkpoints.buffers import Buffer
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.fitting import check_fit, unchanged
+from tallmasks.vectors.checkpoints.lora_folders import LoraCheckpoint
 from tallmasks.vectors.checkpoints.vocabularies import with_all_tokens, with_tokens_of
 from tallmasks.vectors.differences import Piece
 
@@ -137,6 +139,9 @@ def opened(given: Given, keeps_own: bool = False) -> Models:
             what = "the base" if name is None else name
             title = models.every[name].title
             raise TallmasksError(f"{what}: {title} is not what the recipe was written with: its sha256 is another")
+    for name, one in models.task_parts.items():
+        if all(one.same(models.part, tensor) for tensor in models.layout.names):
+            warnings.warn(f"{name}: its weights are the base's, so it adds nothing", TallmasksWarning, stacklevel=2)
     return models
 
 
@@ -164,6 +169,12 @@ class Models:
     def every(self) -> dict[str | None, Checkpoint]:
         """The base under None, and the tasks."""
         return dict([(None, self.base), *self.tasks.items()])
+
+    @property
+    def nbytes(self) -> tuple[int, int]:
+        """Bytes of the base, and of the tasks' models: weight files, and of LoRAs their base too."""
+        base, *sizes = (sum(path.stat().st_size for path in one.files.values()) for one in self.every.values())
+        return base, sum(sizes) + base * any(isinstance(one, LoraCheckpoint) for one in self.tasks.values())
 
     @cached_property
     def sha256s(self) -> dict[str | None, dict[str, str]]:
@@ -264,6 +275,15 @@ def say_copied(base: Checkpoint) -> None:
         copied = ", ".join(base.companions) or "nothing"
         left_out = name_some(name if name.isprintable() else ascii(name) for name in base.left_out)
         print(f"  copied from {base.title}: {copied}{f'; left out: {left_out}' if left_out else ''}")
+
+
+def say_sizes(base: int, bundle: int, models: int, count: int) -> None:
+    """Print how many bytes a base and a bundle take beside so many models; warn where that is no less."""
+    these = "the model takes" if count == 1 else f"the {count} models take"
+    print(f"base {decimal(base)} + bundle {decimal(bundle)}; {these} {decimal(models)}")
+    if base + bundle >= models:
+        text = "base and bundle take no less space than the models: keep these, or compress more of them together"
+        warnings.warn(text, TallmasksWarning, stacklevel=2)
 
 
 def passes(merge: str | None, fit: bool = False) -> int:

@@ -1,10 +1,15 @@
-"""Print what every method stores, for each model and benchmark of params.yaml, as CSV.
+"""Print what methods store: of a model of any size, or for each model and benchmark of params.yaml.
 
+    tallmasks storage --parameters 7e9 --tasks 8 --dtype bfloat16
     tallmasks storage
 
-In 1e9 bits, by the formulae of appendix C of the paper.  Parameters are counted in the model's file of pretrained
-weights if params.yaml names one, else from its architecture.  Nothing is downloaded.  TSV-C and BitDelta need the
-shapes of all tensors; without the file only their leading term is counted.  Results files have the exact size.
+The first prints the bytes of all models, of one merged model, and of the base with each kind of bundle.  The model
+counts as one square matrix that every task changed.  `tallmasks compress --dry-run` has the bytes of your own models.
+
+The second prints CSV in 1e9 bits, by the formulae of appendix C of the paper.  Parameters are counted in the model's
+file of pretrained weights if params.yaml names one, else from its architecture.  Nothing is downloaded.  TSV-C and
+BitDelta need the shapes of all tensors; without the file only their leading term is counted.  Results files have the
+exact size.
 """
 
 from __future__ import annotations
@@ -12,23 +17,71 @@ from __future__ import annotations
 import argparse
 import csv
 import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from math import isqrt
 from pathlib import Path
 
+from rich.filesize import decimal
+
 from tallmasks import methods
-from tallmasks.models.families import family
-from tallmasks.plan.chain import pretrained_source
-from tallmasks.plan.project import open_plan
-from tallmasks.results.tables import ParameterCounts
+from tallmasks.bundles.bundle_writer import bytes_of_bundle
+from tallmasks.results.stored_files import StartingPoint, bundle_facts
+from tallmasks.store.dtypes import FLOATS, OF_BUNDLES
+from tallmasks.store.errors import TallmasksError
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
 
 HEADER = ("model", "benchmark", "method", "storage_gb")
+BUNDLES = {
+    "tall_mask_task_arithmetic": "one vector, a bit mask for each task",
+    "t_switch": "of each task -1, 0 or 1 a weight",
+    "bitdelta": "of each task a sign a weight",
+    "tsv_c": "of each task a T-th of the rank, in float32",
+}
+"""The kinds of bundle.  Masks over any merge take the same, and so does EMR-Merging."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """It takes none."""
+    parser.add_argument("--parameters", type=float, metavar="P", help="7e9; without it the models of params.yaml")
+    parser.add_argument("--tasks", type=int, metavar="T", default=8, help="how many fine-tuned models of one base; 8")
+    dtypes = [dtype for dtype, code in OF_BUNDLES.items() if code in FLOATS]
+    parser.add_argument("--dtype", choices=dtypes, default="float32", help="of base, models and vector; float32")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the table."""
+    if arguments.parameters is None:
+        return _of_project()
+    if not 1 <= arguments.parameters <= 1e15 or not 1 <= arguments.tasks <= 1000:
+        raise TallmasksError("--parameters and --tasks: expected numbers from 1 up, 7e9 and 8 for instance")
+    rows = list(_sizes(int(arguments.parameters), arguments.tasks, arguments.dtype))
+    print(f"{'':36} {'bytes':>9} {'of all models':>13}  holds")
+    for name, size, holds in rows:
+        print(f"{name:36} {decimal(size):>9} {size / rows[0][1]:>13.1%}  {holds}".rstrip())
+    return 0
+
+
+def _sizes(parameters: int, tasks: int, dtype: str) -> Iterator[tuple[str, int, str]]:
+    """What is kept, its bytes, and what that holds."""
+    code = OF_BUNDLES[dtype]
+    model = parameters * FLOATS[code]
+    yield f"all {tasks} models", tasks * model, ""
+    yield "one merged model", model, "no task exactly"
+    side = isqrt(parameters)
+    base = Checkpoint(title="", tensors={"blocks.0.weight": TensorInfo(code, (side, side))})
+    for name, holds in BUNDLES.items():
+        facts = bundle_facts(name, [f"task{task}" for task in range(tasks)], StartingPoint(base, base.tensors))
+        bundle = sum(bytes_of_bundle(replace(facts, dtype=dtype)).values())
+        yield f"base + {name}", model + bundle, holds
+
+
+def _of_project() -> int:
+    """Print the CSV.  Its libraries are those of the workflow."""
+    from tallmasks.models.families import family
+    from tallmasks.plan.chain import pretrained_source
+    from tallmasks.plan.project import open_plan
+    from tallmasks.results.tables import ParameterCounts
+
     plan = open_plan()
     table = csv.writer(sys.stdout, lineterminator="\n")
     table.writerow(HEADER)

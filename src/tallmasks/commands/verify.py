@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     for folder in bundles:
         from tallmasks.bundles.verification import verify_bundle  # whose libraries take long to import
 
-        damage = verify_bundle(folder)
+        damage = verify_bundle(folder, base=True)
         print(*damage, f"{folder}: a bundle, every file of it checked: {len(damage)} problems", sep="\n")
         damaged_bundles += bool(damage)
     under = {start: list(entries_under(start)) if start.is_dir() else [start] for start in wanted}

@@ -70,7 +70,12 @@ def _explain_results(results: Results, target: Path) -> Iterator[str]:
             raise TallmasksError(f"{target}: expected one of the {place} {names}{nearest(name, known)}")
         written = results.drawing(kind, model, name)
     else:
-        written = results.view(name if name in VIEWS else "tables", model, place)
+        folders = [(view, view.folder(model, place)) for view in reversed(VIEWS.values())]
+        files = {str(folder / file): view for view, folder in folders for file in ("", *view.files, view.provenance)}
+        view = files.get(str(target), VIEWS[name if name in VIEWS else "tables"])
+        written = results.view(view.name, model, place)
+        if str(target) not in files and not (plan.root / target).exists():
+            raise TallmasksError(f"{target}: no such file{nearest(str(target), files)}")
     stale = results.stale(written)
     if stale is None:
         yield f"{target} would not be rebuilt: it is what params.yaml asks for, byte for byte."

@@ -26,6 +26,7 @@ from tallmasks.methods.own_tensors import by_tensor
 from tallmasks.methods.registry import (
     GROUPS,
     at_threshold,
+    check_merges,
     code,
     consensus,
     consensus_row,
@@ -68,3 +69,4 @@ for _module in pkgutil.iter_modules(rows.__path__):
         raise
     except Exception as error:
         raise at_import(error) from error
+check_merges()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import traceback
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -24,6 +25,8 @@ GROUPS: dict[str, Group] = {"all": "paper", "paper": "paper", "later": "later"}
 
 _methods: dict[str, Method] = {}
 _merges: dict[str, Merge] = {}
+_places: dict[str, str] = {}
+"""File and line of every registration, by name."""
 
 
 def method(**fields: Any) -> Callable[[Callable[..., Vector]], Callable[..., Vector]]:
@@ -273,6 +276,17 @@ def _add(what: str, registry: dict[str, Entry], entry: Entry) -> None:
     if entry.name in registry:
         raise ValueError(f"{what} {entry.name} is registered twice")
     registry[entry.name] = entry
+    calls = ((frame.f_code, line) for frame, line in traceback.walk_stack(None))
+    _places[entry.name] = next((f"{at.co_filename}, line {line}" for at, line in calls if at.co_name == "<module>"), "")
+
+
+def check_merges() -> None:
+    """Raises TallmasksError, with file and line, for a row over a merge that nobody registered."""
+    for row in _methods.values():
+        try:
+            get_merge(row.merge or "sum")
+        except TallmasksError as error:
+            raise TallmasksError(f"{_places[row.name]}: {error}") from None
 
 
 def check_name(spec: str, expected: Collection[str]) -> None:

@@ -90,8 +90,10 @@ def merge(task_vectors: Sequence[StateDict] | Mapping[str, StateDict], name: str
 
 def _merge_of(name: str, count: int) -> tuple[str, float]:
     """The merge of a method, and its coefficient for so many tasks where that is fixed; a merge's name as it is."""
-    if name in registry.merge_names() or name not in registry.names():
+    if name.partition(":")[0] in registry.merge_names():
         return name, 1.0
+    rows = (row for row in registry.names() if registry.get(row).update is merged_vector)
+    registry.check_name(name, [*merges(), *rows])
     method = registry.get(name)
     if method.merge is None or method.update is not merged_vector:
         raise TallmasksError(f"{name} is more than a merge; `merge` takes {', '.join(merges())}")
@@ -128,7 +130,8 @@ def tall_mask(task_vector: StateDict, multi_task_vector: StateDict, mask_lambda:
     except (TypeError, ValueError):
         grid = []
     if not grid or grid != sorted(set(grid)) or grid[0] < 0 or len(grid) > 255 or not np.isfinite(grid).all():
-        raise TallmasksError(f"mask_lambda is {mask_lambda}; expected 1 to 255 different numbers from 0 up, ascending")
+        wanted = "a number from 0 up" if alone else "1 to 255 different numbers from 0 up, ascending"
+        raise TallmasksError(f"mask_lambda is {mask_lambda}; expected {wanted}")
     if isinstance(multi_task_vector, _Merged) and (wanted := multi_task_vector.masked_as):
         text = f"multi_task_vector: the paper's masks are over {wanted}: pass merge(task_vectors, {wanted!r})"
         warnings.warn(text, TallmasksWarning, stacklevel=2)

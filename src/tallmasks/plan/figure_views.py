@@ -28,7 +28,7 @@ def _fine_tuned(plan: Plan, model: str, members: Tasks, seed: Seed) -> list[Node
     return [chain.evaluate_task(plan, model, task, "fine_tuned", seed) for task in members]
 
 
-@view(version=2, params=_rows(methods.masking))
+@view(version=2, files=("density.csv", "tensors.csv", "overlap.csv"), params=_rows(methods.masking))
 def masks(plan: Plan, model: str, name: str) -> Artifacts:
     """Densities and overlaps of the selected masks."""
     members, seed, merges = plan.members(plan.tasks_for(model, name)), plan.seeds[0], agreeing_merges(plan, name)
@@ -39,7 +39,7 @@ def masks(plan: Plan, model: str, name: str) -> Artifacts:
     }
 
 
-@view(version=2, params=_rows(methods.consensus))
+@view(version=2, files=("thresholds.csv",), params=_rows(methods.consensus))
 def thresholds(plan: Plan, model: str, name: str) -> Artifacts:
     """Consensus merging at every threshold k."""
     members, seed, merges = plan.members(plan.tasks_for(model, name)), plan.seeds[0], agreeing_merges(plan, name)
@@ -51,7 +51,7 @@ def thresholds(plan: Plan, model: str, name: str) -> Artifacts:
     }
 
 
-@view(version=2)
+@view(version=2, files=("controlled.csv",))
 def controlled(plan: Plan, model: str, name: str) -> Artifacts:
     """Task arithmetic with and without interference, weight by weight (table 1)."""
     members, seed = plan.members(plan.tasks_for(model, name)), plan.seeds[0]
@@ -68,7 +68,12 @@ def controlled(plan: Plan, model: str, name: str) -> Artifacts:
     }
 
 
-@view(version=2, grows=True, params=lambda plan, model, benchmark: {"orders": list(plan.subset_orders)})
+@view(
+    version=2,
+    files=("accuracy.csv", "orders.json"),
+    grows=True,
+    params=lambda plan, model, benchmark: {"orders": list(plan.subset_orders)},
+)
 def subsets(plan: Plan, model: str, name: str) -> Artifacts:
     """Figure 5; the evaluations of all subsets follow once zero-shot accuracies decide which they are.
 
@@ -82,7 +87,11 @@ def subsets(plan: Plan, model: str, name: str) -> Artifacts:
     }
 
 
-@view(version=2, params=lambda plan, model, benchmark: {"grid": list(plan.grids(model)["mask_lambda"])})
+@view(
+    version=2,
+    files=("weights.csv",),
+    params=lambda plan, model, benchmark: {"grid": list(plan.grids(model)["mask_lambda"])},
+)
 def illustration(plan: Plan, model: str, name: str) -> Artifacts:
     """A block of one matrix, from task vectors to masks (figure 1)."""
     tasks, seed = plan.tasks_for(model, name), plan.seeds[0]

@@ -36,6 +36,7 @@ class View:
         artifacts: ``(plan, model, benchmark) -> the artifacts that it is written from``, by role.
         params: ``(plan, model, benchmark) -> the parameters that it depends on``.
         seeds: how many of the fine-tuning seeds it shows.
+        files: what it always writes, without the provenance; some benchmarks have more.
         own_folder: whether it has a folder of its own, below the benchmark's.
         provenance: the file that vouches for its files.
         grows: whether it is written from more artifacts once some of them are there.
@@ -47,6 +48,7 @@ class View:
     version: int
     artifacts: WrittenFrom
     params: ShownParams
+    files: Sequence[str]
     seeds: Literal["none", "first", "all"] = "first"
     own_folder: bool = True
     provenance: str = PROVENANCE
@@ -156,26 +158,39 @@ def _of_seeds(seeds: Sequence[int], of_seed: Callable[[int], Artifacts]) -> Arti
     return {f"{seed}/{role}": nodes for seed in seeds for role, nodes in of_seed(seed).items()}
 
 
-@view(version=8, own_folder=False, params=_rows, any_tasks=True)
+@view(
+    version=8,
+    files=("table.csv", "table.md", "per_task.csv", "intervals.csv", "selection.json", "agreement.csv", "metrics.json"),
+    own_folder=False,
+    params=_rows,
+    any_tasks=True,
+)
 def tables(plan: Plan, model: str, name: str) -> Artifacts:
     """The tables of a benchmark."""
     return _of_seeds(plan.seeds[:1], lambda seed: results_of(plan, model, name, seed))
 
 
-@view(version=5, seeds="all", params=_rows, any_tasks=True)
+@view(version=5, files=("table.csv", "table.md"), seeds="all", params=_rows, any_tasks=True)
 def seeds(plan: Plan, model: str, name: str) -> Artifacts:
     """The tables over all fine-tuning seeds."""
     return _of_seeds(plan.seeds, lambda seed: results_of(plan, model, name, seed))
 
 
-@view(version=1, seeds="none", own_folder=False, provenance=f"zeroshot.{PROVENANCE}", any_tasks=True)
+@view(
+    version=1,
+    files=("zeroshot.csv",),
+    seeds="none",
+    own_folder=False,
+    provenance=f"zeroshot.{PROVENANCE}",
+    any_tasks=True,
+)
 def zeroshot(plan: Plan, model: str, name: str) -> Artifacts:
     """zeroshot.csv, which needs no fine-tuning."""
     members = plan.members(plan.tasks_for(model, name))
     return {"task_evaluations": [chain.evaluate_task(plan, model, task, "zeroshot", plan.seeds[0]) for task in members]}
 
 
-@view(version=1)
+@view(version=1, files=("bundle.json", "README.md"))
 def bundle(plan: Plan, model: str, name: str) -> Artifacts:
     """The benchmark's models as the files of a bundle."""
     members = plan.members(plan.tasks_for(model, name))
@@ -203,13 +218,20 @@ def _field(plan: Plan, model: str, name: str, seeds: Sequence[int]) -> Artifacts
     return _of_seeds(seeds, lambda seed: _evaluations(plan, model, name, seed, rows))
 
 
-@view(version=4, own_folder=False, provenance=f"field.{PROVENANCE}", params=_field_rows, any_tasks=True)
+@view(
+    version=4,
+    files=("field.csv", "field.md", "field.tex"),
+    own_folder=False,
+    provenance=f"field.{PROVENANCE}",
+    params=_field_rows,
+    any_tasks=True,
+)
 def field(plan: Plan, model: str, name: str) -> Artifacts:
     """field.csv, the long table of every method, beside its published numbers."""
     return _field(plan, model, name, plan.seeds[:1])
 
 
-@view(version=2, seeds="all", params=_field_rows, any_tasks=True)
+@view(version=2, files=("table.csv", "table.md", "per_seed.csv"), seeds="all", params=_field_rows, any_tasks=True)
 def field_seeds(plan: Plan, model: str, name: str) -> Artifacts:
     """The tables over all fine-tuning seeds, of every method."""
     return _field(plan, model, name, plan.seeds)
@@ -223,6 +245,7 @@ def _merges(plan: Plan) -> list[str]:
 
 @view(
     version=1,
+    files=("held_out.csv", "held_out.md"),
     own_folder=False,
     provenance=f"held_out.{PROVENANCE}",
     params=lambda plan, model, benchmark: _shown(plan, benchmark, ["zeroshot", *_merges(plan)]),

@@ -94,10 +94,11 @@ def refuse_existing(path: Path, folder: bool) -> None:
 
 def no_room(path: Path, size: int) -> TallmasksError:
     """The error of a disk without room."""
-    there = next(parent for parent in path.absolute().parents if parent.exists())
+    free = shutil.disk_usage(next(parent for parent in path.absolute().parents if parent.exists())).free
+    more = ", and files take whole blocks" if free >= size else ""
     return TallmasksError(
-        f"{path}: no space for the {size} bytes it needs ({shutil.disk_usage(there).free} are free). Nothing was"
-        " written; free some space and run again, or name a place on another disk"
+        f"{path}: no space for the {size} bytes it needs ({free} are free{more}). Nothing was written; free some space"
+        " and run again, or name a place on another disk"
     )
 
 

@@ -83,10 +83,10 @@ def needed_for(what: str) -> Iterator[None]:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """'; did you mean ...?' with the valid name nearest to a wrong one, or nothing if none is near."""
+    """' (did you mean ...?)' with the valid name nearest to a wrong one, or nothing if none is near."""
     names = {other.lower(): other for other in known}
     close = difflib.get_close_matches(name.lower(), names, n=1)
-    return f"; did you mean {names[close[0]]!r}?" if close else ""
+    return f" (did you mean {names[close[0]]!r}?)" if close else ""
 
 
 def short(value: object) -> str:

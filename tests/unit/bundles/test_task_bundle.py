@@ -112,7 +112,7 @@ def test_without_a_base_the_module_itself_is_theta_0(made):
     hidden = made.base_file.rename(made.base_file.with_suffix(".hidden"))
     try:
         bundle = load_bundle(made.folder)
-        with pytest.raises(TallmasksError, match=r"its base is not here .*no such file.* Give base="):
+        with pytest.raises(TallmasksError, match=r"its base is not here .no .* beside the bundle.* Give --base"):
             bundle.state_dict("mnist")
         module = Everything(made.base)
         bundle.restore_(module)
@@ -183,7 +183,7 @@ def test_a_module_that_does_not_fit_stays_as_it_is(made, change, message):
         assert "\n" not in str(error.value)
     for name, tensor in module.state_dict().items():
         assert tensor.is_meta or same_bits(tensor, before[name])
-    with pytest.raises(TallmasksError, match="no task 'mnits'; did you mean 'mnist'"):
+    with pytest.raises(TallmasksError, match=r"no task 'mnits' .did you mean 'mnist'"):
         bundle.apply_(module, "mnits")
     with pytest.raises(TallmasksError, match=r"found a dict; expected a torch.nn.Module. .*bundle.state_dict"):
         bundle.apply_(dict(made.base), "mnist")

@@ -38,7 +38,8 @@ def test_every_task_comes_back(here: Path, tmp_path: Path, spec: str, capsys: py
     assert not out.exists()
     said = capsys.readouterr().out.splitlines()[-1]
     assert run("compress", "--base", "base", *NAMED, *CALLS[spec], "-o", out) == 0
-    size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file() and path.name != "README.md")
+    assert capsys.readouterr().out.splitlines()[-1] == said
+    size = sum(path.stat().st_size for path in out.rglob("*.safetensors"))
     bundle = tallmasks.load_bundle(out)
     assert bundle.manifest.method == spec and not (out / "merged.safetensors").exists()
     model = LlamaForCausalLM.from_pretrained("base")
@@ -64,4 +65,5 @@ def test_every_task_comes_back(here: Path, tmp_path: Path, spec: str, capsys: py
     assert run("info", out) == 0
     told = capsys.readouterr().out
     assert all(task in told for task in TASKS) and spec in told
-    assert said.endswith(f"about {size / 1000:.1f} kB") and f"{spec}, " in told
+    assert f"bundle {size / 1000:.1f} kB; the 3 models take " in said and said.partition("+")[2][:16] in told
+    assert f"{spec}, " in told

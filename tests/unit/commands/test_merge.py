@@ -349,9 +349,8 @@ def test_a_wrong_value_in_a_file_is_one_line(small: Path, capsys: pytest.Capture
             other = {ours: v for ours, v in right.items() if ours != MERGEKIT.get(key)}
             Path("merge.yaml").write_text(json.dumps({**other, key: value}))
             status = run("merge", "merge.yaml", "--dry-run")
-            said = capsys.readouterr().err.splitlines()
-            version = key == "tallmasks" and value == "\0"  # of which there is a warning
-            assert status == (1 if said and not version else 0) and len(said) <= 1, (key, value, said)
+            said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("warning: ")]
+            assert status == len(said) <= 1, (key, value, said)
             assert status == 1 or value not in ([1], [[1]]) or key == "nothing", (key, value)
 
 

@@ -191,7 +191,7 @@ def test_the_command_lists_data_and_prompts(capsys: pytest.CaptureFixture[str]) 
     printed = capsys.readouterr().out
     assert "train 7,634, validation 500, test 926" in printed and "5 of 8" in printed and "    > heat" in printed
     assert cli.main(["prompts", "quacs"]) == 1
-    assert "no text task 'quacs'; did you mean 'qasc'?" in capsys.readouterr().err
+    assert "no text task 'quacs' (did you mean 'qasc'?" in capsys.readouterr().err
 
 
 def test_the_page_says_what_is_declared() -> None:

@@ -16,9 +16,8 @@ def test_a_stage_is_a_rule_and_a_script_of_its_name() -> None:
     no rule."""
     text = "\n".join(RULES.values())
     rules = set(re.findall(r"^(?:use rule \w+ as|checkpoint|rule) (\w+)\b", text, re.M))
-    views = set(re.findall(r'^    "(\w+)": \[', (ROOT / "workflow" / "rules" / "results.smk").read_text(), re.M))
     scripts = {path.stem for path in (ROOT / "workflow" / "scripts").glob("*.py")}
-    assert STAGES.keys() <= rules & scripts and VIEWS.keys() == views and views <= scripts
+    assert STAGES.keys() <= rules & scripts and VIEWS.keys() <= scripts
     assert all(stage.path("{model}", "{name}") in text for stage in STAGES.values())
 
 
