@@ -14,6 +14,7 @@ def run(job: Job) -> None:
         path, origin = job.input("weights"), {"source": checkpoint["source"], "file": job.input("weights").name}
     else:
         path = hub.download(checkpoint["repository"], checkpoint["file"], checkpoint["revision"])
+        hub.refuse_damaged(path)
         origin = checkpoint | {"commit": hub.commit_of(path) or checkpoint["revision"]}
         source = kin.publishers[checkpoint["source"]]
         if source.generation and checkpoint["revision"] == source.revision:
