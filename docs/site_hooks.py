@@ -21,7 +21,7 @@ _LOADED = re.compile(r"<(?:script|img|iframe)[^>]*\bsrc=\"(?:https?:)?//|<link[^
 
 
 def on_config(config: Any) -> Any:
-    """A link to the source in the footer: where this clone is from, if a browser can open it and no password is in it."""
+    """A link to the source in the footer: where this clone is from, if a browser can open it without a password."""
     origin = subprocess.run(["git", "config", "remote.origin.url"], cwd=ROOT, capture_output=True, text=True).stdout
     if re.match("https://[^@]*$", origin):  # `repo_url` would ask the network for stars
         config.extra["social"] = [{"icon": "material/source-repository", "link": origin.strip(), "name": "The source"}]
