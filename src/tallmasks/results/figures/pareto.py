@@ -50,9 +50,9 @@ def draw(data: pd.DataFrame) -> Figure:
         panel.step(front.index, front, where="post", color=style.GREY, linewidth=0.8, label="Pareto front")
         x, y, named = part["storage_gb"], part["normalized_accuracy"], part["on_front"] | part["method"].isin(NAMED)
         panel.plot(x[~named], y[~named], ".", color=style.GREY, label="another method")
-        for index, method in part["method"][named].items():
+        for across, up, method in zip(x[named], y[named], part["method"][named], strict=True):
             look = style.look_of(method)
-            panel.plot(x[index], y[index], look.marker, color=look.color, markersize=5.5, fillstyle="none")
+            panel.plot(across, up, look.marker, color=look.color, markersize=5.5, fillstyle="none")
         panel.margins(y=0.15)
         titles = part["method"].map(style.title_of) + part["at_least"].map({True: " (or more →)", False: ""})
         at = part.assign(title=titles)[named].sort_values("storage_gb")

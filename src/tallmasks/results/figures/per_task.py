@@ -28,12 +28,12 @@ def draw(data: pd.DataFrame) -> Figure:
     """A panel per benchmark: a row per task, the best on average at the top; a marker per method."""
     figure, panels = style.panels(data, ["benchmark"], columns=2, height=2.9, xlabel="accuracy (%)")
     for panel, part in panels:
-        tasks = part.groupby("task")["accuracy"].mean().sort_values(kind="stable").index
+        tasks = part.groupby("task")["accuracy"].mean().sort_values(kind="stable").index.astype(str).tolist()
         style.task_rows(panel, tasks)
         for method, rows in style.groups(part, "method"):
             look = style.look_of(method)
             panel.plot(
-                rows["accuracy"], [tasks.get_loc(task) + MERGES.get(method, 0) for task in rows["task"]],
+                rows["accuracy"], [tasks.index(task) + MERGES.get(method, 0) for task in rows["task"]],
                 look.marker, color=look.color, fillstyle="none", label=style.title_of(method),
             )  # fmt: skip
         panel.set_xlim(0, 105)

@@ -234,7 +234,7 @@ def label_points(panel: Axes, data: pd.DataFrame, x: str, y: str, name: str) -> 
     data = data.sort_values(y, kind="stable")
     steps = 0.09 * np.ptp(panel.get_ylim()) * np.arange(len(data))
     heights = isotonic_regression(data[y].to_numpy(float) - steps).x + steps
-    right = offset_copy(panel.transData, panel.figure, x=9, units="points")
+    right = offset_copy(panel.transData, panel.get_figure(root=True), x=9, units="points")
     for point, height in zip(data.to_dict("records"), heights, strict=True):
         panel.annotate(
             point[name], (point[x], point[y]), (data[x].max(), height), textcoords=right, va="center",
