@@ -38,4 +38,4 @@ rule artifact:
     params:
         job=BRIDGE.store.job(),
     shell:
-        "exec python workflow/runner/warm.py workflow/scripts/{rule}.py {params.job} > {log} 2>&1"
+        "exec python workflow/runner/warm.py workflow/scripts/{rule}.py {params.job} {input} {output} > {log} 2>&1"

@@ -42,7 +42,7 @@ for _kind, (_specs, _file, _endings) in DRAWINGS.items():
                 script=_kind,
                 job=BRIDGE.drawing(_kind, _name).job,
             shell:
-                "exec python workflow/runner/warm.py workflow/scripts/{params.script}.py {params.job} > {log} 2>&1"
+                "exec python workflow/runner/warm.py workflow/scripts/{params.script}.py {params.job} {input} {output} > {log} 2>&1"
 
 
 localrules:

@@ -39,4 +39,4 @@ for _view, _folder, _files in [
         params:
             job=BRIDGE.view(_view).job,
         shell:
-            "exec python workflow/runner/warm.py workflow/scripts/{rule}.py {params.job} > {log} 2>&1"
+            "exec python workflow/runner/warm.py workflow/scripts/{rule}.py {params.job} {input} {output} > {log} 2>&1"

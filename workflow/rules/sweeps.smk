@@ -34,7 +34,7 @@ checkpoint task_orders:
     params:
         job=BRIDGE.store.job(),
     shell:
-        "exec python workflow/runner/warm.py workflow/scripts/{rule}.py {params.job} > {log} 2>&1"
+        "exec python workflow/runner/warm.py workflow/scripts/{rule}.py {params.job} {input} {output} > {log} 2>&1"
 
 
 # task vectors and examples of a subset -> evaluations of several methods (figure 5)

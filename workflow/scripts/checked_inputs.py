@@ -80,7 +80,7 @@ def _found(path: Path, digest: str | None) -> str | TallmasksError | None:
     Errors are given back, so that all damaged inputs of a job are found at once, and not one with every run.
     """
     try:
-        if path.parts[0] == STORE.name:
+        if ARTIFACT.fullmatch(path.name) and STORE.name in path.parts:
             return _artifact(path, digest)
         if path.name.endswith(PROVENANCE):
             return str(provenance_of(path.parent, path.name)[CONTENT])
@@ -111,7 +111,7 @@ def damage_put_away() -> Iterator[None]:
     try:
         yield
     except Damaged as damaged:
-        if damaged.path.parts[0] != STORE.name:
+        if STORE.name not in damaged.path.parts:
             raise
         raise TallmasksError(f"{_put_away(damaged)}. {AGAIN.capitalize()}, and it is made again") from None
 

@@ -15,7 +15,7 @@ import stat
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -49,11 +49,11 @@ class Job:
     """The identities of the input artifacts by role, once they have been checked."""
 
     @classmethod
-    def read(cls, file: str) -> Job:
-        """The job that a file describes."""
+    def read(cls, file: str, copies: Sequence[str] = ()) -> Job:
+        """The job that a file describes; ``copies``: where Snakemake has its files, if they are kept in a storage."""
         told = json.loads(Path(file).read_text())
-        told["inputs"] = {role: [Path(path) for path in paths] for role, paths in told["inputs"].items()}
-        return cls(**told | {"outputs": {role: Path(path) for role, path in told["outputs"].items()}})
+        told["inputs"] = {role: [placed(path, copies) for path in paths] for role, paths in told["inputs"].items()}
+        return cls(**told | {"outputs": {role: placed(path, copies) for role, path in told["outputs"].items()}})
 
     @property
     def params(self) -> Mapping[str, Any]:
@@ -87,9 +87,9 @@ class Job:
 
 def main(run: Callable[[Job], None]) -> None:
     """Run a step on the job that the command line names.  A user's error is one line, not a traceback."""
-    script, file = sys.argv
+    script, file, *copies = sys.argv
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback
-    job, start = Job.read(file), time.monotonic()
+    job, start = Job.read(file, copies), time.monotonic()
     use_threads(job.threads)
     try:
         with in_words(), checked_inputs.damage_put_away():
@@ -104,6 +104,12 @@ def main(run: Callable[[Job], None]) -> None:
         sys.exit(1)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # Snakemake does not see that of a fork
     print(f"done in {time.monotonic() - start:.1f} s, with {memory:.0f} MB of memory", flush=True)
+
+
+def placed(path: str, copies: Iterable[str]) -> Path:
+    """The copy of a file or a folder; its own path where there is none."""
+    parts = (f"/{copy}/".partition(f"/{path}/") for copy in copies)
+    return next((Path(f"{before}/{path}"[1:]) for before, found, _ in parts if found), Path(path))
 
 
 def use_threads(threads: int) -> None:
