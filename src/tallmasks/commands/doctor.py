@@ -23,15 +23,17 @@ from collections import Counter, defaultdict
 from importlib.metadata import version
 from pathlib import Path
 
+from tallmasks.commands.why import files_with
 from tallmasks.models import cuda
 from tallmasks.models.families import family
 from tallmasks.plan import preflight
 from tallmasks.plan.index import closure
 from tallmasks.plan.node import Node
 from tallmasks.plan.planner import Plan
-from tallmasks.plan.project import Store, open_plan
+from tallmasks.plan.project import Results, Store, open_plan
 from tallmasks.store import hub
 from tallmasks.store.errors import TallmasksError, nearest
+from tallmasks.store.folders import RESULTS
 from tallmasks.tasks.catalogues import catalogue
 
 WIDTH = 110  # letters of a problem where all models are listed: the answer fits on a screen of 24 lines
@@ -45,14 +47,18 @@ measured it."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("models", nargs="*", metavar="MODEL", help="of params.yaml; all by default")
+    parser.add_argument(
+        "targets",
+        nargs="*",
+        metavar="TARGET",
+        help="a model of params.yaml, or a file of results/; all models by default",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the answers; 1 if a model cannot be run as it is."""
+    """Print the answers; 1 if a target cannot be made as it is."""
     plan = open_plan()
-    if wrong := [name for name in arguments.models if name not in plan.models]:
-        raise TallmasksError(f"params.yaml has no model {wrong[0]}{nearest(wrong[0], plan.models)}")
+    asked = [(target, *behind(plan, target)) for target in arguments.targets or plan.models]
     libraries = ("torch", "transformers", "open_clip_torch", "snakemake", "dvc")
     print(f"Python {platform.python_version()}, {', '.join(f'{name} {version(name)}' for name in libraries)}")
     print(f"GPUs: {', '.join(cuda.usable()) or 'none'}")
@@ -60,27 +66,44 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"disk for {what}: {shutil.disk_usage(place).free / 1e9:.0f} GB free ({place.resolve()})")
     print(f"the hub {'answers' if hub.reachable() else 'does not answer'}")
     stopped = False
-    for model in arguments.models or plan.models:
-        facts, problems = of_model(plan, model)
+    for target, model, nodes in asked:
+        facts, problems = of_target(plan, model, nodes)
         stopped |= bool(problems)
-        print(f"{model}: {'cannot be run as it is' if problems else 'ready'}")
-        if arguments.models:
+        print(f"{target}: {'cannot be run as it is' if problems else 'ready'}")
+        if arguments.targets:
             print("\n".join(f"    {line}" for line in [*facts, *(f"- {text}" for text in problems)]))
         elif problems:
             print(f"    - {textwrap.shorten(problems[0], WIDTH, placeholder=' ...')}")
-    if not arguments.models:
+    if not arguments.targets:
         print("`tallmasks doctor MODEL` says everything about a model: what fits, what is missing, what to do.")
     return int(stopped)
 
 
-def of_model(plan: Plan, model: str) -> tuple[list[str], list[str]]:
-    """Facts of what a model's benchmarks need, and the problems that keep it from running on this machine."""
+def behind(plan: Plan, target: str) -> tuple[str, list[Node] | TallmasksError]:
+    """The model of a target and the artifacts behind it; the error where a file that params.yaml names is not there.
+
+    Raises TallmasksError for what is neither a model nor written by a rule.
+    """
+    place = Path(target)
+    if place.parts[:1] == (RESULTS.name,) and len(place.parts) > 2:
+        tops = files_with(Results(plan, Store(plan.root)), place).behind()
+        return place.parts[1], list({node.path: node for top in tops for node in top.walk()}.values())
+    if target not in plan.models:
+        raise TallmasksError(f"params.yaml has no model {target}{nearest(target, plan.models)}")
     try:
-        nodes = closure(plan, model)
-    except TallmasksError as error:  # a file that params.yaml names is not there
-        return [], [str(error)]
+        return target, closure(plan, target)
+    except TallmasksError as error:
+        return target, error
+
+
+def of_target(plan: Plan, model: str, nodes: list[Node] | TallmasksError) -> tuple[list[str], list[str]]:
+    """Facts of what the artifacts of a target need, and the problems that keep it from running on this machine."""
+    if isinstance(nodes, TallmasksError):
+        return [], [str(nodes)]
     missing = Store(plan.root).missing(nodes)
     facts, problems = [f"{len(nodes) - len(missing)} of {len(nodes)} artifacts are there; to be made:"], list[str]()
+    if not missing:
+        return [f"all {len(nodes)} artifacts are there"], []
     facts[0] += f" {', '.join(f'{count} {kind}' for kind, count in Counter(node.kind for node in missing).items())}"
     on_gpu = [node for node in missing if plan.resources(model, node.stage.uses)["gpu"]]
     if on_gpu:
@@ -158,7 +181,7 @@ def _look_at_gpus(plan: Plan, model: str, jobs: list[Node], facts: list[str], pr
         facts.append(f"not counted: {', '.join(sorted(unknown))}")
     trainable, frozen = family(plan.model(model)).architecture_counts(plan.model(model))
     held = FLOAT * (4 * trainable + frozen)
-    facts.append(f"a fine-tuning holds {held / 1e9:.3g} GB of weights, gradients and moments; activations come on top")
+    facts.append(f"a fine-tuning holds at least {held / 1e9:.3g} GB of weights, gradients and moments; activations come on top")
     try:
         cuda.require_gpus(max(plan.resources(model, node.stage.uses)["gpu"] for node in jobs))
     except TallmasksError as error:

@@ -20,7 +20,7 @@ from tallmasks.plan.drawings import DRAWINGS
 from tallmasks.plan.index import Index
 from tallmasks.plan.node import Node
 from tallmasks.plan.planner import Plan
-from tallmasks.plan.project import Results, Store, open_plan
+from tallmasks.plan.project import Results, Store, Vouched, open_plan
 from tallmasks.plan.views import VIEWS
 from tallmasks.store.artifacts import ARTIFACT, Damaged, load_json, read_label
 from tallmasks.store.errors import TallmasksError, nearest, short
@@ -58,9 +58,11 @@ def explain(plan: Plan, target: Path) -> Iterator[str]:
     yield from _explain_missing(plan, store.missing([node]))
 
 
-def _explain_results(results: Results, target: Path) -> Iterator[str]:
-    """The answer for a file or folder below results/<model>/."""
-    plan = results.plan
+def files_with(results: Results, target: Path) -> Vouched:
+    """The files that are written together with a file or folder below results/<model>/, and what they show.
+
+    Raises TallmasksError where no rule writes it.
+    """
     _, model, place, *rest = target.parts
     name = rest[0].split(".")[0] if rest else ""
     if kind := next((kind for kind, drawing in DRAWINGS.items() if drawing.folder == place), None):
@@ -68,14 +70,16 @@ def _explain_results(results: Results, target: Path) -> Iterator[str]:
         if name not in known:
             names = ", ".join(known)
             raise TallmasksError(f"{target}: expected one of the {place} {names}{nearest(name, known)}")
-        written = results.drawing(kind, model, name)
-    else:
-        folders = [(view, view.folder(model, place)) for view in reversed(VIEWS.values())]
-        files = {str(folder / file): view for view, folder in folders for file in ("", *view.files, view.provenance)}
-        view = files.get(str(target), VIEWS[name if name in VIEWS else "tables"])
-        written = results.view(view.name, model, place)
-        if str(target) not in files and not (plan.root / target).exists():
-            raise TallmasksError(f"{target}: no such file{nearest(str(target), files)}")
+        return results.drawing(kind, model, name)
+    folders = [(view, view.folder(model, place)) for view in reversed(VIEWS.values())]
+    files = {str(folder / file): view for view, folder in folders for file in ("", *view.files, view.provenance)}
+    if str(target) not in files and not (results.plan.root / target).exists():
+        raise TallmasksError(f"{target}: no such file{nearest(str(target), files)}")
+    return results.view(files.get(str(target), VIEWS[name if name in VIEWS else "tables"]).name, model, place)
+
+
+def _explain_results(results: Results, target: Path) -> Iterator[str]:
+    plan, written = results.plan, files_with(results, target)
     stale = results.stale(written)
     if stale is None:
         yield f"{target} would not be rebuilt: it is what params.yaml asks for, byte for byte."

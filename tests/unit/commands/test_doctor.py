@@ -35,6 +35,9 @@ def test_what_a_model_lacks_is_said_with_what_to_do(capsys: pytest.CaptureFixtur
     assert "vit_b32: cannot be run as it is" in output and "21 repositories to download" in output
     assert "torch has no GPU" in output and "`hf download tanganke/sun397" in output
 
+    assert main(["doctor", "results/vit_b32/20tasks/table.csv"]) == 1
+    assert "93 jobs on a GPU" in capsys.readouterr().out
+
     assert main(["doctor", "vit_b31"]) == 1
     assert "did you mean 'vit_b32'?" in capsys.readouterr().err
 
@@ -58,7 +61,7 @@ def test_a_disk_holds_all_that_is_made_and_downloaded(
     for free in (1e15, 0.99, 1.01):
         room = free * (needed or 1)
         monkeypatch.setattr(shutil, "disk_usage", lambda place, room=room: SimpleNamespace(free=room))
-        told, problems = doctor.of_model(plan, model)
+        told, problems = doctor.of_target(plan, *doctor.behind(plan, model))
         facts = "; ".join(told)
         needed = 1e9 * sum(map(float, re.findall(r"([\d.]+) GB(?! of weights, )", facts)))
         said.append(any("set HF_HOME" in problem for problem in problems))
