@@ -74,7 +74,7 @@ def test_only_what_is_missing_is_made(copy: Project) -> None:
     for folder in ("store/tiny/derived/evaluate_subset", "store/tiny/derived/evaluate_thresholds"):
         shutil.rmtree(copy.path(folder))
     shutil.rmtree(copy.path("results/tiny/three/masks"))
-    assert planned(copy, "paper") == {"figure_radar": 1, "paper_table_methods": 1, "masks": 1}
+    assert planned(copy, "paper") == {"figure_per_task": 1, "paper_table_methods": 1, "masks": 1}
 
 
 def test_a_sweep_evaluates_only_what_is_missing(copy: Project) -> None:

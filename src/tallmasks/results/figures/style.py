@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.transforms import offset_copy
+from matplotlib.transforms import ScaledTranslation
 from scipy.optimize import isotonic_regression
 
 from tallmasks import methods
@@ -234,7 +234,7 @@ def label_points(panel: Axes, data: pd.DataFrame, x: str, y: str, name: str) -> 
     data = data.sort_values(y, kind="stable")
     steps = 0.09 * np.ptp(panel.get_ylim()) * np.arange(len(data))
     heights = isotonic_regression(data[y].to_numpy(float) - steps).x + steps
-    right = offset_copy(panel.transData, panel.get_figure(root=True), x=9, units="points")
+    right = panel.transData + ScaledTranslation(9 / 72, 0, panel.figure.dpi_scale_trans)
     for point, height in zip(data.to_dict("records"), heights, strict=True):
         panel.annotate(
             point[name], (point[x], point[y]), (data[x].max(), height), textcoords=right, va="center",
