@@ -107,11 +107,11 @@ def test_the_lines_of_the_documents(
 ) -> None:
     """The first thing that somebody with checkpoints copies would fail."""
     section = (ROOT / page).read_text().partition(heading)[2].partition("\n## ")[0]
-    for name in ("base", "cars", "dtd"):
-        (tmp_path / name).symlink_to(here / name)
-    monkeypatch.chdir(tmp_path)
     commands, lines = re.findall(r"^```(?:python)?\n((?:tallmasks|import) .*?)^```$", section, re.M | re.S)
-    for command in commands.splitlines():
+    monkeypatch.chdir(tmp_path)
+    for name in {"base", *re.findall(r"=\./(\w+)", commands)}:
+        Path(name).symlink_to(here / (name if name in ("base", *TASKS) else "dtd"))
+    for command in commands.replace("\\\n", "").splitlines():
         assert run(*command.split()[1:]) == 0, command
     exec(lines, {"model": LlamaForCausalLM.from_pretrained("base")})
 
