@@ -60,15 +60,14 @@ def full_commit(repo: str, revision: str, kind: Kind = "model") -> str:
 
     if not _is_short(revision):
         return revision
+    where = address(repo, "", revision, kind)
     try:
         commits = [commit.commit_id for commit in HfApi().list_repo_commits(repo, repo_type=kind)]
     except Exception as error:  # see `trouble`
-        where = address(repo, "", revision, kind)
         raise TallmasksError(f"{where}: its commits cannot be listed: {trouble(error)}") from None
     matching = [commit for commit in commits if commit.startswith(revision)]
     if len(matching) != 1:
         found = f"{len(matching)} of its {len(commits)} commits begin with {revision}"
-        where = address(repo, "", revision, kind)
         raise TallmasksError(f"{where}: {found}, expected one; write all 40 digits of the revision")
     return matching[0]
 
