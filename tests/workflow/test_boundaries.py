@@ -38,10 +38,11 @@ def test_a_mistyped_target_is_named(bare: Project, target: str, expected: str) -
 def test_a_method_file_with_a_mistake_is_named(bare: Project) -> None:
     """A typing error in a method's file would end in a traceback of the plan."""
     file = bare.path("src/tallmasks/methods/rows/slip.py")
-    file.write_text("def slip(:\n")
-    output = message(bare.dry_run(TABLE, fails=True))
+    row = 'from tallmasks.methods import merged_row\nmerged_row("slip", row=1, title="", paper="", merge="summ")\n'
+    for text, said in (("def slip(:\n", "1: SyntaxError: "), (row, "2: There is no merge 'summ' (did you mean")):
+        file.write_text(text)
+        assert f"methods/rows/slip.py, line {said}" in message(bare.dry_run(TABLE, fails=True))
     file.unlink()
-    assert "methods/rows/slip.py, line 1: SyntaxError: " in output
 
 
 def refused(run: Run) -> str:

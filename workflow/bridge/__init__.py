@@ -103,6 +103,9 @@ def begin(workflow: Any) -> tuple[dict[str, Any], Bridge]:
     plan = Plan(params)
     for model in params["build"]:
         plan.model(model)
+    for folder in (RESULTS / model for model in plan.models):
+        if folder.exists():
+            run.check_room(folder)
     return params, Bridge(workflow, plan)
 
 

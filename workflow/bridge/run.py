@@ -100,7 +100,8 @@ def check_room(folder: Path) -> None:
             file.write(bytes(1 << 20))
     except OSError as error:
         raise WorkflowError(
-            f"{folder} cannot be written ({error.strerror}); make room or give this user the right to it"
+            f"{folder} cannot be written ({error.strerror}); make room, move away a file of its name, or give this user"
+            " the right to it"
         ) from None
 
 

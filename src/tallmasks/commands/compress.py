@@ -15,12 +15,11 @@ per weight.  tsv_c stores matrices of a T-th of their rank.  Their bundles have 
 from __future__ import annotations
 
 import argparse
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from math import fsum, prod
+from math import fsum, prod, sqrt
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -131,8 +130,9 @@ def _prepared(given: Given) -> tuple[Method, Models, BundleFacts]:
     if isinstance(models.base, BundleModel):
         raise TallmasksError(f"{given.base}: a bundle's base lies in files of its own; `tallmasks export` it first")
     origin = dict(models.base.origin)
-    if "path" in origin:
-        origin["path"] = _beside(given.output, origin["path"])
+    if "path" in origin:  # from the bundle's folder, or the name alone: no home folder is told
+        there = os.path.relpath(origin["path"], given.output.parent)
+        origin["path"] = Path(there).name if there.startswith("../") else there
     facts = BundleFacts(
         method=method.name,
         base=replace(models.base, origin=origin),
@@ -149,12 +149,6 @@ def _prepared(given: Given) -> tuple[Method, Models, BundleFacts]:
     return method, models, facts
 
 
-def _beside(out: Path, base: str) -> str:
-    """Where a base lies, from the folder of a new bundle; its name alone where it lies elsewhere."""
-    there = os.path.relpath(base, out.parent)
-    return Path(there).name if there.startswith("../") else there
-
-
 def _write(method: Method, models: Models, facts: BundleFacts) -> tuple[dict[str, float], dict[str, float]]:
     """Write the bundle; each task's lambda or scale, if it has one, and the relative error of its task vector."""
     given = models.given
@@ -168,7 +162,7 @@ def _write(method: Method, models: Models, facts: BundleFacts) -> tuple[dict[str
         facts = replace(facts, mask_lambda={} if method.scaled_mask else chosen)
         with new_bundle(given.output, facts) as new:
 
-            def work(place: Place) -> tuple[list[list[tuple[float, float]]], list[NDArray[np.float64]]]:
+            def work(place: Place) -> tuple[list[list[tuple[float, float]]], list[list[float]]]:
                 rows = stream.rows(place)
                 merged = merging(place, rows)
                 if method.scaled_mask is None:
@@ -178,7 +172,7 @@ def _write(method: Method, models: Models, facts: BundleFacts) -> tuple[dict[str
                     of = prod(stream.layout.by_name[place.name])
                     packed, lengths = _scaled(method.scaled_mask, rows, merged, of)
                 new.write(place.name, place.start, merged, dict(zip(given.tasks, packed, strict=True)))
-                products = [kernels.mask_products(row, merged, bits) for row, bits in zip(rows, packed, strict=True)]
+                products = [_products(row, merged, bits) for row, bits in zip(rows, packed, strict=True)]
                 return lengths, products
 
             every = parallel(work, stream.places(merging.over_tensors), merging.threads)
@@ -193,9 +187,15 @@ def _write(method: Method, models: Models, facts: BundleFacts) -> tuple[dict[str
     return new.scale if method.scaled_mask else chosen, new.error
 
 
+def _products(row: Vector, merged: Vector, bits: NDArray[np.uint8]) -> list[float]:
+    """|tau|^2, tau . h and |h|^2 of a slice, for h = tau_MTL in a packed mask."""
+    held = merged * np.unpackbits(bits, count=merged.size, bitorder="little")
+    return [float(np.einsum("i,i", *pair)) for pair in ((row, row), (row, held), (held, held))]
+
+
 def _relative(gap: float, own: float) -> float:
     """The length of a gap beside that of a task vector, from their squares."""
-    return math.sqrt(max(gap, 0) / own) if own else 0.0
+    return sqrt(max(gap, 0) / own) if own else 0.0
 
 
 def _write_own(own: OwnTensors, options: Mapping[str, Any], models: Models, facts: BundleFacts) -> dict[str, float]:

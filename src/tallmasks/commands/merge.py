@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
@@ -38,7 +37,7 @@ from tallmasks.methods.rows.parts.singular_vectors import noise_of_tasks
 from tallmasks.methods.streaming import Merging, OnePiece, in_stream, update
 from tallmasks.methods.weighting import TRIMS, Weighting
 from tallmasks.store.dtypes import DTYPES, FLOATS
-from tallmasks.store.errors import TallmasksError, TallmasksWarning
+from tallmasks.store.errors import TallmasksError, warn
 from tallmasks.store.parallel import parallel
 from tallmasks.store.tensor_files import name_some
 from tallmasks.vectors import kernels
@@ -167,11 +166,9 @@ def _prepared(given: Given) -> tuple[Method, float, Weighting, Models]:
     models = opened(given)
     loras = [name for name, checkpoint in models.tasks.items() if isinstance(checkpoint, LoraCheckpoint)]
     if loras and registry.get_merge(str(method.merge)).look is noise_of_tasks:
-        warnings.warn(
+        warn(
             f"{name_some(loras)}: a LoRA. {method.title} depends on small directions, which an adapter loses if it is"
-            " merged into bfloat16 first: that may give a quite different model",
-            TallmasksWarning,
-            stacklevel=2,
+            " merged into bfloat16 first: that may give a quite different model"
         )
     _warn_of_few(method, len(models.tasks))
     blocks = 1 + max((block[1] for block in map(block_of, models.base.layout.names) if block), default=-1)
@@ -185,7 +182,7 @@ def _warn_of_few(method: Method, count: int) -> None:
     all_of = f"{method.title} keeps only what all {count} masks hold: take --k 1, a method without masks, or more tasks"
     if count in (1, method.k):
         text = all_of if count > 1 else "there is one model, and nothing to merge it with: give another by --task"
-        warnings.warn(text, TallmasksWarning, stacklevel=3)
+        warn(text)
 
 
 def _write(method: Method, alpha: float, weighting: Weighting, models: Models) -> None:

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import os
 import re
-import warnings
 from collections.abc import Collection, Mapping
 from decimal import Decimal
 from pathlib import Path
@@ -34,7 +33,7 @@ from tallmasks.methods import registry
 from tallmasks.methods.weighting import Weighting
 from tallmasks.plan.refusals import Section, optional, validated
 from tallmasks.plan.yaml_files import read_yaml
-from tallmasks.store.errors import TallmasksError, TallmasksWarning, short
+from tallmasks.store.errors import TallmasksError, short, warn
 from tallmasks.store.plain_files import expanded
 
 MASK_LAMBDA = 0.4
@@ -175,9 +174,5 @@ def read_models_file(path: Path, base: str | None, dtypes: Collection[str]) -> d
         values = in_own_words(values, path, base)
     given = checked_settings(values, path, dtypes)
     if given.tallmasks not in (None, __version__):
-        warnings.warn(
-            f"{path}: written by version {given.tallmasks}, and this is {__version__}: the last bits may differ",
-            TallmasksWarning,
-            stacklevel=2,
-        )
+        warn(f"{path}: written by version {given.tallmasks}, and this is {__version__}: the last bits may differ")
     return given.model_dump(exclude_unset=True)

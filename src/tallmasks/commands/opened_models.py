@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -20,7 +19,7 @@ from tallmasks.methods.merges import Place
 from tallmasks.methods.registry import get_merge
 from tallmasks.methods.streaming import Stream
 from tallmasks.store.atomic_files import refuse_existing
-from tallmasks.store.errors import TallmasksError, TallmasksWarning
+from tallmasks.store.errors import TallmasksError, warn
 from tallmasks.store.tensor_files import Layout, name_some
 from tallmasks.vectors.checkpoints.buffers import Buffer
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
@@ -141,7 +140,7 @@ def opened(given: Given, keeps_own: bool = False) -> Models:
             raise TallmasksError(f"{what}: {title} is not what the recipe was written with: its sha256 is another")
     for name, one in models.task_parts.items():
         if all(one.same(models.part, tensor) for tensor in models.layout.names):
-            warnings.warn(f"{name}: its weights are the base's, so it adds nothing", TallmasksWarning, stacklevel=2)
+            warn(f"{name}: its weights are the base's, so it adds nothing")
     return models
 
 
@@ -283,7 +282,7 @@ def say_sizes(base: int, bundle: int, models: int, count: int) -> None:
     print(f"base {decimal(base)} + bundle {decimal(bundle)}; {these} {decimal(models)}")
     if base + bundle >= models:
         text = "base and bundle take no less space than the models: keep these, or compress more of them together"
-        warnings.warn(text, TallmasksWarning, stacklevel=2)
+        warn(text)
 
 
 def passes(merge: str | None, fit: bool = False) -> int:

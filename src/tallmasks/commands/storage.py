@@ -32,12 +32,7 @@ from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
 
 HEADER = ("model", "benchmark", "method", "storage_gb")
-BUNDLES = {
-    "tall_mask_task_arithmetic": "one vector, a bit mask for each task",
-    "t_switch": "of each task -1, 0 or 1 a weight",
-    "bitdelta": "of each task a sign a weight",
-    "tsv_c": "of each task a T-th of the rank, in float32",
-}
+BUNDLES = ("tall_mask_task_arithmetic", "t_switch", "bitdelta", "tsv_c")
 """The kinds of bundle.  Masks over any merge take the same, and so does EMR-Merging."""
 
 
@@ -54,25 +49,23 @@ def run(arguments: argparse.Namespace) -> int:
         return _of_project()
     if not 1 <= arguments.parameters <= 1e15 or not 1 <= arguments.tasks <= 1000:
         raise TallmasksError("--parameters and --tasks: expected numbers from 1 up, 7e9 and 8 for instance")
-    rows = list(_sizes(int(arguments.parameters), arguments.tasks, arguments.dtype))
-    print(f"{'':36} {'bytes':>9} {'of all models':>13}  holds")
-    for name, size, holds in rows:
-        print(f"{name:36} {decimal(size):>9} {size / rows[0][1]:>13.1%}  {holds}".rstrip())
+    rows = dict(_sizes(int(arguments.parameters), arguments.tasks, arguments.dtype))
+    print(f"{'':36} {'bytes':>9} {'of all models':>13}")
+    for name, size in rows.items():
+        print(f"{name:36} {decimal(size):>9} {size / next(iter(rows.values())):>13.1%}")
     return 0
 
 
-def _sizes(parameters: int, tasks: int, dtype: str) -> Iterator[tuple[str, int, str]]:
-    """What is kept, its bytes, and what that holds."""
-    code = OF_BUNDLES[dtype]
+def _sizes(parameters: int, tasks: int, dtype: str) -> Iterator[tuple[str, int]]:
+    """What may be kept, and its bytes."""
+    code, side = OF_BUNDLES[dtype], isqrt(parameters)
     model = parameters * FLOATS[code]
-    yield f"all {tasks} models", tasks * model, ""
-    yield "one merged model", model, "no task exactly"
-    side = isqrt(parameters)
+    yield f"all {tasks} models", tasks * model
+    yield "one merged model", model
     base = Checkpoint(title="", tensors={"blocks.0.weight": TensorInfo(code, (side, side))})
-    for name, holds in BUNDLES.items():
+    for name in BUNDLES:
         facts = bundle_facts(name, [f"task{task}" for task in range(tasks)], StartingPoint(base, base.tensors))
-        bundle = sum(bytes_of_bundle(replace(facts, dtype=dtype)).values())
-        yield f"base + {name}", model + bundle, holds
+        yield f"base + {name}", model + sum(bytes_of_bundle(replace(facts, dtype=dtype)).values())
 
 
 def _of_project() -> int:

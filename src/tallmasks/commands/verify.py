@@ -78,6 +78,8 @@ def run(arguments: argparse.Namespace) -> int:
     ]
     if not arguments.paths and not STORE.is_dir() and Path("dvc.lock").is_file():
         lines.append(f"{STORE}/ is not there, and dvc.lock has it: `dvc pull` brings it back")
+    if not arguments.paths:
+        lines += _lost_sources()
     if not (lines or arguments.changed):
         places = under.items() if arguments.paths else [(" and ".join(map(str, wanted)), files)]
         lines = [
@@ -95,6 +97,17 @@ def run(arguments: argparse.Namespace) -> int:
         checked = f"{len(artifacts)} artifacts and {len(provenances)} folders or sets of results"
         print(f"{checked} checked: {problems} problems")
     return int(problems + damaged_bundles > 0)
+
+
+def _lost_sources() -> Iterator[str]:
+    """A line for each file of weights that params.yaml names and that is not there."""
+    from tallmasks.plan.params import FILE, read_params  # whose libraries take long to import
+    from tallmasks.plan.planner import Plan
+
+    models = Plan(read_params(FILE)).models.values() if FILE.is_file() else ()
+    for named in sorted({str(model["pretrained"]) for model in models}):
+        if named.endswith(".safetensors") and not Path(named).expanduser().exists():
+            yield f"{named} is not there, and params.yaml names it: `git checkout {named}` brings back what is shipped"
 
 
 def _away(path: Path) -> str:

@@ -138,12 +138,13 @@ class Evaluator:
 
     def place(self, array: NDArray) -> NDArray | torch.Tensor:
         """An array for computing updates: as it is on a CPU, else on the GPU."""
-        return array if self.model.device.type == "cpu" else _tensor(array).to(self.model.device)
+        return array if self.model.device.type == "cpu" else torch.from_dlpack(array).to(self.model.device)
 
     def _on_device(self, update: Update) -> torch.Tensor:
         if isinstance(update, torch.Tensor):
             return update.to(self.model.device)
-        return _tensor(np.ascontiguousarray(update)).to(self.model.device)
+        # from_numpy would warn of a read-only array
+        return torch.from_dlpack(np.ascontiguousarray(update)).to(self.model.device)
 
     def _room(self) -> int:
         """How many weight sets fit into the device's memory."""
@@ -185,13 +186,8 @@ def unpack_mask(packed: NDArray[np.uint8], size: int, device: torch.device) -> N
     """A packed mask uint8 [ceil(P' / 8)], lowest bit first, as bool [P']: an array for a CPU, else on the device."""
     if device.type == "cpu":
         return np.unpackbits(packed, count=size, bitorder="little").view(np.bool_)
-    bits = _tensor(packed).to(device)[:, None] >> torch.arange(8, dtype=torch.uint8, device=device)
+    bits = torch.from_dlpack(packed).to(device)[:, None] >> torch.arange(8, dtype=torch.uint8, device=device)
     return (bits & 1).bool().flatten()[:size]
-
-
-def _tensor(array: NDArray) -> torch.Tensor:
-    """An array, which may be read-only, without a copy; nobody writes to it."""
-    return torch.from_dlpack(array)  # from_numpy warns of what is read-only
 
 
 class _Report:

@@ -8,7 +8,6 @@ A tensor under several names, such as a tied embedding, counts once.
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -23,7 +22,7 @@ from tallmasks.masks.mask_bundles import apply_mask as apply_mask_to_flat
 from tallmasks.methods import registry
 from tallmasks.methods.contract import merged_vector
 from tallmasks.methods.method_protocols import Fixed
-from tallmasks.store.errors import TallmasksError, TallmasksWarning
+from tallmasks.store.errors import TallmasksError, warn
 from tallmasks.store.tensor_files import Layout, name_some
 from tallmasks.vectors import kernels
 from tallmasks.vectors.checkpoints.buffers import buffers_among
@@ -55,11 +54,7 @@ def task_vector(base: Model, finetuned: Model) -> Tensors:
     states = [_state_dict(base, base_checkpoint), _state_dict(finetuned, _opened(finetuned, base_checkpoint))]
     buffers = _buffers(zip((base, finetuned), states, strict=True))
     if lost := [name for name in sorted(buffers) if _differ(name, *states)]:
-        warnings.warn(
-            f"{name_some(lost, 2)} are buffers that differ, and no weights: `apply` keeps those of the base",
-            TallmasksWarning,
-            stacklevel=2,
-        )
+        warn(f"{name_some(lost, 2)} are buffers that differ, and no weights: `apply` keeps those of the base")
     before, after = _flats(dict(zip(("base", "finetuned"), states, strict=True)), left_out=buffers)
     if difference := before.layout.describe_difference(after.layout):
         raise TallmasksError(f"the fine-tuned model does not fit the base model: {difference}")
@@ -130,11 +125,11 @@ def tall_mask(task_vector: StateDict, multi_task_vector: StateDict, mask_lambda:
     except (TypeError, ValueError):
         grid = []
     if not grid or grid != sorted(set(grid)) or grid[0] < 0 or len(grid) > 255 or not np.isfinite(grid).all():
-        wanted = "a number from 0 up" if alone else "1 to 255 different numbers from 0 up, ascending"
-        raise TallmasksError(f"mask_lambda is {mask_lambda}; expected {wanted}")
+        several = "1 to 255 different numbers from 0 up, ascending"
+        raise TallmasksError(f"mask_lambda is {mask_lambda}; expected {'a number from 0 up' if alone else several}")
     if isinstance(multi_task_vector, _Merged) and (wanted := multi_task_vector.masked_as):
         text = f"multi_task_vector: the paper's masks are over {wanted}: pass merge(task_vectors, {wanted!r})"
-        warnings.warn(text, TallmasksWarning, stacklevel=2)
+        warn(text)
     own, merged = _fitting({"task_vector": task_vector, "multi_task_vector": multi_task_vector})
     planes = np.empty((len(grid).bit_length(), -(-own.values.size // 8)), np.uint8)
     kernels.pack_levels([own.values], merged.values, grid, [planes])

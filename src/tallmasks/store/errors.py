@@ -4,6 +4,7 @@ import difflib
 import errno
 import os
 import traceback
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +32,11 @@ class TallmasksError(Exception):
 
 class TallmasksWarning(UserWarning):
     """Something a user should know of a result. The command line prints it in one line."""
+
+
+def warn(text: str) -> None:
+    """Give a TallmasksWarning, one sentence."""
+    warnings.warn(text, TallmasksWarning, stacklevel=3)
 
 
 @contextmanager

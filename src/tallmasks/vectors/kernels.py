@@ -174,13 +174,6 @@ def kept_lengths(row: Vector, merged: Vector, lambdas: Sequence[float]) -> NDArr
     return sums
 
 
-def mask_products(row: Vector, merged: Vector, bits: NDArray[np.uint8]) -> NDArray[np.float64]:
-    """|tau|^2, tau . h and |h|^2 of a slice, float64 [3], for h = tau_MTL in a packed mask; as :func:`pack_masks`."""
-    sums = np.zeros(3)
-    _compiled().add_products(_plain(row), _plain(merged), bits, sums)
-    return sums
-
-
 def _levels(row: Vector, merged: Vector, lambdas: Sequence[float]) -> NDArray[np.uint8]:
     """For how many of the lambdas a task's mask holds each weight of a slice, uint8 [n]."""
     levels = np.empty(merged.size, np.uint8)

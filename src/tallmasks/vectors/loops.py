@@ -63,17 +63,6 @@ def add_kept(row, merged, level, sums):
 
 
 @njit(nogil=True, cache=True)
-def add_products(row, merged, bits, sums):
-    """float32 [n], [n], uint8 [ceil(n / 8)], float64 [3]: sums += |tau|^2, tau . h, |h|^2; h: tau_MTL in the mask."""
-    for i in range(row.size):
-        own = np.float64(row[i])
-        held = np.float64(merged[i]) if bits[i // 8] >> (i % 8) & 1 else 0.0
-        sums[0] += own * own
-        sums[1] += own * held
-        sums[2] += held * held
-
-
-@njit(nogil=True, cache=True)
 def count_upper(patterns, counts):
     """uint32 [n], uint32 [65536]: counts += how often each upper half of a magnitude occurs."""
     for i in range(patterns.size):

@@ -56,6 +56,9 @@ def test_every_task_comes_back(here: Path, tmp_path: Path, method: str) -> None:
         right = expected(here, method, task, lambdas[task])
         assert run("export", out, "--task", task, "-o", tmp_path / task) == 0
         np.testing.assert_array_equal(loaded(tmp_path / task), right)
+        gap, own = right - loaded(here / task), loaded(here / task) - before
+        said = re.findall(rf"^\| {task} .* (\S+) \|$", (out / "README.md").read_text(), re.M)
+        np.testing.assert_allclose([float(error) for error in said], [np.linalg.norm(gap) / np.linalg.norm(own)], 0.01)
         bundle.apply_(model, task)
         np.testing.assert_array_equal(flat(parameters), right)
     bundle.restore_(model)
@@ -174,5 +177,6 @@ def test_a_task_of_a_bundle_is_a_checkpoint(small: Path, capsys: pytest.CaptureF
     vector = tallmasks.task_vector("base", "bundle#b")["w.weight"]
     assert np.array_equal(vector, tallmasks.task_vector("base", "exported")["w.weight"])
     Path("base").rename("moved")
+    assert run("verify", "bundle") == 1 and "bundle: its base is not here (no base beside" in capsys.readouterr().out
     assert run("merge", "--base", "moved", "--task", "b=bundle#b", "--method", "ties", "-o", "with-base") == 0
     assert "no task 'z'" in refusal(capsys, "export", "bundle", "--task", "z", "-o", "out"), "before a base is needed"

@@ -136,14 +136,17 @@ def moved(folder: str | Path) -> np.ndarray:
     return found.numpy()
 
 
-def test_zero_is_a_value(small: Path) -> None:
-    """Who asks for alpha = 0, or for no agreement, would get 0.3 and two tasks in silence."""
+def test_zero_is_a_value(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Who asks for alpha = 0, or for no agreement, would get 0.3 and two tasks in silence; or less than any model."""
     assert run(*CALL, "--method", "task_arithmetic", "--scaling-coefficient", 0, "-o", "zero") == 0
     assert (moved("zero") == 0).all()
     for name, words in {"k0": ["--k", 0], "k2": []}.items():
         one = ["merge", "--base", "base", "--task", "cars=cars", "--method", "consensus_task_arithmetic"]
         assert run(*one, *words, "--scaling-coefficient", 1, "-o", name) == 0
     assert (moved("k0") == 1).all() and (moved("k2") == 0).all()
+    assert capsys.readouterr().err.count("warning: there is one model") == 2
+    assert run(*CALL, "--task", "x=base", "--method", "consensus_ties", "--k", 3, "-o", "all") == 0
+    assert re.match(r"warning: x: .* the base's, .*\nwarning: Consensus .* all 3 masks", capsys.readouterr().err)
 
 
 def test_in_mergekits_files_the_base_is_no_task(small: Path) -> None:

@@ -183,6 +183,7 @@ def tensors(state: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
         (lambda one: tallmasks.merge([one, torch.nn.Linear(1, 1)]), r"2: found a module .*state_dict\(\)"),
         (lambda one: tallmasks.merge([{"steps": np.array(3)}]), "no tensors of floats"),
         (lambda one: tallmasks.merge([one], "ties_mean", kep=0.1), "did you mean 'keep'"),
+        (lambda one: tallmasks.merge([one], "tie"), "did you mean 'ties'"),
         (lambda one: tallmasks.tall_mask(one, one, [0.4, 0.2]), "ascending"),
         (lambda one: tallmasks.apply(one, one, float("inf")), "scaling_coefficient is inf"),
         (lambda one: tallmasks.merge({"x": SPARSE}), "x: tensor a is .*torch.sparse_coo"),

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection, Iterator, Mapping
 from itertools import compress
 
-from tallmasks.store.errors import TallmasksError, TallmasksWarning
+from tallmasks.store.errors import TallmasksError, warn
 from tallmasks.store.parallel import parallel
 from tallmasks.store.tensor_files import name_some
 from tallmasks.vectors.checkpoints.buffers import Buffer
@@ -37,11 +36,9 @@ def check_fit(base: Checkpoint, task_checkpoints: Mapping[str, Checkpoint], own:
         rest = constants - base.buffers.keys() - checkpoint.buffers.keys() - set(own)
         shared = base.tensors.keys() & checkpoint.tensors.keys()
         if odd := sorted(name for name in rest if name not in shared or not checkpoint.same(base, name)):
-            warnings.warn(
+            warn(
                 f"{task}: {checkpoint.title} differs from {base.title} in {name_some(odd)}, which are no floats: those"
-                " of the base are kept",
-                TallmasksWarning,
-                stacklevel=2,
+                " of the base are kept"
             )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-import warnings
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.store.errors import TallmasksError, TallmasksWarning, short
+from tallmasks.store.errors import TallmasksError, short, warn
 from tallmasks.store.plain_files import read_plain_json
 from tallmasks.store.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
@@ -155,11 +154,9 @@ def open_lora(folder: Path, adapters: Sequence[str], base: Checkpoint | None, fa
     for module, pair in factors.items():
         name = renamed[f"{module}.weight"]
         if name in tied:
-            warnings.warn(
+            warn(
                 f"{title}: {name} is tied to another tensor of {base.title}, and both change, as by peft's"
-                " merge_and_unload; the adapter on the live model changes one",
-                TallmasksWarning,
-                stacklevel=2,
+                " merge_and_unload; the adapter on the live model changes one"
             )
         products[name] = _product(pair, _scale(config, module, pair, adapter, title), name, base, adapter, config)
     tensors = {**base.tensors, **{name: adapter.tensors[stored] for name, stored in whole.items()}}

@@ -6,12 +6,11 @@ head has a prefix, `vit.`, before the names that its base has without the head. 
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from tallmasks.store.errors import TallmasksWarning
+from tallmasks.store.errors import warn
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.loaded_names import empty_model, in_parts, library_advice, modern, module_names
 
@@ -66,7 +65,7 @@ def _renamed(base: Checkpoint, task: Checkpoint) -> Checkpoint:
         return plain
     if (model := empty_model(task, base)) is None:
         if advice := library_advice(base, task):
-            warnings.warn(f"{task.title} and {base.title} differ in names{advice}", TallmasksWarning, stacklevel=2)
+            warn(f"{task.title} and {base.title} differ in names{advice}")
         return plain
     parts = in_parts(model, task)
     ours = {target: name for name, target in module_names(model, base.names).items()}
