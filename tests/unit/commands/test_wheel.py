@@ -2,7 +2,6 @@
 
 import re
 import zipfile
-from email.message import Message
 from email.parser import Parser
 from pathlib import Path
 
@@ -18,12 +17,6 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     return zipfile.ZipFile(build_wheel(tmp_path_factory.mktemp("wheel")))
 
 
-@pytest.fixture
-def metadata(wheel: zipfile.ZipFile) -> Message:
-    (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
-    return Parser().parsestr(wheel.read(name).decode())
-
-
 def test_the_wheel_is_the_package_alone(wheel: zipfile.ZipFile) -> None:
     """A logger plugin in it would change the output of every other Snakemake project in the same environment."""
     names = wheel.namelist()
@@ -33,8 +26,10 @@ def test_the_wheel_is_the_package_alone(wheel: zipfile.ZipFile) -> None:
     assert {name for name in shipped if "__pycache__" not in name} <= set(names)
 
 
-def test_the_version_is_one(metadata: Message) -> None:
+def test_the_version_is_one(wheel: zipfile.ZipFile) -> None:
     """A bug report or a citation would name a version whose changes nobody can look up."""
     versions = re.findall(r"^## ([0-9.]+)", (ROOT / "CHANGELOG.md").read_text(), re.M)
+    (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+    metadata = Parser().parsestr(wheel.read(name).decode())
     assert metadata["Version"] == tallmasks.__version__ == versions[0]
     assert f"version: {tallmasks.__version__}\n" in (ROOT / "CITATION.cff").read_text()
