@@ -1,18 +1,12 @@
-"""Run docs/notebook.ipynb from its first cell to its last, and keep what it prints and draws in it."""
+"""Run docs/notebook.ipynb from its first cell to its last, and keep what it prints in it."""
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import io
 import json
 from pathlib import Path
 from typing import Any
-
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 
 NOTEBOOK = Path(__file__).parent / "notebook.ipynb"
 
@@ -30,21 +24,12 @@ def executed(notebook: dict[str, Any]) -> dict[str, Any]:
 
 
 def outputs(code: Any, names: dict[str, Any]) -> list[dict[str, Any]]:
-    """What a cell prints, then its figures."""
+    """What a cell prints."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(code, names)
-    found: list[dict[str, Any]] = []
-    if printed.getvalue():
-        lines = printed.getvalue().splitlines(keepends=True)
-        found.append({"output_type": "stream", "name": "stdout", "text": lines})
-    for number in plt.get_fignums():
-        picture = io.BytesIO()
-        plt.figure(number).savefig(picture, format="png", dpi=100, metadata={"Software": None})
-        image = base64.b64encode(picture.getvalue()).decode()
-        found.append({"output_type": "display_data", "metadata": {}, "data": {"image/png": image}})
-    plt.close("all")
-    return found
+    lines = printed.getvalue().splitlines(keepends=True)
+    return [{"output_type": "stream", "name": "stdout", "text": lines}] if lines else []
 
 
 def main() -> None:

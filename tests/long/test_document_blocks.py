@@ -205,7 +205,7 @@ def test_the_blocks_of_yaml_are_accepted() -> None:
 
 
 def test_the_notebook_runs(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    """Its cells would stop with an error, or its pictures show what they do not compute."""
+    """Its cells would stop with an error, or print what they do not compute."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     tool = runpy.run_path(str(ROOT / "docs" / "run_notebook.py"))
