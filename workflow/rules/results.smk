@@ -1,5 +1,5 @@
-# The views of a benchmark: what each shows, and its files in results/<model>/<benchmark>/.  Beside these, `tables` writes
-# vs_paper.csv where the paper has numbers, and `bundle` the tensors that bundle.json names.
+# The views of a benchmark, each with its files in results/<model>/<benchmark>/ as src/tallmasks/plan/views.py names them.
+# Beside these, `tables` writes vs_paper.csv where the paper has numbers, and `bundle` the tensors that bundle.json names.
 from tallmasks.plan.views import VIEWS
 
 REPORTED = ("table.csv", "field.csv", "held_out.csv")
