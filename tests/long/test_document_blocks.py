@@ -134,7 +134,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     project.path(".venv").mkdir()
     for part in ("bin", "lib", "pyvenv.cfg"):
         project.path(".venv", part).symlink_to(Path(sys.prefix, part))
-    project.path(".venv/installed").touch()
+    project.path(".venv/installed").write_text(f"{project.root}\n")
     for number, name in enumerate(("base", *PAPER_TASKS[:8])):
         project.path(name).mkdir()
         weight = np.arange(64, dtype=np.float32).reshape(8, 8) + number
