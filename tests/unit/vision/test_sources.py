@@ -130,17 +130,14 @@ def test_a_tar_with_an_image_and_no_label(tmp_path: Path) -> None:
 def test_some_shards_do_not_pass_for_all(tmp_path: Path, offline: Path) -> None:
     """Two of PCAM's thirteen files would be taken for the whole training set, and its accuracy be another one."""
     task = TASKS["pcam"]
-    for numbers, said in (
-        ((0, 5), r"2 of 13 shards are there; missing: 1, 2, 3"),
-        (range(12), r"12 of 13 shards are there; missing: 12"),
-        (range(13), None),
-    ):
-        for number in numbers:
+    for count, missing in ((2, "2, 3, 4"), (12, "12"), (13, None)):
+        for number in range(count):
             for folder in (tmp_path / "local" / "data", cached_repository(offline, "pcam") / "data"):
                 folder.mkdir(parents=True, exist_ok=True)
                 (folder / f"train-{number:05d}-of-00013-{number:016x}.parquet").touch()
-        if said:
-            with pytest.raises(TallmasksError, match=rf"local: pcam: {said}.*every shard of train"):
+        if missing:
+            said = f"local: pcam: {count} of 13 shards are there; missing: {missing}.*every shard of train"
+            with pytest.raises(TallmasksError, match=said):
                 files_of(task, "train", tmp_path / "local")
             with pytest.raises(TallmasksError, match="does not answer"):
                 files_of(task, "train")
