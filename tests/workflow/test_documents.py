@@ -59,4 +59,4 @@ def test_the_messages_of_troubleshooting_are_in_the_code() -> None:
         for quote in quoted - OF_OTHERS
         if not all(part.strip() in said for part in re.split(r"\.\.\.", quote) if part.strip())
     ]
-    assert len(quoted) > 40 and not lost
+    assert len(quoted) > 30 and not lost
