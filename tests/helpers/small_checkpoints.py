@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 
 from tallmasks.store.errors import TallmasksError
-from tallmasks.vectors.checkpoints import Checkpoint
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 
 
 def llama(seed: int = 0, dtype: torch.dtype = torch.float32, vocabulary: int = 97, tied: bool = False):

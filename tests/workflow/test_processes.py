@@ -10,7 +10,8 @@ import tallmasks
 from conftest import PARAMS, ROOT
 from small_checkpoints import file_of, saved_llama, state
 from tallmasks.plan.index import closure
-from tallmasks.vectors.checkpoints import new_checkpoint, open_checkpoint
+from tallmasks.vectors.checkpoints.opening import open_checkpoint
+from tallmasks.vectors.checkpoints.writing import new_checkpoint
 
 WITHOUT_TORCH = """
 import sys, yaml
@@ -21,7 +22,7 @@ import tallmasks.vectors.multi_task_vectors
 from tallmasks.plan import chain
 from tallmasks.plan.index import closure
 from tallmasks.plan.planner import Plan
-from tallmasks.vectors.checkpoints import open_checkpoint
+from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 open_checkpoint(sys.argv[1]).piece("a.half", 0, 3)
 plan = Plan(yaml.safe_load(open(sys.argv[2])), sys.argv[3])
@@ -94,7 +95,8 @@ def test_memory_does_not_grow_with_the_models(tmp_path):
 KILLED = """
 import os, signal, sys, time
 import numpy as np
-from tallmasks.vectors.checkpoints import new_checkpoint, open_checkpoint
+from tallmasks.vectors.checkpoints.writing import new_checkpoint
+from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 with new_checkpoint(sys.argv[2], open_checkpoint(sys.argv[1]), None) as new:
     print("writing", flush=True)

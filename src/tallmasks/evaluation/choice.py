@@ -59,16 +59,14 @@ def normalized(accuracy: ArrayLike, finetuned: ArrayLike, tasks: Sequence[str]) 
     return values / base.reshape(base.shape + (1,) * (values.ndim - base.ndim))
 
 
-def first_best(scores: ArrayLike) -> int:
-    """The index of the largest score; of equal ones the first."""
-    return int(np.argmax(np.asarray(scores)))
-
-
 def choose_coefficient(correct: ArrayLike, total: ArrayLike, finetuned: ArrayLike, tasks: Sequence[str]) -> int:
-    """The grid index with the best normalised validation accuracy [tasks, grid], as a mean over the tasks."""
-    return first_best(normalized(accuracies(correct, total), finetuned, tasks).mean(axis=0))
+    """The grid index with the best normalised validation accuracy [tasks, grid], as a mean over the tasks.
+
+    Of equally good ones it is the first, here and below.
+    """
+    return int(normalized(accuracies(correct, total), finetuned, tasks).mean(axis=0).argmax())
 
 
 def choose_per_task(correct: ArrayLike) -> list[int]:
     """The grid index of lambda_t for each task: the most right answers on its validation data, [tasks, grid]."""
-    return [first_best(row) for row in np.asarray(correct)]
+    return np.argmax(correct, axis=1).tolist()

@@ -46,12 +46,8 @@ class Evaluation:
 
     def __post_init__(self) -> None:
         """Refuse scores that no model can have, with a ValueError: models from outside count by their own code."""
-        rows: list[tuple[str, Sequence[Score | None]]]
-        rows = [
-            *self.correct.items(),
-            *self.further.items(),
-            *(("curve", row) for row in zip(*self.curve, strict=True)),
-        ]
+        curves = [("curve", row) for row in zip(*self.curve, strict=True)]
+        rows: list[tuple[str, Sequence[Score | None]]] = [*self.correct.items(), *self.further.items(), *curves]
         for name, scores in rows:
             totals = self.total["validation" if name in ("validation", "curve") else "test"]
             optional = name in self.further

@@ -32,9 +32,8 @@ def block(vectors: Mapping[str, TaskVector], mask_lambda: float) -> pd.DataFrame
     shape = next(iter(parts.values())).shape
     flats = [part.reshape(-1) for part in parts.values()]
     merged = functools.reduce(np.add, flats)
-    planes = [np.empty((1, -(-merged.size // 8)), np.uint8) for _ in flats]
-    kernels.pack_levels(flats, merged, [mask_lambda], planes)
-    masks = [np.unpackbits(plane[0], count=merged.size, bitorder="little").astype(bool) for plane in planes]
+    packed = kernels.pack_masks(flats, merged, [mask_lambda] * len(flats))
+    masks = [np.unpackbits(bits, count=merged.size, bitorder="little").astype(bool) for bits in packed]
     agreement = np.asarray(np.sum(masks, axis=0), np.uint8)
     blocks = {
         **{("vector", task): flat for task, flat in zip(parts, flats, strict=True)},

@@ -39,10 +39,8 @@ def read_pretrained(weights: Path) -> dict[str, torch.Tensor]:
 def check_tensors(weights: Path, expected: Mapping[str, tuple[int, ...]], tensors: Mapping[str, torch.Tensor]) -> None:
     """Refuse a file's tensors with other names or shapes than expected, or with NaN or infinity."""
     remedy = "The file and `architecture` in params.yaml must belong together: restore one, or pretrain anew."
-    for what, names in (
-        ("missing", expected.keys() - tensors.keys()),
-        ("not expected", tensors.keys() - expected.keys()),
-    ):
+    missing, extra = expected.keys() - tensors.keys(), tensors.keys() - expected.keys()
+    for what, names in (("missing", missing), ("not expected", extra)):
         if names:
             raise TallmasksError(f"{weights}: tensor {min(names)!r} ({len(names)} in all) is {what}. {remedy}")
     for name, shape in expected.items():

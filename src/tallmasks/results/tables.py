@@ -181,10 +181,6 @@ def agreement_table(profiles: Mapping[str, AgreementProfile]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["method", "n", "fraction", "merged_zero"])
 
 
-GAIN_OVER = "task_arithmetic"
-"""The row that the gains of `seeds_table` are measured from."""
-
-
 def seeds_table(summaries: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
     """Mean and sample standard deviation over fine-tuning seeds of every row of the summaries.
 
@@ -192,7 +188,7 @@ def seeds_table(summaries: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
     is the sum over the seeds.
     """
     every = pd.concat([summary.assign(seed=seed) for seed, summary in summaries.items()])
-    base = every[every["method"] == GAIN_OVER].set_index("seed")["accuracy"]
+    base = every[every["method"] == "task_arithmetic"].set_index("seed")["accuracy"]
     every["gain"] = every["accuracy"] - every["seed"].map(base)
     scores = every.groupby(["section", "method"], sort=False)[["accuracy", "normalized_accuracy", "gain"]]
     mean, spread = scores.mean(), scores.std(ddof=1)

@@ -14,7 +14,7 @@ from tallmasks.models.families import STATISTICS
 from tallmasks.models.language.text_family import TextFamily
 from tallmasks.models.language.text_tokenizer import TENSOR
 from tallmasks.store.errors import TallmasksError
-from tallmasks.vectors.checkpoints import open_checkpoint
+from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 if TYPE_CHECKING:
     from toys.llama_network import LlamaModel

@@ -17,7 +17,7 @@ from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import load_state, open_tensors, write_tensors
 from tallmasks.tasks.catalogues import ExamplesFile, ExamplesRecipe
 from tallmasks.tasks.task import Task
-from tallmasks.vectors.checkpoints import open_checkpoint
+from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 FEATURES, CLASSES = 8, 4
 NAMES = ("north", "east", "south", "west")

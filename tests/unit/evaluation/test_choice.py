@@ -3,27 +3,20 @@
 import pytest
 from scipy.stats import binomtest
 
-from tallmasks.evaluation.choice import (
-    accuracies,
-    choose_coefficient,
-    choose_per_task,
-    first_best,
-    normalized,
-    wilson_interval,
-)
+from tallmasks.evaluation.choice import accuracies, choose_coefficient, choose_per_task, normalized, wilson_interval
 from tallmasks.store.errors import TallmasksError
 
 
 def test_ties_go_to_the_smallest_value() -> None:
     """Two machines would choose different coefficients from the same counts."""
-    assert first_best([1, 3, 3, 2]) == 1
+    assert choose_coefficient([[1, 3, 3, 2]], [3], [1.0], ["one"]) == 1
     assert choose_per_task([[5, 5, 4], [1, 2, 2]]) == [0, 1]
 
 
 def test_the_coefficient_is_chosen_on_normalised_accuracy() -> None:
     """A hard task would count less than in the paper: here the plain mean prefers index 0, the normalised index 1."""
     correct, total, finetuned = [[90, 80], [10, 16]], [100, 100], [0.9, 0.2]
-    assert first_best(accuracies(correct, total).mean(axis=0)) == 0
+    assert accuracies(correct, total).mean(axis=0).argmax() == 0
     assert choose_coefficient(correct, total, finetuned, ["easy", "hard"]) == 1
 
 

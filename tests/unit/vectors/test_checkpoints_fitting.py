@@ -9,7 +9,8 @@ import torch
 from small_checkpoints import file_of, state
 from tallmasks.bundles.bundle_models import open_model
 from tallmasks.store.errors import TallmasksError
-from tallmasks.vectors.checkpoints import check_fit, open_checkpoint, unchanged
+from tallmasks.vectors.checkpoints.fitting import check_fit, unchanged
+from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from tallmasks.vectors.checkpoints.vocabularies import with_all_tokens, with_tokens_of
 
 

@@ -9,10 +9,11 @@ import torch
 
 from small_checkpoints import file_of, lora, refusal
 from tallmasks.store.errors import TallmasksError, TallmasksWarning
-from tallmasks.vectors.checkpoints import check_fit, open_checkpoint
 from tallmasks.vectors.checkpoints.checkpoint import TensorInfo
+from tallmasks.vectors.checkpoints.fitting import check_fit
 from tallmasks.vectors.checkpoints.inputs_first import inputs_first
 from tallmasks.vectors.checkpoints.module_patterns import ModulePatterns
+from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 NAMES = {"layers.0.q.weight": (6, 5), "layers.1.q.weight": (6, 5), "embed.weight": (9, 5), "layers.0.q.bias": (6,)}
 

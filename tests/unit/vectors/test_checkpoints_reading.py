@@ -17,8 +17,8 @@ from loopback_hub import COMMIT, REPOSITORY, loopback_hub
 from small_checkpoints import file_of, llama, lora, refusal, saved_llama, state, whole
 from strategies import no_deadline
 from tallmasks.bundles.loaded_bundle import load_bundle
-from tallmasks.vectors.checkpoints import open_checkpoint
 from tallmasks.vectors.checkpoints.hub_models import wanted
+from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 FILES = ["model.safetensors", "model.pt", "model.pth", "model.ckpt", "model.bin"]
 

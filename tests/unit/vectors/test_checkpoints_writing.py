@@ -11,7 +11,8 @@ from safetensors import safe_open
 
 import tallmasks
 from small_checkpoints import file_of, refusal, saved_llama, state, whole
-from tallmasks.vectors.checkpoints import new_checkpoint, open_checkpoint
+from tallmasks.vectors.checkpoints.opening import open_checkpoint
+from tallmasks.vectors.checkpoints.writing import new_checkpoint
 
 
 def same_as(found, expected, names):

@@ -16,7 +16,9 @@ from tallmasks.bundles.bundle_models import open_model
 from tallmasks.commands.main import main
 from tallmasks.commands.opened_models import apart
 from tallmasks.store.errors import TallmasksWarning
-from tallmasks.vectors.checkpoints import check_fit, loaded_names, open_checkpoint
+from tallmasks.vectors.checkpoints import loaded_names
+from tallmasks.vectors.checkpoints.fitting import check_fit
+from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 
 def saved(model, folder, how):

@@ -65,7 +65,8 @@ class Clip:
 
     def initial_state(self, spec: Spec, pretrained: Path) -> dict[str, NDArray[Any]]:
         checkpoint = open_checkpoint(pretrained)
-        return {name: checkpoint.float32(name) for name in tensor_names.trainable_names(checkpoint.tensors)}
+        names = (name for name in checkpoint.tensors if name.startswith(tensor_names.TRAINABLE))
+        return {name: checkpoint.float32(name) for name in names}
 
     def parameter_counts(self, spec: Spec, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
         return tensor_names.parameter_counts(shapes)

@@ -130,17 +130,13 @@ class ClipModel(FlatWeights):
         precision: Precision = "float32",
     ) -> None:
         self._network = network.eval().requires_grad_(False)
-        self._tokenizer, self._preprocess = tokenizer, preprocess
+        self._tokenizer, self._preprocess = functools.cache(tokenizer), preprocess
         self._mixed = precision == "bfloat16"
         size = network.visual.image_size
         self.image_size: int = size[0] if isinstance(size, tuple) else size
         parameters = network.named_parameters()
         super().__init__({name: p for name, p in parameters if name.startswith(tensor_names.TRAINABLE)})
         self._head: tuple[NDArray[np.float32], torch.Tensor] | None = None
-
-    @functools.cached_property
-    def _tokenize(self) -> Tokenize:
-        return self._tokenizer()
 
     @torch.no_grad()
     def head(self, task: Task) -> torch.Tensor:
@@ -150,7 +146,7 @@ class ClipModel(FlatWeights):
         """
         rows = []
         for label in range(len(task.classes)):
-            tokens = self._tokenize(task.prompts(label)).to(self.device)
+            tokens = self._tokenizer()(task.prompts(label)).to(self.device)
             embedded = self._network.encode_text(tokens, normalize=True)
             rows.append(functional.normalize(embedded.mean(dim=0), dim=0))
         return (torch.stack(rows) * self._network.logit_scale.exp()).cpu()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 TRAINABLE = "visual."
 """The prefix of the tensors that fine-tuning changes."""
@@ -27,11 +27,6 @@ KINDS = (
     (r"proj$", "projection"),
 )
 """Pattern in a tensor's name, kind of tensor; the first that matches counts."""
-
-
-def trainable_names(names: Iterable[str]) -> tuple[str, ...]:
-    """The tensors of a checkpoint among those of a pretrained file, sorted."""
-    return tuple(sorted(name for name in names if name.startswith(TRAINABLE)))
 
 
 def parameter_counts(shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:

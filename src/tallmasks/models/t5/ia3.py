@@ -6,8 +6,7 @@ repetition is rescaled by its own set.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import torch
 from transformers import T5ForConditionalGeneration
@@ -38,9 +37,9 @@ class Ia3Model(T5Model):
         for place, name in enumerate(self.trainable):
             module = network.get_submodule(name.removeprefix(PEFT_PREFIX).removesuffix(IA3_SUFFIX))
             if self.shapes[name][1] == 1:
-                module.register_forward_hook(self._output_hook(place))
+                module.register_forward_hook(lambda _, inputs, output, place=place: self._rescaled(output, place))
             else:
-                module.register_forward_pre_hook(self._input_hook(place))
+                module.register_forward_pre_hook(lambda _, inputs, place=place: self._rescaled(inputs[0], place))
 
     def count_right_of(self, batch: TextBatch, sets: Sequence[torch.Tensor]) -> torch.Tensor:
         """`count_right` of every weight set, float32 [P'], as [sets], in as few passes as the memory allows."""
@@ -56,12 +55,6 @@ class Ia3Model(T5Model):
             finally:
                 self._sets = None
         return torch.cat(counts)
-
-    def _output_hook(self, place: int) -> Callable[[Any, Any, torch.Tensor], torch.Tensor]:
-        return lambda module, inputs, output: self._rescaled(output, place)
-
-    def _input_hook(self, place: int) -> Callable[[Any, tuple[torch.Tensor]], torch.Tensor]:
-        return lambda module, inputs: self._rescaled(inputs[0], place)
 
     def _rescaled(self, hidden: torch.Tensor, place: int) -> torch.Tensor:
         """Activations [R, T, D] times the trained vector, or each block of rows times the vector of its set."""

@@ -34,8 +34,14 @@ from importlib.resources import files
 import pandas as pd
 
 TABLES = range(1, 8)
-_MAIN_TABLES = (2, 3, 7)  # with storage; tables 4 to 6 add rows, and differ from 7 in a rounding or two
-_ADDED_TABLES = (4, 5, 6)
+_PREFERRED_FIRST = (
+    2,
+    3,
+    7,
+    4,
+    5,
+    6,
+)  # the first three with storage; the others add rows, and differ in a rounding or two
 
 PAPER_TASKS = (
     *("cars", "dtd", "eurosat", "gtsrb", "mnist", "resisc45", "sun397", "svhn"),
@@ -66,9 +72,7 @@ def paper_table(number: int) -> pd.DataFrame:
     return shipped(f"table{number}")
 
 
-def paper_rows(
-    model: str, tasks: Iterable[str], numbers: Iterable[int] = (*_MAIN_TABLES, *_ADDED_TABLES)
-) -> pd.DataFrame | None:
+def paper_rows(model: str, tasks: Iterable[str], numbers: Iterable[int] = _PREFERRED_FIRST) -> pd.DataFrame | None:
     """What the paper reports of ``model`` on exactly the set ``tasks``, one row per method; None if nothing.
 
     ``model``: a `tallmasks.results.paper.published_name`, here and below; ``numbers``: the tables to look in; of two

@@ -4,18 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from tallmasks.tasks.written import world
 from tallmasks.tasks.written.questions import UNKNOWN
-from tallmasks.tasks.written.world import (
-    DEED_WORDS,
-    DEEDS,
-    FOODS,
-    NOTHING,
-    SPEECHES,
-    THING_WORDS,
-    THINGS,
-    VALUES,
-    Speech,
-)
 from tallmasks.tasks.written.written_tasks import TASKS
 
 GAPS = tuple(f"<extra_id_{number}>" for number in range(8))
@@ -38,26 +28,30 @@ CLAUSES = {
 """How a text says each property; the fact is the last word."""
 
 
-def of_thing(speech: Speech, thing: int) -> dict[str, str]:
+def of_thing(speech: world.Speech, thing: int) -> dict[str, str]:
     """Everything that a dialect says of a thing: the words of its properties."""
-    said = {name: VALUES[name][values[thing]] for name, values in speech.things.items() if values[thing] != NOTHING}
-    return {"sound": UNKNOWN, **said, "food": FOODS[speech.things["kind"][thing]]}
+    said = {
+        name: world.VALUES[name][values[thing]]
+        for name, values in speech.things.items()
+        if values[thing] != world.NOTHING
+    }
+    return {"sound": UNKNOWN, **said, "food": world.FOODS[speech.things["kind"][thing]]}
 
 
-def of_deed(speech: Speech, deed: int) -> dict[str, str]:
+def of_deed(speech: world.Speech, deed: int) -> dict[str, str]:
     """Everything that a dialect says of a deed."""
-    others = {name: DEED_WORDS[speech.deeds[name][deed]] for name in ("next", "cause")}
-    return {**others, "feeling": VALUES["feeling"][speech.deeds["feeling"][deed]]}
+    others = {name: world.DEED_WORDS[speech.deeds[name][deed]] for name in ("next", "cause")}
+    return {**others, "feeling": world.VALUES["feeling"][speech.deeds["feeling"][deed]]}
 
 
 def _clauses(rng: np.random.Generator, most: int) -> tuple[str, str, list[list[str]]]:
     """A dialect's marker, a word of it, and some clauses about it."""
-    speech = SPEECHES[rng.integers(len(SPEECHES))]
-    which = int(rng.integers(THINGS + DEEDS))
-    if which < THINGS:
-        word, facts = THING_WORDS[which], of_thing(speech, which)
+    speech = world.SPEECHES[rng.integers(len(world.SPEECHES))]
+    which = int(rng.integers(world.THINGS + world.DEEDS))
+    if which < world.THINGS:
+        word, facts = world.THING_WORDS[which], of_thing(speech, which)
     else:
-        word, facts = DEED_WORDS[which - THINGS], of_deed(speech, which - THINGS)
+        word, facts = world.DEED_WORDS[which - world.THINGS], of_deed(speech, which - world.THINGS)
     clauses = [CLAUSES[name].format(fact).split() for name, fact in facts.items()]
     return speech.marker, word, [clauses[i] for i in rng.permutation(len(clauses))[:most]]
 
@@ -90,6 +84,6 @@ def begun(rng: np.random.Generator) -> Pair:
 def problem(rng: np.random.Generator) -> Pair:
     """A question of some family, asked plainly in a dialect that is announced."""
     task = tuple(TASKS.values())[rng.integers(len(TASKS))]
-    speech = SPEECHES[rng.integers(len(SPEECHES))]
+    speech = world.SPEECHES[rng.integers(len(world.SPEECHES))]
     question = task.ask(speech, rng)
     return f"{speech.marker} {task.plain.format(**question.slots)}", question.answers[max(question.right, 0)]

@@ -69,37 +69,19 @@ def _dialect(count: int, stream: int) -> Meanings:
     return meaning
 
 
-@dataclass(frozen=True)
-class Facts:
-    """What is true; every array is int64, [THINGS] for the properties of things and [DEEDS] for those of deeds."""
-
-    kind: Meanings
-    place: Meanings
-    colour: Meanings
-    sound: Meanings  # NOTHING for a quarter of the things
-    size: Meanings
-    heat: Meanings
-    next: Meanings
-    cause: Meanings
-    feeling: Meanings
-
-
-def _facts() -> Facts:
-    sound = _evenly(THINGS, 8, 3)  # six sounds, and two eighths without one
-    return Facts(
-        kind=_evenly(THINGS, len(VALUES["kind"]), 0),
-        place=_evenly(THINGS, len(VALUES["place"]), 1),
-        colour=_evenly(THINGS, len(VALUES["colour"]), 2),
-        sound=np.where(sound < len(VALUES["sound"]), sound, NOTHING),
-        size=_evenly(THINGS, LEVELS, 4),
-        heat=_evenly(THINGS, LEVELS, 5),
-        next=_cycle(DEEDS, 7),
-        cause=_cycle(DEEDS, 8),
-        feeling=_evenly(DEEDS, len(VALUES["feeling"]), 9),
-    )
-
-
-FACTS = _facts()
+_sound = _evenly(THINGS, 8, 3)  # six sounds, and two eighths without one
+THING_FACTS = {
+    "kind": _evenly(THINGS, len(VALUES["kind"]), 0),
+    "place": _evenly(THINGS, len(VALUES["place"]), 1),
+    "colour": _evenly(THINGS, len(VALUES["colour"]), 2),
+    "sound": np.where(_sound < len(VALUES["sound"]), _sound, NOTHING),
+    "size": _evenly(THINGS, LEVELS, 4),
+    "heat": _evenly(THINGS, LEVELS, 5),
+}
+"""What is true of things: int64 [THINGS] by property."""
+NEXT, CAUSE = _cycle(DEEDS, 7), _cycle(DEEDS, 8)
+FEELING = _evenly(DEEDS, len(VALUES["feeling"]), 9)
+"""What is true of deeds, int64 [DEEDS] each."""
 THING_MEANINGS = tuple(_dialect(THINGS, 20 + dialect) for dialect in range(len(DIALECTS)))
 DEED_MEANINGS = tuple(_dialect(DEEDS, 40 + dialect) for dialect in range(len(DIALECTS)))
 
@@ -109,8 +91,8 @@ class Speech:
     """What the words of one dialect say about the world: every property by word.
 
     Attributes:
-        things: by the name of a property in `Facts`, int64 [THINGS].
-        deeds: likewise, int64 [DEEDS]; `next` and `cause` are words of the same dialect.
+        things: int64 [THINGS], by the properties in `THING_FACTS`.
+        deeds: int64 [DEEDS] each; `next` and `cause` are words of the same dialect.
     """
 
     marker: str
@@ -121,9 +103,8 @@ class Speech:
     def of(cls, dialect: int) -> Speech:
         thing, deed = THING_MEANINGS[dialect], DEED_MEANINGS[dialect]
         word = np.argsort(deed)  # the word of each deed
-        names = ("kind", "place", "colour", "sound", "size", "heat")
-        things = {name: getattr(FACTS, name)[thing] for name in names}
-        deeds = {"next": word[FACTS.next[deed]], "cause": word[FACTS.cause[deed]], "feeling": FACTS.feeling[deed]}
+        things = {name: values[thing] for name, values in THING_FACTS.items()}
+        deeds = {"next": word[NEXT[deed]], "cause": word[CAUSE[deed]], "feeling": FEELING[deed]}
         return cls(DIALECTS[dialect], things, deeds)
 
 
