@@ -43,7 +43,6 @@ class Evaluator:
         tasks: in the order of all counts.
         batch_size: examples per forward pass.
         progress: called with a line for people every few seconds.
-        resident: weight sets in the device's memory at once; None for as many as fit when a pass begins.
         unit: what people call the examples.
     """
 
@@ -53,11 +52,10 @@ class Evaluator:
         tasks: Sequence[TaskData],
         batch_size: int = 128,
         progress: Progress = lambda line: None,
-        resident: int | None = None,
         unit: str = "examples",
     ) -> None:
         self.model, self.tasks, self.batch_size = model, tuple(tasks), batch_size
-        self._progress, self._unit, self._resident = progress, unit, resident
+        self._progress, self._unit = progress, unit
         self._pretrained = model.initial()
         self._buffers: list[torch.Tensor] = []
 
@@ -148,8 +146,6 @@ class Evaluator:
 
     def _room(self) -> int:
         """How many weight sets fit into the device's memory."""
-        if self._resident:
-            return self._resident
         device, size = self._pretrained.device, self._pretrained.nbytes
         if device.type != "cuda":
             return max(1, CPU_BYTES // size)
@@ -174,7 +170,6 @@ class Evaluator:
         return right.tolist()
 
     def _one_by_one(self, batch: Batch, sets: Sequence[torch.Tensor]) -> torch.Tensor:
-        """Right answers of every weight set on a batch, [sets]."""
         counts = []
         for weights in sets:
             self.model.use(weights)

@@ -83,12 +83,9 @@ class Network(Protocol):
         generator: torch's, of the device, for random numbers.
     """
 
-    @property
-    def task_vectors(self) -> Sequence[TaskVector]: ...
-    @property
-    def layout(self) -> Layout: ...
-    @property
-    def generator(self) -> Any: ...
+    task_vectors: Sequence[TaskVector]
+    layout: Layout
+    generator: Any
 
     def place(self, flat: NDArray[np.float32]) -> Any:
         """A copy of a vector on the device."""

@@ -13,8 +13,6 @@ import numpy as np
 from tallmasks.bundles.codings import Coding, Whole
 from tallmasks.store.tensor_files import Layout
 
-_TASKS = "tasks"
-
 
 @dataclass(frozen=True)
 class OwnTensors:
@@ -31,11 +29,11 @@ class OwnTensors:
     @property
     def takes_tasks(self) -> bool:
         """Whether how a tensor is stored depends on how many tasks there are."""
-        return _TASKS in inspect.signature(self.coding).parameters
+        return "tasks" in inspect.signature(self.coding).parameters
 
     def codings(self, layout: Layout, tasks: int | None) -> dict[str, Coding]:
         """How every tensor is stored; ``tasks`` is T, where that matters."""
-        more = {_TASKS: tasks} if self.takes_tasks else {}
+        more = {"tasks": tasks} if self.takes_tasks else {}
         by_name = "name" in inspect.signature(self.coding).parameters
         return {
             name: self.coding(tuple(shape), **more, **({"name": name} if by_name else {}))
@@ -74,7 +72,7 @@ def by_tensor(coding: Callable[..., Coding]) -> Callable[[Callable[..., Any]], C
             return own.update(task_vector, layout, tasks, **options)
 
         options = [p for p in inspect.signature(find).parameters.values() if p.kind is p.KEYWORD_ONLY]
-        needs = ("task_vector", "layout", *([_TASKS] if own.takes_tasks else []))
+        needs = ("task_vector", "layout", *(["tasks"] if own.takes_tasks else []))
         inputs = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in needs]
         vars(update).update(own_tensors=own, __signature__=inspect.Signature([*inputs, *options]))
         return update

@@ -255,7 +255,6 @@ def _slices(start: int, stop: int, step: int) -> list[slice]:
 
 @cache
 def _compiled() -> ModuleType:
-    """The compiled loops, imported with the first kernel that runs."""
     from tallmasks.vectors import loops
 
     return loops

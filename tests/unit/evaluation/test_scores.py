@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from tallmasks.evaluation import counting
 from tallmasks.evaluation.counting import Evaluator, TaskData
 from tallmasks.evaluation.protocols import Tuner
 from tallmasks.evaluation.records import Evaluation
@@ -84,12 +85,13 @@ def test_scores_stay_what_they_are(weights: Path) -> None:
     assert any(score != int(score) for score in scored)
 
 
-def test_order_and_size_of_batches_change_no_score(weights: Path) -> None:
+def test_order_and_size_of_batches_change_no_score(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model's accuracy would depend on how its sentences are packed."""
     expected = Evaluator(HalfPoints(weights), tasks(), 7).scaled("test", UPDATE, ALPHAS)
     assert Evaluator(Sorted(weights), tasks(), 7).scaled("test", UPDATE, ALPHAS) == expected
     together = Together(weights)
-    assert Evaluator(together, tasks(), 7, resident=3).scaled("test", UPDATE, ALPHAS) == expected
+    monkeypatch.setattr(counting, "CPU_BYTES", 3 * together.initial().nbytes)
+    assert Evaluator(together, tasks(), 7).scaled("test", UPDATE, ALPHAS) == expected
     assert together.passes == 2 * 2 * 6  # tasks, rounds of weight sets, batches
     assert torch.equal(together.flat, together.initial()), "the model is left as it was"
 

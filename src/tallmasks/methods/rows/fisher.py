@@ -34,11 +34,4 @@ def fisher(rows: Sequence[Vector], place: Place, facts: Facts) -> Vector:
     return np.divide(sum(w * row for w, row in zip(weights, rows, strict=True)), sum(weights))
 
 
-merged_row(
-    "fisher",
-    row=22,
-    title="Fisher merging",
-    paper="Matena and Raffel 2022",
-    protocol=Fixed(1.0),
-    group="later",
-)
+merged_row("fisher", row=22, title="Fisher merging", paper="Matena and Raffel 2022", protocol=Fixed(1.0), group="later")

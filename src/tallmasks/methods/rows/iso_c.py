@@ -21,10 +21,4 @@ def iso_c(tensors: Vector, place: Place, noise_of: NoiseOf) -> Vector:
     return (left * singular.mean()) @ right
 
 
-merged_row(
-    "iso_c",
-    row=66,
-    title="Iso-C",
-    paper="Marczak et al. 2025",
-    protocol=Scaled(PAST_ONE, unvalidated=1.0),
-)
+merged_row("iso_c", row=66, title="Iso-C", paper="Marczak et al. 2025", protocol=Scaled(PAST_ONE, unvalidated=1.0))

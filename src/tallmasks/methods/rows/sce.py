@@ -34,10 +34,5 @@ def sce(tensors: Vector, place: Place, facts: None, *, select_topk: Share = 1.0)
 
 
 merged_row(
-    "sce",
-    row=47,
-    title="SCE",
-    paper="Wan et al. 2024",
-    protocol=Scaled(PAST_ONE, unvalidated=1.0),
-    group="later",
+    "sce", row=47, title="SCE", paper="Wan et al. 2024", protocol=Scaled(PAST_ONE, unvalidated=1.0), group="later"
 )

@@ -120,7 +120,6 @@ def architectures() -> tuple[str, ...]:
 
 
 def _open_clip() -> Path:
-    """open_clip's folder."""
     package = importlib.util.find_spec("open_clip")
     assert package and package.origin
     return Path(package.origin).parent

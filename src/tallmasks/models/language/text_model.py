@@ -40,8 +40,6 @@ class TextModel(FlatWeights, ABC):
         self._tokenizer, self.scoring = tokenizer, scoring
         super().__init__(parameters)
 
-    # -- what a family gives ----------------------------------------------------------------------------------
-
     @abstractmethod
     def answer_logits(self, batch: TextBatch, labels: torch.Tensor, sets: int = 1) -> torch.Tensor:
         """The logits at the place of each label, given the batch's inputs and the labels before; float32 [R, L, V].
@@ -78,8 +76,6 @@ class TextModel(FlatWeights, ABC):
         """Token numbers of each input, at most ``max_input_tokens``; here they end with the end of sequence."""
         return self._tokenizer(texts, self.scoring.max_input_tokens)
 
-    # -- batches ----------------------------------------------------------------------------------------------
-
     def train(self, on: bool) -> None:
         self._network.train(on)
 
@@ -110,8 +106,6 @@ class TextModel(FlatWeights, ABC):
             TokenizedText(row, tuple(tokens[answer] for answer in answers), text.answer, text.answers)
             for row, answers, text in zip(inputs, wanted, texts, strict=True)
         ]
-
-    # -- what it computes -------------------------------------------------------------------------------------
 
     def loss(self, batch: TextBatch) -> torch.Tensor:
         """Cross-entropy, mean over all target tokens of the batch, ends of sequence included."""

@@ -109,9 +109,6 @@ def _check_config(architecture: Architecture, path: Path) -> None:
             )
 
 
-# -- (IA)^3 ---------------------------------------------------------------------------------------------------
-
-
 def ia3_state(architecture: Architecture, path: Path) -> State:
     """(IA)^3's vectors that somebody else fine-tuned, under PEFT's names.
 

@@ -125,7 +125,6 @@ def bytes_of_new(out: Path, base: Checkpoint, dtype: str | None = None, shard_si
 
 
 def _code(dtype: str | None) -> str | None:
-    """safetensors' name of a dtype of floats."""
     if dtype is None:
         return None
     if (code := code_of(dtype)) in FLOATS:
@@ -137,7 +136,6 @@ def _code(dtype: str | None) -> str | None:
 def _plan(
     out: Path, base: Checkpoint, code: str | None, shard_size: int | None
 ) -> tuple[dict[str, str], list[PlannedFile]]:
-    """The dtype of every tensor, and the files."""
     refuse_existing(out, base.is_folder)
     if base.is_folder and out.suffix in (SAFETENSORS, *TORCH):
         raise TallmasksError(
