@@ -181,7 +181,7 @@ def _look_at_gpus(plan: Plan, model: str, jobs: list[Node], facts: list[str], pr
         facts.append(f"not counted: {', '.join(sorted(unknown))}")
     trainable, frozen = family(plan.model(model)).architecture_counts(plan.model(model))
     held = FLOAT * (4 * trainable + frozen)
-    facts.append(f"a fine-tuning holds {held / 1e9:.3g} GB of weights, gradients and moments; activations come on top")
+    facts.append(f"a fine-tuning holds at least {held / 1e9:.3g} GB of weights, gradients, moments; activations on top")
     try:
         cuda.require_gpus(max(plan.resources(model, node.stage.uses)["gpu"] for node in jobs))
     except TallmasksError as error:

@@ -16,8 +16,8 @@ from tallmasks.masks.mask_bundles import apply_mask
 from tallmasks.models.families import family
 from tallmasks.plan import params_model
 from tallmasks.plan.refusals import validated
-from tallmasks.plan.yaml_files import read_yaml, scalar
 from tallmasks.store.errors import TallmasksError, nearest, short
+from tallmasks.store.yaml_files import read_yaml, scalar
 from tallmasks.tasks.catalogues import CATALOGUES, catalogue
 from tallmasks.tasks.task import Task
 
