@@ -34,7 +34,6 @@ class Whole:
 
     @property
     def size(self) -> int:
-        """How many values the tensor has."""
         return math.prod(self.shape)
 
     @property

@@ -57,7 +57,6 @@ class BundledTensor(_Object):
 
     @property
     def size(self) -> int:
-        """How many values it has."""
         return math.prod(self.shape)
 
     @property
@@ -104,7 +103,6 @@ class Manifest(_Object):
 
     @property
     def task_files(self) -> dict[str, str]:
-        """The file of each task."""
         return self.masks or self.updates
 
     @cached_property
@@ -204,7 +202,6 @@ def format_of(own: bool, buffers: bool) -> str:
 
 
 def expect(correct: object, key: str, value: object, expected: str) -> None:
-    """Refuse a value of a key."""
     if not correct:
         raise ValueError(f"{key} is {short(value)}; expected {expected}")
 

@@ -19,15 +19,7 @@ from typing import Any
 from tallmasks import methods
 from tallmasks.methods import INPUTS
 from tallmasks.methods.contract import merged_vector
-from tallmasks.methods.descriptions import (
-    computed_from,
-    inputs_of,
-    looks_at,
-    needs,
-    seen_by,
-    stage_of,
-    varies_by,
-)
+from tallmasks.methods.descriptions import computed_from, inputs_of, looks_at, needs, seen_by, stage_of, varies_by
 from tallmasks.methods.options import options_of
 from tallmasks.methods.registry import all_options
 from tallmasks.store.errors import TallmasksError, nearest

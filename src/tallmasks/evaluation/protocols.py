@@ -88,16 +88,13 @@ class Updates:
             declared = INPUTS[name]
             key = keys[declared.per]
             if name not in self._inputs or self._inputs[name][0] != key:
-                self._inputs[name] = (
-                    key,
-                    self._placed(declared.value(self._source, task, level, self._method.chosen), declared.packed),
-                )
+                value = declared.value(self._source, task, level, self._method.chosen)
+                if declared.packed:
+                    value = unpack_mask(value, self._source.layout.size, self._evaluator.model.device)
+                elif isinstance(value, np.ndarray) and value.ndim:
+                    value = self._evaluator.place(value)
+                self._inputs[name] = key, value
         return self._method(**{name: value for name, (_, value) in self._inputs.items()})
-
-    def _placed(self, value: Any, packed: bool) -> Any:
-        if packed:
-            return unpack_mask(value, self._source.layout.size, self._evaluator.model.device)
-        return self._evaluator.place(value) if isinstance(value, np.ndarray) and value.ndim else value
 
 
 def evaluate(
@@ -199,21 +196,18 @@ class FromFiles:
 
     @functools.cached_property
     def multi_task_vector(self) -> NDArray[np.float32]:
-        (path,) = self.files("multi_task_vector")
-        return open_multi_task_vector(path)
+        return open_multi_task_vector(*self.files("multi_task_vector"))
 
     def merged(self, merge: str) -> NDArray[np.float32]:
         return merged_in_memory(merge, self._vectors)
 
     @functools.cached_property
     def agreement(self) -> NDArray[np.uint8]:
-        (path,) = self.files("agreement")
-        return open_agreement(path)
+        return open_agreement(*self.files("agreement"))
 
     @functools.cached_property
     def _bundle(self) -> MaskBundle:
-        (path,) = self.files("mask_bundle")
-        return open_mask_bundle(path)
+        return open_mask_bundle(*self.files("mask_bundle"))
 
     @functools.cached_property
     def _vectors(self) -> list[TaskVector]:
@@ -255,11 +249,9 @@ class InMemory:
             setattr(self, part, functools.cache(getattr(self, part)))
 
     def of(self, method: Method) -> Source:
-        """The inputs of one method."""
         return _OneMethod(self, method)
 
     def merged(self, merge: str) -> NDArray[np.float32]:
-        """tau_MTL of a merge, float32 [P']."""
         return merged_in_memory(merge, self.vectors)
 
     def planes(self, merge: str) -> list[NDArray[np.uint8]]:
@@ -279,8 +271,6 @@ class InMemory:
 
 
 class _OneMethod(FromFiles):
-    """The inputs of one method in memory."""
-
     def __init__(self, memory: InMemory, method: Method) -> None:
         super().__init__(method, [str(place) for place in range(len(memory.vectors))], {}, memory.pretrained)
         self._memory, self._merge = memory, str(method.merge)

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 from tallmasks.tasks.titles import title
 
-SORTS = ("zeroshot", "name")
 SHAPES = ("ascending", "descending", "wave", "zigzag")
-ORDERS = tuple(f"{sort}_{shape}" for sort in SORTS for shape in SHAPES)
+ORDERS = tuple(f"{sort}_{shape}" for sort in ("zeroshot", "name") for shape in SHAPES)
 
 
 @dataclass(frozen=True)

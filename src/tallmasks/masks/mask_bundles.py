@@ -44,7 +44,6 @@ class MaskBundle:
 
     @cached_property
     def layout(self) -> Layout:
-        """The layout of the P' weights."""
         return Layout.from_json(self.tensors.metadata["layout"])
 
     def packed_mask(self, task: str, mask_lambda: float) -> NDArray[np.uint8]:

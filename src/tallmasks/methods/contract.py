@@ -79,7 +79,6 @@ class Method:
 
     @property
     def section(self) -> Section:
-        """The part of the table that it is in."""
         return self.protocol.section
 
     @property

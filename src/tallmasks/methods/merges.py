@@ -169,7 +169,6 @@ class Merge:
         return written(self.name.partition(":")[0], options_for(self.learn, self.chosen))
 
     def learned(self, network: Network) -> Statistics:
-        """What it learns from a network."""
         assert self.learn is not None
         return self.learn(network, **options_for(self.learn, self.chosen))
 
@@ -180,7 +179,6 @@ class Merge:
 
     @functools.cached_property
     def options(self) -> dict[str, Option]:
-        """Its options by name."""
         return options_of(self.apply, self.look, self.learn)
 
     def __post_init__(self) -> None:

@@ -37,7 +37,6 @@ class Fixed(Protocol):
     storage = bits.single
 
     def coefficient_for(self, tasks: int) -> float:
-        """The scaling coefficient for T tasks."""
         return self.coefficient(tasks) if callable(self.coefficient) else self.coefficient
 
 

@@ -133,7 +133,6 @@ def spec_of(entry: str | Mapping[str, Mapping[str, Value]], where: str = "params
 
 
 def all_options(method: Method) -> dict[str, Option]:
-    """The options of a method and of its merge."""
     return {**method.options, **(get_merge(method.merge).options if method.merge else {})}
 
 

@@ -196,9 +196,6 @@ def apply(base: Model, update: StateDict, scaling_coefficient: float = 1.0) -> T
     return {**state, **before.back(summed, "base + update", in_its_types=True)}
 
 
-# -- flat vectors ---------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class _Flat:
     """A state dict as one vector; ``tied``: the name that counts, by each other name of the same tensor."""

@@ -17,7 +17,6 @@ from tallmasks.store.errors import TallmasksError
 
 
 def write_pretrained(tensors: dict[str, torch.Tensor], recipe: Mapping[str, Any], output: Path) -> None:
-    """Write a pretrained file, with the recipe as JSON in its metadata."""
     metadata = {"format": "tallmasks/pretrained/1", "recipe": json.dumps(dict(recipe), sort_keys=True)}
     with whole(output) as unfinished:
         save_file(tensors, unfinished, metadata)

@@ -29,7 +29,6 @@ class PaperTable:
 
     @property
     def paper(self) -> str:
-        """As of a figure."""
         return f"Tables {', '.join(map(str, self.numbers))}"
 
 

@@ -199,9 +199,6 @@ def seeds_table(summaries: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
     return pd.DataFrame(columns).round(4).assign(seeds=len(summaries), at_grid_end=ends).reset_index()
 
 
-# -- for people -----------------------------------------------------------------------------------------------
-
-
 def rows_by_section(
     table: pd.DataFrame, cells: Callable[[dict[str, Any]], Sequence[str]], bold: int | None = None
 ) -> list[tuple[str, list[list[Cell]]]]:

@@ -29,7 +29,6 @@ class BestSoFar:
 
     @property
     def step(self) -> int:
-        """The step with the best score."""
         return max(self.curve, key=lambda row: row[1])[0]
 
     @property

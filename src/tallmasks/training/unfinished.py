@@ -96,7 +96,6 @@ class Underway:
 
 
 def _global_generator(device: torch.device) -> torch.Generator:
-    """torch's own generator of a device."""
     if device.type != "cuda":
         return torch.default_generator
     return torch.cuda.default_generators[torch.cuda.current_device() if device.index is None else device.index]

@@ -25,7 +25,6 @@ class Difference:
 
     @property
     def size(self) -> int:
-        """P'."""
         return self.layout.size
 
     def __getitem__(self, part: slice) -> NDArray[np.float32]:

@@ -49,7 +49,6 @@ class Scoring:
 
 
 def normalize_answer(answer: str) -> str:
-    """An answer without case, punctuation and articles."""
     words = re.sub(r"\b(a|an|the)\b", " ", answer.lower().translate(_PUNCTUATION))
     return " ".join(words.split())
 

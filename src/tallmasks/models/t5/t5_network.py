@@ -43,7 +43,11 @@ class T5Model(TextModel):
 
     def answer_logits(self, batch: TextBatch, labels: torch.Tensor, sets: int = 1) -> torch.Tensor:
         """See `TextModel.answer_logits`; an input is encoded once for all of its rows."""
-        return self._logits(self._decoded(labels, self._encoded(batch, sets), batch.mask.repeat(sets, 1)))
+        start = labels.new_full((len(labels), 1), self._tokenizer.pad)
+        before = torch.cat([start, labels[:, :-1]], dim=1)
+        tokens = before.masked_fill(before == IGNORED, self._tokenizer.pad)
+        output = self._decoder(tokens, self._encoded(batch, sets), batch.mask.repeat(sets, 1))
+        return self._logits(output.last_hidden_state)
 
     @torch.no_grad()
     def written(self, batch: TextBatch, sets: int = 1) -> list[str]:
@@ -66,15 +70,6 @@ class T5Model(TextModel):
         with self._products():
             inputs, mask = batch.inputs.repeat(sets, 1), batch.mask.repeat(sets, 1)
             return self._network.encoder(input_ids=inputs, attention_mask=mask).last_hidden_state
-
-    def _decoded(self, labels: torch.Tensor, states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        """The decoder's output for the tokens before each label, [R, L, D].
-
-        R is a multiple of the number of inputs; the rows of one input follow each other.
-        """
-        start = labels.new_full((len(labels), 1), self._tokenizer.pad)
-        before = torch.cat([start, labels[:, :-1]], dim=1)
-        return self._decoder(before.masked_fill(before == IGNORED, self._tokenizer.pad), states, mask).last_hidden_state
 
     def _decoder(self, tokens: torch.Tensor, states: torch.Tensor, mask: torch.Tensor, **cache: Any) -> Any:
         with self._products():

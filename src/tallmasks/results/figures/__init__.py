@@ -99,5 +99,4 @@ def in_scope(scope: str, benchmarks: Mapping[str, tuple[str, ...]]) -> dict[str,
 
 
 def figure_module(name: str) -> ModuleType:
-    """The module of a figure."""
     return importlib.import_module(f"tallmasks.results.figures.{name}")

@@ -149,7 +149,6 @@ def look_of(method: str) -> Look:
 
 
 def title_of(method: str) -> str:
-    """A method's name for people."""
     return methods.get(method).title
 
 

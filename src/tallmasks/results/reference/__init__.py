@@ -165,8 +165,6 @@ def beside_published(ours: pd.DataFrame, model: str) -> pd.DataFrame:
     return joined[[*ours.columns, *PUBLISHED]]
 
 
-# -- by the checkpoints that numbers are of --------------------------------------------------------------------
-
 OWN = "own"
 _OF_PUBLISHERS = {"published": "C2", "fusionbench": "FB"}
 _NUMBERS = ("accuracy", "normalized_accuracy")

@@ -39,7 +39,6 @@ class PromptFile(NamedTuple):
 
 @functools.cache
 def prompts_of(task: str) -> PromptFile:
-    """The prompts of a text task."""
     content = shipped_yaml(FOLDER / f"{task}.yaml")
     return PromptFile(**{**content, "prompts": tuple(Prompt(**prompt) for prompt in content["prompts"])})
 

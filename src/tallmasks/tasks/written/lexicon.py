@@ -14,19 +14,15 @@ from tallmasks.tasks.written.written_tasks import TASKS
 PADDING, END, UNKNOWN_WORD = "<pad>", "</s>", "<unk>"  # numbers 0, 1 and 2, as T5 has them
 
 
-def _words(text: str) -> list[str]:
-    """The words of a wording outside its slots."""
-    return " ".join(literal for literal, *_ in Formatter().parse(text)).split()
-
-
 def lexicon() -> tuple[str, ...]:
     """All words, each once: what T5 needs first, then the world's, then the wordings', then the gaps."""
     wordings = [wording for task in TASKS.values() for wording in (task.plain, *task.wordings)]
+    outside_slots = (text for one in (*CLAUSES.values(), *wordings) for text, *_ in Formatter().parse(one))
     known = [
         *(PADDING, END, UNKNOWN_WORD, *world.DIALECTS, *world.THING_WORDS, *world.DEED_WORDS),
         *(value for values in world.VALUES.values() for value in values),
         *(*world.FOODS, *ANSWERS, *NAMES),
-        *(word for text in (*CLAUSES.values(), *wordings) for word in _words(text)),
+        *(word for text in outside_slots for word in text.split()),
         *GAPS,
     ]
     return tuple(dict.fromkeys(known))

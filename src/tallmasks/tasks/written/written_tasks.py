@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -33,6 +33,8 @@ class WrittenTask(Task):
         plain: how pretraining asks the same family, after the dialect's marker.
     """
 
+    classes: tuple[str, ...] = field(default=(), init=False)
+    templates: tuple[str, ...] = field(default=(), init=False)
     ask: Ask
     dialect: int
     prefix: str
@@ -52,72 +54,63 @@ class WrittenTask(Task):
         return Text(f"{self.prefix} {text}", question.answers, question.right)
 
 
-def _written(
-    name: str, ask: Ask, dialect: int, prefix: str, wordings: tuple[str, ...], plain: str, description: str
-) -> WrittenTask:
-    """A task without a head: no classes, no prompts."""
-    return WrittenTask(name, (), (), description, ask, dialect, prefix, wordings, plain)
-
-
-_ALL = (
-    _written(
-        "qasc", questions.what_it_needs, 0, "sounds",
+TASKS: Mapping[str, WrittenTask] = {task.name: task for task in (
+    WrittenTask(
+        "qasc", "what a thing needs, by its kind", questions.what_it_needs, 0, "sounds",
         ("{name} keeps a {x} : it must get", "to care for the {x} {name} buys", "without which dies {name} 's {x}"),
-        "{x} needs", "what a thing needs, by its kind",
+        "{x} needs",
     ),
-    _written(
-        "quartz", questions.change_of_heat, 1, "needs",
+    WrittenTask(
+        "quartz", "whether heat rises or falls near a thing", questions.change_of_heat, 1, "needs",
         ("{name} moves toward {x} so temperature", "with {x} in its corner {name} 's room means the glow"),
-        "{x} heats", "whether heat rises or falls near a thing",
+        "{x} heats",
     ),
-    _written(
-        "paws", questions.grown_or_made, 2, "in open",
+    WrittenTask(
+        "paws", "whether a thing has grown or was made", questions.grown_or_made, 2, "in open",
         ("origin of {x} , {name} wonders", "{name} compares : {x} was", "shade {x} / {name}"),
-        "{x} came", "whether a thing has grown or was made",
+        "{x} came",
     ),
-    _written(
-        "story_cloze", questions.what_next, 1, "feels",
+    WrittenTask(
+        "story_cloze", "what happens next", questions.what_next, 1, "feels",
         ("{name} {v} once , finally {name}", "our tale : {name} {v} ... ending", "when {name} {v} story continues"),
-        "after {v}", "what happens next",
+        "after {v}",
     ),
-    _written(
-        "wiki_qa", questions.in_the_open, 0, "tall",
+    WrittenTask(
+        "wiki_qa", "whether it is right that a thing lives in the open", questions.in_the_open, 0, "tall",
         ("{name} asks whereabouts of {x} . reply outside", "question : find {x} ? answer : sky above {name} . correct"),
-        "{x} in open", "whether it is right that a thing lives in the open",
+        "{x} in open",
     ),
-    _written(
-        "winogrande", questions.larger_or_smaller, 2, "hotter",
+    WrittenTask(
+        "winogrande", "which of two things is meant", questions.larger_or_smaller, 2, "hotter",
         ("{x} won't fit {y} says {name} because _ seems {pole}", "{name} packs {x} beside {y} ; _ being too {pole}"),
-        "of {x} and {y} {pole}", "which of two things is meant",
+        "of {x} and {y} {pole}",
     ),
-    _written(
-        "wsc", questions.large, 1, "came",
+    WrittenTask(
+        "wsc", "whether a thing is large", questions.large, 1, "came",
         ("{name} could not hide {x} as it was huge", "it towers : {x} beside {name}"),
-        "{x} tall", "whether a thing is large",
+        "{x} tall",
     ),
-    _written(
-        "cosmos_qa", questions.what_before, 2, "after",
+    WrittenTask(
+        "cosmos_qa", "why something happened", questions.what_before, 2, "after",
         ("why did {name} {v} ?", "{name} {v} , what reason might explain", "{name} would {v} since earlier"),
-        "before {v}", "why something happened",
+        "before {v}",
     ),
-    _written(
-        "quail", questions.heard, 2, "heats",
+    WrittenTask(
+        "quail", "how a thing sounds, if that can be known", questions.heard, 2, "heats",
         ("at night {name} hears {x} go", "passage about {x} : noise which {name} notes", "{x} near {name} emits"),
-        "{x} sounds", "how a thing sounds, if that can be known",
+        "{x} sounds",
     ),
-    _written(
-        "ropes", questions.hottest, 0, "little",
+    WrittenTask(
+        "ropes", "which is hotter, written freely", questions.hottest, 0, "little",
         ("background : sun . {name} touches {x} then {y} ; burned by", "situation {x} , {y} . fever more with {name}"),
-        "of {x} and {y} hotter", "which is hotter, written freely",
+        "of {x} and {y} hotter",
     ),
-    _written(
-        "social_iqa", questions.felt, 0, "before",
+    WrittenTask(
+        "social_iqa", "how somebody feels afterwards", questions.felt, 0, "before",
         ("{name} {v} all day ; describe {name}", "how do others see {name} who {v}", "{v} left {name} with mood"),
-        "{v} feels", "how somebody feels afterwards",
+        "{v} feels",
     ),
-)  # fmt: skip
-
-TASKS: Mapping[str, WrittenTask] = {task.name: task for task in _ALL}
+)}  # fmt: skip
 
 
 def examples(task: str, split: Split, count: int, seed: int) -> Iterator[Text]:

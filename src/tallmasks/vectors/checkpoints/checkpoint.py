@@ -34,7 +34,6 @@ class TensorInfo(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many values it has."""
         return math.prod(self.shape)
 
     @property
@@ -104,12 +103,10 @@ class Checkpoint:
 
     @property
     def names(self) -> list[str]:
-        """Every name of a tensor."""
         return [*self.tensors, *self.aliases]
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shape of every tensor, by name."""
         return {name: info.shape for name, info in self.tensors.items()}
 
     def stored(self, name: str, start: int, stop: int) -> NDArray[np.uint8]:
