@@ -34,6 +34,7 @@ from tallmasks.bundles.manifest import BASE, MANIFEST
 from tallmasks.commands import given_checkpoints
 from tallmasks.commands.opened_models import Models, opened, passes, say_copied, say_sizes
 from tallmasks.methods import Method, Place, ScaledMask, Vector, registry
+from tallmasks.methods.merges import places_of
 from tallmasks.methods.own_tensors import OwnTensors
 from tallmasks.methods.streaming import Merging, fitted_lambdas, in_stream
 from tallmasks.store.dtypes import OF_BUNDLES
@@ -175,7 +176,7 @@ def _write(method: Method, models: Models, facts: BundleFacts) -> tuple[dict[str
                 products = [_products(row, merged, bits) for row, bits in zip(rows, packed, strict=True)]
                 return lengths, products
 
-            every = parallel(work, stream.places(merging.over_tensors), merging.threads)
+            every = parallel(work, places_of(stream.layout, merging.over_tensors), merging.threads)
             pieces, products = zip(*every, strict=True)
             if method.scaled_mask:
                 for task, pairs in zip(given.tasks, zip(*pieces, strict=True), strict=True):
@@ -216,7 +217,7 @@ def _write_own(own: OwnTensors, options: Mapping[str, Any], models: Models, fact
                 squares[task] += [np.square(part, dtype=np.float64).sum() for part in (gap, tensor)]
 
         # a tensor at a time: it may be large, and products have threads of their own
-        parallel(work, stream.places(whole_tensors=True), threads=1)
+        parallel(work, places_of(stream.layout, whole_tensors=True), threads=1)
         new.error.update({task: _relative(*pair.tolist()) for task, pair in squares.items()})
     return new.error
 

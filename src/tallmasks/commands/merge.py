@@ -31,7 +31,7 @@ from tallmasks.commands import given_checkpoints
 from tallmasks.commands.merge_recipes import CARD, RECIPE, card_of_merged, recipe_of
 from tallmasks.commands.opened_models import Models, opened, passes, say_copied
 from tallmasks.methods import Fixed, Method, Place, Scaled, registry
-from tallmasks.methods.merges import pieces_of
+from tallmasks.methods.merges import pieces_of, places_of
 from tallmasks.methods.rows.parts.block_numbers import block_of
 from tallmasks.methods.rows.parts.singular_vectors import noise_of_tasks
 from tallmasks.methods.streaming import Merging, OnePiece, in_stream, update
@@ -61,9 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--density", **by_task, help="the share of its weights that a task keeps, of TIES, DARE, ...")
     parser.add_argument(
-        "--trim",
-        choices=TRIMS,
-        help="TIES keeps its share of the whole model, or of each tensor as mergekit does",
+        "--trim", choices=TRIMS, help="TIES keeps its share of the whole model, or of each tensor as mergekit does"
     )
     parser.add_argument(
         "--normalize", action=argparse.BooleanOptionalAction, help="divide by the weights; as the method does without"
@@ -204,7 +202,7 @@ def _write(method: Method, alpha: float, weighting: Weighting, models: Models) -
                 change = np.float32(alpha) * update(method, source)
                 new.write(place.name, place.start, source.pretrained + change)
 
-            parallel(work, stream.places(merging.over_tensors), merging.threads)
+            parallel(work, places_of(stream.layout, merging.over_tensors), merging.threads)
             sizes = {name: models.part.info(name).size for name in models.part.averages if models.moves(name)}
             parallel(
                 lambda place: new.write(place.name, place.start, models.mean(place)), pieces_of(sizes, kernels.PIECE)

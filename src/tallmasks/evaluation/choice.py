@@ -12,8 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from tallmasks.store.errors import TallmasksError
 
-_NORMAL_QUANTILE = 1.959963984540054  # 97.5 %
-
 
 def accuracies(correct: ArrayLike, total: ArrayLike) -> NDArray[np.float64]:
     """Fractions of right answers (counts or sums of scores, [tasks] or [tasks, grid]) of examples [tasks]."""
@@ -23,7 +21,7 @@ def accuracies(correct: ArrayLike, total: ArrayLike) -> NDArray[np.float64]:
 
 def wilson_interval(correct: ArrayLike, total: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The lower and upper end of the 95 % interval of a binomial proportion (Wilson 1927), as fractions."""
-    n, z = np.asarray(total, np.float64), _NORMAL_QUANTILE
+    n, z = np.asarray(total, np.float64), 1.959963984540054  # the normal distribution's quantile of 97.5 %
     p = np.asarray(correct, np.float64) / n
     centre = (p + z**2 / (2 * n)) / (1 + z**2 / n)
     half = z / (1 + z**2 / n) * np.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))

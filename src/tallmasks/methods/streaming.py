@@ -82,10 +82,6 @@ class Stream:
 
         return noise
 
-    def places(self, whole_tensors: bool) -> list[Place]:
-        """The pieces of all tensors, or whole ones."""
-        return places_of(self.layout, whole_tensors)
-
     def rows(self, place: Place) -> Sequence[Vector]:
         """tau_t of every task there, float32 [n] each.  Raises TallmasksError for NaN, infinity or an overflow."""
         return [self.row(task, place) for task in self.changes]
@@ -172,7 +168,7 @@ def fitted_lambdas(merging: Merging, stream: Stream, grid: Sequence[float] = FIT
         merged = merging(place, rows)
         return np.stack([kernels.kept_lengths(row, merged, grid) for row in rows])
 
-    kept = np.sum(parallel(work, stream.places(merging.over_tensors), merging.threads), axis=0)
+    kept = np.sum(parallel(work, places_of(stream.layout, merging.over_tensors), merging.threads), axis=0)
     own, lengths = kept[:, -1:], kept[:, :-1]
     with np.errstate(divide="ignore", invalid="ignore"):
         off = np.abs(np.log(lengths / own))

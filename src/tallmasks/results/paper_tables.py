@@ -61,7 +61,7 @@ def laid_out(
         )
 
     def cells(row: Mapping[str, Any]) -> list[str]:
-        texts = [_FORMATS[key](row, suffix) for key, suffix in numbers]
+        texts = [_score(row, suffix) if key == "accuracy" else _size(row, suffix) for key, suffix in numbers]
         return [marked(texts[0], row), *texts[1:]]
 
     sections: dict[str, dict[str, list[Cell]]] = {}
@@ -113,6 +113,3 @@ def _size(row: Mapping[str, Any], suffix: str) -> str:
         return "–"
     more = ">" if methods.get(row["method"]).stores_more else ""
     return f"{more}{stored:.1f}" if stored >= 1 else f"{more}{stored:.3g}"
-
-
-_FORMATS = {"accuracy": _score, "storage_gb": _size}

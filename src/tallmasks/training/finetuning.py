@@ -19,7 +19,6 @@ from tallmasks.training.early_stopping import BestSoFar
 from tallmasks.training.unfinished import TrainingState, Underway
 
 PROGRESS_EVERY = 10  # steps
-Schedule = Literal["cosine", "constant"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +49,7 @@ class FinetuneConfig:
     weight_decay: float
     epsilon: float
     seed: int
-    schedule: Schedule = "cosine"
+    schedule: Literal["cosine", "constant"] = "cosine"
     warmup_iterations: int = 0
     clip_norm: float | None = None
     augmentation: Mapping[str, Any] | str | None = None
@@ -157,7 +156,9 @@ def finetune(
             state.restore(training)
         first, start = len(curve), time.monotonic()
         for step in range(first + 1, config.iterations + 1):
-            rate = config.learning_rate * rate_share(step, config)
+            at_peak = config.schedule == "constant" and step > config.warmup_iterations
+            share = 1.0 if at_peak else cosine_schedule(step, config.iterations, config.warmup_iterations)
+            rate = config.learning_rate * share
             for group in optimizer.param_groups:
                 group["lr"] = rate
             batch, training.drawn = next(prepared)
@@ -281,13 +282,6 @@ def plateau_schedule(step: int, steps: int, warmup: int, decay_share: float) -> 
     """Share of the peak learning rate at a step: linear warm-up, plateau, linear decay to 0 over the last steps."""
     left = (steps + 1 - step) / (decay_share * steps)
     return min(1.0, step / warmup, left)
-
-
-def rate_share(step: int, config: FinetuneConfig) -> float:
-    """Share of the peak learning rate at a step, by the schedule of a fine-tuning."""
-    if config.schedule == "cosine" or step <= config.warmup_iterations:
-        return cosine_schedule(step, config.iterations, config.warmup_iterations)
-    return 1.0
 
 
 def progress_at(

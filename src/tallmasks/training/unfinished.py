@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from tallmasks.training.batches import ShuffledBatches
     from tallmasks.training.early_stopping import BestSoFar
 
-Curve = list[tuple[int, float, float]]
 PAUSE = 20  # times what a save takes, at least, until the next one
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
@@ -47,7 +46,7 @@ class Underway:
     batches: ShuffledBatches
     at_once: int
     best: BestSoFar | None = None
-    curve: Curve = field(default_factory=list)
+    curve: list[tuple[int, float, float]] = field(default_factory=list)
     drawn: dict[str, torch.Tensor] = field(default_factory=dict)
 
     def draws(self) -> dict[str, torch.Tensor]:

@@ -10,6 +10,7 @@ import pytest
 import reference
 from tallmasks import methods
 from tallmasks.methods import Place, registry
+from tallmasks.methods.merges import places_of
 from tallmasks.methods.streaming import Merging, OnePiece, Stream, fitted_lambdas, update
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.parallel import parallel
@@ -55,7 +56,7 @@ def gathered(stream: Stream, whole_tensors: bool, work: Callable[[Place], np.nda
     def put(place: Place) -> None:
         parts[place.name].reshape(-1)[place.start : place.stop] = work(place)
 
-    parallel(put, stream.places(whole_tensors))
+    parallel(put, places_of(stream.layout, whole_tensors))
     return out
 
 
@@ -111,7 +112,7 @@ def test_a_piece_with_nan_is_refused_by_task_and_tensor() -> None:
     LAYOUT.split(vectors[1])["c"][0, 0] = np.nan
     stream = stream_of(vectors, vectors[0])
     with pytest.raises(TallmasksError, match="task 1: tensor c holds NaN or infinity"):
-        parallel(stream.rows, stream.places(False))
+        parallel(stream.rows, places_of(stream.layout))
 
 
 def test_an_error_ends_the_stream() -> None:

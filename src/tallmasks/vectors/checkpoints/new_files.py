@@ -18,10 +18,8 @@ from tallmasks.store.dtypes import DTYPES, FLOATS, torch_dtypes
 from tallmasks.store.errors import TallmasksError, needed_for, short
 from tallmasks.store.plain_files import read_plain_json
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS
+from tallmasks.vectors.checkpoints.weight_files import INDEX, SAFETENSORS, SINGLE
 
-_SINGLE = "model.safetensors"
-_INDEX = "model.safetensors.index.json"
 _CARD = "README.md"
 _OF_TORCH = {"format": "pt"}
 """What transformers wants a file to say of itself."""
@@ -77,7 +75,7 @@ def _shards(width: Mapping[str, int], size: int) -> dict[str, list[str]]:
         groups[-1].append(name)
         left -= taken
     if len(groups) == 1:
-        return {_SINGLE: groups[0]}
+        return {SINGLE: groups[0]}
     return {f"model-{number:05}-of-{len(groups):05}{SAFETENSORS}": names for number, names in enumerate(groups, 1)}
 
 
@@ -123,8 +121,8 @@ def small_files(
             base.companions["config.json"], lambda config: replaced(config, ("dtype", "torch_dtype"), floats, dtype)
         )
     resharded = {file.name for file in files} != {_renamed(file) for file in base.files}
-    if base.index is not None and base.index.name == _INDEX and code is None and not resharded:
-        texts[_INDEX] = base.index
+    if base.index is not None and base.index.name == INDEX and code is None and not resharded:
+        texts[INDEX] = base.index
     elif len(files) > 1 or (base.index is not None and not resharded):
         total = sum(end - start for file in files for start, end in file.spans.values())
         weight_map = dict(sorted((name, file.name) for file in files for name in file.spans))
@@ -133,7 +131,7 @@ def small_files(
             facts = index["metadata"] if isinstance(index.get("metadata"), dict) else {}
             return {**index, "metadata": {**facts, "total_size": total}, "weight_map": weight_map}
 
-        texts[_INDEX] = edited(base.index, written)
+        texts[INDEX] = edited(base.index, written)
     if card is not None:
         texts[_CARD] = card.encode()
     return texts

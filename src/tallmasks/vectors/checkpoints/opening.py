@@ -15,10 +15,8 @@ from tallmasks.store.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.hub_models import COMPANIONS, OF_PARTS, OF_TRAINING, fetched, repository_of
 from tallmasks.vectors.checkpoints.lora_folders import ADAPTER_CONFIG, ADAPTER_FILES, open_lora
-from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH, open_weight_files
+from tallmasks.vectors.checkpoints.weight_files import INDEX, SAFETENSORS, SINGLE, TORCH, open_weight_files
 
-_SINGLE = "model.safetensors"
-_INDEX = "model.safetensors.index.json"
 _TORCH_SINGLE = "pytorch_model.bin"
 _TORCH_INDEX = "pytorch_model.bin.index.json"
 _LARGEST_COMPANION = 1 << 26
@@ -66,7 +64,7 @@ def _open_folder(folder: Path, title: str, origin: Mapping[str, str], base: Chec
         parts = sorted(path.relative_to(folder).as_posix() for path in folder.glob("*/*"))
         companions |= {name: folder / name for name in parts if OF_PARTS.fullmatch(name) and not _unfit(folder, name)}
     facts: dict[str, Any] = {"title": title, "origin": origin, "companions": companions, "is_folder": True}
-    whole = [name for name in (_SINGLE, _INDEX, _TORCH_SINGLE, _TORCH_INDEX) if name in names]
+    whole = [name for name in (SINGLE, INDEX, _TORCH_SINGLE, _TORCH_INDEX) if name in names]
     adapters = [name for name in ADAPTER_FILES if name in names]
     if ADAPTER_CONFIG in names or adapters:
         if whole:
@@ -79,7 +77,7 @@ def _open_folder(folder: Path, title: str, origin: Mapping[str, str], base: Chec
         return open_lora(folder, adapters, base, facts)
     first = whole[0] if whole else _only_weights(names, title)
     within(folder, first)
-    index = folder / first if first in (_INDEX, _TORCH_INDEX) else None
+    index = folder / first if first in (INDEX, _TORCH_INDEX) else None
     shards = _read_index(index) if index else None
     files = {name: folder / name for name in sorted({*shards.values()} if shards else {first})}
     if absent := [name for name in files if name not in names]:
@@ -102,7 +100,7 @@ def _only_weights(names: set[str], title: str) -> str:
     if len(best := [name for name in some if name.endswith(SAFETENSORS)] or some) != 1:
         weights = f"{len(best)} files of weights ({name_some(best)})" if best else "no file of weights"
         raise TallmasksError(
-            f"{title}: {weights}; expected a model as transformers or open_clip save it ({_SINGLE}, {_INDEX},"
+            f"{title}: {weights}; expected a model as transformers or open_clip save it ({SINGLE}, {INDEX},"
             f" {_TORCH_SINGLE}, {OPEN_CLIP_FILES[0]}), a LoRA, or one file of weights. Name the file itself"
         )
     return best[0]

@@ -21,6 +21,7 @@ from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
 from tallmasks.vectors.checkpoints.torch_files import StoredTensor, tensors_in
 
 SAFETENSORS = ".safetensors"
+SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 TORCH = (".pt", ".pth", ".bin", ".ckpt")
 """How files of torch.save end."""
 _OF_PRETRAINED = "tallmasks/pretrained/"
