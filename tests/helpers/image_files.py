@@ -52,10 +52,7 @@ SCHEMAS = {
     "resisc45": Schema(side=256, format="JPEG"),
     "sun397": Schema(modes=WEB),
     "svhn": Schema(side=32, names=DIGITS),
-    "cifar100": Schema(
-        side=32,
-        names=tuple("cra" if name == "crab" else name for name in TASKS["cifar100"].classes),
-    ),
+    "cifar100": Schema(side=32, names=tuple("cra" if name == "crab" else name for name in TASKS["cifar100"].classes)),
     "stl10": Schema(side=96),
     "flowers102": Schema(
         format="JPEG",

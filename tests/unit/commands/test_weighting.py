@@ -100,10 +100,7 @@ def test_trimming_by_tensor_keeps_a_share_of_each(here: None) -> None:
         (["--method", "iso_c", "--weight", "one=1"], "no weights by task"),
         (["--method", "task_arithmetic", "--density", "0.5"], "it keeps every weight"),
         (["--method", "dare", "--trim", "tensor"], "of TIES alone"),
-        (
-            ["--method", "breadcrumbs", "--density", "one=0"],
-            "tasks.one.density: Input should be greater than 0",
-        ),
+        (["--method", "breadcrumbs", "--density", "one=0"], "tasks.one.density: Input should be greater than 0"),
         (["--method", "weight_averaging", "--no-normalize"], "weight_averaging is a mean"),
     ],
 )

@@ -208,9 +208,6 @@ def test_names_say_where_a_tensor_is() -> None:
     assert not is_linear_layer(linear[0], (8, 1)) and not any(is_linear_layer(name, (8, 8)) for name in others)
 
 
-# -- DARE -----------------------------------------------------------------------------------------------------
-
-
 def test_weights_are_dropped_as_often_as_is_said_and_their_mean_stays() -> None:
     """The merge would be of other strength than the sum that it stands for."""
     ones = np.ones(100_000, np.float32)
@@ -260,9 +257,6 @@ def test_della_drops_small_weights_more_often() -> None:
     np.testing.assert_allclose(abs(found).sum(), abs(row).sum(), rtol=1e-5)
     with pytest.raises(TallmasksError, match="expected less than drop"):
         merged("della:drop=0.2,epsilon=0.3", vectors())
-
-
-# -- all of them ----------------------------------------------------------------------------------------------
 
 
 def test_a_mean_is_scaled_beyond_one() -> None:

@@ -60,9 +60,6 @@ def import_file(path: Path, pretrained: dict[str, torch.Tensor]) -> dict[str, to
     return {name: torch.from_numpy(np.array(values)) for name, values in found.items()}
 
 
-# -- transformers and open_clip -------------------------------------------------------------------------------
-
-
 def test_both_libraries_give_the_same_features(tmp_path: Path) -> None:
     """A tensor under the wrong name, or queries where keys belong, would be another network."""
     theirs = CLIPVisionModelWithProjection(THEIRS).eval()
@@ -77,9 +74,6 @@ def test_both_libraries_give_the_same_features(tmp_path: Path) -> None:
     images = torch.randn(4, 3, 32, 32, generator=torch.Generator().manual_seed(2))
     with torch.no_grad():
         torch.testing.assert_close(ours.encode_image(images), theirs(images).image_embeds, atol=2e-6, rtol=1e-5)
-
-
-# -- where files lie ------------------------------------------------------------------------------------------
 
 
 def test_every_published_checkpoint_has_its_address() -> None:
@@ -102,9 +96,6 @@ def test_fusionbench_has_19_of_the_tasks() -> None:
     assert locate(mixed, "ViT-B-32-quickgelu", "emnist", PUBLISHERS) is None
     with pytest.raises(TallmasksError, match="published has no model 'ViT-H-14'"):
         locate("published", "ViT-H-14-quickgelu", "mnist", PUBLISHERS)
-
-
-# -- from local files under the hub's names -------------------------------------------------------------------
 
 
 def test_the_published_layout(tmp_path: Path, pretrained: Any, finetuned: Any) -> None:
@@ -147,9 +138,6 @@ def test_a_folder_of_state_dicts(tmp_path: Path, pretrained: Any, finetuned: Any
     assert torch.equal(import_file(path, pretrained)["visual.proj"], finetuned["visual.proj"])
 
 
-# -- what is refused ------------------------------------------------------------------------------------------
-
-
 def test_what_overflows_in_the_task_vector_is_refused(tmp_path: Path, pretrained: Any, finetuned: Any) -> None:
     """It would be told of a file in the store, after hours, and not of the user's own."""
     name = "visual.ln_post.bias"
@@ -186,9 +174,6 @@ def test_a_cut_or_changed_file_is_refused_or_whole(
     else:
         assert list(found) == sorted(name for name in pretrained if name.startswith("visual."))
         assert all(t.shape == pretrained[n].shape and t.isfinite().all() for n, t in found.items())
-
-
-# -- what is said beside a choice -----------------------------------------------------------------------------
 
 
 def test_what_others_fine_tuned_on_is_said_where_it_decides() -> None:

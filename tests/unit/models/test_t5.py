@@ -67,9 +67,6 @@ def evaluated(model: T5Model, examples: Texts, batch_size: int) -> int:
         return sum(int(model.count_right(batch)) for batch in model.batches(examples, batch_size))
 
 
-# -- what is planned without a network ------------------------------------------------------------------------
-
-
 def test_the_papers_storage_follows_from_the_name() -> None:
     """The tables would cost out another model than the paper's, or planning would need 3 GB of weights."""
     spec = {"family": "t5", "architecture": "google/t5-large-lm-adapt"}
@@ -94,9 +91,6 @@ def test_layers_are_told_from_names() -> None:
     layers, kinds = (set(found) for found in zip(*map(FAMILY.place, names), strict=True))
     assert layers == {"before", "0", "1", "d0", "d1", "after"} and "other" not in kinds
     assert FAMILY.place("decoder.block.1.layer.1.EncDecAttention.o.weight") == ("d1", "cross-attention out")
-
-
-# -- scores ---------------------------------------------------------------------------------------------------
 
 
 def test_scores_are_the_plain_log_probabilities(model: T5Model, folder: Path) -> None:
@@ -128,9 +122,6 @@ def test_batches_order_and_numbers_of_choices_do_not_change_counts(model: T5Mode
     same = [text._replace(answers=("cat", "cat"), answer=answer) for text in sentences(6) for answer in (0, 1)]
     write_texts(folder / "same", same, {})
     assert evaluated(model, open_texts(folder / "same"), 8) == 6
-
-
-# -- answers that are written ---------------------------------------------------------------------------------
 
 
 def test_answers_are_written_as_transformers_writes_them(folder: Path) -> None:
@@ -192,9 +183,6 @@ def test_squads_comparison() -> None:
     assert f1("dog", ["cat"]) == 0 and f1("", [""]) == 0
 
 
-# -- training -------------------------------------------------------------------------------------------------
-
-
 def test_loss_is_transformers_mean_over_the_batchs_tokens(model: T5Model, folder: Path) -> None:
     """Short answers would weigh more than in the training that is reproduced; or dropout be on where none belongs."""
     batch = model.prepare(small_examples(folder, 9))
@@ -240,9 +228,6 @@ def test_bfloat16_products_keep_float32_scores(folder: Path) -> None:
     assert not np.allclose(found, plain, atol=1e-4)
 
 
-# -- the two tables -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("table", ["shared", "lm_head", "none"])
 def test_the_two_tables_stay_two(table: str, folder: Path) -> None:
     """transformers ties them: an answer would be scored with the table that reads the question."""
@@ -263,9 +248,6 @@ def test_the_two_tables_stay_two(table: str, folder: Path) -> None:
     assert list(arrays) == list(FAMILY.initial_state(spec, folder / "weights.safetensors"))
     if table == "none":
         assert not np.array_equal(arrays["shared.weight"], arrays["lm_head.weight"])
-
-
-# -- (IA)^3 ---------------------------------------------------------------------------------------------------
 
 
 def folded(model: Ia3Model, folder: Path, vectors: torch.Tensor) -> dict[str, np.ndarray]:
@@ -312,9 +294,6 @@ def test_one_pass_serves_many_weight_sets(
         torch.testing.assert_close(found, torch.stack(expected))
         seen.add(len(set(found.tolist())))
     assert max(seen) > 1, "weight sets that all give the same show nothing"
-
-
-# -- refusals -------------------------------------------------------------------------------------------------
 
 
 SMALL: dict[str, Any] = {**SPEC, "architecture": {**ARCHITECTURE, "vocab_size": 20}}

@@ -44,9 +44,6 @@ def pretrained(tmp_path: Path) -> tuple[Path, State]:
     return tmp_path / "pretrained.safetensors", state
 
 
-# -- pretrained weights ---------------------------------------------------------------------------------------
-
-
 def saved_folder(folder: Path, state: State, save: Callable[[Path], None] | None = None) -> Path:
     """A folder as transformers saves it; the weights as `save` does."""
     folder.mkdir()
@@ -121,9 +118,6 @@ def test_weights_and_tokenizer_come_from_the_hubs_cache(files: tuple[str, str], 
     assert "tokenizer.json" in FAMILY.convert_pretrained(WIDE, path)
 
 
-# -- the tokenizer --------------------------------------------------------------------------------------------
-
-
 PIECES = [("<pad>", 0.0, 3), ("</s>", 0.0, 3), ("<unk>", 0.0, 2), ("▁", -3.0, 1), ("▁cat", -2.0, 1), ("▁cats", -4.0, 1),
           ("s", -2.5, 1), ("▁red", -2.0, 1)]  # fmt: skip
 
@@ -146,9 +140,6 @@ def test_what_is_no_sentencepiece_model_is_refused(content: bytes, tmp_path: Pat
     (tmp_path / "spiece.model").write_bytes(content)
     with pytest.raises(TallmasksError, match=r"spiece.model: (not a SentencePiece model|a SentencePiece model of)"):
         json_of_spiece(tmp_path / "spiece.model")
-
-
-# -- checkpoints of whole models ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("layout", ["folder", "module.", "transformer."])
@@ -181,9 +172,6 @@ def test_a_frozen_table_that_moved_is_refused(pretrained: tuple[Path, State], tm
     every = {**SPEC, "architecture": {**ARCHITECTURE, "frozen_table": "none"}}
     found = FAMILY.convert_checkpoint(every, tmp_path / "tuned.safetensors", path)
     np.testing.assert_array_equal(found["shared.weight"], tuned["shared.weight"])
-
-
-# -- (IA)^3 ---------------------------------------------------------------------------------------------------
 
 
 def some_vectors() -> State:

@@ -59,9 +59,6 @@ def refused(project: Path, content: str | bytes) -> str:
     return message.removeprefix(f"{project}/")
 
 
-# -- the file ---------------------------------------------------------------------------------------------------
-
-
 def test_the_shipped_file_is_what_everybody_else_reads(tmp_path: Path) -> None:
     """Its anchors, references and merges would be refused, or read as something else than DVC reads."""
     assert read_params(PARAMS) == yaml.safe_load(TEXT)

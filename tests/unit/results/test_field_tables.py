@@ -38,9 +38,6 @@ def test_the_interval_of_one_task_is_wilsons_and_of_many_is_narrower() -> None:
     assert mean_interval([50, 50], [50, 50])[1] == 1.0
 
 
-# -- what was published ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("model", "count", "method", "family", "accuracy", "relative"),
     [  # read off the sources once more

@@ -90,9 +90,6 @@ def test_story_cloze_as_parquet_and_as_it_is_given_out(tmp_path: Path) -> None:
     assert read[0] == read[1] and 'flour,\nwater"' in read[0][0].input
 
 
-# -- what cannot be had ---------------------------------------------------------------------------------------------
-
-
 def test_story_cloze_says_where_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its data are on no hub: without a word on that, people would look for a setting."""
     monkeypatch.setattr(hub, "reachable", lambda: True)  # a network does not help
@@ -129,9 +126,6 @@ def test_what_is_not_this_tasks_data_is_refused(task: str, change: Any, said: st
     with pytest.raises(TallmasksError, match=said) as error:
         written(tmp_path / "out", task, "train", tmp_path / "data")
     assert "\n" not in str(error.value) and not (tmp_path / "out").exists()
-
-
-# -- recipes ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -177,9 +171,6 @@ def test_a_prompt_that_a_task_lacks_is_refused(params: Params) -> None:
     assert examples(params).digest
     with pytest.raises(TallmasksError, match=r"found 4, but social_iqa has 4 prompts, 0 to 3; `tallmasks prompts soc"):
         _ = examples(params, "social_iqa").digest
-
-
-# -- the command -----------------------------------------------------------------------------------------------------
 
 
 def test_the_command_lists_data_and_prompts(capsys: pytest.CaptureFixture[str]) -> None:

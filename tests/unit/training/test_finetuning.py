@@ -19,13 +19,7 @@ from tallmasks.store.tensor_files import write_tensors
 from tallmasks.tasks.drawn import TASKS, examples
 from tallmasks.training.batches import ShuffledBatches
 from tallmasks.training.controlled import Controlled, part_mask
-from tallmasks.training.finetuning import (
-    FinetuneConfig,
-    Progress,
-    cosine_schedule,
-    finetune,
-    plateau_schedule,
-)
+from tallmasks.training.finetuning import FinetuneConfig, Progress, cosine_schedule, finetune, plateau_schedule
 from tallmasks.training.tiny_pretraining import all_captions, contrastive_loss, draw_pairs
 from tallmasks.training.unfinished import TrainingState
 

@@ -66,9 +66,6 @@ def test_an_error_of_a_save_ends_the_training(tmp_path: Path, monkeypatch: pytes
         state.save_if_due(STANDING)
 
 
-# -- where tensors are ------------------------------------------------------------------------------------------
-
-
 def training_on(device: str) -> Underway:
     """A training of three tensors after one step."""
     shapes = {"a": (4, 3), "b": (5,), "c": (2, 2)}
