@@ -2,16 +2,31 @@
 
 import os
 import re
+import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from conftest import shipped_params
+from conftest import ROOT, shipped_params
 from gpus import fake_nvml
 from project import Project, lay_out
+from tallmasks.plan.planner import Plan
 
+DRY_RUNS = """\
+import contextlib, sys
+from snakemake.cli import main
+from snakemake.executors.dryrun import Executor
+def run_job(self, job, run_job=Executor.run_job):
+    print(table, job.name, job.resources.get("runtime", 0))
+    run_job(self, job)
+Executor.run_job = run_job
+for table in sys.argv[1:]:
+    with contextlib.suppress(SystemExit):
+        main(["-nq", "all", "--profile", "profiles/slurm", "--executor", "dryrun", "--", table])
+"""
 pytestmark = pytest.mark.xdist_group("clip")  # a group starts early
 
 
@@ -30,14 +45,17 @@ def project(tmp_path: Path) -> Project:
     return lay_out(tmp_path / "project")
 
 
-@pytest.mark.parametrize("model", ["vit_b32", "vit_b16", pytest.param("vit_l14", marks=pytest.mark.short)])
-def test_everything_is_planned_without_touching_anything(project: Project, tmp_path: Path, model: str) -> None:
-    """Nobody could see what a run on 20 tasks will do before gigabytes are downloaded."""
-    keys = ("models", "benchmarks", "methods", "grids")
-    project.change(lambda params: params.update({key: shipped_params()[key] for key in keys}))
-    planned = Project(project.root, offline(tmp_path)).dry_run(f"results/{model}/20tasks/table.csv").planned
-    expected = {"pretrained": 1, "examples": 60, "head": 20, "finetune": 20, "task_vector": 20, "tables": 1}
-    assert {rule: planned[rule] for rule in expected} == expected
+def test_no_job_of_any_table_asks_slurm_for_more_than_a_day(project: Project, tmp_path: Path) -> None:
+    """Slurm never starts a job that asks for more time than its partition gives, and does not end it either."""
+    params = shipped_params()
+    project.change(lambda small: small.update(params))
+    shutil.copytree(ROOT / "models", project.path("models"), dirs_exist_ok=True)
+    plan = Plan(params, project.root)
+    tables = [f"results/{model}/{name}/table.csv" for model in plan.models for name in plan.benchmarks(model)]
+    printed = Project(project.root, offline(tmp_path)).run(sys.executable, "-c", DRY_RUNS, *tables).output
+    asked = re.findall(r"^(results/\S+) (\w+) (\d+)$", printed, re.MULTILINE)
+    assert {table for table, _, _ in asked} == set(tables) and "heads_head" in {name for _, name, _ in asked}
+    assert max(int(minutes) for _, _, minutes in asked) <= params["longest_job"] == 24 * 60
     assert not (tmp_path / "hub").exists()
 
 
@@ -64,5 +82,6 @@ def test_a_run_without_a_usable_gpu_stops_at_once(project: Project, tmp_path: Pa
     assert not run.jobs and "Traceback" not in run.output and "huggingface.co" not in run.output
     (said,) = (line for line in run.output.splitlines() if "nothing was started, since jobs are to" in line)
     assert "torch has no GPU" in said and "gpu: 0" in said
-    none = four.run("snakemake", "-j2", "--resources", "gpu=0", "--", "results/vit_b32/three/table.csv", fails=True)
-    assert "--resources gpu=0 leaves none" in none.output and not none.jobs
+    for how in ("-n", "-j2"):
+        none = four.run("snakemake", how, "--resources", "gpu=0", "--", "results/vit_b32/three/table.csv", fails=True)
+        assert "--resources gpu=0 leaves none" in none.output and not none.jobs

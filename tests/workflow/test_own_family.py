@@ -20,7 +20,8 @@ OWN: dict[str, Any] = {
     },
     "evaluation": {"batch_size": 100, "precision": "float32"},
     "resources": {
-        step: {"threads": 1, "gpu": 0, "mem_mb": 500, "runtime": 5} for step in ("arrays", "evaluation", "finetuning")
+        step: {"threads": 1, "gpu": 0, "mem_mb": 500, "runtime": 5}
+        for step in ("arrays", "one_task", "evaluation", "finetuning")
     },
 }  # fmt: skip
 

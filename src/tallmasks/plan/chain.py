@@ -71,7 +71,7 @@ def pretrained_source(plan: Plan, model: str) -> dict[str, Path | Node]:
     return {"pretrained": pretrained(plan, model)}
 
 
-@stage(version=2, folder="store/{model}/{stage}", uses="evaluation")
+@stage(version=2, folder="store/{model}/{stage}", uses="one_task")
 def head(plan: Plan, model: str, task: str) -> Made:
     """The frozen zero-shot classification head of one task."""
     spec = plan.model(model)
@@ -249,7 +249,7 @@ def consensus(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed)
 # -- evaluations ----------------------------------------------------------------------------------------------
 
 
-@stage(version=3, uses="evaluation", ending="json")
+@stage(version=3, uses="one_task", ending="json")
 def evaluate_task(plan: Plan, model: str, task: str, method: str, seed: Seed) -> Made:
     """One task's accuracy under a method that looks at no other task; every benchmark with the task shares it."""
     inputs: dict[str, Iterable[Node]] = {

@@ -18,7 +18,7 @@ from tallmasks.store.errors import TallmasksError
 from tallmasks.store.source_digests import sha256_of_file, sha256_of_folder
 
 Which = ParamSpec("Which")
-Uses = Literal["arrays", "evaluation", "finetuning"]
+Uses = Literal["arrays", "one_task", "evaluation", "finetuning"]
 """A key of a model's `resources` in params.yaml."""
 
 

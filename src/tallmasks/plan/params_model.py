@@ -50,6 +50,7 @@ Pixels = Annotated[int, Field(ge=1, le=4096)]
 Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]  # numpy's RandomState takes 32 bits
 Rate = Annotated[float, Field(ge=1e-30, le=1000)]  # float32 has nothing below 1e-38, and 1/0 is no number
 Strength = Annotated[float, Field(ge=0, le=1000)]
+Minutes = Annotated[int, Field(ge=1, le=10**6, description="minutes")]
 Norm = Annotated[float, Field(ge=1e-30, le=1e30)]  # a large one switches clipping off
 Share = Annotated[float, Field(ge=0, le=1)]
 Channel = Annotated[float, Field(ge=-1000, le=1000)]
@@ -243,7 +244,7 @@ class StepResources(Section):
     threads: Annotated[int, Field(ge=1, le=4096)]
     gpu: Annotated[int, Field(ge=0, le=64)]
     mem_mb: Annotated[int, Field(ge=1, le=10**8, description="megabytes")]
-    runtime: Annotated[int, Field(ge=1, le=10**6, description="minutes")]
+    runtime: Minutes
 
 
 class ArrayResources(StepResources):
@@ -256,6 +257,7 @@ class FinetuningResources(StepResources):
 
 class Resources(Section):
     arrays: ArrayResources
+    one_task: StepResources = Field(description="of heads, and of evaluations of one model on one task")
     evaluation: StepResources
     finetuning: FinetuningResources
 
@@ -338,6 +340,7 @@ class Params(Section):
         description="what the kept fractions of TIES and magnitude masking count"
     )
     statistics: Statistics = optional("what RegMean and Fisher merging know of a task's data")
+    longest_job: Minutes = Field(description="the most minutes that a job may ask slurm for")
     seeds: Annotated[list[Seed], Different, Field(min_length=1, max_length=1000, description="different ones")]
     paper: Paper = Field(description="what figures and tables show")
     data: dict[Name, Data] = optional("local folders of the tasks, or another commit of the hub's repository")

@@ -56,7 +56,7 @@ class Plan:
         return known[name]
 
     def resources(self, model: str, step: str) -> Mapping[str, int]:
-        """Threads, gpu, mem_mb and runtime (minutes) of a kind of step: "arrays", "evaluation" or "finetuning"."""
+        """Threads, gpu, mem_mb and runtime (minutes) of a kind of step, a key of the model's `resources`."""
         if model in self.models:
             return self.models[model]["resources"][step]
         (first, *_) = (spec for spec in self.models.values() if spec["tasks"] == model)
