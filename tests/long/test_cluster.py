@@ -12,10 +12,9 @@ from project import Project
 from slurm import cluster, lacking
 
 TARGET = "results/tiny/two/table.csv"
-# seconds instead of minutes between looks at the queue, no accounting, and no more CPUs than this cluster has
+# seconds instead of minutes between looks at the queue, no account, and no more CPUs than this cluster has
 OPTIONS = (
-    "--profile", "profiles/slurm", "--cores", "2", "--verbose",
-    "--slurm-no-account", "--slurm-status-command", "squeue",
+    "--profile", "profiles/slurm", "--cores", "2", "--verbose", "--slurm-no-account",
     "--slurm-init-seconds-before-status-checks", "2", "--seconds-between-status-checks", "2",
 )  # fmt: skip
 
@@ -30,7 +29,12 @@ def test_a_table_comes_out_of_slurm_although_a_job_was_cancelled(project: Projec
     project.path(TARGET).unlink()
     with cluster(tmp_path / "cluster") as environment:
         on_cluster = Project(project.root, environment)
-        assert "profiles/default" not in on_cluster.run("sinfo").output
+        refused = on_cluster.run("snakemake", *OPTIONS, "--cores", "4", "--", TARGET, fails=True).output
+        assert "slurm's largest node has 2: give --cores 2" in refused
+        on_cluster.change(lambda params: params.update(longest_job=30))
+        refused = on_cluster.run("snakemake", *OPTIONS, "--", TARGET, fails=True).output
+        assert "and longest_job in params.yaml is 30" in refused
+        on_cluster.git("checkout", "-q", "params.yaml")
         process = on_cluster.start("snakemake", *OPTIONS, "--", TARGET)
         cancelled = cancel_the_first(environment, process)
         output, _ = process.communicate()

@@ -12,6 +12,8 @@ from project import Project
 def test_gc_removes_what_no_recipe_names_and_nothing_else(project: Project, tmp_path: Path) -> None:
     """Old artifacts would fill the disk, or a clean-up would take a user's own files with them."""
     before = project.sha256("store", "results", "models")
+    project.path("store").rename(tmp_path / "disk")
+    project.path("store").symlink_to(tmp_path / "disk")
     outside = tmp_path / "outside-0123456789ab.safetensors"
     outside.write_text("not the project's")
     checkpoints = project.path("store/tiny/checkpoints")

@@ -115,10 +115,12 @@ def before_first_job(workflow: Any, store: StoreJobs) -> None:
     if store.run.submitted:
         return
     run.check_settings(workflow)
-    run.be_the_only_writer()
+    run.be_the_only_writer(workflow)
     needed = store.needed()
     if workflow.local_exec:
-        run.check_gpus(workflow, max((store.plan.resources(n.model, n.stage.uses)["gpu"] for n in needed), default=0))
+        run.check_gpus(max((store.plan.resources(n.model, n.stage.uses)["gpu"] for n in needed), default=0))
+    if workflow.executor_plugin.name == "slurm":
+        run.check_slurm(workflow, store.plan.params["longest_job"])
     if problems := preflight.unavailable(node for node in needed if node.stage.missing):
         raise WorkflowError("\n".join(["nothing was started, since it is not all on this machine:", *problems]))
     for node in needed:

@@ -17,7 +17,7 @@ from typing import Any
 
 from snakemake.io import ancient
 
-from bridge.run import InputFunction, Run, for_users
+from bridge.run import InputFunction, Run, check_gpu_limit, for_users
 from tallmasks.plan.index import Index, closure
 from tallmasks.plan.node import STAGES, Node
 from tallmasks.plan.planner import Plan
@@ -58,8 +58,10 @@ class StoreJobs:
     def _files(self, wildcards: Any) -> dict[str, list[str]]:
         """A job's inputs by role; none of an artifact that is there, unless all of the DAG is looked at."""
         node = self.index.find(wildcards.model, wildcards.name)
-        if not self.run.looking and self.store.there(node) and not self.made_anew(node):
-            return {}
+        if not self.run.looking:
+            if self.store.there(node) and not self.made_anew(node):
+                return {}
+            check_gpu_limit(self.run.workflow, self.plan.resources(node.model, node.stage.uses)["gpu"])
         made = {role: self.inputs_of(nodes) for role, nodes in node.inputs.items()}
         return made | {role: ancient([str(path)]) for role, path in node.sources.items()}
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import functools
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,7 +17,7 @@ from snakemake.exceptions import WorkflowError
 
 from tallmasks.models import cuda
 from tallmasks.store.errors import TallmasksError, in_words
-from tallmasks.store.folders import SCRATCH
+from tallmasks.store.folders import SCRATCH, try_lock
 
 InputFunction = Callable[..., Any]
 NO_PROFILE = (
@@ -82,14 +82,12 @@ class Run:
 
 def check_settings(workflow: Any) -> None:
     """Refuse what makes this workflow wrong, or could only wait for ever: other rerun triggers than the profile's, no
-    core to run a job on, a cluster that is not there."""
-    executor, settings = workflow.executor_plugin.name, workflow.resource_settings
+    core to run a job on."""
+    settings = workflow.resource_settings
     if {str(trigger) for trigger in workflow.dag_settings.rerun_triggers} != {"mtime"}:
         raise WorkflowError(NO_PROFILE)
     if 0 in (settings.cores, settings.nodes):
         raise WorkflowError("-j0 gives the jobs no core to run on; expected -j1 or more, or -n for a dry run")
-    if executor == "slurm" and (problem := no_slurm()):
-        raise WorkflowError(f"{problem}; run this where slurm is, or without --profile profiles/slurm")
 
 
 def check_room(folder: Path) -> None:
@@ -105,34 +103,36 @@ def check_room(folder: Path) -> None:
         ) from None
 
 
-def check_gpus(workflow: Any, wanted: int) -> None:
-    """Stop where a job that wants so many GPUs cannot compute on them, before anything is downloaded."""
-    if not wanted:
-        return
+def check_gpu_limit(workflow: Any, wanted: int) -> None:
+    """Stop where a job wants GPUs and --resources gpu=0 leaves none: Snakemake would make that the job's own number."""
     limit = workflow.global_resources.get("gpu")
-    if limit is not None and limit.value == 0:  # which Snakemake would make every job's own number
-        why = f"--resources gpu=0 leaves none; {cuda.ON_A_CPU}"
-    else:
-        command = [sys.executable, "-m", cuda.__name__, str(wanted)]
-        asked = subprocess.run(command, capture_output=True, text=True, check=False)
-        if not asked.returncode:
-            return
+    if wanted and limit is not None and limit.value == 0:
+        raise WorkflowError(f"jobs are to compute on a GPU, and --resources gpu=0 leaves none; {cuda.ON_A_CPU}")
+
+
+def check_gpus(wanted: int) -> None:
+    """Stop where a job that wants so many GPUs cannot compute on them, before anything is downloaded."""
+    command = [sys.executable, "-m", cuda.__name__, str(wanted)]
+    if wanted and (asked := subprocess.run(command, capture_output=True, text=True, check=False)).returncode:
         why = (asked.stderr.strip().splitlines() or [f"exit status {asked.returncode}"])[-1]
-    raise WorkflowError(f"nothing was started, since jobs are to compute on a GPU: {why}")
+        raise WorkflowError(f"nothing was started, since jobs are to compute on a GPU: {why}")
 
 
-def be_the_only_writer() -> None:
+def be_the_only_writer(workflow: Any) -> None:
     """Take the kernel's lock on this project, for the life of this process: a killed one leaves nothing to unlock.
 
     Where another Snakemake holds it, this one waits, and begins anew: what it planned may be made by then.
     """
     lock = os.open(SCRATCH / "writer.lock", os.O_RDWR | os.O_CREAT)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if (taken := try_lock(lock)) is False:
         print("Another snakemake is at work in this folder; waiting for it to end ...", file=sys.stderr, flush=True)
         fcntl.flock(lock, fcntl.LOCK_EX)
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+    if taken is None:  # Snakemake's own, which profiles/default switches off
+        print("This disk has no locks, so Snakemake's own is used; after a kill: snakemake --unlock", file=sys.stderr)
+        own = type(workflow.persistence)
+        own.lock(workflow.persistence).__enter__()
+        atexit.register(own.unlock, workflow.persistence)
 
 
 def start_warm_python(modules: Sequence[str]) -> None:
@@ -146,13 +146,25 @@ def start_warm_python(modules: Sequence[str]) -> None:
     server.stdout.readline()  # it can be connected to, or has ended
 
 
-def no_slurm() -> str:
-    """Why no job can be submitted to slurm; nothing where it can."""
-    for program in ("sbatch", "sinfo"):
-        if not shutil.which(program):
-            return f"there is no {program} on this machine's PATH"
-    try:
-        asked = subprocess.run(["sinfo", "--noheader"], capture_output=True, text=True, timeout=60, check=False)
-    except subprocess.TimeoutExpired:
-        return "slurm's controller has not answered sinfo for a minute"
-    return f"slurm does not answer: {' '.join(asked.stderr.split())}" if asked.returncode else ""
+def check_slurm(workflow: Any, longest: int) -> None:
+    """Stop where jobs would wait for ever: no slurm, no node with so many cores, more minutes than `longest`.
+
+    Where sacct does not answer, as without slurmdbd, squeue tells how jobs end.
+    """
+    command = "timeout 60 sinfo --Node --noheader --format=%c"
+    nodes = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    if nodes.returncode:
+        why = " ".join(nodes.stderr.split()) or "nothing from sinfo for a minute"
+        raise WorkflowError(f"slurm does not answer: {why}; run where it is, or without --profile profiles/slurm")
+    cores, cpus = workflow.resource_settings.cores or 1, max(map(int, nodes.stdout.split()), default=0)
+    if cores > cpus:
+        raise WorkflowError(f"a job may take {cores} cores, and slurm's largest node has {cpus}: give --cores {cpus}")
+    jobs = {workflow.dag.get_job_group(job) or job for job in workflow.dag.needrun_jobs()}
+    minutes, name = max((job.resources.get("runtime", 0), job.name) for job in jobs)
+    if minutes > longest:
+        raise WorkflowError(
+            f"a job of {name} would ask for {minutes} minutes, and longest_job in params.yaml is {longest}: raise it, "
+            "or lower the runtime of a step there, or group-components in the profile"
+        )
+    if subprocess.call("timeout 60 sacct --noheader --jobs=1 > /dev/null 2>&1", shell=True):
+        workflow.executor_settings.status_command = "squeue"

@@ -8,7 +8,6 @@ asks for, the steps bundled in it lease them too.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import random
 import sys
@@ -17,6 +16,8 @@ import time
 from pathlib import Path
 
 from tallmasks.models import cuda
+from tallmasks.store.errors import TallmasksError
+from tallmasks.store.folders import try_lock
 
 POLL_SECONDS = 0.2
 
@@ -55,9 +56,11 @@ def _held(folder: Path, uuids: list[str]) -> dict[str, int]:
     held = {}
     for uuid in uuids:
         lock = os.open(folder / uuid.replace("/", "_"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        taken = try_lock(lock)
+        if taken is None:
+            raise TallmasksError(f"{folder}: its disk knows no locks, which lease GPUs; set TMPDIR to another place")
+        if taken:
             held[uuid] = lock
-        except BlockingIOError:
+        else:
             os.close(lock)
     return held

@@ -2,8 +2,8 @@
 
 Lists artifacts of other parameters in store/, and temporary files of killed jobs in store/ and results/.  In
 .tallmasks/ it lists damaged files, and unfinished trainings that no job resumes.  Removes them with --yes or on your
-answer.  Symbolic links are not followed.  Only files that the workflow wrote are removed: an artifact's recipe must
-have the digest in its name.
+answer.  Links below these folders are not followed.  Only files that the workflow wrote are removed: an artifact's
+recipe must have the digest in its name.
 What DVC has versioned stays in its cache.  `dvc checkout` brings it back, or `dvc repro` by its recipe.
 """
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,8 +26,9 @@ PROVENANCE = "provenance.json"
 
 
 def entries_under(folder: Path) -> Iterator[Path]:
-    """What lies under a folder, sorted: everything but folders, and folders named as artifacts.  Follows no links."""
-    if folder.is_symlink() or not folder.is_dir():
+    """What lies under a folder, sorted: everything but folders, and folders named as artifacts.  Follows no links in
+    it."""
+    if not folder.is_dir():
         return
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         if entry.is_dir(follow_symlinks=False) and not ARTIFACT.fullmatch(entry.name):
@@ -62,7 +65,7 @@ def set_aside(path: Path, root: Path = Path()) -> str | None:
             return f"removed, a link to {led_to}"
         target = root / DAMAGED / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        place.replace(target)
+        shutil.move(place, target)  # also to another disk
         return f"moved to {target.relative_to(root)}"
     except FileNotFoundError:
         return None
@@ -98,8 +101,21 @@ def only_writer() -> Iterator[None]:
     """Hold the lock of a running snakemake.  Raises TallmasksError where a snakemake is at work in this folder."""
     SCRATCH.mkdir(exist_ok=True)
     with (SCRATCH / "writer.lock").open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise TallmasksError("a snakemake is at work in this folder; wait for it to end") from None
+        if try_lock(lock.fileno()) is False:
+            raise TallmasksError("a snakemake is at work in this folder; wait for it to end")
+        if any(Path(".snakemake/locks").glob("*.lock")):  # on a disk without the kernel's
+            raise TallmasksError("a snakemake is at work in this folder, or was killed: `snakemake --unlock`")
         yield
+
+
+def try_lock(file: int) -> bool | None:
+    """Take the kernel's lock on an open file: False where another process has it, None on a disk without locks."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
+            raise
+        return None
+    return True
