@@ -26,7 +26,7 @@ from tallmasks.models.language.text_batches import TextBatch
 from tallmasks.models.language.text_scoring import Scoring
 from tallmasks.models.language.text_tokenizer import TextTokenizer
 from tallmasks.models.t5.t5_architectures import Architecture
-from tallmasks.models.t5.t5_loading import build
+from tallmasks.models.t5.t5_loading import t5_network
 from tallmasks.models.t5.t5_network import T5Model
 from tallmasks.tasks.texts import FREE, Text, open_texts, write_texts
 from tallmasks.tasks.written.lexicon import lexicon, tokenizer_json
@@ -52,7 +52,7 @@ def random_model(architecture: Architecture, scoring: Scoring, device: torch.dev
         name: torch.ones(shape) if len(shape) == 1 else torch.randn(shape) * shape[-1] ** -0.5
         for name, shape in architecture.shapes.items()
     }
-    network = build(architecture, tensors).to(device)
+    network = t5_network(architecture, tensors).to(device)
     named = dict(network.named_parameters())
     tokenizer = TextTokenizer(tokenizer_json(), Path("lexicon"), architecture.vocab_size)
     return T5Model(network, {name: named[name] for name in architecture.trainable()}, tokenizer, scoring)
