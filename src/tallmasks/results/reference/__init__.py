@@ -141,10 +141,8 @@ def beside_paper(summary: pd.DataFrame, paper: pd.DataFrame, model: str, tasks: 
     for name in numbers:
         joined[f"{name}_difference"] = (joined[name] - joined[f"{name}_paper"]).round(4)
         columns += [name, f"{name}_paper", f"{name}_difference"]
-    joined["note"] = [
-        _note(model, tasks, section, method)
-        for section, method in zip(joined["section"], joined["method"], strict=True)
-    ]
+    rows = zip(joined["section"], joined["method"], strict=True)
+    joined["note"] = [_note(model, tasks, section, method) for section, method in rows]
     return joined[[*columns, "source", "note"]]
 
 
