@@ -59,8 +59,6 @@ def test_a_model_without_examples_is_refused(name: str, tmp_path: Path) -> None:
         catalogue(name).recipe({}, {}, next(iter(catalogue(name).tasks({}))), "test", tmp_path)
 
 
-# -- catalogues of data files ----------------------------------------------------------------------------------
-
 FILES: dict[str, Any] = {"vision": image_files, "text": text_data}
 TASKS = {"vision": IMAGES, "text": {name: task for name, task in TEXTS.items() if not task.ask}}
 MODEL = {"preprocess": {"size": 32}, "examples": {"validation": 2}}

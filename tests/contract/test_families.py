@@ -133,8 +133,6 @@ def test_every_example_counts_once_however_many_share_a_batch(small: tuple[Small
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
-# -- files of others: of the families that convert any ---------------------------------------------------------
-
 NAMES = {
     "clip": "visual.transformer.resblocks.0.mlp.c_fc.weight",
     "t5": "encoder.block.1.layer.1.DenseReluDense.wo.weight",

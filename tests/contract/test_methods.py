@@ -202,8 +202,6 @@ def test_one_new_file_is_one_new_row_and_a_wrong_one_is_named_in_one_line(packag
         assert run.stderr.count("\n") == 1
 
 
-# -- what recipes hold ----------------------------------------------------------------------------------------
-
 CODES = """
 from tallmasks import methods
 from tallmasks.methods import registry

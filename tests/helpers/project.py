@@ -94,8 +94,6 @@ class Project:
     root: Path
     environment: Mapping[str, str] = field(default_factory=dict)
 
-    # -- the engines --------------------------------------------------------------------------------------
-
     def start(self, *command: str, stdout: int = subprocess.PIPE) -> subprocess.Popen[str]:
         """Start a command in a session of its own, so that all of it can be killed."""
         return subprocess.Popen(
@@ -161,8 +159,6 @@ class Project:
             del environment["TALLMASKS_WARM"]
         return environment
 
-    # -- what is there ------------------------------------------------------------------------------------
-
     def path(self, *parts: str) -> Path:
         return self.root.joinpath(*parts)
 
@@ -177,8 +173,6 @@ class Project:
         return {
             str(path.relative_to(self.root)): hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(files)
         }
-
-    # -- changes ------------------------------------------------------------------------------------------
 
     def change(self, edit: Callable[[dict[str, Any]], object]) -> None:
         """Edit params.yaml as a user would."""

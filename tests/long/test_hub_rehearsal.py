@@ -243,9 +243,6 @@ def test_doctor_names_what_the_hub_refuses(hub: LoopbackHub, project: Project) -
     assert any(VISION["kmnist"].source.hub in line and "no such repository" in line for line in problems)
 
 
-# -- commands: ORG/NAME@REVISION in the place of a folder -------------------------------------------------------------
-
-
 def command(hub: LoopbackHub, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """A command of the project's in a folder, with this hub and the cache `home` there."""
     environment = os.environ | hub.environment(folder / "home") | {"PYTHONPATH": str(ROOT / "src")}

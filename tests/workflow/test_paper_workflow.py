@@ -96,9 +96,6 @@ def test_a_second_call_does_nothing_whatever_the_file_times(copy: Project) -> No
     assert planned(copy, "paper") == {}
 
 
-# -- the report ----------------------------------------------------------------------------------------------
-
-
 def embedded(page: str, name: str) -> dict[str, Any]:
     """What Snakemake put into the report for its own program to show."""
     start = re.search(rf'<script id="{name}">\s*var {name} = ', page)

@@ -101,9 +101,6 @@ def test_the_long_table_has_every_method_and_the_benchmarks_table_does_not(
     assert "would not be rebuilt" in project.tallmasks("why", FIELD).output
 
 
-# -- the bytes of every stage ---------------------------------------------------------------------------------
-
-
 def made(project: Project) -> Iterator[tuple[str, str, str, str, list[float]]]:
     """Of every artifact and results folder: its stage, its recipe's digest, its content, the kind of machine that made
     it, and the means of its values."""

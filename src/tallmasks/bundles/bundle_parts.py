@@ -77,7 +77,6 @@ class BundlePlace:
 
     @property
     def title(self) -> str:
-        """How people name it."""
         return str(self.root) if self.repository is None else f"{self.repository}@{self.revision}"
 
     def file(self, name: str) -> Path:

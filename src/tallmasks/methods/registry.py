@@ -156,7 +156,6 @@ def specs_of(entries: str | Sequence[str | Mapping[str, Mapping[str, Value]]]) -
 
 
 def merge_names() -> tuple[str, ...]:
-    """Every merge, sorted."""
     return tuple(sorted(_merges))
 
 

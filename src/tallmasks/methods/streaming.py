@@ -122,7 +122,6 @@ class Merging:
         return 1 if self.over_tensors else None
 
     def weighed(self, rows: Sequence[Vector]) -> Sequence[Vector]:
-        """The task vectors as they count: times their weights."""
         return self._weighted.weighed(rows) if self._weighted else rows
 
     def __call__(self, place: Place, rows: Sequence[Vector]) -> Vector:

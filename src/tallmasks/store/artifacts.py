@@ -75,9 +75,6 @@ def digest_of(value: object) -> str:
     return hashlib.sha256(canonical(value).encode()).hexdigest()[:DIGEST_LENGTH]
 
 
-# -- reading --------------------------------------------------------------------------------------------------
-
-
 def read_label(path: Path) -> Label:
     """The label of an artifact, from its header (of a JSON artifact, from all of it).
 
@@ -168,9 +165,6 @@ def load_json(path: Path) -> dict[str, Any]:
     return value
 
 
-# -- the machine ----------------------------------------------------------------------------------------------
-
-
 def machine(threads: int) -> str:
     """The kind of machine at hand, with all that may change the last bits of a result; the same text, the same bits."""
     parts = [_hardware(), f"{threads} threads", *(f"{name} {_version(name)}" for name in DECIDING)]
@@ -194,9 +188,6 @@ def _hardware() -> str:
 
 
 _version = functools.cache(version)
-
-
-# -- writing --------------------------------------------------------------------------------------------------
 
 
 def facts_of(recipe: Mapping[str, Any], made_from: Mapping[str, Iterable[str]], threads: int) -> dict[str, Any]:

@@ -100,7 +100,6 @@ def write_texts(path: Path, examples: Iterable[Text], metadata: Mapping[str, str
 
 
 def open_texts(path: Path) -> Texts:
-    """The examples of a file."""
     tensors = open_tensors(path)
     rest = {name: tensors.read(name) for name in ("ends", "inputs", "answers", "spans", "right")}
     return Texts(letters=tensors.view("letters"), **rest)

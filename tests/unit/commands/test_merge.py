@@ -121,8 +121,6 @@ def test_what_does_not_fit_is_refused_before_a_byte_is_written(small: Path, caps
     assert not [path for path in small.iterdir() if "out" in path.name]
 
 
-# -- what the words mean, on models of a few numbers ----------------------------------------------------------
-
 CALL = ["merge", "--base", "base", "--task", "cars=cars", "--task", "dtd=dtd"]
 
 

@@ -50,10 +50,8 @@ def test_fine_tuned_models_take_a_checkpoint_each_and_what_is_frozen_once(pretra
     """What masks save would be measured from the wrong size."""
     checkpoint, values = tmp_path / "checkpoint", 4 * (7 + 400 * 501)
     write_tensors(checkpoint, {name: np.ones(SHAPES[name], np.float32) for name in TRAINABLE}, {})
-    expected = 8 * (3 * checkpoint.stat().st_size + pretrained.stat().st_size - values) / 1e9
-    assert stored_gigabits(evaluation("fine_tuned"), StartingPoint(open_checkpoint(pretrained), TRAINABLE)) == round(
-        expected, 4
-    )
+    expected = round(8 * (3 * checkpoint.stat().st_size + pretrained.stat().st_size - values) / 1e9, 4)
+    assert stored_gigabits(evaluation("fine_tuned"), StartingPoint(open_checkpoint(pretrained), TRAINABLE)) == expected
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,6 @@ class ClipExamples:
 
 
 def open_examples(path: Path, head: Path) -> ClipExamples:
-    """The examples of a file, with the head of another."""
     tensors = open_tensors(path)
     sizes = tensors.read("sizes") if "sizes" in tensors.names else None
     return ClipExamples(tensors.view("images"), tensors.read("labels"), load_state(head)["head"], sizes)

@@ -62,7 +62,6 @@ BENCHMARKS = {frozenset(tasks): name for name, tasks in _MEMBERS.items()}
 
 
 def shipped(name: str) -> pd.DataFrame:
-    """A table of this folder."""
     with (files(__name__) / f"{name}.csv").open() as file:
         return pd.read_csv(file)
 

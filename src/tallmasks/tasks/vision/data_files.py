@@ -84,9 +84,6 @@ def open_dataset(task: VisionTask, files: Files) -> Dataset:
     return opened
 
 
-# -- labels ---------------------------------------------------------------------------------------------------
-
-
 def _plain(name: str) -> str:
     return re.sub(r"[\W_]+", "", name).lower()
 
@@ -125,9 +122,6 @@ def _order_of(task: VisionTask, names: Sequence[str]) -> tuple[NDArray[np.int64]
     if moved:
         notes.append("the files number the classes in another order; labels were matched by name")
     return order, tuple(notes)
-
-
-# -- layouts --------------------------------------------------------------------------------------------------
 
 
 def _open_streamed(task: VisionTask, layout: str, paths: Sequence[Path]) -> Dataset:

@@ -39,7 +39,6 @@ def of_thing(speech: world.Speech, thing: int) -> dict[str, str]:
 
 
 def of_deed(speech: world.Speech, deed: int) -> dict[str, str]:
-    """Everything that a dialect says of a deed."""
     others = {name: world.DEED_WORDS[speech.deeds[name][deed]] for name in ("next", "cause")}
     return {**others, "feeling": world.VALUES["feeling"][speech.deeds["feeling"][deed]]}
 

@@ -38,7 +38,6 @@ class TensorInfo(NamedTuple):
 
     @property
     def is_float(self) -> bool:
-        """Whether it is F16, BF16, F32 or F64."""
         return self.dtype in FLOATS
 
 
