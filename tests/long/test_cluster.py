@@ -35,7 +35,9 @@ def test_a_table_comes_out_of_slurm_although_a_job_was_cancelled(project: Projec
         refused = on_cluster.run("snakemake", *OPTIONS, "--", TARGET, fails=True).output
         assert "and longest_job in params.yaml is 30" in refused
         on_cluster.git("checkout", "-q", "params.yaml")
-        process = on_cluster.start("snakemake", *OPTIONS, "--", TARGET)
+        refused = on_cluster.run("snakemake", *OPTIONS, "--", TARGET, fails=True).output
+        assert "add --slurm-status-command squeue" in refused, "there is no accounting"
+        process = on_cluster.start("snakemake", *OPTIONS, "--slurm-status-command", "squeue", "--", TARGET)
         cancelled = cancel_the_first(environment, process)
         output, _ = process.communicate()
     assert process.returncode == 0, output

@@ -149,7 +149,7 @@ def start_warm_python(modules: Sequence[str]) -> None:
 def check_slurm(workflow: Any, longest: int) -> None:
     """Stop where jobs would wait for ever: no slurm, no node with so many cores, more minutes than `longest`.
 
-    Where sacct does not answer, as without slurmdbd, squeue tells how jobs end.
+    Nor where neither sacct, as without slurmdbd, nor squeue would say that a job has ended.
     """
     command = "timeout 60 sinfo --Node --noheader --format=%c"
     nodes = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
@@ -166,5 +166,6 @@ def check_slurm(workflow: Any, longest: int) -> None:
             f"a job of {name} would ask for {minutes} minutes, and longest_job in params.yaml is {longest}: raise it, "
             "or lower the runtime of a step there, or group-components in the profile"
         )
-    if subprocess.call("timeout 60 sacct --noheader --jobs=1 > /dev/null 2>&1", shell=True):
-        workflow.executor_settings.status_command = "squeue"
+    asked = workflow.executor_settings.status_command != "squeue"
+    if asked and subprocess.call("timeout 60 sacct --noheader --jobs=1 > /dev/null 2>&1", shell=True):
+        raise WorkflowError("sacct does not answer, as without slurmdbd: add --slurm-status-command squeue")
