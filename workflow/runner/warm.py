@@ -10,6 +10,11 @@ The server imports installed packages alone, starts no threads and never touches
 
 from __future__ import annotations
 
+import signal
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # before the other imports: Ctrl-C in them would print a traceback
+
 import contextlib
 import ctypes
 import gc
@@ -19,7 +24,6 @@ import os
 import runpy
 import select
 import shutil
-import signal
 import socket
 import sys
 import threading
@@ -110,7 +114,6 @@ def end_with_client(connection: socket.socket) -> None:
 
 if __name__ == "__main__":
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: it ends with its parent, kill -9 included
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback
     if sys.argv[1] == "--serve":
         serve(sys.argv[2:])
     if (status := in_fork(sys.argv[1:])) is None:
