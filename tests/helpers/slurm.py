@@ -49,7 +49,7 @@ def lacking() -> str:
     """What is missing for a cluster on this machine; empty where nothing is."""
     names = [name for name in PROGRAMS if not shutil.which(name, path=_path())]
     if names:
-        return f"no {', '.join(names)}: .ci/install-slurm"
+        return f"no {', '.join(names)}: .ci/install-programs"
     return "" if PLUGIN.is_dir() else f"no slurm plugin for snakemake in {PLUGIN}: `make test` puts it there"
 
 
