@@ -39,19 +39,12 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def _cell(cell: Any) -> str:
-    """A cell of a notebook as Markdown, with what it printed and drew."""
+    """A cell of a notebook as Markdown, with what it printed."""
     source = "".join(cell["source"])
     if cell["cell_type"] == "markdown":
         return source
-    parts = [f"```python\n{source}\n```"]
-    for output in cell["outputs"]:
-        if "text" in output:
-            parts.append(f"```text\n{''.join(output['text']).rstrip()}\n```")
-        else:
-            parts.append(
-                f'<img alt="The figure of this cell" src="data:image/png;base64,{output["data"]["image/png"]}">'
-            )
-    return "\n\n".join(parts)
+    printed = (f"```text\n{''.join(output['text']).rstrip()}\n```" for output in cell["outputs"])
+    return "\n\n".join([f"```python\n{source}\n```", *printed])
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:

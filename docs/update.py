@@ -40,10 +40,7 @@ LANGUAGE = {
 """The tiny language models, and the figures that are shown of each."""
 LANGUAGE_BENCHMARKS = ("7nlp", "8qa", "11nlp")
 
-LATER = {
-    ("tiny", "8tasks"): ("vit_b32", PAPER_TASKS[:8]),
-    ("tiny_t5", "11nlp"): None,
-}
+LATER = {("tiny", "8tasks"): ("vit_b32", PAPER_TASKS[:8]), ("tiny_t5", "11nlp"): None}
 """Where every method is compared, by model and benchmark, and the model whose published orders are looked at."""
 FIELD_FILES = ("field.csv", "field.md", "field_seeds/table.csv", "field_seeds/table.md", "field_seeds/per_seed.csv")
 
@@ -212,14 +209,13 @@ def copy_figure(results: Path, target: Path, name: str) -> None:
         style.plt.close(figure)
 
 
-def copy(source: Path, target: Path) -> bool:
+def copy(source: Path, target: Path) -> None:
     """Put a new file in the place of an old one; what was not built stays as it is."""
-    if not source.exists():
+    if source.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
+    else:
         print(f"{source.relative_to(ROOT)} was not built, and docs/ keeps what is there")
-        return False
-    target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(source, target)
-    return True
 
 
 def body(table: Path) -> str:

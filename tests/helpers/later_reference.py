@@ -59,7 +59,7 @@ def breadcrumbs(tensors, middle, outliers):
     return total
 
 
-def wudi(matrices, steps=300, learning_rate=1e-5):
+def wudi(matrices, steps):
     """Adam as Kingma and Ba state it, on the loss as it stands, by torch's own gradient in float64."""
     import torch
 
@@ -72,11 +72,11 @@ def wudi(matrices, steps=300, learning_rate=1e-5):
         (gradient,) = torch.autograd.grad(loss, merged)
         mean, square = 0.9 * mean + 0.1 * gradient, 0.999 * square + 0.001 * gradient**2
         change = (mean / (1 - 0.9**step)) / ((square / (1 - 0.999**step)).sqrt() + 1e-8)
-        merged = (merged - learning_rate * change).detach().requires_grad_()
+        merged = (merged - 1e-5 * change).detach().requires_grad_()
     return merged.detach().numpy()
 
 
-def pcb(vectors, ratio=0.05, frozen=0):
+def pcb(vectors, frozen):
     """Intra- and inter-balancing over the whole vectors, the frozen values at the end."""
     tasks, moved = vectors.shape
     whole = np.concatenate([vectors.astype(np.float64), np.zeros((tasks, frozen))], axis=1)
@@ -88,7 +88,7 @@ def pcb(vectors, ratio=0.05, frozen=0):
     scores = np.stack(
         [np.exp(tasks * unit[i] ** 2) * sum(np.tanh(unit[i] * unit[j]) for j in range(tasks)) for i in range(tasks)]
     )
-    floor = np.sort(scores, axis=1)[:, [int(size * (1 - ratio))]]
+    floor = np.sort(scores, axis=1)[:, [int(size * 0.95)]]
     top = scores.max(axis=1, keepdims=True)
     share = (scores.clip(floor, top) - floor) / (top - floor)
     return ((clamped * share).sum(0) / share.sum(0).clip(1e-12))[:moved]

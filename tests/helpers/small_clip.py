@@ -22,13 +22,13 @@ SPEC: dict[str, Any] = {
 }
 
 
-def save_random(path: Path, dtype: torch.dtype = torch.float32) -> dict[str, torch.Tensor]:
+def save_random(path: Path) -> dict[str, torch.Tensor]:
     """A pretrained file with random weights that knows the prompts of two tasks."""
     prompts = [p for name in ("cars", "mnist") for c in range(8) for p in TASKS[name].prompts(c)]
     vocabulary = tokenizer.vocabulary_of(prompts, 16)
     torch.manual_seed(0)
     network = clip.build(SPEC["architecture"], len(vocabulary))
-    tensors = {name: tensor.to(dtype).contiguous() for name, tensor in network.state_dict().items()}
+    tensors = {name: tensor.contiguous() for name, tensor in network.state_dict().items()}
     tensors[clip.VOCABULARY] = torch.tensor(vocabulary)
     save_file(tensors, path)
     return tensors

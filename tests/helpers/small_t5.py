@@ -63,9 +63,9 @@ def random_state(seed: int = 0, architecture: dict[str, Any] = ARCHITECTURE) -> 
     return found
 
 
-def save_small(path: Path, seed: int = 0) -> dict[str, np.ndarray]:
+def save_small(path: Path) -> dict[str, np.ndarray]:
     """A pretrained file in this project's form; its tensors, the tokenizer's among them."""
-    state = random_state(seed) | {"tokenizer.json": np.frombuffer(tokenizer_json().encode(), np.uint8)}
+    state = random_state() | {"tokenizer.json": np.frombuffer(tokenizer_json().encode(), np.uint8)}
     write_tensors(path, state, {})
     return state
 

@@ -204,7 +204,7 @@ def test_the_blocks_of_yaml_are_accepted() -> None:
     assert checked >= 5
 
 
-def test_the_notebook_runs(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_notebook_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its cells would stop with an error, or print what they do not compute."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")

@@ -19,15 +19,8 @@ def test_a_storage_gets_the_same_bytes(project: Project) -> None:
         shutil.rmtree(project.path(folder))
     shutil.copytree(project.path("models"), storage / "models")
     apart = Project(project.root, {"PYTHONPATH": f"{project.root / 'src'}:{PACKAGES}"})
-    options = [
-        "--default-storage-provider",
-        "fs",
-        "--default-storage-prefix",
-        str(storage),
-        "--shared-fs-usage",
-        "none",
-    ]
-    first, second = (apart.run("snakemake", "-j2", *options, "--", TABLE) for _ in range(2))
+    options = f"--default-storage-provider fs --default-storage-prefix {storage} --shared-fs-usage none"
+    first, second = (apart.run("snakemake", "-j2", *options.split(), "--", TABLE) for _ in range(2))
     assert first.jobs["tables"] == 1 and not second.jobs
     made = Project(storage).sha256("store", "results")
     assert made and made == {path: before[path] for path in made}

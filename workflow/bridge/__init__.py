@@ -121,7 +121,7 @@ def before_first_job(workflow: Any, store: StoreJobs) -> None:
         run.check_gpus(max((store.plan.resources(n.model, n.stage.uses)["gpu"] for n in needed), default=0))
     if workflow.executor_plugin.name == "slurm":
         run.check_slurm(workflow, store.plan.params["longest_job"])
-    if problems := preflight.unavailable(node for node in needed if node.stage.missing):
+    if problems := preflight.unavailable(needed):
         raise WorkflowError("\n".join(["nothing was started, since it is not all on this machine:", *problems]))
     for node in needed:
         if (wrong := store.store.wrong(node)) and (done := set_aside(Path(node.path))):

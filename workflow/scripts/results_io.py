@@ -53,12 +53,7 @@ def versions(params: Mapping[str, Any]) -> dict[str, str]:
     return by_package
 
 
-def publish(
-    job: Job,
-    files: Mapping[str, Any],
-    facts: Mapping[str, Any],
-    provenance_name: str = PROVENANCE,
-) -> None:
+def publish(job: Job, files: Mapping[str, Any], facts: Mapping[str, Any], provenance_name: str = PROVENANCE) -> None:
     """Write a results folder, or some files of it: the files, then the provenance that vouches for them.
 
     Each is text, bytes, or the array of its bytes, mapped into memory.  No file takes the place of an older one

@@ -102,7 +102,7 @@ def open_place(spec: str | Path) -> BundlePlace:
 
     Raises TallmasksError where there is neither.
     """
-    if os.path.lexists(spec) and Path(spec).is_dir():
+    if os.path.lexists(spec):
         return BundlePlace(Path(spec).absolute())  # files are opened later, or by another process
     repository = repository_of(str(spec))
     if repository is None:

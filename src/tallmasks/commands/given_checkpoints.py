@@ -125,7 +125,7 @@ def _complete(values: dict[str, Any], dtypes: Collection[str]) -> Given:
     from tallmasks.commands.models_file import checked_settings
 
     tasks = values["tasks"]
-    if values["method"] == "weight_averaging" and tasks and not values.get("base"):
+    if values.get("method") == "weight_averaging" and tasks and not values.get("base"):
         values["base"] = next(iter(tasks.values()))["checkpoint"]  # what lies between models is the same from any base
     options = {"base": "--base BASE", "tasks": "--task NAME=CHECKPOINT", "method": "--method METHOD"}
     for name, option in {**options, "output": "-o OUT"}.items():

@@ -177,10 +177,10 @@ def _prepared(given: Given) -> tuple[Method, float, Weighting, Models]:
 
 def _warn_of_few(method: Method, count: int) -> None:
     """Warn of one model alone, and of a consensus of all."""
-    all_of = f"{method.title} keeps only what all {count} masks hold: take --k 1, a method without masks, or more tasks"
-    if count in (1, method.k):
-        text = all_of if count > 1 else "there is one model, and nothing to merge it with: give another by --task"
-        warn(text)
+    if count == 1:
+        warn("there is one model, and nothing to merge it with: give another by --task")
+    elif count == method.k:
+        warn(f"{method.title} keeps only what all {count} masks hold: take --k 1, a method without masks or more tasks")
 
 
 def _write(method: Method, alpha: float, weighting: Weighting, models: Models) -> None:

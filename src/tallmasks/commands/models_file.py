@@ -164,9 +164,7 @@ def read_models_file(path: Path, base: str | None, dtypes: Collection[str]) -> d
     try:
         content = read_yaml(path)
     except FileNotFoundError:
-        raise TallmasksError(
-            f"{path}: no such file; expected a YAML file with base, tasks, method and output"
-        ) from None
+        raise TallmasksError(f"{path}: no such file; expected a YAML file with base, tasks, method, output") from None
     if not isinstance(content, dict):
         raise TallmasksError(f"{path}: found {short(content)}, expected keys and values: {', '.join(KEYS)}")
     values = {str(key): value for key, value in content.items() if value is not None}

@@ -281,8 +281,7 @@ def say_sizes(base: int, bundle: int, models: int, count: int) -> None:
     these = "the model takes" if count == 1 else f"the {count} models take"
     print(f"base {decimal(base)} + bundle {decimal(bundle)}; {these} {decimal(models)}")
     if base + bundle >= models:
-        text = "base and bundle take no less space than the models: keep these, or compress more of them together"
-        warn(text)
+        warn("base and bundle take no less space than the models: keep these, or compress more of them together")
 
 
 def passes(merge: str | None, fit: bool = False) -> int:

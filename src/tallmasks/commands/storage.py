@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.parameters is None:
         return _of_project()
     if not 1 <= arguments.parameters <= 1e15 or not 1 <= arguments.tasks <= 1000:
-        raise TallmasksError("--parameters and --tasks: expected numbers from 1 up, 7e9 and 8 for instance")
+        raise TallmasksError("expected --parameters from 1 to 1e15, 7e9 for instance, and --tasks from 1 to 1000")
     rows = dict(_sizes(int(arguments.parameters), arguments.tasks, arguments.dtype))
     print(f"{'':36} {'bytes':>9} {'of all models':>13}")
     for name, size in rows.items():

@@ -128,8 +128,7 @@ def tall_mask(task_vector: StateDict, multi_task_vector: StateDict, mask_lambda:
         several = "1 to 255 different numbers from 0 up, ascending"
         raise TallmasksError(f"mask_lambda is {mask_lambda}; expected {'a number from 0 up' if alone else several}")
     if isinstance(multi_task_vector, _Merged) and (wanted := multi_task_vector.masked_as):
-        text = f"multi_task_vector: the paper's masks are over {wanted}: pass merge(task_vectors, {wanted!r})"
-        warn(text)
+        warn(f"multi_task_vector: the paper's masks are over {wanted}: pass merge(task_vectors, {wanted!r})")
     own, merged = _fitting({"task_vector": task_vector, "multi_task_vector": multi_task_vector})
     planes = np.empty((len(grid).bit_length(), -(-own.values.size // 8)), np.uint8)
     kernels.pack_levels([own.values], merged.values, grid, [planes])

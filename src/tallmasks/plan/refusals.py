@@ -29,11 +29,13 @@ def validated(value: Any, model: type[Model], file: object) -> Model:
         return model.model_validate(value)
     except ValidationError as error:
         errors = [(_keys(one["loc"], value), one) for one in error.errors(include_url=False)]
-    keys, first = max(errors, key=lambda each: len(each[0]))  # other choices of a union fail before it
+    # other choices of a union fail before the deepest error, or where one lacks a key
+    keys, first = max(errors, key=lambda each: (len(each[0]), each[1]["type"] == "missing"))
     if first["type"] == "extra_forbidden":
         schema = model.model_json_schema()
         known = {key for part in (schema, *schema["$defs"].values()) for key in part.get("properties", ())}
-        reason = f"there is no key {short(keys.pop())}{nearest(str(first['loc'][-1]), sorted(known))}"
+        key = keys.pop()
+        reason = f"there is no key {short(key)}{nearest(str(key), sorted(known - {key}))}"
     elif first["type"] == "missing":
         reason = f"{first['loc'][-1]}: not there, and there is no default; add it"
     elif first["type"] == "value_error":

@@ -22,7 +22,7 @@ def open_plain(path: Path | str) -> BufferedReader:
         OSError: there is nothing, or it cannot be opened.
     """
     if not stat.S_ISREG(Path(path).stat().st_mode):  # before it is opened: a pipe makes one wait, a device may act
-        raise TallmasksError(f"{path} is no plain file, and one is expected there. Remove it and run again.")
+        raise TallmasksError(f"{path} is no plain file; expected one: name another, or put one in its place")
     return Path(path).open("rb")
 
 

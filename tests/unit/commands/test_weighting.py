@@ -19,7 +19,7 @@ with safe_open(VALUES, "np") as written:
     FILES, SHAPES = (json.loads(written.metadata()[key]) for key in ("files", "shapes"))
     THERE = {name: written.get_tensor(name) for name in written.keys()}  # noqa: SIM118, it is no dict
 LAYOUT = Layout(tuple(SHAPES), tuple(map(tuple, SHAPES.values())))
-BASE, ONE, TWO, THREE = (THERE[name] for name in ("base", "one", "two", "three"))
+BASE, ONE, TWO = (THERE[name] for name in ("base", "one", "two"))
 FILE = "models: [{model: one}, {model: two}]\nbase_model: base\nmerge_method: %s\n"
 SLICE = """\
 base_model: base

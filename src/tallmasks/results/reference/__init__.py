@@ -34,14 +34,7 @@ from importlib.resources import files
 import pandas as pd
 
 TABLES = range(1, 8)
-_PREFERRED_FIRST = (
-    2,
-    3,
-    7,
-    4,
-    5,
-    6,
-)  # the first three with storage; the others add rows, and differ in a rounding or two
+_PREFERRED_FIRST = (2, 3, 7, 4, 5, 6)  # the first three have storage; the others add rows, a rounding or two apart
 
 PAPER_TASKS = (
     *("cars", "dtd", "eurosat", "gtsrb", "mnist", "resisc45", "sun397", "svhn"),
