@@ -3,7 +3,7 @@
     tallmasks storage --parameters 7e9 --tasks 8 --dtype bfloat16
     tallmasks storage
 
-The first prints the bytes of all models, of one merged model, and of the base with each kind of bundle.  The model
+The first prints the bytes of all models, one merged model, and the base with each kind of bundle.  The model
 counts as one square matrix that every task changed.  `tallmasks compress --dry-run` has the bytes of your own models.
 
 The second prints CSV in 1e9 bits, by the formulae of appendix C of the paper.  Parameters are counted in the model's
