@@ -5,8 +5,8 @@
 
 Any task comes back by `tallmasks export`, or in Python by `tallmasks.load_bundle`.  METHOD is the merge under the
 masks, task_arithmetic or ties (their disjoint sum, as in the paper).  It may be a masking row of the tables.  emr has
-masks of agreeing signs, and a scale per task.  A task's mask keeps the weights with |tau_t| > lambda |tau_MTL - tau_t|.  --fit
-chooses lambda from a grid without validation data: the masked vector gets the length of tau_t.
+masks of agreeing signs, and a scale per task.  A task's mask keeps the weights with |tau_t| > lambda |tau_MTL - tau_t|.
+--fit chooses lambda from a grid without validation data: the masked vector gets the length of tau_t.
 
 Other methods compress each task by itself.  bitdelta stores a sign per weight of a matrix.  t_switch stores -1, 0 or 1
 per weight.  tsv_c stores matrices of a T-th of their rank.  Their bundles have no merged vector.

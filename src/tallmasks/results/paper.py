@@ -29,7 +29,7 @@ class PaperTable:
 
     @property
     def paper(self) -> str:
-        return f"Tables {', '.join(map(str, self.numbers))}"
+        return f"Table{'s' * (len(self.numbers) > 1)} {', '.join(map(str, self.numbers))}"
 
 
 TABLES = {

@@ -153,10 +153,15 @@ def absent(repo: str, files: Sequence[str], revision: str, kind: Kind = "model")
     The command downloads those of them that the repository has.
     """
     option = " --repo-type dataset" if kind == "dataset" else ""
+    arguments = f"{repo} {' '.join(files)} --revision {to_type(revision)}{option}"
+    return f"{address(repo, files[0], revision, kind)} is {not_cached(arguments)}. Or name a local file in params.yaml"
+
+
+def not_cached(arguments: str) -> str:
+    """What a download is that the hub does not give now, and what to do; ``arguments`` are those of `hf download`."""
     return (
-        f"{address(repo, files[0], revision, kind)}: not in this machine's hub cache, and the hub does not answer. Run "
-        f"`hf download {repo} {' '.join(files)} --revision {to_type(revision)}{option}` where there is a network and "
-        "copy the cache here (HF_HOME says where it lies), or name a local file in params.yaml"
+        f"not in this machine's hub cache, and the hub does not answer. Run `hf download {arguments}` where there is a "
+        "network. Copy the cache here (HF_HOME says where it lies)"
     )
 
 

@@ -71,12 +71,9 @@ def missing_from_hub(task: str, source: HubFiles, local: str) -> str | None:
     if is_cached(source.hub, revision, source.files.values()) or hub.reachable():
         return None
     patterns = " ".join(f"--include '{pattern}'" for pattern in source.files.values())
-    return (
-        f"{task}: {hub.address(source.hub, '', revision, 'dataset')} is not in this machine's hub cache, and the hub "
-        f"does not answer. Run `hf download {source.hub} --repo-type dataset --revision {hub.to_type(revision)} "
-        f"{patterns}` where there is a network and copy the cache here (HF_HOME says where it lies). "
-        f"{_instead(task, local)}"
-    )
+    arguments = f"{source.hub} --repo-type dataset --revision {hub.to_type(revision)} {patterns}"
+    where = hub.address(source.hub, "", revision, "dataset")
+    return f"{task}: {where} is {hub.not_cached(arguments)}. {_instead(task, local)}"
 
 
 def _instead(task: str, local: str) -> str:

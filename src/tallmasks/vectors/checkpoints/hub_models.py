@@ -59,12 +59,8 @@ def fetched(repository: str, revision: str) -> tuple[Path, dict[str, str]]:
     if not (folder and is_pinned and _is_whole(folder)) and hub.reachable():
         folder = _downloaded(repository, revision)
     if folder is None:
-        at = "" if revision == "main" else f" --revision {revision}"
-        raise TallmasksError(
-            f"{hub.address(repository, '', revision)}: there is no such path, the model is not in this machine's hub"
-            f" cache, and the hub does not answer. Run `hf download {repository}{at}` where there is a network and copy"
-            " the cache here (HF_HOME says where it lies), or name a local folder"
-        )
+        where, why = hub.address(repository, "", revision), hub.not_cached(f"{repository} --revision {revision}")
+        raise TallmasksError(f"{where}: there is no such path, and the model is {why}. Or name a local folder")
     return folder, {"repository": repository, "revision": folder.name}
 
 
