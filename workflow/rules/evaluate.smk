@@ -20,8 +20,9 @@ use rule artifact as evaluate with:
         test=BRIDGE.store.input("test"),
         heads=BRIDGE.store.input("heads"),
         pretrained=BRIDGE.store.input("pretrained"),
+        zero_shot=BRIDGE.store.input("zero_shot"),
         fine_tuned=BRIDGE.store.input("fine_tuned"),
-        method=BRIDGE.store.inputs_but("validation", "test", "heads", "pretrained", "fine_tuned"),
+        method=BRIDGE.store.inputs_but("validation", "test", "heads", "pretrained", "zero_shot", "fine_tuned"),
         stale=BRIDGE.store.stale,
     output:
         "store/{model}/derived/evaluate/{name}.json",

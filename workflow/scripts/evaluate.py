@@ -5,7 +5,7 @@ from model_io import load_model, load_tasks, new_evaluator
 from sweep_io import finetuned_validation
 from tallmasks import methods
 from tallmasks.evaluation.protocols import FromFiles, Tuner, evaluate
-from tallmasks.evaluation.records import read_origins
+from tallmasks.evaluation.records import Evaluation, read_evaluation, read_origins
 from tallmasks.models.checkpoint_sources import seen_validation
 from tallmasks.models.families import family
 
@@ -15,7 +15,11 @@ def run(job: Job) -> None:
     evaluator = new_evaluator(job, model, load_tasks(job))
     source = FromFiles(method, job.params["tasks"], job.inputs, model.initial())
     grid = job.params.get("grid", ())
-    tune = Tuner(evaluator, grid, finetuned_validation(job)) if isinstance(method.protocol, methods.Scaled) else None
+    tune = None
+    if isinstance(method.protocol, methods.Scaled):
+        pretrained = list(map(read_evaluation, job.inputs.get("zero_shot", ())))
+        known = Evaluation.joined(pretrained).correct if pretrained else None
+        tune = Tuner(evaluator, grid, finetuned_validation(job), known)
     result = evaluate(method, source, evaluator, tune, grid)
     if result.grid:
         chosen = result.scaling_coefficient if result.mask_lambda is None else list(result.mask_lambda)

@@ -123,7 +123,8 @@ def gpu_hours(plan: Plan, model: str, nodes: list[Node], gpu: str) -> tuple[dict
             looks = settings["iterations"] // settings["validate_every"] if "validate_every" in settings else 0
             passes = 3 * settings["iterations"] * settings["batch_size"] + looks * _count(node, "validation")
         elif node.kind in ("evaluate", "evaluate_task", "evaluate_unseen"):
-            passes = max(1, len(node.params.get("grid", ()))) * _count(node, "validation") + _count(node, "test")
+            tried = max(1, len(node.params.get("grid", ()))) - ("zero_shot" in node.inputs)
+            passes = tried * _count(node, "validation") + _count(node, "test")
         else:
             unknown.add(node.kind)
             continue

@@ -27,19 +27,30 @@ from tallmasks.vectors.task_vectors import TaskVector, open_task_vector
 class Tuner:
     """Chooses alpha from an ascending grid on validation data, then reads the test data once.
 
-    ``finetuned`` is the validation accuracy of each task's fine-tuned model, fractions [tasks].
+    ``finetuned`` is the validation accuracy of each task's fine-tuned model, fractions [tasks].  ``zero_shot``: right
+    answers of theta_0 by split, [tasks], where they are known; alpha = 0 is not counted then.
     """
 
-    def __init__(self, evaluator: Evaluator, grid: Sequence[float], finetuned: Sequence[float]) -> None:
+    def __init__(
+        self,
+        evaluator: Evaluator,
+        grid: Sequence[float],
+        finetuned: Sequence[float],
+        zero_shot: Mapping[str, Sequence[Score]] | None = None,
+    ) -> None:
         self._evaluator, self._grid, self._finetuned = evaluator, tuple(grid), finetuned
+        self._zero_shot = zero_shot or {}
 
     def __call__(self, method: str, update: Update) -> Evaluation:
         """The evaluation of theta_0 + alpha * update, float32 [P'], under the name of a method."""
-        return self._chosen(
-            method,
-            lambda split, values: self._evaluator.scaled(split, update, values),
-            lambda value: self._evaluator.built(update, value),
-        )
+
+        def counts(split: str, values: Sequence[float]) -> list[list[Score]]:
+            if values[0] or split not in self._zero_shot:
+                return self._evaluator.scaled(split, update, values)
+            others = self._evaluator.scaled(split, update, values[1:])
+            return [[score, *row] for score, row in zip(self._zero_shot[split], others, strict=True)]
+
+        return self._chosen(method, counts, lambda value: self._evaluator.built(update, value))
 
     def over(self, method: str, updates: Callable[[float], Update]) -> Evaluation:
         """The evaluation of theta_0 + updates(value), where the chosen value is no factor."""

@@ -306,6 +306,8 @@ def evaluate(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> M
     }
     if grid := chosen.protocol.grid(plan.grids(model)):
         params["grid"] = list(grid)
+        if isinstance(chosen.protocol, methods.Scaled) and not (chosen.tuned or grid[0]):  # alpha = 0
+            inputs["zero_shot"] = [evaluate_task(plan, model, task, "zeroshot", seed) for task in tasks]
     return Made(slug_of_tasks(method, tasks, seed), params, inputs, pretrained_source(plan, model))
 
 

@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 from typing import Any
 
 import numpy as np
@@ -99,6 +100,11 @@ def test_order_and_size_of_batches_change_no_score(weights: Path, monkeypatch: p
 def test_a_score_is_chosen_by_and_written_down(weights: Path) -> None:
     """A task that is scored could have no coefficient, no lambda and no line in a table."""
     chosen = Tuner(Evaluator(HalfPoints(weights), tasks()), ALPHAS, [1.0, 1.0])("task_arithmetic", UPDATE)
+    evaluator = Evaluator(HalfPoints(weights), tasks())
+    known = {split: [row[0] for row in evaluator.scaled(split, UPDATE, [0.0])] for split in ("validation", "test")}
+    evaluator.scaled = Mock(wraps=evaluator.scaled)  # type: ignore[method-assign]
+    assert Tuner(evaluator, ALPHAS, [1.0, 1.0], known)("task_arithmetic", UPDATE) == chosen
+    assert all(0.0 not in call.args[2] for call in evaluator.scaled.mock_calls), "alpha = 0 is counted again"
     means = np.asarray(chosen.curve).sum(axis=0)
     assert chosen.scaling_coefficient == ALPHAS[int(np.argmax(means))]
     again = Evaluation.from_json(json.loads(json.dumps(chosen.to_json())))
