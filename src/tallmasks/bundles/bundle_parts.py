@@ -100,7 +100,7 @@ class BundlePlace:
 def open_place(spec: str | Path) -> BundlePlace:
     """The place of a bundle: a folder, or else `organisation/name[@revision]` on the hub, pinned to a commit.
 
-    Raises TallmasksError where there is neither.
+    Raises TallmasksError where there is neither; a file counts as a folder, which `manifest_of` refuses.
     """
     if os.path.lexists(spec):
         return BundlePlace(Path(spec).absolute())  # files are opened later, or by another process

@@ -22,7 +22,7 @@ def model_card(manifest: Manifest, densities: Mapping[str, float], errors: Mappi
     if base.repository is not None:
         front.insert(0, f"base_model: {json.dumps(base.repository)}")
     named = f"[{base.repository}](https://huggingface.co/{base.repository}) at `{base.revision}`"
-    origin = named if base.repository is not None else f"{plain_markdown(base.path or 'a local model')}"
+    origin = named if base.repository is not None else plain_markdown(base.path or "a local model")
     where = "included here, under `base/`" if base.included else "not included"
     values = sum(tensor.size for tensor in manifest.tensors.values())
     kept = sum(tensor.size for tensor in manifest.stored.values())

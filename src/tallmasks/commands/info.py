@@ -64,9 +64,9 @@ def of_checkpoint(checkpoint: Checkpoint) -> None:
     counts, values = Counter(info.dtype for info in checkpoint.tensors.values()), Counter[str]()
     for info in checkpoint.tensors.values():
         values[info.dtype] += info.size
-    size = sum(path.stat().st_size for path in checkpoint.files.values())
     origin = " ".join(f"{key} {value}" for key, value in checkpoint.origin.items())
-    print(f"{checkpoint.title}: {len(checkpoint.tensors)} tensors, {sum(values.values()):,} values, {decimal(size)}")
+    total = sum(values.values())
+    print(f"{checkpoint.title}: {len(checkpoint.tensors)} tensors, {total:,} values, {decimal(checkpoint.nbytes)}")
     print(f"  from {origin}, {len(checkpoint.files)} weight files, {len(checkpoint.companions)} others")
     for dtype, count in counts.most_common():
         print(f"  {dtype}: {count} tensors, {values[dtype]:,} values")

@@ -55,9 +55,8 @@ def in_own_words(content: dict[str, Any], path: Path, base: str | None) -> dict[
     if isinstance(values.get("tasks"), list):
         listed = values.get("method") == "weight_averaging"
         values["tasks"] = _tasks(values["tasks"], path, base or values.get("base"), listed)
-        epsilons = [
-            task.pop("epsilon", None) for task in values["tasks"].values()
-        ]  # DELLA's, of each model in mergekit
+        # DELLA's, of each model in mergekit
+        epsilons = [task.pop("epsilon", None) for task in values["tasks"].values()]
         if any(epsilon != epsilons[0] for epsilon in epsilons):
             raise TallmasksError(f"{path}: models: epsilon: found {epsilons}; expected the same for all models")
         if epsilons and epsilons[0] is not None:

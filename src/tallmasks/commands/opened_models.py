@@ -172,8 +172,8 @@ class Models:
     @property
     def nbytes(self) -> tuple[int, int]:
         """Bytes of the base, and of the tasks' models: weight files, and of LoRAs their base too."""
-        base, *sizes = (sum(path.stat().st_size for path in one.files.values()) for one in self.every.values())
-        return base, sum(sizes) + base * any(isinstance(one, LoraCheckpoint) for one in self.tasks.values())
+        of_loras = self.base.nbytes * any(isinstance(one, LoraCheckpoint) for one in self.tasks.values())
+        return self.base.nbytes, sum(one.nbytes for one in self.tasks.values()) + of_loras
 
     @cached_property
     def sha256s(self) -> dict[str | None, dict[str, str]]:
@@ -251,8 +251,7 @@ class Models:
         """Print what would be read and written."""
         read = {"base": self.base, **self.tasks}
         for name, checkpoint in read.items():
-            size = sum(path.stat().st_size for path in checkpoint.files.values())
-            print(f"read   {name}: {checkpoint.title}, {len(checkpoint.tensors)} tensors, {decimal(size)}")
+            print(f"read   {name}: {checkpoint.title}, {len(checkpoint.tensors)} tensors, {decimal(checkpoint.nbytes)}")
         all_of, changed = self.base.layout.size, self.layout.size
         print(f"       {all_of:,} parameters, {changed:,} of them in tensors that some task changed")
         print(what)

@@ -299,9 +299,7 @@ class ModelEntry(Section):
     def _examples(self) -> ModelEntry:
         made = self.tasks in ("drawn", "written")
         if made and (self.examples is None or None in self.examples.model_dump().values()):
-            raise ValueError(
-                f"examples: {self.tasks} tasks need seed, train, validation and test; add what is not there"
-            )
+            raise ValueError(f"examples: {self.tasks} tasks need seed, train, validation and test; add the rest")
         if self.tasks == "vision" and self.preprocess is None:
             raise ValueError("preprocess: vision tasks need size, mean and std of their images; add it")
         return self

@@ -98,8 +98,7 @@ def stored_gigabits(evaluation: Evaluation, start: StartingPoint) -> float | Non
     without its card.  The digits of EMR-Merging's scales in bundle.json, some 20 bytes a task, are not counted.  None
     where the project has no file format: magnitude pruning's sparse vectors, and what a method of one's own stores.
     """
-    storage, tensors = methods.get(evaluation.method).storage, start.base.tensors
-    whole = sum(path.stat().st_size for path in start.base.files.values())
+    storage, tensors, whole = methods.get(evaluation.method).storage, start.base.tensors, start.base.nbytes
     if storage is bits.single:
         stored = whole
     elif storage is bits.finetuned:

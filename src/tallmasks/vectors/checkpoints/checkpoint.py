@@ -108,6 +108,11 @@ class Checkpoint:
     def shapes(self) -> dict[str, tuple[int, ...]]:
         return {name: info.shape for name, info in self.tensors.items()}
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the weight files."""
+        return sum(path.stat().st_size for path in self.files.values())
+
     def stored(self, name: str, start: int, stop: int) -> NDArray[np.uint8]:
         """The bytes of values start..stop of a flattened tensor, as they are in the file; read-only or fresh.
 

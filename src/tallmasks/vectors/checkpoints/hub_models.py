@@ -11,6 +11,7 @@ from pathlib import Path
 from tallmasks.store import hub
 from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors.checkpoints.lora_folders import ADAPTER_FILES
+from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH
 
 _PART = r"[A-Za-z0-9](?:[\w.-]{0,94}\w)?"
 _REPOSITORY = re.compile(rf"(?![^@]*(?:--|\.\.))({_PART}/{_PART}(?<!\.git))(?:@([\w./-]+))?", re.ASCII)
@@ -28,7 +29,6 @@ OF_PARTS = re.compile(r"\d+_\w+/[\w.-]+\.(json|safetensors)")
 """Files of sentence-transformers' sub-folders, such as 1_Pooling."""
 _PATTERNS = (*COMPANIONS, "*.index.json", "adapter_config.json", "README.md")
 """What is downloaded beside its weights."""
-_OF_A_FILE = (".safetensors", ".pt", ".pth", ".bin", ".ckpt")
 _TELLING = ("config.json", "adapter_config.json", "open_clip_config.json", "model.safetensors", "pytorch_model.bin")
 """Files of which one at least is in every model's repository."""
 _WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.ckpt")
@@ -45,7 +45,7 @@ _SHARD = re.compile(r"(.+)-\d{5}-of-(\d{5})(\.safetensors|\.bin)")
 def repository_of(spec: str) -> tuple[str, str] | None:
     """The repository and the revision that `org/name` or `org/name@revision` names, or None where it is none."""
     match = _REPOSITORY.fullmatch(spec)
-    return None if match is None or spec.endswith(_OF_A_FILE) else (match[1], match[2] or "main")
+    return None if match is None or spec.endswith((SAFETENSORS, *TORCH)) else (match[1], match[2] or "main")
 
 
 def fetched(repository: str, revision: str) -> tuple[Path, dict[str, str]]:
