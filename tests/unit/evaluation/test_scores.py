@@ -4,8 +4,8 @@ import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from unittest.mock import Mock
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
