@@ -8,8 +8,8 @@ Checks Python, PyTorch, the GPUs and the disk.  Of a model's benchmarks, or of o
 data sets and weights that are to be downloaded, and whether the hub answers.  Without names it shows the first problem
 of each model.  The exit status is 1 if one cannot be run as it is; each problem says what to do.
 
-GPU hours are computed, not measured: operations by what a GPU is taken to sustain.  Reading images and starting jobs
-come on top.
+GPU hours are operations by what this machine's GPU does in some seconds of training a transformer; without a GPU by
+what an A100 and an H100 are taken to sustain.  Reading images and starting jobs come on top.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ import functools
 import platform
 import shutil
 import textwrap
+import time
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
+from typing import get_args
 
 from tallmasks.commands.why import files_with
 from tallmasks.models import cuda
-from tallmasks.models.families import family
+from tallmasks.models.families import Precision, family
 from tallmasks.plan import preflight
 from tallmasks.plan.index import closure
 from tallmasks.plan.node import Node
@@ -39,11 +42,11 @@ from tallmasks.tasks.catalogues import catalogue
 WIDTH = 110  # letters of a problem where all models are listed: the answer fits on a screen of 24 lines
 FLOAT = 4  # bytes
 SUSTAINED = {
-    "A100": {"bfloat16": 100.0, "tf32": 50.0, "float32": 15.0},
-    "H100": {"bfloat16": 250.0, "tf32": 125.0, "float32": 45.0},
+    "an A100": {"bfloat16": 100.0, "tf32": 50.0, "float32": 15.0},
+    "an H100": {"bfloat16": 250.0, "tf32": 125.0, "float32": 45.0},
 }
 """1e12 operations a second, by precision: about a third of the tensor cores' peak, three quarters in float32.  Nobody
-measured it."""
+measured it; see `measured`."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -113,8 +116,37 @@ def of_target(plan: Plan, model: str, nodes: list[Node] | TallmasksError) -> tup
     return facts, problems
 
 
-def gpu_hours(plan: Plan, model: str, nodes: list[Node], gpu: str) -> tuple[dict[str, float], set[str]]:
-    """GPU hours of the jobs that make `nodes`, by kind, on a GPU of `SUSTAINED`; and the kinds that nobody counted."""
+def measured(precision: Precision, device: str = "cuda", batch: int = 128, seconds: float = 5) -> float:
+    """1e12 operations a second in training a transformer with the shape of ViT-B/32's image encoder on this machine."""
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+    layer = torch.nn.TransformerEncoderLayer(768, 12, 3072, dropout=0.0, batch_first=True, device=device)
+    network, inputs = torch.nn.TransformerEncoder(layer, 12), torch.rand(batch, 50, 768, device=device)
+
+    def step() -> float:
+        with torch.autocast(device, torch.bfloat16, enabled=precision == "bfloat16"):
+            loss = network(inputs).float().square().mean()
+        loss.backward()
+        return loss.item()  # waits for the GPU
+
+    with FlopCounterMode(display=False) as counter:
+        step()
+    steps, start = 0, time.monotonic()
+    while not steps or time.monotonic() < start + seconds:
+        step()
+        steps += 1
+    return steps * counter.get_total_flops() / (time.monotonic() - start) / 1e12
+
+
+def gpu_hours(
+    plan: Plan, model: str, nodes: list[Node], speeds: Mapping[str, float]
+) -> tuple[dict[str, float], set[str]]:
+    """GPU hours of the jobs that make `nodes`, by kind, and the kinds that nobody counted.
+
+    ``speeds``: 1e12 operations a second by precision, as in `SUSTAINED`.
+    """
     spec, hours, unknown = plan.model(model), defaultdict[str, float](float), set[str]()
     operations = functools.cache(lambda training: family(spec).operations(spec, training))  # type: ignore[attr-defined]
     for node in nodes:
@@ -128,7 +160,7 @@ def gpu_hours(plan: Plan, model: str, nodes: list[Node], gpu: str) -> tuple[dict
         else:
             unknown.add(node.kind)
             continue
-        speed = SUSTAINED[gpu][settings["precision"]] * 1e12 * 3600
+        speed = speeds[settings["precision"]] * 1e12 * 3600
         hours[node.kind] += passes * operations(node.kind == "finetune") / speed
     return hours, unknown
 
@@ -172,21 +204,21 @@ def bytes_made(plan: Plan, model: str, missing: list[Node]) -> dict[str, float]:
 def _look_at_gpus(plan: Plan, model: str, jobs: list[Node], facts: list[str], problems: list[str]) -> None:
     """GPU hours and memory of some jobs, and whether there are the GPUs."""
     facts.append(f"{len(jobs)} jobs on a GPU")
-    for gpu, speeds in SUSTAINED.items():
-        hours, unknown = gpu_hours(plan, model, jobs, gpu)
-        parts = ", ".join(f"{kind} {time:.2g}" for kind, time in hours.items())
-        facts.append(
-            f"computed at {speeds['bfloat16']:.0f} TFLOP/s (an {gpu}): {sum(hours.values()):.2g} hours: {parts}"
-        )
+    gpus = SUSTAINED
+    try:
+        cuda.require_gpus(max(plan.resources(model, node.stage.uses)["gpu"] for node in jobs))
+        gpus = {"measured here": {precision: measured(precision) for precision in get_args(Precision)}}
+    except TallmasksError as error:
+        problems.append(str(error))
+    for gpu, speeds in gpus.items():
+        hours, unknown = gpu_hours(plan, model, jobs, speeds)
+        parts = ", ".join(f"{kind} {count:.2g}" for kind, count in hours.items())
+        facts.append(f"computed at {speeds['bfloat16']:.0f} TFLOP/s ({gpu}): {sum(hours.values()):.2g} hours: {parts}")
     if unknown:
         facts.append(f"not counted: {', '.join(sorted(unknown))}")
     trainable, frozen = family(plan.model(model)).architecture_counts(plan.model(model))
     held = FLOAT * (4 * trainable + frozen)
     facts.append(f"a fine-tuning holds at least {held / 1e9:.3g} GB of weights, gradients, moments; activations on top")
-    try:
-        cuda.require_gpus(max(plan.resources(model, node.stage.uses)["gpu"] for node in jobs))
-    except TallmasksError as error:
-        problems.append(str(error))
 
 
 def _look_at_sources(missing: list[Node], facts: list[str], problems: list[str]) -> int:

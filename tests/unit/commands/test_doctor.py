@@ -24,7 +24,9 @@ def bare_machine(offline: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
 
 
-def test_what_a_model_lacks_is_said_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_model_lacks_is_said_with_what_to_do(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Somebody would learn after an hour that there is no GPU, or no network."""
     assert main(["doctor", "tiny"]) == 0
     output = capsys.readouterr().out
@@ -35,8 +37,14 @@ def test_what_a_model_lacks_is_said_with_what_to_do(capsys: pytest.CaptureFixtur
     assert "vit_b32: cannot be run as it is" in output and "21 repositories to download" in output
     assert "torch has no GPU" in output and "`hf download tanganke/sun397" in output
 
-    assert main(["doctor", "results/vit_b32/20tasks/table.csv"]) == 1
+    target = "results/vit_b32/20tasks/table.csv"
+    assert main(["doctor", target]) == 1
     assert "93 jobs on a GPU" in capsys.readouterr().out
+    assert 0 < doctor.measured("bfloat16", "cpu", batch=1, seconds=0) < 1e3
+    monkeypatch.setattr(cuda, "require_gpus", lambda count: None)
+    monkeypatch.setattr(doctor, "measured", lambda precision: 50.0)
+    main(["doctor", target])
+    assert "computed at 50 TFLOP/s (measured here): 1.2 hours" in capsys.readouterr().out
 
     assert main(["doctor", "vit_b31"]) == 1
     assert "did you mean 'vit_b32'?" in capsys.readouterr().err
@@ -45,7 +53,7 @@ def test_what_a_model_lacks_is_said_with_what_to_do(capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("model", "parts"),
     [
-        ("vit_b32", ["21 repositories to download, 63 GB", "55.5 GB of examples", "0.81 hours: finetune 0.38"]),
+        ("vit_b32", ["21 repositories to download, 63 GB", "55.5 GB of examples", "0.8 hours: finetune 0.38"]),
         ("t5_large", ["masks, 96 GB of saves of unfinished trainings", "42 hours: finetune 40"]),
     ],
 )
