@@ -10,6 +10,7 @@ source file, compared with the artifacts in the store.
 from __future__ import annotations
 
 import argparse
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -36,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the answer; the exit status is 0 whatever it is."""
-    print("\n".join(explain(open_plan(), arguments.target)))
+    print("\n".join(explain(open_plan(), Path(os.path.relpath(arguments.target)))))
     return 0
 
 
@@ -50,7 +51,7 @@ def explain(plan: Plan, target: Path) -> Iterator[str]:
     node = declared.get(str(target))
     if node is None:
         near = nearest(str(target), declared)
-        raise TallmasksError(f"{target}: neither in results/<model>/<benchmark>/ nor an artifact of params.yaml{near}")
+        raise TallmasksError(f"{target}: expected results/<model>/<benchmark>/... or an artifact of params.yaml{near}")
     if store.there(node):
         yield f"{target} would not be rebuilt: it is there, and its name is the digest of its recipe."
         return
@@ -112,7 +113,7 @@ def _explain_missing(plan: Plan, nodes: list[Node]) -> Iterator[str]:
             yield f"{kind} {names}: there with another recipe:"
             yield from (f"    {line}" for line in changes)
         else:
-            yield f"{kind} {names}: not there, under any recipe with that name."
+            yield f"{kind} {names}: nothing of that name is in store/."
 
 
 def news(plan: Plan, node: Node) -> Iterator[str]:

@@ -71,7 +71,8 @@ def merge(task_vectors: Sequence[StateDict] | Mapping[str, StateDict], name: str
             "ties", "task_arithmetic", and "weight_averaging", whose coefficient 1 / T is in the result.
         options: of the merge, as ``keep=0.1`` for TIES.
 
-    Raises TallmasksError where there is no such merge or option, no task vector, or they differ in names or shapes.
+    Raises TallmasksError where there is no such merge or option, no task vector, or they differ in names or
+    shapes or hold NaN.
     """
     flats = _all(task_vectors, "task vectors")
     merge_name, factor = _merge_of(name, len(flats))
@@ -88,7 +89,7 @@ def _merge_of(name: str, count: int) -> tuple[str, float]:
     if name.partition(":")[0] in registry.merge_names():
         return name, 1.0
     rows = (row for row in registry.names() if registry.get(row).update is merged_vector)
-    registry.check_name(name, [*merges(), *rows])
+    registry.check_name(name, dict.fromkeys([*merges(), *rows]))
     method = registry.get(name)
     if method.merge is None or method.update is not merged_vector:
         raise TallmasksError(f"{name} is more than a merge; `merge` takes {', '.join(merges())}")
@@ -126,7 +127,7 @@ def tall_mask(task_vector: StateDict, multi_task_vector: StateDict, mask_lambda:
         grid = []
     if not grid or grid != sorted(set(grid)) or grid[0] < 0 or len(grid) > 255 or not np.isfinite(grid).all():
         several = "1 to 255 different numbers from 0 up, ascending"
-        raise TallmasksError(f"mask_lambda is {mask_lambda}; expected {'a number from 0 up' if alone else several}")
+        raise TallmasksError(f"mask_lambda is {mask_lambda!r}; expected {'a number from 0 up' if alone else several}")
     if isinstance(multi_task_vector, _Merged) and (wanted := multi_task_vector.masked_as):
         warn(f"multi_task_vector: the paper's masks are over {wanted}: pass merge(task_vectors, {wanted!r})")
     own, merged = _fitting({"task_vector": task_vector, "multi_task_vector": multi_task_vector})
@@ -236,6 +237,9 @@ def _flats(
             raise TallmasksError(f"{what}: found no tensors of {dtype or 'floats'}; expected a state dict")
         layout = Layout.of(arrays)
         values = np.concatenate([arrays[name].reshape(-1) for name in layout.names])
+        if not np.isfinite(values).all():
+            bad = [name for name, array in arrays.items() if not np.isfinite(array).all()]
+            raise TallmasksError(f"{what} holds NaN or infinity in {name_some(bad)}")
         flats.append(_Flat(values, layout, tensors, tied))
     return flats
 
@@ -243,9 +247,10 @@ def _flats(
 def _fitting(given: Mapping[str, StateDict], dtypes: Mapping[str, np.dtype[Any]] | None = None) -> list[_Flat]:
     """The same, of one model."""
     flats = _flats(given, dtypes)
-    for other in flats[1:]:
+    first, *names = given
+    for name, other in zip(names, flats[1:], strict=True):
         if difference := flats[0].layout.describe_difference(other.layout):
-            raise TallmasksError(f"these are of different models: {difference}")
+            raise TallmasksError(f"{name} is of another model than {first}: {difference}")
     return flats
 
 
@@ -328,7 +333,7 @@ def _place(tensor: Any, what: str) -> Any:
 
 def _refusal(given: Any, expected: str, what: str = "") -> TallmasksError:
     """The error for an argument of another kind; it says what to pass."""
-    kind, advice = f"a {type(given).__name__}", ""
+    kind, advice = type(given).__name__, ""
     if isinstance(given, str | PathLike):
         kind, advice = f"the path {given}", "; of models `task_vector` takes paths"
     elif _is_module(given):

@@ -107,7 +107,7 @@ def stage(**fields: Any) -> Callable[[Callable[Which, Made | Node]], Stage[Which
 def sha256_of_source(path: Path) -> str:
     """sha256 of the content of a source file or folder."""
     if not os.path.lexists(path):
-        raise TallmasksError(f"{path}: no such file; params.yaml names it. Bring it back (`git checkout {path}`)")
+        raise TallmasksError(f"{path}: no such file; params.yaml names it. Correct the name, or `git checkout {path}`")
     return sha256_of_folder(path) if path.is_dir() else sha256_of_file(path)
 
 

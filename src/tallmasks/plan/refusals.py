@@ -41,7 +41,8 @@ def validated(value: Any, model: type[Model], file: object) -> Model:
     elif first["type"] == "value_error":
         reason = str(first["ctx"]["error"])
     else:
-        reason = f"{first['msg']}; found {short(first['input'])}"
+        choices = dict.fromkeys(one["msg"] for place, one in errors if place == keys)  # of a union
+        reason = f"{', or '.join(choices).replace('or Input should be', 'or')}; found {short(first['input'])}"
     raise TallmasksError(": ".join(filter(None, [str(file), ".".join(str(key)[:60] for key in keys), reason])))
 
 
