@@ -134,6 +134,8 @@ def drawn(
     def register(draw: Draw) -> Draw:
         if name in _tasks:
             raise ValueError(f"drawn task {name} is registered twice")
+        if "{}" not in phrase or len({*classes}) < max(2, len(classes)):
+            raise ValueError(f"drawn task {name}: expected {{}} in its phrase, and classes that differ, 2 or more")
         code = fingerprint_of_file(Path(inspect.getfile(draw)))
         templates = tuple(wording.format(phrase) for wording in WORDINGS)
         _tasks[name] = DrawnTask(name, classes, templates, description, draw, shift=shift, code=code)
