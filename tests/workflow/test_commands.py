@@ -77,7 +77,7 @@ def test_why_says_what_is_new(project: Project) -> None:
     project.git("checkout", "-q", "params.yaml")
     project.benchmark("new", ["mnist", "cars"])
     said = project.tallmasks("why", "results/tiny/new/table.csv").output
-    assert "1 finetune" in said and "head cars: nothing" in said and "mnist-s0" not in said
+    assert "1 finetune" in said and "head cars: not in store" in said and "mnist-s0" not in said
 
     path = project.path(table)
     path.write_text(path.read_text() + "\n")

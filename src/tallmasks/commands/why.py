@@ -113,7 +113,7 @@ def _explain_missing(plan: Plan, nodes: list[Node]) -> Iterator[str]:
             yield f"{kind} {names}: there with another recipe:"
             yield from (f"    {line}" for line in changes)
         else:
-            yield f"{kind} {names}: nothing of that name is in store/."
+            yield f"{kind} {names}: not in store/ with this recipe."
 
 
 def news(plan: Plan, node: Node) -> Iterator[str]:
@@ -127,10 +127,11 @@ def news(plan: Plan, node: Node) -> Iterator[str]:
 
 
 def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
-    """One line per value that differs, but for the inputs' digests, which follow from what lies behind them."""
+    """One line per value that differs, but for other digests of an input, which follow from what lies behind it."""
     old, new = dict(_flat(before)), dict(_flat(after))
     for key in sorted(old.keys() | new.keys()):
-        if key.split(".")[0] not in {"inputs", "digest"} and old.get(key) != new.get(key):
+        follows = key == "digest" or (key.startswith("inputs.") and key in old and key in new)
+        if not follows and old.get(key) != new.get(key):
             then, now = (short(values[key]) if key in values else "nothing" for values in (old, new))
             yield f"{key}: {then} then, {now} now"
 
