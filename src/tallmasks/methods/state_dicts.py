@@ -262,7 +262,7 @@ def _all(given: Sequence[StateDict] | Mapping[str, StateDict], what: str, dtype:
             raise TallmasksError(f"found one state dict; expected {expected}")
         named = {str(name): tensors for name, tensors in given.items()}
     elif isinstance(given, Iterable) and not (isinstance(given, str) or _is_module(given)):
-        named = {str(number): tensors for number, tensors in enumerate(given, 1)}
+        named = {f"{what.removesuffix('s')} {number}": tensors for number, tensors in enumerate(given, 1)}
     else:
         raise _refusal(given, expected)
     if not named:
