@@ -82,6 +82,10 @@ def test_a_sweep_evaluates_only_what_is_missing(copy: Project) -> None:
     orders = copy.path("params.yaml").read_bytes()
     copy.change(lambda params: params["paper"]["subsets"].update(orders=ORDERS[:2]))
     assert planned(copy, "paper") == {"subsets": 1, "figure_task_count": 1}
+    found = copy.one("store/tiny/derived/task_orders/*")
+    aside = found.rename(copy.path("aside"))
+    assert planned(copy, "paper") == {"task_orders": 1, "subsets": 1, "figure_task_count": 1}
+    aside.rename(found)
     copy.path("params.yaml").write_bytes(orders)
     for path in sorted(copy.root.glob("store/tiny/derived/evaluate_subset/*.json"))[:2]:
         path.unlink()

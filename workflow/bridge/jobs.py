@@ -20,6 +20,7 @@ from snakemake.io import ancient
 from bridge.run import InputFunction, Run, check_gpu_limit, for_users
 from tallmasks.plan.index import Index, closure
 from tallmasks.plan.node import STAGES, Node
+from tallmasks.plan.params import FILE
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.project import Results, Store, Vouched
 from tallmasks.store.artifacts import digest_of
@@ -74,6 +75,13 @@ class StoreJobs:
         """Input function: a marker where the artifact is there and not right, so that it is made anew."""
         node = self.index.find(wildcards.model, wildcards.name)
         return stale_marker(Path(node.path), node.digest) if self._is_wrong(node) else []
+
+    @for_users
+    def lost(self, wildcards: Any) -> list[str]:
+        """Input function of a checkpoint: a marker where its artifact is not there.  Snakemake looks at no marker of the
+        job that waits for a checkpoint, which runs as this one does."""
+        node = self.index.find(wildcards.model, wildcards.name)
+        return [] if self.run.looking or self.store.there(node) else stale_marker(self.plan.root / FILE, node.digest)
 
     def _is_wrong(self, node: Node) -> bool:
         return not self.run.looking and self.store.wrong(node) is not None

@@ -23,6 +23,7 @@ use rule artifact as evaluate_thresholds with:
 checkpoint task_orders:
     input:
         zeroshot=BRIDGE.store.input("zeroshot"),
+        lost=BRIDGE.store.lost,
         stale=BRIDGE.store.stale,
     output:
         "store/{model}/derived/task_orders/{name}.json",
