@@ -78,8 +78,10 @@ class StoreJobs:
 
     @for_users
     def lost(self, wildcards: Any) -> list[str]:
-        """Input function of a checkpoint: a marker where its artifact is not there.  Snakemake looks at no marker of the
-        job that waits for a checkpoint, which runs as this one does."""
+        """Input function of a checkpoint: a marker where its artifact is not there.
+
+        Snakemake looks at no marker of the job that waits for a checkpoint; that job runs if the checkpoint's does.
+        """
         node = self.index.find(wildcards.model, wildcards.name)
         return [] if self.run.looking or self.store.there(node) else stale_marker(self.plan.root / FILE, node.digest)
 
