@@ -13,7 +13,7 @@ from tallmasks.plan.views import VIEWS, View
 from tallmasks.results import figures
 from tallmasks.results.paper import PUBLISHED, published_name
 from tallmasks.store.artifacts import digest_of
-from tallmasks.store.errors import TallmasksError
+from tallmasks.store.errors import TallmasksError, nearest
 
 
 def stage_versions() -> dict[str, int]:
@@ -64,6 +64,8 @@ def of_drawing(plan: Plan, drawing: Drawing, model: str, name: str) -> dict[str,
     Raises TallmasksError where the model has all tasks of none of `paper.benchmarks`.
     """
     drawn = drawing.known[name]
+    if unknown := [view for view in drawn.views if view not in VIEWS]:
+        raise TallmasksError(f"{drawing.name} {name}: there is no view {unknown[0]!r}{nearest(unknown[0], VIEWS)}")
     shown = figures.in_scope(drawn.scope, plan.paper_benchmarks(model))
     if not shown:
         able = plan.benchmarks(model)

@@ -143,7 +143,7 @@ def trouble(error: Exception) -> str:
         return f"the hub has no such repository, or it is private. Check the spelling, or {log_in}"
     if isinstance(error, RevisionNotFoundError):
         return "the repository has no such revision. Check the spelling"
-    reason = " ".join(str(error).split())[:300] or type(error).__name__
+    reason = " ".join(str(error).split())[:300].rstrip(".") or type(error).__name__
     return f"the download failed: {reason}. Run the command again; what is there already is not downloaded twice"
 
 
