@@ -31,7 +31,7 @@ PAGES = [
     ROOT / "CONTRIBUTING.md",
     *(page for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in GENERATED),
 ]
-PLAIN = {"cd", "curl", "du", "git", "source", "tail"}
+PLAIN = {"cd", "curl", "du", "git", "source"}
 """Commands of the machine, which are taken as they are."""
 SHELL = {"make", "snakemake", "dvc", "tallmasks", ".venv/bin/python", ".venv/bin/uv", "python", *PLAIN}
 """What a block of shell begins with."""
