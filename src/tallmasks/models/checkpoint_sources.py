@@ -107,7 +107,7 @@ def locate(
     if source not in publishers:
         return Imported("folder", local=_in_folder(named_path(root, source), source, task, publishers))
     publisher = publishers[source]
-    model = publisher.architecture(str(architecture))
+    model = publisher.architecture(architecture if isinstance(architecture, str) else "of an architecture of its own")
     for kind, name, names in (("model", model, publisher.models), ("task", task, publisher.tasks)):
         if name not in names:
             raise TallmasksError(

@@ -154,7 +154,7 @@ def absent(repo: str, files: Sequence[str], revision: str, kind: Kind = "model")
     """
     option = " --repo-type dataset" if kind == "dataset" else ""
     arguments = f"{repo} {' '.join(files)} --revision {to_type(revision)}{option}"
-    return f"{address(repo, files[0], revision, kind)} is {not_cached(arguments)}. Or name a local file in params.yaml"
+    return f"{address(repo, files[0], revision, kind)} is {not_cached(arguments)}. Or give a local file"
 
 
 def not_cached(arguments: str) -> str:
