@@ -16,6 +16,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 from torch.overrides import TorchFunctionMode
 
+from tallmasks.evaluation import counting
 from tallmasks.models import cuda
 from tallmasks.models.clip import network
 from tallmasks.models.language import text_tokenizer
@@ -95,7 +96,8 @@ def fake_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(text_tokenizer, "_utf8", _utf8)
     monkeypatch.setattr(torch.nn.Module, "to", _to)
     here = torch.device("cpu")  # modes are a thread's own
-    monkeypatch.setattr(finetuning, "ahead", lambda make, device: batches.ahead(make, here))
+    for module in (finetuning, counting):
+        monkeypatch.setattr(module, "ahead", lambda prepared, device: batches.ahead(prepared, here))
     for module in (network, t5_loading):
         monkeypatch.setattr(module, "read_pretrained", _read)
     with FakeTensorMode(allow_non_fake_inputs=True), Ones():

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tallmasks.evaluation.records import SPLITS, Evaluation, Score
 from tallmasks.models import cuda
 from tallmasks.models.families import Batch, Examples, Model
+from tallmasks.training.batches import ahead
 
 Progress = Callable[[str], None]
 Update = NDArray[np.float32] | torch.Tensor
@@ -163,7 +164,7 @@ class Evaluator:
         own = self.model.use(sets[0])
         count = getattr(self.model, "count_right_of", self._one_by_one)
         with torch.inference_mode():
-            for batch in self.model.batches(task.splits[split], self.batch_size):
+            for batch in ahead(self.model.batches(task.splits[split], self.batch_size), self.model.device):
                 right = right + count(batch, sets)  # scores make the sum of counts one of scores
                 report.advance(len(sets) * len(batch))
         self.model.use(own)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -29,14 +29,13 @@ class ShuffledBatches(Iterator[torch.Tensor]):
         return batch
 
 
-def ahead(make: Callable[[], T], device: torch.device) -> Iterator[T]:
-    """The results of ``make``, without end.  For a GPU a thread makes the next one while the last one is used."""
+def ahead(batches: Iterator[T], device: torch.device) -> Iterator[T]:
+    """The same batches.  For a GPU a thread prepares the next one while the last one is used."""
     if device.type == "cpu":
-        while True:
-            yield make()
+        yield from batches
+        return
     with ThreadPoolExecutor(1) as thread:
-        coming = thread.submit(make)
-        while True:
-            result = coming.result()
-            coming = thread.submit(make)
-            yield result
+        coming = thread.submit(next, batches, None)
+        while (batch := coming.result()) is not None:
+            coming = thread.submit(next, batches, None)
+            yield batch

@@ -150,7 +150,7 @@ def finetune(
         batch = model.prepare(examples[next(batches).numpy()], config.augmentation, generator)
         return batch, training.draws()
 
-    prepared = ahead(prepare, model.device)
+    prepared = ahead(iter(prepare, None), model.device)
     with state or nullcontext(), _dropout(model, f"{config.seed} {task} dropout"):
         if state:
             state.restore(training)

@@ -234,7 +234,7 @@ def test_the_next_batch_is_prepared_while_this_one_computes(tmp_path: Path, monk
             return super().prepare(*args)
 
     model(tmp_path)
-    monkeypatch.setattr(finetuning, "ahead", lambda make, device: batches.ahead(make, torch.device("cuda")))
+    monkeypatch.setattr(finetuning, "ahead", lambda prepared, device: batches.ahead(prepared, torch.device("cuda")))
     found = ends_as_undisturbed(
         lambda state, report: run(Preparing(tmp_path / "weights.safetensors"), config(iterations=24), state, report),
         tmp_path,
