@@ -116,6 +116,7 @@ def of_target(plan: Plan, model: str, nodes: list[Node] | TallmasksError) -> tup
     return facts, problems
 
 
+@functools.cache  # for all targets
 def measured(precision: Precision, device: str = "cuda", batch: int = 128, seconds: float = 5) -> float:
     """1e12 operations a second in training a transformer with the shape of ViT-B/32's image encoder on this machine."""
     import torch
