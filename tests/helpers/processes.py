@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,12 @@ def job_command(folder: Path, script: Path, told: Mapping[str, Any]) -> list[str
     return [sys.executable, str(script), str(file)]
 
 
-def serve(warm: Path, modules: Sequence[str] = ()) -> subprocess.Popen[str]:
+def serve(warm: Path) -> subprocess.Popen[str]:
     """Start a warm Python in the folder `warm`, which ends with this process."""
+    warm.mkdir(parents=True)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("OMP_")}
     server = subprocess.Popen(
-        [sys.executable, str(WARM), "--serve", *modules],
+        [sys.executable, str(WARM), "--serve"],
         env={**kept, "TALLMASKS_WARM": str(warm)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

@@ -21,7 +21,6 @@ from typing import Any
 
 import yaml
 
-from bridge.run import LIBRARIES
 from conftest import PARAMS
 from processes import default_signals, serve
 
@@ -215,7 +214,7 @@ def warm_python() -> Path:
     """The folder of a warm Python that this process owns: all Snakemakes of the tests share one import of torch."""
     folder = Path(tempfile.mkdtemp(prefix="tallmasks-tests-")) / "warm"
     atexit.register(shutil.rmtree, folder.parent, ignore_errors=True)
-    serve(folder, ["torch", "torch._dynamo", "open_clip", *LIBRARIES])
+    serve(folder)
     return folder
 
 

@@ -27,8 +27,11 @@ def test_a_table_comes_out_of_slurm_although_a_job_was_cancelled(project: Projec
         if re.search(r"finetune/svhn|task_vector/svhn|fine_tuned-svhn|-2tasks-s0", str(path)):
             path.unlink()
     project.path(TARGET).unlink()
+    begin = "    job, start = Job.read(file, copies), time.monotonic()\n"
+    told = "    open('told', 'a').write(str('numba' in sys.modules) + ' ')\n"
+    project.replace("workflow/scripts/job.py", begin, begin + told)
     with cluster(tmp_path / "cluster") as environment:
-        on_cluster = Project(project.root, environment)
+        on_cluster = Project(project.root, {**environment, "TALLMASKS_WARM": ""})
         refused = on_cluster.run("snakemake", *OPTIONS, "--cores", "4", "--", TARGET, fails=True).output
         assert "slurm's largest node has 2: give --cores 2" in refused
         on_cluster.change(lambda params: params.update(longest_job=30))
@@ -48,6 +51,9 @@ def test_a_table_comes_out_of_slurm_although_a_job_was_cancelled(project: Projec
     }  # fmt: skip
     assert cancelled and len(submitted) == 7, "six bundles of 10 steps, and the cancelled one again"
     assert len(submitted) - 1 < sum(jobs.values())
+    assert set(project.path("told").read_text().split()) == {"True"}, (
+        "every step is a fork of what has imported its libraries"
+    )
     assert project.sha256("store", "results") == before
 
 

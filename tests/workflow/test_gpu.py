@@ -71,7 +71,7 @@ def run_job(machine: dict[str, str], folder: Path, code: str, gpus: int = 1) -> 
     """The command of a job that runs `code` as one of the workflow's steps."""
     script = folder / "finetune.py"
     script.write_text(f"from job import main\n{code}\nmain(run)\n")
-    told = {"recipe": {"params": {}}, "inputs": {}, "outputs": {}, "threads": 1, "gpus": gpus}
+    told = {"recipe": {"params": {}}, "inputs": {}, "outputs": {}, "threads": 1, "gpus": gpus, "imports": ["torch"]}
     return job_command(folder, script, told)
 
 
@@ -125,7 +125,7 @@ def test_a_fork_has_the_lease_while_it_runs(
     given = machine | {"CUDA_VISIBLE_DEVICES": "2", "TALLMASKS_WARM": str(tmp_path / "warm")}
     for name in ("PYTHONPATH", "TMPDIR"):  # torch imports NVML, and asks where temporary files are
         monkeypatch.setenv(name, machine[name])
-    warm = serve(tmp_path / "warm", ["torch"])
+    warm = serve(tmp_path / "warm")
     python, *command = run_job(machine, tmp_path, FORK)
     process = subprocess.Popen(
         [python, str(WARM), *command], env=given, cwd=tmp_path, stdout=subprocess.PIPE, text=True

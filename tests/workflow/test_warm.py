@@ -15,11 +15,12 @@ from project import ROOT, warm_python
 BEGIN, END = "import os, sys, time\nfrom job import main\n\ndef run(job):\n", "\n\nmain(run)\n"
 
 
-def probe(folder: Path, code: str, warm: Path | str) -> subprocess.Popen[str]:
+def probe(folder: Path, code: str, warm: Path | str, *imports: str) -> subprocess.Popen[str]:
     """Start a job that runs `code`, and looks for the warm Python in the folder `warm`."""
     script = folder / "evaluate.py"
     script.write_text(BEGIN + "".join(f"    {line}\n" for line in code.strip().splitlines()) + END)
-    command = job_command(folder, script, {"recipe": {}, "inputs": {}, "outputs": {}, "threads": 1})
+    told = {"recipe": {}, "inputs": {}, "outputs": {}, "threads": 1, "imports": imports}
+    command = job_command(folder, script, told)
     return subprocess.Popen(
         [command[0], str(WARM), *command[1:]],
         cwd=folder,
@@ -56,7 +57,7 @@ print(forked)
 print("to the log", file=sys.stderr)
 sys.exit(7)
 """
-    status, output, errors = ended(probe(tmp_path, code, warm_python() if warm else "0"))
+    status, output, errors = ended(probe(tmp_path, code, warm_python() if warm else "0", "torch", "numba"))
     assert status == 7, errors
     assert output.strip() == f"{{1}}\n['1', '1'] 1 {tmp_path}\n2 1\n{warm}"
     assert errors.strip() == "to the log"

@@ -14,7 +14,6 @@ from snakemake.exceptions import WorkflowError
 from bridge import run
 from bridge.jobs import ResultJobs, StoreJobs, job_file, stale_marker
 from bridge.run import InputFunction, Run, for_users
-from tallmasks.models.families import family
 from tallmasks.plan import preflight
 from tallmasks.plan.params import FILE, from_command_line, overridden, read_params
 from tallmasks.plan.planner import Plan
@@ -26,8 +25,7 @@ def configuration(workflow: Any) -> dict[str, Any]:
     """params.yaml with what `--configfile` and `--config` override, in the place of Snakemake's own `configfile:`.
 
     Snakemake's reader evaluates `__use_yte__`, takes the last of two values of one key, and follows references without
-    end.  Its reading of files named by `--configfile` comes before the Snakefile and cannot be helped; what counts here
-    is read again.
+    end.  What it read of `--configfile` is read again here.
     """
     settings = workflow.config_settings
     files = [*([] if settings.replace_workflow_config else [FILE]), *settings.configfiles]
@@ -99,6 +97,8 @@ def begin(workflow: Any) -> tuple[dict[str, Any], Bridge]:
     # glibc would hand large buffers back to the kernel and fetch them again: a quarter of a training's time
     kept = {"MMAP_THRESHOLD": 32 << 20, "TRIM_THRESHOLD": (1 << 31) - 1, "TOP_PAD": 256 << 20}
     os.environ |= {f"MALLOC_{name}_": str(value) for name, value in kept.items()}
+    if not workflow.is_main_process:  # submitted to a cluster: it has no `onstart`
+        run.start_warm_python()
     params = configuration(workflow)
     plan = Plan(params)
     for model in params["build"]:
@@ -126,7 +126,5 @@ def before_first_job(workflow: Any, store: StoreJobs) -> None:
     for node in needed:
         if (wrong := store.store.wrong(node)) and (done := set_aside(Path(node.path))):
             print(f"{wrong}: {done}, and made again", file=sys.stderr)
-    networks = {node.model for node in needed if node.stage.uses != "arrays" and node.model in store.plan.models}
-    if workflow.local_exec and networks:
-        imports = (module for model in networks for module in family(store.plan.models[model]).imports)
-        run.start_warm_python(list(dict.fromkeys(imports)))
+    if workflow.local_exec and needed:
+        run.start_warm_python()

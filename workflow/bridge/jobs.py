@@ -18,6 +18,7 @@ from typing import Any
 from snakemake.io import ancient
 
 from bridge.run import InputFunction, Run, check_gpu_limit, for_users
+from tallmasks.models.families import family
 from tallmasks.plan.index import Index, closure
 from tallmasks.plan.node import STAGES, Node
 from tallmasks.plan.params import FILE
@@ -27,6 +28,9 @@ from tallmasks.store.artifacts import digest_of
 from tallmasks.store.atomic_files import atomic_write_text
 from tallmasks.store.folders import PROVENANCE, SCRATCH
 from tallmasks.tasks.catalogues import catalogue
+
+LIBRARIES = ("numpy", "numba", "safetensors", "pandas", "matplotlib.pyplot", "scipy.stats", "scipy.cluster.hierarchy")
+"""What jobs on arrays, tables and figures import."""
 
 
 class StoreJobs:
@@ -109,9 +113,10 @@ class StoreJobs:
             inputs = {role: [needed.path for needed in nodes] for role, nodes in node.inputs.items()}
             inputs |= {role: [str(path)] for role, path in node.sources.items()}
             outputs = {"artifact": node.path} | {role: path.format(**wildcards) for role, path in logs.items()}
-            limits = self.plan.resources(node.model, node.stage.uses)
             more = {"gpus": resources.gpu, "submitted": self.run.submitted}
-            more["micro_batch_size"] = limits.get("micro_batch_size")
+            more["micro_batch_size"] = self.plan.resources(node.model, node.stage.uses).get("micro_batch_size")
+            if node.stage.uses != "arrays" and node.model in self.plan.models:
+                more["imports"] = [*family(self.plan.models[node.model]).imports, *LIBRARIES]
             return job_file(self.run, node.recipe, inputs, outputs, threads, node.model, **more)
 
         return file
@@ -229,6 +234,7 @@ def job_file(
         "outputs": {role: str(path) for role, path in outputs.items()},
         "model": model,
         "threads": threads,
+        "imports": LIBRARIES,
         **{key: value for key, value in more.items() if value},
     }
     text = json.dumps(told, separators=(",", ":"), ensure_ascii=False)

@@ -6,10 +6,11 @@ import atexit
 import fcntl
 import functools
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,6 @@ NO_PROFILE = (
     "profiles/default is not in force, and the workflow is only right under it: run snakemake in the project's folder, "
     "without --workflow-profile and without other --rerun-triggers"
 )
-LIBRARIES = ("numpy", "numba", "safetensors", "pandas", "matplotlib.pyplot", "scipy.stats", "scipy.cluster.hierarchy")
-"""What jobs on arrays, tables and figures import."""
 
 
 def for_users(function: InputFunction) -> InputFunction:
@@ -135,13 +134,14 @@ def be_the_only_writer(workflow: Any) -> None:
         atexit.register(own.unlock, workflow.persistence)
 
 
-def start_warm_python(modules: Sequence[str]) -> None:
+def start_warm_python() -> None:
     """Start the server whose forks the jobs are; it ends with this process.  TALLMASKS_WARM may name another's."""
     if "TALLMASKS_WARM" in os.environ:
         return
-    command = [sys.executable, "workflow/runner/warm.py", "--serve", *modules, *LIBRARIES]
-    pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
-    server = subprocess.Popen(command, start_new_session=True, **pipes)  # Ctrl-C is for Snakemake
+    folder = os.environ["TALLMASKS_WARM"] = tempfile.mkdtemp(prefix="tallmasks-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    command = [sys.executable, "workflow/runner/warm.py", "--serve"]  # in its own session: Ctrl-C is for Snakemake
+    server = subprocess.Popen(command, start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
     assert server.stdout
     server.stdout.readline()  # it can be connected to, or has ended
 

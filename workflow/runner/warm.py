@@ -2,10 +2,10 @@
 
     python workflow/runner/warm.py workflow/scripts/evaluate.py JOB
 
-A Snakemake that runs jobs on this machine starts a server before the first of them, which ends with it.  Where there is
-none the job runs in this process.  So it is on a cluster and with TALLMASKS_WARM=0, with the same bytes.
+Snakemake starts a server, which ends with it; so does each submission to a cluster.  With TALLMASKS_WARM=0 there is
+none, and the job runs in this process.  The bytes are the same.
 
-The server imports installed packages alone, starts no threads and never touches CUDA, so that forking is sound.
+The server imports what the jobs' files name: installed packages.  No threads, no CUDA, so that forking is sound.
 """
 
 from __future__ import annotations
@@ -23,23 +23,24 @@ import json
 import os
 import runpy
 import select
-import shutil
 import socket
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
-FOLDER = Path(os.environ.get("TALLMASKS_WARM", ".tallmasks/warm"))
+SOCKET = Path(os.environ.get("TALLMASKS_WARM", "0"), "socket")
 
 
 def in_fork(arguments: list[str]) -> int | None:
     """Run a script in a fork of the server; its exit status, or None, with nothing run, where there is no server."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         try:
-            connection.connect(str(FOLDER / "socket"))
+            connection.connect(str(SOCKET))
         except OSError:
             return None
-        job = {"arguments": arguments, "environment": dict(os.environ), "folder": str(Path.cwd())}
+        imports = json.loads(Path(arguments[1]).read_text()).get("imports", [])
+        job = {"imports": imports, "arguments": arguments, "environment": dict(os.environ), "folder": str(Path.cwd())}
         status = b""
         with contextlib.suppress(OSError):  # the fork died
             socket.send_fds(connection, [b"+"], [0, 1, 2])
@@ -57,37 +58,37 @@ def here(arguments: list[str]) -> None:
     runpy.run_path(arguments[0], run_name="__main__")
 
 
-def serve(modules: list[str]) -> None:
-    """Import `modules`, say so, and run this user's jobs in forks."""
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    FOLDER.mkdir(mode=0o700, parents=True)
-    for name in modules:
-        importlib.import_module(name)
-    gc.freeze()  # a fork that looked for garbage in all that was imported would copy it
+def serve() -> None:
+    """Run this user's jobs in forks."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(str(FOLDER / "socket"))
+    listener.bind(str(SOCKET))
     listener.listen(256)
     print("listening", flush=True)
     while True:
         connection, _ = listener.accept()
-        if not os.fork():
-            listener.close()
-            answer(connection)
-        connection.close()
+        with connection, contextlib.suppress(OSError, ValueError):  # the client died
+            _, streams, _, _ = socket.recv_fds(connection, 1, 3)
+            job = json.loads(connection.makefile().readline())
+            for name in job["imports"]:
+                with contextlib.suppress(Exception):  # the job says so itself
+                    importlib.import_module(name)
+            gc.freeze()  # a fork that looked for garbage in all that was imported would copy it
+            if not os.fork():
+                listener.close()
+                answer(connection, streams, job)
+            for stream in streams:
+                os.close(stream)
 
 
-def answer(connection: socket.socket) -> None:
+def answer(connection: socket.socket, streams: list[int], job: dict[str, Any]) -> None:
     """In the fork: run the client's job, and end; also when the client ends, which sends nothing more."""
     status = 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()
-        _, streams, _, _ = socket.recv_fds(connection, 1, 3)
-        job = json.loads(connection.makefile().readline())
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
-            os.close(stream)
         threading.Thread(target=end_with_client, args=(connection,), daemon=True).start()
         os.environ.clear()
         os.environ.update(job["environment"])
@@ -115,7 +116,7 @@ def end_with_client(connection: socket.socket) -> None:
 if __name__ == "__main__":
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: it ends with its parent, kill -9 included
     if sys.argv[1] == "--serve":
-        serve(sys.argv[2:])
+        serve()
     if (status := in_fork(sys.argv[1:])) is None:
         here(sys.argv[1:])
     sys.exit(status)

@@ -36,16 +36,14 @@ def opening(model: str, folder: Path) -> str:
 def provenance(model: str, folder: Path) -> TableLayout:
     """Every provenance file of a model's results."""
     records = {path: json.loads(path.read_text()) for path in sorted(folder.rglob("*provenance.json"))}
-    rows = [[Cell(_what(path, folder)), Cell(record["recipe"]["digest"])] for path, record in records.items()]
+    names = (str(path.relative_to(folder)).removesuffix("provenance.json").rstrip("./") for path in records)
+    rows = [
+        [Cell(name), Cell(record["recipe"]["digest"])] for name, record in zip(names, records.values(), strict=True)
+    ]
     versions = dict.fromkeys(f"{n} {value}" for record in records.values() for n, value in record["versions"].items())
     machines = dict.fromkeys(record["machine"].split(", ")[0] for record in records.values())
     note = f"Made with {', '.join(versions)}; on {'; '.join(machines)}."
     return TableLayout(f"Provenance: {model}", [], ["", "digest of the recipe"], [("", rows)], note)
-
-
-def _what(path: Path, folder: Path) -> str:
-    name = path.name.removesuffix("provenance.json").rstrip(".")
-    return str(path.parent.relative_to(folder) / name)
 
 
 if __name__ == "__main__":

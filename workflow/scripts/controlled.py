@@ -12,7 +12,7 @@ def run(job: Job) -> None:
         *alone, merged = [read_evaluation(path) for path in job.inputs[finetuning]]
         by_training[finetuning] = (Evaluation.joined(alone), merged)
     files = {"controlled.csv": controlled_table(by_training).to_csv(index=False)}
-    publish(job, files, {"finetuning_seeds": job.params["seeds"]})
+    publish(job, files)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ def run(job: Job) -> None:
     }
     if len(compared) and "merged" not in job.params:
         files[PUBLISHED] = compared.to_csv(index=False)
-    publish(job, files, {"finetuning_seeds": [seed]} | ({"origins": origins} if origins else {}), f"field.{PROVENANCE}")
+    publish(job, files, {"origins": origins}, f"field.{PROVENANCE}")
     if PUBLISHED not in files:
         (job.outputs["folder"] / PUBLISHED).unlink(missing_ok=True)  # of a set of tasks that it had before
     print(files["field.md"])

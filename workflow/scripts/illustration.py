@@ -10,7 +10,7 @@ def run(job: Job) -> None:
     vectors = dict(zip(job.params["tasks"], map(open_task_vector, job.inputs["task_vectors"]), strict=False))
     grid = job.params["grid"]
     table = block(vectors, mask_lambda=grid[len(grid) // 2])
-    publish(job, {"weights.csv": table.to_csv(index=False)}, {"finetuning_seeds": job.params["seeds"]})
+    publish(job, {"weights.csv": table.to_csv(index=False)})
 
 
 if __name__ == "__main__":

@@ -40,6 +40,8 @@ class Job:
     model: str = ""
     """The model that it is for, or the catalogue where it makes examples."""
     threads: int = 1
+    imports: Sequence[str] = ()
+    """Modules that `warm.py` imports once for all jobs."""
     gpus: int = 0
     submitted: bool = False
     """Whether a cluster's scheduler started it, and assigned its GPUs."""

@@ -23,7 +23,7 @@ def run(job: Job) -> None:
             table.insert(0, "method", method)
             parts.setdefault(f"{name}.csv", []).append(table)
     files = {name: pd.concat(tables).round(6).to_csv(index=False) for name, tables in parts.items()}
-    publish(job, files, {"finetuning_seeds": job.params["seeds"]})
+    publish(job, files)
 
 
 if __name__ == "__main__":

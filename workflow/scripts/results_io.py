@@ -53,15 +53,18 @@ def versions(params: Mapping[str, Any]) -> dict[str, str]:
     return by_package
 
 
-def publish(job: Job, files: Mapping[str, Any], facts: Mapping[str, Any], provenance_name: str = PROVENANCE) -> None:
+def publish(
+    job: Job, files: Mapping[str, Any], facts: Mapping[str, Any] = {}, provenance_name: str = PROVENANCE
+) -> None:
     """Write a results folder, or some files of it: the files, then the provenance that vouches for them.
 
     Each is text, bytes, or the array of its bytes, mapped into memory.  No file takes the place of an older one
-    before all of them are on the disk.
+    before all of them are on the disk.  Empty facts are left out.
     """
     folder = job.outputs["folder"]
     contents = {name: one.encode() if isinstance(one, str) else memoryview(one) for name, one in files.items()}
     vouched = {"sha256": {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}}
+    facts = {name: fact for name, fact in {"finetuning_seeds": job.params.get("seeds"), **facts}.items() if fact}
     provenance = {**job.facts, **vouched, "versions": versions(job.params), **facts}
     provenance[CONTENT] = content_of_json(vouched)
     provenance[SEAL] = seal_of(provenance)

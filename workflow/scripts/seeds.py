@@ -19,7 +19,7 @@ def run(job: Job) -> None:
         "table.md": seeds_table_for_people(table, title),
         "per_seed.csv": every[["seed", "section", "method", "accuracy", "normalized_accuracy"]].to_csv(index=False),
     }
-    publish(job, files, {"finetuning_seeds": job.params["seeds"]})
+    publish(job, files)
     print(files["table.md"])
 
 

@@ -20,7 +20,7 @@ def run(job: Job) -> None:
     finetuned = Evaluation.joined([read_evaluation(path) for path in job.inputs["fine_tuned"]])
     table = subset_table(distinct_subsets(ordered), evaluated, finetuned, zeroshot, counts_of(job))
     files = {"accuracy.csv": table.to_csv(index=False), "orders.json": json.dumps(ordered, indent=1) + "\n"}
-    publish(job, files, {"finetuning_seeds": job.params["seeds"]})
+    publish(job, files)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from job import Job
 from model_io import load_tasks, new_evaluator
 from tallmasks.evaluation.counting import Evaluator, TaskData
@@ -17,15 +19,12 @@ def evaluators(job: Job, model: Model) -> tuple[Evaluator, Evaluator]:
     limits = {split: images.get(split) for split in SPLITS}
     whole = load_tasks(job)
     shared = {split: share(limit, len(tasks)) for split, limit in limits.items()}
-    alone = shared | {"validation": limits["validation"]}
-    return (
-        new_evaluator(job, model, [_thinned(task, shared) for task in whole]),
-        new_evaluator(job, model, [_thinned(task, alone) for task in whole]),
-    )
 
+    def thinned(counts: Mapping[str, int | None]) -> Evaluator:
+        some = [TaskData(task.name, {s: sample(task.splits[s], counts[s]) for s in SPLITS}) for task in whole]
+        return new_evaluator(job, model, some)
 
-def _thinned(task: TaskData, counts: dict[str, int | None]) -> TaskData:
-    return TaskData(task.name, {split: sample(task.splits[split], counts[split]) for split in SPLITS})
+    return thinned(shared), thinned(shared | {"validation": limits["validation"]})
 
 
 def finetuned_validation(job: Job) -> list[float]:

@@ -46,13 +46,9 @@ def run(job: Job) -> None:
     compared = comparisons(job, summary, per_task)
     files |= {name: table.to_csv(index=False) for name, table in compared.items() if table is not None}
     origins = origins_of(job, seed)
-    seen = seen_validation(
-        {task: origins[task] for task in job.params["tasks"] if task in origins}, family(job.params).publishers
-    )
-    facts = (
-        {"finetuning_seeds": [seed]} | ({"origins": origins} if origins else {}) | ({"notes": [seen]} if seen else {})
-    )
-    publish(job, files, facts)
+    known = {task: origins[task] for task in job.params["tasks"] if task in origins}
+    seen = seen_validation(known, family(job.params).publishers)
+    publish(job, files, {"origins": origins, "notes": [seen] if seen else []})
     for name in compared.keys() - files.keys():
         (job.outputs["folder"] / name).unlink(missing_ok=True)  # of a set of tasks that it had before
     print(files["table.md"] + (f"\nNote: {seen}." if seen else ""))

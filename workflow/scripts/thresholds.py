@@ -21,7 +21,7 @@ def run(job: Job) -> None:
                 by_threshold[of_row.k] = row
         tables.append(threshold_table(method, by_threshold, finetuned))
     files = {"thresholds.csv": pd.concat(tables).to_csv(index=False)}
-    publish(job, files, {"finetuning_seeds": job.params["seeds"]})
+    publish(job, files)
 
 
 if __name__ == "__main__":
