@@ -27,9 +27,8 @@ def test_a_table_comes_out_of_slurm_although_a_job_was_cancelled(project: Projec
         if re.search(r"finetune/svhn|task_vector/svhn|fine_tuned-svhn|-2tasks-s0", str(path)):
             path.unlink()
     project.path(TARGET).unlink()
-    begin = "    job, start = Job.read(file, copies), time.monotonic()\n"
-    told = "    open('told', 'a').write(str('numba' in sys.modules) + ' ')\n"
-    project.replace("workflow/scripts/job.py", begin, begin + told)
+    at, told = "    job, start = Job.read(", "    open('told', 'a').write(str('numba' in sys.modules) + ' ')\n"
+    project.replace("workflow/scripts/job.py", at, told + at)
     with cluster(tmp_path / "cluster") as environment:
         on_cluster = Project(project.root, {**environment, "TALLMASKS_WARM": ""})
         refused = on_cluster.run("snakemake", *OPTIONS, "--cores", "4", "--", TARGET, fails=True).output

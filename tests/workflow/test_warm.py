@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -86,15 +85,3 @@ def test_a_job_needs_no_server(tmp_path: Path, bare: tuple[Path, int]) -> None:
     assert ended(probe(tmp_path, "print(os.getppid())", bare[0]))[1].startswith(f"{bare[1]}\n")
     os.kill(bare[1], signal.SIGKILL)
     assert ended(probe(tmp_path, "print(os.getppid())", bare[0]))[1].startswith(f"{os.getpid()}\n")
-
-
-def test_the_server_ends_with_its_owner(tmp_path: Path) -> None:
-    """After kill -9 of Snakemake a process with gigabytes would stay."""
-    code = "from pathlib import Path; import processes; print(processes.serve(Path('warm')).pid, flush=True); input()"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests" / "helpers")}
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, env=environment, **pipes) as owner:
-        server = int(owner.stdout.readline())
-        assert not gone(server)
-        owner.kill()
-    wait_for(lambda: gone(server))

@@ -14,15 +14,15 @@ from tallmasks.store.tensor_files import read_metadata
 
 
 def load_model(job: Job, precision: Precision | None = None) -> Model:
-    """The pretrained model that a job's recipe describes, in the precision of its `evaluation` if none is given.
-
-    On the GPU that the job was given, and on no other."""
+    """The pretrained model of a job's recipe, on the job's GPU; in the precision of `evaluation` if none is given."""
     precision = precision or job.params.get("evaluation", {}).get("precision", "float32")
     return family(job.params).load(job.params, job.input("pretrained"), precision, "cuda" if job.gpus else "cpu")
 
 
 def new_evaluator(job: Job, model: Model, tasks: Sequence[TaskData]) -> Evaluator:
     """An evaluator with the batch size of the job's recipe, which reports into its log."""
+    if job.params["evaluation"].get("compile"):
+        model.compile()
     return Evaluator(model, tasks, job.params["evaluation"]["batch_size"], say, unit=family(job.params).unit)
 
 

@@ -50,12 +50,8 @@ measured it; see `measured`."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "targets",
-        nargs="*",
-        metavar="TARGET",
-        help="a model of params.yaml, or a file of results/; all models by default",
-    )
+    what = "a model of params.yaml, or a file of results/; all models by default"
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help=what)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -65,6 +65,7 @@ Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="of the file
 Registered = Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z_][A-Za-z0-9_.]*$")]
 Wording = Annotated[Literal["ours", "published", "fusionbench"], Field(description="class names")]
 Origin = Annotated[Path, Field(description="finetune, published, fusionbench, or a folder of checkpoints")]
+COMPILE = "whether torch.compile fuses the network's operations: fewer launches, other rounding"
 AUGMENTATION = "crop (open_clip's training transform), or how far a drawn image may be changed"
 Prompt = Annotated[str, Field(pattern=r"^[^{}]*\{\}[^{}]*$", description="a prompt with one {} for the class name")]
 
@@ -163,6 +164,7 @@ class AnswerScoring(Section):
 class EvaluationSettings(Section):
     batch_size: Batch
     precision: Precision
+    compile: bool = optional(COMPILE)
 
 
 class NumbersOfExamples(Section):
@@ -196,6 +198,7 @@ class Finetuning(Section):
     precision: Precision = optional()
     validate_every: Steps = optional("steps; the best of these looks is the checkpoint")
     patience: Whole = optional("looks without a better score")
+    compile: bool = optional(COMPILE)
     augmentation: Literal["crop"] | Changes = optional(AUGMENTATION)
 
     @model_validator(mode="after")

@@ -41,6 +41,7 @@ class FinetuneConfig:
         validate_every: Steps between two looks at the validation examples.  The best look gives the checkpoint.  None:
             the last step gives it.
         patience: Looks in a row without a better score that end the training; None for no end.
+        compile: Whether the network's operations are fused; see `Model.compile`.
     """
 
     iterations: int
@@ -57,6 +58,7 @@ class FinetuneConfig:
     micro_batch_size: int | None = None
     validate_every: int | None = None
     patience: int | None = None
+    compile: bool = False
 
 
 @dataclass(frozen=True)
@@ -143,6 +145,8 @@ def finetune(
         best = BestSoFar(validation, config.validate_every, config.patience, config.batch_size)
     batches = ShuffledBatches(len(examples), config.batch_size, generator)
     training = Underway(model, optimizer, generator, batches, at_once, best)
+    if config.compile:
+        model.compile()
     curve, losses = training.curve, list[torch.Tensor]()
 
     def prepare() -> tuple[Batch, dict[str, torch.Tensor]]:

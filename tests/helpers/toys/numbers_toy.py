@@ -122,6 +122,9 @@ class LinearModel:
     def batches(self, examples: Numbers, batch_size: int) -> Iterator[Numbers]:
         return (self.prepare(some) for some in examples.split(batch_size))
 
+    def compile(self) -> None:
+        pass
+
     def train(self, on: bool) -> None:
         pass
 

@@ -134,8 +134,8 @@ class ClipModel(FlatWeights):
         self._mixed = precision == "bfloat16"
         size = network.visual.image_size
         self.image_size: int = size[0] if isinstance(size, tuple) else size
-        parameters = network.named_parameters()
-        super().__init__({name: p for name, p in parameters if name.startswith(tensor_names.TRAINABLE)})
+        trained = {n: p for n, p in network.named_parameters() if n.startswith(tensor_names.TRAINABLE)}
+        super().__init__(trained, network.visual)
         self._head: tuple[NDArray[np.float32], torch.Tensor] | None = None
 
     @torch.no_grad()

@@ -25,8 +25,7 @@ class TextModel(FlatWeights, ABC):
 
     A family's own class gives `answer_logits`.
 
-    ``network`` has its weights and is on its device; ``parameters``: the trainable ones, by their names in a
-    checkpoint.
+    ``network`` has its weights and is on its device; ``parameters`` and ``towers`` are those of `FlatWeights`.
     """
 
     def __init__(
@@ -35,10 +34,11 @@ class TextModel(FlatWeights, ABC):
         parameters: Mapping[str, torch.nn.Parameter],
         tokenizer: TextTokenizer,
         scoring: Scoring,
+        *towers: torch.nn.Module,
     ) -> None:
         self._network: Any = network.eval().requires_grad_(False)
         self._tokenizer, self.scoring = tokenizer, scoring
-        super().__init__(parameters)
+        super().__init__(parameters, *towers or (network,))
 
     @abstractmethod
     def answer_logits(self, batch: TextBatch, labels: torch.Tensor, sets: int = 1) -> torch.Tensor:
