@@ -48,7 +48,7 @@ def test_a_table_comes_out_of_slurm_although_a_job_was_cancelled(project: Projec
         "finetune": 1, "task_vector": 1, "evaluate_task": 1, "merge": 1, "mask": 1, "consensus": 1, "evaluate": 3,
         "tables": 1,
     }  # fmt: skip
-    assert cancelled and len(submitted) == 7, "six bundles of 10 steps, and the cancelled one again"
+    assert cancelled and len(submitted) == 6, "five bundles of 10 steps, and the cancelled one again"
     assert len(submitted) - 1 < sum(jobs.values())
     assert set(project.path("told").read_text().split()) == {"True"}, (
         "every step is a fork of what has imported its libraries"

@@ -147,10 +147,7 @@ def start_warm_python() -> None:
 
 
 def check_slurm(workflow: Any, longest: int) -> None:
-    """Stop where jobs would wait for ever: no slurm, no node with so many cores, more minutes than `longest`.
-
-    Nor where neither sacct, as without slurmdbd, nor squeue would say that a job has ended.
-    """
+    """Stop where jobs would wait for ever: no slurm, too many cores or minutes, nothing that knows when a job ends."""
     command = "timeout 60 sinfo --Node --noheader --format=%c"
     nodes = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     if nodes.returncode:

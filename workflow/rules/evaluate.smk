@@ -11,6 +11,8 @@ use rule artifact as evaluate_task with:
         "store/{model}/derived/evaluate_task/{name}.json",
     log:
         "logs/{model}/evaluate_task/{name}.log",
+    group:  # of one submission to a cluster: a fine-tuned model's with its fine-tuning, all zero-shot ones
+        lambda wildcards: "finetuning" if wildcards.name.startswith("fine_tuned-") else "zeroshot"
 
 
 # examples of all tasks, heads, the method's vectors and masks -> counts, the choice on validation data, the test
