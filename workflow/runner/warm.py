@@ -62,7 +62,10 @@ def serve() -> None:
     """Run this user's jobs in forks."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(str(SOCKET))
+    try:
+        listener.bind(str(SOCKET))
+    except OSError as error:
+        sys.exit(f"warning: {SOCKET}: {error}; each job imports torch by itself. Set TMPDIR to another folder")
     listener.listen(256)
     print("listening", flush=True)
     while True:

@@ -36,10 +36,8 @@ def opening(model: str, folder: Path) -> str:
 def provenance(model: str, folder: Path) -> TableLayout:
     """Every provenance file of a model's results."""
     records = {path: json.loads(path.read_text()) for path in sorted(folder.rglob("*provenance.json"))}
-    names = (str(path.relative_to(folder)).removesuffix("provenance.json").rstrip("./") for path in records)
-    rows = [
-        [Cell(name), Cell(record["recipe"]["digest"])] for name, record in zip(names, records.values(), strict=True)
-    ]
+    digests = {path.relative_to(folder): record["recipe"]["digest"] for path, record in records.items()}
+    rows = [[Cell(f"{p}".removesuffix("provenance.json").rstrip("./")), Cell(one)] for p, one in digests.items()]
     versions = dict.fromkeys(f"{n} {value}" for record in records.values() for n, value in record["versions"].items())
     machines = dict.fromkeys(record["machine"].split(", ")[0] for record in records.values())
     note = f"Made with {', '.join(versions)}; on {'; '.join(machines)}."
