@@ -202,7 +202,6 @@ HARMFUL: dict[str, Callable[[torch.Tensor], Any]] = {
     "sparse": lambda t: t.to_sparse(),
     "quantised": lambda t: torch.quantize_per_tensor(t.float(), 0.1, 0, torch.qint8),
     "without values": lambda t: t.to("meta"),
-    "one value seen as many": lambda t: torch.ones(1).expand(t.numel()).view(t.shape),
     "a list": lambda t: t.flatten()[:3].tolist(),
 }
 ODD_STATES: dict[str, Callable[[dict[Any, Any], str], object]] = {

@@ -85,3 +85,11 @@ def lora(folder: Path, tensors: dict[str, torch.Tensor], name: str = "adapter_mo
     facts = {"peft_type": "LORA", "r": 4, "lora_alpha": 8, "init_lora_weights": True, **config}
     (folder / "adapter_config.json").write_text(json.dumps(facts))
     return folder
+
+
+def bloom(folder: Path, tensors: dict[str, torch.Tensor], name: str = "model.safetensors", **settings) -> Path:
+    """A folder with the configuration of a BLOOM, whose head is tied to its embedding: transformers knows its names."""
+    file_of(folder, tensors, name)
+    facts = {"model_type": "bloom", "architectures": ["BloomForCausalLM"], "n_layer": 1, "n_head": 1, **settings}
+    (folder / "config.json").write_text(json.dumps(facts))
+    return folder

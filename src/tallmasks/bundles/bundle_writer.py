@@ -20,6 +20,7 @@ from tallmasks.bundles.manifest import (
     BASE,
     BUFFER,
     CARD,
+    FORMATS,
     MANIFEST,
     MASKS,
     MERGED,
@@ -28,7 +29,6 @@ from tallmasks.bundles.manifest import (
     BundledTensor,
     Manifest,
     PartFile,
-    format_of,
     read_manifest,
     task_files,
 )
@@ -188,9 +188,8 @@ def _sizes(facts: BundleFacts, draft: Manifest) -> dict[str, int]:
     task_of = {file: task for task, file in draft.task_files.items()}
     sizes |= {f: bytes_of_file(specs, metadata_of(draft, task_of.get(f))) for f, specs in file_specs(draft).items()}
     digest = "0" * 64  # as long as any
-    sha256 = None if facts.include_base else dict.fromkeys(facts.base.files, digest)
     files = {name: PartFile(sha256=digest, bytes=size) for name, size in sizes.items()}
-    described = draft.model_copy(update={"base": draft.base.model_copy(update={"sha256": sha256}), "files": files})
+    described = _digested(draft, dict.fromkeys(draft.tensors, digest)).model_copy(update={"files": files})
     return {**sizes, MANIFEST: len(_json(described))}
 
 
@@ -248,7 +247,7 @@ def _draft(facts: BundleFacts) -> Manifest:
             "scale": {task: float(facts.scale.get(task, 1.0)) for task in facts.tasks},
         }
     draft = Manifest.model_construct(
-        format=format_of(bool(facts.codings), bool(buffers)),
+        format=FORMATS[3],
         method=facts.method,
         options=dict(facts.options),
         base=BaseOrigin.model_construct(None, **facts.base.origin, included=facts.include_base or None),
@@ -283,14 +282,20 @@ def _describe(folder: Path, facts: BundleFacts, draft: Manifest, errors: Mapping
         parts[name] = PartFile(sha256=sha256_of(folder / name), bytes=(folder / name).stat().st_size)
 
     parallel(take, [*file_specs(draft), *included])
-    base = draft.base.model_copy(update={"sha256": None if included else dict(facts.base.sha256s())})
-    manifest = draft.model_copy(update={"base": base, "files": dict(sorted(parts.items()))})
+    digests = dict(zip(draft.tensors, parallel(facts.base.digest, draft.tensors), strict=True))
+    manifest = _digested(draft, digests).model_copy(update={"files": dict(sorted(parts.items()))})
     content = _json(manifest)
     read_manifest(content, MANIFEST)  # nothing is written that would be refused
     atomic_write_bytes(folder / MANIFEST, content)
     tensors = {task: open_tensors(folder / file) for task, file in manifest.masks.items()}
     densities = {task: density(manifest, of_task.view) for task, of_task in tensors.items()}
     atomic_write_bytes(folder / CARD, model_card(manifest, densities, errors).encode())
+
+
+def _digested(draft: Manifest, digests: Mapping[str, str]) -> Manifest:
+    """With the digests of the base's tensors."""
+    tensors = {name: one.model_copy(update={"base_sha256": digests[name]}) for name, one in draft.tensors.items()}
+    return draft.model_copy(update={"tensors": tensors})
 
 
 def _json(manifest: Manifest) -> bytes:

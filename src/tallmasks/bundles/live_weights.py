@@ -5,8 +5,6 @@ The loops on the CPU compute every value.  What they cannot reach in order, as o
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -17,14 +15,13 @@ from tallmasks.store.dtypes import DTYPES
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
 
 
-def copy_of(placed: list[PlacedTensor], names: Collection[str]) -> Checkpoint:
-    """theta_0 as a module has it: a copy of those of its tensors that are among ``names``."""
+def copy_of(placed: list[PlacedTensor]) -> Checkpoint:
+    """A copy of a module's tensors, under the bundle's names."""
     infos, arrays = {}, {}
     for one in placed:
-        if one.name in names:
-            infos[one.name] = TensorInfo(one.dtype, tuple(one.tensor.shape))
-            copied = np.array(_bytes(one.tensor.detach().cpu().reshape(-1)))
-            arrays[one.name] = copied.view(DTYPES[one.dtype].numpy).reshape(one.tensor.shape)
+        infos[one.name] = TensorInfo(one.dtype, tuple(one.tensor.shape))
+        copied = np.array(_bytes(one.tensor.detach().cpu().reshape(-1)))
+        arrays[one.name] = copied.view(DTYPES[one.dtype].numpy).reshape(one.tensor.shape)
     return Checkpoint(title="the module", tensors=infos, arrays=arrays)
 
 

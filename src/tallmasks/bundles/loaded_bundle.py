@@ -12,7 +12,7 @@ from rich.filesize import decimal
 
 from tallmasks.bundles.bundle_parts import BundleParts, density, manifest_of, open_place
 from tallmasks.bundles.task_weights import TaskWeights
-from tallmasks.bundles.theta_0 import NoBase, check_form, find_base
+from tallmasks.bundles.theta_0 import NoBase, check_form, check_module, find_base
 from tallmasks.store.dtypes import DTYPES
 from tallmasks.store.errors import TallmasksError, nearest, needed_for
 from tallmasks.store.parallel import once
@@ -40,7 +40,7 @@ class Bundle:
         self._parts, self._base_spec = parts, None if base is None else _spec(base.origin)
         self._find_base_once = once(lambda: find_base(parts, base))
         self._of_module: Checkpoint | None = None
-        """theta_0 as the first module had it, where no file has it."""
+        """theta_0 as the first module had it, where no file has it; compared with the digests."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return load_bundle, (self._parts.place.title, self._base_spec), {"_of_module": self._of_module}
@@ -135,27 +135,31 @@ class Bundle:
         views = {name: raw.view(DTYPES[infos[name].dtype].numpy) for name, raw in raws.items()}
         return self._with_aliases({name: view.reshape(infos[name].shape) for name, view in views.items()})
 
-    def apply_(self, module: torch.nn.Module, task: str) -> None:
+    def apply_(self, module: torch.nn.Module, task: str, *, module_is_base: bool = False) -> None:
         """Make a module the model of a task, in place: its parameters and persistent buffers.
 
         Every value is computed from theta_0, whatever the module holds, and rounded once to the module's own dtype.  So
         going from task to task never drifts.  Nothing is reallocated; ``requires_grad`` and hooks stay. Where anything
         fails on the way, the module is left as theta_0.  A forward in another thread may see the weights of two tasks.
 
-        Without a base (none given, included or to be had from where it was), **the module as it is at the first call
-        is taken for theta_0**, and the bundle keeps a copy of the tensors that it changes: the module's size again.
+        Without a base (none given, included or to be had from where it was), the module at the first call must hold
+        the base's weights.  They are compared with the digests in the bundle, which keeps a copy of the module.
+
+        Args:
+            module_is_base: believe that a module holds the base's weights where that cannot be compared, because its
+                dtype is another than the base's.
 
         Raises TallmasksError, before anything is changed, where the module's names or shapes do not fit.  Also for a
-        task that the bundle lacks and a file that is not its own.
+        module that is not the base where one is needed, a task that the bundle lacks and a file that is not its own.
         """
         self.manifest.check_task(task)
-        self._switch(module, task)
+        self._switch(module, task, module_is_base)
 
     def restore_(self, module: torch.nn.Module) -> None:
         """Make a module theta_0 again, in place and exactly. Raises as :meth:`apply_`."""
-        self._switch(module, None)
+        self._switch(module, None, False)
 
-    def _switch(self, module: torch.nn.Module, task: str | None) -> None:
+    def _switch(self, module: torch.nn.Module, task: str | None, module_is_base: bool) -> None:
         with needed_for("switching a module"):
             from tallmasks.bundles.live_modules import placed_tensors
             from tallmasks.bundles.live_weights import copy_of, overwrite
@@ -166,9 +170,9 @@ class Bundle:
         try:
             base = self._of_module or self.base
         except NoBase:
-            if task is None:
-                return
-            base = self._of_module = copy_of(placed, self.manifest.stored.keys() | self.manifest.buffers)
+            base = copy_of(placed)
+            check_module(base, self.manifest, module_is_base)
+            self._of_module = base
         overwrite(placed, TaskWeights(self._parts, base, task), TaskWeights(self._parts, base, None))
 
     def _weights(self, task: str) -> TaskWeights:

@@ -26,8 +26,9 @@ from tallmasks.store.plain_files import LARGEST_JSON
 from tallmasks.store.seals import canonical
 from tallmasks.vectors.checkpoints.buffers import Buffer, buffers_among
 
-FORMATS = ("tallmasks/bundle/1", "tallmasks/bundle/2", "tallmasks/bundle/3")
-"""The second is of each task's own tensors, without a vector that they share; the third of any with buffers."""
+FORMATS = ("tallmasks/bundle/1", "tallmasks/bundle/2", "tallmasks/bundle/3", "tallmasks/bundle/4")
+"""The second is of each task's own tensors, without a vector that they share; the third of any with buffers.  The
+fourth, which is written, knows the base by the sha256 of every tensor; the others know the base's files alone."""
 BUFFER: Final = "buffer"
 MANIFEST, MERGED, CARD = "bundle.json", "merged.safetensors", "README.md"
 MASKS, UPDATES, BASE = "masks/", "updates/", "base/"
@@ -48,12 +49,14 @@ class _Object(BaseModel):
 class BundledTensor(_Object):
     """A tensor of the model: ``dtype`` is the base's, by safetensors' code; not stored where no model changed it.
 
-    A buffer, which is no weight, is stored as each task has it; others are floats.
+    A buffer, which is no weight, is stored as each task has it; others are floats.  ``base_sha256`` is of the base's
+    bytes.
     """
 
     shape: Annotated[tuple[Count, ...], Strict(False), FailFast()]
     dtype: Literal["F16", "BF16", "F32", "F64", "I64", "I32", "I16", "I8", "U64", "U32", "U16", "U8", "BOOL"]
     stored: bool | Literal["buffer"]
+    base_sha256: Sha256 | None = None
 
     @property
     def size(self) -> int:
@@ -134,8 +137,9 @@ class Manifest(_Object):
         return sum(part.size for name, part in self.files.items() if not name.startswith(BASE))
 
     @property
-    def base_sha256(self) -> dict[str, str]:
-        """By weight file; of an included base, of all its files."""
+    def base_files(self) -> dict[str, str]:
+        """The sha256 of each of the base's weight files, in formats before the fourth; of an included base, of all its
+        files."""
         included = {n.removeprefix(BASE): part.sha256 for n, part in self.files.items() if n.startswith(BASE)}
         return included if self.base.sha256 is None else self.base.sha256
 
@@ -152,14 +156,19 @@ class Manifest(_Object):
         value = self.model_dump(exclude={"digest", *foreign}, warnings=False)
         value = {key: inner for key, inner in value.items() if inner is not None}
         value["base"] = {key: inner for key, inner in value["base"].items() if inner is not None}
+        for tensor in value["tensors"].values():
+            if tensor["base_sha256"] is None:
+                del tensor["base_sha256"]
         value["digest"] = bundle_digest(value)
         return (json.dumps(value, indent=1, allow_nan=False) + "\n").encode()
 
     @checked(mode="after")
     def _fits(self) -> Self:
         own, tasks = bool(self.updates), set(self.tasks)
-        form = format_of(own, bool(self.buffers))
+        digested = [tensor.base_sha256 is not None for tensor in self.tensors.values()]
+        form = FORMATS[3] if all(digested) else format_of(own, bool(self.buffers))
         expect(self.format == form, "format", self.format, f"{form} for what is in it")
+        expect(all(digested) or not any(digested), "base_sha256", "lacking", "that of every tensor")
         for name in (*_OF_MASKS, *_OF_OWN):
             expected = "nothing" if (name in _OF_MASKS) == own else "a value"
             expect((not getattr(self, name)) == (expected == "nothing"), name, getattr(self, name), expected)
@@ -192,12 +201,18 @@ class Manifest(_Object):
                 expect(name in self.codings, f"codings[{name!a}]", text, expected)
         base, included = self.base, any(name.startswith(BASE) for name in self.files)
         expect(included == bool(base.included), "base.included", base.included, "true where its files are here")
-        expect(included != bool(base.sha256), "base.sha256", base.sha256, "that of each weight file, if not included")
+        of_files = not (included or form == FORMATS[3])
+        expect(
+            of_files == bool(base.sha256),
+            "base.sha256",
+            base.sha256,
+            "that of each weight file" if of_files else "none",
+        )
         return self
 
 
 def format_of(own: bool, buffers: bool) -> str:
-    """The first format that has words for a bundle."""
+    """The format that a bundle without digests of the base's tensors has."""
     return FORMATS[2 if buffers else int(own)]
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from tallmasks.bundles.bundle_parts import BundleParts
-from tallmasks.bundles.manifest import Manifest
+from tallmasks.bundles.manifest import FORMATS, Manifest
 from tallmasks.store.errors import TallmasksError
+from tallmasks.store.parallel import parallel
 from tallmasks.store.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
@@ -23,7 +24,7 @@ def find_base(parts: BundleParts, given: Checkpoint | None) -> Checkpoint:
     """
     manifest, origin = parts.manifest, parts.manifest.base
     if given is not None:
-        check_content(given, manifest, "the base given")
+        check_content(given, manifest, given.title)
         return given
     if origin.included:
         return own_base(parts.included_base(), manifest, f"{parts.place.title}: base")
@@ -64,13 +65,54 @@ def check_form(base: Checkpoint, manifest: Manifest, place: str) -> None:
 
 
 def check_content(base: Checkpoint, manifest: Manifest, place: str) -> None:
-    """Raises TallmasksError where a base's weight files are not, byte for byte, those that a bundle was made of."""
+    """Raises TallmasksError where a base is not, byte for byte, the one that a bundle was made of.
+
+    The fourth format compares tensors, however they are split into files; formats before it compare weight files.
+    """
+    if manifest.format == FORMATS[3]:
+        names = list(manifest.tensors)
+        digests = dict(zip(names, parallel(base.digest, names), strict=True))
+        if other := [name for name in names if digests[name] != manifest.tensors[name].base_sha256]:
+            raise TallmasksError(
+                f"{place}: {name_some(other)} ({len(other)} of {len(names)} tensors) have other values than in the base"
+                " that the bundle was made of. Give the base of the same revision, as it was published."
+            )
+        return
     files = base.sha256s()
-    actual, expected = set(files.values()), set(manifest.base_sha256.values())
+    actual, expected = set(files.values()), set(manifest.base_files.values())
     # an included base counts its companions too
     if not actual or not actual <= expected or (actual != expected and not manifest.base.included):
         some = name_some((f"{name} has sha256 {digest}" for name, digest in files.items()), 2)
         raise TallmasksError(
             f"{place}: {some or 'no weight file'}; the bundle was made of {name_some(sorted(expected), 2)}. Give the"
             " base of the same revision, as it was published."
+        )
+
+
+def check_module(module: Checkpoint, manifest: Manifest, is_believed: bool) -> None:
+    """Raises TallmasksError where the tensors of a module are not the base's, byte for byte.
+
+    Tensors of another dtype than the base's cannot be compared, and in bundles before the fourth format none can: then
+    somebody has to say that the module is the base.
+    """
+    compared = [name for name in module.tensors if name not in manifest.free]
+    known = {
+        name: digest
+        for name in compared
+        if (digest := manifest.tensors[name].base_sha256) and module.tensors[name].dtype == manifest.tensors[name].dtype
+    }
+    digests = dict(zip(known, parallel(module.digest, known), strict=True))
+    if other := [name for name in known if digests[name] != known[name]]:
+        raise TallmasksError(
+            f"The module is not the base of the bundle: {name_some(other)} ({len(other)} tensors) have other values."
+            " Give a module with the pretrained weights, or the base's files: load_bundle(..., base=...)"
+        )
+    unknown = [name for name in compared if name not in known]
+    if unknown and not is_believed:
+        name = unknown[0]
+        dtypes = f"{module.tensors[name].dtype}, and the base was {manifest.tensors[name].dtype}"
+        raise TallmasksError(
+            f"The module's {name_some(unknown)} cannot be compared with the base's: {name} is {dtypes}. Give the base's"
+            " files: load_bundle(..., base=...); or say by module_is_base=True that the module holds the pretrained"
+            " weights"
         )

@@ -3,16 +3,20 @@
 import copy
 import json
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+import transformers
 from hypothesis import example, given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
+import tallmasks
 import task_bundles
 from small_models import made as made_model
+from small_models import moved
 from strategies import no_deadline
 from tallmasks.bundles.bundle_parts import BundleParts
 from tallmasks.bundles.bundle_writer import BundleFacts, new_bundle
@@ -133,11 +137,45 @@ def test_the_recorded_base_is_found_and_checked(tmp_path):
     assert all_same(load_bundle(made.folder).state_dict("mnist"), expected(made, "mnist"))
     save_file({name: tensor + 1 for name, tensor in made.base.items()}, made.base_file)
     for base in (None, made.base_file):
-        with pytest.raises(TallmasksError, match=r"base.safetensors has sha256"):
+        with pytest.raises(TallmasksError, match=r"base.safetensors: .* have other values than in the base"):
             load_bundle(made.folder, base).state_dict("mnist")
     save_file({name: tensor for name, tensor in made.base.items() if name != "wide"}, made.base_file)
     with pytest.raises(TallmasksError, match="tensor wide is missing"):
         load_bundle(made.folder, made.base_file)
+
+
+def test_no_module_is_believed_to_be_the_base(tmp_path, monkeypatch):
+    """Beside another model's ./base, or without any, a bundle was added to whatever the module held, in silence."""
+    monkeypatch.chdir(tmp_path)
+    models = {}
+    for name, seed in {"base": 0, "dtd": 1, "other": 2}.items():
+        models[name] = moved(made_model("ViTForImageClassification"), seed)
+        models[name].save_pretrained(name)
+    tallmasks.compress("base", {"dtd": "dtd"}, "bundle", mask_lambda=0)
+    expected = load_bundle("bundle").state_dict("dtd", like=models["dtd"])
+    Path("base").rename("published")
+    Path("other").rename("base")  # another model under the base's name
+    for wrong in (models["other"], models["dtd"]):
+        before = {name: tensor.clone() for name, tensor in wrong.state_dict().items()}
+        bundle = load_bundle("bundle")
+        for work in (lambda b=bundle, w=wrong: b.apply_(w, "dtd"), lambda b=bundle, w=wrong: b.restore_(w)):
+            with pytest.raises(TallmasksError, match=r"The module is not the base of the bundle: .* other values"):
+                work()
+        assert all_same(wrong.state_dict(), before)
+    with pytest.raises(TallmasksError, match="have other values than in the base"):
+        load_bundle("bundle", "base").apply_(copy.deepcopy(models["base"]), "dtd")
+    half = copy.deepcopy(models["base"]).half()
+    with pytest.raises(TallmasksError, match=r"F16, and the base was F32.* module_is_base=True"):
+        load_bundle("bundle").apply_(half, "dtd")
+    load_bundle("bundle").apply_(half, "dtd", module_is_base=True)
+    assert all(torch.allclose(half.state_dict()[name], tensor.half(), atol=2e-3) for name, tensor in expected.items())
+    bundle = load_bundle("bundle")
+    for module in (models["base"], models["other"]):  # the second is written whole, from the copy of the first
+        bundle.apply_(module, "dtd")
+        assert all_same(module.state_dict(), expected)
+    resaved = transformers.ViTForImageClassification.from_pretrained("published")
+    resaved.save_pretrained("resaved", max_shard_size="10kB")  # in other files, the same values
+    assert all_same(load_bundle("bundle", "resaved").state_dict("dtd", like=resaved), expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])

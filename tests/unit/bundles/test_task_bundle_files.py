@@ -1,5 +1,6 @@
 """What is written of a task bundle, what is refused, and bundles that come from the hub's cache."""
 
+import hashlib
 import json
 from dataclasses import replace
 
@@ -32,10 +33,12 @@ def test_the_files_are_what_the_format_says(tmp_path):
     """Somebody with the description of the format and safetensors alone could not read a bundle."""
     made = make(tmp_path, "int8", mask_lambda={"mnist": 0.4})
     facts = json.loads((made.folder / "bundle.json").read_text())
-    assert facts["format"] == "tallmasks/bundle/1" and facts["digest"] == bundle_digest(facts)
+    assert facts["format"] == "tallmasks/bundle/4" and facts["digest"] == bundle_digest(facts)
     assert facts["tasks"] == list(TASKS) and facts["mask_lambda"] == {"mnist": 0.4, TASKS[1]: None, TASKS[2]: None}
     assert list(facts["tensors"]) == sorted(n for n in made.base if n != "steps")
-    assert facts["tensors"]["frozen"] == {"shape": [4, 4], "dtype": "BF16", "stored": False}
+    digest = hashlib.sha256(made.base["frozen"].view(torch.uint8).numpy().tobytes()).hexdigest()
+    frozen = {"shape": [4, 4], "dtype": "BF16", "stored": False, "base_sha256": digest}
+    assert facts["tensors"]["frozen"] == frozen
     assert facts["masks"][TASKS[1]] == "masks/two%20words%2F..%2Fx.safetensors"
     assert {str(p.relative_to(made.folder)) for p in made.folder.rglob("*") if p.is_file()} == {
         "bundle.json", "README.md", *facts["files"]

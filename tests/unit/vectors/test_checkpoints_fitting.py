@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from small_checkpoints import file_of, state
+from small_checkpoints import bloom, file_of, state
 from tallmasks.bundles.bundle_models import open_model
 from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors.checkpoints.fitting import check_fit, unchanged
@@ -59,34 +59,36 @@ def test_tensors_that_are_tied_otherwise_are_refused(tmp_path):
     check_fit(base, {"same": opened(tmp_path / "same", dict(tied), "same.pt")})
 
 
-def as_folder(folder, tensors, tie, *, pickled=False):
-    """A model's folder, as transformers lays it out."""
-    file_of(folder, tensors, "pytorch_model.bin" if pickled else "model.safetensors")
-    (folder / "config.json").write_text(json.dumps({"tie_word_embeddings": tie}))
-    return folder
+WORDS, HEAD, BODY = "transformer.word_embeddings.weight", "lm_head.weight", "transformer.ln_f.weight"
 
 
 def test_tied_embeddings_are_found_under_either_name(tmp_path):
     """A model could not be merged with one that another release of transformers saved."""
-    table, body = torch.arange(36.0).reshape(9, 4), {"body.weight": torch.ones(2, 2)}
-    both, first, last = (dict.fromkeys(names, table) for names in (("embed", "lm_head"), ("embed",), ("lm_head",)))
+    table, body = torch.arange(36.0).reshape(9, 4), {BODY: torch.ones(4)}
+    settings = {"vocab_size": 9, "hidden_size": 4}
+
+    def folder(name, file, tie, *names):
+        tensors = {**dict.fromkeys(names, table), **body}
+        return bloom(tmp_path / name, tensors, file, tie_word_embeddings=tie, **settings)
+
     given = {
-        "both": as_folder(tmp_path / "both", both | body, True, pickled=True),
-        "first": as_folder(tmp_path / "first", first | body, True),
-        "last": as_folder(tmp_path / "last", last | body, True, pickled=True),
+        "both": folder("both", "pytorch_model.bin", True, WORDS, HEAD),
+        "first": folder("first", "model.safetensors", True, WORDS),
+        "last": folder("last", "pytorch_model.bin", True, HEAD),
     }
-    untied = as_folder(tmp_path / "untied", {"embed": table + 1, "lm_head": table + 2, **body}, False)
+    untied = folder("untied", "model.safetensors", False)
+    file_of(untied, {WORDS: table + 1, HEAD: table + 2, **body})
     for base in (*given.values(), untied):
         for task in given.values():
             opened_base = open_model(base)
             found = open_model(task, opened_base)
             check_fit(opened_base, {"task": found})
             for name in opened_base.names:
-                np.testing.assert_array_equal(found.float32(name), {**both, **body}[name])
+                np.testing.assert_array_equal(found.float32(name), {WORDS: table, HEAD: table, **body}[name])
     (line,) = problems(open_model(given["first"]), task=open_model(untied, open_model(given["first"])))
-    assert "has lm_head of its own" in line and "Untie the base" in line
-    lacking = as_folder(tmp_path / "lacking", first | body, False)
-    assert "lacks lm_head" in problems(open_model(untied), task=open_model(lacking, open_model(untied)))[0]
+    assert f"has {HEAD} of its own" in line and "Untie the base" in line
+    lacking = folder("lacking", "model.safetensors", False, WORDS)
+    assert f"lacks {HEAD}" in problems(open_model(untied), task=open_model(lacking, open_model(untied)))[0]
 
 
 def test_a_model_with_a_head_has_its_bases_names_behind_a_prefix(tmp_path):
@@ -102,13 +104,12 @@ def test_a_model_with_a_head_has_its_bases_names_behind_a_prefix(tmp_path):
     assert problems(base, task=task)[0].count("has besides classifier.weight (1 in all)") == 1
     both = open_model(file_of(tmp_path / "both", {**named, "encoder.0.weight": torch.ones(4, 4)}), base)
     assert "vit.embeddings.cls_token" in both.names  # another model than the base's with a prefix
-    assert not any("ties to its embedding" in line for line in problems(base, task=both))
+    assert not any("ties to another tensor" in line for line in problems(base, task=both))
 
 
 def with_tokens(path, rows, vocabulary, *added):
-    """A model with a tokenizer, whose added tokens are numbered on."""
-    as_folder(path, {"embed": rows, "body.weight": torch.ones(2, 2)}, True)
-    (path / "config.json").write_text('{"tie_word_embeddings": true, "text_config": {"vocab_size": 4}}')
+    """A BLOOM with a tokenizer, whose added tokens are numbered on."""
+    bloom(path, {WORDS: rows, BODY: torch.ones(4)}, vocab_size=len(rows), hidden_size=4)
     tokens = [{"id": number, "content": text} for number, text in enumerate(added, len(vocabulary))]
     (path / "tokenizer.json").write_text(json.dumps({"model": {"vocab": vocabulary}, "added_tokens": tokens}))
     return open_model(path)
@@ -124,9 +125,9 @@ def test_embeddings_take_the_rows_of_the_bases_tokens(tmp_path):
     fitted = with_tokens_of(base, task)
     check_fit(base, {"task": fitted})
     rows = torch.stack([theirs[2], theirs[0], ours[2], ours[3]]).numpy()
-    np.testing.assert_array_equal(fitted.float32("embed"), rows)
+    np.testing.assert_array_equal(fitted.float32(WORDS), rows)
     for start, stop in ((0, 16), (1, 7), (6, 9), (15, 16)):
-        np.testing.assert_array_equal(fitted.piece("embed", start, stop), rows.reshape(-1)[start:stop])
+        np.testing.assert_array_equal(fitted.piece(WORDS, start, stop), rows.reshape(-1)[start:stop])
     assert with_tokens_of(base, base) is base and "--tokens base" in problems(base, task=task)[0]
     with pytest.raises(TallmasksError, match=r"another vocabulary, not only added tokens: sat"):
         with_all_tokens(base, {"task": task})
@@ -148,13 +149,13 @@ def test_all_tokens_come_after_the_bases(tmp_path):
     check_fit(grown, grown_tasks)
     b = (one[3] + two[2]) / 2
     expected = torch.stack([ours[0], ours[1], one[2], b, two[3], two[0] + 50])
-    np.testing.assert_array_equal(grown.float32("embed"), expected)
-    np.testing.assert_array_equal(grown_tasks["one"].float32("embed"), torch.cat([one, expected[4:]]))
+    np.testing.assert_array_equal(grown.float32(WORDS), expected)
+    np.testing.assert_array_equal(grown_tasks["one"].float32(WORDS), torch.cat([one, expected[4:]]))
     expected[:2], expected[3] = two[:2], two[2]
-    np.testing.assert_array_equal(grown_tasks["two"].float32("embed"), expected)
+    np.testing.assert_array_equal(grown_tasks["two"].float32(WORDS), expected)
     tokens = json.loads(grown.companions["tokenizer.json"].read_text())["added_tokens"]
     assert [(token["content"], token["id"]) for token in tokens] == [("<a>", 2), ("<b>", 3), ("<c>", 4), ("<d>", 5)]
-    assert json.loads(grown.companions["config.json"].read_text())["text_config"]["vocab_size"] == 6
+    assert json.loads(grown.companions["config.json"].read_text())["vocab_size"] == 6
 
 
 @pytest.mark.parametrize("change", [{"steps": torch.tensor([1, 2, 4])}, {"steps": None}, {"ids": torch.arange(3)}])

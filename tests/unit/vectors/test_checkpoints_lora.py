@@ -1,15 +1,15 @@
 """LoRA folders as PEFT writes them, by hand: their deltas, and one line for what cannot be read."""
 
-import json
 import re
 
 import numpy as np
 import pytest
 import torch
+import transformers
 
-from small_checkpoints import file_of, lora, refusal
+from small_checkpoints import bloom, file_of, lora, refusal
 from tallmasks.store.errors import TallmasksError, TallmasksWarning
-from tallmasks.vectors.checkpoints.checkpoint import TensorInfo
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
 from tallmasks.vectors.checkpoints.fitting import check_fit
 from tallmasks.vectors.checkpoints.inputs_first import inputs_first
 from tallmasks.vectors.checkpoints.module_patterns import ModulePatterns
@@ -106,14 +106,14 @@ def test_patterns_take_no_more_than_their_length(tmp_path):
 
 @pytest.mark.parametrize("flag", [False, True])
 def test_each_layer_has_its_own_way_round(flag, tmp_path):
-    """PEFT's file has one flag, of its last module: GPT-2 with its head, or behind a ViT, would be another model."""
-    shapes = {"vit.0.query": (5, 5), "vit.0.fc": (7, 5), "h.0.c_attn": (5, 15), "h.0.c_proj": (5, 5), "head": (9, 5)}
-    state = {f"{module}.weight": drawn(*shape) for module, shape in shapes.items()}
-    outputs = {"vit.0.query": 5, "vit.0.fc": 7, "h.0.c_attn": 15, "h.0.c_proj": 5}
-    base = open_checkpoint(file_of(tmp_path / "base", {**state, **{f"{m}.bias": drawn(n) for m, n in outputs.items()}}))
+    """PEFT's file has one flag, of its last module: GPT-2 with its head would be another model."""
+    settings = {"vocab_size": 9, "n_embd": 5, "n_layer": 1, "n_head": 1, "tie_word_embeddings": False}
+    transformers.GPT2LMHeadModel(transformers.GPT2Config(**settings)).save_pretrained(tmp_path / "base")
+    base, block = open_checkpoint(tmp_path / "base"), "transformer.h.0.attn"
+    shapes = {f"{block}.c_attn": (5, 15), f"{block}.c_proj": (5, 5), "lm_head": (9, 5)}
     tensors, products = {}, {}
     for module, shape in shapes.items():
-        transposed = module.startswith("h.")
+        transposed = module.startswith(block)
         of_module, product = factors(module, *(reversed(shape) if transposed else shape))
         tensors |= of_module
         products[module] = product.T if transposed else product
@@ -134,7 +134,7 @@ def test_a_square_layer_that_nothing_explains_is_refused(strange, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "openai-gpt", "imagegpt", "decision_transformer", "clvp", "captioner"])
-def test_square_layers_of_transformers_are_what_their_classes_say(kind):
+def test_square_layers_of_transformers_are_what_their_classes_say(kind, tmp_path):
     """A model of transformers would be merged with some of its layers transposed."""
     import transformers
     from transformers.pytorch_utils import Conv1D
@@ -150,34 +150,39 @@ def test_square_layers_of_transformers_are_what_their_classes_say(kind):
     with torch.device("meta"):
         model = of_class(config) if of_class is not transformers.AutoModel else of_class.from_config(config)
     tensors = {name: TensorInfo("F32", tuple(tensor.shape)) for name, tensor in model.state_dict().items()}
+    config.architectures = [type(model).__name__]
+    config.save_pretrained(tmp_path)
+    base = Checkpoint(title="base", tensors=tensors, companions={"config.json": tmp_path / "config.json"})
     layers = {
         name: isinstance(module, Conv1D)
         for name, module in model.named_modules()
         if isinstance(module, torch.nn.Linear | Conv1D) and len(set(module.weight.shape)) == 1
     }
     assert True in layers.values() or kind == "clvp"
-    assert {name: inputs_first(name, tensors, True) for name in layers} == layers
+    assert {name: inputs_first(f"{name}.weight", base, True) for name in layers} == layers
 
 
 def test_transposed_layers_embeddings_and_whole_tensors_are_read(tmp_path):
     """GPT-2's layers, new embeddings and trained heads would be refused, or transposed."""
-    base = base_of(tmp_path / "base")
-    tensors, product = factors("layers.0.q", 5, 6)
-    tensors["layers.0.q.bias"] = drawn(6, seed=5)
-    tensors["layers.1.q.modules_to_save.weight"] = drawn(6, 5, seed=7).half()
-    tensors["embed.lora_embedding_A"] = drawn(4, 9)
-    tensors["embed.lora_embedding_B"] = drawn(5, 4, seed=2)
-    tensors["embed.base_layer.weight"] = drawn(9, 5, seed=3)
+    settings = {"vocab_size": 9, "n_embd": 6, "n_layer": 1, "n_head": 1, "tie_word_embeddings": False}
+    transformers.GPT2LMHeadModel(transformers.GPT2Config(**settings)).save_pretrained(tmp_path / "base")
+    base, block = open_checkpoint(tmp_path / "base"), "transformer.h.0.attn"
+    tensors, product = factors(f"{block}.c_attn", 18, 6)
+    tensors[f"{block}.c_attn.bias"] = drawn(18, seed=5)
+    tensors[f"{block}.c_proj.modules_to_save.weight"] = drawn(6, 6, seed=7).half()
+    tensors["transformer.wte.lora_embedding_A"] = drawn(4, 9)
+    tensors["transformer.wte.lora_embedding_B"] = drawn(6, 4, seed=2)
+    tensors["transformer.wte.base_layer.weight"] = drawn(9, 6, seed=3)
     checkpoint = open_checkpoint(lora(tmp_path / "lora", tensors, fan_in_fan_out=True), base)
-    check_delta(checkpoint, base, "layers.0.q.weight", 2 * product.T)
-    np.testing.assert_array_equal(checkpoint.piece("layers.0.q.bias", 0, 6), tensors["layers.0.q.bias"])
-    whole = tensors["layers.1.q.modules_to_save.weight"].float().reshape(-1)
-    np.testing.assert_array_equal(checkpoint.piece("layers.1.q.weight", 0, 30), whole)
-    expected = (
-        tensors["embed.base_layer.weight"]
-        + 2 * (tensors["embed.lora_embedding_B"] @ tensors["embed.lora_embedding_A"]).T
+    check_delta(checkpoint, base, f"{block}.c_attn.weight", 2 * product.T)
+    np.testing.assert_array_equal(checkpoint.piece(f"{block}.c_attn.bias", 0, 18), tensors[f"{block}.c_attn.bias"])
+    whole = tensors[f"{block}.c_proj.modules_to_save.weight"].float().reshape(-1)
+    np.testing.assert_array_equal(checkpoint.piece(f"{block}.c_proj.weight", 0, 36), whole)
+    a, b, table = (
+        tensors[f"transformer.wte.{n}"] for n in ("lora_embedding_A", "lora_embedding_B", "base_layer.weight")
     )
-    np.testing.assert_allclose(checkpoint.piece("embed.weight", 0, 45).reshape(9, 5), expected, atol=1e-5)
+    embedding = checkpoint.piece("transformer.wte.weight", 0, 54).reshape(9, 6)
+    np.testing.assert_allclose(embedding, table + 2 * (b @ a).T, atol=1e-5)
 
 
 def test_small_deltas_of_half_models_are_not_rounded_away(tmp_path):
@@ -206,7 +211,8 @@ TENSORS = {
     "absent": ({"head.lora_A.weight": torch.ones(4, 5), "head.lora_B.weight": torch.ones(6, 4)}, "head.weight"),
     "shape": ({"layers.0.q.lora_A.weight": torch.ones(4, 7)}, "is 6 x 7"),
     "twice": ({"layers.0.q.lora_A": torch.ones(4, 5)}, "layers.0.q.lora_A.weight are one tensor twice"),
-    "copied twice": ({"embed.weight": torch.ones(9, 5), "embed.modules_to_save.weight": torch.ones(9, 5)}, "twice"),
+    "copied twice": ({"embed.weight": torch.ones(9, 5), "embed.modules_to_save.weight": torch.zeros(9, 5)}, "twice"),
+    "of a model without a name": ({"embed.weight": torch.ones(9, 5)}, "does not say whether"),
     "conv": ({"layers.0.q.lora_A.weight": torch.ones(4, 5, 3, 3)}, "convolution"),
 }
 
@@ -247,14 +253,14 @@ def test_a_folder_that_is_no_whole_lora_is_refused(tmp_path):
     assert "adapter_config.json is missing" in refusal(lambda: open_checkpoint(folder, base))
 
 
-EMBEDDING = "model.embed_tokens"
+EMBEDDING = "transformer.word_embeddings"
 
 
 def language_model(folder, **more):
     """A folder with an embedding, which is the head too unless there is more."""
-    path = file_of(folder, {f"{EMBEDDING}.weight": drawn(9, 5), "model.norm.weight": drawn(5), **more})
-    (folder / "config.json").write_text(json.dumps({"architectures": ["LlamaForCausalLM"]}))
-    return open_checkpoint(path.parent)
+    tensors = {f"{EMBEDDING}.weight": drawn(9, 5), "transformer.ln_f.weight": drawn(5), **more}
+    settings = {"vocab_size": 9, "hidden_size": 5, "tie_word_embeddings": not more}
+    return open_checkpoint(bloom(folder, tensors, **settings))
 
 
 def test_an_embedding_that_was_trained_whole_does_not_move_the_head(tmp_path):
@@ -262,12 +268,12 @@ def test_an_embedding_that_was_trained_whole_does_not_move_the_head(tmp_path):
     tied = language_model(tmp_path / "tied")
     apart = language_model(tmp_path / "apart", **{"lm_head.weight": drawn(9, 5)})
     trained = {f"{EMBEDDING}.weight": drawn(9, 5, seed=1)}
-    copied = lora(tmp_path / "copied", trained, modules_to_save=["embed_tokens"])
+    copied = lora(tmp_path / "copied", trained, modules_to_save=["word_embeddings"])
     assert "ties that to another tensor, which peft leaves" in refusal(lambda: open_checkpoint(copied, tied))
     checkpoint = open_checkpoint(copied, apart)
     assert delta(checkpoint, apart, f"{EMBEDDING}.weight").all()
     assert not delta(checkpoint, apart, "lm_head.weight").any()
-    for number, config in enumerate(({"modules_to_save": ["embed_tokens"], "ensure_weight_tying": True}, {})):
+    for number, config in enumerate(({"modules_to_save": ["word_embeddings"], "ensure_weight_tying": True}, {})):
         both = open_checkpoint(lora(tmp_path / f"both{number}", trained, **config), tied)  # peft changes both
         assert delta(both, tied, f"{EMBEDDING}.weight").all()
 
@@ -280,14 +286,16 @@ def test_a_delta_on_a_tied_embedding_is_merged_and_said(tmp_path, recwarn):
     factors = {"lora_embedding_A": drawn(4, 9), "lora_embedding_B": drawn(5, 4, seed=1)}
     folder = lora(tmp_path / "lora", {f"{EMBEDDING}.{name}": tensor for name, tensor in factors.items()})
     tied = language_model(tmp_path / "tied")
-    with pytest.warns(TallmasksWarning, match="embed_tokens.weight is tied to another tensor .* and both change"):
+    with pytest.warns(TallmasksWarning, match="word_embeddings.weight is tied to another tensor .* and both change"):
         checkpoint = open_checkpoint(folder, tied)
     expected = 2 * (factors["lora_embedding_B"].double() @ factors["lora_embedding_A"].double()).T.numpy()
     check_delta(checkpoint, tied, f"{EMBEDDING}.weight", expected)
     recwarn.clear()
     open_checkpoint(folder, language_model(tmp_path / "apart", **{"lm_head.weight": drawn(9, 5)}))
-    encoder = open_checkpoint(file_of(tmp_path / "encoder", {"embeddings.word_embeddings.weight": drawn(9, 5)}))
-    tensors = {f"embeddings.word_embeddings.{name}": tensor for name, tensor in factors.items()}
+    tensors = {"word_embeddings.weight": drawn(9, 5), "ln_f.weight": drawn(5)}
+    settings = {"vocab_size": 9, "hidden_size": 5, "architectures": ["BloomModel"]}
+    encoder = open_checkpoint(bloom(tmp_path / "encoder", tensors, **settings))
+    tensors = {f"word_embeddings.{name}": tensor for name, tensor in factors.items()}
     open_checkpoint(lora(tmp_path / "encoder_lora", tensors, task_type="SEQ_CLS"), encoder)
     assert not recwarn.list
     weight = drawn(6, 5)

@@ -1,7 +1,6 @@
 """Names that transformers converts as it loads a file: one name here, whichever way a model was saved."""
 
 import json
-import sys
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from tallmasks.bundles.bundle_models import open_model
 from tallmasks.commands.main import main
 from tallmasks.commands.opened_models import apart
 from tallmasks.store.errors import TallmasksWarning
-from tallmasks.vectors.checkpoints import loaded_names
+from tallmasks.vectors.checkpoints import library_models, loaded_names
 from tallmasks.vectors.checkpoints.fitting import check_fit
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
@@ -93,7 +92,9 @@ def test_an_adapter_of_any_release_fits_the_file(name, how, module, tmp_path):
     """An adapter of a ViT or DINOv2, trained under transformers 5, changed tensors "which the base has not"."""
     base = made(name)
     saved(base, tmp_path / "base", how)
-    own = loaded_names.module_names(base, [f"{module}.weight"])[f"{module}.weight"]
+    own = library_models.library_model(open_checkpoint(tmp_path / "base")).names([f"{module}.weight"])[
+        f"{module}.weight"
+    ]
     rows, columns = base.state_dict()[own].shape
     b, a = torch.arange(rows * 4.0).reshape(rows, 4), torch.arange(columns * 4.0).reshape(4, columns)
     lora(tmp_path / "lora", {f"{module}.lora_A.weight": a / 1024, f"{module}.lora_B.weight": b / 1024})
@@ -119,9 +120,8 @@ def test_a_norm_of_an_adapter_is_the_bases_under_its_old_name(tmp_path):
 
 def hide_library(monkeypatch):
     """As in an installation without transformers."""
-    monkeypatch.setitem(sys.modules, "transformers", None)
-    monkeypatch.setattr(loaded_names, "find_spec", lambda name: None)
-    monkeypatch.setattr(loaded_names, "_empty_model", loaded_names._empty_model.__wrapped__)
+    monkeypatch.setattr(library_models, "has_library", lambda: False)
+    monkeypatch.setattr(library_models, "_library_model", library_models._library_model.__wrapped__)
 
 
 def classifiers(folder, name, **size):
@@ -220,4 +220,4 @@ def test_a_configuration_builds_no_more_than_the_file_has(change, tmp_path):
     folder = saved(made("Dinov2Model"), tmp_path / "base", "file")
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | change))
-    assert loaded_names.empty_model(open_checkpoint(folder)) is None
+    assert library_models.library_model(open_checkpoint(folder)) is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +22,7 @@ from tallmasks.vectors.checkpoints.buffers import Buffer, buffers_among
 from tallmasks.vectors.checkpoints.float_bytes import widened
 
 COMPARED = 1 << 20
-"""How many values are compared at once."""
+"""How many values are compared, or digested, at once."""
 
 
 class TensorInfo(NamedTuple):
@@ -158,9 +158,20 @@ class Checkpoint:
         info, other = self.info(name), other or name
         if info != base.info(other):
             return False
-        starts = range(0, info.size, COMPARED)
-        pieces = ((start, min(start + COMPARED, info.size)) for start in starts)
-        return all(np.array_equal(self.stored(name, *piece), base.stored(other, *piece)) for piece in pieces)
+        pairs = zip(self.raw_pieces(name), base.raw_pieces(other), strict=True)
+        return all(np.array_equal(*pair) for pair in pairs)
+
+    def raw_pieces(self, name: str) -> Iterator[NDArray[np.uint8]]:
+        """The bytes of a tensor as they are stored, piece by piece."""
+        size = self.info(name).size
+        return (self.stored(name, start, min(start + COMPARED, size)) for start in range(0, size, COMPARED))
+
+    def digest(self, name: str) -> str:
+        """The sha256 of a tensor's bytes as they are stored."""
+        digest = hashlib.sha256()
+        for piece in self.raw_pieces(name):
+            digest.update(np.ascontiguousarray(piece).data)
+        return digest.hexdigest()
 
     def sha256s(self) -> dict[str, str]:
         """The sha256 of every file that decides the values, by name."""

@@ -10,7 +10,7 @@ from tallmasks.store.parallel import parallel
 from tallmasks.store.tensor_files import name_some
 from tallmasks.vectors.checkpoints.buffers import Buffer
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.tied_names import is_embedding, ties
+from tallmasks.vectors.checkpoints.library_models import library_model
 
 _KEY = "quantization_config"
 _PARTS = ("_scale_inv", ".SCB", ".qweight", ".qzeros", ".g_idx", ".absmax", ".quant_map", ".weight_packed", ".W_q")
@@ -56,15 +56,13 @@ def _problems(base: Checkpoint, task: Checkpoint) -> Iterator[str]:
         return
     missing = {*base.layout.names, *base.averages} - set(task.names)
     extra = {*task.layout.names, *task.averages} - set(base.names)
-    embeddings = {info.shape for name, info in base.tensors.items() if is_embedding(name) and len(info.shape) == 2}
-    heads = [name for name in extra if is_embedding(name) and task.tensors[name].shape in embeddings]
-    if untied := [name for name in heads if ties(base)]:
+    if untied := _tied_in(base, extra):
         yield (
-            f"{task.title} has {name_some(sorted(untied))} of its own, which {base.title} ties to its embedding. Untie"
-            " the base: copy its embedding to that name, and set tie_word_embeddings to false in config.json. Or keep"
+            f"{task.title} has {name_some(sorted(untied))} of its own, which {base.title} ties to another tensor. Untie"
+            " the base: copy that tensor to this name, and set tie_word_embeddings to false in config.json. Or keep"
             f" the base's: `--keep-base {min(untied)}`"
         )
-        extra -= set(untied)
+        extra -= untied
     for kind, names in (("lacks", missing), ("has besides", extra)):
         if names:
             yield (
@@ -79,18 +77,23 @@ def _problems(base: Checkpoint, task: Checkpoint) -> Iterator[str]:
             f"{task.title} ties {name_some(apart)} to other tensors than {base.title} does; expected the same names for"
             " the same tensors. Load and save both with one release of transformers or open_clip"
         )
-    vocabulary: list[str] = []
-    shapes: list[str] = []
     dtypes: list[str] = []
+    resized: list[str] = []
     for name in sorted((base.tensors.keys() & task.tensors.keys()) - free):
         mine, theirs = base.tensors[name], task.tensors[name]
         if mine.is_float != theirs.is_float:
             dtypes.append(f"{name} (found {theirs.dtype}, expected {mine.dtype})")
         elif mine.is_float and mine.shape != theirs.shape:
-            difference = f"{name} (found {list(theirs.shape)}, expected {list(mine.shape)})"
-            grown = is_embedding(name) or (len(mine.shape) == 2 and mine.shape[1:] == theirs.shape[1:])
-            same_axes = len(mine.shape) == len(theirs.shape)
-            (vocabulary if same_axes and grown else shapes).append(difference)
+            resized.append(name)
+    found, expected = ({name: one.tensors[name].shape for name in resized} for one in (task, base))
+    matrices = [name for name in resized if len(expected[name]) == 2 and found[name][1:] == expected[name][1:]]
+    counts = {
+        (found[name][:1], expected[name][:1]) for name in matrices
+    }  # a bias has as many values as its matrix rows
+    with_rows = {*matrices, *(name for name in resized if (found[name], expected[name]) in counts)}
+    of_shapes = {n: f"{n} (found {list(found[n])}, expected {list(expected[n])})" for n in resized}
+    vocabulary = [text for name, text in of_shapes.items() if name in with_rows]
+    shapes = [text for name, text in of_shapes.items() if name not in with_rows]
     if shapes:
         yield (
             f"{task.title} has other shapes: {name_some(shapes)}; expected those of {base.title}. Give a checkpoint of"
@@ -108,6 +111,15 @@ def _problems(base: Checkpoint, task: Checkpoint) -> Iterator[str]:
             f"{task.title} has other dtypes: {name_some(dtypes)}; expected floats where {base.title} has floats, and"
             " only there. Give a checkpoint that was saved by the same library"
         )
+
+
+def _tied_in(base: Checkpoint, names: Collection[str]) -> set[str]:
+    """Those of some tensors, which the base lacks, that transformers ties to one of the base's."""
+    if not names or (model := library_model(base)) is None:
+        return set()
+    inner = model.names([*base.tensors, *names])
+    groups = {model.tie_group(inner.get(name, name)) for name in base.tensors}
+    return {name for name in names if model.tie_group(inner.get(name, name)) in groups}
 
 
 def _quantised(checkpoint: Checkpoint) -> Iterator[str]:

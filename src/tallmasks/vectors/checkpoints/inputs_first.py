@@ -1,45 +1,31 @@
 """Which way round a square matrix of a linear layer is: `nn.Linear` has its outputs first, transformers' Conv1D last.
 
-PEFT knows the module; its file has one flag for all modules, that of the last one.  Here the base's own tensors say it:
-Conv1D always has a bias, and a bias is as long as the outputs.
+PEFT knows the module; its file has one flag for all modules, that of the last one.  Conv1D always has a bias, and a
+bias is as long as the outputs: so the layers that are not square show whether a model has any Conv1D.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from tallmasks.vectors.checkpoints.checkpoint import TensorInfo
-
-_CONV1D = ("c_attn", "c_fc", "c_proj", "q_attn")
-"""What GPT-2 and its relatives call their Conv1D layers; others have Linear layers of these names."""
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
+from tallmasks.vectors.checkpoints.library_models import library_model
 
 
-def inputs_first(module: str, tensors: Mapping[str, TensorInfo], flag: bool) -> bool | None:
-    """Whether the square weight of a module has its inputs first; None where nothing in the base says it.
+def inputs_first(name: str, base: Checkpoint, flag: bool) -> bool | None:
+    """Whether the square weight ``name`` of the base has its inputs first; None where transformers does not say it.
 
-    The nearest layers that are not square say it: those with names of Conv1D for such a name, else the others.
-
-    ``module``: its path in the base's ``tensors``; ``flag``: the adapter's `fan_in_fan_out`; where it is true, some
-    layer has its inputs first.
+    ``flag``: the adapter's `fan_in_fan_out`; where it is true, some layer has its inputs first.
     """
+    tensors, module = base.tensors, name.removesuffix(".weight")
     if f"{module}.bias" not in tensors:
         return False
-    layers = {}
-    for name, info in tensors.items():
-        path, _, kind = name.rpartition(".")
-        shape = tensors[f"{path}.weight"].shape if kind == "bias" and f"{path}.weight" in tensors else ()
-        if len(set(shape)) == len(shape) == 2 and info.shape in (shape[:1], shape[1:]):
-            layers[path] = info.shape == shape[1:]
-    if True not in layers.values():
+    ways = set()
+    for path in (each.removesuffix(".bias") for each in tensors if each.endswith(".bias")):
+        shape = tensors[f"{path}.weight"].shape if f"{path}.weight" in tensors else ()
+        outputs = tensors[f"{path}.bias"].shape
+        if len(set(shape)) == len(shape) == 2 and outputs in (shape[:1], shape[1:]):
+            ways.add(outputs == shape[1:])
+    if True not in ways:
         return None if flag else False
-    alike = {path: way for path, way in layers.items() if _is_conv1d(path) == _is_conv1d(module)}
-    around = module
-    while around:
-        around = around.rpartition(".")[0]
-        if ways := {way for path, way in alike.items() if not around or path.startswith(f"{around}.")}:
-            return ways.pop() if len(ways) == 1 else None
+    if (model := library_model(base)) and (own := model.names([name]).get(name)) in model.tensors:
+        return own in model.inputs_first
     return None
-
-
-def _is_conv1d(module: str) -> bool:
-    return module.rpartition(".")[2] in _CONV1D

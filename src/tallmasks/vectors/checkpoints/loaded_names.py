@@ -1,23 +1,13 @@
-"""How transformers renames, joins and ties the tensors of a file as it loads them, by its own mapping.
+"""How transformers renames and joins the tensors of a file as it loads them, by its own mapping.
 
-One module for files and live models.  The library is imported where names do not match as they are: that takes seconds.
+One module for files, in the process of `library_process`, and for live models.
 """
 
 from __future__ import annotations
 
-import functools
-import json
-import logging
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
-
-from numpy.lib.stride_tricks import as_strided
-
-from tallmasks.store.errors import EXTRAS
-from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
 
 if TYPE_CHECKING:
     import torch
@@ -29,12 +19,20 @@ _LEGACY = {
     ".weight_v": ".parametrizations.weight.original1",
 }
 """How names end that the library renames in every model: its mapping "legacy"."""
-_MODULES = 20
-"""More modules for a tensor than any class has."""
+_WRAPPERS = ("_orig_mod.", "_checkpoint_wrapped_module.", "_fsdp_wrapped_module.")
+"""Parts of names that torch.compile, activation checkpointing and FSDP insert, for a whole model or for each layer."""
+
+
+def unwrapped(name: str) -> str:
+    """A tensor's name without the parts that wrappers of torch insert."""
+    for part in _WRAPPERS:
+        name = name.replace(part, "")
+    return name
 
 
 def modern(name: str) -> str:
-    """A name as every model of transformers has it by now; needs no library."""
+    """A name without wrappers, as every model of transformers has it by now; needs no library."""
+    name = unwrapped(name)
     old = next(filter(name.endswith, _LEGACY), "")
     return name.removesuffix(old) + _LEGACY.get(old, "")
 
@@ -103,88 +101,7 @@ def _nothing_copied() -> Iterator[None]:
         yield
 
 
-def empty_model(*checkpoints: Checkpoint) -> Any:
-    """The model of transformers' that the first config.json names, without values.
-
-    None without transformers, for a class that it lacks, and where the class refuses the configuration.
-    """
-    for one in checkpoints:
-        if one.config.get("model_type"):
-            return _empty_model(json.dumps(one.config), _MODULES * len(one.names))
-    return None
-
-
-@functools.lru_cache(maxsize=8)
-def _empty_model(config: str, most_modules: int) -> Any:
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        import torch
-        import transformers
-        from torch.nn.modules.module import register_module_module_registration_hook
-
-        count = 0
-
-        def counted(*_: Any) -> None:
-            nonlocal count
-            count += 1
-            if count > most_modules:
-                raise ValueError("more layers than the file has tensors")
-
-        values = json.loads(config)
-        settings = transformers.CONFIG_MAPPING[values["model_type"]].from_dict(values)
-        settings._attn_implementation = "eager"  # others may load code of the hub's
-        kind: Any = getattr(transformers, str((values.get("architectures") or [None])[0]), None)
-        kind = kind or transformers.MODEL_MAPPING[type(settings)]
-        hook = register_module_module_registration_hook(counted)
-        try:
-            with torch.device("meta"):
-                return kind(settings) if issubclass(kind, transformers.PreTrainedModel) else None
-        finally:
-            hook.remove()
-    except Exception:  # anything may be in a configuration
-        return None
-    finally:
-        logging.disable(before)
-
-
-def library_advice(*checkpoints: Checkpoint) -> str:
-    """What to do about names that no file has, as the end of a sentence: install the library that knows others."""
-    if find_spec("transformers") or not any(one.config.get("model_type") for one in checkpoints):
-        return ""
-    return f'. transformers knows other names of its tensors: pip install "tallmasks[{EXTRAS["transformers"]}]"'
-
-
-def module_names(model: Any, names: Collection[str]) -> dict[str, str]:
-    """The name in a model for each name in a file, but for tensors that transformers makes something else of."""
-    conversions = Conversions(model)
-    return {name: target for name, target, changed in conversions.loaded(names, _own(conversions)) if not changed}
-
-
-def in_parts(model: Any, checkpoint: Checkpoint) -> Checkpoint:
-    """A checkpoint in which tensors that transformers has joined have the names of a file for their parts."""
-    import torch
-
-    conversions = Conversions(model)
-    parts = {
-        name: conversions.parts(target, torch.empty(checkpoint.info(name).shape, device="meta"))
-        for name, target in module_names(model, checkpoint.tensors).items()
-    }
-    tensors, arrays, places = dict(checkpoint.tensors), dict(checkpoint.arrays), dict(checkpoint.places)
-    for joined, views in parts.items():
-        if not views:
-            continue
-        info, flat, place = tensors.pop(joined), arrays.pop(joined).reshape(-1), places.pop(joined, None)
-        for name, view in views.items():
-            strides = [step * flat.itemsize for step in view.stride()]
-            tensors[name] = TensorInfo(info.dtype, tuple(view.shape))
-            arrays[name] = as_strided(flat[view.storage_offset() :], view.shape, strides, writeable=False)
-            if place is not None:
-                places[name] = place
-    return replace(checkpoint, tensors=dict(sorted(tensors.items())), arrays=arrays, places=places)
-
-
-def _own(conversions: Conversions) -> set[str]:
+def own_names(conversions: Conversions) -> set[str]:
     """The names of a model's tensors, and of the parts of those that transformers joins."""
     state = conversions.model.state_dict()
     return {*state, *(part for name, tensor in state.items() for part in conversions.parts(name, tensor))}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
@@ -24,7 +23,8 @@ from tallmasks.store.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.float_bytes import narrowed
 from tallmasks.vectors.checkpoints.inputs_first import inputs_first
-from tallmasks.vectors.checkpoints.loaded_names import empty_model, library_advice, modern, module_names
+from tallmasks.vectors.checkpoints.library_models import LibraryModel, library_advice, library_model
+from tallmasks.vectors.checkpoints.loaded_names import modern
 from tallmasks.vectors.checkpoints.module_patterns import ModulePatterns
 from tallmasks.vectors.checkpoints.weight_files import open_weight_files
 from tallmasks.vectors.kernels import read_only
@@ -42,9 +42,6 @@ _OTHER_KINDS = (
 """Options under which a model is more, or something else, than its weights and B A."""
 _HARMLESS_STARTS = (True, False, None, "gaussian", "eva", "orthogonal")
 """Ways to begin that leave the base's weights as they are."""
-_EMBEDDINGS = ("embed_tokens", "wte", "shared", "word_embeddings", "tok_embeddings")
-"""What transformers calls the table of words that a head may be tied to."""
-_WITH_HEAD = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "ForMaskedLM", "ForPreTraining")
 _MERGE = "Merge it with peft's merge_and_unload, save the model, and give that folder"
 
 
@@ -140,10 +137,30 @@ def open_lora(folder: Path, adapters: Sequence[str], base: Checkpoint | None, fa
     factors, others = _sorted_out(adapter, title)
     copied = [f"{name}." for name in ("modules_to_save", *(config.get("modules_to_save") or ()))]
     copies = {name for name, stored in others.items() if any(part in stored for part in copied)}
+    # the rest of an adapter are linear layers, which nothing is tied to
+    may_be_tied = [*others, *(f"{module}.weight" for module, pair in factors.items() if "embedding" in pair)]
+    model = library_model(base) if may_be_tied else None
+    both_trained = _without_second_names(factors, others, model, adapter, title, base) if model else set()
+    copies &= others.keys()
     targets = list(dict.fromkeys([*(f"{module}.weight" for module in factors), *others]))
     renamed = _fitted(targets, copies, base, title)
     whole = {renamed[name]: stored for name, stored in others.items()}
-    tied = set() if config.get("ensure_weight_tying") else _tied(base, config)
+    fitting = {renamed[name]: name for name in may_be_tied if name in renamed}
+    matrices = [name for name, info in base.tensors.items() if name in fitting and len(info.shape) == 2]
+    inner = model.names(matrices) if model else {}
+    unknown = [
+        name
+        for name in matrices
+        if (fitting[name] not in others or adapter.info(others[fitting[name]]).shape == base.info(name).shape)
+        and (model is None or inner.get(name) not in model.tensors)
+    ]
+    if unknown:
+        raise TallmasksError(
+            f"{title}: it changes {name_some(unknown)}, and transformers does not say whether {base.title} ties that to"
+            " another tensor; expected a base with the config.json of a model that transformers has"
+            f"{library_advice(base)}. {_MERGE}"
+        )
+    tied = set() if config.get("ensure_weight_tying") else _tied(base, model) - {renamed[name] for name in both_trained}
     if apart := sorted(tied & {renamed[name] for name in copies}):
         raise TallmasksError(
             f"{title}: modules_to_save trained a copy of {name_some(apart)}; {base.title} ties that to another tensor,"
@@ -205,20 +222,59 @@ def _read_config(path: Path, title: str) -> dict[str, Any]:
     return config
 
 
-def _tied(base: Checkpoint, config: Mapping[str, Any]) -> set[str]:
-    """The base's tensors that are two of the model: tied in its files, or an embedding without a head beside it."""
-    architectures = base.config.get("architectures")
-    if isinstance(architectures, list):
-        with_head = any(str(architecture).endswith(_WITH_HEAD) for architecture in architectures)
-    else:  # the adapter's configuration says it
-        with_head = config.get("task_type") in (None, "CAUSAL_LM", "SEQ_2_SEQ_LM")
-    shapes = Counter(info.shape for info in base.tensors.values())
-    embeddings = {
-        name
-        for name, info in base.tensors.items()
-        if with_head and name.removesuffix(".weight").split(".")[-1] in _EMBEDDINGS and shapes[info.shape] == 1
-    }
-    return embeddings | set(base.aliases.values())
+def _tied(base: Checkpoint, model: LibraryModel | None) -> set[str]:
+    """The base's tensors that are two of the model: tied in its files, or by transformers."""
+    tied = set(base.aliases.values())
+    if model is not None:
+        groups = {*model.tied, *model.tied.values()}
+        tied |= {name for name, own in model.names(base.tensors).items() if own in groups}
+    return tied
+
+
+def _without_second_names(
+    factors: dict[str, dict[str, str]],
+    others: dict[str, str],
+    model: LibraryModel,
+    adapter: Checkpoint,
+    title: str,
+    base: Checkpoint,
+) -> set[str]:
+    """Take out what an adapter has of a tensor that is tied to another one of it, as of peft's `ensure_weight_tying`.
+
+    Returns the names that stay.  Raises TallmasksError where the two would not be tied any more.
+    """
+    targets = [*(f"{module}.weight" for module in factors), *others]
+    groups: dict[str, list[str]] = {}
+    for name, own in model.names(targets).items():
+        groups.setdefault(model.tie_group(own), []).append(name)
+    both = [sorted(names, key=lambda name: name not in base.tensors) for names in groups.values() if len(names) > 1]
+    for kept, *rest in both:
+        for name in rest:
+            if not _is_changed_alike(kept, name, factors, others, adapter):
+                raise TallmasksError(
+                    f"{title}: {kept} and {name} were trained apart, and {base.title} ties them. Save the base with a"
+                    " head of its own (tie_word_embeddings: false), and give that as the base"
+                )
+            factors.pop(name.removesuffix(".weight"), None)
+            others.pop(name, None)
+    return {kept for kept, *_ in both}
+
+
+def _is_changed_alike(
+    kept: str, name: str, factors: Mapping[str, Mapping[str, str]], others: Mapping[str, str], adapter: Checkpoint
+) -> bool:
+    """Whether an adapter changes two tensors of one shape by the same delta, and has both whole or none."""
+    first, second = (factors.get(one.removesuffix(".weight"), {}) for one in (kept, name))
+    if bool(first) != bool(second) or (kept in others) != (name in others):
+        return False
+    if kept in others and not adapter.same(adapter, others[kept], others[name]):
+        return False
+    if not first:
+        return True
+    (a, b), (c, d) = ([adapter.float32(pair[factor]) for factor in "AB"] for pair in (first, second))
+    if ("embedding" in first) != ("embedding" in second):  # an embedding's delta is (B A)^T
+        c, d = d.T, c.T
+    return np.array_equal(a, c) and np.array_equal(b, d)
 
 
 def _sorted_out(adapter: Checkpoint, title: str) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
@@ -226,6 +282,8 @@ def _sorted_out(adapter: Checkpoint, title: str) -> tuple[dict[str, dict[str, st
     factors: dict[str, dict[str, str]] = {}
     others: dict[str, str] = {}
     for stored in adapter.names:
+        if ".original_module." in stored:  # what modules_to_save has a trained copy of
+            continue
         name = stored.removeprefix(_PREFIX)
         if not stored.startswith(_PREFIX):
             raise TallmasksError(
@@ -239,7 +297,7 @@ def _sorted_out(adapter: Checkpoint, title: str) -> tuple[dict[str, dict[str, st
                 names["embedding"] = stored
         elif ".lora_" in name:
             raise TallmasksError(f"{title}: tensor {stored} is of another kind of LoRA. {_MERGE}")
-        if (other := names.setdefault(key, stored)) != stored:
+        if (other := names.setdefault(key, stored)) != stored and not adapter.same(adapter, other, stored):
             raise TallmasksError(f"{title}: {other} and {stored} are one tensor twice. {_MERGE}")
     half = [module for module, pair in factors.items() if not {"A", "B"} <= pair.keys()]
     if half or not adapter.tensors:
@@ -287,8 +345,8 @@ def _fitted(targets: Sequence[str], copies: Collection[str], base: Checkpoint, t
 def _readings(targets: Sequence[str], base: Checkpoint) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
     """The base's tensors by a key, and the key of each target: its name by now, or its name once loaded."""
     yield {modern(name): name for name in base.tensors}, {name: modern(name) for name in targets}
-    if (model := empty_model(base)) is not None:
-        ours, theirs = module_names(model, base.tensors), module_names(model, targets)
+    if (model := library_model(base)) is not None:
+        ours, theirs = model.names(base.tensors), model.names(targets)
         yield {key: name for name, key in ours.items()}, {name: theirs.get(name, name) for name in targets}
 
 
@@ -334,11 +392,11 @@ def _product(
     elif len(set(info.shape)) > 1:
         transposed = info.shape == (a.shape[1], b.shape[0])
     else:
-        transposed = inputs_first(name.removesuffix(".weight"), base.tensors, bool(config.get("fan_in_fan_out")))
+        transposed = inputs_first(name, base, bool(config.get("fan_in_fan_out")))
     if transposed is None:
         raise TallmasksError(
-            f"{adapter.title}: {name} is square, and nothing in {base.title} shows whether its inputs or outputs come"
-            f" first (transformers' Conv1D, or nn.Linear). {_MERGE}"
+            f"{adapter.title}: {name} is square, and nothing says whether {base.title} has its inputs or outputs first"
+            f" (transformers' Conv1D, or nn.Linear){library_advice(base)}. {_MERGE}"
         )
     left, right = (a.T, b.T) if transposed else (b, a)
     if left.shape[1] != right.shape[0] or (left.shape[0], right.shape[1]) != info.shape or not info.is_float:

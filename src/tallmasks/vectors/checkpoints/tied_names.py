@@ -12,18 +12,15 @@ from dataclasses import replace
 
 from tallmasks.store.errors import warn
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.loaded_names import empty_model, in_parts, library_advice, modern, module_names
-
-OF_VOCABULARY = ("embed", "shared", "wte", "lm_head")
-"""Parts of the names of input and output embeddings."""
-_TIES = "tie_word_embeddings"
+from tallmasks.vectors.checkpoints.library_models import library_advice, library_model
+from tallmasks.vectors.checkpoints.loaded_names import modern
 
 
 def named_as(base: Checkpoint, task: Checkpoint) -> Checkpoint:
     """A checkpoint with the base's names, where prefixes, ties or transformers' conversions tell them.
 
-    Where it lacks an embedding of the base, its only one of that shape stands for it, if the two are tied.  A copy of
-    an embedding, byte for byte, is tied to it.  A tensor that the base has under no name stays as it is.
+    A tensor that the base lacks stands for one that the task lacks, if transformers ties the two.  A copy of a matrix,
+    byte for byte, is tied to it.  A tensor that the base has under no name stays as it is.
     """
     if type(task) is not Checkpoint:  # a LoRA, or a bundle's model: it has the base's names
         return task
@@ -31,7 +28,7 @@ def named_as(base: Checkpoint, task: Checkpoint) -> Checkpoint:
     own: dict[str, str] = {}
     for name in base.tensors:
         names = [name, *(alias for alias, of in base.aliases.items() if of == name)]
-        places = {task.aliases.get(one, one) for one in names if one in task.names} or _only_embedding(base, task, name)
+        places = {task.aliases.get(one, one) for one in names if one in task.names} or _tied_to(base, task, name)
         first = min(places, default="")
         if all(task.same(task, place, first) for place in places):
             places = {first} & places
@@ -63,13 +60,13 @@ def _renamed(base: Checkpoint, task: Checkpoint) -> Checkpoint:
     plain = _without_library(base, task)
     if not _same_shapes(base, plain):
         return plain
-    if (model := empty_model(task, base)) is None:
+    if (model := library_model(task, base)) is None:
         if advice := library_advice(base, task):
             warn(f"{task.title} and {base.title} differ in names{advice}")
         return plain
-    parts = in_parts(model, task)
-    ours = {target: name for name, target in module_names(model, base.names).items()}
-    names = module_names(model, parts.names)
+    parts = model.in_parts(task)
+    ours = {target: name for name, target in model.names(base.names).items()}
+    names = model.names(parts.names)
     renamed = _with_names(parts, {name: ours.get(names.get(name, ""), name) for name in parts.names})
     return max(plain, renamed, key=lambda one: len(base.tensors.keys() & one.names))
 
@@ -109,36 +106,30 @@ def _with_names(task: Checkpoint, names: Mapping[str, str]) -> Checkpoint:
 
 
 def _is_a_copy(base: Checkpoint, task: Checkpoint, name: str, own: Mapping[str, str]) -> bool:
-    """Whether a tensor that the base lacks has the bytes of one that its class ties it to, or of an embedding."""
+    """Whether a tensor that the base lacks has the bytes of one that it is tied to, or of a matrix."""
     for one in own.keys() & base.tensors.keys():
-        if task.tensors[own[one]] == task.tensors[name] and task.same(task, name, own[one]):
-            if is_embedding(one) and len(base.tensors[one].shape) == 2:
+        if task.tensors[own[one]] != task.tensors[name] or not task.same(task, name, own[one]):
+            continue
+        if len(task.tensors[name].shape) > 1 and not _is_constant(task, name):
+            return True
+        if (model := library_model(task, base)) is not None:
+            names = model.names([name, one])
+            if model.tie_group(names.get(name, name)) == model.tie_group(names.get(one, one)):
                 return True
-            if (model := empty_model(task, base)) is not None:
-                first, second = (module_names(model, [each]).get(each, each) for each in (name, one))
-                tied = model.all_tied_weights_keys
-                if tied.get(first, first) == tied.get(second, second):
-                    return True
     return False
 
 
-def ties(checkpoint: Checkpoint) -> bool | None:
-    """Whether input and output embeddings are one tensor, by config.json or the default of its class; None unknown."""
-    if _TIES in checkpoint.config:
-        return bool(checkpoint.config[_TIES])
-    return None if (model := empty_model(checkpoint)) is None else bool(model.all_tied_weights_keys)
+def _is_constant(task: Checkpoint, name: str) -> bool:
+    """Whether all values of a matrix are one, as layers may begin: such bytes are no sign of a tie."""
+    first = task.stored(name, 0, 1)
+    return all((piece.reshape(-1, first.size) == first).all() for piece in task.raw_pieces(name))
 
 
-def is_embedding(name: str) -> bool:
-    """Whether a tensor is of the vocabulary, by its name."""
-    return any(part in name for part in OF_VOCABULARY) and "position" not in name
-
-
-def _only_embedding(base: Checkpoint, task: Checkpoint, name: str) -> set[str]:
-    """The tensor of a task that stands for an embedding of the base that it lacks."""
-    says = ties(task)
-    if not is_embedding(name) or not (ties(base) if says is None else says):
+def _tied_to(base: Checkpoint, task: Checkpoint, name: str) -> set[str]:
+    """The tensors of a task to which transformers ties one of the base that the task lacks."""
+    candidates = [one for one, info in task.tensors.items() if info.shape == base.tensors[name].shape]
+    if not candidates or (model := library_model(task, base)) is None:
         return set()
-    shape = base.tensors[name].shape
-    fitting = {one for one, info in task.tensors.items() if is_embedding(one) and info.shape == shape}
-    return fitting if len(fitting) == 1 else set()
+    names = model.names([name, *candidates])
+    group = model.tie_group(names.get(name, name))
+    return {one for one in candidates if model.tie_group(names.get(one, one)) == group}

@@ -31,6 +31,8 @@ _STORAGES = {
     "ComplexFloatStorage": ("complex64", 8), "UntypedStorage": ("uint8", 1),
 }  # fmt: skip
 """torch's name of the dtype, and bytes of a value."""
+_AROUND = ("state_dict", "model", "model_state_dict", "module")
+"""Where Lightning, torch's own examples and DeepSpeed put a model's state dict."""
 _DTYPE = re.compile(r"(bfloat|float|u?int|complex)\d\w*|bool")
 
 
@@ -48,7 +50,7 @@ class StoredTensor(NamedTuple):
 
 
 def tensors_in(path: Path) -> list[StoredTensor]:
-    """The tensors of a file, or of its "state_dict".  Anything may be wrong with their numbers.
+    """The tensors of a file, or of the only state dict in it.  Anything may be wrong with their numbers.
 
     Raises ValueError, which says what is wrong with the file.
     """
@@ -152,11 +154,24 @@ def _before_1_6(file: BinaryIO) -> tuple[Any, Places]:
     return saved, places
 
 
-def _tensors(state: Any, places: Places) -> list[StoredTensor]:
-    if isinstance(state, dict) and isinstance(state.get("state_dict"), dict):
-        state = state["state_dict"]
-    if not isinstance(state, dict):
+def _is_state_dict(value: Any) -> bool:
+    return isinstance(value, dict) and bool(value) and all(isinstance(tensor, _Tensor) for tensor in value.values())
+
+
+def _state_dict(saved: Any) -> dict:
+    """What was saved, or the only state dict in it, where trainers put it: what lies beside it has no tensors."""
+    if not isinstance(saved, dict):
         raise ValueError("it is no dict")
+    inner = [name for name, value in saved.items() if _is_state_dict(value)]
+    if any(isinstance(value, _Tensor) for value in saved.values()) or not inner:
+        return saved
+    if len(inner) > 1 or inner[0] not in _AROUND:
+        raise ValueError(f"it has {', '.join(map(ascii, inner))[:100]}; expected one of {', '.join(_AROUND)} alone")
+    return saved[inner[0]]
+
+
+def _tensors(state: Any, places: Places) -> list[StoredTensor]:
+    state = _state_dict(state)
     tensors = []
     for name, tensor in state.items():
         if not isinstance(name, str) or not isinstance(tensor, _Tensor):

@@ -1,7 +1,11 @@
-"""Embeddings of models whose vocabularies grew: rows are found by the tokens' texts, as tokenizer.json numbers them."""
+"""Models whose vocabularies differ: the rows of a token are found by its text, as tokenizer.json numbers it.
+
+transformers says which tensors have a row for each token: embeddings, the output layer and its bias.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -16,8 +20,8 @@ from tallmasks.store.plain_files import read_plain_json
 from tallmasks.store.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
 from tallmasks.vectors.checkpoints.float_bytes import narrowed
+from tallmasks.vectors.checkpoints.library_models import LibraryModel, library_advice, library_model
 from tallmasks.vectors.checkpoints.new_files import edited, replaced
-from tallmasks.vectors.checkpoints.tied_names import is_embedding
 
 TOKENIZER, CONFIG = "tokenizer.json", "config.json"
 LARGEST = 1 << 26
@@ -28,20 +32,21 @@ Values = NDArray[np.float32]
 
 
 def with_tokens_of(base: Checkpoint, task: Checkpoint) -> Checkpoint:
-    """A checkpoint whose embeddings have the rows of the base's tokens.  A token that it lacks has the base's row.
+    """A checkpoint with the rows of the base's tokens.  A token that it lacks has the base's row.
 
-    Raises TallmasksError where vocabularies differ and one of the two has no tokenizer.json that can be read.
+    Raises TallmasksError where vocabularies differ and one of the two has no tokenizer.json that can be read.  Also
+    where transformers does not know which tensors have a row for each token.
     """
     if type(task) is not Checkpoint:  # a LoRA, or a bundle's model: of the base's tokens
         return task
-    names = _embeddings(base, task)
-    same_sizes = all(base.tensors[name].shape == task.tensors[name].shape for name in names)
-    if same_sizes and not {TOKENIZER} <= base.companions.keys() & task.companions.keys():
+    both = base.tensors.keys() & task.tensors.keys()
+    same_shapes = all(base.tensors[name].shape == task.tensors[name].shape for name in both)
+    if same_shapes and not {TOKENIZER} <= base.companions.keys() & task.companions.keys():
         return task
     mine, theirs = _tokenizer(base), _tokenizer(task)
-    if same_sizes and mine.ids == theirs.ids:
+    if same_shapes and mine.ids == theirs.ids:
         return task
-    sizes = {name: base.tensors[name].shape[0] for name in names}
+    sizes = {name: _shape_of_rows(base, name)[0] for name in _token_tensors(base)[0] if name in task.tensors}
     return _view(task, theirs.ids, mine.ids, sizes, lambda name, numbers: _taken(base, name, numbers))
 
 
@@ -69,11 +74,12 @@ def with_all_tokens(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> tuple[
             if text not in ids:
                 ids[text] = max(ids.values()) + 1
                 added.append({**entry, "id": ids[text]})
-    names = [name for name in base.layout.names if all(name in _embeddings(base, one) for one in tasks.values())]
-    sizes = {name: max(base.tensors[name].shape[0], max(ids.values()) + 1) for name in names}
+    names, model = _token_tensors(base)
+    names = [name for name in names if all(name in one.tensors for one in tasks.values())]
+    sizes = {name: max(_shape_of_rows(base, name)[0], max(ids.values()) + 1) for name in names}
 
     def mean(name: str, numbers: Rows) -> Values:
-        total, count = np.zeros((len(numbers), base.tensors[name].shape[1]), np.float32), np.zeros(len(numbers))
+        total, count = np.zeros((len(numbers), _shape_of_rows(base, name)[1]), np.float32), np.zeros(len(numbers))
         for one, other in zip(tasks.values(), theirs.values(), strict=True):
             own = _rows(one, name, other.ids, ids, sizes[name])[numbers]
             total[own >= 0] += _taken(one, name, own[own >= 0])
@@ -84,16 +90,16 @@ def with_all_tokens(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> tuple[
     tokens = {**tokenizer.content, "added_tokens": [*(tokenizer.content.get("added_tokens") or []), *added]}
     written = {TOKENIZER: edited(None, lambda _: tokens)}
     if CONFIG in base.companions:
-        before, after = (max(size for size in of) for of in ([base.tensors[n].shape[0] for n in names], sizes.values()))
+        before, after = max(_shape_of_rows(base, name)[0] for name in names), max(sizes.values())
         written[CONFIG] = edited(
-            base.companions[CONFIG], lambda config: replaced(config, ["vocab_size"], [before], after)
+            base.companions[CONFIG], lambda config: replaced(config, [model.vocabulary_key], [before], after)
         )
     for name, content in written.items():
         Path(folder.name, name).write_bytes(content)
     companions = {**base.companions, **{name: Path(folder.name, name) for name in written}}
     grown = _view(base, tokenizer.ids, ids, sizes, mean, companions=companions, index=None, folder=folder)
     for name, rows in grown.rows.items():  # the base's padding stays
-        numbers = np.arange(base.tensors[name].shape[0])
+        numbers = np.arange(_shape_of_rows(base, name)[0])
         padding = numbers[~np.isin(numbers, list(ids.values()))]
         rows[padding] = padding
     return grown, {
@@ -104,9 +110,9 @@ def with_all_tokens(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> tuple[
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _WithTokens(Checkpoint):
-    """A checkpoint whose embeddings have other rows.
+    """A checkpoint whose tensors with a row for each token have other rows.
 
-    ``rows``: for every row of an embedding the one in the file, or -1, by tensor; ``lacking``: values of such rows,
+    ``rows``: for every row of such a tensor the one in the file, or -1; ``lacking``: values of such rows,
     float32 [k, width], by tensor and numbers; ``folder``: where companions lie that are no file's own.
     """
 
@@ -118,10 +124,11 @@ class _WithTokens(Checkpoint):
         name = self.aliases.get(name, name)
         if name not in self.rows:
             return super().stored(name, start, stop)
-        dtype, (_, width) = self.tensors[name]
+        dtype, width = self.tensors[name].dtype, _shape_of_rows(self, name)[1]
         numbers = np.arange(start // width, -(-stop // width))
         own = self.rows[name][numbers]
-        taken = np.ascontiguousarray(self.arrays[name][np.maximum(own, 0)]).view(np.uint8).reshape(len(own), -1)
+        stored = self.arrays[name].reshape(-1, width)
+        taken = np.ascontiguousarray(stored[np.maximum(own, 0)]).view(np.uint8).reshape(len(own), -1)
         if (absent := own < 0).any():
             values = narrowed(self.lacking(name, numbers[absent]), dtype, f"{self.title}: tensor {name}")
             taken[absent] = values.reshape(-1, taken.shape[1])
@@ -156,15 +163,38 @@ def _tokenizer(checkpoint: Checkpoint) -> _Tokenizer:
     return _Tokenizer(content, ids, added)
 
 
-def _embeddings(base: Checkpoint, task: Checkpoint) -> list[str]:
-    """The matrices of the vocabulary that both have."""
-    both = [name for name in base.layout.names if is_embedding(name) and name in task.tensors]
-    return [name for name in both if len(base.tensors[name].shape) == len(task.tensors[name].shape) == 2]
+def _token_tensors(base: Checkpoint) -> tuple[list[str], LibraryModel]:
+    """The base's tensors with a row for each token, as transformers says.  Raises TallmasksError where it does not."""
+    if (model := library_model(base)) is None or not model.token_tensors:
+        raise TallmasksError(
+            f"{base.title}: transformers does not say which of its tensors have a row for each token, so --tokens"
+            " cannot be used; expected a config.json of a model that transformers has, with one vocabulary"
+            f"{library_advice(base)}. Or resize the models with resize_token_embeddings and leave out --tokens"
+        )
+    return [name for name, own in model.names(base.tensors).items() if own in model.token_tensors], model
+
+
+def _token_axis(shape: tuple[int, ...]) -> int:
+    """The axis of the tokens: [n, width], [n] and [1, n] occur."""
+    return next((axis for axis, length in enumerate(shape) if length != 1), len(shape) - 1)
+
+
+def _shape_of_rows(one: Checkpoint, name: str) -> tuple[int, int]:
+    """How many rows a tensor with a row for each token has, and values a row."""
+    shape = one.info(name).shape
+    axis = _token_axis(shape)
+    return shape[axis], math.prod(shape[axis + 1 :])
+
+
+def _with_rows(one: Checkpoint, name: str, count: int) -> tuple[int, ...]:
+    shape = one.info(name).shape
+    axis = _token_axis(shape)
+    return (*shape[:axis], count, *shape[axis + 1 :])
 
 
 def _rows(one: Checkpoint, name: str, theirs: Mapping[str, int], ids: Mapping[str, int], size: int) -> Rows:
     """For every row of an embedding with the tokens ``ids``, the row of ``one``; -1 where it lacks the token."""
-    rows, there = np.full(size, -1), one.tensors[name].shape[0]
+    rows, there = np.full(size, -1), _shape_of_rows(one, name)[0]
     for text, number in ids.items():
         if number < size and theirs.get(text, there) < there:
             rows[number] = theirs[text]
@@ -180,15 +210,13 @@ def _view(
     **changed: Any,
 ) -> _WithTokens:
     rows = {name: _rows(one, name, theirs, ids, size) for name, size in sizes.items()}
-    infos = {
-        name: TensorInfo(one.tensors[name].dtype, (size, one.tensors[name].shape[1])) for name, size in sizes.items()
-    }
+    infos = {name: TensorInfo(one.info(name).dtype, _with_rows(one, name, size)) for name, size in sizes.items()}
     facts = {field.name: getattr(one, field.name) for field in fields(Checkpoint)}
     return _WithTokens(**{**facts, "tensors": {**one.tensors, **infos}, **changed}, rows=rows, lacking=lacking)
 
 
 def _taken(one: Checkpoint, name: str, numbers: Rows) -> Values:
     """Rows of a matrix, float32 [k, width]."""
-    width = one.info(name).shape[1]
+    width = _shape_of_rows(one, name)[1]
     rows = [one.piece(name, number * width, (number + 1) * width) for number in numbers.tolist()]
     return np.array(rows, np.float32).reshape(-1, width)

@@ -24,6 +24,8 @@ SAFETENSORS = ".safetensors"
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 TORCH = (".pt", ".pth", ".bin", ".ckpt")
 """How files of torch.save end."""
+_LARGEST_EXPANDED = 1 << 30
+"""Bytes of a tensor that repeats its values (stride 0): such a file may stand for any size."""
 _OF_PRETRAINED = "tallmasks/pretrained/"
 """What the one file of this package says of itself that is a model."""
 
@@ -128,7 +130,7 @@ def _add_torch(read: _Read, file: str, path: Path) -> set[str]:
 def _array(tensor: StoredTensor, mapped: NDArray[np.uint8]) -> NDArray:
     """A tensor's values, read-only; as bits, where NumPy lacks the dtype.  Raises where they are not in its storage."""
     kind = DTYPES[code_of(tensor.dtype)].numpy
-    if math.prod(tensor.shape) * kind.itemsize > tensor.size:
+    if math.prod(tensor.shape) * kind.itemsize > max(tensor.size, _LARGEST_EXPANDED):
         raise ValueError(f"its storage has {tensor.size} bytes")
     storage = mapped[tensor.start : tensor.start + tensor.size]
     strides = [step * kind.itemsize for step in tensor.strides]

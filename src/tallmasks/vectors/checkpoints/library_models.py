@@ -1,0 +1,146 @@
+"""What transformers knows of a checkpoint's model: names, ties, buffers, and which tensors have a row for each token.
+
+The library is asked where names or vocabularies differ, in a process of its own (`library_process`): importing it takes
+seconds.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from threading import Lock
+from typing import Any
+
+from numpy.lib.stride_tricks import as_strided
+
+from tallmasks.store.errors import EXTRAS, warn
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
+
+_MODULES = 20
+"""More modules for a tensor than any class has."""
+_asking = Lock()
+
+
+@dataclass(frozen=True)
+class LibraryModel:
+    """The model of transformers that a config.json describes.
+
+    Attributes:
+        tensors: the names of the model's tensors.
+        tied: the names of the model's tied tensors, each with the one that it is tied to.
+        inputs_first: its matrices [inputs, outputs], of Conv1D.
+        buffers: the names of its buffers.
+        settings: its configuration, with the library's defaults.
+        token_tensors: its tensors with a row for each token, each with the axis of the tokens; all axes before that
+            have the length 1.  Empty where the library does not say it.
+        vocabulary_key: what config.json calls the number of tokens.
+    """
+
+    config: str
+    most_modules: int
+    tensors: Collection[str]
+    tied: Mapping[str, str]
+    inputs_first: Collection[str]
+    buffers: Collection[str]
+    settings: Mapping[str, Any]
+    token_tensors: Mapping[str, int]
+    vocabulary_key: str
+
+    def names(self, names: Collection[str]) -> dict[str, str]:
+        """The model's name for each name in a file, but for tensors that transformers makes something else of."""
+        return self._ask("names", dict.fromkeys(names, ()))
+
+    def in_parts(self, checkpoint: Checkpoint) -> Checkpoint:
+        """A checkpoint in which tensors that transformers has joined (experts) have the names of a file for their
+        parts."""
+        joined = self._ask("parts", checkpoint.shapes)
+        tensors, arrays, places = dict(checkpoint.tensors), dict(checkpoint.arrays), dict(checkpoint.places)
+        for name, parts in joined.items():
+            if not parts:
+                continue
+            info, flat, place = tensors.pop(name), arrays.pop(name).reshape(-1), places.pop(name, None)
+            for part, (shape, strides, offset) in parts.items():
+                tensors[part] = TensorInfo(info.dtype, tuple(shape))
+                steps = [step * flat.itemsize for step in strides]
+                arrays[part] = as_strided(flat[offset:], shape, steps, writeable=False)
+                if place is not None:
+                    places[part] = place
+        return replace(checkpoint, tensors=dict(sorted(tensors.items())), arrays=arrays, places=places)
+
+    def tie_group(self, name: str) -> str:
+        """One name for all tensors of the model that are tied to each other."""
+        return self.tied.get(name, name)
+
+    def _ask(self, about: str, tensors: Mapping[str, Collection[int]]) -> dict[str, Any]:
+        return _ask(about, self.config, self.most_modules, tensors) or {}
+
+
+def library_model(*checkpoints: Checkpoint) -> LibraryModel | None:
+    """The model of the first checkpoint with a config.json that names one.
+
+    None without transformers, for a class that it lacks, and where the class refuses the configuration.
+    """
+    for one in checkpoints:
+        if one.config.get("model_type"):
+            return _library_model(json.dumps(one.config, sort_keys=True), _MODULES * len(one.names))
+    return None
+
+
+@functools.lru_cache(maxsize=32)
+def _library_model(config: str, most_modules: int) -> LibraryModel | None:
+    if not has_library():
+        return None
+    facts = _ask("model", config, most_modules, {})
+    return None if facts is None else LibraryModel(config, most_modules, **facts)
+
+
+def has_library() -> bool:
+    """Whether transformers is installed."""
+    return find_spec("transformers") is not None
+
+
+def library_advice(*checkpoints: Checkpoint) -> str:
+    """What to do about names that no file has, as the end of a sentence: install the library that knows others."""
+    if has_library() or not any(one.config.get("model_type") for one in checkpoints):
+        return ""
+    return f'. transformers knows other names of its tensors: pip install "tallmasks[{EXTRAS["transformers"]}]"'
+
+
+def _ask(about: str, config: str, most_modules: int, tensors: Mapping[str, Collection[int]]) -> Any:
+    """The answer of the process; None where the library cannot build the model, or not within the limits."""
+    question = {"about": about, "config": config, "most_modules": most_modules, "tensors": tensors}
+    with _asking:
+        process = _process(os.getpid())
+        try:
+            process.stdin.write(json.dumps(question) + "\n")
+            process.stdin.flush()
+            return json.loads(process.stdout.readline())
+        except (OSError, ValueError):  # it was ended by one of its limits
+            _process.cache_clear()
+            process.kill()
+            process.wait()
+    kind = json.loads(config)["model_type"]
+    warn(f"a config.json of the kind {kind} describes a model that is too large to look at; transformers was not asked")
+    return None
+
+
+@functools.cache
+def _process(_: int) -> Any:
+    """The process that answers, one for each process that asks; it ends with the one that asks."""
+    program = "from tallmasks.vectors.checkpoints.library_process import serve; serve()"
+    offline = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
+    return subprocess.Popen(
+        [sys.executable, "-P", "-c", program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, **offline},
+        start_new_session=True,  # Ctrl-C is for the process that asks
+        text=True,
+    )

@@ -1,0 +1,139 @@
+"""The process in which transformers builds the model of a config.json, on the meta device, and answers about it.
+
+A stranger's configuration can describe a model of any size, or name weights to download.  So this process has no
+network, and limits of memory and time.  `library_models` starts it and sends a line of JSON for each question.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+import math
+import os
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tallmasks.vectors.checkpoints.loaded_names import Conversions, own_names
+
+MEMORY, SECONDS = 2 << 30, 30
+"""Bytes of memory beside that of the libraries, and seconds of processor time for one question."""
+_NETWORK = ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto")
+
+
+def serve() -> None:
+    """Answer questions from stdin until it ends; null where transformers cannot build the model."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # libraries may print
+    sys.addaudithook(_refuse_network)
+    import torch
+    import transformers  # noqa: F401  its memory and time are not the model's
+
+    logging.disable(logging.WARNING)
+    torch.set_num_threads(1)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    memory = pages * resource.getpagesize() + MEMORY
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    for line in sys.stdin:
+        resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(time.process_time()) + SECONDS, resource.RLIM_INFINITY))
+        try:
+            answer = _answer(**json.loads(line))
+        except Exception:  # anything may be in a configuration
+            answer = None
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+def _refuse_network(event: str, _: tuple) -> None:
+    if event in _NETWORK:
+        raise OSError("config.json asks for the network")
+
+
+def _answer(about: str, config: str, most_modules: int, tensors: dict[str, list[int]]) -> Any:
+    """``about``: "model", "names" or "parts" of a file's ``tensors``, shapes by name."""
+    from transformers.pytorch_utils import Conv1D
+
+    model = _model(config, most_modules)
+    if about == "model":
+        return {
+            "tensors": list(model.state_dict()),
+            "tied": dict(model.all_tied_weights_keys),
+            "inputs_first": [f"{name}.weight" for name, module in model.named_modules() if isinstance(module, Conv1D)],
+            "buffers": [name for name, _ in model.named_buffers()],
+            "settings": json.loads(model.config.to_json_string(use_diff=False)),
+            **_vocabulary(model, most_modules),
+        }
+    conversions = Conversions(model)
+    names = {
+        name: target for name, target, changed in conversions.loaded(tensors, own_names(conversions)) if not changed
+    }
+    return names if about == "names" else {name: _parts(conversions, names[name], tensors[name]) for name in names}
+
+
+def _parts(conversions: Conversions, target: str, shape: list[int]) -> dict[str, tuple[list[int], list[int], int]]:
+    """Shape, strides and offset, in values, of the parts of a tensor that transformers joined."""
+    import torch
+
+    views = conversions.parts(target, torch.empty(shape, device="meta"))
+    return {name: (list(view.shape), list(view.stride()), int(view.storage_offset())) for name, view in views.items()}
+
+
+@functools.lru_cache(maxsize=8)
+def _model(config: str, most_modules: int) -> Any:
+    import transformers
+
+    values = json.loads(config)
+    settings = transformers.CONFIG_MAPPING[values["model_type"]].from_dict(values)
+    kind: Any = getattr(transformers, str((values.get("architectures") or [None])[0]), None)
+    kind = kind or transformers.MODEL_MAPPING[type(settings)]
+    if not issubclass(kind, transformers.PreTrainedModel):
+        raise TypeError(kind)
+    return _built(kind, settings, most_modules)
+
+
+def _built(kind: Any, settings: Any, most_modules: int) -> Any:
+    import torch
+    from torch.nn.modules.module import register_module_module_registration_hook
+
+    modules: Iterator[int] = iter(range(most_modules))
+
+    def count(*_: Any) -> None:
+        if next(modules, None) is None:
+            raise ValueError("more layers than the file has tensors")
+
+    settings._attn_implementation = "eager"  # others may load code of the hub's
+    hook = register_module_module_registration_hook(count)
+    try:
+        with torch.device("meta"):
+            return kind(settings)
+    finally:
+        hook.remove()
+
+
+def _vocabulary(model: Any, most_modules: int) -> dict[str, Any]:
+    """What has a row for each token: the tensors whose shape depends on the vocabulary's size.
+
+    ``token_tensors`` maps them to the axis of the tokens; it is empty where that cannot be found, or where the values
+    of one token are not one run of the tensor.  ``vocabulary_key`` is what config.json calls the size.
+    """
+    settings = type(model.config).from_dict(model.config.to_dict())
+    try:
+        text = settings.get_text_config()
+        text.vocab_size += 1
+        larger = _built(type(model), settings, most_modules).state_dict()
+    except Exception:  # no vocabulary, or several
+        return {"token_tensors": {}, "vocabulary_key": ""}
+    axes: dict[str, int] = {}
+    for name, tensor in model.state_dict().items():
+        before, after = tuple(tensor.shape), tuple(larger[name].shape)
+        if before == after:
+            continue
+        axis = next(number for number, sizes in enumerate(zip(before, after, strict=True)) if sizes[0] != sizes[1])
+        if after != (*before[:axis], before[axis] + 1, *before[axis + 1 :]) or math.prod(before[:axis]) != 1:
+            axes = {}
+            break
+        axes[name] = axis
+    return {"token_tensors": axes, "vocabulary_key": text.attribute_map.get("vocab_size", "vocab_size")}
