@@ -265,8 +265,7 @@ def _included(facts: BundleFacts) -> dict[str, Path]:
     """The base's files by their name in the bundle, where they are to be in it."""
     if not facts.include_base:
         return {}
-    index = facts.base.index
-    files = {**facts.base.companions, **({index.name: index} if index else {}), **facts.base.files}
+    files = {**facts.base.companions, **facts.base.indexes, **facts.base.files}
     return {BASE + name: path for name, path in files.items()}
 
 

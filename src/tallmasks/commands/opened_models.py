@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.filesize import decimal
 
+from tallmasks.commands.input_warnings import warn_of_inputs
 from tallmasks.commands.progress import work_progress
 from tallmasks.methods.merges import Place
 from tallmasks.methods.registry import get_merge
@@ -141,6 +142,7 @@ def opened(given: Given, keeps_own: bool = False) -> Models:
     for name, one in models.task_parts.items():
         if all(one.same(models.part, tensor) for tensor in models.layout.names):
             warn(f"{name}: its weights are the base's, so it adds nothing")
+    warn_of_inputs(models)
     return models
 
 

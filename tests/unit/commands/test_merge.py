@@ -303,7 +303,8 @@ def test_sub_folders_of_sentence_transformers_go_along(small: Path) -> None:
     Path("base/1_Pooling").mkdir()
     Path("base/1_Pooling/config.json").write_text('{"pooling_mode_mean_tokens": true}')
     Path("base/1_Pooling/code.py").write_text("")
-    Path("base/modules.json").write_text("[]")
+    for name in ("base", "cars", "dtd"):
+        Path(name, "modules.json").write_text('[{"path": ""}, {"path": "1_Pooling"}]')
     assert run(*CALL, "--method", "ties", "-o", "merged") == 0
     assert Path("merged/1_Pooling/config.json").read_text() == '{"pooling_mode_mean_tokens": true}'
     assert not Path("merged/1_Pooling/code.py").exists() and Path("merged/modules.json").exists()

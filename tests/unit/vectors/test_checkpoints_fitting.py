@@ -158,7 +158,7 @@ def test_all_tokens_come_after_the_bases(tmp_path):
     assert json.loads(grown.companions["config.json"].read_text())["vocab_size"] == 6
 
 
-@pytest.mark.parametrize("change", [{"steps": torch.tensor([1, 2, 4])}, {"steps": None}, {"ids": torch.arange(3)}])
+@pytest.mark.parametrize("change", [{"count": torch.tensor(4)}, {"steps": None}, {"ids": torch.arange(3)}])
 def test_other_counters_are_warned_of(change, tmp_path):
     """A merged model would have nobody's position ids, or none could be merged for a counter's sake."""
     base = opened(tmp_path / "base", model())

@@ -211,7 +211,8 @@ def test_folders_that_are_not_whole_are_refused(tmp_path):
     for places, said in (
         (weights | {"absent.weight": shards[0].name}, "absent.weight"),
         (weights | {some: shards[-1].name}, some),
-        (weights | {some: "../other.safetensors"}, "not an index"),
+        (weights | {some: "../other.safetensors"}, "names the file '../other.safetensors'; expected files beside it"),
+        (weights | {some: "/tmp/other.safetensors"}, "names the file '/tmp/other.safetensors'"),
         ({name: file for name, file in weights.items() if name != some}, "against the index"),
         ([], "not an index"),
     ):
@@ -281,10 +282,15 @@ def test_nothing_in_a_file_is_run_and_what_is_no_checkpoint_is_refused(tmp_path)
         assert name in refusal(lambda: open_checkpoint(file_of(tmp_path, {name: tensor}, "odd.pt")))  # noqa: B023
     (tmp_path / "model.gguf").write_bytes(b"GGUF")
     (tmp_path / "empty").mkdir()
+    (tmp_path / "packed").mkdir()
+    (tmp_path / "packed/model-Q4.gguf").write_bytes(b"GGUF")
+    file_of(tmp_path / "lora", state(), "pytorch_lora_weights.safetensors")
     file_of(tmp_path / "two", state(), "a.pt")
     file_of(tmp_path / "two", state(), "b.pt")
     for name, said in (
-        ("model.gguf", "ending in .gguf"),
+        ("model.gguf", "is of GGUF, a format for quantised models"),
+        ("packed", "packed: model-Q4.gguf is of GGUF"),
+        ("lora", "a LoRA of diffusers"),
         ("empty", "no file of weights"),
         ("two", "2 files of weights (a.pt, b.pt)"),
     ):
@@ -360,5 +366,8 @@ REPOSITORIES = {
 
 def test_of_a_repository_the_weights_come_once():
     """A download would take twice its time and room, with formats that nobody reads."""
+    pipeline = "model_index.json old.safetensors unet/config.json unet/diffusion_pytorch_model.safetensors"
+    extra = "unet/diffusion_pytorch_model.fp16.safetensors unet/diffusion_pytorch_model.bin onnx/model.onnx"
+    assert wanted(f"{pipeline} {extra}".split(), ["unet", "vae"]) == pipeline.replace(" old.safetensors", "").split()
     for case, (names, *expected) in REPOSITORIES.items():
         assert wanted(names.split()) == [names.split()[place] for place in expected], case

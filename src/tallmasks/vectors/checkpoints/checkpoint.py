@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -58,7 +59,7 @@ class Checkpoint:
         places: the weight file of every tensor, by tensor, in the order of their bytes.
         is_folder: whether it is a folder, or one file.
         metadata: of a safetensors file, by its name in the folder.
-        index: the index of a sharded model, whose text is kept when a model is written like this one.
+        indexes: the indexes of sharded models, by name; their texts are kept when a model is written like this one.
         arrays: each tensor in its shape, memory-mapped and read-only; the bytes of dtypes that are not in `DTYPES`.
     """
 
@@ -72,7 +73,7 @@ class Checkpoint:
     left_out: tuple[str, ...] = ()
     is_folder: bool = False
     metadata: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    index: Path | None = None
+    indexes: Mapping[str, Path] = field(default_factory=dict)
     arrays: Mapping[str, NDArray] = field(default_factory=dict)
 
     @cached_property
@@ -92,13 +93,20 @@ class Checkpoint:
         return Layout(names, tuple(self.tensors[name].shape for name in names))
 
     @cached_property
+    def configs(self) -> dict[str, dict[str, Any]]:
+        """The content of every config.json that can be read, by its name: of the folder, and of folders of parts."""
+        configs = {}
+        for name, path in self.companions.items():
+            if name.rpartition("/")[2] == "config.json":
+                with suppress(OSError, ValueError):  # for those who load the model to judge
+                    content = read_plain_json(path)
+                    configs[name] = content if isinstance(content, dict) else {}
+        return configs
+
+    @property
     def config(self) -> dict[str, Any]:
-        """The content of config.json; empty where there is none, or none that can be read."""
-        try:
-            content = read_plain_json(self.companions["config.json"])
-        except (KeyError, OSError, ValueError):  # for those who load the model to judge
-            return {}
-        return content if isinstance(content, dict) else {}
+        """The content of the folder's config.json; empty where there is none that can be read."""
+        return self.configs.get("config.json", {})
 
     @property
     def names(self) -> list[str]:

@@ -9,10 +9,11 @@ from tallmasks.store.errors import TallmasksError, warn
 from tallmasks.store.parallel import parallel
 from tallmasks.store.tensor_files import name_some
 from tallmasks.vectors.checkpoints.buffers import Buffer
-from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
 from tallmasks.vectors.checkpoints.library_models import library_model
 
-_KEY = "quantization_config"
+_KEYS = ("quantization_config", "quantization")
+"""What transformers and MLX call it in config.json, of the model or of a part such as `text_config`."""
 _PARTS = ("_scale_inv", ".SCB", ".qweight", ".qzeros", ".g_idx", ".absmax", ".quant_map", ".weight_packed", ".W_q")
 """How scales and packed weights are called at the end: by fp8, LLM.int8(), GPTQ and AWQ, bitsandbytes' 4 bits,
 compressed-tensors, HQQ."""
@@ -32,14 +33,36 @@ def check_fit(base: Checkpoint, task_checkpoints: Mapping[str, Checkpoint], own:
     if problems:
         raise TallmasksError("\n".join(problems))
     for task, checkpoint in task_checkpoints.items():
-        constants = {name for one in (base, checkpoint) for name, info in one.tensors.items() if not info.is_float}
-        rest = constants - base.buffers.keys() - checkpoint.buffers.keys() - set(own)
-        shared = base.tensors.keys() & checkpoint.tensors.keys()
-        if odd := sorted(name for name in rest if name not in shared or not checkpoint.same(base, name)):
+        if odd := sorted(_differing_constants(base, checkpoint) - set(own)):
             warn(
                 f"{task}: {checkpoint.title} differs from {base.title} in {name_some(odd)}, which are no floats: those"
                 " of the base are kept"
             )
+
+
+def _differing_constants(base: Checkpoint, task: Checkpoint) -> set[str]:
+    """The tensors of no floats, and no buffers by their names, that are not the same in both."""
+    constants = {name for one in (base, task) for name, info in one.tensors.items() if not info.is_float}
+    rest = constants - base.buffers.keys() - task.buffers.keys()
+    shared = base.tensors.keys() & task.tensors.keys()
+    return {name for name in rest if name not in shared or not task.same(base, name)}
+
+
+def _is_integers(info: TensorInfo) -> bool:
+    return not info.is_float and info.dtype != "BOOL"
+
+
+def _packed(base: Checkpoint, task: Checkpoint) -> list[str]:
+    """The arrays of integers that fine-tuning changed, as it does in quantised models.  transformers knows buffers."""
+    odd = [
+        name
+        for name in _differing_constants(base, task) & base.tensors.keys() & task.tensors.keys()
+        if all(_is_integers(one.tensors[name]) and one.tensors[name].size > 1 for one in (base, task))
+    ]
+    if odd and (model := library_model(base)):
+        own = model.names(odd)
+        odd = [name for name in odd if own.get(name) not in model.buffers]
+    return sorted(odd)
 
 
 def unchanged(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> tuple[str, ...]:
@@ -63,6 +86,12 @@ def _problems(base: Checkpoint, task: Checkpoint) -> Iterator[str]:
             f" the base's: `--keep-base {min(untied)}`"
         )
         extra -= untied
+    if packed := _packed(base, task):
+        yield (
+            f"{task.title} has integers that differ from those of {base.title}: {name_some(packed)}; expected floats of"
+            " 16 bits or more, and these may be a quantised model's. Dequantise it; or, where they are no weights, keep"
+            f" the base's: `--keep-base {packed[0]}`"
+        )
     for kind, names in (("lacks", missing), ("has besides", extra)):
         if names:
             yield (
@@ -126,9 +155,10 @@ def _quantised(checkpoint: Checkpoint) -> Iterator[str]:
     """Why a checkpoint counts as quantised, if it does; no values are read."""
     tensors = checkpoint.tensors.items()
     signs = (quantised_tensor(name, info.dtype, info.shape) for name, info in tensors)
-    parts = [checkpoint.config, *checkpoint.config.values()]  # of the model, and of a part such as `text_config`
-    in_config = any(isinstance(part, dict) and part.get(_KEY) for part in parts)
-    if sign := f"config.json has {_KEY}" if in_config else next(filter(None, signs), None):
+    every = checkpoint.configs.values()
+    parts = [*every, *(part for config in every for part in config.values() if isinstance(part, dict))]
+    key = next((key for key in _KEYS for part in parts if part.get(key)), "")
+    if sign := f"config.json has {key}" if key else next(filter(None, signs), None):
         yield (
             f"{checkpoint.title} is quantised: {sign}; expected weights of 16 bits or more. Dequantise it and save it"
             " again, or give the model that it was made of"

@@ -49,12 +49,23 @@ def narrowed(values: NDArray[np.float32], dtype: str, what: str) -> NDArray[np.u
             f"{what} became NaN or infinite; expected finite numbers. A checkpoint is damaged or its training diverged;"
             " or take a smaller scaling coefficient"
         )
+    _refuse_too_large(largest, dtype, what)
+    return rounded(flat, dtype)
+
+
+def cast(values: NDArray[np.float32], dtype: str, what: str) -> NDArray[np.uint8]:
+    """As `narrowed`, of values that are only copied: infinity and NaN stay what they are."""
+    flat = np.ascontiguousarray(values, np.float32).reshape(-1)
+    _refuse_too_large(float(np.abs(flat[np.isfinite(flat)]).max(initial=0)), dtype, what)
+    return rounded(flat, dtype)
+
+
+def _refuse_too_large(largest: float, dtype: str, what: str) -> None:
     if largest >= _TOO_LARGE.get(dtype, np.inf):
         raise TallmasksError(
             f"{what} became too large for {dtype}; expected numbers that it can hold. Write the model as F32 or BF16,"
             " or take a smaller scaling coefficient"
         )
-    return rounded(flat, dtype)
 
 
 def rounded(values: NDArray[np.float32], dtype: str) -> NDArray[np.uint8]:

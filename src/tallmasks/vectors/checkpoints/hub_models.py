@@ -10,6 +10,8 @@ from pathlib import Path
 
 from tallmasks.store import hub
 from tallmasks.store.errors import TallmasksError
+from tallmasks.store.parallel import parallel
+from tallmasks.vectors.checkpoints.folder_parts import PART_INDEXES, parts_of
 from tallmasks.vectors.checkpoints.lora_folders import ADAPTER_FILES
 from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH
 
@@ -21,22 +23,25 @@ COMPANIONS = (
     "chat_template.jinja", "tokenizer.json", "tokenizer_config.json", "*.tokenizer", "special_tokens_map.json",
     "added_tokens.json", "*vocab*.json", "vocab.txt", "vocab.bpe", "dict.txt", "merges.txt", "bpe.codes", "*.model",
     "*.spm", "*.tiktoken", "tekken.json", "normalizer.json", "emoji.json", "byte_maps.json", "word_shape.json",
-    "word_pronunciation.json", "modules.json", "sentence_*_config.json", "config_sentence_transformers.json",
+    "word_pronunciation.json", "sentence_*_config.json", "config_sentence_transformers.json", *PART_INDEXES,
     "LICENSE*", "NOTICE*", "USE_POLICY*",
 )  # fmt: skip
 """Of a model's folder, what is copied with its weights: configuration, tokenizer, terms."""
-OF_PARTS = re.compile(r"\d+_\w+/[\w.-]+\.(json|safetensors)")
-"""Files of sentence-transformers' sub-folders, such as 1_Pooling."""
 _PATTERNS = (*COMPANIONS, "*.index.json", "adapter_config.json", "README.md")
 """What is downloaded beside its weights."""
-_TELLING = ("config.json", "adapter_config.json", "open_clip_config.json", "model.safetensors", "pytorch_model.bin")
+_TELLING = (
+    "config.json", "adapter_config.json", "open_clip_config.json", "model.safetensors", "pytorch_model.bin",
+    *PART_INDEXES,
+)  # fmt: skip
 """Files of which one at least is in every model's repository."""
 _WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.ckpt")
 _MODELS = (
     "model.safetensors", "model-*-of-*.safetensors", "open_clip_model.safetensors",
-    "pytorch_model.bin", "pytorch_model-*-of-*.bin", "open_clip_pytorch_model.bin",
+    "diffusion_pytorch_model.safetensors", "diffusion_pytorch_model-*-of-*.safetensors",
+    "pytorch_model.bin", "pytorch_model-*-of-*.bin", "open_clip_pytorch_model.bin", "diffusion_pytorch_model.bin",
+    "diffusion_pytorch_model-*-of-*.bin",
 )  # fmt: skip
-"""What transformers, PEFT and open_clip call their weights; other weights beside them are the same again."""
+"""What transformers, open_clip and diffusers call their weights; other weights beside them are the same again."""
 OF_TRAINING = ("training_args.", "optimizer.", "scheduler.", "scaler.", "rng_state")
 """How files begin that a training goes on from."""
 _SHARD = re.compile(r"(.+)-\d{5}-of-(\d{5})(\.safetensors|\.bin)")
@@ -52,7 +57,7 @@ def fetched(repository: str, revision: str) -> tuple[Path, dict[str, str]]:
     """The folder of a repository at a revision, and its origin: ``{"repository", "revision": <full commit>}``.
 
     Without a network it is what the cache has.  So it is for a full commit with all its shards there. Raises
-    TallmasksError where neither the cache nor the hub has it.
+    TallmasksError where neither the cache nor the hub has it, or a file of it is damaged.
     """
     folder = _cached(repository, revision)
     is_pinned = re.fullmatch(r"[0-9a-f]{40}", revision)
@@ -61,6 +66,10 @@ def fetched(repository: str, revision: str) -> tuple[Path, dict[str, str]]:
     if folder is None:
         where, why = hub.address(repository, "", revision), hub.not_cached(f"{repository} --revision {revision}")
         raise TallmasksError(f"{where}: there is no such path, and the model is {why}. Or name a local folder")
+    names = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
+    for index in {*PART_INDEXES} & {*names}:
+        hub.refuse_damaged(folder / index)
+    parallel(hub.refuse_damaged, [folder / name for name in wanted(names, parts_of(folder, names))])
     return folder, {"repository": repository, "revision": folder.name}
 
 
@@ -68,12 +77,12 @@ def _cached(repository: str, revision: str) -> Path | None:
     """A snapshot in this machine's cache that has weights."""
     paths = (hub.cached(repository, file, revision) for file in _TELLING)
     folder = next((path.parent for path in paths if path is not None), None)
-    return folder if folder and any(any(folder.glob(pattern)) for pattern in _WEIGHTS) else None
+    return folder if folder and any(any(folder.rglob(pattern)) for pattern in _WEIGHTS) else None
 
 
 def _is_whole(folder: Path) -> bool:
     """Whether a snapshot has all shards, which a download that was interrupted has not."""
-    names = [path.name for path in folder.iterdir()]
+    names = [path.relative_to(folder).as_posix() for path in folder.rglob("*")]
     counts = Counter(match.groups() for match in map(_SHARD.fullmatch, names) if match)
     return all(
         count == int(of) and f"{stem}{ending}.index.json" in names for (stem, of, ending), count in counts.items()
@@ -87,22 +96,36 @@ def _downloaded(repository: str, revision: str) -> Path:
     try:
         siblings = HfApi().model_info(repository, revision=commit).siblings or []
         names = [sibling.rfilename for sibling in siblings]
-        return Path(snapshot_download(repository, revision=commit, allow_patterns=wanted(names)))
+        index = next((name for name in PART_INDEXES if name in names), None)
+        folder = hub.download(repository, index, commit).parent if index else Path()
+        patterns = wanted(names, parts_of(folder, names))
+        return Path(snapshot_download(repository, revision=commit, allow_patterns=patterns))
+    except TallmasksError:
+        raise
     except Exception as error:  # see `trouble`
         reason = hub.trouble(error)
         where = hub.address(repository, "", revision)
         raise TallmasksError(f"{where} (no such path is here): {reason}") from None
 
 
-def wanted(names: Sequence[str]) -> list[str]:
-    """The files of a repository to download: its weights once, as safetensors if they are; of folders `OF_PARTS`."""
-    top = [name for name in names if "/" not in name]
+def wanted(names: Sequence[str], parts: Sequence[str] = ("",)) -> list[str]:
+    """The files of a repository to download: the weights of each of its parts once, as safetensors if they are."""
+    chosen = []
+    for part in dict.fromkeys(["", *parts]):
+        prefix = f"{part}/" if part else ""
+        inside = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+        top = [name for name in inside if "/" not in name]
+        weights = _weights_among(top) if part in parts else set()
+        patterns = (*_PATTERNS, "*.json") if part else _PATTERNS
+        kept = (name for name in top if name in weights or any(fnmatch.fnmatchcase(name, p) for p in patterns))
+        chosen += [prefix + name for name in kept]
+    return chosen
 
+
+def _weights_among(names: Sequence[str]) -> set[str]:
     def first(patterns: Sequence[str]) -> list[str]:
         """The files of the first pattern that has any."""
-        return next(filter(None, (fnmatch.filter(top, pattern) for pattern in patterns)), [])
+        return next(filter(None, (fnmatch.filter(names, pattern) for pattern in patterns)), [])
 
     weights = {*first(ADAPTER_FILES), *first(_MODELS)}
-    weights = weights or {name for name in first(_WEIGHTS) if not name.startswith(OF_TRAINING)}
-    chosen = [name for name in top if name in weights or any(fnmatch.fnmatchcase(name, p) for p in _PATTERNS)]
-    return chosen + [name for name in names if OF_PARTS.fullmatch(name)]
+    return weights or {name for name in first(_WEIGHTS) if not name.startswith(OF_TRAINING)}

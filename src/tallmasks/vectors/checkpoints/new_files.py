@@ -18,7 +18,8 @@ from tallmasks.store.dtypes import DTYPES, FLOATS, torch_dtypes
 from tallmasks.store.errors import TallmasksError, needed_for, short
 from tallmasks.store.plain_files import read_plain_json
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.weight_files import INDEX, SAFETENSORS, SINGLE
+from tallmasks.vectors.checkpoints.folder_parts import part_prefix
+from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS
 
 _CARD = "README.md"
 _OF_TORCH = {"format": "pt"}
@@ -51,7 +52,10 @@ def planned(
     code = {name: dtypes[base.aliases.get(name, name)] for name in base.places}
     width = {name: _bytes_of(base, name, code[name]) for name in base.places}
     if shard_size is not None:
-        shards = _shards(width, shard_size)
+        shards: dict[str, list[str]] = {}
+        for part in dict.fromkeys(map(part_prefix, base.files)):
+            of_part = {name: size for name, size in width.items() if part_prefix(base.places[name]) == part}
+            shards |= {part + file: names for file, names in _shards(of_part, shard_size, _stem(base, part)).items()}
         return [_planned_file(base, name, names, code, width, _OF_TORCH) for name, names in shards.items()]
     files = []
     for file in base.files:
@@ -64,7 +68,12 @@ def planned(
     return files
 
 
-def _shards(width: Mapping[str, int], size: int) -> dict[str, list[str]]:
+def _stem(base: Checkpoint, part: str) -> str:
+    """How a part's weight files begin: diffusers looks for other names than transformers."""
+    return "diffusion_pytorch_model" if any(f.startswith(f"{part}diffusion_") for f in base.files) else "model"
+
+
+def _shards(width: Mapping[str, int], size: int, stem: str) -> dict[str, list[str]]:
     """The names of tensors, in order, by file; a file has a tensor at least."""
     groups: list[list[str]] = []
     left = 0
@@ -75,8 +84,8 @@ def _shards(width: Mapping[str, int], size: int) -> dict[str, list[str]]:
         groups[-1].append(name)
         left -= taken
     if len(groups) == 1:
-        return {SINGLE: groups[0]}
-    return {f"model-{number:05}-of-{len(groups):05}{SAFETENSORS}": names for number, names in enumerate(groups, 1)}
+        return {f"{stem}{SAFETENSORS}": groups[0]}
+    return {f"{stem}-{number:05}-of-{len(groups):05}{SAFETENSORS}": names for number, names in enumerate(groups, 1)}
 
 
 def _planned_file(
@@ -92,7 +101,11 @@ def _planned_file(
     for name in names:
         spans[name] = (end, end := end + width[name])
         shape = list(base.info(name).shape)
-        header[name] = {"dtype": code[name], "shape": shape, "data_offsets": list(spans[name])}
+        header[name.removeprefix(part_prefix(file))] = {
+            "dtype": code[name],
+            "shape": shape,
+            "data_offsets": list(spans[name]),
+        }
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     text = text.ljust(-(-len(text) // 8) * 8)
     encoded = len(text).to_bytes(8, "little") + text
@@ -115,26 +128,39 @@ def small_files(
     With ``code``, a dtype for all tensors, config.json names it, because transformers loads in that dtype.
     """
     texts: dict[str, bytes | Path] = dict(base.companions)
-    if code is not None and "config.json" in texts:
+    if code is not None:
         dtype, floats = DTYPES[code].torch, [DTYPES[code].torch for code in FLOATS]
-        texts["config.json"] = edited(
-            base.companions["config.json"], lambda config: replaced(config, ("dtype", "torch_dtype"), floats, dtype)
-        )
-    resharded = {file.name for file in files} != {_renamed(file) for file in base.files}
-    if base.index is not None and base.index.name == INDEX and code is None and not resharded:
-        texts[INDEX] = base.index
-    elif len(files) > 1 or (base.index is not None and not resharded):
-        total = sum(end - start for file in files for start, end in file.spans.values())
-        weight_map = dict(sorted((name, file.name) for file in files for name in file.spans))
 
-        def written(index: Any) -> Any:
-            facts = index["metadata"] if isinstance(index.get("metadata"), dict) else {}
-            return {**index, "metadata": {**facts, "total_size": total}, "weight_map": weight_map}
+        def retyped(config: Any) -> Any:
+            return replaced(config, ("dtype", "torch_dtype"), floats, dtype)
 
-        texts[INDEX] = edited(base.index, written)
+        configs = [name for name in base.companions if Path(name).name == "config.json"]
+        texts |= {name: edited(base.companions[name], retyped) for name in configs}
+    for part in dict.fromkeys(part_prefix(file.name) for file in files):
+        texts |= _index(base, [file for file in files if part_prefix(file.name) == part], part, code)
     if card is not None:
         texts[_CARD] = card.encode()
     return texts
+
+
+def _index(base: Checkpoint, files: Sequence[PlannedFile], part: str, code: str | None) -> dict[str, bytes | Path]:
+    """The index of the weight files of one part, by its name, if they need one."""
+    index = next((name for name in base.indexes if part_prefix(name) == part), None)
+    resharded = {file.name for file in files} != {_renamed(file) for file in base.files if part_prefix(file) == part}
+    name = f"{part}{_stem(base, part)}{SAFETENSORS}.index.json"
+    if name in base.indexes and code is None and not resharded:
+        return {name: base.indexes[name]}
+    if len(files) == 1 and (index is None or resharded):
+        return {}
+    total = sum(end - start for file in files for start, end in file.spans.values())
+    places = {tensor.removeprefix(part): file.name.removeprefix(part) for file in files for tensor in file.spans}
+
+    def written(content: Any) -> Any:
+        facts = content["metadata"] if isinstance(content.get("metadata"), dict) else {}
+        weight_map = dict(sorted(places.items()))
+        return {**content, "metadata": {**facts, "total_size": total}, "weight_map": weight_map}
+
+    return {name: edited(base.indexes[index] if index else None, written)}
 
 
 class SafetensorsSink:
@@ -144,6 +170,7 @@ class SafetensorsSink:
         self._places: dict[str, list[tuple[int, int]]] = {}
         for file in files:
             path = place / file.name if base.is_folder else place
+            path.parent.mkdir(exist_ok=True)
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             stack.callback(os.close, descriptor)
             os.posix_fallocate(descriptor, 0, file.size)
@@ -197,7 +224,9 @@ def _bytes_of(base: Checkpoint, name: str, code: str) -> int:
 
 def _renamed(file: str) -> str:
     """The name of a weight file as safetensors: pytorch_model-1-of-2.bin becomes model-1-of-2.safetensors."""
-    return file if file.endswith(SAFETENSORS) else f"{Path(file).stem.replace('pytorch_model', 'model')}{SAFETENSORS}"
+    stem = Path(file).stem
+    stem = stem if stem.startswith("diffusion_") else stem.replace("pytorch_model", "model")
+    return file if file.endswith(SAFETENSORS) else f"{part_prefix(file)}{stem}{SAFETENSORS}"
 
 
 def edited(path: Path | None, edit: Callable[[Any], Any]) -> bytes:

@@ -8,17 +8,26 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from tallmasks.store.errors import TallmasksError
+from tallmasks.store.errors import TallmasksError, short
 from tallmasks.store.hub import OPEN_CLIP_FILES
 from tallmasks.store.plain_files import read_plain_json, within
 from tallmasks.store.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.hub_models import COMPANIONS, OF_PARTS, OF_TRAINING, fetched, repository_of
+from tallmasks.vectors.checkpoints.folder_parts import joined, parts_of
+from tallmasks.vectors.checkpoints.hub_models import COMPANIONS, OF_TRAINING, fetched, repository_of
 from tallmasks.vectors.checkpoints.lora_folders import ADAPTER_CONFIG, ADAPTER_FILES, open_lora
-from tallmasks.vectors.checkpoints.weight_files import INDEX, SAFETENSORS, SINGLE, TORCH, open_weight_files
+from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH, open_weight_files
 
-_TORCH_SINGLE = "pytorch_model.bin"
-_TORCH_INDEX = "pytorch_model.bin.index.json"
+_INDEX = ".index.json"
+_WHOLE = (
+    "model.safetensors", "model.safetensors.index.json",
+    "diffusion_pytorch_model.safetensors", "diffusion_pytorch_model.safetensors.index.json",
+    "pytorch_model.bin", "pytorch_model.bin.index.json",
+    "diffusion_pytorch_model.bin", "diffusion_pytorch_model.bin.index.json",
+)  # fmt: skip
+"""The files of a whole model by transformers and diffusers, the best first."""
+DIFFUSERS_LORA = "pytorch_lora_weights.safetensors"
+GGUF = ".gguf"
 _LARGEST_COMPANION = 1 << 26
 
 
@@ -46,6 +55,8 @@ def open_checkpoint(spec: str | Path, base: Checkpoint | None = None) -> Checkpo
     origin = {"path": title}
     if path.is_dir():
         return _open_folder(path, title, origin, base)
+    if path.suffix == GGUF:
+        raise quantised_format(title)
     if path.suffix not in (SAFETENSORS, *TORCH):
         raise TallmasksError(
             f"{title}: found a file ending in {path.suffix or 'nothing'}; expected {SAFETENSORS}, {', '.join(TORCH)},"
@@ -55,16 +66,46 @@ def open_checkpoint(spec: str | Path, base: Checkpoint | None = None) -> Checkpo
 
 
 def _open_folder(folder: Path, title: str, origin: Mapping[str, str], base: Checkpoint | None) -> Checkpoint:
+    names = _files_in(folder, title)
+    parts = parts_of(folder, names)
+    facts: dict[str, Any] = {"title": title, "origin": origin, "is_folder": True}
+    if parts == [""]:
+        return _open_model(folder, names, base, facts)
+    opened, weights = {}, 0
+    for part in dict.fromkeys(["", *parts]):
+        place = folder / part
+        if not place.is_dir():
+            continue
+        within(folder, part or ".")
+        inside = _files_in(place, title) if part else names
+        if part in parts and any(map(_is_weights, inside)):
+            opened[part] = _open_model(place, inside, None, {**facts, "title": f"{title}/{part}" if part else title})
+            weights += 1
+        else:
+            companions, left_out = _companions(place, inside, *["*.json"] * bool(part))
+            opened[part] = Checkpoint(title=title, tensors={}, companions=companions, left_out=tuple(left_out))
+        if part and (deeper := [path for path in place.glob("*/*") if _is_weights(path.name)]):
+            raise TallmasksError(
+                f"{title}: weights in {deeper[0].parent.relative_to(folder)}, a folder that no index of {title} names;"
+                " expected them in the folders that it names. Give a model that is saved so"
+            )
+    if not weights:
+        raise TallmasksError(f"{title}: no file of weights in it, nor in {name_some(part for part in parts if part)}")
+    return joined(opened, **facts)
+
+
+def _files_in(folder: Path, title: str) -> set[str]:
     try:
-        names = {entry.name for entry in os.scandir(folder) if not entry.is_dir()}
+        return {entry.name for entry in os.scandir(folder) if not entry.is_dir()}
     except OSError as error:
         raise TallmasksError(f"{title}: {error.strerror}; expected a folder that can be read") from None
+
+
+def _open_model(folder: Path, names: set[str], base: Checkpoint | None, facts: Mapping[str, Any]) -> Checkpoint:
+    """A folder with one model, or one LoRA."""
+    title = str(facts["title"])
     companions, left_out = _companions(folder, names)
-    if "modules.json" in companions:  # the files of sentence-transformers' sub-folders, by `1_Pooling/config.json`
-        parts = sorted(path.relative_to(folder).as_posix() for path in folder.glob("*/*"))
-        companions |= {name: folder / name for name in parts if OF_PARTS.fullmatch(name) and not _unfit(folder, name)}
-    facts: dict[str, Any] = {"title": title, "origin": origin, "companions": companions, "is_folder": True}
-    whole = [name for name in (SINGLE, INDEX, _TORCH_SINGLE, _TORCH_INDEX) if name in names]
+    whole = [name for name in _WHOLE if name in names]
     adapters = [name for name in ADAPTER_FILES if name in names]
     if ADAPTER_CONFIG in names or adapters:
         if whole:
@@ -74,11 +115,11 @@ def _open_folder(folder: Path, title: str, origin: Mapping[str, str], base: Chec
             )
         for name in (ADAPTER_CONFIG, *adapters[:1]):
             within(folder, name)
-        return open_lora(folder, adapters, base, facts)
+        return open_lora(folder, adapters, base, {**facts, "companions": companions})
     first = whole[0] if whole else _only_weights(names, title)
     within(folder, first)
-    index = folder / first if first in (INDEX, _TORCH_INDEX) else None
-    shards = _read_index(index) if index else None
+    index = {first: folder / first} if first.endswith(_INDEX) else {}
+    shards = _read_index(folder / first) if index else None
     files = {name: folder / name for name in sorted({*shards.values()} if shards else {first})}
     if absent := [name for name in files if name not in names]:
         raise TallmasksError(
@@ -88,7 +129,11 @@ def _open_folder(folder: Path, title: str, origin: Mapping[str, str], base: Chec
     for name in files:
         within(folder, name)
     left = tuple(name for name in left_out if name not in {first, *files})
-    return open_weight_files(files, shards, **facts, left_out=left, index=index)
+    return open_weight_files(files, shards, **facts, companions=companions, left_out=left, indexes=index)
+
+
+def _is_weights(name: str) -> bool:
+    return name.endswith((SAFETENSORS, *TORCH)) and not name.startswith((*OF_TRAINING, "."))
 
 
 def _only_weights(names: set[str], title: str) -> str:
@@ -96,22 +141,41 @@ def _only_weights(names: set[str], title: str) -> str:
     for name in OPEN_CLIP_FILES:
         if name in names:
             return name
-    some = sorted(n for n in names if n.endswith((SAFETENSORS, *TORCH)) and not n.startswith((*OF_TRAINING, ".")))
+    if DIFFUSERS_LORA in names:
+        raise TallmasksError(
+            f"{title}: a LoRA of diffusers ({DIFFUSERS_LORA}); of LoRAs only those of PEFT can be read, with an"
+            f" {ADAPTER_CONFIG}. Fuse it into its model with diffusers' fuse_lora, and save that"
+        )
+    some = sorted(filter(_is_weights, names))
+    if not some and (packed := [name for name in names if name.endswith(GGUF)]):
+        raise quantised_format(f"{title}: {packed[0]}")
     if len(best := [name for name in some if name.endswith(SAFETENSORS)] or some) != 1:
         weights = f"{len(best)} files of weights ({name_some(best)})" if best else "no file of weights"
         raise TallmasksError(
-            f"{title}: {weights}; expected a model as transformers or open_clip save it ({SINGLE}, {INDEX},"
-            f" {_TORCH_SINGLE}, {OPEN_CLIP_FILES[0]}), a LoRA, or one file of weights. Name the file itself"
+            f"{title}: {weights}; expected a model as transformers, diffusers or open_clip save it"
+            f" ({', '.join(_WHOLE[:3])}, {OPEN_CLIP_FILES[0]}), a LoRA, or one file of weights. Name the file itself"
         )
     return best[0]
+
+
+def quantised_format(what: str) -> TallmasksError:
+    """The refusal of a file of llama.cpp's."""
+    return TallmasksError(
+        f"{what} is of GGUF, a format for quantised models; expected weights of 16 bits or more as safetensors. Give"
+        " the model that it was made of"
+    )
 
 
 def _read_index(path: Path) -> dict[str, str]:
     """The file of each tensor.  Only files beside the index are believed."""
     try:
         shards = read_plain_json(path)["weight_map"]
-        ends = (SAFETENSORS, *TORCH)
-        well = bool(shards) and all(Path(file).name == file and file.endswith(ends) for file in shards.values())
+        well = bool(shards) and all(file.endswith((SAFETENSORS, *TORCH)) for file in shards.values())
+        if well and (outside := [file for file in shards.values() if Path(file).name != file]):
+            raise TallmasksError(
+                f"{path}: it names the file {short(outside[0])}; expected files beside it, by name. Put them there, and"
+                " write their names alone"
+            )
     except (ValueError, KeyError, TypeError, AttributeError):
         well = False
     if not well:
@@ -122,13 +186,13 @@ def _read_index(path: Path) -> dict[str, str]:
     return shards
 
 
-def _companions(folder: Path, names: set[str]) -> tuple[dict[str, Path], list[str]]:
+def _companions(folder: Path, names: set[str], *more: str) -> tuple[dict[str, Path], list[str]]:
     """What is copied with a model, and what is not.  It says why where the name is a companion's."""
     chosen, left_out = {}, []
     for name in sorted(names):
         if name.startswith((".", "README")):
             continue
-        if not any(fnmatchcase(name, pattern) for pattern in COMPANIONS):
+        if not any(fnmatchcase(name, pattern) for pattern in (*COMPANIONS, *more)):
             left_out.append(name)
         elif why := _unfit(folder, name):
             left_out.append(f"{name} ({why})")

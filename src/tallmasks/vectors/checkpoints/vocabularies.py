@@ -43,7 +43,7 @@ def with_tokens_of(base: Checkpoint, task: Checkpoint) -> Checkpoint:
     same_shapes = all(base.tensors[name].shape == task.tensors[name].shape for name in both)
     if same_shapes and not {TOKENIZER} <= base.companions.keys() & task.companions.keys():
         return task
-    mine, theirs = _tokenizer(base), _tokenizer(task)
+    mine, theirs = read_tokenizer(base), read_tokenizer(task)
     if same_shapes and mine.ids == theirs.ids:
         return task
     sizes = {name: _shape_of_rows(base, name)[0] for name in _token_tensors(base)[0] if name in task.tensors}
@@ -62,7 +62,7 @@ def with_all_tokens(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> tuple[
             raise TallmasksError(
                 f"{one.title}: a LoRA, or a model of a bundle; expected a whole model for --tokens union"
             )
-    tokenizer, theirs = _tokenizer(base), {name: _tokenizer(one) for name, one in tasks.items()}
+    tokenizer, theirs = read_tokenizer(base), {name: read_tokenizer(one) for name, one in tasks.items()}
     ids, added = dict(tokenizer.ids), []
     for name, other in theirs.items():
         if odd := [text for text in other.ids if text not in tokenizer.ids and text not in other.added]:
@@ -97,7 +97,7 @@ def with_all_tokens(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> tuple[
     for name, content in written.items():
         Path(folder.name, name).write_bytes(content)
     companions = {**base.companions, **{name: Path(folder.name, name) for name in written}}
-    grown = _view(base, tokenizer.ids, ids, sizes, mean, companions=companions, index=None, folder=folder)
+    grown = _view(base, tokenizer.ids, ids, sizes, mean, companions=companions, indexes={}, folder=folder)
     for name, rows in grown.rows.items():  # the base's padding stays
         numbers = np.arange(_shape_of_rows(base, name)[0])
         padding = numbers[~np.isin(numbers, list(ids.values()))]
@@ -136,7 +136,7 @@ class _WithTokens(Checkpoint):
         return taken.reshape(-1)[(start - first) * nbytes : (stop - first) * nbytes]
 
 
-class _Tokenizer(NamedTuple):
+class Tokenizer(NamedTuple):
     """A tokenizer.json: its content, the number of every token by its text, and the entries of added tokens."""
 
     content: dict[str, Any]
@@ -144,7 +144,8 @@ class _Tokenizer(NamedTuple):
     added: dict[str, dict[str, Any]]
 
 
-def _tokenizer(checkpoint: Checkpoint) -> _Tokenizer:
+def read_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
+    """Raises TallmasksError where there is none that can be read."""
     try:
         content = read_plain_json(checkpoint.companions[TOKENIZER], LARGEST)
         vocabulary = content["model"]["vocab"]
@@ -160,7 +161,7 @@ def _tokenizer(checkpoint: Checkpoint) -> _Tokenizer:
             f"{checkpoint.title} has no {TOKENIZER} that says which row is which token ({type(error).__name__}); save"
             " its tokenizer there with transformers' save_pretrained"
         ) from None
-    return _Tokenizer(content, ids, added)
+    return Tokenizer(content, ids, added)
 
 
 def _token_tensors(base: Checkpoint) -> tuple[list[str], LibraryModel]:

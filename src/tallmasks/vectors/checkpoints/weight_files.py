@@ -21,7 +21,6 @@ from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
 from tallmasks.vectors.checkpoints.torch_files import StoredTensor, tensors_in
 
 SAFETENSORS = ".safetensors"
-SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 TORCH = (".pt", ".pth", ".bin", ".ckpt")
 """How files of torch.save end."""
 _LARGEST_EXPANDED = 1 << 30

@@ -14,7 +14,7 @@ from tallmasks.store.dtypes import DTYPES, FLOATS, code_of
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.parallel import parallel
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.float_bytes import narrowed
+from tallmasks.vectors.checkpoints.float_bytes import cast, narrowed, rounded
 from tallmasks.vectors.checkpoints.new_files import PlannedFile, SafetensorsSink, TorchSink, planned, small_files
 from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH
 
@@ -58,8 +58,11 @@ class NewCheckpoint:
 
     def _copy(self, name: str, start: int, stop: int) -> None:
         info = self._base.info(name)
-        if self._dtypes[name] != info.dtype:
-            self._put(name, start, self._base.piece(name, start, stop))
+        if (dtype := self._dtypes[name]) != info.dtype:
+            values = self._base.piece(name, start, stop)
+            is_mask = name in self._base.buffers  # of -1e9, which is -inf in float16, as by torch
+            data = rounded(values, dtype) if is_mask else cast(values, dtype, f"{self._out}: tensor {name}")
+            self._sink.put(name, start * FLOATS[dtype], data)
             return
         before = self._base.stored(name, 0, start).size if not info.is_float else start * FLOATS[info.dtype]
         self._sink.put(name, before, self._base.stored(name, start, stop))

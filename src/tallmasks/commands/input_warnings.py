@@ -1,0 +1,125 @@
+"""Warnings of models that can be merged, but perhaps should not: other configurations or tokenizers, a wrong base."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tallmasks.store.errors import TallmasksError, short, warn
+from tallmasks.store.tensor_files import name_some
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
+from tallmasks.vectors.checkpoints.library_models import library_model
+from tallmasks.vectors.checkpoints.vocabularies import TOKENIZER, read_tokenizer
+
+if TYPE_CHECKING:
+    from tallmasks.commands.opened_models import Models
+
+_HARMLESS = {
+    "_name_or_path", "name_or_path", "transformers_version", "torch_dtype", "dtype", "architectures", "auto_map",
+    "use_cache", "vocab_size", "finetuning_task", "problem_type", "task_specific_params", "gradient_checkpointing",
+    "output_attentions", "output_hidden_states", "return_dict", "tokenizer_class",
+}  # fmt: skip
+"""Fields of a config.json that say nothing of what the weights compute; so do dropout and initial values."""
+_SAMPLED = 1 << 18
+"""How many values of each task vector are compared with those of the others."""
+_ONE_WAY = 0.4
+"""The smallest cosine between task vectors that is suspicious.  If a task and the base of unrelated tasks are swapped,
+and all task vectors have one length, cosines are 0.5 and 0.71."""
+
+
+def warn_of_inputs(models: Models) -> None:
+    """Print a line for everything suspicious; reads few values."""
+    _warn_of_configurations(models.base, models.tasks)
+    if models.given.tokens is None:
+        _warn_of_tokenizers({"the base": models.base, **models.tasks})
+    _warn_of_directions(models)
+
+
+def _warn_of_configurations(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> None:
+    by_difference: dict[str, list[str]] = {}
+    for task, one in tasks.items():
+        for name in base.configs.keys() & one.configs.keys():
+            if fields := list(_differing(base, one, name)):
+                by_difference.setdefault(f"{name} differs from the base's in {name_some(fields, 6)}", []).append(task)
+    for difference, names in by_difference.items():
+        warn(f"{name_some(names)}: {difference}; the result has the base's")
+
+
+def _differing(base: Checkpoint, task: Checkpoint, name: str) -> Iterator[str]:
+    """The fields of a configuration that change what weights compute and differ, each with its value in the task."""
+    mine: Mapping[str, Any] = base.configs[name]
+    theirs: Mapping[str, Any] = task.configs[name]
+    if not any(_changes(key, mine.get(key), theirs.get(key)) for key in {*mine, *theirs}):
+        return
+    if name == "config.json" and (ours := library_model(base)) and (own := library_model(task)):
+        mine, theirs = ours.settings, own.settings  # with the library's defaults and today's names
+    for key in sorted({*mine, *theirs}):
+        if _changes(key, mine.get(key), theirs.get(key)):
+            value, other = theirs.get(key), mine.get(key)
+            is_short = not isinstance(value, dict | list) and not isinstance(other, dict | list)
+            yield f"{key} ({short(value)}, the base has {short(other)})" if is_short else key
+
+
+def _changes(key: str, mine: Any, theirs: Any) -> bool:
+    is_harmless = key in _HARMLESS or key.startswith(("initializer", "_")) or "drop" in key
+    return mine != theirs and not is_harmless
+
+
+def _warn_of_tokenizers(every: Mapping[str, Checkpoint]) -> None:
+    contents = {
+        name: one.companions[TOKENIZER].read_bytes() for name, one in every.items() if TOKENIZER in one.companions
+    }
+    if len(set(contents.values())) < 2:
+        return
+    advice = "`merge --tokens base` or `--tokens union` puts the rows of each token together"
+    texts: dict[int, dict[str, str]] = {}
+    try:
+        for name in contents:
+            for text, row in read_tokenizer(every[name]).ids.items():
+                texts.setdefault(row, {}).setdefault(text, name)
+    except TallmasksError:
+        warn(f"{TOKENIZER} differs between {name_some(contents)}, and one of them cannot be read; {advice}")
+        return
+    clashes = [
+        f"row {row} is {' and '.join(f'{short(text)} in {name}' for text, name in list(of_row.items())[:2])}"
+        for row, of_row in sorted(texts.items())
+        if len(of_row) > 1
+    ]
+    if clashes:
+        warn(f"the models' tokens differ, so rows of different tokens are merged: {name_some(clashes, 2)}. {advice}")
+        return
+    sets = {name: frozenset(read_tokenizer(every[name]).ids) for name in contents}
+    for name, of_task in sets.items():
+        if added := sorted(of_task - sets.get("the base", of_task)):
+            warn(f"{name}: it has tokens that the base lacks ({name_some(added)}); the result has the base's. {advice}")
+
+
+def _warn_of_directions(models: Models) -> None:
+    names, tasks = models.layout.names, models.tasks
+    count = max(_SAMPLED // len(names), 1)
+    middles = [(name, max(models.part.info(name).size - count, 0) // 2) for name in names]
+    pieces = [(name, start, min(start + count, models.part.info(name).size)) for name, start in middles]
+    vectors = {
+        task: np.concatenate([one.difference(models.base, *piece) for piece in pieces]).astype(np.float64)
+        for task, one in tasks.items()
+    }
+    for first, second in combinations(tasks, 2):
+        both = first in vectors and second in vectors
+        if (
+            both
+            and np.array_equal(vectors[first], vectors[second])
+            and all(tasks[second].same(tasks[first], n) for n in names)
+        ):
+            warn(f"{first} and {second} are one checkpoint under two names, which counts twice: leave one out")
+            del vectors[second]
+    lengths = {task: float(np.linalg.norm(vector)) for task, vector in vectors.items()}
+    pairs = list(combinations(vectors, 2)) if all(lengths.values()) else []
+    cosines = [float(vectors[a] @ vectors[b]) / (lengths[a] * lengths[b]) for a, b in pairs]
+    if cosines and min(cosines) > _ONE_WAY:
+        warn(
+            f"all task vectors point one way (cosines from {min(cosines):.2f} to {max(cosines):.2f}): is"
+            f" {models.base.title} the model that was fine-tuned, and not one of the fine-tuned models?"
+        )

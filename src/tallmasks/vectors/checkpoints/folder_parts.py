@@ -1,0 +1,64 @@
+"""Models in several folders: which folders sentence-transformers and diffusers say hold a part of the model.
+
+A tensor of the part `2_Dense` is called `2_Dense/linear.weight` here, and `linear.weight` in its file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from tallmasks.store.errors import TallmasksError, short
+from tallmasks.store.plain_files import read_plain_json, within
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
+
+PART_INDEXES = ("modules.json", "model_index.json")
+"""Of sentence-transformers, and of diffusers' pipelines."""
+_BY_NAME = ("tensors", "aliases", "files", "places", "companions", "metadata", "indexes", "arrays")
+"""The fields of a checkpoint that are by a tensor's or a file's name."""
+
+
+def parts_of(folder: Path, names: Collection[str]) -> list[str]:
+    """The folders below one that hold parts of its model, by the index among its files; "" is the folder itself.
+
+    Raises TallmasksError for an index that cannot be read, or that names a folder elsewhere.
+    """
+    index = next((name for name in PART_INDEXES if name in names), None)
+    if index is None:
+        return [""]
+    path = folder / index
+    within(folder, index)
+    try:
+        content = read_plain_json(path)
+        if index == PART_INDEXES[0]:
+            parts = [str(module["path"]) for module in content]
+        else:
+            parts = [name for name, value in content.items() if isinstance(value, list) and value[0] is not None]
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+        raise TallmasksError(
+            f"{path}: not an index of a model's folders; expected JSON as sentence-transformers or diffusers write it."
+            " Download it again"
+        ) from None
+    if odd := [part for part in parts if "/" in part or "\\" in part or part.startswith(".")]:
+        raise TallmasksError(f"{path}: it names the folder {short(odd[0])}; expected folders beside it")
+    return list(dict.fromkeys(parts))
+
+
+def part_prefix(file: str) -> str:
+    """What the tensors of a weight file are called before their names in it: `2_Dense/`, or nothing."""
+    return file[: file.rfind("/") + 1]
+
+
+def joined(parts: Mapping[str, Checkpoint], **facts: Any) -> Checkpoint:
+    """Checkpoints of a model's folders as one, by the folder of each; ``facts``: fields of the whole."""
+    whole: dict[str, Any] = {name: {} for name in _BY_NAME}
+    left_out = []
+    for part, one in parts.items():
+        prefix = f"{part}/" if part else ""
+        left_out += [prefix + name for name in one.left_out]
+        for field, of_whole in whole.items():
+            for name, value in getattr(one, field).items():
+                of_whole[prefix + name] = prefix + value if field in ("aliases", "places") else value
+    whole["tensors"] = dict(sorted(whole["tensors"].items()))
+    return Checkpoint(**facts, **whole, left_out=tuple(left_out))
