@@ -33,6 +33,13 @@ def test_a_table_comes_out_of_slurm_although_a_job_was_cancelled(project: Projec
         on_cluster = Project(project.root, {**environment, "TALLMASKS_WARM": ""})
         refused = on_cluster.run("snakemake", *OPTIONS, "--cores", "4", "--", TARGET, fails=True).output
         assert "slurm's largest node has 2: give --cores 2" in refused
+        nowhere = ("--default-resources", "slurm_partition=nowhere")
+        refused = on_cluster.run("snakemake", *OPTIONS, *nowhere, "--", TARGET, fails=True).output
+        assert "slurm would refuse a job with --partition=nowhere" in refused and "invalid partition" in refused
+        on_cluster.change(lambda params: params["models"]["tiny"]["resources"]["arrays"].update(mem_mb=90000))
+        refused = on_cluster.run("snakemake", *OPTIONS, "--", TARGET, fails=True).output
+        assert "slurm would refuse a job with --mem=" in refused
+        on_cluster.git("checkout", "-q", "params.yaml")
         on_cluster.change(lambda params: params.update(longest_job=30))
         refused = on_cluster.run("snakemake", *OPTIONS, "--", TARGET, fails=True).output
         assert "and longest_job in params.yaml is 30" in refused

@@ -18,7 +18,7 @@ from tallmasks.plan import preflight
 from tallmasks.plan.params import FILE, from_command_line, overridden, read_params
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.project import Results, Store
-from tallmasks.store.folders import RESULTS, SCRATCH, set_aside
+from tallmasks.store.folders import RESULTS, SCRATCH, STORE, set_aside
 
 
 def configuration(workflow: Any) -> dict[str, Any]:
@@ -116,7 +116,8 @@ def before_first_job(workflow: Any, store: StoreJobs) -> None:
         return
     run.check_settings(workflow)
     run.be_the_only_writer(workflow)
-    needed = store.needed()
+    if needed := store.needed():
+        run.check_room(STORE)
     if workflow.local_exec:
         run.check_gpus(max((store.plan.resources(n.model, n.stage.uses)["gpu"] for n in needed), default=0))
     if workflow.executor_plugin.name == "slurm":
@@ -126,5 +127,6 @@ def before_first_job(workflow: Any, store: StoreJobs) -> None:
     for node in needed:
         if (wrong := store.store.wrong(node)) and (done := set_aside(Path(node.path))):
             print(f"{wrong}: {done}, and made again", file=sys.stderr)
+    run.date_now({Path(file) for job in workflow.dag.needrun_jobs() for file in job.input})
     if workflow.local_exec and needed:
         run.start_warm_python()

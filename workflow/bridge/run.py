@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import fcntl
 import functools
 import os
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +105,18 @@ def check_room(folder: Path) -> None:
         ) from None
 
 
+def date_now(files: Iterable[Path]) -> None:
+    """Give files from the future, of a clock that was ahead or of an archive, today's time.
+
+    Snakemake would fail a job whose outputs are older than an input.
+    """
+    now = time.time()
+    for path in files:
+        with contextlib.suppress(OSError):  # it is not there yet, or another user's
+            if path.stat().st_mtime > now:
+                os.utime(path)
+
+
 def check_gpu_limit(workflow: Any, wanted: int) -> None:
     """Stop where a job wants GPUs and --resources gpu=0 leaves none: Snakemake would make that the job's own number."""
     limit = workflow.global_resources.get("gpu")
@@ -146,8 +161,25 @@ def start_warm_python() -> None:
     server.stdout.readline()  # it can be connected to, or has ended
 
 
+def _slurm_request(job: Any) -> tuple[str, ...]:
+    """What a submission asks of slurm, as options of sbatch."""
+    options = {
+        "partition": job.resources.get("slurm_partition"),
+        "account": job.resources.get("slurm_account"),
+        "qos": job.resources.get("qos"),
+        "constraint": job.resources.get("constraint"),
+        "mem": job.resources.get("mem_mb"),
+        "time": job.resources.get("runtime"),
+        "gpus": job.resources.get("gpu"),
+        "cpus-per-task": job.threads,
+    }
+    extra = shlex.split(str(job.resources.get("slurm_extra") or ""))
+    return *(f"--{name}={value}" for name, value in options.items() if value), *extra
+
+
 def check_slurm(workflow: Any, longest: int) -> None:
-    """Stop where jobs would wait for ever: no slurm, too many cores or minutes, nothing that knows when a job ends."""
+    """Stop where jobs would wait for ever: no slurm, too many cores or minutes, nothing that knows when a job ends.
+    Or where slurm refuses a job, since Snakemake does not show why."""
     command = "timeout 60 sinfo --Node --noheader --format=%c"
     nodes = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     if nodes.returncode:
@@ -163,6 +195,18 @@ def check_slurm(workflow: Any, longest: int) -> None:
             f"a job of {name} would ask for {minutes} minutes, and longest_job in params.yaml is {longest}: raise it, "
             "or lower the runtime of a step there, or group-components in the profile"
         )
+    for request in sorted({_slurm_request(job) for job in jobs}):
+        test = subprocess.run(
+            ["sbatch", "--test-only", *request],
+            input="#!/bin/sh\n",
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        if test.returncode:
+            asked, why = " ".join(request), " ".join(test.stderr.split())
+            raise WorkflowError(f"slurm would refuse a job with {asked}: {why}. Change params.yaml or the profile")
     asked = workflow.executor_settings.status_command != "squeue"
     if asked and subprocess.call("timeout 60 sacct --noheader --jobs=1 > /dev/null 2>&1", shell=True):
         raise WorkflowError("sacct does not answer, as without slurmdbd: add --slurm-status-command squeue")

@@ -60,6 +60,8 @@ def here(arguments: list[str]) -> None:
 
 def serve() -> None:
     """Run this user's jobs in forks."""
+    # pandas imports pyarrow, whose allocator would start a thread
+    os.environ["JE_ARROW_MALLOC_CONF"] = "background_thread:false"
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:

@@ -76,12 +76,22 @@ def overridden(params: Params, other: Params) -> dict[str, Any]:
     return merged
 
 
-def from_command_line(value: Any) -> Any:
-    """A value as `snakemake --config` passes it on; lists and mappings hold texts alone there."""
+def from_command_line(config: Params) -> dict[str, Any]:
+    """What `snakemake --config` sets, where lists and mappings hold texts alone.
+
+    Raises TallmasksError for a key that params.yaml cannot have.
+    """
+    keys = params_model.Params.model_fields
+    if unknown := next((key for key in config if key not in keys), None):
+        raise TallmasksError(f"--config: there is no key {short(unknown)}{nearest(str(unknown), keys)}")
+    return {key: _typed(value) for key, value in config.items()}
+
+
+def _typed(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: from_command_line(inside) for key, inside in value.items()}
+        return {key: _typed(inside) for key, inside in value.items()}
     if isinstance(value, list):
-        return [from_command_line(inside) for inside in value]
+        return [_typed(inside) for inside in value]
     return scalar(value) if isinstance(value, str) else value
 
 

@@ -33,8 +33,9 @@ def validated(value: Any, model: type[Model], file: object) -> Model:
     keys, first = max(errors, key=lambda each: (len(each[0]), each[1]["type"] == "missing"))
     if first["type"] == "extra_forbidden":
         schema = model.model_json_schema()
-        known = {key for part in (schema, *schema["$defs"].values()) for key in part.get("properties", ())}
+        inner = {key for part in (schema, *schema["$defs"].values()) for key in part.get("properties", ())}
         key = keys.pop()
+        known = inner if keys else set(model.model_fields)
         reason = f"there is no key {short(key)}{nearest(str(key), sorted(known - {key}))}"
     elif first["type"] == "missing":
         reason = f"{first['loc'][-1]}: not there, and there is no default; add it"

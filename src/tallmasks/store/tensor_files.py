@@ -26,6 +26,8 @@ from tallmasks.store.errors import TallmasksError
 from tallmasks.store.plain_files import open_plain
 from tallmasks.store.seals import CONTENT, SEAL, content_of_tensors, seal_of
 
+LARGEST_HEADER = 1 << 24
+"""Bytes of a file's header at most: parsed, it takes some 25 times as many."""
 _ALIGNMENT = 64
 _LATE_METADATA = 1024
 
@@ -301,9 +303,14 @@ def _read_header(path: Path) -> tuple[dict[str, dict], dict[str, str]]:
     """Entries by name and metadata of a safetensors file that the safetensors library accepts as whole."""
     try:
         with open_plain(path) as file:  # first: the library says of what it may not read that it is not there
+            if (length := int.from_bytes(file.read(8), "little")) > LARGEST_HEADER and path.stat().st_size > length:
+                raise TallmasksError(
+                    f"{path}: its header has {length:,} bytes; expected {LARGEST_HEADER:,} at most, which is enough for"
+                    " 100,000 tensors. Save the model in several files"
+                )
             with safe_open(path, framework="np"):
                 pass
-            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+            header = json.loads(file.read(length))
     except FileNotFoundError:
         raise TallmasksError(f"{path} does not exist; expected a safetensors file there. Make it first.") from None
     except PermissionError as error:

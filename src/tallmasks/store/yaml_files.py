@@ -13,7 +13,7 @@ from ruamel.yaml.error import MarkedYAMLError, ReusedAnchorWarning
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.plain_files import open_plain
 
-LARGEST = 1 << 20
+LARGEST = 1 << 17
 """Bytes of a file at most; the shipped params.yaml has 10,000."""
 _MOST_MERGED = 10_000
 """Keys of a mapping at most; a few references to references make billions of them."""
@@ -29,7 +29,7 @@ def read_yaml(path: Path) -> Any:
         with open_plain(path) as file:
             content = file.read(LARGEST + 1)
         if len(content) > LARGEST:
-            raise TallmasksError(f"{path}: larger than {LARGEST:,} bytes, which no such file is")
+            raise TallmasksError(f"{path}: larger than {LARGEST:,} bytes; expected a smaller file of options")
         with warnings.catch_warnings():
             warnings.simplefilter("error", ReusedAnchorWarning)
             return _yaml().load(content.decode("utf-8-sig"))

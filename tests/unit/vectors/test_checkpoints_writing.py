@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
+from safetensors.torch import load_file
 
 import tallmasks
 from small_checkpoints import file_of, refusal, saved_llama, state, whole
+from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from tallmasks.vectors.checkpoints.writing import new_checkpoint
 
@@ -160,3 +162,21 @@ def test_a_full_disk_is_said_and_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "posix_fallocate", full)
     assert "no space for the" in refusal(lambda: new_checkpoint(tmp_path / "out", base, None).__enter__())
     assert [path.name for path in tmp_path.iterdir()] == ["base"]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_constant_masks_are_cast_as_by_torch(dtype, tmp_path):
+    """A model with a mask of -1e9 or -inf could not be written in 16 bits; or a weight became infinite in silence."""
+    mask = torch.full((3, 3), float("-inf")).triu(1)
+    masks = {"causal": mask, "h.0.attn.masked_bias": torch.tensor(-1e9)}
+    base = open_checkpoint(file_of(tmp_path / "base", {"w": torch.ones(2), **masks}))
+    with new_checkpoint(tmp_path / "out.safetensors", base, dtype=dtype) as new:
+        new.write("w", 0, np.ones(2, np.float32))
+    out = load_file(tmp_path / "out.safetensors")
+    assert all(torch.equal(out[name], tensor.to(getattr(torch, dtype))) for name, tensor in masks.items())
+    large = open_checkpoint(file_of(tmp_path / "large", {"w": torch.tensor([3.4e38])}))
+    with (
+        pytest.raises(TallmasksError, match="tensor w became too large"),
+        new_checkpoint(tmp_path / "no.safetensors", large, dtype=dtype),
+    ):
+        pass

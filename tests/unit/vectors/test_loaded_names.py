@@ -1,6 +1,9 @@
 """Names that transformers converts as it loads a file: one name here, whichever way a model was saved."""
 
+import functools
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -9,6 +12,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 import tallmasks
+from loopback_hub import loopback_hub
 from small_checkpoints import file_of, lora, refusal
 from small_models import IMAGES, SIZE, WORDS, made, moved
 from tallmasks.bundles.bundle_models import open_model
@@ -214,10 +218,52 @@ def test_old_names_are_the_librarys():
         assert loaded_names.modern(name) == apply_renamings(name, legacy)
 
 
-@pytest.mark.parametrize("change", [{"num_hidden_layers": 10**7}, {"hidden_size": "x"}, {"architectures": ["Trainer"]}])
-def test_a_configuration_builds_no_more_than_the_file_has(change, tmp_path):
-    """A model from anywhere could fill the memory, or end in a traceback, by a number in config.json."""
+HOSTILE = [
+    {"num_hidden_layers": 10**7},
+    {"num_hidden_layers": 4 * 10**9},
+    {"hidden_size": "x"},
+    {"architectures": ["Trainer"]},
+    {"model_type": "timm_backbone", "architectures": ["TimmBackbone"], "backbone": "hf-hub:evil/model"},
+]
+
+
+def test_a_configuration_builds_no_more_than_the_file_has(tmp_path):
+    """A model from anywhere could keep a command busy for ever, fill the memory, end in a traceback, or have a
+    repository downloaded that nobody named, by a value in config.json."""
     folder = saved(made("Dinov2Model"), tmp_path / "base", "file")
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | change))
-    assert library_models.library_model(open_checkpoint(folder)) is None
+    config = json.loads((folder / "config.json").read_text()) | {"use_pretrained_backbone": True}
+    with loopback_hub(folder, tmp_path / "cache") as server:
+        library_models._process.cache_clear()  # one that knows of this hub
+        for change in HOSTILE:
+            (folder / "config.json").write_text(json.dumps(config | change))
+            assert library_models.library_model(open_checkpoint(folder)) is None, change
+        library_models._process.cache_clear()
+    assert not server.requests
+
+
+def test_a_model_that_takes_too_long_ends_the_question(monkeypatch):
+    """The process that looks at a model would be asked for ever, or its end be a traceback."""
+    program = "import os, sys; sys.stdin.readline(); os._exit(9)"
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    monkeypatch.setattr(library_models, "_process", functools.cache(lambda _: process))
+    with pytest.warns(TallmasksWarning, match="of the kind swin describes a model that is too large"):
+        assert library_models._ask("model", '{"model_type": "swin"}', 9, {}) is None
+
+
+@pytest.mark.parametrize("wrapper", ["_orig_mod.", "_checkpoint_wrapped_module.", "_fsdp_wrapped_module."])
+@pytest.mark.parametrize("around", [None, "model", "module"])
+def test_names_and_files_of_trainers_are_read(wrapper, around, tmp_path):
+    """A checkpoint of a training with compiled or wrapped layers was refused, or had to be taken apart by hand."""
+    base = made("GPTNeoXForCausalLM")
+    plain, task = saved(base, tmp_path / "base", "state"), moved(base).state_dict()
+    wrapped = {name.replace("layers.1.", f"layers.1.{wrapper}"): tensor for name, tensor in task.items()}
+    torch.save(
+        {around: wrapped, "optimizer": {"state": {0: torch.ones(2)}}} if around else wrapped, tmp_path / "task.pt"
+    )
+    opened = open_checkpoint(plain)
+    found = open_model(tmp_path / "task.pt", opened)
+    check_fit(opened, {"task": found})
+    for name in opened.layout.names:
+        np.testing.assert_array_equal(found.float32(name), task[name].numpy())

@@ -49,7 +49,7 @@ def narrowed(values: NDArray[np.float32], dtype: str, what: str) -> NDArray[np.u
             f"{what} became NaN or infinite; expected finite numbers. A checkpoint is damaged or its training diverged;"
             " or take a smaller scaling coefficient"
         )
-    _refuse_too_large(largest, dtype, what)
+    _refuse_too_large(float(largest), dtype, what)
     return rounded(flat, dtype)
 
 

@@ -12,6 +12,9 @@ from collections.abc import Mapping
 from typing import Any
 
 _MOST_REPEATED = 50
+"""Patterns with + or *."""
+_MOST_REPEATS = 8
+"""How often + and * may stand in one of them."""
 _LONGEST = 200
 _ONE = r"(?:\\[d.\-_]|\[0-9\]|[.\w-])"
 _PATTERN = re.compile(rf"(?:{_ONE}[+*]?)*")
@@ -45,7 +48,10 @@ def _steps(text: str) -> Steps:
     inner = text.removeprefix("^").removesuffix("$")
     if len(inner) > _LONGEST or not _PATTERN.fullmatch(inner):
         raise ValueError(f"the pattern {text[:100]!r}")
-    return [(re.compile(one or many), often) for one, often, many in _STEP.findall(inner)]
+    steps = [(re.compile(one or many), often) for one, often, many in _STEP.findall(inner)]
+    if (repeats := sum(bool(often) for _, often in steps)) > _MOST_REPEATS:
+        raise ValueError(f"a pattern with + and * {repeats} times, more than {_MOST_REPEATS}: {text[:40]!r}")
+    return steps
 
 
 def _fits(steps: Steps, places: set[int], module: str) -> bool:

@@ -1,0 +1,123 @@
+"""Models that can be merged, and a line about what may be wrong with them."""
+
+import json
+import warnings
+from pathlib import Path
+from tempfile import mkdtemp
+
+import pytest
+import torch
+import transformers
+
+import tallmasks
+from small_checkpoints import file_of
+from small_models import made, moved
+from tallmasks.store.errors import TallmasksWarning
+
+
+def said(base, tasks, **settings):
+    """The warnings of a merge."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        tallmasks.merge_checkpoints(base, tasks, "weight_averaging", Path(mkdtemp(), "out"), **settings)
+    return [str(one.message) for one in caught if issubclass(one.category, TallmasksWarning)]
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def test_configurations_that_compute_something_else_are_named():
+    """The merged model had the base's rotary positions, and computed nobody's function."""
+    model = made("GPTNeoXForCausalLM")
+    model.save_pretrained("base")
+    for name, seed in {"a": 1, "b": 2}.items():
+        moved(model, seed).save_pretrained(name)
+        path = Path(name, "config.json")
+        config = json.loads(path.read_text())
+        same = {"transformers_version": "4.0.0", "hidden_dropout": 0.3, "use_cache": False, "is_decoder": False}
+        changed = {"layer_norm_eps": 1e-3, "id2label": {"0": "no", "1": "yes"}} if name == "b" else {}
+        path.write_text(json.dumps({**config, **same, **changed}))
+    (line,) = said("base", {"a": "a", "b": "b"})
+    assert line.startswith("b: config.json differs from the base's in id2label") and "the result has the base's" in line
+    assert "layer_norm_eps (0.001, the base has 1e-05)" in line and "dropout" not in line
+
+
+def test_tokens_that_differ_are_named():
+    """Rows of different tokens were averaged in silence, with both tokenizers beside the weights."""
+    model = made("BartForConditionalGeneration")
+    words = {"base": {}, "a": {"<x>": 18, "<y>": 19}, "b": {"<y>": 18, "<x>": 19}, "c": {"<x>": 18, "<y>": 19}}
+    for seed, (name, added) in enumerate(words.items()):
+        (moved(model, seed) if added else model).save_pretrained(name)
+        vocabulary = {f"w{row}": row for row in range(18)} | added
+        Path(name, "tokenizer.json").write_text(json.dumps({"model": {"vocab": vocabulary}}))
+    (line,) = said("base", {"a": "a", "b": "b"})
+    assert "row 18 is '<x>' in a and '<y>' in b" in line and "--tokens union" in line
+    lines = said("base", {"a": "a", "c": "c"}, tokens=None)
+    assert len(lines) == 2 and "it has tokens that the base lacks (<x>, <y>)" in lines[0]
+
+
+@pytest.mark.parametrize("kind", ["ViTForImageClassification", "T5ForConditionalGeneration"])
+def test_a_base_that_is_a_task_and_a_task_twice_are_noticed(kind):
+    """Base and task swapped gave a model of nobody, and a checkpoint under two names counted twice, in silence."""
+    model = made(kind)
+    names = {"base": model, **{name: moved(model, seed) for seed, name in enumerate("abc", 1)}}
+    for name, one in names.items():
+        one.save_pretrained(name)
+    assert said("base", {name: name for name in "abc"}) == []
+    (line,) = said("a", {"base": "base", "b": "b", "c": "c"})
+    assert (
+        line.startswith("all task vectors point one way (cosines from 0.")
+        and "is a the model that was fine-tuned" in line
+    )
+    (line,) = said("a", {"b": "b", "c": "c"})
+    assert line.startswith("all task vectors point one way")
+    names["a"].save_pretrained("copy", max_shard_size="10kB")
+    (line,) = said("base", {"a": "a", "b": "b", "again": "copy"})
+    assert line == "a and again are one checkpoint under two names, which counts twice: leave one out"
+
+
+PACKED = {
+    "exl2": {"layer.q_weight": torch.int32, "layer.q_groups": torch.int16},
+    "aqlm": {"layer.codes": torch.int16},
+    "marlin": {"layer.B": torch.int32},
+    "vptq": {"layer.indices": torch.int64},
+}
+
+
+@pytest.mark.parametrize("kind", PACKED)
+def test_packed_integers_are_no_weights(kind):
+    """The merged model had the base's integers and the mean of the scales: weights of nobody."""
+    for number, name in enumerate(("base", "a", "b")):
+        draw = torch.Generator().manual_seed(number)
+        packed = {n: torch.randint(0, 99, (4, 8), generator=draw).to(kind) for n, kind in PACKED[kind].items()}
+        file_of(Path(name), {"layer.scales": torch.rand(4, generator=draw), **packed})
+    for command in (lambda: said("base", {"a": "a", "b": "b"}), lambda: tallmasks.compress("base", {"a": "a"}, "x")):
+        with pytest.raises(tallmasks.TallmasksError, match=r"integers that differ .* may be a quantised model's"):
+            command()
+    kept = said("base", {"a": "a", "b": "b"}, keep_base=list(PACKED[kind]))
+    assert not any("integers" in line for line in kept)
+
+
+def test_integers_that_the_library_calls_buffers_are_no_weights(monkeypatch):
+    """A model with a table of integers of its own could not be merged."""
+    config = transformers.BertConfig(
+        vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8
+    )
+    model = transformers.BertModel(config)
+    model.register_buffer("numbers", torch.arange(6))
+    monkeypatch.setattr("tallmasks.vectors.checkpoints.fitting.library_model", lambda _: Known())
+    for number, name in enumerate(("base", "a", "b")):
+        model.numbers += number
+        moved(model, number).save_pretrained(name)
+    assert any("differs from base in numbers" in line for line in said("base", {"a": "a", "b": "b"}))
+
+
+class Known:
+    """A library that has such a buffer."""
+
+    buffers = ("numbers",)
+
+    def names(self, names):
+        return {name: name for name in names}
