@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.bundles.bundle_parts import open_place
 from tallmasks.bundles.loaded_bundle import Bundle, load_bundle
-from tallmasks.bundles.manifest import MANIFEST
+from tallmasks.bundles.manifest import COMPANIONS, MANIFEST
+from tallmasks.bundles.task_weights import TaskWeights
 from tallmasks.bundles.theta_0 import NoBase
 from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, sha256_of
@@ -22,22 +22,55 @@ from tallmasks.vectors.checkpoints.tied_names import named_as
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class BundleModel(Checkpoint):
-    """A bundle's base with the update of one task, rounded to the base's dtypes; files and layout are the base's."""
+    """A task's model out of a bundle: theta_0 with the task's update, rounded to the base's dtypes, and what the model
+    has of its own; files and layout are the base's."""
 
-    bundle: Bundle
-    task: str
+    weights: TaskWeights
     manifest: Path
 
     def stored(self, name: str, start: int, stop: int) -> NDArray[np.uint8]:
-        base, name = self.bundle.base, self.aliases.get(name, name)
-        if name not in self.bundle.manifest.stored:
-            return self.bundle.constant(self.task, name, start, stop)
-        values = base.piece(name, start, stop) + self.bundle.update(self.task, name, start, stop)
+        name = self.aliases.get(name, name)
+        if not self.weights.is_updated(name):
+            return self.weights.constant(name, start, stop)
+        task = str(self.weights.task)
+        values = self.weights.base.piece(name, start, stop) + self.weights.parts.update(task, name, start, stop)
         return narrowed(values, self.info(name).dtype, f"{self.title}: tensor {name}")
 
     def sha256s(self) -> dict[str, str]:
         """Of bundle.json, which names those of all other files, the base's too."""
         return {MANIFEST: sha256_of(self.manifest)}
+
+
+def model_of(bundle: Bundle, task: str, title: str) -> BundleModel:
+    """A task's model, under the names that the base's files have; its companions are the task's.
+
+    Raises TallmasksError for a task that the bundle lacks, and where the base is not to be had.
+    """
+    weights, place = bundle.weights(task), bundle.parts.place
+    base, model = weights.base, weights.parts.manifest.model(task)
+    last = list(base.files)[-1]
+    places = {name: file for name, file in base.places.items() if name in weights.tensors or name in weights.aliases}
+    places |= {name: last for name in weights.tensors if name not in places}
+    facts = {one.name: getattr(base, one.name) for one in fields(Checkpoint)}
+    facts |= {"title": title, "origin": {"path": title}, "tensors": weights.tensors, "aliases": weights.aliases}
+    is_like_base = not (model.own or model.missing or model.names)
+    facts |= {"places": places, "file_names": model.names, "indexes": base.indexes if is_like_base else {}}
+    if model.companions:
+        facts["companions"] = {name: _companion(bundle, name, sha256) for name, sha256 in model.companions.items()}
+    return BundleModel(**facts, weights=weights, manifest=place.file(MANIFEST))
+
+
+def _companion(bundle: Bundle, name: str, sha256: str) -> Path:
+    """A small file of a task's, out of the bundle, or of the base where it has the same."""
+    if COMPANIONS + sha256 in bundle.manifest.files:
+        return bundle.parts.checked(COMPANIONS + sha256)
+    path = bundle.base.companions.get(name)
+    if path is None or sha256_of(path) != sha256:
+        raise TallmasksError(
+            f"{bundle.base.title}: {name} is missing or another one than when the bundle was made, and the task's model"
+            " has the same. Give the base's folder of the same revision, as it was published"
+        )
+    return path
 
 
 def open_model(spec: str | Path, base: Checkpoint | None = None) -> Checkpoint:
@@ -55,12 +88,9 @@ def open_model(spec: str | Path, base: Checkpoint | None = None) -> Checkpoint:
     bundle = load_bundle(place)
     bundle.manifest.check_task(task)
     try:
-        theta_0 = bundle.base
+        assert bundle.base
     except NoBase:
         if base is None:
             raise
         bundle = load_bundle(place, base)
-        theta_0 = bundle.base
-    facts = {one.name: getattr(theta_0, one.name) for one in fields(Checkpoint)}
-    facts |= {"title": str(spec), "origin": {"path": str(spec)}}
-    return BundleModel(**facts, bundle=bundle, task=task, manifest=open_place(place).file(MANIFEST))
+    return model_of(bundle, task, str(spec))

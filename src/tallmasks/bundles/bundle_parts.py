@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.bundles.manifest import BASE, MANIFEST, MERGED, Manifest, read_manifest
+from tallmasks.bundles.manifest import BASE, MANIFEST, MERGED, Manifest, TaskModel, read_manifest
 from tallmasks.bundles.packed_tau import PackedTau
 from tallmasks.store import hub
 from tallmasks.store.dtypes import DTYPES, OF_BUNDLES
@@ -42,6 +42,11 @@ def file_specs(manifest: Manifest) -> dict[str, Specs]:
     if code == "I8":
         merged += [(name + SCALE, _spec("F32", (tensor.rows,))) for name, tensor in stored]
     return {MERGED: _by_name(merged), **dict.fromkeys(manifest.task_files.values(), _by_name(own))}
+
+
+def own_specs(model: TaskModel) -> Specs:
+    """The tensors of the file of a task's own tensors."""
+    return {name: _spec(tensor.dtype, tensor.shape) for name, tensor in model.own.items()}
 
 
 def _spec(code: str, shape: tuple[int, ...]) -> TensorSpec:
@@ -134,7 +139,8 @@ class BundleParts:
         self.checked = once(self._checked)
         self._opened = once(self._open)
         self.tau = once(self._packed_tau)
-        self._specs = once(lambda: file_specs(manifest))
+        own = {str(model.own_file): own_specs(model) for model in manifest.models.values()}
+        self._specs = once(lambda: {**file_specs(manifest), **own})
 
     def of_task(self, task: str) -> Arrays:
         """The tensors of one task by name: its masks uint8 [ceil(n / 8)], or its own tensors; buffers."""
@@ -163,9 +169,17 @@ class BundleParts:
         width = DTYPES[self.manifest.buffers[name].dtype].width
         return self.of_task(task)[name].reshape(-1).view(np.uint8)[start * width : stop * width]
 
+    def own(self, task: str, name: str, start: int, stop: int) -> NDArray[np.uint8]:
+        """The bytes of values start..stop of a tensor that only the task's model has so, flattened."""
+        model = self.manifest.model(task)
+        width = DTYPES[model.own[name].dtype].width
+        return self._opened(str(model.own_file))[name].reshape(-1).view(np.uint8)[start * width : stop * width]
+
     def check(self, task: str) -> None:
-        """Open, and check, all files of a task's update."""
+        """Open, and check, all files of a task's tensors."""
         self.of_task(task)
+        if file := self.manifest.model(task).own_file:
+            self._opened(file)
         if self.manifest.dtype is not None:
             self._opened(MERGED)
 

@@ -8,27 +8,33 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.bundles.bundle_parts import density, file_specs, metadata_of
+from tallmasks.bundles.bundle_parts import Specs, density, file_specs, metadata_of, own_specs
 from tallmasks.bundles.codings import Coding
 from tallmasks.bundles.encoding import Merged, scratch_for
 from tallmasks.bundles.manifest import (
     BASE,
     BUFFER,
     CARD,
+    COMPANIONS,
     FORMATS,
     MANIFEST,
     MASKS,
     MERGED,
+    OWN,
     UPDATES,
     BaseOrigin,
     BundledTensor,
+    Dtype,
     Manifest,
+    ModelSizes,
+    OwnTensor,
     PartFile,
+    TaskModel,
     read_manifest,
     task_files,
 )
@@ -42,6 +48,7 @@ from tallmasks.store.parallel import parallel
 from tallmasks.store.tensor_files import NewTensors, bytes_of_file, new_tensors, open_tensors
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, sha256_of
 from tallmasks.vectors.checkpoints.float_bytes import converted, narrowed
+from tallmasks.vectors.checkpoints.lora_folders import LoraCheckpoint
 
 
 @dataclass(frozen=True)
@@ -54,7 +61,10 @@ class BundleFacts:
         tasks: different names, in order.
         dtype: of the stored merged vector, one of `OF_BUNDLES`.
         unchanged: the float tensors that are the base's for every task; they are not stored.
-        buffers: tensors that every task keeps as it has them, floats or not; ``models`` has them, by task.
+        buffers: tensors that every task keeps as it has them, floats or not.
+        models: by task, the whole models: what buffers, own tensors and companions are taken from.
+        sizes: bytes of the base, and of all models.
+        own, missing: by task, the tensors that the base lacks or has otherwise, and those that the model lacks.
         mask_lambda: by task; none for tasks left out.
         scale: by task, what the update is multiplied by; 1 for tasks left out.
         codings: of every stored tensor, for a bundle of each task's own tensors; then dtype, mask_lambda and scale
@@ -69,6 +79,9 @@ class BundleFacts:
     unchanged: Collection[str] = ()
     buffers: Collection[str] = ()
     models: Mapping[str, Checkpoint] = field(default_factory=dict)
+    own: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    missing: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    sizes: tuple[int, int] | None = None
     mask_lambda: Mapping[str, float | None] = field(default_factory=dict)
     scale: Mapping[str, float] = field(default_factory=dict)
     include_base: bool = False
@@ -180,22 +193,31 @@ def write_from_planes(out: Path, facts: BundleFacts, merged: NDArray[np.float32]
 
 def bytes_of_bundle(facts: BundleFacts) -> dict[str, int]:
     """The exact size of every file but the card, by name.  Raises as :func:`new_bundle`."""
-    return _sizes(facts, _draft(facts))
+    return _sizes(facts, _draft(facts))[0]
 
 
-def _sizes(facts: BundleFacts, draft: Manifest) -> dict[str, int]:
-    sizes = {name: path.stat().st_size for name, path in _included(facts).items()}
+def bytes_of_card(facts: BundleFacts) -> int:
+    """The size of the card, but for a few digits that are known later."""
+    zeros = dict.fromkeys(facts.tasks, 0.0)
+    return len(model_card(_sizes(facts, _draft(facts))[1], zeros, zeros).encode())
+
+
+def _sizes(facts: BundleFacts, draft: Manifest) -> tuple[dict[str, int], Manifest]:
+    copied = {**_included(facts), **_companion_files(facts)}
+    sizes = {name: path.stat().st_size for name, path in copied.items()}
+    for task, file, specs in _own_files(draft):
+        sizes[file] = bytes_of_file(specs, metadata_of(draft, task))
     task_of = {file: task for task, file in draft.task_files.items()}
     sizes |= {f: bytes_of_file(specs, metadata_of(draft, task_of.get(f))) for f, specs in file_specs(draft).items()}
     digest = "0" * 64  # as long as any
     files = {name: PartFile(sha256=digest, bytes=size) for name, size in sizes.items()}
     described = _digested(draft, dict.fromkeys(draft.tensors, digest)).model_copy(update={"files": files})
-    return {**sizes, MANIFEST: len(_json(described))}
+    return {**sizes, MANIFEST: len(_json(described))}, described
 
 
 def _needed(facts: BundleFacts, draft: Manifest) -> int:
     """Bytes that the disk must have for the bundle while it is written."""
-    sizes = _sizes(facts, draft)
+    sizes, _ = _sizes(facts, draft)
     scratch = 4 * sum(tensor.size for tensor in draft.stored.values()) if draft.dtype == "int8" else 0
     return sum(sizes.values()) + scratch
 
@@ -225,6 +247,22 @@ def _draft(facts: BundleFacts) -> Manifest:
             f"dtype is {facts.dtype!r}{nearest(str(facts.dtype), OF_BUNDLES)}; expected one of {', '.join(OF_BUNDLES)}."
         )
     unchanged, buffers = set(facts.unchanged), set(facts.buffers)
+    own_files = task_files([task for task in facts.tasks if facts.own.get(task)], OWN)
+    files = _companions(facts)
+    models = {}
+    for task in facts.models:
+        model = facts.models[task]
+        own = {
+            name: OwnTensor(shape=model.info(name).shape, dtype=_storable(model, name))
+            for name in facts.own.get(task, ())
+        }
+        models[task] = TaskModel(
+            own=own,
+            own_file=own_files.get(task),
+            missing=tuple(facts.missing.get(task, ())),
+            names={name: file for name, file in model.file_names.items() if name in own or name in facts.base.names},
+            companions={name: sha256 for name, (sha256, _) in files.get(task, {}).items()},
+        )
     tensors = {
         name: BundledTensor(
             shape=tuple(tensor.shape),
@@ -254,6 +292,8 @@ def _draft(facts: BundleFacts) -> Manifest:
         tensors=tensors,
         aliases=dict(sorted(facts.base.aliases.items())),
         tasks=tuple(facts.tasks),
+        models=models,
+        sizes=ModelSizes(base=facts.sizes[0], models=facts.sizes[1]) if facts.sizes else None,
         files={},
         **kind,
     )
@@ -269,10 +309,56 @@ def _included(facts: BundleFacts) -> dict[str, Path]:
     return {BASE + name: path for name, path in files.items()}
 
 
+def _storable(model: Checkpoint, name: str) -> Any:
+    """The dtype of a task's own tensor.  Raises TallmasksError for one that a bundle cannot hold."""
+    dtype = model.info(name).dtype
+    if dtype not in get_args(Dtype):
+        raise TallmasksError(f"{model.title}: tensor {name} is {dtype}; expected one of {', '.join(get_args(Dtype))}")
+    return dtype
+
+
+def _companions(facts: BundleFacts) -> dict[str, dict[str, tuple[str, Path]]]:
+    """The small files beside each model's weights by task and name, with their sha256.
+
+    An adapter's model has its base's, and those of the adapter's folder in their place.
+    """
+    files: dict[str, dict[str, Path]] = {}
+    for task, model in facts.models.items():
+        if model.is_folder and facts.base.is_folder:
+            of_adapter = isinstance(model, LoraCheckpoint)
+            files[task] = {**(facts.base.companions if of_adapter else {}), **model.companions}
+    paths = {path for of_task in files.values() for path in of_task.values()}
+    digests = dict(zip(paths, parallel(sha256_of, paths), strict=True))
+    return {task: {n: (digests[path], path) for n, path in of_task.items()} for task, of_task in files.items()}
+
+
+def _companion_files(facts: BundleFacts) -> dict[str, Path]:
+    """Those of them that the base has not, by their name in the bundle."""
+    ours = {(name, sha256_of(path)) for name, path in facts.base.companions.items()}
+    every = (item for of_task in _companions(facts).values() for item in of_task.items())
+    return {COMPANIONS + sha256: path for name, (sha256, path) in every if (name, sha256) not in ours}
+
+
+def _own_files(draft: Manifest) -> Iterator[tuple[str, str, Specs]]:
+    """The task, the name and the tensors of each file of own tensors."""
+    for task, model in draft.models.items():
+        if model.own_file is not None:
+            yield task, model.own_file, own_specs(model)
+
+
+def _write_own(folder: Path, facts: BundleFacts, draft: Manifest) -> None:
+    for task, file, specs in _own_files(draft):
+        with new_tensors(folder / file, specs, metadata_of(draft, task)) as new:
+            for name, tensor in new.tensors.items():
+                size = facts.models[task].info(name).size
+                tensor.reshape(-1).view(np.uint8)[...] = facts.models[task].stored(name, 0, size)
+
+
 def _describe(folder: Path, facts: BundleFacts, draft: Manifest, errors: Mapping[str, float]) -> None:
     """Copy the base where it is to be in the bundle, and write bundle.json and README.md."""
-    included = _included(facts)
-    for name, source in included.items():
+    _write_own(folder, facts, draft)
+    copied = {**_included(facts), **_companion_files(facts)}
+    for name, source in copied.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, folder / name)
     parts: dict[str, PartFile] = {}
@@ -280,7 +366,7 @@ def _describe(folder: Path, facts: BundleFacts, draft: Manifest, errors: Mapping
     def take(name: str) -> None:
         parts[name] = PartFile(sha256=sha256_of(folder / name), bytes=(folder / name).stat().st_size)
 
-    parallel(take, [*file_specs(draft), *included])
+    parallel(take, [*file_specs(draft), *(file for _, file, _ in _own_files(draft)), *copied])
     digests = dict(zip(draft.tensors, parallel(facts.base.digest, draft.tensors), strict=True))
     manifest = _digested(draft, digests).model_copy(update={"files": dict(sorted(parts.items()))})
     content = _json(manifest)

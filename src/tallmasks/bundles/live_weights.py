@@ -26,15 +26,15 @@ def copy_of(placed: list[PlacedTensor]) -> Checkpoint:
 
 
 def overwrite(placed: list[PlacedTensor], weights: TaskWeights, before: TaskWeights) -> None:
-    """Write ``weights`` over those of a module's tensors that ``weights.base`` has; ``before``, if anything stops it.
+    """Write ``weights`` over a module's tensors; if anything stops it, ``before`` over those that it has.
 
     The files of both are checked already.
     """
-    changed = [one for one in placed if one.name in weights.base.tensors]
     try:
-        _write(changed, weights)
+        _write(placed, weights)
     except BaseException:
-        _write(changed, before)
+        of_base = {name: info.shape for name, info in before.tensors.items()}
+        _write([one for one in placed if of_base.get(one.name) == tuple(one.tensor.shape)], before)
         raise
 
 

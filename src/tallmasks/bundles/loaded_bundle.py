@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from rich.filesize import decimal
 
 from tallmasks.bundles.bundle_parts import BundleParts, density, manifest_of, open_place
+from tallmasks.bundles.manifest import CARD, MANIFEST
 from tallmasks.bundles.task_weights import TaskWeights
 from tallmasks.bundles.theta_0 import NoBase, check_form, check_module, find_base
 from tallmasks.store.dtypes import DTYPES
@@ -37,17 +38,17 @@ class Bundle:
 
     def __init__(self, parts: BundleParts, base: Checkpoint | None) -> None:
         self.manifest = parts.manifest
-        self._parts, self._base_spec = parts, None if base is None else _spec(base.origin)
+        self.parts, self._base_spec = parts, None if base is None else _spec(base.origin)
         self._find_base_once = once(lambda: find_base(parts, base))
         self._of_module: Checkpoint | None = None
         """theta_0 as the first module had it, where no file has it; compared with the digests."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return load_bundle, (self._parts.place.title, self._base_spec), {"_of_module": self._of_module}
+        return load_bundle, (self.parts.place.title, self._base_spec), {"_of_module": self._of_module}
 
     def __repr__(self) -> str:
         of = f"{len(self.tasks)} tasks ({name_some(self.tasks)}) by {self.manifest.method}"
-        return f"<Bundle of {of}, {decimal(self.manifest.size)}>"
+        return f"<Bundle of {of}, {decimal(size_of_bundle(self))}>"
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -63,7 +64,7 @@ class Bundle:
         """The fraction of the stored values that a task's mask holds. Raises as :meth:`update`."""
         if self.manifest.codings:
             raise TallmasksError(f"A bundle of {self.manifest.method} has no masks, and so no density of one.")
-        return density(self.manifest, self._parts.of_task(task).__getitem__)
+        return density(self.manifest, self.parts.of_task(task).__getitem__)
 
     def update(self, task: str, name: str, start: int = 0, stop: int | None = None) -> NDArray[np.float32]:
         """Values start..stop of a flattened tensor's update, float32; zeros where none is stored, as of buffers.
@@ -78,17 +79,11 @@ class Bundle:
         start, stop, _ = slice(start, stop).indices(tensor.size)
         if name not in self.manifest.stored or stop <= start:
             return np.zeros(max(stop - start, 0), np.float32)
-        return self._parts.update(task, name, start, stop)
-
-    def constant(self, task: str, name: str, start: int, stop: int) -> NDArray[np.uint8]:
-        """The bytes of values start..stop of a flattened tensor without an update: a task's buffer, or the base's.
-
-        Raises as :meth:`update`, and where the base is missing.
-        """
-        return TaskWeights(self._parts, self.base, task).constant(name, start, stop)
+        return self.parts.update(task, name, start, stop)
 
     def state_dict(self, task: str, like: torch.nn.Module | None = None) -> dict[str, torch.Tensor]:
-        """A task's model: every tensor in the base's dtype, under the names of the base's files.
+        """A task's model: every tensor in the base's dtype, under the names of the base's files; the task's own tensors
+        as the task has them.
 
         like: a module, on the meta device too, for whose ``load_state_dict`` the names are, all of them: a tied tensor
         has one name in most files, and two in the module.
@@ -97,11 +92,12 @@ class Bundle:
         fit, and an installation without torch.
         """
         with needed_for("state_dict (arrays does not)"):
-            from tallmasks.bundles.live_modules import state_for, tensor_of
+            from tallmasks.bundles.live_modules import form_of, state_for, tensor_of
 
-        raws = self._weights(task).raw(self.base.tensors)
-        weights = self._with_aliases({name: tensor_of(raw, self.base.tensors[name]) for name, raw in raws.items()})
-        return weights if like is None else state_for(like, self.manifest, weights)
+        weights = self.weights(task)
+        tensors = {name: tensor_of(raw, weights.tensors[name]) for name, raw in weights.raw(weights.tensors).items()}
+        tensors |= {alias: tensors[name] for alias, name in weights.aliases.items()}
+        return tensors if like is None else state_for(like, form_of(self.manifest, task), tensors)
 
     def named_tensors(self, task: str) -> Iterator[tuple[str, torch.Tensor]]:
         """The tensors of :meth:`state_dict`, one at a time, sorted by name; a tied tensor under each of its names.
@@ -111,9 +107,10 @@ class Bundle:
         with needed_for("named_tensors"):
             from tallmasks.bundles.live_modules import tensor_of
 
-        weights, infos = self._weights(task), self.base.tensors
+        weights = self.weights(task)
+        infos = weights.tensors
         names = {name: [name] for name in infos}
-        for alias, name in self.manifest.aliases.items():
+        for alias, name in weights.aliases.items():
             names[name].append(alias)
 
         def tensors() -> Iterator[tuple[str, torch.Tensor]]:
@@ -127,15 +124,20 @@ class Bundle:
 
     def arrays(self, task: str) -> dict[str, NDArray]:
         """As :meth:`state_dict`, as NumPy arrays. Raises TallmasksError where the base has a dtype that NumPy lacks."""
-        infos = self.base.tensors
+        weights = self.weights(task)
+        infos = weights.tensors
         for name, info in infos.items():
             if (kind := DTYPES.get(info.dtype)) is None or kind.numpy.name != kind.torch:
-                raise TallmasksError(f"The base's tensor {name} is {info.dtype}, which NumPy lacks; use state_dict.")
-        raws = self._weights(task).raw(infos)
-        views = {name: raw.view(DTYPES[infos[name].dtype].numpy) for name, raw in raws.items()}
-        return self._with_aliases({name: view.reshape(infos[name].shape) for name, view in views.items()})
+                raise TallmasksError(f"The model's tensor {name} is {info.dtype}, which NumPy lacks; use state_dict.")
+        raws = weights.raw(infos)
+        arrays = {
+            name: raw.view(DTYPES[infos[name].dtype].numpy).reshape(infos[name].shape) for name, raw in raws.items()
+        }
+        return arrays | {alias: arrays[name] for alias, name in weights.aliases.items()}
 
-    def apply_(self, module: torch.nn.Module, task: str, *, module_is_base: bool = False) -> None:
+    def apply_(
+        self, module: torch.nn.Module, task: str, *, module_is_base: bool = False, keep_heads: bool = False
+    ) -> tuple[str, ...]:
         """Make a module the model of a task, in place: its parameters and persistent buffers.
 
         Every value is computed from theta_0, whatever the module holds, and rounded once to the module's own dtype.  So
@@ -148,39 +150,55 @@ class Bundle:
         Args:
             module_is_base: believe that a module holds the base's weights where that cannot be compared, because its
                 dtype is another than the base's.
+            keep_heads: write what the module has a place for, and leave alone the tensors of the module that the task's
+                model lacks or has in another shape.
+
+        Returns the names of the task's own tensors that were not written; none without ``keep_heads``.
 
         Raises TallmasksError, before anything is changed, where the module's names or shapes do not fit.  Also for a
         module that is not the base where one is needed, a task that the bundle lacks and a file that is not its own.
         """
         self.manifest.check_task(task)
-        self._switch(module, task, module_is_base)
+        return self._switch(module, task, module_is_base, keep_heads)
 
     def restore_(self, module: torch.nn.Module) -> None:
-        """Make a module theta_0 again, in place and exactly. Raises as :meth:`apply_`."""
-        self._switch(module, None, False)
+        """Make a module theta_0 again, in place and exactly; what the base lacks, such as heads, stays as it is.
 
-    def _switch(self, module: torch.nn.Module, task: str | None, module_is_base: bool) -> None:
+        Raises as :meth:`apply_`.
+        """
+        self._switch(module, None, False, True)
+
+    def _switch(
+        self, module: torch.nn.Module, task: str | None, module_is_base: bool, keep_heads: bool
+    ) -> tuple[str, ...]:
         with needed_for("switching a module"):
-            from tallmasks.bundles.live_modules import placed_tensors
+            from tallmasks.bundles.live_modules import form_of, placed_tensors
             from tallmasks.bundles.live_weights import copy_of, overwrite
 
-        placed = placed_tensors(module, self.manifest)
+        placed, left = placed_tensors(module, form_of(self.manifest, task), keep_heads)
         if task is not None:
-            self._parts.check(task)
+            self.parts.check(task)
         try:
             base = self._of_module or self.base
         except NoBase:
-            base = copy_of(placed)
+            own = self.manifest.model(task or "").own
+            base = copy_of([one for one in placed if one.name not in own])
             check_module(base, self.manifest, module_is_base)
             self._of_module = base
-        overwrite(placed, TaskWeights(self._parts, base, task), TaskWeights(self._parts, base, None))
+        weights = TaskWeights(self.parts, base, task)
+        if unknown := [one.name for one in placed if one.name not in weights.tensors]:
+            raise TallmasksError(
+                f"{name_some(unknown)}: the first module did not have these tensors of the base, and its files are not"
+                " here. Give them: load_bundle(..., base=...)"
+            )
+        overwrite(placed, weights, TaskWeights(self.parts, base, None))
+        return left
 
-    def _weights(self, task: str) -> TaskWeights:
-        self._parts.check(task)
-        return TaskWeights(self._parts, self.base, task)
-
-    def _with_aliases(self, tensors: dict[str, Any]) -> dict[str, Any]:
-        return tensors | {alias: tensors[name] for alias, name in self.manifest.aliases.items()}
+    def weights(self, task: str) -> TaskWeights:
+        """A task's model, piece by piece.  Raises as :meth:`state_dict`."""
+        self.manifest.check_task(task)
+        self.parts.check(task)
+        return TaskWeights(self.parts, self.base, task)
 
 
 def _spec(origin: Mapping[str, str]) -> str:
@@ -205,3 +223,9 @@ def load_bundle(path_or_repository: str | Path, base: str | Path | Checkpoint | 
     if base is not None:
         check_form(base, manifest, title)
     return Bundle(BundleParts(place, manifest), base)
+
+
+def size_of_bundle(bundle: Bundle) -> int:
+    """Bytes of all files but an included base's: with bundle.json, and the card where it is on this machine."""
+    of_text = [path for name in (MANIFEST, CARD) if (path := bundle.parts.place.root / name).is_file()]
+    return bundle.manifest.size + sum(path.stat().st_size for path in of_text)

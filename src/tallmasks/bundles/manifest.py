@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Collection, Mapping
+from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import quote
@@ -25,13 +26,14 @@ from tallmasks.store.errors import TallmasksError, nearest, short
 from tallmasks.store.plain_files import LARGEST_JSON
 from tallmasks.store.seals import canonical
 from tallmasks.vectors.checkpoints.buffers import Buffer, buffers_among
+from tallmasks.vectors.checkpoints.hub_models import COMPANIONS as COMPANION_FILES
 
 FORMATS = ("tallmasks/bundle/1", "tallmasks/bundle/2", "tallmasks/bundle/3", "tallmasks/bundle/4")
 """The second is of each task's own tensors, without a vector that they share; the third of any with buffers.  The
 fourth, which is written, knows the base by the sha256 of every tensor; the others know the base's files alone."""
 BUFFER: Final = "buffer"
 MANIFEST, MERGED, CARD = "bundle.json", "merged.safetensors", "README.md"
-MASKS, UPDATES, BASE = "masks/", "updates/", "base/"
+MASKS, UPDATES, BASE, OWN, COMPANIONS = "masks/", "updates/", "base/", "own/", "companions/"
 _LARGEST_SINGLE = float(np.finfo(np.float32).max)
 _LONGEST_NAME = 100
 _OF_MASKS, _OF_OWN = ("dtype", "masks", "mask_lambda", "scale"), ("updates", "coding_texts")
@@ -40,6 +42,9 @@ _OF_MASKS, _OF_OWN = ("dtype", "masks", "mask_lambda", "scale"), ("updates", "co
 Count = Annotated[int, Strict(), Field(ge=0)]
 Single = Annotated[float, Field(ge=-_LARGEST_SINGLE, le=_LARGEST_SINGLE)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+Dtype = Literal["F16", "BF16", "F32", "F64", "I64", "I32", "I16", "I8", "U64", "U32", "U16", "U8", "BOOL"]
 
 
 class _Object(BaseModel):
@@ -54,7 +59,7 @@ class BundledTensor(_Object):
     """
 
     shape: Annotated[tuple[Count, ...], Strict(False), FailFast()]
-    dtype: Literal["F16", "BF16", "F32", "F64", "I64", "I32", "I16", "I8", "U64", "U32", "U16", "U8", "BOOL"]
+    dtype: Dtype
     stored: bool | Literal["buffer"]
     base_sha256: Sha256 | None = None
 
@@ -66,6 +71,42 @@ class BundledTensor(_Object):
     def rows(self) -> int:
         """How many scales an int8 vector has for it: one for each row of the first axis, one without two axes."""
         return self.shape[0] if len(self.shape) > 1 else 1
+
+
+class OwnTensor(_Object):
+    """A tensor of one task alone, which its file in `own/` has whole."""
+
+    shape: Annotated[tuple[Count, ...], Strict(False), FailFast()]
+    dtype: Dtype
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+
+class TaskModel(_Object):
+    """What a task's model has otherwise than the base.
+
+    Attributes:
+        own: tensors that the base lacks or has in another shape, under the base's way of naming.
+        own_file: the file that has them.
+        missing: the base's tensors that the model lacks.
+        names: what the model's files call tensors that are called otherwise in the base's.
+        companions: the sha256 of each small file beside its weights; in `companions/` unless the base has the same.
+    """
+
+    own: dict[str, OwnTensor] = {}
+    own_file: str | None = None
+    missing: Annotated[tuple[str, ...], Strict(False), FailFast()] = ()
+    names: dict[str, str] = {}
+    companions: dict[str, Sha256] = {}
+
+
+class ModelSizes(_Object):
+    """Bytes of the base's weight files, and of all the tasks' models as they were."""
+
+    base: Count
+    models: Count
 
 
 class PartFile(_Object):
@@ -101,6 +142,8 @@ class Manifest(_Object):
     coding_texts: dict[str, str] = Field(default={}, alias="codings")
     mask_lambda: dict[str, Single | None] = {}
     scale: dict[str, Single] = {}
+    models: dict[str, TaskModel] = {}
+    sizes: ModelSizes | None = None
     files: dict[str, PartFile]
     digest: str = ""
 
@@ -117,6 +160,10 @@ class Manifest(_Object):
     def buffers(self) -> dict[str, BundledTensor]:
         """What every task has of its own, whole and in the base's dtype."""
         return {name: tensor for name, tensor in self.tensors.items() if tensor.stored == BUFFER}
+
+    def model(self, task: str) -> TaskModel:
+        """What a task's model has otherwise than the base; nothing in formats before the fourth."""
+        return self.models.get(task, TaskModel())
 
     @cached_property
     def free(self) -> set[str]:
@@ -156,6 +203,10 @@ class Manifest(_Object):
         value = self.model_dump(exclude={"digest", *foreign}, warnings=False)
         value = {key: inner for key, inner in value.items() if inner is not None}
         value["base"] = {key: inner for key, inner in value["base"].items() if inner is not None}
+        models = {task: {key: inner for key, inner in one.items() if inner} for task, one in value["models"].items()}
+        value["models"] = {task: one for task, one in models.items() if one}
+        if not value["models"]:
+            del value["models"]
         for tensor in value["tensors"].values():
             if tensor["base_sha256"] is None:
                 del tensor["base_sha256"]
@@ -181,8 +232,10 @@ class Manifest(_Object):
             expect(safe, f"{key[:-1]}[{task!a}]", file, f"{key}<name>.safetensors")
         needed = {*self.task_files.values()} | ({MERGED} if self.dtype else set())
         expect(len(needed) == len(tasks) + bool(self.dtype), key, self.task_files, "a file for each task")
+        needed |= self._check_models()
+        kept = {COMPANIONS + sha256 for one in self.models.values() for sha256 in one.companions.values()}
         for name in self.files:
-            mine = name in needed or (name.startswith(BASE) and is_safe(name))
+            mine = name in needed or name in kept or (name.startswith(BASE) and is_safe(name))
             expect(mine, "a file", name, f"{MERGED}, a task's or a file under {BASE}")
         expect(needed <= self.files.keys(), "files", sorted(self.files), f"{', '.join(sorted(needed))} among them")
         for name, tensor in self.tensors.items():
@@ -209,6 +262,26 @@ class Manifest(_Object):
             "that of each weight file" if of_files else "none",
         )
         return self
+
+    def _check_models(self) -> set[str]:
+        """The files of the tasks' own tensors."""
+        expect(self.models.keys() <= {*self.tasks}, "the keys of models", [*self.models], "tasks")
+        files: list[str] = []
+        for task, one in self.models.items():
+            key, file = f"models[{task!a}]", one.own_file
+            expect(bool(one.own) == (file is not None), f"{key}.own_file", file, "a file where there are own tensors")
+            if file is not None:
+                safe = file.startswith(OWN) and file.count("/") == 1 and file.endswith(".safetensors") and is_safe(file)
+                expect(safe, f"{key}.own_file", file, f"{OWN}<name>.safetensors")
+                files.append(file)
+            expect({*one.missing} <= self.tensors.keys(), f"{key}.missing", one.missing, "tensors of the base")
+            every = {*self.tensors, *self.aliases, *one.own}
+            expect(one.names.keys() <= every, f"{key}.names", [*one.names], "tensors of the model")
+            expect(not any("\n" in name for name in (*one.own, *one.names.values())), key, "\n", "names of one line")
+            for name in one.companions:
+                expect(is_companion(name), f"{key}.companions", name, "files that belong to a model's configuration")
+        expect(len(files) == len(set(files)), "models", files, "a file for each task")
+        return set(files)
 
 
 def format_of(own: bool, buffers: bool) -> str:
@@ -298,6 +371,14 @@ def task_files(tasks: Collection[str], folder: str) -> dict[str, str]:
         taken.add(stem.lower())
         files[task] = f"{folder}{stem}.safetensors"
     return files
+
+
+def is_companion(name: str) -> bool:
+    """Whether a file of a model's folder is copied with its weights: configuration and tokenizer, never code."""
+    *folders, last = name.split("/")
+    ends = (".json", ".jinja") if folders else ()
+    known = any(fnmatchcase(last, pattern) for pattern in COMPANION_FILES)
+    return is_safe(name) and len(folders) <= 2 and (known or last.endswith(ends))
 
 
 def is_safe(name: str) -> bool:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.bundles.bundle_parts import BundleParts
+from tallmasks.bundles.manifest import TaskModel
 from tallmasks.bundles.packed_tau import Raw, pieces
 from tallmasks.store.dtypes import DTYPES
 from tallmasks.store.parallel import parallel
-from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
 from tallmasks.vectors.checkpoints.float_bytes import converted, rounded
 
 
@@ -24,38 +26,62 @@ class TaskWeights:
     base: Checkpoint
     task: str | None
 
+    @cached_property
+    def tensors(self) -> dict[str, TensorInfo]:
+        """The tensors of the model, under the names of the base's files; sorted."""
+        own, missing = self._model.own, {*self._model.missing}
+        kept = {name: info for name, info in self.base.tensors.items() if name not in missing}
+        return dict(sorted((kept | {name: TensorInfo(one.dtype, one.shape) for name, one in own.items()}).items()))
+
+    @cached_property
+    def aliases(self) -> dict[str, str]:
+        """The other names of tied tensors, each with the one that counts."""
+        aliases = self.parts.manifest.aliases.items()
+        return {alias: name for alias, name in aliases if name in self.tensors and alias not in self.tensors}
+
     def fill(self, rows: Iterable[tuple[str, str, Raw]]) -> None:
-        """Whole tensors of the bundle into rows of bytes, each with its name and the dtype to be rounded to."""
+        """Whole tensors into rows of bytes, each with its name and the dtype to be rounded to."""
 
         def fill(job: tuple[str, str, Raw, int, int]) -> None:
             name, dtype, row, start, stop = job
             width = DTYPES[dtype].width
             out = row[start * width : stop * width]
-            if self.task is None or name not in self.parts.manifest.stored:
-                out[...] = converted(self.constant(name, start, stop), self.base.tensors[name].dtype, dtype)
+            if not self.is_updated(name):
+                out[...] = converted(self.constant(name, start, stop), self.tensors[name].dtype, dtype)
                 return
             values = out.view(np.float32) if dtype == "F32" else np.empty(stop - start, np.float32)
-            self.parts.add(self.base.piece(name, start, stop), self.task, name, start, values)
+            self.parts.add(self.base.piece(name, start, stop), str(self.task), name, start, values)
             if dtype != "F32":
                 out[...] = rounded(values, dtype)
 
         parallel(fill, [(*row, *piece) for row in rows for piece in pieces(row[2].size // DTYPES[row[1]].width)])
 
+    def is_updated(self, name: str) -> bool:
+        """Whether a tensor is theta_0 and an update."""
+        return self.task is not None and name in self.parts.manifest.stored and name not in self._model.own
+
     def constant(self, name: str, start: int, stop: int) -> NDArray[np.uint8]:
-        """The bytes of values of a tensor without an update, in the dtype that the base has it in."""
+        """The bytes of values of a tensor without an update, in its dtype in `tensors`."""
+        if self.task is not None and name in self._model.own:
+            return self.parts.own(self.task, name, start, stop)
         if self.task is None or name not in self.parts.manifest.buffers:
             return self.base.stored(name, start, stop)
         own = self.parts.buffer(self.task, name, start, stop)
         return converted(own, self.parts.manifest.tensors[name].dtype, self.base.tensors[name].dtype)
 
     def raw(self, names: Iterable[str]) -> dict[str, NDArray[np.uint8]]:
-        """Tensors of the model in the base's dtype as fresh bytes, flattened; those that are no floats too."""
-        raws, of_bundle = {}, self.parts.manifest.tensors
+        """Tensors of the model as fresh bytes, flattened; those that are no floats too."""
+        raws, filled = {}, []
         for name in sorted(names):
-            info = self.base.tensors[name]
-            if name in of_bundle:
+            info = self.tensors[name]
+            if name in self.parts.manifest.tensors or name in self._model.own:
                 raws[name] = np.empty(info.size * DTYPES[info.dtype].width, np.uint8)
+                filled.append((name, info.dtype, raws[name]))
             else:
                 raws[name] = np.array(self.base.stored(name, 0, info.size))
-        self.fill((name, of_bundle[name].dtype, raw) for name, raw in raws.items() if name in of_bundle)
+        self.fill(filled)
         return raws
+
+    @cached_property
+    def _model(self) -> TaskModel:
+        return TaskModel() if self.task is None else self.parts.manifest.model(self.task)

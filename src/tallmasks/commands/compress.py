@@ -29,10 +29,11 @@ from numpy.typing import NDArray
 from rich.filesize import decimal
 
 from tallmasks.bundles.bundle_models import BundleModel
-from tallmasks.bundles.bundle_writer import BundleFacts, bytes_of_bundle, new_bundle, new_own_bundle
-from tallmasks.bundles.manifest import BASE, MANIFEST
+from tallmasks.bundles.bundle_writer import BundleFacts, bytes_of_bundle, bytes_of_card, new_bundle, new_own_bundle
+from tallmasks.bundles.loaded_bundle import load_bundle, size_of_bundle
+from tallmasks.bundles.manifest import BASE
 from tallmasks.commands import given_checkpoints
-from tallmasks.commands.opened_models import Models, opened, passes, say_copied, say_sizes
+from tallmasks.commands.opened_models import Models, opened, passes, say_copied, say_own, say_sizes
 from tallmasks.methods import Method, Place, ScaledMask, Vector, registry
 from tallmasks.methods.merges import places_of
 from tallmasks.methods.own_tensors import OwnTensors
@@ -64,16 +65,19 @@ def run(arguments: argparse.Namespace) -> int:
     given = given_checkpoints.read_settings(arguments, METHOD, OF_BUNDLES)
     method, models, facts = _prepared(given)
     files, count = bytes_of_bundle(facts), len(given.tasks)
-    size = sum(of_file for name, of_file in files.items() if name != MANIFEST and not name.startswith(BASE))
+    size = sum(of_file for name, of_file in files.items() if not name.startswith(BASE)) + bytes_of_card(facts)
     if arguments.dry_run:
         models.describe(f"compress by {method.title}", size)
+        say_own(models)
         say_sizes(models.nbytes[0], size, models.nbytes[1], count)
         return 0
     chosen, errors = _write(method, models, facts)
+    size = size_of_bundle(load_bundle(given.output))
     print(f"{given.output}: {count} model{'s' * (count > 1)} in {decimal(size)}, by {method.title}")
     if given.include_base:
         say_copied(models.base)
     models.say_buffers()
+    say_own(models)
     what = "scale" if method.scaled_mask else "lambda"
     for task, error in errors.items():
         value = f"{what} = {chosen[task]:g}, " if task in chosen else ""
@@ -140,9 +144,12 @@ def _prepared(given: Given) -> tuple[Method, Models, BundleFacts]:
         tasks=list(given.tasks),
         options=given.options,
         dtype=given.dtype or "float32",
-        unchanged=set(models.base.tensors).difference(models.layout.names, models.own),
-        buffers=models.own,
-        models=models.tasks,
+        unchanged=set(models.base.tensors).difference(models.layout.names, models.buffers),
+        buffers=models.buffers,
+        models=models.whole,
+        own=models.own,
+        missing=models.missing,
+        sizes=models.nbytes,
         mask_lambda=dict(zip(given.tasks, given.lambdas, strict=True)),
         codings=method.own_tensors.codings(models.layout, len(given.tasks)) if method.own_tensors else {},
         include_base=given.include_base,

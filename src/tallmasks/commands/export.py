@@ -1,26 +1,24 @@
-"""Write one task's model from a bundle of `tallmasks compress`, in the layout of the base model.
+"""Write one task's model from a bundle of `tallmasks compress`: its weights and head, configuration and tokenizer.
 
     tallmasks export ./bundle --task cars -o ./cars-again
     tallmasks export org/bundle@main --task cars --base ./base -o ./cars-again
 
 The base model is the one that the bundle names (or holds), from its path or repository; or --base.  It must be the very
-one that the bundle was made with.  The weights are those of theta_0 + m_t * tau_MTL, or of
-theta_0 and what is stored of the task's own tensors.
+one that the bundle was made with.  The weights are those of theta_0 + m_t * tau_MTL, or of theta_0 and what is stored
+of the task by itself; files are divided as the base's are.
 """
 
 from __future__ import annotations
 
 import argparse
 
+from tallmasks.bundles.bundle_models import model_of
 from tallmasks.bundles.loaded_bundle import load_bundle
 from tallmasks.commands.given_checkpoints import new_path
 from tallmasks.commands.opened_models import say_copied
 from tallmasks.commands.progress import work_progress
-from tallmasks.methods.merges import Place, pieces_of
 from tallmasks.store.markdown import code_span, plain_markdown
-from tallmasks.store.parallel import parallel
 from tallmasks.store.plain_files import expanded
-from tallmasks.vectors import kernels
 from tallmasks.vectors.checkpoints.writing import new_checkpoint
 
 
@@ -40,24 +38,12 @@ def run(arguments: argparse.Namespace) -> int:
     bundle.manifest.check_task(arguments.task)  # before a base is looked for
     if arguments.base:
         bundle = load_bundle(arguments.bundle, base=arguments.base)
-    stored, buffers = bundle.manifest.stored, bundle.manifest.buffers
     task = plain_markdown(arguments.task)
     card = f"# {task}\n\nThe model of {task} out of {code_span(arguments.bundle)}, by `tallmasks export`.\n"
-    with (
-        work_progress("exporting", sum(tensor.size for tensor in stored.values())) as progress,
-        new_checkpoint(output, bundle.base, card) as new,
-    ):
-
-        def work(place: Place) -> None:
-            update = bundle.update(arguments.task, place.name, place.start, place.stop)
-            new.write(place.name, place.start, bundle.base.piece(place.name, place.start, place.stop) + update)
-            progress(place.stop - place.start)
-
-        def keep(place: Place) -> None:
-            new.copy(place.name, place.start, bundle.constant(arguments.task, place.name, place.start, place.stop))
-
-        parallel(work, pieces_of({name: tensor.size for name, tensor in stored.items()}, kernels.PIECE))
-        parallel(keep, pieces_of({name: tensor.size for name, tensor in buffers.items()}, kernels.PIECE))
+    model = model_of(bundle, arguments.task, f"{arguments.bundle}#{arguments.task}")
+    size = sum(info.size for info in model.tensors.values())
+    with work_progress("exporting", size) as progress, new_checkpoint(output, model, card, progress=progress):
+        pass
     print(f"{output}: the model of {arguments.task}")
-    say_copied(bundle.base)
+    say_copied(model)
     return 0

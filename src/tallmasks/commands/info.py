@@ -19,8 +19,8 @@ from pathlib import Path
 from rich.filesize import decimal
 
 from tallmasks.bundles.bundle_models import open_model
-from tallmasks.bundles.loaded_bundle import Bundle, load_bundle
-from tallmasks.bundles.manifest import MANIFEST
+from tallmasks.bundles.loaded_bundle import Bundle, load_bundle, size_of_bundle
+from tallmasks.bundles.manifest import COMPANIONS, MANIFEST, ModelSizes
 from tallmasks.commands.opened_models import say_sizes
 from tallmasks.store import hub
 from tallmasks.store.dtypes import DTYPES
@@ -82,7 +82,7 @@ def of_bundle(bundle: Bundle) -> None:
     alone = sum(tensor.size * DTYPES[tensor.dtype].width for tensor in manifest.tensors.values())
     base = manifest.base.repository or manifest.base.path or "unknown"
     where = "included" if manifest.base.included else "not included"
-    print(f"bundle of {len(bundle.tasks)} tasks by {manifest.method}, {decimal(manifest.size)}")
+    print(f"bundle of {len(bundle.tasks)} tasks by {manifest.method}, {decimal(size_of_bundle(bundle))}")
     print(f"  base: {base} ({where})")
     kinds = Counter(coding.kind for coding in manifest.codings.values())
     how = ", ".join(f"{count} tensors {kind}" for kind, count in kinds.items()) or manifest.dtype
@@ -100,4 +100,16 @@ def of_bundle(bundle: Bundle) -> None:
         chosen = manifest.mask_lambda[task]
         row = f"{'-' if chosen is None else f'{chosen:g}':>8} {scale:>8g} {bundle.density(task):>8.1%}"
         print(f"  {task:24} {row} {sizes[task]:>10}")
-    say_sizes(alone, manifest.size, alone * len(bundle.tasks), len(bundle.tasks))
+    for task, model in manifest.models.items():
+        if model.own:
+            size = decimal(manifest.files[str(model.own_file)].size)
+            print(f"  {task}: its own, stored whole, {size}: {name_some(model.own)}")
+        if model.missing:
+            print(f"  {task}: its model lacks {name_some(model.missing)}")
+    kept = {name: part.size for name, part in manifest.files.items() if name.startswith(COMPANIONS)}
+    if kept:
+        print(
+            f"  configuration and tokenizers that are not the base's: {len(kept)} files, {decimal(sum(kept.values()))}"
+        )
+    whole = manifest.sizes or ModelSizes(base=alone, models=alone * len(bundle.tasks))
+    say_sizes(whole.base, size_of_bundle(bundle), whole.models, len(bundle.tasks))

@@ -30,11 +30,15 @@ _ONE_WAY = 0.4
 and all task vectors have one length, cosines are 0.5 and 0.71."""
 
 
-def warn_of_inputs(models: Models) -> None:
-    """Print a line for everything suspicious; reads few values."""
-    _warn_of_configurations(models.base, models.tasks)
-    if models.given.tokens is None:
-        _warn_of_tokenizers({"the base": models.base, **models.tasks})
+def warn_of_inputs(models: Models, keeps_own: bool) -> None:
+    """Print a line for everything suspicious; reads few values.
+
+    ``keeps_own``: every task keeps its configuration and its tokenizer.
+    """
+    if not keeps_own:
+        _warn_of_configurations(models.base, models.tasks)
+        if models.given.tokens is None:
+            _warn_of_tokenizers({"the base": models.base, **models.tasks})
     _warn_of_directions(models)
 
 

@@ -25,7 +25,9 @@ from tallmasks.store.tensor_files import Layout, name_some
 from tallmasks.vectors.checkpoints.buffers import Buffer
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.fitting import check_fit, unchanged
+from tallmasks.vectors.checkpoints.library_models import library_advice
 from tallmasks.vectors.checkpoints.lora_folders import LoraCheckpoint
+from tallmasks.vectors.checkpoints.on_base import missing_tensors, on_base, own_tensors
 from tallmasks.vectors.checkpoints.vocabularies import with_all_tokens, with_tokens_of
 from tallmasks.vectors.differences import Piece
 
@@ -116,7 +118,9 @@ def _is_shared(name: str, models: Sequence[Checkpoint]) -> bool:
 
 
 def opened(given: Given, keeps_own: bool = False) -> Models:
-    """Open and compare all that is given; see `Models.own`.
+    """Open and compare all that is given.
+
+    With ``keeps_own`` a task may have tensors of its own, and keeps its buffers; see `Models`.
 
     Raises TallmasksError where something is not there, is damaged, or does not fit the base; or the output is there
     already.
@@ -132,8 +136,17 @@ def opened(given: Given, keeps_own: bool = False) -> Models:
     elif given.tokens:
         tasks = {name: with_tokens_of(base, one) for name, one in tasks.items()}
     left_out = apart(base, tasks, given.only, given.keep_base, given.heads)
-    models = Models(given, base, tasks, left_out, keeps_own)
-    check_fit(models.part, models.task_parts, models.own)
+    own: dict[str, tuple[str, ...]] = {}
+    missing: dict[str, tuple[str, ...]] = {}
+    whole = tasks
+    if keeps_own:
+        parts = {name: left_out.without(one) for name, one in tasks.items()}
+        own = {name: own_tensors(left_out.without(base), one) for name, one in parts.items()}
+        missing = {name: missing_tensors(left_out.without(base), one) for name, one in parts.items()}
+        _refuse_others(base, whole, own, missing)
+        tasks = {name: on_base(base, one, own[name], missing[name]) for name, one in tasks.items()}
+    models = Models(given, base, tasks, left_out, keeps_own, whole, own, missing)
+    check_fit(models.part, models.task_parts, models.buffers)
     for name, expected in given.sha256.items():
         if models.sha256s.get(name, {}) != dict(expected):
             what = "the base" if name is None else name
@@ -142,19 +155,46 @@ def opened(given: Given, keeps_own: bool = False) -> Models:
     for name, one in models.task_parts.items():
         if all(one.same(models.part, tensor) for tensor in models.layout.names):
             warn(f"{name}: its weights are the base's, so it adds nothing")
-    warn_of_inputs(models)
+    warn_of_inputs(models, keeps_own)
     return models
+
+
+def _refuse_others(
+    base: Checkpoint,
+    tasks: Mapping[str, Checkpoint],
+    own: Mapping[str, Sequence[str]],
+    missing: Mapping[str, Sequence[str]],
+) -> None:
+    """Raise TallmasksError for a model that has less than half of its weights, or of the base's, in common with it."""
+    for task, one in tasks.items():
+        for checkpoint, names, kind in ((one, own[task], "has besides"), (base, missing[task], "lacks")):
+            if 2 * sum(checkpoint.info(name).size for name in names) > checkpoint.layout.size:
+                raise TallmasksError(
+                    f"{task}: {one.title} {kind} {name_some(names)} ({len(names)} in all), more than half of"
+                    f" {checkpoint.title}; expected a model that was fine-tuned from {base.title}, saved by the same"
+                    f" library{library_advice(base, one)}"
+                )
 
 
 @dataclass(frozen=True)
 class Models:
-    """What is merged or compressed: whole models, and of them what is not left out."""
+    """What is merged or compressed, and what is left out of it.
+
+    Attributes:
+        tasks: models with the tensors of the base.
+        keeps_own: whether each task keeps its buffers.
+        whole: the tasks' models with all of their tensors.
+        own, missing: by task, what its model has beside the tensors of the base, and what it lacks of them.
+    """
 
     given: Given
     base: Checkpoint
     tasks: Mapping[str, Checkpoint]
     apart: Apart = field(default_factory=Apart)
     keeps_own: bool = False
+    whole: Mapping[str, Checkpoint] = field(default_factory=dict)
+    own: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    missing: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @cached_property
     def part(self) -> Checkpoint:
@@ -174,7 +214,7 @@ class Models:
     @property
     def nbytes(self) -> tuple[int, int]:
         """Bytes of the base, and of the tasks' models: weight files, and of LoRAs their base too."""
-        of_loras = self.base.nbytes * any(isinstance(one, LoraCheckpoint) for one in self.tasks.values())
+        of_loras = self.base.nbytes * any(isinstance(one, LoraCheckpoint) for one in self.whole.values())
         return self.base.nbytes, sum(one.nbytes for one in self.tasks.values()) + of_loras
 
     @cached_property
@@ -188,7 +228,7 @@ class Models:
         return unchanged(self.part, self.task_parts)
 
     @cached_property
-    def own(self) -> tuple[str, ...]:
+    def buffers(self) -> tuple[str, ...]:
         """What is no weight and differs in some task, where each task keeps its own: buffers, and what is no float."""
         weights = set(self.part.layout.names)
         names = [name for name in self.part.tensors if name not in weights] if self.keeps_own else []
@@ -237,7 +277,7 @@ class Models:
         """Print what was taken for no weight, and what becomes of it."""
         models = [self.part, *self.task_parts.values()]
         buffers = {name: kind for one in models for name, kind in one.buffers.items()}
-        moved = self.own if self.keeps_own else self.part.averages
+        moved = self.buffers if self.keeps_own else self.part.averages
         rest = sorted(buffers.keys() - moved)
         everywhere = [name for name in rest if all(_has_its_form(self.part, one, name) for one in models)]
         floats = [name for name in everywhere if self.part.info(name).is_float or buffers[name] is Buffer.COUNTER]
@@ -269,11 +309,32 @@ def _has_its_form(base: Checkpoint, task: Checkpoint, name: str) -> bool:
     return mine.shape == theirs.shape and (mine.dtype == theirs.dtype or (mine.is_float and theirs.is_float))
 
 
+def say_own(models: Models) -> None:
+    """Print what each task has of its own in a bundle, and what of the tasks' folders is not in it."""
+    if names := sorted({name for of_task in models.own.values() for name in of_task}):
+        print(f"  each task's own, stored whole: {name_some(names)}")
+    if names := sorted({name for of_task in models.missing.values() for name in of_task}):
+        print(f"  not in every task's model, and left out there: {name_some(names)}")
+    if left_out := dict.fromkeys(name for one in models.whole.values() for name in one.left_out):
+        print(f"  not kept of the tasks' folders: {name_some(map(_printable, left_out))}")
+    code = [
+        task for task, one in models.whole.items() if any(config.get("auto_map") for config in one.configs.values())
+    ]
+    if code:
+        print(
+            f"  {name_some(code)}: the model's class is code (auto_map); copy its .py files beside what `export` writes"
+        )
+
+
+def _printable(name: str) -> str:
+    return name if name.isprintable() else ascii(name)
+
+
 def say_copied(base: Checkpoint) -> None:
     """Print which files of a base's folder were copied beside its weights, and which were left out."""
     if base.is_folder:
         copied = ", ".join(base.companions) or "nothing"
-        left_out = name_some(name if name.isprintable() else ascii(name) for name in base.left_out)
+        left_out = name_some(map(_printable, base.left_out))
         print(f"  copied from {base.title}: {copied}{f'; left out: {left_out}' if left_out else ''}")
 
 

@@ -219,7 +219,7 @@ def _field(plan: Plan, model: str, name: str, seeds: Sequence[int]) -> Artifacts
 
 
 @view(
-    version=4,
+    version=5,
     files=("field.csv", "field.md", "field.tex"),
     own_folder=False,
     provenance=f"field.{PROVENANCE}",

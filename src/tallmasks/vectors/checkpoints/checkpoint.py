@@ -60,6 +60,7 @@ class Checkpoint:
         is_folder: whether it is a folder, or one file.
         metadata: of a safetensors file, by its name in the folder.
         indexes: the indexes of sharded models, by name; their texts are kept when a model is written like this one.
+        file_names: what the files call tensors that have another name here.
         arrays: each tensor in its shape, memory-mapped and read-only; the bytes of dtypes that are not in `DTYPES`.
     """
 
@@ -74,6 +75,7 @@ class Checkpoint:
     is_folder: bool = False
     metadata: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     indexes: Mapping[str, Path] = field(default_factory=dict)
+    file_names: Mapping[str, str] = field(default_factory=dict)
     arrays: Mapping[str, NDArray] = field(default_factory=dict)
 
     @cached_property
@@ -115,6 +117,10 @@ class Checkpoint:
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         return {name: info.shape for name, info in self.tensors.items()}
+
+    def file_name(self, name: str) -> str:
+        """What the files call a tensor, in the folder of its part."""
+        return self.file_names.get(name, name)
 
     @property
     def nbytes(self) -> int:

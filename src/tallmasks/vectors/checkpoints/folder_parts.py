@@ -50,7 +50,7 @@ def part_prefix(file: str) -> str:
     return file[: file.rfind("/") + 1]
 
 
-def joined(parts: Mapping[str, Checkpoint], **facts: Any) -> Checkpoint:
+def joined_parts(parts: Mapping[str, Checkpoint], **facts: Any) -> Checkpoint:
     """Checkpoints of a model's folders as one, by the folder of each; ``facts``: fields of the whole."""
     whole: dict[str, Any] = {name: {} for name in _BY_NAME}
     left_out = []

@@ -133,7 +133,7 @@ def _ask(about: str, config: str, most_modules: int, tensors: Mapping[str, Colle
 @functools.cache
 def _process(_: int) -> Any:
     """The process that answers, one for each process that asks; it ends with the one that asks."""
-    program = "from tallmasks.vectors.checkpoints.library_process import serve; serve()"
+    program = "from tallmasks.vectors.checkpoints.library_process import answer_questions; answer_questions()"
     offline = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
     return subprocess.Popen(
         [sys.executable, "-P", "-c", program],

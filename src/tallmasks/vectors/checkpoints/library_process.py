@@ -25,7 +25,7 @@ MEMORY, SECONDS = 2 << 30, 30
 _NETWORK = ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto")
 
 
-def serve() -> None:
+def answer_questions() -> None:
     """Answer questions from stdin until it ends; null where transformers cannot build the model."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # libraries may print

@@ -23,8 +23,9 @@ from tallmasks.store.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.float_bytes import narrowed
 from tallmasks.vectors.checkpoints.inputs_first import inputs_first
-from tallmasks.vectors.checkpoints.library_models import LibraryModel, library_advice, library_model
+from tallmasks.vectors.checkpoints.library_models import library_advice, library_model
 from tallmasks.vectors.checkpoints.loaded_names import modern
+from tallmasks.vectors.checkpoints.lora_ties import tied_tensors, without_second_names
 from tallmasks.vectors.checkpoints.module_patterns import ModulePatterns
 from tallmasks.vectors.checkpoints.weight_files import open_weight_files
 from tallmasks.vectors.kernels import read_only
@@ -140,7 +141,7 @@ def open_lora(folder: Path, adapters: Sequence[str], base: Checkpoint | None, fa
     # the rest of an adapter are linear layers, which nothing is tied to
     may_be_tied = [*others, *(f"{module}.weight" for module, pair in factors.items() if "embedding" in pair)]
     model = library_model(base) if may_be_tied else None
-    both_trained = _without_second_names(factors, others, model, adapter, title, base) if model else set()
+    both_trained = without_second_names(factors, others, model, adapter, title, base) if model else set()
     copies &= others.keys()
     targets = list(dict.fromkeys([*(f"{module}.weight" for module in factors), *others]))
     renamed = _fitted(targets, copies, base, title)
@@ -160,7 +161,8 @@ def open_lora(folder: Path, adapters: Sequence[str], base: Checkpoint | None, fa
             " another tensor; expected a base with the config.json of a model that transformers has"
             f"{library_advice(base)}. {_MERGE}"
         )
-    tied = set() if config.get("ensure_weight_tying") else _tied(base, model) - {renamed[name] for name in both_trained}
+    both = {renamed[name] for name in both_trained}
+    tied = set() if config.get("ensure_weight_tying") else tied_tensors(base, model) - both
     if apart := sorted(tied & {renamed[name] for name in copies}):
         raise TallmasksError(
             f"{title}: modules_to_save trained a copy of {name_some(apart)}; {base.title} ties that to another tensor,"
@@ -220,61 +222,6 @@ def _read_config(path: Path, title: str) -> dict[str, Any]:
                 f" most. {_MERGE}"
             ) from None
     return config
-
-
-def _tied(base: Checkpoint, model: LibraryModel | None) -> set[str]:
-    """The base's tensors that are two of the model: tied in its files, or by transformers."""
-    tied = set(base.aliases.values())
-    if model is not None:
-        groups = {*model.tied, *model.tied.values()}
-        tied |= {name for name, own in model.names(base.tensors).items() if own in groups}
-    return tied
-
-
-def _without_second_names(
-    factors: dict[str, dict[str, str]],
-    others: dict[str, str],
-    model: LibraryModel,
-    adapter: Checkpoint,
-    title: str,
-    base: Checkpoint,
-) -> set[str]:
-    """Take out what an adapter has of a tensor that is tied to another one of it, as of peft's `ensure_weight_tying`.
-
-    Returns the names that stay.  Raises TallmasksError where the two would not be tied any more.
-    """
-    targets = [*(f"{module}.weight" for module in factors), *others]
-    groups: dict[str, list[str]] = {}
-    for name, own in model.names(targets).items():
-        groups.setdefault(model.tie_group(own), []).append(name)
-    both = [sorted(names, key=lambda name: name not in base.tensors) for names in groups.values() if len(names) > 1]
-    for kept, *rest in both:
-        for name in rest:
-            if not _is_changed_alike(kept, name, factors, others, adapter):
-                raise TallmasksError(
-                    f"{title}: {kept} and {name} were trained apart, and {base.title} ties them. Save the base with a"
-                    " head of its own (tie_word_embeddings: false), and give that as the base"
-                )
-            factors.pop(name.removesuffix(".weight"), None)
-            others.pop(name, None)
-    return {kept for kept, *_ in both}
-
-
-def _is_changed_alike(
-    kept: str, name: str, factors: Mapping[str, Mapping[str, str]], others: Mapping[str, str], adapter: Checkpoint
-) -> bool:
-    """Whether an adapter changes two tensors of one shape by the same delta, and has both whole or none."""
-    first, second = (factors.get(one.removesuffix(".weight"), {}) for one in (kept, name))
-    if bool(first) != bool(second) or (kept in others) != (name in others):
-        return False
-    if kept in others and not adapter.same(adapter, others[kept], others[name]):
-        return False
-    if not first:
-        return True
-    (a, b), (c, d) = ([adapter.float32(pair[factor]) for factor in "AB"] for pair in (first, second))
-    if ("embedding" in first) != ("embedding" in second):  # an embedding's delta is (B A)^T
-        c, d = d.T, c.T
-    return np.array_equal(a, c) and np.array_equal(b, d)
 
 
 def _sorted_out(adapter: Checkpoint, title: str) -> tuple[dict[str, dict[str, str]], dict[str, str]]:

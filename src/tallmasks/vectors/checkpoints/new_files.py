@@ -153,7 +153,8 @@ def _index(base: Checkpoint, files: Sequence[PlannedFile], part: str, code: str 
     if len(files) == 1 and (index is None or resharded):
         return {}
     total = sum(end - start for file in files for start, end in file.spans.values())
-    places = {tensor.removeprefix(part): file.name.removeprefix(part) for file in files for tensor in file.spans}
+    spots = ((tensor, file.name.removeprefix(part)) for file in files for tensor in file.spans)
+    places = {base.file_name(tensor).removeprefix(part): file for tensor, file in spots}
 
     def written(content: Any) -> Any:
         facts = content["metadata"] if isinstance(content.get("metadata"), dict) else {}
@@ -204,7 +205,8 @@ class TorchSink:
         """Called once all bytes are there."""
         import torch
 
-        state = {name: self._tensors[self._base.aliases.get(name, name)] for name in self._base.places}
+        names = {name: self._base.aliases.get(name, name) for name in self._base.places}
+        state = {self._base.file_name(name): self._tensors[own] for name, own in names.items()}
         try:
             torch.save(state, self._path)
         except RuntimeError as error:  # what torch makes of a full disk

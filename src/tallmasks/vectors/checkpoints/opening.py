@@ -13,7 +13,7 @@ from tallmasks.store.hub import OPEN_CLIP_FILES
 from tallmasks.store.plain_files import read_plain_json, within
 from tallmasks.store.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.folder_parts import joined, parts_of
+from tallmasks.vectors.checkpoints.folder_parts import joined_parts, parts_of
 from tallmasks.vectors.checkpoints.hub_models import COMPANIONS, OF_TRAINING, fetched, repository_of
 from tallmasks.vectors.checkpoints.lora_folders import ADAPTER_CONFIG, ADAPTER_FILES, open_lora
 from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH, open_weight_files
@@ -91,7 +91,7 @@ def _open_folder(folder: Path, title: str, origin: Mapping[str, str], base: Chec
             )
     if not weights:
         raise TallmasksError(f"{title}: no file of weights in it, nor in {name_some(part for part in parts if part)}")
-    return joined(opened, **facts)
+    return joined_parts(opened, **facts)
 
 
 def _files_in(folder: Path, title: str) -> set[str]:

@@ -48,6 +48,7 @@ def _under_names(task: Checkpoint, own: Mapping[str, str], aliases: Mapping[str,
         task,
         tensors={name: task.tensors[place] for name, place in sorted(own.items())},
         aliases=aliases,
+        file_names={name: file for name, place in own.items() if (file := task.file_names.get(place, place)) != name},
         arrays={name: task.arrays[place] for name, place in own.items()},
         places={name: task.places[place] for name, place in own.items() if place in task.places},
     )

@@ -136,7 +136,7 @@ class _WithTokens(Checkpoint):
         return taken.reshape(-1)[(start - first) * nbytes : (stop - first) * nbytes]
 
 
-class Tokenizer(NamedTuple):
+class TokenizerFile(NamedTuple):
     """A tokenizer.json: its content, the number of every token by its text, and the entries of added tokens."""
 
     content: dict[str, Any]
@@ -144,7 +144,7 @@ class Tokenizer(NamedTuple):
     added: dict[str, dict[str, Any]]
 
 
-def read_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
+def read_tokenizer(checkpoint: Checkpoint) -> TokenizerFile:
     """Raises TallmasksError where there is none that can be read."""
     try:
         content = read_plain_json(checkpoint.companions[TOKENIZER], LARGEST)
@@ -161,7 +161,7 @@ def read_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
             f"{checkpoint.title} has no {TOKENIZER} that says which row is which token ({type(error).__name__}); save"
             " its tokenizer there with transformers' save_pretrained"
         ) from None
-    return Tokenizer(content, ids, added)
+    return TokenizerFile(content, ids, added)
 
 
 def _token_tensors(base: Checkpoint) -> tuple[list[str], LibraryModel]:

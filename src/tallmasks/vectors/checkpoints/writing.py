@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -41,12 +41,7 @@ class NewCheckpoint:
         self._put(name, start, values)
         self._written.add(name)
 
-    def copy(self, name: str, start: int, raw: NDArray[np.uint8]) -> None:
-        """The same of any tensor whose dtype stays the base's, from the bytes of its values."""
-        self._sink.put(name, start * DTYPES[self._base.info(name).dtype].width, raw)
-        self._written.add(name)
-
-    def finish(self) -> None:
+    def finish(self, progress: Callable[[int], None]) -> None:
         """Take the tensors that nobody has written from the base."""
         pieces = (
             (name, start, min(start + _COPIED, info.size))
@@ -54,7 +49,12 @@ class NewCheckpoint:
             if name not in self._written
             for start in range(0, info.size, _COPIED)
         )
-        parallel(lambda piece: self._copy(*piece), pieces)
+
+        def copy(piece: tuple[str, int, int]) -> None:
+            self._copy(*piece)
+            progress(piece[2] - piece[1])
+
+        parallel(copy, pieces)
 
     def _copy(self, name: str, start: int, stop: int) -> None:
         info = self._base.info(name)
@@ -81,6 +81,7 @@ def new_checkpoint(
     dtype: str | None = None,
     shard_size: int | None = None,
     more: Mapping[str, str | bytes] | None = None,
+    progress: Callable[[int], None] = lambda _: None,
 ) -> Iterator[NewCheckpoint]:
     """Write a checkpoint like ``base``; it appears at ``out`` whole, on a clean exit, or not at all.
 
@@ -90,12 +91,13 @@ def new_checkpoint(
 
     Args:
         out: where nothing is yet, or for a folder an empty folder.
-        base: what it is like; no LoRA.
+        base: what it is like; no LoRA.  Its tensors get the names that its files have.
         card: the text of a folder's README.md, if any.
         dtype: F16, BF16, F32 or F64 (or torch's names) for all float tensors; by default each has the base's.
         shard_size: how many bytes of tensors a folder's weight files may have at most, but for larger tensors; by
             default its files are the base's.
         more: the content of other files of a folder, by name.
+        progress: is called with the number of values whenever some were taken from the base.
 
     Raises TallmasksError where there is something at ``out``, or no room on the disk (before anything is written).
     Also for a value that is not finite in its dtype.
@@ -117,7 +119,7 @@ def new_checkpoint(
             sink = SafetensorsSink(place, files, base, stack)
         new = NewCheckpoint(out, base, dtypes, sink)
         yield new
-        new.finish()
+        new.finish(progress)
         if isinstance(sink, TorchSink):
             sink.save()
 

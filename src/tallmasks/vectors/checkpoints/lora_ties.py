@@ -1,0 +1,66 @@
+"""LoRAs on tied tensors: peft trains and stores them under one name, or under both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from tallmasks.store.errors import TallmasksError
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
+from tallmasks.vectors.checkpoints.library_models import LibraryModel
+
+
+def tied_tensors(base: Checkpoint, model: LibraryModel | None) -> set[str]:
+    """The base's tensors that are two of the model: tied in its files, or by transformers."""
+    tied = set(base.aliases.values())
+    if model is not None:
+        groups = {*model.tied, *model.tied.values()}
+        tied |= {name for name, own in model.names(base.tensors).items() if own in groups}
+    return tied
+
+
+def without_second_names(
+    factors: dict[str, dict[str, str]],
+    others: dict[str, str],
+    model: LibraryModel,
+    adapter: Checkpoint,
+    title: str,
+    base: Checkpoint,
+) -> set[str]:
+    """Take out what an adapter has of a tensor that is tied to another one of it, as of peft's `ensure_weight_tying`.
+
+    Returns the names that stay.  Raises TallmasksError where the two would not be tied any more.
+    """
+    targets = [*(f"{module}.weight" for module in factors), *others]
+    groups: dict[str, list[str]] = {}
+    for name, own in model.names(targets).items():
+        groups.setdefault(model.tie_group(own), []).append(name)
+    both = [sorted(names, key=lambda name: name not in base.tensors) for names in groups.values() if len(names) > 1]
+    for kept, *rest in both:
+        for name in rest:
+            if not _is_changed_alike(kept, name, factors, others, adapter):
+                raise TallmasksError(
+                    f"{title}: {kept} and {name} were trained apart, and {base.title} ties them. Save the base with a"
+                    " head of its own (tie_word_embeddings: false), and give that as the base"
+                )
+            factors.pop(name.removesuffix(".weight"), None)
+            others.pop(name, None)
+    return {kept for kept, *_ in both}
+
+
+def _is_changed_alike(
+    kept: str, name: str, factors: Mapping[str, Mapping[str, str]], others: Mapping[str, str], adapter: Checkpoint
+) -> bool:
+    """Whether an adapter changes two tensors of one shape by the same delta, and has both whole or none."""
+    first, second = (factors.get(one.removesuffix(".weight"), {}) for one in (kept, name))
+    if bool(first) != bool(second) or (kept in others) != (name in others):
+        return False
+    if kept in others and not adapter.same(adapter, others[kept], others[name]):
+        return False
+    if not first:
+        return True
+    (a, b), (c, d) = ([adapter.float32(pair[factor]) for factor in "AB"] for pair in (first, second))
+    if ("embedding" in first) != ("embedding" in second):  # an embedding's delta is (B A)^T
+        c, d = d.T, c.T
+    return np.array_equal(a, c) and np.array_equal(b, d)
