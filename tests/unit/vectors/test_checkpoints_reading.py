@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import re
 import zipfile
 from collections import Counter, OrderedDict
 
@@ -65,14 +64,6 @@ class Call:
         return self.call
 
 
-def nested(depth):
-    """A tuple that a few bytes of pickle stand for, and that takes 2^depth steps to hash."""
-    inner = ("a",)
-    for _ in range(depth):
-        inner = (inner, inner)
-    return inner
-
-
 STORAGE = torch.storage.TypedStorage(wrap_storage=torch.ones(3).untyped_storage(), dtype=torch.float32, _internal=True)
 
 
@@ -81,44 +72,35 @@ def view(shape, strides=None):
 
 
 TRAPS = {
-    "a key that takes for ever": {"w": Call(OrderedDict, [[nested(60), 1]])},
     "bytes": {"w": Call(bytearray, 6 << 30)},
-    "values of the memory": {"w": Call(torch.FloatTensor, 1 << 20)},
     "beyond its storage": view((1 << 20,)),
     "one value as many": view((1 << 40,), (0,)),
     "65 axes": view((1,) * 65),
-    "an axis of 2^62": view((0, 1 << 62)),
     "a word as an axis": view(("3",)),
 }
 
 
 @pytest.mark.parametrize("zipped", [True, False])
 @pytest.mark.parametrize("trap", TRAPS)
-def test_a_small_file_does_not_hang_or_fill_the_machine(trap, zipped, tmp_path, monkeypatch):
-    """432 bytes would keep the command busy for ever, and 35 bytes fill the memory; or a traceback names no file."""
-    monkeypatch.setattr("tallmasks.vectors.checkpoints.torch_files.SECONDS", 1)
+def test_a_small_file_does_not_fill_the_machine(trap, zipped, tmp_path, monkeypatch):
+    """35 bytes would fill the memory; or a traceback names no file."""
+    monkeypatch.setattr("tallmasks.vectors.checkpoints.torch_files._LARGEST_EXPANDED", 1 << 20)
     torch.save(TRAPS[trap], tmp_path / "trap.bin", _use_new_zipfile_serialization=zipped)
     assert "trap.bin: " in refusal(lambda: open_checkpoint(tmp_path / "trap.bin"))
 
 
-def test_an_archive_is_read_as_python_reads_it_or_not_at_all(tmp_path):
-    """408 kB would take 97 s and 1.3 GB; packed values would be taken for weights, as they are; 10 bytes fill 34 GB."""
-    numbered = b"\x80\x02Nr\xff\xff\xff\x7f."
-    for pickled, packed, version in (
-        (b"\x80\x02" * (1 << 20), 8, 255),
-        (numbered, 0, 20),
-        (None, 8, 20),
-        (None, 0, 255),
-    ):
-        file_of(tmp_path, state(), "whole.bin")
-        with zipfile.ZipFile(tmp_path / "whole.bin") as old, zipfile.ZipFile(tmp_path / "new.bin", "w", packed) as new:
-            for name in old.namelist():
-                new.writestr(name, pickled if pickled and name.endswith("data.pkl") else old.read(name))
-        content = re.sub(
-            rb"(PK\x01\x02..)..", rb"\1" + bytes([version, 0]), (tmp_path / "new.bin").read_bytes(), flags=re.S
-        )
-        (tmp_path / "new.bin").write_bytes(content)
+@pytest.mark.parametrize("pickled", [b"\x80\x02" * (1 << 20), b"\x80\x02Nr\xff\xff\xff\x7f.", None])
+def test_an_archive_that_somebody_packed_is_unpacked_or_refused(pickled, tmp_path):
+    """Packed values would be taken for weights, as they are; or 10 bytes would fill 34 GB."""
+    expected = state(zeros=torch.zeros(1 << 16))
+    file_of(tmp_path, expected, "whole.bin")
+    with zipfile.ZipFile(tmp_path / "whole.bin") as old, zipfile.ZipFile(tmp_path / "new.bin", "w", 8) as new:
+        for name in old.namelist():
+            new.writestr(name, pickled if pickled and name.endswith("data.pkl") else old.read(name))
+    if pickled:
         assert "new.bin: found no state dict" in refusal(lambda: open_checkpoint(tmp_path / "new.bin"))
+    else:
+        check_state(open_checkpoint(tmp_path / "new.bin"), expected)
 
 
 @pytest.mark.parametrize("zipped", [True, False])

@@ -5,7 +5,6 @@ Nothing in a file is ever executed.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,13 +17,11 @@ from tallmasks.store.dtypes import DTYPES, code_of
 from tallmasks.store.errors import TallmasksError, short
 from tallmasks.store.tensor_files import name_some, open_tensors
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
-from tallmasks.vectors.checkpoints.torch_files import StoredTensor, tensors_in
+from tallmasks.vectors.checkpoints.torch_files import tensors_in
 
 SAFETENSORS = ".safetensors"
 TORCH = (".pt", ".pth", ".bin", ".ckpt")
 """How files of torch.save end."""
-_LARGEST_EXPANDED = 1 << 30
-"""Bytes of a tensor that repeats its values (stride 0): such a file may stand for any size."""
 _OF_PRETRAINED = "tallmasks/pretrained/"
 """What the one file of this package says of itself that is a model."""
 
@@ -95,45 +92,43 @@ def _add_safetensors(read: _Read, file: str, path: Path) -> set[str]:
 
 
 def _add_torch(read: _Read, file: str, path: Path) -> set[str]:
-    """Memory-mapped, except for the format before torch 1.6, which is not aligned."""
     if not path.is_file():
         problem = "not a plain file" if path.exists() else "no such file"
         raise TallmasksError(f"{path}: {problem}; expected a file of tensors, .safetensors or as torch.save writes it")
     try:
-        stored = tensors_in(path)
-        mapped = np.memmap(path, np.uint8, mode="r")
+        tensors = tensors_in(path)
     except (ValueError, OSError) as error:
         raise TallmasksError(
             f"{path}: found no state dict in it, tensors by name and nothing else ({error}); code in files is not run."
             " Copy or download it again; or, where you trust it, load it yourself and save its `state_dict()`"
         ) from None
     first_names: dict[tuple, str] = {}
-    for tensor in sorted(stored):
-        name, dtype, *place = tensor
+    for name, tensor in sorted(tensors.items()):
         read.places[name] = file
+        code = code_of(str(tensor.dtype).removeprefix("torch."))
         try:
-            array, code = _array(tensor, mapped), code_of(dtype)
-        except (KeyError, ValueError, TypeError, OverflowError) as error:
+            place = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride())
+            if tensor.numel() and (first := first_names.setdefault(place, name)) != name:
+                read.aliases[name] = first
+                continue
+            array = _array(tensor, code)
+        except (KeyError, ValueError, TypeError, RuntimeError) as error:
             raise TallmasksError(
-                f"{path}: tensor {short(name)} of {short(dtype)} and shape {short(tensor.shape)} is no array of values"
-                f" ({error}); expected plain values: save a plain copy of it"
+                f"{path}: tensor {short(name)} of {short(code)} and shape {short(list(tensor.shape))} is no array of"
+                f" values ({error}); expected plain values: save a plain copy of it"
             ) from None
-        if array.size and (first := first_names.setdefault((dtype, str(place)), name)) != name:
-            read.aliases[name] = first
-            continue
         read.tensors[name] = TensorInfo(code, array.shape)
         read.arrays[name] = array
-    return {tensor.name for tensor in stored}
+    return set(tensors)
 
 
-def _array(tensor: StoredTensor, mapped: NDArray[np.uint8]) -> NDArray:
-    """A tensor's values, read-only; as bits, where NumPy lacks the dtype.  Raises where they are not in its storage."""
-    kind = DTYPES[code_of(tensor.dtype)].numpy
-    if math.prod(tensor.shape) * kind.itemsize > max(tensor.size, _LARGEST_EXPANDED):
-        raise ValueError(f"its storage has {tensor.size} bytes")
-    storage = mapped[tensor.start : tensor.start + tensor.size]
-    strides = [step * kind.itemsize for step in tensor.strides]
-    array = np.ndarray(tensor.shape, kind, storage, tensor.offset * kind.itemsize, strides)  # checks the bounds
-    array = np.require(array, requirements="A")
+def _array(tensor: Any, code: str) -> NDArray:
+    """A tensor's values, read-only; as bits, where NumPy lacks the dtype."""
+    kind = DTYPES[code].numpy
+    if kind.name != DTYPES[code].torch:
+        import torch
+
+        tensor = tensor.view(getattr(torch, kind.name))
+    array = np.require(tensor.numpy(), kind, requirements="A")
     array.flags.writeable = False
     return array
