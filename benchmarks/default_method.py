@@ -87,7 +87,7 @@ def stored(model: str, benchmark: str) -> tuple[list[TaskVector], Flat, Accuracy
     (source,) = chain.pretrained_source(plan, model).values()
     pretrained = Path(getattr(source, "path", source))
     network = kin.load(params, pretrained, "float32", "cpu")
-    tasks = plan.benchmarks(model)[benchmark].merge
+    tasks = plan.benchmark(benchmark).merge
     vectors, evaluators = [], []
     with tempfile.TemporaryDirectory() as folder:
         for task in tasks:
