@@ -143,7 +143,7 @@ def _prepared(given: Given) -> tuple[Method, Models, BundleFacts]:
         base=replace(models.base, origin=origin),
         tasks=list(given.tasks),
         options=given.options,
-        dtype=given.dtype or "float32",
+        dtype=given.dtype or _common_dtype(models),
         unchanged=set(models.base.tensors).difference(models.layout.names, models.buffers),
         buffers=models.buffers,
         models=models.whole,
@@ -155,6 +155,14 @@ def _prepared(given: Given) -> tuple[Method, Models, BundleFacts]:
         include_base=given.include_base,
     )
     return method, models, facts
+
+
+def _common_dtype(models: Models) -> str:
+    """The dtype of the merged vector: the one that all checkpoints have, if they have one that a bundle can hold."""
+    every = (models.base, *models.whole.values())
+    codes = {one.info(name).dtype for one in every for name in models.layout.names if name in one.names}
+    by_code = {code: name for name, code in OF_BUNDLES.items()}
+    return by_code.get(codes.pop(), "float32") if len(codes) == 1 else "float32"
 
 
 def _write(method: Method, models: Models, facts: BundleFacts) -> tuple[dict[str, float], dict[str, float]]:

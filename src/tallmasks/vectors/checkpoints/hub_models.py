@@ -27,6 +27,8 @@ COMPANIONS = (
     "LICENSE*", "NOTICE*", "USE_POLICY*",
 )  # fmt: skip
 """Of a model's folder, what is copied with its weights: configuration, tokenizer, terms."""
+CHAT_TEMPLATES = "additional_chat_templates"
+"""A folder of tokenizers' further templates, `*.jinja`."""
 _PATTERNS = (*COMPANIONS, "*.index.json", "adapter_config.json", "README.md")
 """What is downloaded beside its weights."""
 _TELLING = (
@@ -119,6 +121,7 @@ def wanted(names: Sequence[str], parts: Sequence[str] = ("",)) -> list[str]:
         patterns = (*_PATTERNS, "*.json") if part else _PATTERNS
         kept = (name for name in top if name in weights or any(fnmatch.fnmatchcase(name, p) for p in patterns))
         chosen += [prefix + name for name in kept]
+        chosen += [prefix + name for name in fnmatch.filter(inside, f"{CHAT_TEMPLATES}/*.jinja")]
     return chosen
 
 

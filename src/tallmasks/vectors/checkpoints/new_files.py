@@ -101,7 +101,7 @@ def _planned_file(
     for name in names:
         spans[name] = (end, end := end + width[name])
         shape = list(base.info(name).shape)
-        header[name.removeprefix(part_prefix(file))] = {
+        header[base.file_name(name).removeprefix(part_prefix(file))] = {
             "dtype": code[name],
             "shape": shape,
             "data_offsets": list(spans[name]),

@@ -14,7 +14,7 @@ from tallmasks.store.plain_files import read_plain_json, within
 from tallmasks.store.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.folder_parts import joined_parts, parts_of
-from tallmasks.vectors.checkpoints.hub_models import COMPANIONS, OF_TRAINING, fetched, repository_of
+from tallmasks.vectors.checkpoints.hub_models import CHAT_TEMPLATES, COMPANIONS, OF_TRAINING, fetched, repository_of
 from tallmasks.vectors.checkpoints.lora_folders import ADAPTER_CONFIG, ADAPTER_FILES, open_lora
 from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH, open_weight_files
 
@@ -198,6 +198,10 @@ def _companions(folder: Path, names: set[str], *more: str) -> tuple[dict[str, Pa
             left_out.append(f"{name} ({why})")
         else:
             chosen[name] = folder / name
+    for path in sorted((folder / CHAT_TEMPLATES).glob("*.jinja")):
+        name = f"{CHAT_TEMPLATES}/{path.name}"
+        if not _unfit(folder, name):
+            chosen[name] = path
     return chosen, left_out
 
 

@@ -1,0 +1,217 @@
+"""A task comes back from a bundle as it was put in: head, labels, configuration, tokenizer, template."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from tokenizers import Tokenizer, models
+from transformers import AutoModelForImageClassification, AutoTokenizer
+
+import tallmasks
+from small_checkpoints import lora, refusal
+from small_models import CLASSES, IMAGES, SIZE, made, moved
+from tallmasks.bundles.verification import verify_bundle
+from tallmasks.commands.main import main
+from tallmasks.vectors.checkpoints.opening import open_checkpoint
+
+TASKS = ("sun397", "cars", "resisc45", "eurosat", "svhn", "gtsrb", "mnist", "dtd")
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def classifiers() -> dict[str, transformers.PreTrainedModel]:
+    """The README's eight models: one base, and a head with classes of its own for each task."""
+    base = made("ViTForImageClassification").vit
+    base.save_pretrained("base")
+    tasks = {}
+    for count, name in enumerate(TASKS, 2):
+        labels = dict(enumerate(f"{name} {number}" for number in range(count)))
+        config = transformers.ViTConfig(**SIZE, **IMAGES, id2label=labels, label2id={v: k for k, v in labels.items()})
+        model = transformers.ViTForImageClassification(config)
+        model.vit.load_state_dict(base.state_dict())
+        tasks[name] = moved(model, count).eval()
+        tasks[name].save_pretrained(name)
+    return tasks
+
+
+def test_eight_classifiers_of_different_classes_come_back(capsys: pytest.CaptureFixture[str]) -> None:
+    """The README's own example was refused; or a task came back with LABEL_0 and without its head."""
+    tasks, images = classifiers(), torch.randn(2, 3, 8, 8)
+    call = ["compress", "--base", "base", *(word for name in TASKS for word in ("--task", f"{name}=./{name}"))]
+    assert main([*call, "-o", "bundle", "--dry-run"]) == 0
+    (foretold,) = re.findall(r"about (.*)", capsys.readouterr().out)
+    assert main([*call, "-o", "bundle"]) == 0
+    said = capsys.readouterr().out
+    size = sum(path.stat().st_size for path in Path("bundle").rglob("*") if path.is_file())
+    assert f"bundle: 8 models in {size / 1000:.1f} kB" in said and float(foretold.split()[0]) == pytest.approx(
+        size / 1000, 1e-2
+    )
+    assert "each task's own, stored whole: classifier.bias, classifier.weight" in said
+    assert main(["info", "bundle"]) == 0 and said.splitlines()[-1] in capsys.readouterr().out
+    bundle = tallmasks.load_bundle("bundle")
+    for name, task in tasks.items():
+        assert main(["export", "bundle", "--task", name, "-o", f"{name}-again"]) == 0
+        again, loading = AutoModelForImageClassification.from_pretrained(f"{name}-again", output_loading_info=True)
+        assert type(again) is type(task) and not any(loading.values())
+        assert again.config.id2label == task.config.id2label
+        assert Path(f"{name}-again/config.json").read_bytes() == Path(name, "config.json").read_bytes()
+        assert open_checkpoint(f"{name}-again").names == open_checkpoint(name).names
+        assert torch.equal(again.classifier.weight, task.classifier.weight)
+        live = transformers.ViTForImageClassification(task.config).eval()
+        live.load_state_dict(task.state_dict())
+        assert bundle.apply_(live, name) == ()
+        states = again.state_dict(), live.state_dict(), bundle.state_dict(name, like=task)
+        for key, tensor in states[0].items():
+            assert torch.equal(states[1][key], tensor) and torch.equal(states[2][key], tensor)
+        with torch.no_grad():
+            assert torch.equal(live(images).logits, again(images).logits)
+    assert verify_bundle("bundle") == []
+
+
+def test_one_task_comes_back_with_its_logits() -> None:
+    """The error of a bundle hid that the head, or the names of the tensors, were another model's."""
+    tasks, images = classifiers(), torch.randn(2, 3, 8, 8)
+    tallmasks.compress("base", {"cars": "cars"}, "bundle", "task_arithmetic", mask_lambda=0)
+    assert main(["export", "bundle", "--task", "cars", "-o", "again"]) == 0
+    with torch.no_grad():
+        again = AutoModelForImageClassification.from_pretrained("again").eval()
+        assert torch.equal(again(images).logits, tasks["cars"](images).logits)
+
+
+def test_a_module_without_a_place_for_the_head_is_said() -> None:
+    """A module would have the body of one task and the head of another, in silence."""
+    tasks = classifiers()
+    tallmasks.compress("base", {name: name for name in ("cars", "dtd")}, "bundle")
+    bundle, live = tallmasks.load_bundle("bundle"), transformers.ViTForImageClassification(tasks["cars"].config)
+    head = live.classifier.weight.detach().clone()
+    before = {name: tensor.clone() for name, tensor in live.state_dict().items()}
+    assert "classifier.bias, classifier.weight of its own" in refusal(lambda: bundle.apply_(live, "dtd"))
+    assert all(torch.equal(tensor, before[name]) for name, tensor in live.state_dict().items())
+    assert bundle.apply_(live, "dtd", keep_heads=True) == ("classifier.bias", "classifier.weight")
+    assert torch.equal(live.classifier.weight, head)
+    body = bundle.state_dict("dtd", like=tasks["dtd"])
+    assert torch.equal(live.vit.state_dict()["layernorm.weight"], body["vit.layernorm.weight"])
+    bundle.restore_(live)
+    base = transformers.ViTModel.from_pretrained("base", add_pooling_layer=False).state_dict()
+    assert all(torch.equal(tensor, base[name]) for name, tensor in live.vit.state_dict().items())
+
+
+def tokenizer(words: list[str], template: str) -> transformers.PreTrainedTokenizerFast:
+    made_of = Tokenizer(models.WordLevel({word: row for row, word in enumerate(["[UNK]", *words])}, unk_token="[UNK]"))
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=made_of, unk_token="[UNK]", chat_template=template)
+
+
+def files_of(folder: str) -> dict[str, bytes]:
+    """The small files of a model."""
+    paths = (path for path in Path(folder).rglob("*") if path.suffix in (".json", ".jinja"))
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+
+
+def test_a_chat_model_comes_back_with_its_template_and_positions() -> None:
+    """A chat model came back with the base's template, generation settings and rotary positions: another function."""
+    base = made("LlamaForCausalLM")
+    base.save_pretrained("base")
+    tokenizer(["a", "b"], "{{ messages[0].content }}").save_pretrained("base")
+    task = moved(base)
+    task.config.rope_parameters = {"rope_type": "default", "rope_theta": 5e5}
+    task.generation_config.update(max_length=77)
+    task.save_pretrained("chat")
+    tokenizer(["a", "b"], "<s>{{ messages[0].content }}</s>").save_pretrained("chat")
+    Path("chat/additional_chat_templates").mkdir(exist_ok=True)
+    Path("chat/additional_chat_templates/tools.jinja").write_text("{{ tools }}")
+    Path("chat/modeling_own.py").touch()
+    moved(base, 2).save_pretrained("plain")
+    tokenizer(["a", "b"], "{{ messages[0].content }}").save_pretrained("plain")
+    tallmasks.compress("base", {"chat": "chat", "plain": "plain"}, "bundle", "task_arithmetic")
+    bundle = tallmasks.load_bundle("bundle")
+    again = {}
+    for name in ("chat", "plain"):
+        assert main(["export", "bundle", "--task", name, "-o", f"{name}2"]) == 0
+        again[name] = transformers.LlamaForCausalLM.from_pretrained(f"{name}2")
+        assert files_of(name).items() <= files_of(f"{name}2").items()
+    right = transformers.LlamaForCausalLM(task.config)
+    right.load_state_dict(bundle.state_dict("chat", like=right))
+    ids = torch.arange(8)[None]
+    with torch.no_grad():
+        assert torch.equal(again["chat"](ids).logits, right(ids).logits)
+    assert again["chat"].generation_config.max_length == 77
+    message = [{"role": "user", "content": "a"}]
+    texts = [
+        AutoTokenizer.from_pretrained(f).apply_chat_template(message, tokenize=False) for f in ("chat", "chat2", "base")
+    ]
+    assert texts == ["<s>a</s>", "<s>a</s>", "a"]
+    kept = [name for name in bundle.manifest.files if name.startswith("companions/")]
+    differing = [file for file in files_of("chat") if files_of("chat")[file] != files_of("base").get(file)]
+    assert len(kept) == len(differing) > 2, "what the base has too is not stored"
+
+
+def test_what_the_base_and_the_bundle_share_is_compared() -> None:
+    """A task would come back with the tokenizer of another release of its base."""
+    classifiers()
+    Path("base/preprocessor_config.json").write_text('{"size": 8}')
+    shutil.copy("base/preprocessor_config.json", "cars")
+    tallmasks.compress("base", {"cars": "cars", "dtd": "dtd"}, "bundle")
+    Path("base/preprocessor_config.json").write_text('{"size": 9}')
+    bundle = tallmasks.load_bundle("bundle")
+    assert bundle.manifest.model("dtd").companions.keys() == {"config.json"}
+    assert (
+        main(["export", "bundle", "--task", "dtd", "-o", "dtd2"]) == 0
+        and not Path("dtd2/preprocessor_config.json").exists()
+    )
+    assert main(["export", "bundle", "--task", "cars", "-o", "cars2"]) == 1
+
+
+def test_a_head_of_an_adapter_is_the_tasks_own() -> None:
+    """PEFT's adapters of classifiers could not be compressed, or lost their heads."""
+    made("ViTForImageClassification").vit.save_pretrained("base")
+    module = "vit.encoder.layer.0.attention.attention.query"
+    for seed, name in enumerate("ab"):
+        torch.manual_seed(seed)
+        factors = {f"{module}.lora_A.weight": torch.randn(4, 16), f"{module}.lora_B.weight": torch.randn(16, 4)}
+        lora(Path(name), {**factors, "classifier.weight": torch.randn(3 + seed, 16)}, modules_to_save=["classifier"])
+    tallmasks.compress("base", {"a": "a", "b": "b"}, "bundle")
+    state = tallmasks.load_bundle("bundle").state_dict("b")
+    assert torch.equal(
+        state["classifier.weight"],
+        open_checkpoint("b", open_checkpoint("base")).arrays.get("classifier.weight", state["classifier.weight"]),
+    )
+    assert state["classifier.weight"].shape == (4, 16)
+
+
+def test_other_models_are_refused_and_bundles_hold_no_code() -> None:
+    """A model of another base would be stored whole, tensor by tensor; or a bundle bring code beside its models."""
+    classifiers()
+    made("Dinov2Model").save_pretrained("other")
+    assert "more than half of" in refusal(lambda: tallmasks.compress("base", {"x": "other"}, "bundle"))
+    tallmasks.compress("base", {"cars": "cars", "dtd": "dtd"}, "bundle")
+    manifest = json.loads(Path("bundle/bundle.json").read_text())
+    for name in ("modeling_own.py", "../config.json", "a/b/c/config.json", "config.json/"):
+        changed = json.loads(json.dumps(manifest))
+        changed["models"]["cars"]["companions"] = {name: "0" * 64}
+        from tallmasks.bundles.manifest import bundle_digest
+
+        changed["digest"] = bundle_digest(changed)
+        Path("bundle/bundle.json").write_text(json.dumps(changed))
+        assert "companions is" in refusal(lambda: tallmasks.load_bundle("bundle"))
+
+
+def test_the_dtype_is_the_checkpoints() -> None:
+    """A bundle of bfloat16 models took a third more than it had to."""
+    assert "LlamaForCausalLM" in CLASSES
+    for dtype, expected in ((torch.bfloat16, "bfloat16"), (torch.float16, "float16"), (torch.float32, "float32")):
+        folder = Path(expected)
+        base = made("LlamaForCausalLM")
+        base.to(dtype).save_pretrained(folder / "base")
+        for seed, name in enumerate("ab", 1):
+            moved(base.float(), seed).to(dtype).save_pretrained(folder / name)
+        tallmasks.compress(folder / "base", {n: folder / n for n in "ab"}, folder / "bundle", "task_arithmetic")
+        assert tallmasks.load_bundle(folder / "bundle").manifest.dtype == expected
+    tallmasks.compress("bfloat16/base", {"a": "bfloat16/a", "b": "float32/b"}, "mixed", "task_arithmetic")
+    assert tallmasks.load_bundle("mixed").manifest.dtype == "float32"
