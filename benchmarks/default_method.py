@@ -28,7 +28,6 @@ from tallmasks.plan import chain
 from tallmasks.plan.params import FILE, read_params
 from tallmasks.plan.planner import Plan
 from tallmasks.store.tensor_files import Layout
-from tallmasks.vectors import kernels
 from tallmasks.vectors.task_vectors import TaskVector, compute_task_vector, open_task_vector
 
 GRID = [0.2, 0.3, 0.4, 0.5, 0.6]
@@ -53,7 +52,8 @@ def rows(vectors: Sequence[TaskVector], theta_0: Flat, accuracy: Accuracy) -> It
         for level, value in enumerate(GRID):
             yield f"{name}, lambda = {value:g}", [row[level] for row in curve], masked
         merged = memory.merged(str(method.merge))
-        yield f"{name}, --fit", [row[fitted(v.flat, merged)] for row, v in zip(curve, vectors, strict=True)], masked
+        places = [of_equal_length(vector.flat, merged) for vector in vectors]
+        yield f"{name}, lambda of equal length", [row[p] for row, p in zip(curve, places, strict=True)], masked
     for name in OTHERS:
         method = methods.get(name)
         update = Updates(method, memory.of(method), _OnCpu())
@@ -73,10 +73,10 @@ class _OnCpu:
         return torch.from_numpy(np.array(values))
 
 
-def fitted(own: Flat, merged: Flat) -> int:
-    """The place in the grid where the masked vector is as long as the task vector, as `--fit` chooses."""
-    *kept, length = kernels.kept_lengths(own, merged, GRID)
-    return int(np.argmin(np.abs(np.log(np.array(kept) / length))))
+def of_equal_length(own: Flat, merged: Flat) -> int:
+    """The place in the grid where the masked vector is as long as the task vector, in the L1 norm."""
+    lengths = [np.abs(merged[np.abs(own) > value * np.abs(merged - own)]).sum(dtype=np.float64) for value in GRID]
+    return int(np.argmin(np.abs(np.log(np.array(lengths) / np.abs(own).sum(dtype=np.float64)))))
 
 
 def stored(model: str, benchmark: str) -> tuple[list[TaskVector], Flat, Accuracy]:

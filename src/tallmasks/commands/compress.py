@@ -1,15 +1,19 @@
-"""Compress fine-tuned models of one base into a bundle: one merged vector, and a bit mask per task.
+"""Compress fine-tuned models of one base into a bundle, from which any of them comes back.
 
     tallmasks compress --base ./base --task cars=./cars --task dtd=./dtd -o ./bundle
-    tallmasks compress --base org/base --task a=org/a --task b=org/b --method ties --fit --dtype bfloat16 -o ./bundle
+    tallmasks compress --base org/base --task a=org/a --task b=org/b --method ties --mask-lambda 0.3 -o ./bundle
 
-Any task comes back by `tallmasks export`, or in Python by `tallmasks.load_bundle`.  METHOD is the merge under the
-masks, task_arithmetic or ties (their disjoint sum, as in the paper).  It may be a masking row of the tables.  emr has
-masks of agreeing signs, and a scale per task.  A task's mask keeps the weights with |tau_t| > lambda |tau_MTL - tau_t|.
---fit chooses lambda from a grid without validation data: the masked vector gets the length of tau_t.
+`tallmasks export` writes a task's model again, `tallmasks.load_bundle` opens the bundle in Python.  Heads,
+configuration and tokenizer are each task's own.
 
-Other methods compress each task by itself.  bitdelta stores a sign per weight of a matrix.  t_switch stores -1, 0 or 1
-per weight.  tsv_c stores matrices of a T-th of their rank.  Their bundles have no merged vector.
+The default, t_switch, stores -1, 0 or 1 for each weight of each task: of the methods that need no data it keeps the
+most accuracy for its size (docs/which_method.md).  tsv_c stores matrices truncated to 1/T of their rank, bitdelta a
+sign for each weight of a matrix.
+
+Other methods store one merged vector for all tasks and a mask for each, one bit a weight: task_arithmetic or ties
+(their disjoint sum, as in the paper), or a masking row of the tables.  A mask keeps the weights with
+|tau_t| > lambda |tau_MTL - tau_t|; choose lambda on validation data.  emr has masks of agreeing signs, and a scale for
+each task.
 """
 
 from __future__ import annotations
@@ -37,7 +41,7 @@ from tallmasks.commands.opened_models import Models, opened, passes, say_copied,
 from tallmasks.methods import Method, Place, ScaledMask, Vector, registry
 from tallmasks.methods.merges import places_of
 from tallmasks.methods.own_tensors import OwnTensors
-from tallmasks.methods.streaming import Merging, fitted_lambdas, in_stream
+from tallmasks.methods.streaming import Merging, in_stream
 from tallmasks.store.dtypes import OF_BUNDLES
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.parallel import parallel
@@ -46,7 +50,7 @@ from tallmasks.vectors import kernels
 if TYPE_CHECKING:
     from tallmasks.commands.models_file import Given
 
-METHOD = "task_arithmetic"
+METHOD = "t_switch"
 OF_MERGE = ("scaling_coefficient", "k", "weight", "density", "normalize", "trim", "out_shard_size", "only", "heads",
             "tokens", "layers")  # fmt: skip
 SUMMED = 1 << 16
@@ -56,7 +60,6 @@ SUMMED = 1 << 16
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     given_checkpoints.add_arguments(parser, METHOD, registry.names_with_masks(), list(OF_BUNDLES))
     flag: dict[str, Any] = {"action": "store_true", "default": None}
-    parser.add_argument("--fit", **flag, help="choose each task's lambda without data, see above")
     parser.add_argument("--include-base", **flag, help="copy the base model into the bundle")
 
 
@@ -94,7 +97,6 @@ def compress(
     *,
     options: Mapping[str, Any] | None = None,
     mask_lambda: float | Mapping[str, float] | None = None,
-    fit: bool = False,
     dtype: Any = None,
     include_base: bool = False,
     keep_base: Sequence[str] | None = None,
@@ -125,12 +127,12 @@ def _prepared(given: Given) -> tuple[Method, Models, BundleFacts]:
     if method.own_tensors is None:
         in_stream(method)
     has_lambdas = bool(given.by_task("mask_lambda"))
-    if given.fit and has_lambdas:
-        raise TallmasksError("--fit chooses every mask lambda; give either it or --mask-lambda")
-    if (given.fit or has_lambdas) and (method.scaled_mask or method.own_tensors):
-        raise TallmasksError(f"{method.name} has no mask lambdas; leave out --mask-lambda and --fit")
+    if has_lambdas and (method.scaled_mask or method.own_tensors):
+        raise TallmasksError(f"{method.name} has no mask lambdas; leave out --mask-lambda, or take --method ties")
     if method.own_tensors and given.dtype not in (None, "float32"):
-        raise TallmasksError(f"--dtype {given.dtype}: {method.name} has no merged vector; leave it out")
+        raise TallmasksError(
+            f"--dtype {given.dtype}: {method.name} has no merged vector; leave it out, or take --method ties"
+        )
     models = opened(given, keeps_own=True)
     if isinstance(models.base, BundleModel):
         raise TallmasksError(f"{given.base}: a bundle's base lies in files of its own; `tallmasks export` it first")
@@ -170,10 +172,10 @@ def _write(method: Method, models: Models, facts: BundleFacts) -> tuple[dict[str
     given = models.given
     if method.own_tensors:
         return {}, _write_own(method.own_tensors, method.chosen, models, facts)
-    with models.progress("compressing", passes(method.merge, given.fit)) as progress:
+    with models.progress("compressing", passes(method.merge)) as progress:
         stream = models.stream(progress)
         merging = Merging(registry.get_merge(str(method.merge)), stream)
-        lambdas = fitted_lambdas(merging, stream) if given.fit else given.lambdas
+        lambdas = given.lambdas
         chosen = dict(zip(given.tasks, lambdas, strict=True))
         facts = replace(facts, mask_lambda={} if method.scaled_mask else chosen)
         with new_bundle(given.output, facts) as new:

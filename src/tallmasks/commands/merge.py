@@ -159,7 +159,7 @@ def method_names(command: Literal["merge", "compress"] = "merge") -> tuple[str, 
 
 def _prepared(given: Given) -> tuple[Method, float, Weighting, Models]:
     """What is done (see `merging_method`), and models that fit."""
-    given.lacks(("fit", "include_base"), "compress")
+    given.lacks(("include_base",), "compress")
     method, alpha, weighting = merging_method(given)
     models = opened(given)
     loras = [name for name, checkpoint in models.tasks.items() if isinstance(checkpoint, LoraCheckpoint)]

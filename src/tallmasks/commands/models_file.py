@@ -12,8 +12,8 @@
     keep_base: ["embed*"]                  # `only`, `heads` too
     tokens: base
 
-`weight` and `density` of all tasks, `trim` and `normalize` are of `tallmasks merge` alone.  `fit` and
-`include_base`, true or false, are of `tallmasks compress` alone.  `mergekit_files` has the words of mergekit's files.
+`weight` and `density` of all tasks, `trim` and `normalize` are of `tallmasks merge` alone.  `include_base`, true or
+false, is of `tallmasks compress` alone.  `mergekit_files` has the words of mergekit's files.
 """
 
 from __future__ import annotations
@@ -105,7 +105,6 @@ class Given(Section):
     heads: Patterns = optional()
     layers: int = optional("how many blocks the models have")
     output: Annotated[Path, Field(strict=False)] = optional()
-    fit: bool = False
     include_base: bool = False
 
     @property

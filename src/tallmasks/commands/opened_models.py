@@ -346,8 +346,8 @@ def say_sizes(base: int, bundle: int, models: int, count: int) -> None:
         warn("base and bundle take no less space than the models: keep these, or compress more of them together")
 
 
-def passes(merge: str | None, fit: bool = False) -> int:
-    """How often every task vector is read, in all likelihood: for what a merge has to know of the whole, for lambdas,
-    and for what is written."""
+def passes(merge: str | None) -> int:
+    """How often every task vector is read, in all likelihood: for what a merge has to know of the whole, and for what
+    is written."""
     chosen = get_merge(merge) if merge else None
-    return 1 + fit + (chosen is not None and chosen.look is not None and chosen.over == "slices")
+    return 1 + (chosen is not None and chosen.look is not None and chosen.over == "slices")

@@ -13,17 +13,15 @@ from numpy.typing import NDArray
 
 from tallmasks.methods import inputs, registry
 from tallmasks.methods.contract import Method
-from tallmasks.methods.merges import Merge, Place, Vector, places_of
+from tallmasks.methods.merges import Merge, Place, Vector
 from tallmasks.methods.weighting import WeightedMerge, Weighting
 from tallmasks.store.errors import TallmasksError
-from tallmasks.store.parallel import once, parallel
+from tallmasks.store.parallel import once
 from tallmasks.store.tensor_files import Layout
 from tallmasks.vectors import kernels
 from tallmasks.vectors.differences import Difference, Piece
 from tallmasks.vectors.task_vectors import TaskVector, trim_thresholds
 
-FITTED = (0.2, 0.3, 0.4, 0.5, 0.6)
-"""The mask lambdas that are tried without validation data: the paper's grid."""
 OF_PIECES = {"pretrained", "layout", "task_vector", "threshold", "multi_task_vector", "agreement", "mask"}
 """The inputs that a piece has; others follow from the whole."""
 
@@ -152,26 +150,6 @@ class OnePiece:
     @property
     def agreement(self) -> NDArray[np.uint8]:
         return kernels.count_masks(self.rows, self.multi_task_vector, self._lambdas)
-
-
-def fitted_lambdas(merging: Merging, stream: Stream, grid: Sequence[float] = FITTED) -> list[float]:
-    """For each task, the lambda at which m * tau_MTL is as long as tau_t, in the L1 norm.  It is one of an ascending
-    grid.
-
-    The distance |m * tau_MTL - tau_t| is smallest at lambda = 1 for every weight, so it chooses nothing.
-    docs/bundles.md compares these lambdas with those that validation data chose.
-    """
-
-    def work(place: Place) -> np.ndarray:
-        rows = stream.rows(place)
-        merged = merging(place, rows)
-        return np.stack([kernels.kept_lengths(row, merged, grid) for row in rows])
-
-    kept = np.sum(parallel(work, places_of(stream.layout, merging.over_tensors), merging.threads), axis=0)
-    own, lengths = kept[:, -1:], kept[:, :-1]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        off = np.abs(np.log(lengths / own))
-    return [float(grid[place]) for place in np.nan_to_num(off, nan=np.inf).argmin(axis=1)]
 
 
 def update(method: Method, source: OnePiece) -> Vector:

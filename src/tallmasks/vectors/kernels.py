@@ -164,16 +164,6 @@ def count_masks(rows: Sequence[Vector], merged: Vector, lambdas: Sequence[float]
     return counts
 
 
-def kept_lengths(row: Vector, merged: Vector, lambdas: Sequence[float]) -> NDArray[np.float64]:
-    """The sum of |tau_MTL| over the TALL-mask of a slice for each lambda, and at the end of |tau_t|; float64 [L + 1].
-
-    ``row``, ``merged``: float32 [n], tau_t and tau_MTL; ``lambdas``: ascending.
-    """
-    sums = np.zeros(len(lambdas) + 1)
-    _compiled().add_kept(_plain(row), _plain(merged), _levels(row, merged, lambdas), sums)
-    return sums
-
-
 def _levels(row: Vector, merged: Vector, lambdas: Sequence[float]) -> NDArray[np.uint8]:
     """For how many of the lambdas a task's mask holds each weight of a slice, uint8 [n]."""
     levels = np.empty(merged.size, np.uint8)

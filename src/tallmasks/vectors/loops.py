@@ -53,16 +53,6 @@ def levels(row, merged, lambdas, out):
 
 
 @njit(nogil=True, cache=True)
-def add_kept(row, merged, level, sums):
-    """float32 [n], [n], uint8 [n], float64 [L + 1]: sums += |tau_MTL| in the mask of each lambda; the last += |tau|."""
-    for i in range(row.size):
-        value = abs(merged[i])
-        for place in range(level[i]):
-            sums[place] += value
-        sums[-1] += abs(row[i])
-
-
-@njit(nogil=True, cache=True)
 def count_upper(patterns, counts):
     """uint32 [n], uint32 [65536]: counts += how often each upper half of a magnitude occurs."""
     for i in range(patterns.size):

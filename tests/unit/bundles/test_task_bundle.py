@@ -151,7 +151,7 @@ def test_no_module_is_believed_to_be_the_base(tmp_path, monkeypatch):
     for name, seed in {"base": 0, "dtd": 1, "other": 2}.items():
         models[name] = moved(made_model("ViTForImageClassification"), seed)
         models[name].save_pretrained(name)
-    tallmasks.compress("base", {"dtd": "dtd"}, "bundle", mask_lambda=0)
+    tallmasks.compress("base", {"dtd": "dtd"}, "bundle", "task_arithmetic", mask_lambda=0)
     expected = load_bundle("bundle").state_dict("dtd", like=models["dtd"])
     Path("base").rename("published")
     Path("other").rename("base")  # another model under the base's name

@@ -43,7 +43,7 @@ def expected(folder: Path, merge: str, task: str, mask_lambda: float) -> np.ndar
 def test_every_task_comes_back(here: Path, tmp_path: Path, method: str) -> None:
     """A bundle would give back another model than theta_0 + m_t * tau_MTL, as a file or in a live module."""
     out = tmp_path / "bundle"
-    words = ["--mask-lambda", "0.5", "--mask-lambda", "dtd=0.3"]
+    words = ["--mask-lambda", "0.5", "--mask-lambda", "dtd=0.3", "--dtype", "float32"]
     assert run("compress", "--base", "base", *NAMED, "--method", method, *words, "-o", out) == 0
     tensors = json.loads((out / "bundle.json").read_text())["tensors"]
     assert [name for name, said in tensors.items() if not said["stored"]] == ["model.embed_tokens.weight"]
@@ -69,15 +69,15 @@ def test_a_file_may_say_all_that_options_do(here: Path, tmp_path: Path, capsys: 
     """A command of twenty tasks would have to be kept in a shell script, in part."""
     said = {"base": "base", "tasks": {task: task for task in TASKS}, "output": str(tmp_path / "bundle")}
     file = tmp_path / "bundle.yaml"
-    file.write_text(json.dumps(said | {"fit": True, "include_base": True}))
+    file.write_text(json.dumps(said | {"method": "ties", "include_base": True}))
     assert run("compress", file) == 0
-    words = [*NAMED, "--fit", "--include-base"]
+    words = [*NAMED, "--method", "ties", "--include-base"]
     assert run("compress", "--base", "base", *words, "-o", tmp_path / "other") == 0
     assert (tmp_path / "bundle/bundle.json").read_bytes() == (tmp_path / "other/bundle.json").read_bytes()
     for command, slip, words in (
         ("compress", {"include_base": "yes"}, "include_base: Input should be a valid boolean"),
         ("compress", {"tasks": {"one": {"checkpoint": "cars", "weight": 0.5}}}, "of `tallmasks merge`"),
-        ("merge", {"method": "ties", "fit": True}, "fit means nothing here"),
+        ("merge", {"method": "ties", "include_base": True}, "include_base means nothing here"),
     ):
         file.write_text(json.dumps(said | slip))
         assert words in refusal(capsys, command, file)
@@ -92,7 +92,8 @@ def test_a_bundle_with_its_base_needs_nothing_else(
     (tmp_path / "id_rsa").write_text("secret")
     (base / "tokenizer.json").symlink_to("../id_rsa")
     (base / "modeling_own.py").touch()
-    assert run("compress", "--base", base, *NAMED, "--include-base", "-o", out) == 0
+    words = ["--method", "task_arithmetic", "--dtype", "float32", "--include-base"]
+    assert run("compress", "--base", base, *NAMED, *words, "-o", out) == 0
     assert run("merge", "--base", base, *NAMED, "--method", "task_arithmetic", "-o", tmp_path / "merged") == 0
     assert capsys.readouterr().out.count("left out: modeling_own.py, tokenizer.json (a link") == 2
     assert run("export", out, "--task", "cars", "-o", tmp_path / "cars") == 0
@@ -122,7 +123,10 @@ def test_the_lines_of_the_documents(
 def test_emr_has_a_scale_for_every_task(here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A task's model would come back at the magnitude of the unified vector, or the bundle differ from call to call."""
     for out in ("one", "two"):
-        assert run("compress", "--base", "base", *NAMED, "--method", "emr", "-o", tmp_path / out) == 0
+        assert (
+            run("compress", "--base", "base", *NAMED, "--method", "emr", "--dtype", "float32", "-o", tmp_path / out)
+            == 0
+        )
     assert (tmp_path / "one/bundle.json").read_bytes() == (tmp_path / "two/bundle.json").read_bytes()
     bundle = tallmasks.load_bundle(tmp_path / "one")
     base, *tuned = of_base_and_tasks(here).values()
@@ -143,7 +147,6 @@ BASE = ["--base", "base", "--task", "cars=cars"]
         (["magnitude_masking"], "magnitude_masking has no masks"),
         (["bitdelta", "--mask-lambda", "0.3"], "bitdelta has no mask lambdas"),
         (["bitdelta", "--dtype", "bfloat16"], "bitdelta has no merged vector"),
-        (["ties", "--fit", "--mask-lambda", "0.4"], "either it or --mask-lambda"),
     ],
 )
 def test_what_means_nothing_to_a_method_is_refused(
@@ -156,8 +159,9 @@ def test_what_means_nothing_to_a_method_is_refused(
 
 def test_a_bundle_is_no_model(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Its merged vector would be merged as if it were weights, or measured from."""
-    assert run("compress", *BASE, "-o", "bundle") == 0
-    for place in ("bundle", "bundle/merged.safetensors", "bundle/masks/cars.safetensors"):
+    assert run("compress", *BASE, "--method", "ties", "-o", "bundle") == 0
+    assert run("compress", *BASE, "-o", "switch") == 0
+    for place in ("bundle", "bundle/merged.safetensors", "bundle/masks/cars.safetensors", "switch"):
         for words in (["--base", "base", "--task", f"x={place}"], ["--base", place, "--task", "x=cars"]):
             assert "tallmasks export" in refusal(capsys, "merge", *words, "--method", "ties", "-o", "out")
 

@@ -274,8 +274,9 @@ def test_the_lines_of_the_page_make_a_classifier(tmp_path: Path, monkeypatch: py
         tuned[name].vit.load_state_dict({n: t + 0.1 for n, t in base.state_dict().items()}, strict=False)
         tuned[name].save_pretrained(name)
     section = (ROOT / "docs/own_checkpoints.md").read_text().partition("## Classifiers")[2]
-    command, lines = re.findall(r"^```(?:python)?\n(.*?)^```$", section, re.M | re.S)
-    assert run(*command.split()[1:]) == 0
+    command, lines, whole = re.findall(r"^```(?:python)?\n(.*?)^```$", section, re.M | re.S)
+    for line in (command, *whole.splitlines()):
+        assert run(*line.split()[1:]) == 0
     names: dict[str, torch.nn.Module] = {}
     exec(lines, names)
     model, merged = names["model"], ViTModel.from_pretrained("merged").state_dict()
@@ -320,8 +321,8 @@ def test_in_python_as_in_the_shell(small: Path, capsys: pytest.CaptureFixture[st
     assert f"about {(out / 'model.safetensors').stat().st_size} bytes" in capsys.readouterr().out
     assert run(*CALL, *words, "-o", "shell") == 0
     assert contents(out) == contents(Path("shell"))
-    tallmasks.compress("base", models, "bundle", mask_lambda={"dtd": 0.3})
-    assert run("compress", *CALL[1:], "--mask-lambda", "dtd=0.3", "-o", "bundle2") == 0
+    tallmasks.compress("base", models, "bundle", "ties", mask_lambda={"dtd": 0.3})
+    assert run("compress", *CALL[1:], "--method", "ties", "--mask-lambda", "dtd=0.3", "-o", "bundle2") == 0
     first, second = (Path(name, "merged.safetensors").read_bytes() for name in ("bundle", "bundle2"))
     assert first == second
     assert "ties" in tallmasks.method_names() and "emr" not in tallmasks.method_names()

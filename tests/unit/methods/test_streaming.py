@@ -11,7 +11,7 @@ import reference
 from tallmasks import methods
 from tallmasks.methods import Place, registry
 from tallmasks.methods.merges import places_of
-from tallmasks.methods.streaming import Merging, OnePiece, Stream, fitted_lambdas, update
+from tallmasks.methods.streaming import Merging, OnePiece, Stream, update
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.parallel import parallel
 from tallmasks.store.tensor_files import Layout
@@ -88,22 +88,6 @@ def test_a_consensus_in_a_stream_is_the_plain_statement(merge: str) -> None:
     consensus = registry.consensus(merge)
     found = gathered(stream, False, lambda place: update(consensus, OnePiece(stream, place, merging, LAMBDAS)))
     np.testing.assert_array_equal(found, merged * (sum(masks) >= 2))
-
-
-def test_lambdas_are_fitted_to_the_length_of_what_a_task_changed() -> None:
-    """Without validation data every task would get the same lambda, whatever its vector is like."""
-    vectors = flats()
-    vectors[2] *= np.float32(0.05)
-    stream = stream_of(vectors, np.zeros(LAYOUT.size, np.float32))
-    merging = Merging(methods.get_merge("sum"), stream)
-    grid = (0.1, 0.3, 0.5, 0.7, 0.9)
-    merged = reference.sum_vectors(vectors)
-    expected = []
-    for flat in vectors:
-        lengths = [np.abs(merged[reference.mask(flat, merged, value)]).sum(dtype=np.float64) for value in grid]
-        expected.append(grid[np.argmin(np.abs(np.log(np.array(lengths) / np.abs(flat).sum(dtype=np.float64))))])
-    assert fitted_lambdas(merging, stream, grid) == expected
-    assert len(set(expected)) > 1
 
 
 def test_a_piece_with_nan_is_refused_by_task_and_tensor() -> None:

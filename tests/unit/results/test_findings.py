@@ -254,12 +254,3 @@ def test_what_later_methods_conclude() -> None:
     assert set(gains) == {"iso_c", "iso_cts", "dare", "tsv_m"}
     assert set(level) == {"breadcrumbs", "consensus_breadcrumbs", "consensus_dare", CONSENSUS[1]}
     assert (merges.drop([*gains, *level])["gain_mean"] < 0).all()
-
-
-def test_when_to_fit_a_bundles_lambdas() -> None:
-    """`--fit` would be recommended where one lambda for all tasks is better, or the other way round."""
-    loss = {(merge, rule): float(mean) for merge, rule, mean, _ in rows_of("bundles.md", 4)[2:] if merge in MERGED}
-    worst = {(merge, rule): float(most) for merge, rule, _, most in rows_of("bundles.md", 4)[2:] if merge in MERGED}
-    fit, low, middle = "`--fit`", "0.3 for every task", "0.4 for every task"
-    assert loss["sum", fit] < loss["sum", middle] and loss["ties_sum", fit] > loss["ties_sum", middle]
-    assert all(worst["ties_sum", low] < worst["ties_sum", rule] for rule in (fit, middle))

@@ -146,6 +146,10 @@ def _only_weights(names: set[str], title: str) -> str:
             f"{title}: a LoRA of diffusers ({DIFFUSERS_LORA}); of LoRAs only those of PEFT can be read, with an"
             f" {ADAPTER_CONFIG}. Fuse it into its model with diffusers' fuse_lora, and save that"
         )
+    if "bundle.json" in names:
+        raise TallmasksError(
+            f"{title}: a bundle; expected one model. `tallmasks export` writes a task's; or {title}#TASK"
+        )
     some = sorted(filter(_is_weights, names))
     if not some and (packed := [name for name in names if name.endswith(GGUF)]):
         raise quantised_format(f"{title}: {packed[0]}")
