@@ -90,7 +90,7 @@ class TaskModel(_Object):
     Attributes:
         own: tensors that the base lacks or has in another shape, under the base's way of naming.
         own_file: the file that has them.
-        missing: the base's tensors that the model lacks.
+        missing: the base's tensors that the model lacks; those that are no floats too.
         names: what the model's files call tensors that are called otherwise in the base's.
         companions: the sha256 of each small file beside its weights; in `companions/` unless the base has the same.
     """
@@ -274,7 +274,6 @@ class Manifest(_Object):
                 safe = file.startswith(OWN) and file.count("/") == 1 and file.endswith(".safetensors") and is_safe(file)
                 expect(safe, f"{key}.own_file", file, f"{OWN}<name>.safetensors")
                 files.append(file)
-            expect({*one.missing} <= self.tensors.keys(), f"{key}.missing", one.missing, "tensors of the base")
             every = {*self.tensors, *self.aliases, *one.own}
             expect(one.names.keys() <= every, f"{key}.names", [*one.names], "tensors of the model")
             expect(not any("\n" in name for name in (*one.own, *one.names.values())), key, "\n", "names of one line")
