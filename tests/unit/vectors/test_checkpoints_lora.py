@@ -275,9 +275,28 @@ def test_an_embedding_that_was_trained_whole_does_not_move_the_head(tmp_path):
     checkpoint = open_checkpoint(copied, apart)
     assert delta(checkpoint, apart, f"{EMBEDDING}.weight").all()
     assert not delta(checkpoint, apart, "lm_head.weight").any()
-    for number, config in enumerate(({"modules_to_save": ["word_embeddings"], "ensure_weight_tying": True}, {})):
-        both = open_checkpoint(lora(tmp_path / f"both{number}", trained, **config), tied)  # peft changes both
-        assert delta(both, tied, f"{EMBEDDING}.weight").all()
+    ensured = {"modules_to_save": ["word_embeddings"], "ensure_weight_tying": True}
+    one = lora(tmp_path / "one", trained, **ensured)  # of a model whose tie peft does not see
+    assert "ties that to another tensor" in refusal(lambda: open_checkpoint(one, tied))
+    both = {**trained, "lm_head.weight": trained[f"{EMBEDDING}.weight"].clone()}
+    for number, (tensors, config) in enumerate(((both, ensured), (both, {}), (trained, {}))):  # both change
+        adapter = open_checkpoint(lora(tmp_path / f"both{number}", tensors, **config), tied)
+        assert delta(adapter, tied, f"{EMBEDDING}.weight").all() and adapter.names == tied.names
+    apart_trained = lora(tmp_path / "two", {**both, "lm_head.weight": drawn(9, 5, seed=2)}, **ensured)
+    assert "were trained apart" in refusal(lambda: open_checkpoint(apart_trained, tied))
+
+
+def test_a_delta_on_both_names_of_a_tied_tensor_counts_once(tmp_path):
+    """peft's `ensure_weight_tying` stores a LoRA of an embedding and of its tied head: it was refused."""
+    tied = language_model(tmp_path / "tied")
+    a, b = drawn(4, 9), drawn(5, 4, seed=1)
+    of_embedding = {f"{EMBEDDING}.lora_embedding_A": a, f"{EMBEDDING}.lora_embedding_B": b}
+    of_head = {"lm_head.lora_A.weight": b.T.contiguous(), "lm_head.lora_B.weight": a.T.contiguous()}
+    both = open_checkpoint(lora(tmp_path / "both", of_embedding | of_head, ensure_weight_tying=True), tied)
+    check_delta(both, tied, f"{EMBEDDING}.weight", 2 * (b.double() @ a.double()).T.numpy())
+    of_head["lm_head.lora_B.weight"] = drawn(9, 4, seed=7)
+    other = lora(tmp_path / "other", of_embedding | of_head)
+    assert "were trained apart" in refusal(lambda: open_checkpoint(other, tied))
 
 
 def test_a_delta_on_a_tied_embedding_is_merged_and_said(tmp_path, recwarn):

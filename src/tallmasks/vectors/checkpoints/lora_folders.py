@@ -161,8 +161,8 @@ def open_lora(folder: Path, adapters: Sequence[str], base: Checkpoint | None, fa
             " another tensor; expected a base with the config.json of a model that transformers has"
             f"{library_advice(base)}. {_MERGE}"
         )
-    both = {renamed[name] for name in both_trained}
-    tied = set() if config.get("ensure_weight_tying") else tied_tensors(base, model) - both
+    # peft's `ensure_weight_tying` proves nothing: where it ties, both names are in the file
+    tied = tied_tensors(base, model) - {renamed[name] for name in both_trained}
     if apart := sorted(tied & {renamed[name] for name in copies}):
         raise TallmasksError(
             f"{title}: modules_to_save trained a copy of {name_some(apart)}; {base.title} ties that to another tensor,"
@@ -209,7 +209,7 @@ def _read_config(path: Path, title: str) -> dict[str, Any]:
         raise TallmasksError(
             f"{title}: a LoRA begun with {short(start)}, which changes the base's weights too. {_MERGE}"
         )
-    for option in ("use_rslora", "fan_in_fan_out", "ensure_weight_tying"):
+    for option in ("use_rslora", "fan_in_fan_out"):
         if not isinstance(config.get(option), bool | None):
             raise TallmasksError(f"{path}: {option} is {short(config[option])}; expected true or false")
     for option in ("rank_pattern", "alpha_pattern"):
