@@ -173,3 +173,11 @@ def test_files_keep_the_umask(tmp_path):
         os.umask(previous)
     assert [oct((tmp_path / name).stat().st_mode & 0o777) for name in ("store", "view")] == ["0o640", "0o640"]
     assert (tmp_path / "view").read_text(encoding="utf-8") == "ä"
+
+
+def test_a_header_of_many_megabytes_is_refused_before_it_is_parsed(tmp_path):
+    """84 megabytes of header would take 2 GiB of memory and 48 seconds."""
+    path, size = tmp_path / "large.safetensors", (1 << 24) + 8
+    path.write_bytes(size.to_bytes(8, "little") + b"{}".ljust(size))
+    with pytest.raises(TallmasksError, match=r"its header has 16,777,224 bytes; expected 16,777,216 at most"):
+        open_tensors(path)

@@ -5,8 +5,10 @@ import json
 import numpy as np
 import pytest
 import torch
+import transformers
 
 from small_checkpoints import bloom, file_of, state
+from small_models import SEQUENCES
 from tallmasks.bundles.bundle_models import open_model
 from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors.checkpoints.fitting import check_fit, unchanged
@@ -217,3 +219,69 @@ def test_unchanged_tensors_are_those_of_every_task(tmp_path):
     }
     assert unchanged(base, tasks) == tuple(n for n in base.layout.names if n not in ("b.weight", "c.brain"))
     assert set(big.layout.names) - set(unchanged(big, {"late": opened(tmp_path / "late", model(big=late))})) == {"big"}
+
+
+SMALL = {
+    "DistilBertForMaskedLM": {"dim": 8, "n_layers": 1, "n_heads": 1, "hidden_dim": 8},
+    "GPTJForCausalLM": {"n_embd": 8, "n_layer": 1, "n_head": 1, "rotary_dim": 4, "n_positions": 8},
+    "XLMWithLMHeadModel": {"emb_dim": 8, "n_layers": 1, "n_heads": 1, "pad_index": 0, "unk_index": 1},
+    "MarianMTModel": {**SEQUENCES, "vocab_size": 6, "decoder_vocab_size": 6, "max_position_embeddings": 6},
+}
+BY_TOKEN = {
+    "DistilBertForMaskedLM": {"distilbert.embeddings.word_embeddings.weight", "vocab_projector.bias"},
+    "GPTJForCausalLM": {"transformer.wte.weight", "lm_head.weight", "lm_head.bias"},
+    "XLMWithLMHeadModel": {"transformer.embeddings.weight", "pred_layer.proj.bias"},
+    "MarianMTModel": {"model.shared.weight", "final_logits_bias"},
+}
+"""The tensors with a row for each token; those of positions have as many rows."""
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_the_library_says_what_has_a_row_for_each_token(name, tmp_path):
+    """Other tables were reordered or enlarged as if they had words, and a head's bias was not: a broken model."""
+    kind = getattr(transformers, name)
+    positions = {} if name == "MarianMTModel" else {"max_position_embeddings": 6}
+    config = kind.config_class(**{"vocab_size": 6, **positions, **SMALL[name]})
+    words = {"base": "[PAD] [UNK] a b x y", "task": "[UNK] [PAD] a b y x", "grown": "[PAD] [UNK] a b x y"}
+    for seed, (folder, tokens) in enumerate(words.items()):
+        torch.manual_seed(seed)
+        model = kind(config)
+        added = []
+        if folder == "grown":
+            model.resize_token_embeddings(8, mean_resizing=False)
+            added = [{"id": 6, "content": "<a>"}, {"id": 7, "content": "<b>"}]
+        for parameter in model.parameters():
+            torch.nn.init.normal_(parameter)
+        model.save_pretrained(tmp_path / folder)
+        vocabulary = {word: row for row, word in enumerate(tokens.split())}
+        content = {"model": {"vocab": vocabulary}, "added_tokens": added}
+        (tmp_path / folder / "tokenizer.json").write_text(json.dumps(content))
+    base, task, grown = (open_model(tmp_path / folder) for folder in words)
+    order = [words["task"].split().index(word) for word in words["base"].split()]
+    fitted = with_tokens_of(base, task)
+    for tensor in base.tensors:
+        before = task.float32(tensor)
+        rows = (
+            before[..., order]
+            if tensor == "final_logits_bias"
+            else before[order]
+            if tensor in BY_TOKEN[name]
+            else before
+        )
+        np.testing.assert_array_equal(fitted.float32(tensor), rows)
+    larger, tasks = with_all_tokens(base, {"grown": grown})
+    assert {n for n in base.tensors if larger.tensors[n].shape != base.tensors[n].shape} == BY_TOKEN[name]
+    assert all(tasks["grown"].tensors[n].shape == grown.tensors[n].shape for n in base.tensors)
+    sizes = json.loads(larger.companions["config.json"].read_text())
+    assert 8 in (sizes.get("vocab_size"), sizes.get("n_words"))
+
+
+def test_tokens_need_a_model_that_the_library_knows(tmp_path):
+    """Words in names decided which rows belong to a token."""
+    for name, words in (("base", ["a", "b"]), ("task", ["b", "a"])):
+        file_of(tmp_path / name, {"embed_tokens.weight": torch.ones(2, 3), "lm_head.weight": torch.ones(2, 3)})
+        content = {"model": {"vocab": {word: row for row, word in enumerate(words)}}}
+        (tmp_path / name / "tokenizer.json").write_text(json.dumps(content))
+    base, task = open_model(tmp_path / "base"), open_model(tmp_path / "task")
+    with pytest.raises(TallmasksError, match="does not say which of its tensors have a row for each token"):
+        with_tokens_of(base, task)

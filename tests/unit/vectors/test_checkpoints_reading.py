@@ -353,3 +353,20 @@ def test_of_a_repository_the_weights_come_once():
     assert wanted(f"{pipeline} {extra}".split(), ["unet", "vae"]) == pipeline.replace(" old.safetensors", "").split()
     for case, (names, *expected) in REPOSITORIES.items():
         assert wanted(names.split()) == [names.split()[place] for place in expected], case
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "config.json"])
+@pytest.mark.parametrize("place", [3, -3])
+def test_a_file_that_was_damaged_in_the_hubs_cache_is_refused(file, place, tmp_path):
+    """One wrong bit in a cached file was merged, while its link still named the right checksum."""
+    folder = saved_llama(tmp_path / "model")
+    with loopback_hub(folder, tmp_path / "cache"):
+        blob = (open_checkpoint(REPOSITORY).files["model.safetensors"].parent / file).resolve()
+        content = bytearray(blob.read_bytes())
+        content[place] ^= 1
+        blob.chmod(0o600)
+        blob.write_bytes(content)
+        said = refusal(lambda: open_checkpoint(REPOSITORY))
+        assert "the file is damaged" in said and f"Delete {blob}" in said
+        blob.unlink()
+        assert open_checkpoint(REPOSITORY).tensors == open_checkpoint(folder).tensors
