@@ -44,7 +44,8 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as place:
             shapes = vision_tower(arguments.layers, arguments.width, 32, 50)
             base, tasks = write_checkpoints(Path(place), shapes, "F32", 2, "")
-            bundle = tallmasks.load_bundle(tallmasks.compress(base, tasks, Path(place, "bundle"), dtype=dtype), base)
+            made = tallmasks.compress(base, tasks, Path(place, "bundle"), "task_arithmetic", dtype=dtype)
+            bundle = tallmasks.load_bundle(made, base)
             weights, module = load_file(base), torch.nn.Module()
             for name, tensor in weights.items():
                 *path, last = name.split(".")

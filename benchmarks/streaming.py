@@ -39,9 +39,9 @@ COMMANDS = {
     "merge task_arithmetic": ("merge", "--method", "task_arithmetic"),
     "merge ties": ("merge", "--method", "ties"),
     "merge consensus_ties": ("merge", "--method", "consensus_ties"),
-    "compress task_arithmetic": ("compress",),
-    "compress ties": ("compress", "--method", "ties"),
-    "compress task_arithmetic, bfloat16": ("compress", "--dtype", "bfloat16"),
+    "compress task_arithmetic": ("compress", "--method", "task_arithmetic", "--dtype", "float32"),
+    "compress ties": ("compress", "--method", "ties", "--dtype", "float32"),
+    "compress task_arithmetic, bfloat16": ("compress", "--method", "task_arithmetic", "--dtype", "bfloat16"),
 }
 PEER = {
     "mergekit task_arithmetic": {"merge_method": "task_arithmetic"},
@@ -182,7 +182,7 @@ def start_up(files: Files, what: str, command: Callable[[Files, str], tuple]) ->
 def exported(files: Files) -> Row:
     """One task's model out of a bundle."""
     bundle, out = files.base.with_name("bundle"), files.base.with_name("task.safetensors")
-    cost_of([*TALLMASKS, "compress", *files.given, "-o", bundle])
+    cost_of([*TALLMASKS, "compress", *files.given, "--method", "task_arithmetic", "-o", bundle])
     costs, written = [], 0
     for _ in range(files.repeats):
         remove(out)
