@@ -6,6 +6,7 @@ seconds.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import json
 import os
@@ -135,7 +136,7 @@ def _process(_: int) -> Any:
     """The process that answers, one for each process that asks; it ends with the one that asks."""
     program = "from tallmasks.vectors.checkpoints.library_process import answer_questions; answer_questions()"
     offline = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-P", "-c", program],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -144,3 +145,6 @@ def _process(_: int) -> Any:
         start_new_session=True,  # Ctrl-C is for the process that asks
         text=True,
     )
+    assert process.stdin
+    atexit.register(process.stdin.close)  # which ends it
+    return process
