@@ -140,9 +140,10 @@ class Bundle:
     ) -> tuple[str, ...]:
         """Make a module the model of a task, in place: its parameters and persistent buffers.
 
-        Every value is computed from theta_0, whatever the module holds, and rounded once to the module's own dtype.  So
-        going from task to task never drifts.  Nothing is reallocated; ``requires_grad`` and hooks stay. Where anything
-        fails on the way, the module is left as theta_0.  A forward in another thread may see the weights of two tasks.
+        Every value is computed from theta_0, whatever the module holds, and rounded to the base's dtype, as `export`
+        writes it; a module in another dtype gets these values converted.  So going from task to task never drifts.
+        Nothing is reallocated; ``requires_grad`` and hooks stay. Where anything fails on the way, the module is left as
+        theta_0.  A forward in another thread may see the weights of two tasks.
 
         Without a base (none given, included or to be had from where it was), the module at the first call must hold
         the base's weights.  They are compared with the digests in the bundle, which keeps a copy of the module.

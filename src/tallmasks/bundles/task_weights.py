@@ -40,7 +40,7 @@ class TaskWeights:
         return {alias: name for alias, name in aliases if name in self.tensors and alias not in self.tensors}
 
     def fill(self, rows: Iterable[tuple[str, str, Raw]]) -> None:
-        """Whole tensors into rows of bytes, each with its name and the dtype to be rounded to."""
+        """Whole tensors into rows of bytes, each with its name and dtype; rounded to the base's dtype first."""
 
         def fill(job: tuple[str, str, Raw, int, int]) -> None:
             name, dtype, row, start, stop = job
@@ -49,10 +49,11 @@ class TaskWeights:
             if not self.is_updated(name):
                 out[...] = converted(self.constant(name, start, stop), self.tensors[name].dtype, dtype)
                 return
-            values = out.view(np.float32) if dtype == "F32" else np.empty(stop - start, np.float32)
+            of_base = self.parts.manifest.tensors[name].dtype
+            values = out.view(np.float32) if dtype == of_base == "F32" else np.empty(stop - start, np.float32)
             self.parts.add(self.base.piece(name, start, stop), str(self.task), name, start, values)
-            if dtype != "F32":
-                out[...] = rounded(values, dtype)
+            if dtype != "F32" or of_base != "F32":
+                out[...] = converted(rounded(values, of_base), of_base, dtype)
 
         parallel(fill, [(*row, *piece) for row in rows for piece in pieces(row[2].size // DTYPES[row[1]].width)])
 
