@@ -25,7 +25,12 @@ from tallmasks.vectors.checkpoints.float_bytes import narrowed
 from tallmasks.vectors.checkpoints.inputs_first import inputs_first
 from tallmasks.vectors.checkpoints.library_models import library_advice, library_model
 from tallmasks.vectors.checkpoints.loaded_names import modern
-from tallmasks.vectors.checkpoints.lora_ties import tied_tensors, without_second_names
+from tallmasks.vectors.checkpoints.lora_ties import (
+    MERGE_IT,
+    refuse_unknown_ties,
+    tied_tensors,
+    without_second_names,
+)
 from tallmasks.vectors.checkpoints.module_patterns import ModulePatterns
 from tallmasks.vectors.checkpoints.weight_files import open_weight_files
 from tallmasks.vectors.kernels import read_only
@@ -43,7 +48,6 @@ _OTHER_KINDS = (
 """Options under which a model is more, or something else, than its weights and B A."""
 _HARMLESS_STARTS = (True, False, None, "gaussian", "eva", "orthogonal")
 """Ways to begin that leave the base's weights as they are."""
-_MERGE = "Merge it with peft's merge_and_unload, save the model, and give that folder"
 
 
 @dataclass(frozen=True)
@@ -131,7 +135,7 @@ def open_lora(folder: Path, adapters: Sequence[str], base: Checkpoint | None, fa
         named = config.get("base_model_name_or_path")
         raise TallmasksError(
             f"{title}: found a LoRA{f' of {named}' if named else ''}; expected the base model with it. Give the base,"
-            f" or {_MERGE[0].lower()}{_MERGE[1:]}"
+            f" or {MERGE_IT[0].lower()}{MERGE_IT[1:]}"
         )
     weights = {adapters[0]: folder / adapters[0]}
     adapter = open_weight_files(weights, title=title, origin=facts["origin"])
@@ -146,21 +150,9 @@ def open_lora(folder: Path, adapters: Sequence[str], base: Checkpoint | None, fa
     targets = list(dict.fromkeys([*(f"{module}.weight" for module in factors), *others]))
     renamed = _fitted(targets, copies, base, title)
     whole = {renamed[name]: stored for name, stored in others.items()}
-    fitting = {renamed[name]: name for name in may_be_tied if name in renamed}
-    matrices = [name for name, info in base.tensors.items() if name in fitting and len(info.shape) == 2]
-    inner = model.names(matrices) if model else {}
-    unknown = [
-        name
-        for name in matrices
-        if (fitting[name] not in others or adapter.info(others[fitting[name]]).shape == base.info(name).shape)
-        and (model is None or inner.get(name) not in model.tensors)
-    ]
-    if unknown:
-        raise TallmasksError(
-            f"{title}: it changes {name_some(unknown)}, and transformers does not say whether {base.title} ties that to"
-            " another tensor; expected a base with the config.json of a model that transformers has"
-            f"{library_advice(base)}. {_MERGE}"
-        )
+    refuse_unknown_ties(
+        {renamed[name]: others.get(name) for name in may_be_tied if name in renamed}, model, adapter, base
+    )
     # peft's `ensure_weight_tying` proves nothing: where it ties, both names are in the file
     tied = tied_tensors(base, model) - {renamed[name] for name in both_trained}
     if apart := sorted(tied & {renamed[name] for name in copies}):
@@ -202,12 +194,12 @@ def _read_config(path: Path, title: str) -> dict[str, Any]:
         raise TallmasksError(f"{path}: not a JSON object; expected a configuration as peft writes it. Copy it again")
     kind = config.get("peft_type")
     if kind != "LORA":
-        raise TallmasksError(f"{title}: an adapter of the kind {short(kind)}; only LORA can be read. {_MERGE}")
+        raise TallmasksError(f"{title}: an adapter of the kind {short(kind)}; only LORA can be read. {MERGE_IT}")
     if odd := next((option for option in _OTHER_KINDS if config.get(option)), None):
-        raise TallmasksError(f"{title}: a LoRA with {odd}, whose weights are more than theta_0 + B A. {_MERGE}")
+        raise TallmasksError(f"{title}: a LoRA with {odd}, whose weights are more than theta_0 + B A. {MERGE_IT}")
     if (start := config.get("init_lora_weights")) not in _HARMLESS_STARTS:
         raise TallmasksError(
-            f"{title}: a LoRA begun with {short(start)}, which changes the base's weights too. {_MERGE}"
+            f"{title}: a LoRA begun with {short(start)}, which changes the base's weights too. {MERGE_IT}"
         )
     for option in ("use_rslora", "fan_in_fan_out"):
         if not isinstance(config.get(option), bool | None):
@@ -219,7 +211,7 @@ def _read_config(path: Path, title: str) -> dict[str, Any]:
         except (ValueError, AttributeError) as error:
             raise TallmasksError(
                 f"{path}: {option} has {error}; expected numbers by names of modules, with . .* \\d+ [0-9]+ and | at"
-                f" most. {_MERGE}"
+                f" most. {MERGE_IT}"
             ) from None
     return config
 
@@ -235,7 +227,7 @@ def _sorted_out(adapter: Checkpoint, title: str) -> tuple[dict[str, dict[str, st
         if not stored.startswith(_PREFIX):
             raise TallmasksError(
                 f"{title}: tensor {stored} is not of a LoRA as peft writes it; expected names beginning with"
-                f" {_PREFIX}. {_MERGE}"
+                f" {_PREFIX}. {MERGE_IT}"
             )
         names, key = others, name.replace(".modules_to_save.", ".").replace(".base_layer.", ".")
         if match := _FACTOR.fullmatch(name):
@@ -243,9 +235,9 @@ def _sorted_out(adapter: Checkpoint, title: str) -> tuple[dict[str, dict[str, st
             if match["embedding"]:
                 names["embedding"] = stored
         elif ".lora_" in name:
-            raise TallmasksError(f"{title}: tensor {stored} is of another kind of LoRA. {_MERGE}")
+            raise TallmasksError(f"{title}: tensor {stored} is of another kind of LoRA. {MERGE_IT}")
         if (other := names.setdefault(key, stored)) != stored and not adapter.same(adapter, other, stored):
-            raise TallmasksError(f"{title}: {other} and {stored} are one tensor twice. {_MERGE}")
+            raise TallmasksError(f"{title}: {other} and {stored} are one tensor twice. {MERGE_IT}")
     half = [module for module, pair in factors.items() if not {"A", "B"} <= pair.keys()]
     if half or not adapter.tensors:
         of = f" of {name_some(half)}" if half else ""
@@ -273,7 +265,7 @@ def _fitted(targets: Sequence[str], copies: Collection[str], base: Checkpoint, t
         if len(fitting) > 1 and not fits[0]:
             raise TallmasksError(
                 f"{title}: {targets[0]} may be {name_some([one[targets[0]] for one in fitting])} of {base.title};"
-                f" expected one that fits. {_MERGE}"
+                f" expected one that fits. {MERGE_IT}"
             )
         with_heads += fitting[:1]
         if fitting and not any(_INSIDE.search(name) for name in copies if fitting[0][name] not in base.tensors):
@@ -285,7 +277,7 @@ def _fitted(targets: Sequence[str], copies: Collection[str], base: Checkpoint, t
         f"{title}: it changes {name_some(tied or sorted(absent))}, "
         + (f"tied to another tensor in {base.title}" if tied else f"which {base.title} has not")
         + f"; expected tensors of its own base. Give the base that it was trained on{library_advice(base)}."
-        f" Where this is it: {_MERGE}"
+        f" Where this is it: {MERGE_IT}"
     )
 
 
@@ -333,7 +325,7 @@ def _product(
     a, b = (adapter.float32(pair[factor]) for factor in "AB")
     info = base.tensors[name]
     if a.ndim != 2 or b.ndim != 2 or len(info.shape) != 2:
-        raise TallmasksError(f"{adapter.title}: {pair['A']} is of a convolution; only matrices can be read. {_MERGE}")
+        raise TallmasksError(f"{adapter.title}: {pair['A']} is of a convolution; only matrices can be read. {MERGE_IT}")
     if "embedding" in pair:
         transposed: bool | None = True
     elif len(set(info.shape)) > 1:
@@ -343,7 +335,7 @@ def _product(
     if transposed is None:
         raise TallmasksError(
             f"{adapter.title}: {name} is square, and nothing says whether {base.title} has its inputs or outputs first"
-            f" (transformers' Conv1D, or nn.Linear){library_advice(base)}. {_MERGE}"
+            f" (transformers' Conv1D, or nn.Linear){library_advice(base)}. {MERGE_IT}"
         )
     left, right = (a.T, b.T) if transposed else (b, a)
     if left.shape[1] != right.shape[0] or (left.shape[0], right.shape[1]) != info.shape or not info.is_float:

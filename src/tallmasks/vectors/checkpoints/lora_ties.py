@@ -7,8 +7,35 @@ from collections.abc import Mapping
 import numpy as np
 
 from tallmasks.store.errors import TallmasksError
+from tallmasks.store.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.library_models import LibraryModel
+from tallmasks.vectors.checkpoints.library_models import LibraryModel, library_advice
+
+MERGE_IT = "Merge it with peft's merge_and_unload, save the model, and give that folder"
+
+
+def refuse_unknown_ties(
+    changed: Mapping[str, str | None], model: LibraryModel | None, adapter: Checkpoint, base: Checkpoint
+) -> None:
+    """Raise TallmasksError where an adapter changes a matrix that may be tied, and transformers does not say whether.
+
+    ``changed``: the base's names of embeddings and of what the adapter has whole, each with the adapter's name of the
+    latter.  A tensor of another shape than the base's is a head, or does not fit.
+    """
+    matrices = [name for name, info in base.tensors.items() if name in changed and len(info.shape) == 2]
+    inner = model.names(matrices) if model else {}
+    unknown = []
+    for name in matrices:
+        stored = changed[name]
+        fits = stored is None or adapter.info(stored).shape == base.info(name).shape
+        if fits and (model is None or inner.get(name) not in model.tensors):
+            unknown.append(name)
+    if unknown:
+        raise TallmasksError(
+            f"{adapter.title}: it changes {name_some(unknown)}, and transformers does not say whether {base.title} ties"
+            " that to another tensor; expected a base with the config.json of a model that transformers has"
+            f"{library_advice(base)}. {MERGE_IT}"
+        )
 
 
 def tied_tensors(base: Checkpoint, model: LibraryModel | None) -> set[str]:
