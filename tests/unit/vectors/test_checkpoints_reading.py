@@ -89,7 +89,10 @@ def test_a_small_file_does_not_fill_the_machine(trap, zipped, tmp_path, monkeypa
     assert "trap.bin: " in refusal(lambda: open_checkpoint(tmp_path / "trap.bin"))
 
 
-@pytest.mark.parametrize("pickled", [b"\x80\x02" * (1 << 20), b"\x80\x02Nr\xff\xff\xff\x7f.", None])
+PICKLED = {"long": b"\x80\x02" * (1 << 20), "numbered": b"\x80\x02Nr\xff\xff\xff\x7f.", "whole": None}
+
+
+@pytest.mark.parametrize("pickled", PICKLED.values(), ids=PICKLED)
 def test_an_archive_that_somebody_packed_is_unpacked_or_refused(pickled, tmp_path):
     """Packed values would be taken for weights, as they are; or 10 bytes would fill 34 GB."""
     expected = state(zeros=torch.zeros(1 << 16))
