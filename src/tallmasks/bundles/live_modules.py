@@ -41,15 +41,15 @@ class Form:
     Attributes:
         tensors, aliases: of the model, as in a `Checkpoint`.
         free: tensors that a module may lack, or have in another shape: what is computed anew, and heads.
-        own: those of them that are the task's own.
-        of_others: names of tensors that other models of the bundle have.
+        heads: the tensors of the model that some task of the bundle has as its own.
+        beside: names of tensors that a module may have in addition: heads, and what this model lacks of the base.
     """
 
     tensors: Mapping[str, TensorInfo]
     aliases: Mapping[str, str]
     free: Set[str]
-    own: Set[str]
-    of_others: Set[str]
+    heads: Set[str]
+    beside: Set[str]
 
 
 def form_of(manifest: Manifest, task: str | None) -> Form:
@@ -59,11 +59,11 @@ def form_of(manifest: Manifest, task: str | None) -> Form:
     tensors = {name: info for name, info in tensors.items() if name not in model.missing}
     tensors |= {name: TensorInfo(one.dtype, one.shape) for name, one in model.own.items()}
     aliases = {alias: name for alias, name in manifest.aliases.items() if alias not in tensors and name in tensors}
-    free = manifest.free | model.own.keys()
+    heads = {name for one in manifest.models.values() for name in one.own}
+    free = manifest.free | heads
     if task is None:  # a module without what some task's model lacks was switched, too
         free |= {name for one in manifest.models.values() for name in one.missing}
-    every = {name for one in manifest.models.values() for name in one.own} | manifest.tensors.keys()
-    return Form(tensors, aliases, free, model.own.keys(), every - tensors.keys())
+    return Form(tensors, aliases, free, heads & tensors.keys(), heads | (manifest.tensors.keys() - tensors.keys()))
 
 
 def tensor_of(raw: NDArray[np.uint8], info: TensorInfo) -> torch.Tensor:
@@ -83,7 +83,7 @@ def placed_tensors(module: torch.nn.Module, form: Form, keep_heads: bool) -> tup
     """
     matched, beside = _matched(module, form)
     placed = sorted(matched, key=lambda one: one.name)
-    left = tuple(sorted(form.own - {one.name for one in placed}))
+    left = tuple(sorted(form.heads - {one.name for one in placed}))
     if (left or beside) and not keep_heads:
         raise TallmasksError(
             f"The task's model has {name_some(left) or 'no head'} of its own, for which the module has no place, and"
@@ -119,7 +119,7 @@ def state_for(module: torch.nn.Module, form: Form, weights: Mapping[str, torch.T
 
 
 def _matched(module: torch.nn.Module, form: Form) -> tuple[list[PlacedTensor], list[str]]:
-    """The module's tensors that the model has, and the names of those that only other models of the bundle have."""
+    """The module's tensors that the model has, and the names of its tensors that the model has no values for."""
     own = dict(_named_tensors(module))
     free = form.free
     parts, theirs = _as_in_files(module, own, form)
@@ -131,14 +131,14 @@ def _matched(module: torch.nn.Module, form: Form) -> tuple[list[PlacedTensor], l
     beside: list[str] = []
     for names in tied.values():
         candidates = {form.aliases.get(theirs.get(name, name), theirs.get(name, name)) for name in names}
-        of_others = not candidates.isdisjoint({*form.of_others, *form.own})
+        may_be_beside = not candidates.isdisjoint(form.beside)
         candidates &= form.tensors.keys()
         tensor = parts[names[0]]
         candidates -= {name for name in candidates & free if not _has_form(tensor, form.tensors[name])}
         if len(candidates) > 1 and candidates <= free:
             candidates = {min(candidates)}
         if not candidates:
-            (beside if of_others else strange).extend(names[:1] if tensor.is_floating_point() else [])
+            (beside if may_be_beside else strange).extend(names[:1] if tensor.is_floating_point() else [])
         elif len(candidates) > 1:
             raise TallmasksError(
                 f"The module ties {name_some(sorted(candidates))}, which are different tensors in the bundle; expected"

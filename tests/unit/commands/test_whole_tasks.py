@@ -103,6 +103,28 @@ def test_a_module_without_a_place_for_the_head_is_said() -> None:
     assert all(torch.equal(tensor, base[name]) for name, tensor in live.vit.state_dict().items())
 
 
+def test_a_base_with_a_head_is_restored_under_another_head() -> None:
+    """After a task with other classes, the base's weights did not come back, or a task with the base's classes was
+    refused."""
+    base = made("ViTForImageClassification")
+    base.save_pretrained("base")
+    moved(base).save_pretrained("plain")
+    config = transformers.ViTConfig(**SIZE, **IMAGES, num_labels=5)
+    cars = transformers.ViTForImageClassification(config)
+    cars.save_pretrained("cars")
+    tallmasks.compress("base", {"plain": "plain", "cars": "cars"}, "bundle")
+    bundle, head = tallmasks.load_bundle("bundle"), cars.classifier.weight.detach().clone()
+    bundle.apply_(cars, "cars")
+    assert "has no place" in refusal(lambda: bundle.apply_(cars, "plain"))
+    assert bundle.apply_(cars, "plain", keep_heads=True) == ("classifier.bias", "classifier.weight")
+    bundle.restore_(cars)
+    assert torch.equal(cars.classifier.weight, head)
+    assert all(torch.equal(tensor, base.vit.state_dict()[name]) for name, tensor in cars.vit.state_dict().items())
+    assert bundle.apply_(base, "plain") == () and torch.equal(
+        base.classifier.weight, bundle.state_dict("plain")["classifier.weight"]
+    )
+
+
 def tokenizer(words: list[str], template: str) -> transformers.PreTrainedTokenizerFast:
     made_of = Tokenizer(models.WordLevel({word: row for row, word in enumerate(["[UNK]", *words])}, unk_token="[UNK]"))
     return transformers.PreTrainedTokenizerFast(tokenizer_object=made_of, unk_token="[UNK]", chat_template=template)
