@@ -88,9 +88,8 @@ def open_model(spec: str | Path, base: Checkpoint | None = None) -> Checkpoint:
     bundle = load_bundle(place)
     bundle.manifest.check_task(task)
     try:
-        assert bundle.base
+        return model_of(bundle, task, str(spec))
     except NoBase:
         if base is None:
             raise
-        bundle = load_bundle(place, base)
-    return model_of(bundle, task, str(spec))
+        return model_of(load_bundle(place, base), task, str(spec))

@@ -104,12 +104,12 @@ def of_bundle(bundle: Bundle) -> None:
         if model.own:
             size = decimal(manifest.files[str(model.own_file)].size)
             print(f"  {task}: its own, stored whole, {size}: {name_some(model.own)}")
-        if model.missing:
-            print(f"  {task}: its model lacks {name_some(model.missing)}")
+    if lacking := {task: model.missing for task, model in manifest.models.items() if model.missing}:
+        names = sorted({name for of_task in lacking.values() for name in of_task})
+        print(f"  not in the models of {name_some(lacking)}: {name_some(names)}")
     kept = {name: part.size for name, part in manifest.files.items() if name.startswith(COMPANIONS)}
     if kept:
-        print(
-            f"  configuration and tokenizers that are not the base's: {len(kept)} files, {decimal(sum(kept.values()))}"
-        )
+        size = decimal(sum(kept.values()))
+        print(f"  configurations and tokenizers that are not the base's: {len(kept)} files, {size}")
     whole = manifest.sizes or ModelSizes(base=alone, models=alone * len(bundle.tasks))
     say_sizes(whole.base, size_of_bundle(bundle), whole.models, len(bundle.tasks))

@@ -116,9 +116,8 @@ def _problems(base: Checkpoint, task: Checkpoint) -> Iterator[str]:
             resized.append(name)
     found, expected = ({name: one.tensors[name].shape for name in resized} for one in (task, base))
     matrices = [name for name in resized if len(expected[name]) == 2 and found[name][1:] == expected[name][1:]]
-    counts = {
-        (found[name][:1], expected[name][:1]) for name in matrices
-    }  # a bias has as many values as its matrix rows
+    # a bias has as many values as its matrix has rows
+    counts = {(found[name][:1], expected[name][:1]) for name in matrices}
     with_rows = {*matrices, *(name for name in resized if (found[name], expected[name]) in counts)}
     of_shapes = {n: f"{n} (found {list(found[n])}, expected {list(expected[n])})" for n in resized}
     vocabulary = [text for name, text in of_shapes.items() if name in with_rows]
