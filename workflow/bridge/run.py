@@ -106,9 +106,9 @@ def check_room(folder: Path) -> None:
 
 
 def date_now(files: Iterable[Path]) -> None:
-    """Give files from the future, of a clock that was ahead or of an archive, today's time.
+    """Set the modification time of files dated in the future to now.
 
-    Snakemake would fail a job whose outputs are older than an input.
+    Otherwise Snakemake fails a job, because its outputs are older than an input.
     """
     now = time.time()
     for path in files:

@@ -61,14 +61,14 @@ def model_of(bundle: Bundle, task: str, title: str) -> BundleModel:
 
 
 def _companion(bundle: Bundle, name: str, sha256: str) -> Path:
-    """A small file of a task's, out of the bundle, or of the base where it has the same."""
+    """A small file of a task: from the bundle, or from the base if the base had the same file."""
     if COMPANIONS + sha256 in bundle.manifest.files:
         return bundle.parts.checked(COMPANIONS + sha256)
     path = bundle.base.companions.get(name)
     if path is None or sha256_of(path) != sha256:
         raise TallmasksError(
-            f"{bundle.base.title}: {name} is missing or another one than when the bundle was made, and the task's model"
-            " has the same. Give the base's folder of the same revision, as it was published"
+            f"{bundle.base.title}: {name} is missing, or has changed since the bundle was made; the task needs that"
+            " file. Give the base's folder of the same revision, as it was published"
         )
     return path
 

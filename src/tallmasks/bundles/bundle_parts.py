@@ -170,7 +170,7 @@ class BundleParts:
         return self.of_task(task)[name].reshape(-1).view(np.uint8)[start * width : stop * width]
 
     def own(self, task: str, name: str, start: int, stop: int) -> NDArray[np.uint8]:
-        """The bytes of values start..stop of a tensor that only the task's model has so, flattened."""
+        """The bytes of values start..stop of a task's own tensor, flattened."""
         model = self.manifest.model(task)
         width = DTYPES[model.own[name].dtype].width
         return self._opened(str(model.own_file))[name].reshape(-1).view(np.uint8)[start * width : stop * width]

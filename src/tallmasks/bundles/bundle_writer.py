@@ -197,7 +197,7 @@ def bytes_of_bundle(facts: BundleFacts) -> dict[str, int]:
 
 
 def bytes_of_card(facts: BundleFacts) -> int:
-    """The size of the card, but for a few digits that are known later."""
+    """The size of README.md.  Errors and densities are not known yet, so it can be off by a few bytes."""
     zeros = dict.fromkeys(facts.tasks, 0.0)
     return len(model_card(_sizes(facts, _draft(facts))[1], zeros, zeros).encode())
 
@@ -318,9 +318,9 @@ def _storable(model: Checkpoint, name: str) -> Any:
 
 
 def _companions(facts: BundleFacts) -> dict[str, dict[str, tuple[str, Path]]]:
-    """The small files beside each model's weights by task and name, with their sha256.
+    """The sha256 and the path of each small file beside a model's weights, by task and name.
 
-    An adapter's model has its base's, and those of the adapter's folder in their place.
+    For an adapter: the base's files, replaced by files of the same name in the adapter's folder.
     """
     files: dict[str, dict[str, Path]] = {}
     for task, model in facts.models.items():
@@ -333,7 +333,7 @@ def _companions(facts: BundleFacts) -> dict[str, dict[str, tuple[str, Path]]]:
 
 
 def _companion_files(facts: BundleFacts) -> dict[str, Path]:
-    """Those of them that the base has not, by their name in the bundle."""
+    """The small files that must be stored, because the base has no such file, by their name in the bundle."""
     ours = {(name, sha256_of(path)) for name, path in facts.base.companions.items()}
     every = (item for of_task in _companions(facts).values() for item in of_task.items())
     return {COMPANIONS + sha256: path for name, (sha256, path) in every if (name, sha256) not in ours}
@@ -378,7 +378,7 @@ def _describe(folder: Path, facts: BundleFacts, draft: Manifest, errors: Mapping
 
 
 def _digested(draft: Manifest, digests: Mapping[str, str]) -> Manifest:
-    """With the digests of the base's tensors."""
+    """The manifest with the sha256 of every base tensor."""
     tensors = {name: one.model_copy(update={"base_sha256": digests[name]}) for name, one in draft.tensors.items()}
     return draft.model_copy(update={"tensors": tensors})
 

@@ -74,7 +74,7 @@ class BundledTensor(_Object):
 
 
 class OwnTensor(_Object):
-    """A tensor of one task alone, which its file in `own/` has whole."""
+    """A tensor that only one task has; the task's file in `own/` stores it whole."""
 
     shape: Annotated[tuple[Count, ...], Strict(False), FailFast()]
     dtype: Dtype
@@ -85,13 +85,13 @@ class OwnTensor(_Object):
 
 
 class TaskModel(_Object):
-    """What a task's model has otherwise than the base.
+    """How a task's model differs from the base, beside its weights.
 
     Attributes:
-        own: tensors that the base lacks or has in another shape, under the base's way of naming.
+        own: tensors that the base lacks or has in another shape, named as in the base.
         own_file: the file that has them.
-        missing: the base's tensors that the model lacks; those that are no floats too.
-        names: what the model's files call tensors that are called otherwise in the base's.
+        missing: tensors of the base that the model does not have, of any dtype.
+        names: the names in the task's files of tensors that have another name in the base's.
         companions: the sha256 of each small file beside its weights; in `companions/` unless the base has the same.
     """
 
@@ -162,7 +162,7 @@ class Manifest(_Object):
         return {name: tensor for name, tensor in self.tensors.items() if tensor.stored == BUFFER}
 
     def model(self, task: str) -> TaskModel:
-        """What a task's model has otherwise than the base; nothing in formats before the fourth."""
+        """How a task's model differs from the base; empty in formats before the fourth."""
         return self.models.get(task, TaskModel())
 
     @cached_property

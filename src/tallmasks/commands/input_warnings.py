@@ -53,7 +53,7 @@ def _warn_of_configurations(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -
 
 
 def _differing(base: Checkpoint, task: Checkpoint, name: str) -> Iterator[str]:
-    """The fields of a configuration that change what weights compute and differ, each with its value in the task."""
+    """The fields that differ and change what the weights compute, with both values if these are short."""
     mine: Mapping[str, Any] = base.configs[name]
     theirs: Mapping[str, Any] = task.configs[name]
     if not any(_changes(key, mine.get(key), theirs.get(key)) for key in {*mine, *theirs}):

@@ -100,7 +100,7 @@ class Checkpoint:
         configs = {}
         for name, path in self.companions.items():
             if name.rpartition("/")[2] == "config.json":
-                with suppress(OSError, ValueError):  # for those who load the model to judge
+                with suppress(OSError, ValueError):  # whoever loads the model will report it
                     content = read_plain_json(path)
                     configs[name] = content if isinstance(content, dict) else {}
         return configs

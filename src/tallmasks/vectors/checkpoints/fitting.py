@@ -41,7 +41,7 @@ def check_fit(base: Checkpoint, task_checkpoints: Mapping[str, Checkpoint], own:
 
 
 def _differing_constants(base: Checkpoint, task: Checkpoint) -> set[str]:
-    """The tensors of no floats, and no buffers by their names, that are not the same in both."""
+    """Names of non-float tensors that differ between the two models, without known buffers."""
     constants = {name for one in (base, task) for name, info in one.tensors.items() if not info.is_float}
     rest = constants - base.buffers.keys() - task.buffers.keys()
     shared = base.tensors.keys() & task.tensors.keys()
@@ -53,7 +53,7 @@ def _is_integers(info: TensorInfo) -> bool:
 
 
 def _packed(base: Checkpoint, task: Checkpoint) -> list[str]:
-    """The arrays of integers that fine-tuning changed, as it does in quantised models.  transformers knows buffers."""
+    """Names of integer arrays that differ, as packed weights do; arrays that transformers calls buffers are left out."""
     odd = [
         name
         for name in _differing_constants(base, task) & base.tensors.keys() & task.tensors.keys()
@@ -142,7 +142,7 @@ def _problems(base: Checkpoint, task: Checkpoint) -> Iterator[str]:
 
 
 def _tied_in(base: Checkpoint, names: Collection[str]) -> set[str]:
-    """Those of some tensors, which the base lacks, that transformers ties to one of the base's."""
+    """The names that transformers ties to a tensor of the base.  The base's files lack these names."""
     if not names or (model := library_model(base)) is None:
         return set()
     inner = model.names([*base.tensors, *names])

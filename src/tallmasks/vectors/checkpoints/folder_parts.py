@@ -46,12 +46,12 @@ def parts_of(folder: Path, names: Collection[str]) -> list[str]:
 
 
 def part_prefix(file: str) -> str:
-    """What the tensors of a weight file are called before their names in it: `2_Dense/`, or nothing."""
+    """The prefix of tensor names for a weight file in a part's folder: `2_Dense/`; empty for the folder itself."""
     return file[: file.rfind("/") + 1]
 
 
 def joined_parts(parts: Mapping[str, Checkpoint], **facts: Any) -> Checkpoint:
-    """Checkpoints of a model's folders as one, by the folder of each; ``facts``: fields of the whole."""
+    """One checkpoint made of those of a model's folders, given by folder; ``facts``: its other fields."""
     whole: dict[str, Any] = {name: {} for name in _BY_NAME}
     left_out = []
     for part, one in parts.items():

@@ -107,7 +107,7 @@ def has_library() -> bool:
 
 
 def library_advice(*checkpoints: Checkpoint) -> str:
-    """What to do about names that no file has, as the end of a sentence: install the library that knows others."""
+    """The end of an error message: install transformers, if it is not; it knows other names of tensors."""
     if has_library() or not any(one.config.get("model_type") for one in checkpoints):
         return ""
     return f'. transformers knows other names of its tensors: pip install "tallmasks[{EXTRAS["transformers"]}]"'

@@ -39,7 +39,7 @@ def refuse_unknown_ties(
 
 
 def tied_tensors(base: Checkpoint, model: LibraryModel | None) -> set[str]:
-    """The base's tensors that are two of the model: tied in its files, or by transformers."""
+    """Names of the base's tensors that are tied to another tensor, in its files or by transformers."""
     tied = set(base.aliases.values())
     if model is not None:
         groups = {*model.tied, *model.tied.values()}
@@ -55,9 +55,9 @@ def without_second_names(
     title: str,
     base: Checkpoint,
 ) -> set[str]:
-    """Take out what an adapter has of a tensor that is tied to another one of it, as of peft's `ensure_weight_tying`.
+    """Remove the second of two tied tensors that an adapter changes, as with peft's `ensure_weight_tying`.
 
-    Returns the names that stay.  Raises TallmasksError where the two would not be tied any more.
+    Returns the names that stay.  Raises TallmasksError if the adapter changes the two differently.
     """
     targets = [*(f"{module}.weight" for module in factors), *others]
     groups: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""A task's model beside its base: what both have in one shape, and what only one of them has."""
+"""Which tensors a task's model shares with its base, and which only one of them has."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class OnBase(Checkpoint):
 
 
 def on_base(base: Checkpoint, task: Checkpoint, own: Collection[str], missing: Collection[str]) -> Checkpoint:
-    """The task's model with the base's tensors alone; itself where it has no others."""
+    """The task's model, restricted to the tensors of the base."""
     if not own and not missing:
         return task
     of_base = {*own, *missing} & base.tensors.keys()

@@ -107,7 +107,7 @@ def _with_names(task: Checkpoint, names: Mapping[str, str]) -> Checkpoint:
 
 
 def _is_a_copy(base: Checkpoint, task: Checkpoint, name: str, own: Mapping[str, str]) -> bool:
-    """Whether a tensor that the base lacks has the bytes of one that it is tied to, or of a matrix."""
+    """Whether a tensor that the base lacks is a byte-for-byte copy of a matrix, or of a tensor it is tied to."""
     for one in own.keys() & base.tensors.keys():
         if task.tensors[own[one]] != task.tensors[name] or not task.same(task, name, own[one]):
             continue
@@ -121,13 +121,13 @@ def _is_a_copy(base: Checkpoint, task: Checkpoint, name: str, own: Mapping[str, 
 
 
 def _is_constant(task: Checkpoint, name: str) -> bool:
-    """Whether all values of a matrix are one, as layers may begin: such bytes are no sign of a tie."""
+    """Whether all values are equal, as after some initialisations: equal bytes then prove no tie."""
     first = task.stored(name, 0, 1)
     return all((piece.reshape(-1, first.size) == first).all() for piece in task.raw_pieces(name))
 
 
 def _tied_to(base: Checkpoint, task: Checkpoint, name: str) -> set[str]:
-    """The tensors of a task to which transformers ties one of the base that the task lacks."""
+    """The task's tensors that transformers ties to a tensor of the base that the task lacks."""
     candidates = [one for one, info in task.tensors.items() if info.shape == base.tensors[name].shape]
     if not candidates or (model := library_model(task, base)) is None:
         return set()
