@@ -53,7 +53,7 @@ def _is_integers(info: TensorInfo) -> bool:
 
 
 def _packed(base: Checkpoint, task: Checkpoint) -> list[str]:
-    """Names of integer arrays that differ, as packed weights do; arrays that transformers calls buffers are left out."""
+    """Names of integer arrays that differ, as packed weights do, without those that transformers calls buffers."""
     odd = [
         name
         for name in _differing_constants(base, task) & base.tensors.keys() & task.tensors.keys()
