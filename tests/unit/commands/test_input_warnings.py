@@ -14,6 +14,8 @@ from small_checkpoints import file_of
 from small_models import made, moved
 from tallmasks.store.errors import TallmasksWarning
 
+pytestmark = pytest.mark.xdist_group("library")  # one process with transformers for all of these
+
 
 def said(base, tasks, **settings):
     """The warnings of a merge."""

@@ -15,6 +15,8 @@ from tallmasks.vectors.checkpoints.fitting import check_fit, unchanged
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from tallmasks.vectors.checkpoints.vocabularies import with_all_tokens, with_tokens_of
 
+pytestmark = pytest.mark.xdist_group("library")  # one process with transformers for all of these
+
 
 def opened(folder, tensors, name="model.safetensors"):
     return open_checkpoint(file_of(folder, tensors, name))

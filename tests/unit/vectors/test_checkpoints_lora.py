@@ -15,6 +15,8 @@ from tallmasks.vectors.checkpoints.inputs_first import inputs_first
 from tallmasks.vectors.checkpoints.module_patterns import ModulePatterns
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
+pytestmark = pytest.mark.xdist_group("library")  # one process with transformers for all of these
+
 NAMES = {"layers.0.q.weight": (6, 5), "layers.1.q.weight": (6, 5), "embed.weight": (9, 5), "layers.0.q.bias": (6,)}
 
 

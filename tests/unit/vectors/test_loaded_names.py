@@ -22,6 +22,8 @@ from tallmasks.vectors.checkpoints import library_models, loaded_names
 from tallmasks.vectors.checkpoints.fitting import check_fit
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
+pytestmark = pytest.mark.xdist_group("library")  # one process with transformers for all of these
+
 
 def saved(model, folder, how):
     """The folder of a model, as people save it."""
