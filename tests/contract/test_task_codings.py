@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,7 +39,10 @@ def test_every_piece_is_that_of_the_method(kind, shape, seed, ends):
     expected = np.asarray(coding.values(found)).reshape(-1)[start:stop]
     piece = coding.piece(parts, start, stop)
     assert piece.dtype == np.float32
-    np.testing.assert_array_equal(piece, coding.piece(parts, 0, size)[start:stop])
+    whole = coding.piece(parts, 0, size)
+    np.testing.assert_array_equal(piece, whole[start:stop])
+    by_torch = coding.update({name: torch.from_numpy(part) for name, part in parts.items()})
+    np.testing.assert_array_equal(by_torch.numpy().view(np.uint32), whole.view(np.uint32))
     if kind == "low_rank":
         left, right = found
         bound = (abs(left) @ abs(right)).reshape(-1)[start:stop] * (coding.rank + 4) * 2.0**-24

@@ -92,4 +92,4 @@ def test_the_benchmarks_of_merges_and_of_switching_run_and_write_no_document(tmp
     run("merges", *options)
     (row,) = rows(tmp_path / "merges.csv")
     assert row["merge"] == "regmean" and float(row["cpu_s"]) > 0 and float(row["given_mib"]) > 5
-    assert run("applying", "--layers", "1", "--width", "64", "--rounds", "1").stdout.count("restored within 0\n") == 2
+    assert run("applying", "--layers", "1", "--width", "64", "--rounds", "1").stdout.count("restored within 0\n") == 3

@@ -72,6 +72,15 @@ def density(manifest: Manifest, mask: Callable[[str], NDArray[np.uint8]]) -> flo
     return held / max(sum(tensor.size for tensor in manifest.stored.values()), 1)
 
 
+def bytes_on_device(manifest: Manifest) -> tuple[int, int]:
+    """Bytes that a bundle keeps on a device: for all tasks, and at most for each task."""
+    base = sum(tensor.size * DTYPES[tensor.dtype].width for tensor in manifest.tensors.values())
+    shared = manifest.files[MERGED].size if manifest.dtype else 0
+    own = {task: model.own_file for task, model in manifest.models.items()}
+    files = [[file, own.get(task)] for task, file in manifest.task_files.items()]
+    return base + shared, max(sum(manifest.files[name].size for name in names if name) for names in files)
+
+
 @dataclass(frozen=True)
 class BundlePlace:
     """Where a bundle is: a folder, or a hub repository at a commit, whose files are downloaded one by one."""

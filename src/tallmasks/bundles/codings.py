@@ -5,16 +5,20 @@ A coding is of one shape.  Its ``kind`` is its name in bundle.json; a new one is
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.store.tensor_files import TensorSpec
+
+if TYPE_CHECKING:
+    import torch
 
 Parts = Mapping[str, NDArray]
 """What is stored of a tensor, by what stands behind its name in the file."""
@@ -23,6 +27,15 @@ ONE_SCALE = TensorSpec(np.dtype("<f4"), (1,))
 _IN_A_BYTE = 5
 _WEIGHTS = (3 ** np.arange(_IN_A_BYTE)).astype(np.uint8)
 """Of ternary digits: so many in a byte, and what each counts."""
+_SIGNS = (np.arange(256)[:, None] // _WEIGHTS % 3 - 1.0).astype(np.float32)
+"""The signs -1, 0 and 1 that each byte of ternary digits stands for, [256, 5]."""
+
+
+@functools.cache
+def _signs_on(device: torch.device) -> torch.Tensor:
+    import torch
+
+    return torch.from_numpy(_SIGNS).to(device)
 
 
 @dataclass(frozen=True)
@@ -58,6 +71,10 @@ class Whole:
         """Values start..stop of the flattened update out of what is stored, float32; the same however it is cut."""
         return np.array(parts[""].reshape(-1)[start:stop])
 
+    def update(self, parts: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """The flattened update out of what is stored, float32 [n], on its device; the bits of :meth:`piece`."""
+        return parts[""].reshape(-1)
+
 
 @dataclass(frozen=True)
 class Signs(Whole):
@@ -85,6 +102,14 @@ class Signs(Whole):
         first, scale = start // 8 * 8, parts[".scale"][0]
         bits = np.unpackbits(parts[".signs"][first // 8 : -(-stop // 8)], count=stop - first, bitorder="little")
         return np.array([scale, -scale], np.float32)[bits[start - first :]]
+
+    def update(self, parts: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        import torch
+
+        from tallmasks.vectors.packed_bits import unpacked
+
+        negative, scale = unpacked(parts[".signs"])[: self.size], parts[".scale"]
+        return torch.where(negative, -scale, scale)
 
 
 @dataclass(frozen=True)
@@ -114,10 +139,13 @@ class Ternary(Whole):
 
     def piece(self, parts: Parts, start: int, stop: int) -> NDArray[np.float32]:
         first, scale = start // _IN_A_BYTE, parts[".scale"][0]
-        packed = parts[".ternary"][first : -(-stop // _IN_A_BYTE)]
-        digits = (packed[:, None] // _WEIGHTS % 3).reshape(-1)
+        signs = np.take(_SIGNS, parts[".ternary"][first : -(-stop // _IN_A_BYTE)], axis=0).reshape(-1)
         before = start - first * _IN_A_BYTE
-        return np.array([-scale, 0, scale], np.float32)[digits[before : before + stop - start]]
+        return signs[before : before + stop - start] * scale
+
+    def update(self, parts: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        packed = parts[".ternary"]
+        return _signs_on(packed.device)[packed.int()].flatten()[: self.size] * parts[".scale"]
 
 
 @dataclass(frozen=True)
@@ -176,6 +204,13 @@ class LowRank(Whole):
             right = np.array(parts[".right"]).reshape(-1)
             half_floats.low_rank_product(left, right, np.float32(1), start - first * columns, columns, out)
         return out
+
+    def update(self, parts: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        left, right = parts[".left"] * parts[".singular"], parts[".right"]
+        out = right.new_zeros(self.shape)
+        for k in range(self.rank):  # one rank after the other and no product of matrices, whose order of sums varies
+            out += left[:, k, None] * right[k]
+        return out.flatten()
 
 
 Coding = Whole

@@ -1,6 +1,6 @@
 """Writing a model of a bundle into a torch module in place: nothing is reallocated, all of it or none.
 
-The loops on the CPU compute every value.  What they cannot reach in order, as on a GPU, is copied there.
+The loops on the CPU write contiguous tensors there.  All others are computed by torch on their own device.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from tallmasks.bundles.device_weights import DeviceWeights
 from tallmasks.bundles.live_modules import PlacedTensor
 from tallmasks.bundles.task_weights import TaskWeights
 from tallmasks.store.dtypes import DTYPES
@@ -25,33 +26,36 @@ def copy_of(placed: list[PlacedTensor]) -> Checkpoint:
     return Checkpoint(title="the module", tensors=infos, arrays=arrays)
 
 
-def overwrite(placed: list[PlacedTensor], weights: TaskWeights, before: TaskWeights) -> None:
+def overwrite(
+    placed: list[PlacedTensor], weights: TaskWeights, before: TaskWeights, kept: DeviceWeights | None
+) -> None:
     """Write ``weights`` over a module's tensors; if anything stops it, ``before`` over those that it has.
 
-    The files of both are checked already.
+    The files of both are checked already.  ``kept``: the parts of the bundle on a device, where they are kept there.
     """
     try:
-        _write(placed, weights)
+        _write(placed, weights, kept)
     except BaseException:
         of_base = {name: info.shape for name, info in before.tensors.items()}
-        _write([one for one in placed if of_base.get(one.name) == tuple(one.tensor.shape)], before)
+        _write([one for one in placed if of_base.get(one.name) == tuple(one.tensor.shape)], before, kept)
         raise
 
 
-@torch.no_grad()
-def _write(placed: list[PlacedTensor], weights: TaskWeights) -> None:
-    reached: list[PlacedTensor] = []
-    others: list[PlacedTensor] = []
+def _write(placed: list[PlacedTensor], weights: TaskWeights, kept: DeviceWeights | None) -> None:
+    if kept is not None:
+        kept.write(placed, weights.task)
+        return
+    in_order: list[PlacedTensor] = []
+    others: dict[torch.device, list[PlacedTensor]] = {}
     for one in placed:
-        in_order = one.tensor.device.type == "cpu" and one.tensor.is_contiguous()
-        (reached if in_order else others).append(one)
-    weights.fill((one.name, one.dtype, _bytes(one.tensor.detach().view(-1))) for one in reached)
+        on_cpu = one.tensor.device.type == "cpu" and one.tensor.is_contiguous()
+        (in_order if on_cpu else others.setdefault(one.tensor.device, [])).append(one)
+    weights.fill((one.name, one.dtype, _bytes(one.tensor.detach().view(-1))) for one in in_order)
     # torch has seen nothing of it, and would go backward through values that are no longer there
-    torch.autograd.graph.increment_version([one.tensor for one in reached if not one.tensor.is_inference()])
-    for one in others:
-        run = torch.empty(one.tensor.numel(), dtype=one.tensor.dtype)
-        weights.fill([(one.name, one.dtype, _bytes(run))])
-        one.tensor.detach().copy_(run.view(one.tensor.shape))
+    torch.autograd.graph.increment_version([one.tensor for one in in_order if not one.tensor.is_inference()])
+    for device, some in others.items():
+        names = [one.name for one in some]
+        DeviceWeights(weights.parts, weights.base, device, names, keep=False).write(some, weights.task)
 
 
 def _bytes(run: torch.Tensor) -> NDArray[np.uint8]:

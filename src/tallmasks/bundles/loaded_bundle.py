@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.filesize import decimal
 
-from tallmasks.bundles.bundle_parts import BundleParts, density, manifest_of, open_place
+from tallmasks.bundles.bundle_parts import BundleParts, bytes_on_device, density, manifest_of, open_place
 from tallmasks.bundles.manifest import CARD, MANIFEST
 from tallmasks.bundles.task_weights import TaskWeights
 from tallmasks.bundles.theta_0 import NoBase, check_form, check_module, find_base
@@ -24,6 +24,8 @@ from tallmasks.vectors.checkpoints.opening import open_checkpoint
 if TYPE_CHECKING:
     import torch
 
+    from tallmasks.bundles.device_weights import DeviceWeights
+
 
 class Bundle:
     """An open bundle. Its files are read, and checked, when they are first needed; values stay memory-mapped.
@@ -36,19 +38,27 @@ class Bundle:
     Tensors that no model changed are the base's.
     """
 
-    def __init__(self, parts: BundleParts, base: Checkpoint | None) -> None:
+    def __init__(self, parts: BundleParts, base: Checkpoint | None, device: torch.device | None = None) -> None:
         self.manifest = parts.manifest
         self.parts, self._base_spec = parts, None if base is None else _spec(base.origin)
+        self._device = device
         self._find_base_once = once(lambda: find_base(parts, base))
         self._of_module: Checkpoint | None = None
         """theta_0 as the first module had it, where no file has it; compared with the digests."""
+        self._kept: DeviceWeights | None = None
+        """What is kept on the device, where one was named."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return load_bundle, (self.parts.place.title, self._base_spec), {"_of_module": self._of_module}
+        arguments = self.parts.place.title, self._base_spec, self._device
+        return load_bundle, arguments, {"_of_module": self._of_module}
 
     def __repr__(self) -> str:
         of = f"{len(self.tasks)} tasks ({name_some(self.tasks)}) by {self.manifest.method}"
-        return f"<Bundle of {of}, {decimal(size_of_bundle(self))}>"
+        kept = ""
+        if self._device is not None:
+            shared, each = map(decimal, bytes_on_device(self.manifest))
+            kept = f", keeps {shared} on {self._device} and up to {each} for each task used"
+        return f"<Bundle of {of}, {decimal(size_of_bundle(self))}{kept}>"
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -173,6 +183,7 @@ class Bundle:
         self, module: torch.nn.Module, task: str | None, module_is_base: bool, keep_heads: bool
     ) -> tuple[str, ...]:
         with needed_for("switching a module"):
+            from tallmasks.bundles.device_weights import DeviceWeights
             from tallmasks.bundles.live_modules import form_of, placed_tensors
             from tallmasks.bundles.live_weights import copy_of, overwrite
 
@@ -192,7 +203,9 @@ class Bundle:
                 f"{name_some(unknown)}: the first module did not have these tensors of the base, and its files are not"
                 " here. Give them: load_bundle(..., base=...)"
             )
-        overwrite(placed, weights, TaskWeights(self.parts, base, None))
+        if self._device is not None and self._kept is None:
+            self._kept = DeviceWeights(self.parts, base, self._device, self.manifest.stored, keep=True)
+        overwrite(placed, weights, TaskWeights(self.parts, base, None), self._kept)
         return left
 
     def weights(self, task: str) -> TaskWeights:
@@ -207,14 +220,22 @@ def _spec(origin: Mapping[str, str]) -> str:
     return str(Path(origin["path"]).absolute()) if "path" in origin else f"{origin['repository']}@{origin['revision']}"
 
 
-def load_bundle(path_or_repository: str | Path, base: str | Path | Checkpoint | None = None) -> Bundle:
+def load_bundle(
+    path_or_repository: str | Path,
+    base: str | Path | Checkpoint | None = None,
+    device: str | torch.device | None = None,
+) -> Bundle:
     """Open a bundle: a folder, or `organisation/name[@revision]` on the hub, of which only what is used is downloaded.
 
-    base: where theta_0 is (a file, folder or repository), or an open one; by default the one included in the bundle,
-    or the recorded one, which is looked for when it is needed.
+    Args:
+        base: where theta_0 is (a file, folder or repository), or an open one; by default the one included in the
+            bundle, or the recorded one, which is looked for when it is needed.
+        device: a device of torch, such as "cuda", on which `apply_` keeps theta_0, the multi-task vector and the packed
+            masks of each task that it has used, so that the next switch copies nothing to it; `repr` says how many
+            bytes.  By default a module on a GPU gets its weights by way of pinned memory, and nothing stays there.
 
     Raises TallmasksError where bundle.json is missing, damaged or says anything beyond the format.  Also for a base
-    with other tensors than the bundle names.
+    with other tensors than the bundle names, and a device that torch does not have.
     """
     place = open_place(path_or_repository)
     manifest = manifest_of(place)
@@ -223,7 +244,17 @@ def load_bundle(path_or_repository: str | Path, base: str | Path | Checkpoint | 
         base = open_checkpoint(Path(base).absolute() if Path(base).exists() else base)
     if base is not None:
         check_form(base, manifest, title)
-    return Bundle(BundleParts(place, manifest), base)
+    return Bundle(BundleParts(place, manifest), base, None if device is None else _torch_device(device))
+
+
+def _torch_device(device: str | torch.device) -> torch.device:
+    with needed_for("device="):
+        import torch
+
+    try:
+        return torch.empty(0, device=device).device  # with its number
+    except (RuntimeError, AssertionError) as error:
+        raise TallmasksError(f"torch has no device {str(device)!r}: {str(error).splitlines()[0]}") from None
 
 
 def size_of_bundle(bundle: Bundle) -> int:

@@ -61,13 +61,17 @@ class TaskWeights:
         """Whether a tensor is theta_0 and an update."""
         return self.task is not None and name in self.parts.manifest.stored and name not in self._model.own
 
+    def is_of_base(self, name: str) -> bool:
+        """Whether a tensor without an update is theta_0's, and not the task's own."""
+        return self.task is None or not (name in self._model.own or name in self.parts.manifest.buffers)
+
     def constant(self, name: str, start: int, stop: int) -> NDArray[np.uint8]:
         """The bytes of values of a tensor without an update, in its dtype in `tensors`."""
         if self.task is not None and name in self._model.own:
             return self.parts.own(self.task, name, start, stop)
-        if self.task is None or name not in self.parts.manifest.buffers:
+        if self.is_of_base(name):
             return self.base.stored(name, start, stop)
-        own = self.parts.buffer(self.task, name, start, stop)
+        own = self.parts.buffer(str(self.task), name, start, stop)
         return converted(own, self.parts.manifest.tensors[name].dtype, self.base.tensors[name].dtype)
 
     def raw(self, names: Iterable[str]) -> dict[str, NDArray[np.uint8]]:

@@ -19,6 +19,7 @@ from tallmasks.evaluation.records import SPLITS, Evaluation, Score
 from tallmasks.models import cuda
 from tallmasks.models.families import Batch, Examples, Model
 from tallmasks.training.batches import ahead
+from tallmasks.vectors.packed_bits import unpacked
 
 Progress = Callable[[str], None]
 Update = NDArray[np.float32] | torch.Tensor
@@ -182,8 +183,7 @@ def unpack_mask(packed: NDArray[np.uint8], size: int, device: torch.device) -> N
     """A packed mask uint8 [ceil(P' / 8)], lowest bit first, as bool [P']: an array for a CPU, else on the device."""
     if device.type == "cpu":
         return np.unpackbits(packed, count=size, bitorder="little").view(np.bool_)
-    bits = torch.from_dlpack(packed).to(device)[:, None] >> torch.arange(8, dtype=torch.uint8, device=device)
-    return (bits & 1).bool().flatten()[:size]
+    return unpacked(torch.from_dlpack(packed).to(device))[:size]
 
 
 class _Report:

@@ -26,6 +26,7 @@ from tallmasks.store.dtypes import torch_dtypes
 from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors.checkpoints.float_bytes import rounded
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
+from tallmasks.vectors.packed_bits import unpacked
 from task_bundles import TASKS, all_same, expected, make, same_bits
 
 DTYPES = ("float32", "bfloat16", "float16", "int8")
@@ -95,9 +96,12 @@ def test_arrays_are_the_same_weights(tmp_path):
         load_bundle(other.folder, other.base_file).arrays("mnist")
 
 
-def test_a_module_goes_from_task_to_task_and_back(of_dtype):
-    """After some switches a model would be another than the one asked for, or trained weights would be lost."""
-    bundle = load_bundle(of_dtype.folder, of_dtype.base_file)
+@pytest.mark.parametrize("device", [None, "cpu"])
+def test_a_module_goes_from_task_to_task_and_back(of_dtype, device, monkeypatch):
+    """After some switches a model would be another than the one asked for, on a GPU another than on a CPU, or trained
+    weights would be lost."""
+    monkeypatch.setattr("tallmasks.bundles.device_weights.GROUP", 64)  # several groups of one dtype
+    bundle = load_bundle(of_dtype.folder, of_dtype.base_file, device)
     module = Everything(of_dtype.base)
     addresses = {name: tensor.data_ptr() for name, tensor in module.named_parameters()}
     for task in (TASKS[0], TASKS[1], TASKS[0], TASKS[2], TASKS[2]):
@@ -109,13 +113,14 @@ def test_a_module_goes_from_task_to_task_and_back(of_dtype):
     assert module.twin.bias is module.a.bias and not module.short.requires_grad and module.a.bias.requires_grad
 
 
-def test_without_a_base_the_module_itself_is_theta_0(made):
+@pytest.mark.parametrize("device", [None, "cpu"])
+def test_without_a_base_the_module_itself_is_theta_0(made, device):
     """A bundle whose base cannot be had could not be used, or would drift with every switch."""
     manifest = json.loads((made.folder / "bundle.json").read_text())
     assert manifest["base"]["path"] == str(made.base_file)
     hidden = made.base_file.rename(made.base_file.with_suffix(".hidden"))
     try:
-        bundle = load_bundle(made.folder)
+        bundle = load_bundle(made.folder, device=device)
         with pytest.raises(TallmasksError, match=r"its base is not here .no .* beside the bundle.* Give --base"):
             bundle.state_dict("mnist")
         module = Everything(made.base)
@@ -134,6 +139,8 @@ def test_without_a_base_the_module_itself_is_theta_0(made):
 def test_the_recorded_base_is_found_and_checked(tmp_path):
     """A bundle would be added to whatever has come to lie where its base was."""
     made = make(tmp_path)
+    with pytest.raises(TallmasksError, match="torch has no device 'gpu'"):
+        load_bundle(made.folder, device="gpu")
     assert all_same(load_bundle(made.folder).state_dict("mnist"), expected(made, "mnist"))
     save_file({name: tensor + 1 for name, tensor in made.base.items()}, made.base_file)
     for base in (None, made.base_file):
@@ -178,13 +185,15 @@ def test_no_module_is_believed_to_be_the_base(tmp_path, monkeypatch):
     assert all_same(load_bundle("bundle", "resaved").state_dict("dtd", like=resaved), expected)
 
 
+@pytest.mark.parametrize("device", [None, "cpu"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
-def test_a_module_of_another_dtype_has_the_values_that_export_writes(made, dtype):
+def test_a_module_of_another_dtype_has_the_values_that_export_writes(made, dtype, device):
     """A live model would compute something else than the exported one, loaded in the same dtype; a transposed or
     channels-last weight would keep the last task's values."""
-    bundle = load_bundle(made.folder, made.base_file)
+    bundle = load_bundle(made.folder, made.base_file, device)
     module = Everything(made.base, dtype)
     module.wide = torch.nn.Parameter(module.wide.T.contiguous().T)
+    module.short = torch.nn.Parameter(module.short.permute(2, 1, 0).contiguous().permute(2, 1, 0))
     strides = module.wide.stride()
     before = copy.deepcopy(weights_of(module))
     bundle.apply_(module, "ümlaut")
@@ -227,10 +236,11 @@ def test_a_module_that_does_not_fit_stays_as_it_is(made, change, message):
         bundle.apply_(dict(made.base), "mnist")
 
 
+@pytest.mark.parametrize("device", [None, "cpu"])
 @pytest.mark.parametrize("stop", [RuntimeError("no memory"), KeyboardInterrupt()])
-def test_what_is_stopped_on_the_way_leaves_theta_0(made, monkeypatch, stop):
+def test_what_is_stopped_on_the_way_leaves_theta_0(made, monkeypatch, stop, device):
     """A model half of one task and half of another would answer, and nobody would notice."""
-    bundle = load_bundle(made.folder, made.base_file)
+    bundle = load_bundle(made.folder, made.base_file, device)
     module = Everything(made.base)
     bundle.apply_(module, "mnist")
     add = BundleParts.add
@@ -240,7 +250,14 @@ def test_what_is_stopped_on_the_way_leaves_theta_0(made, monkeypatch, stop):
             raise stop
         add(parts, theta, task, name, *arguments)
 
+    def unpacked_once(packed, calls=[]):  # noqa: B006
+        calls.append(packed)
+        if len(calls) > 2:
+            raise stop
+        return unpacked(packed)
+
     monkeypatch.setattr(BundleParts, "add", stopped)
+    monkeypatch.setattr("tallmasks.bundles.device_weights.unpacked", unpacked_once)
     with pytest.raises(type(stop)):
         bundle.apply_(module, "ümlaut")
     assert all_same(weights_of(module), made.base)
@@ -250,10 +267,11 @@ def test_what_is_stopped_on_the_way_leaves_theta_0(made, monkeypatch, stop):
 def test_a_pickled_bundle_is_the_same_bundle(made, given, monkeypatch, tmp_path):
     """A worker, which may be in another folder, would get another base's model, or none."""
     monkeypatch.chdir(made.folder.parent)
-    bundle = load_bundle(made.folder.name, made.base_file.name if given else None)
+    bundle = load_bundle(made.folder.name, made.base_file.name if given else None, device="cpu")
     monkeypatch.chdir(tmp_path)
     bundle.apply_(Everything(made.base), "mnist")
     again = pickle.loads(pickle.dumps(bundle))
+    assert repr(again) == repr(bundle)
     assert all_same(again.state_dict("mnist"), expected(made, "mnist"))
 
 

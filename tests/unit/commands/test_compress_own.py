@@ -42,7 +42,8 @@ def test_every_task_comes_back(here: Path, tmp_path: Path, spec: str, capsys: py
     size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
     bundle = tallmasks.load_bundle(out)
     assert bundle.manifest.method == spec and not (out / "merged.safetensors").exists()
-    model = LlamaForCausalLM.from_pretrained("base")
+    on_device = tallmasks.load_bundle(out, device="cpu")
+    model, other = (LlamaForCausalLM.from_pretrained("base") for _ in range(2))
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     for task in TASKS:
         state = bundle.state_dict(task)
@@ -55,7 +56,9 @@ def test_every_task_comes_back(here: Path, tmp_path: Path, spec: str, capsys: py
             weight = (before[name].float() + torch.from_numpy(found)).to(torch.bfloat16)
             assert torch.equal(state[name], weight)
         bundle.apply_(model, task)
-        assert all(torch.equal(p, state[name]) for name, p in model.named_parameters() if name in state)
+        on_device.apply_(other, task)
+        for live in (model, other):
+            assert all(torch.equal(p, state[name]) for name, p in live.named_parameters() if name in state)
         assert run("export", out, "--task", task, "-o", tmp_path / task) == 0
         assert all(torch.equal(p, state[name]) for name, p in weights(tmp_path / task).items() if name in state)
     bundle.restore_(model)

@@ -1,0 +1,172 @@
+"""The models of a bundle, computed in plain torch on the device of a live module.
+
+The values are bit for bit those of the loops on the CPU.  Tensors are processed in groups, as flat vectors: a few large
+operations, because each operation that a GPU starts costs microseconds, however small the tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tallmasks.bundles.bundle_parts import BundleParts
+from tallmasks.bundles.live_modules import PlacedTensor
+from tallmasks.bundles.task_weights import TaskWeights
+from tallmasks.store.dtypes import DTYPES, OF_BUNDLES, torch_dtypes
+from tallmasks.store.parallel import once
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
+from tallmasks.vectors.packed_bits import unpacked
+
+GROUP = 1 << 24
+"""Values in a group, unless a single tensor has more.  Computing a group takes some 20 bytes of memory for each."""
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Tensors of one dtype in a flat vector of ``size`` values.
+
+    Each tensor starts at a multiple of 8, so its mask starts with a whole byte.  The gaps behind tensors are never
+    used.
+
+    Attributes:
+        parts: the start and the number of values of each tensor.
+        base_dtype, dtype: of theta_0 as it is given, and of the bundle's models; safetensors' codes.
+    """
+
+    parts: dict[str, tuple[int, int]]
+    size: int
+    base_dtype: str
+    dtype: str
+
+
+def groups_of(parts: BundleParts, base: Checkpoint, names: Iterable[str]) -> list[Group]:
+    """The groups of tensors that have updates."""
+    stored = parts.manifest.stored
+    by_dtypes: dict[tuple[str, str], list[str]] = {}
+    for name in sorted({*names} & stored.keys() & base.tensors.keys()):
+        by_dtypes.setdefault((base.tensors[name].dtype, stored[name].dtype), []).append(name)
+    groups = []
+    for dtypes, same in by_dtypes.items():
+        taken: dict[str, tuple[int, int]] = {}
+        end = 0
+        for name in same:
+            if taken and end + stored[name].size > GROUP:
+                groups.append(Group(taken, end, *dtypes))
+                taken, end = {}, 0
+            taken[name] = end, stored[name].size
+            end += stored[name].size // 8 * 8 + 8
+        groups.append(Group(taken, end, *dtypes))
+    return groups
+
+
+class DeviceWeights:
+    """Writes models of a bundle into the tensors of a module, computed on one device.
+
+    Args:
+        names: the tensors of the module.
+        keep: whether what is uploaded stays on the device: theta_0, tau as it is stored, and the packed masks or other
+            tensors of each task that was used.
+    """
+
+    def __init__(
+        self, parts: BundleParts, base: Checkpoint, device: torch.device, names: Iterable[str], keep: bool
+    ) -> None:
+        self._parts, self._base, self._device = parts, base, device
+        self._groups = groups_of(parts, base, names)
+        self._weights = once(lambda task: TaskWeights(parts, base, task))
+        held = once if keep else lambda upload: upload
+        self._theta, self._tau, self._row_scales = (
+            held(self._upload_theta),
+            held(self._upload_tau),
+            held(self._upload_rows),
+        )
+        self._bits, self._coded = held(self._upload_bits), held(self._upload_coded)
+        self._constant = held(self._upload_constant)
+
+    @torch.no_grad()
+    def write(self, placed: Sequence[PlacedTensor], task: str | None) -> None:
+        """Make tensors those of a task's model, or of theta_0; they may be on other devices and of other dtypes."""
+        weights: TaskWeights = self._weights(task)
+        targets = {one.name: one.tensor.detach() for one in placed}
+        for group in self._groups:
+            names = [name for name in group.parts if name in targets and (task is None or weights.is_updated(name))]
+            if names:
+                values = self._theta(group) if task is None else self._model(group, task)
+                for name in names:
+                    start, size = group.parts[name]
+                    target = targets.pop(name)
+                    target.copy_(values[start : start + size].view(target.shape), non_blocking=True)
+        for name, target in targets.items():
+            owner = None if weights.is_of_base(name) else task
+            target.copy_(self._constant(owner, name), non_blocking=True)
+
+    def _model(self, group: Group, task: str) -> torch.Tensor:
+        """theta_0 and the update of a task, in the dtype of the bundle's models, [size]."""
+        update = self._own_update(group, task) if self._parts.manifest.codings else self._masked_tau(group, task)
+        return update.add_(self._theta(group).float()).to(torch_dtypes()[group.dtype])
+
+    def _masked_tau(self, group: Group, task: str) -> torch.Tensor:
+        """scale * tau where the task's mask has a 1, +0.0 elsewhere, float32 [size]."""
+        tau = self._tau(group).float()
+        for name, scales in self._row_scales(group).items():
+            start, size = group.parts[name]
+            tau[start : start + size].view(len(scales), -1).mul_(scales[:, None])
+        update = tau * float(self._parts.manifest.scale[task])
+        return update.masked_fill_(~unpacked(self._bits(group, task)), 0.0)
+
+    def _own_update(self, group: Group, task: str) -> torch.Tensor:
+        """What the codings say of a task's own tensors, float32 [size]."""
+        update = torch.zeros(group.size, device=self._device)
+        for name, (start, size) in group.parts.items():
+            update[start : start + size] = self._parts.manifest.codings[name].update(self._coded(task, name))
+        return update
+
+    def _upload_theta(self, group: Group) -> torch.Tensor:
+        pieces = ((start, self._base.stored(name, 0, size)) for name, (start, size) in group.parts.items())
+        return self._upload(group.base_dtype, group.size, pieces)
+
+    def _upload_tau(self, group: Group) -> torch.Tensor:
+        code = OF_BUNDLES[str(self._parts.manifest.dtype)]
+        pieces = ((start, self._parts.tau(name).raw) for name, (start, _) in group.parts.items())
+        return self._upload(code, group.size, pieces)
+
+    def _upload_rows(self, group: Group) -> dict[str, torch.Tensor]:
+        """The scale of each row of int8, float32 [rows], by tensor; none of tensors without values."""
+        if self._parts.manifest.dtype != "int8":
+            return {}
+        scales = {name: self._parts.tau(name).row_scales for name, (_, size) in group.parts.items() if size}
+        return {name: self._upload("F32", rows.size, [(0, rows)]) for name, rows in scales.items()}
+
+    def _upload_bits(self, group: Group, task: str) -> torch.Tensor:
+        masks = self._parts.of_task(task)
+        pieces = ((start // 8, masks[name]) for name, (start, _) in group.parts.items())
+        return self._upload("U8", group.size // 8, pieces)
+
+    def _upload_coded(self, task: str, name: str) -> dict[str, torch.Tensor]:
+        """What is stored of a task's own tensor, by the ending of its name."""
+        specs, stored = self._parts.manifest.codings[name].specs, self._parts.of_task(task)
+        raws = {ending: stored[name + ending] for ending in specs}
+        return {e: self._upload(specs[e].code, raw.size, [(0, raw)]).view(raw.shape) for e, raw in raws.items()}
+
+    def _upload_constant(self, task: str | None, name: str) -> torch.Tensor:
+        """A tensor of theta_0, or a task's own one, in its own shape and dtype."""
+        weights: TaskWeights = self._weights(task)
+        info = weights.tensors[name]
+        return self._upload(info.dtype, info.size, [(0, weights.constant(name, 0, info.size))]).view(info.shape)
+
+    def _upload(self, dtype: str, size: int, pieces: Iterable[tuple[int, NDArray]]) -> torch.Tensor:
+        """A vector [size] on the device, by way of pinned memory; each of the pieces with the place of its first value.
+
+        dtype: safetensors' code.
+        """
+        width = DTYPES[dtype].width
+        # one value more, because torch cannot view an empty tensor in another dtype
+        host = torch.empty((size + 1) * width, dtype=torch.uint8, pin_memory=self._device.type == "cuda")
+        for start, piece in pieces:
+            raw = np.ascontiguousarray(piece).reshape(-1).view(np.uint8)
+            host[start * width :][: raw.size].copy_(torch.from_dlpack(raw))
+        return host.to(self._device, non_blocking=True).view(torch_dtypes()[dtype])[:size]
