@@ -6,9 +6,8 @@
 from __future__ import annotations
 
 import math
-import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from torch._dynamo.utils import counters
 
 import small_clip
 import small_t5
@@ -27,7 +25,6 @@ from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import write_tensors
 from tallmasks.tasks.drawn import examples
 from tallmasks.tasks.texts import open_texts, write_texts
-from tallmasks.training.finetuning import FinetuneConfig, finetune
 from toys import llama_network, questions_toy
 from toys.numbers_toy import Numbers
 
@@ -134,24 +131,6 @@ def test_every_example_counts_once_however_many_share_a_batch(small: tuple[Small
     parts = sum(model.loss(piece) * (piece.weight / batch.weight) for piece in pieces)
     for one, other in zip(whole, torch.autograd.grad(parts, model.parameters()), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.long
-@pytest.mark.skipif(not shutil.which("g++"), reason="torch.compile needs a C++ compiler")
-def test_compiled_it_computes_the_same_to_rounding(small: tuple[Small, Path, Any], tmp_path: Path) -> None:
-    """It would train to another model, with other dropout; or answer with the weights that it was fused with."""
-    case, weights, model = small
-    fused, data = load(case.spec, weights, device="cpu"), case.examples(tmp_path)
-    config = FinetuneConfig(iterations=3, batch_size=6, learning_rate=1e-3, weight_decay=0.0, epsilon=1e-8, seed=0)
-    curve = finetune(model, "a", data, config).curve
-    counters.clear()
-    np.testing.assert_allclose(finetune(fused, "a", data, replace(config, compile=True)).curve, curve, rtol=1e-5)
-    assert counters["stats"]["unique_graphs"] or case is SMALL["linear"]
-    model.use(1.1 * model.initial())
-    fused.use(1.1 * fused.initial())
-    with torch.inference_mode():
-        expected, found = (float(one.loss(one.prepare(data))) for one in (model, fused))
-    assert found == pytest.approx(expected, rel=1e-5)
 
 
 NAMES = {

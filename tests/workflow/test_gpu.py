@@ -27,9 +27,9 @@ def machine(tmp_path: Path) -> dict[str, str]:
     return kept | {"TALLMASKS_WARM": "0", "TMPDIR": str(tmp_path), "PYTHONPATH": paths}
 
 
-def job(machine: dict[str, str], count: int, work: str) -> subprocess.Popen[str]:
-    """A job that leases `count` devices, says which, and then does its work."""
-    command = [sys.executable, "-c", f"{LEASE} {work}", str(count)]
+def job(machine: dict[str, str], count: int, work: str, *more: str) -> subprocess.Popen[str]:
+    """A job that leases `count` devices, says which, and then does its work.  ``more``: arguments of the lease."""
+    command = [sys.executable, "-c", f"{LEASE} {work}", str(count), *more]
     return subprocess.Popen(command, env=machine, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
 
@@ -52,6 +52,27 @@ def test_jobs_at_once_have_different_devices(machine: dict[str, str], allocation
     os.kill(jobs[0].pid, signal.SIGKILL)  # a killed job gives its device back
     assert said(waiting) == devices[0]
     for process in (*jobs, waiting):
+        process.kill()
+        process.wait(60)
+
+
+def test_jobs_that_share_a_gpu_fill_idle_ones_first(machine: dict[str, str]) -> None:
+    """Four jobs would crowd on two of four cards; or a job that needs a whole card would find another one there."""
+    machine["CUDA_VISIBLE_DEVICES"] = "0,1"
+    sleep = "import time; time.sleep(600)"
+    halves = [job(machine, 1, sleep, "0", "2") for _ in range(2)]
+    assert set.union(*map(said, halves)) == {LISTED["0"], LISTED["1"]}
+    more = [job(machine, 1, sleep, "0", "2") for _ in range(2)]
+    assert set.union(*map(said, more)) == {LISTED["0"], LISTED["1"]}
+    waiting = [job(machine, 1, sleep, "0", "2"), job(machine, 1, sleep)]
+    time.sleep(0.5)
+    assert [process.poll() for process in waiting] == [None, None]
+    halves[0].kill()
+    freed = said(waiting[0])  # the one that needs half a card
+    for process in (*halves, *more):
+        process.kill()
+    assert said(waiting[1]) == {LISTED["0"], LISTED["1"]} - freed
+    for process in (*halves, *more, *waiting):
         process.kill()
         process.wait(60)
 

@@ -116,6 +116,7 @@ class StoreJobs:
             more = {"gpus": resources.gpu, "submitted": self.run.submitted}
             more["micro_batch_size"] = self.plan.resources(node.model, node.stage.uses).get("micro_batch_size")
             if node.stage.uses != "arrays" and node.model in self.plan.models:
+                more["jobs_per_gpu"] = self.plan.models[node.model]["resources"].get("jobs_per_gpu", 1)
                 more["imports"] = [*family(self.plan.models[node.model]).imports, *LIBRARIES]
             return job_file(self.run, node.recipe, inputs, outputs, threads, node.model, **more)
 

@@ -43,6 +43,7 @@ class Job:
     imports: Sequence[str] = ()
     """Modules that `warm.py` imports once for all jobs."""
     gpus: int = 0
+    jobs_per_gpu: int = 1
     submitted: bool = False
     """Whether a cluster's scheduler started it, and assigned its GPUs."""
     micro_batch_size: int | None = None
@@ -95,7 +96,7 @@ def main(run: Callable[[Job], None]) -> None:
     use_threads(job.threads)
     try:
         with in_words(), checked_inputs.damage_put_away():
-            gpu.lease(job.gpus, job.submitted)
+            gpu.lease(job.gpus, job.submitted, job.jobs_per_gpu)
             made_from = checked_inputs.checked(job.recipe, job.inputs, job.model, job.threads)
             run(replace(job, made_from=made_from))
     except Exception as error:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from job import Job, say
 from tallmasks.evaluation.counting import Evaluator, TaskData
 from tallmasks.evaluation.records import SPLITS
+from tallmasks.models import cuda
 from tallmasks.models.families import Examples, Model, Precision, family
 from tallmasks.store.tensor_files import read_metadata
 
@@ -16,13 +18,12 @@ from tallmasks.store.tensor_files import read_metadata
 def load_model(job: Job, precision: Precision | None = None) -> Model:
     """The pretrained model of a job's recipe, on the job's GPU; in the precision of `evaluation` if none is given."""
     precision = precision or job.params.get("evaluation", {}).get("precision", "float32")
-    return family(job.params).load(job.params, job.input("pretrained"), precision, "cuda" if job.gpus else "cpu")
+    with cuda.room_for("the model's weights") if job.gpus else nullcontext():
+        return family(job.params).load(job.params, job.input("pretrained"), precision, "cuda" if job.gpus else "cpu")
 
 
 def new_evaluator(job: Job, model: Model, tasks: Sequence[TaskData]) -> Evaluator:
     """An evaluator with the batch size of the job's recipe, which reports into its log."""
-    if job.params["evaluation"].get("compile"):
-        model.compile()
     return Evaluator(model, tasks, job.params["evaluation"]["batch_size"], say, unit=family(job.params).unit)
 
 

@@ -164,7 +164,8 @@ class Evaluator:
         right = torch.zeros(len(sets), dtype=torch.int64, device=self.model.device)
         own = self.model.use(sets[0])
         count = getattr(self.model, "count_right_of", self._one_by_one)
-        with torch.inference_mode():
+        fewer = "lower `evaluation: batch_size` in params.yaml, or set jobs_per_gpu: 1"
+        with torch.inference_mode(), cuda.room_for(f"a pass of {self.batch_size} {self._unit}", fewer):
             for batch in ahead(self.model.batches(task.splits[split], self.batch_size), self.model.device):
                 right = right + count(batch, sets)  # scores make the sum of counts one of scores
                 report.advance(len(sets) * len(batch))

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
 from tallmasks.store.errors import TallmasksError
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     import torch
 
 Wanted = Literal["cpu", "cuda"]
+JOBS_PER_GPU = "TALLMASKS_JOBS_PER_GPU"
+"""The environment variable that tells a job how many share its GPU."""
 ON_A_CPU = "set gpu: 0 under models.<model>.resources in params.yaml to compute on a CPU"
 
 
@@ -75,6 +79,8 @@ def choose(wanted: Wanted | None) -> torch.device:
         return torch.device("cpu")
     try:
         torch.zeros(1, device="cuda")  # needs a driver, a device and kernels for it
+        if (fraction := memory_fraction()) < 1:
+            torch.cuda.set_per_process_memory_fraction(fraction)
     except (RuntimeError, AssertionError) as error:
         if wanted is None:
             return torch.device("cpu")
@@ -85,12 +91,41 @@ def choose(wanted: Wanted | None) -> torch.device:
     return torch.device("cuda")
 
 
+def memory_fraction() -> float:
+    """The fraction of a GPU's memory that this process may use; a shared GPU has some left for CUDA itself."""
+    jobs = int(os.environ.get(JOBS_PER_GPU, "1"))
+    return 1.0 if jobs == 1 else 0.95 / jobs
+
+
 def free_bytes(device: torch.device) -> int:
-    """Bytes of a device's memory for new tensors: free ones, and those that torch keeps unused."""
+    """Bytes of a device's memory for new tensors: free ones, and those that torch keeps unused, within the limit."""
     import torch
 
-    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return torch.cuda.mem_get_info(device)[0] + kept
+    free, total = torch.cuda.mem_get_info(device)
+    allocated = torch.cuda.memory_allocated(device)
+    kept = torch.cuda.memory_reserved(device) - allocated
+    return min(free + kept, int(memory_fraction() * total) - allocated)
+
+
+MORE_MEMORY = "end other programs on the GPU, set jobs_per_gpu: 1, or use a GPU with more memory"
+
+
+@contextmanager
+def room_for(what: str, advice: str = MORE_MEMORY) -> Iterator[None]:
+    """Raise a TallmasksError where a GPU's memory is too small for ``what``; ``advice`` says what the user can do."""
+    import torch
+
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        sizes = ""
+        if torch.cuda.is_available():
+            free, total = torch.cuda.mem_get_info()
+            amounts = total, free, torch.cuda.memory_allocated()
+            sizes = " ({:.3g} GB in all, {:.3g} GB free, {:.3g} GB used by this job)".format(
+                *(n / 1e9 for n in amounts)
+            )
+        raise TallmasksError(f"the GPU's memory is too small for {what}{sizes}; {advice}") from None
 
 
 def make_repeatable(tf32: bool = False) -> None:

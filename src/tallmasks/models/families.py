@@ -108,9 +108,6 @@ class Model(Protocol):
         """Prepared batches for an evaluation, each example in exactly one, of about ``batch_size`` examples.  The model
         chooses order and sizes by their cost."""
 
-    def compile(self) -> None:
-        """Have `torch.compile` fuse the network's operations at the next pass: fewer launches, other rounding."""
-
     def train(self, on: bool) -> None:
         """Switch dropout on or off; it is off after loading.  It draws from torch's generator of ``device``."""
 

@@ -15,11 +15,10 @@ if TYPE_CHECKING:
 class FlatWeights:
     """The weights of a `tallmasks.models.families.Model`, which explains the attributes and methods.
 
-    ``parameters``: the trainable ones by their names in a checkpoint, on one device; ``towers``: what computes a pass.
+    ``parameters``: the trainable ones by their names in a checkpoint, on one device.
     """
 
-    def __init__(self, parameters: Mapping[str, torch.nn.Parameter], *towers: torch.nn.Module) -> None:
-        self._towers = towers
+    def __init__(self, parameters: Mapping[str, torch.nn.Parameter]) -> None:
         self.trainable: tuple[str, ...] = tuple(sorted(parameters))
         self.shapes: dict[str, tuple[int, ...]] = {name: tuple(parameters[name].shape) for name in self.trainable}
         self._parameters = [parameters[name] for name in self.trainable]
@@ -50,10 +49,6 @@ class FlatWeights:
     def _views(self) -> list[torch.Tensor]:
         pieces = self._flat.split([parameter.numel() for parameter in self._parameters])
         return [piece.view(shape) for piece, shape in zip(pieces, self.shapes.values(), strict=True)]
-
-    def compile(self) -> None:
-        for tower in self._towers:
-            tower.compile(dynamic=True, options={"fallback_random": True})  # dropout draws the same numbers
 
     def initial(self) -> torch.Tensor:
         return self._pretrained.to(self.device)

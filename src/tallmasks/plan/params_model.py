@@ -65,7 +65,6 @@ Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="of the file
 Registered = Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z_][A-Za-z0-9_.]*$")]
 Wording = Annotated[Literal["ours", "published", "fusionbench"], Field(description="class names")]
 Origin = Annotated[Path, Field(description="finetune, published, fusionbench, or a folder of checkpoints")]
-COMPILE = "whether torch.compile fuses the network's operations: fewer launches, other rounding"
 AUGMENTATION = "crop (open_clip's training transform), or how far a drawn image may be changed"
 Prompt = Annotated[str, Field(pattern=r"^[^{}]*\{\}[^{}]*$", description="a prompt with one {} for the class name")]
 
@@ -164,7 +163,6 @@ class AnswerScoring(Section):
 class EvaluationSettings(Section):
     batch_size: Batch
     precision: Precision
-    compile: bool = optional(COMPILE)
 
 
 class NumbersOfExamples(Section):
@@ -198,7 +196,6 @@ class Finetuning(Section):
     precision: Precision = optional()
     validate_every: Steps = optional("steps; the best of these looks is the checkpoint")
     patience: Whole = optional("looks without a better score")
-    compile: bool = optional(COMPILE)
     augmentation: Literal["crop"] | Changes = optional(AUGMENTATION)
 
     @model_validator(mode="after")
@@ -263,6 +260,7 @@ class Resources(Section):
     one_task: StepResources = Field(description="of heads, and of evaluations of one model on one task")
     evaluation: StepResources
     finetuning: FinetuningResources
+    jobs_per_gpu: Literal[1, 2, 4] = optional("how many jobs share a GPU of this machine; default: 1")
 
 
 class ModelEntry(Section):

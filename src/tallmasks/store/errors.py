@@ -49,7 +49,8 @@ def in_words() -> Iterator[None]:
         if type(error).__name__ != "OutOfMemoryError":  # torch's, which is not imported for this
             raise
         raise TallmasksError(
-            "the GPU's memory is too small for this job; end other programs on it, or lower `evaluation: batch_size`"
+            "the GPU's memory is too small for this job; end other programs on it, set jobs_per_gpu: 1, or use a GPU"
+            " with more memory"
         ) from None
     except OSError as error:
         if error.filename is None or error.errno not in (*_NO_RIGHT, *_ANOTHER_KIND, errno.EIO):

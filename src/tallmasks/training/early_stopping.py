@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from tallmasks.models import cuda
 from tallmasks.models.families import Examples, Model
 
 
@@ -43,9 +44,10 @@ class BestSoFar:
         Where the GPU's memory is too small, this look and later ones take half as many examples at once.
         """
         model.train(False)
-        while (right := self._right(model)) is None:
-            self.batch_size //= 2
-            print(f"the GPU's memory is too small: {self.batch_size} validation examples at once", flush=True)
+        with cuda.room_for("one validation example"):
+            while (right := self._right(model)) is None:
+                self.batch_size //= 2
+                print(f"the GPU's memory is too small: {self.batch_size} validation examples at once", flush=True)
         model.train(True)
         self.curve.append((step, right / len(self.examples)))
         if self.step == step:

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from tallmasks.models import cuda
 from tallmasks.models.families import Batch, Examples, Model, Precision
 from tallmasks.store.errors import TallmasksError
 from tallmasks.training.batches import ShuffledBatches, ahead
@@ -41,7 +42,6 @@ class FinetuneConfig:
         validate_every: Steps between two looks at the validation examples.  The best look gives the checkpoint.  None:
             the last step gives it.
         patience: Looks in a row without a better score that end the training; None for no end.
-        compile: Whether the network's operations are fused; see `Model.compile`.
     """
 
     iterations: int
@@ -58,7 +58,6 @@ class FinetuneConfig:
     micro_batch_size: int | None = None
     validate_every: int | None = None
     patience: int | None = None
-    compile: bool = False
 
 
 @dataclass(frozen=True)
@@ -133,8 +132,8 @@ def finetune(
         validation: The validation examples, where `validate_every` is set.
 
     Raises:
-        TallmasksError: The loss is no finite number.
-        torch.OutOfMemoryError: The GPU's memory is too small for one example at once, or for the optimizer's moments.
+        TallmasksError: The loss is no finite number.  Or the GPU's memory is too small for one example at once, or for
+            the optimizer's moments.
     """
     generator = torch.Generator().manual_seed(zlib.crc32(f"{config.seed} {task}".encode()))
     optimizer = adamw(model, config.learning_rate, config.weight_decay, config.epsilon)
@@ -145,8 +144,7 @@ def finetune(
         best = BestSoFar(validation, config.validate_every, config.patience, config.batch_size)
     batches = ShuffledBatches(len(examples), config.batch_size, generator)
     training = Underway(model, optimizer, generator, batches, at_once, best)
-    if config.compile:
-        model.compile()
+    training.is_deterministic = torch.are_deterministic_algorithms_enabled()
     curve, losses = training.curve, list[torch.Tensor]()
 
     def prepare() -> tuple[Batch, dict[str, torch.Tensor]]:
@@ -171,7 +169,8 @@ def finetune(
                 part.mask_gradients()
             if config.clip_norm is not None:
                 torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm)
-            optimizer.step()
+            with cuda.room_for("AdamW's moments, which take twice as much as the weights"):
+                optimizer.step()
             if part:
                 part.restore_others()
             curve.append((step, rate, math.nan))
@@ -221,19 +220,43 @@ def _backward(training: Underway, batch: Batch) -> torch.Tensor:
     """Set the gradients of the mean loss over a batch; returns the loss.
 
     Where the GPU's memory is too small, the batch begins anew with half as many examples at once.  So does every later
-    one.  Dropout draws from the same state of the generator again.
+    one.  Dropout draws from the same state of the generator again.  An operation without a deterministic algorithm is
+    reported once, and allowed from then on.
     """
-    drawn = training.dropout.get_state()
-    while (loss := _gradients(training.model, batch, training.at_once)) is None:
-        size, training.at_once = training.at_once, training.at_once // 2
-        print(
-            f"the GPU's memory is too small for {size} examples at once; from step {len(training.curve) + 1} on it is "
-            f"{training.at_once}, and gradients are summed up over the same batch",
-            flush=True,
-        )
-        torch.cuda.empty_cache()
+    drawn, step = training.dropout.get_state(), len(training.curve) + 1
+    while True:
+        try:
+            with _deterministic(training.is_deterministic), cuda.room_for("a training pass of one example"):
+                loss = _gradients(training.model, batch, training.at_once)
+        except RuntimeError as error:
+            if not training.is_deterministic or "does not have a deterministic implementation" not in str(error):
+                raise
+            training.is_deterministic = False
+            (operation, *_) = str(error).split()
+            print(f"{operation} has no deterministic algorithm: from step {step} on the last bits can vary", flush=True)
+        else:
+            if loss is not None:
+                return loss
+            size, training.at_once = training.at_once, training.at_once // 2
+            print(
+                f"the GPU's memory is too small for {size} examples at once; from step {step} on it is "
+                f"{training.at_once}, and gradients are summed up over the same batch",
+                flush=True,
+            )
+            torch.cuda.empty_cache()
         training.dropout.set_state(drawn)
-    return loss
+
+
+@contextmanager
+def _deterministic(on: bool) -> Iterator[None]:
+    """Refuse operations without a deterministic algorithm; torch's attention has one only if they are refused."""
+    if on:
+        torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        if on:
+            torch.use_deterministic_algorithms(True, warn_only=True)
 
 
 def _gradients(model: Model, batch: Batch, size: int) -> torch.Tensor | None:

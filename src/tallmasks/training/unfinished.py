@@ -38,6 +38,7 @@ class Underway:
         drawn: `draws` when the last batch was prepared; later ones may be prepared already.
         best: the looks at validation data; None without them.
         curve: rows (step, learning rate, loss), one per step.
+        is_deterministic: whether operations without a deterministic algorithm are refused.
     """
 
     model: Model
@@ -48,6 +49,7 @@ class Underway:
     best: BestSoFar | None = None
     curve: list[tuple[int, float, float]] = field(default_factory=list)
     drawn: dict[str, torch.Tensor] = field(default_factory=dict)
+    is_deterministic: bool = False
 
     def draws(self) -> dict[str, torch.Tensor]:
         """What the next batch depends on."""

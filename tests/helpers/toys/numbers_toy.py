@@ -122,9 +122,6 @@ class LinearModel:
     def batches(self, examples: Numbers, batch_size: int) -> Iterator[Numbers]:
         return (self.prepare(some) for some in examples.split(batch_size))
 
-    def compile(self) -> None:
-        pass
-
     def train(self, on: bool) -> None:
         pass
 

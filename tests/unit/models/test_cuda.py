@@ -49,3 +49,17 @@ def test_memory_that_torch_keeps_unused_counts_as_free(monkeypatch: pytest.Monke
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 200)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (1000, 4000))
     assert cuda.free_bytes(torch.device("cuda")) == 1300
+
+
+def test_jobs_on_one_gpu_take_no_memory_of_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An evaluation would fill a GPU with weight sets, and the training beside it would end."""
+    limit = Mock()
+    monkeypatch.setattr(torch, "zeros", Mock())
+    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", limit)
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 500)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 200)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (3000, 4000))
+    monkeypatch.setenv(cuda.JOBS_PER_GPU, "2")
+    cuda.choose("cuda")
+    limit.assert_called_once_with(0.475)
+    assert cuda.free_bytes(torch.device("cuda")) == 1700

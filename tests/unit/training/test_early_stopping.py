@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from resumption import ends_as_undisturbed
-from tallmasks.store.errors import TallmasksError, in_words
+from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import write_tensors
 from tallmasks.training import batches, finetuning
 from tallmasks.training.finetuning import FinetuneConfig, FinetuneResult, Progress, finetune
@@ -243,11 +243,41 @@ def test_the_next_batch_is_prepared_while_this_one_computes(tmp_path: Path, monk
     assert found.curve == expected.curve and threads and threading.current_thread().name not in threads
 
 
-@pytest.mark.parametrize(("owner", "function"), [(DroppingModel, "loss"), (torch.optim.AdamW, "step")])
+@pytest.mark.parametrize(
+    ("owner", "function", "what"),
+    [
+        (DroppingModel, "loss", "a training pass of one example"),
+        (DroppingModel, "count_right", "one validation example"),
+        (torch.optim.AdamW, "step", "AdamW's moments"),
+    ],
+)
 def test_a_gpu_without_memory_is_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: type, function: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: type, function: str, what: str
 ) -> None:
-    """A job would try for ever, or end in a page of torch's."""
+    """A job would try for ever, or end in a page of torch's, or not say what did not fit."""
     monkeypatch.setattr(owner, function, Mock(side_effect=torch.OutOfMemoryError))
-    with pytest.raises(TallmasksError, match="the GPU's memory is too small for this job"), in_words():
+    with pytest.raises(TallmasksError, match=f"the GPU's memory is too small for {what}.*; .* jobs_per_gpu: 1"):
         run(model(tmp_path), config())
+
+
+@pytest.mark.filterwarnings("ignore:put_ does not have a deterministic")
+def test_an_operation_without_a_deterministic_algorithm_is_reported_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a GPU a training would end at it; or attention would train to other bits each time, and nobody would know."""
+
+    class Putting(DroppingModel):
+        def loss(self, batch: Numbers) -> Any:
+            places = torch.arange(batch.numbers.numel())
+            numbers = torch.zeros_like(batch.numbers).put_(places, batch.numbers)
+            return super().loss(Numbers(numbers, batch.answers))
+
+    expected = run(model(tmp_path), config(iterations=12))
+    try:
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        found = run(Putting(tmp_path / "weights.safetensors"), config(iterations=12))
+        assert torch.is_deterministic_algorithms_warn_only_enabled()
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert found.curve == expected.curve, "dropout draws the same numbers when the batch begins anew"
+    assert capsys.readouterr().out.count("put_ has no deterministic algorithm: from step 1 on") == 1

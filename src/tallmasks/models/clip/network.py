@@ -135,7 +135,7 @@ class ClipModel(FlatWeights):
         size = network.visual.image_size
         self.image_size: int = size[0] if isinstance(size, tuple) else size
         trained = {n: p for n, p in network.named_parameters() if n.startswith(tensor_names.TRAINABLE)}
-        super().__init__(trained, network.visual)
+        super().__init__(trained)
         self._head: tuple[NDArray[np.float32], torch.Tensor] | None = None
 
     @torch.no_grad()

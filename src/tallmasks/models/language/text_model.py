@@ -25,7 +25,7 @@ class TextModel(FlatWeights, ABC):
 
     A family's own class gives `answer_logits`.
 
-    ``network`` has its weights and is on its device; ``parameters`` and ``towers`` are those of `FlatWeights`.
+    ``network`` has its weights and is on its device; ``parameters`` are those of `FlatWeights`.
     """
 
     def __init__(
@@ -34,11 +34,10 @@ class TextModel(FlatWeights, ABC):
         parameters: Mapping[str, torch.nn.Parameter],
         tokenizer: TextTokenizer,
         scoring: Scoring,
-        *towers: torch.nn.Module,
     ) -> None:
         self._network: Any = network.eval().requires_grad_(False)
         self._tokenizer, self.scoring = tokenizer, scoring
-        super().__init__(parameters, *towers or (network,))
+        super().__init__(parameters)
 
     @abstractmethod
     def answer_logits(self, batch: TextBatch, labels: torch.Tensor, sets: int = 1) -> torch.Tensor:

@@ -39,7 +39,7 @@ class T5Model(TextModel):
     ) -> None:
         self._mixed = precision == "bfloat16"
         _share_inputs(network)
-        super().__init__(network, parameters, tokenizer, scoring, network.encoder, network.decoder)
+        super().__init__(network, parameters, tokenizer, scoring)
 
     def answer_logits(self, batch: TextBatch, labels: torch.Tensor, sets: int = 1) -> torch.Tensor:
         """See `TextModel.answer_logits`; an input is encoded once for all of its rows."""
