@@ -8,27 +8,24 @@ Checks Python, PyTorch, the GPUs and the disk.  Of a model's benchmarks, or of o
 data sets and weights that are to be downloaded, and whether the hub answers.  Without names it shows the first problem
 of each model.  The exit status is 1 if one cannot be run as it is; each problem says what to do.
 
-GPU hours are operations by what this machine's GPU does in some seconds of training a transformer; without a GPU by
-what an A100 and an H100 are taken to sustain.  Reading images and starting jobs come on top.
+On a machine with a GPU the hours follow from some seconds of the model's own training and evaluation, with random
+weights.  Without a GPU they follow from rates that were measured on an H100.  Decoding images comes on top.
 """
 
 from __future__ import annotations
 
 import argparse
-import functools
 import platform
 import shutil
 import textwrap
-import time
 from collections import Counter, defaultdict
-from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import get_args
 
+from tallmasks.commands.gpu_rates import A100_FACTOR, START_SECONDS, Rates, measured, rates_of_an_h100
 from tallmasks.commands.why import files_with
 from tallmasks.models import cuda
-from tallmasks.models.families import Precision, family
+from tallmasks.models.families import family
 from tallmasks.plan import preflight
 from tallmasks.plan.index import closure
 from tallmasks.plan.node import Node
@@ -41,12 +38,6 @@ from tallmasks.tasks.catalogues import catalogue
 
 WIDTH = 110  # letters of a problem where all models are listed: the answer fits on a screen of 24 lines
 FLOAT = 4  # bytes
-SUSTAINED = {
-    "an A100": {"bfloat16": 100.0, "tf32": 50.0, "float32": 15.0},
-    "an H100": {"bfloat16": 250.0, "tf32": 125.0, "float32": 45.0},
-}
-"""1e12 operations a second, by precision: about a third of the tensor cores' peak, three quarters in float32.  Nobody
-measured it; see `measured`."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -112,53 +103,22 @@ def of_target(plan: Plan, model: str, nodes: list[Node] | TallmasksError) -> tup
     return facts, problems
 
 
-@functools.cache  # for all targets
-def measured(precision: Precision, device: str = "cuda", batch: int = 128, seconds: float = 5) -> float:
-    """1e12 operations a second in training a transformer with the shape of ViT-B/32's image encoder on this machine."""
-    import torch
-    from torch.utils.flop_counter import FlopCounterMode
-
-    torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
-    layer = torch.nn.TransformerEncoderLayer(768, 12, 3072, dropout=0.0, batch_first=True, device=device)
-    network, inputs = torch.nn.TransformerEncoder(layer, 12), torch.rand(batch, 50, 768, device=device)
-
-    def step() -> float:
-        with torch.autocast(device, torch.bfloat16, enabled=precision == "bfloat16"):
-            loss = network(inputs).float().square().mean()
-        loss.backward()
-        return loss.item()  # waits for the GPU
-
-    with FlopCounterMode(display=False) as counter:
-        step()
-    steps, start = 0, time.monotonic()
-    while not steps or time.monotonic() < start + seconds:
-        step()
-        steps += 1
-    return steps * counter.get_total_flops() / (time.monotonic() - start) / 1e12
-
-
-def gpu_hours(
-    plan: Plan, model: str, nodes: list[Node], speeds: Mapping[str, float]
-) -> tuple[dict[str, float], set[str]]:
-    """GPU hours of the jobs that make `nodes`, by kind, and the kinds that nobody counted.
-
-    ``speeds``: 1e12 operations a second by precision, as in `SUSTAINED`.
-    """
-    spec, hours, unknown = plan.model(model), defaultdict[str, float](float), set[str]()
-    operations = functools.cache(lambda training: family(spec).operations(spec, training))  # type: ignore[attr-defined]
+def gpu_hours(nodes: list[Node], rates: Rates) -> tuple[dict[str, float], set[str]]:
+    """GPU hours of the jobs that make `nodes` by kind, and the kinds of which only the start of each job is counted."""
+    hours, unknown = defaultdict[str, float](float), set[str]()
     for node in nodes:
-        settings = node.params.get("finetuning" if node.kind == "finetune" else "evaluation", {})
         if node.kind == "finetune":
+            settings = node.params["finetuning"]
             looks = settings["iterations"] // settings["validate_every"] if "validate_every" in settings else 0
-            passes = 3 * settings["iterations"] * settings["batch_size"] + looks * _count(node, "validation")
+            seconds = settings["iterations"] * settings["batch_size"] / rates.training
+            seconds += looks * _count(node, "validation") / rates.evaluation
         elif node.kind in ("evaluate", "evaluate_task", "evaluate_unseen"):
             tried = max(1, len(node.params.get("grid", ()))) - ("zero_shot" in node.inputs)
-            passes = tried * _count(node, "validation") + _count(node, "test")
+            seconds = (tried * _count(node, "validation") + _count(node, "test")) / rates.evaluation
         else:
             unknown.add(node.kind)
-            continue
-        speed = speeds[settings["precision"]] * 1e12 * 3600
-        hours[node.kind] += passes * operations(node.kind == "finetune") / speed
+            seconds = 0.0
+        hours[node.kind] += (seconds + START_SECONDS) / 3600
     return hours, unknown
 
 
@@ -190,6 +150,7 @@ def bytes_made(plan: Plan, model: str, missing: list[Node]) -> dict[str, float]:
             stored += trainable
     values = 4 if "validate_every" in spec["finetuning"] else 3  # weights, two moments, and the best weights
     at_once = max(1, len(cuda.usable()) // max(1, plan.resources(model, "finetuning")["gpu"]))
+    at_once *= spec["resources"].get("jobs_per_gpu", 1)
     trainings = min(at_once, sum(node.kind == "finetune" for node in missing))
     return {
         "examples": examples,
@@ -201,18 +162,26 @@ def bytes_made(plan: Plan, model: str, missing: list[Node]) -> dict[str, float]:
 def _look_at_gpus(plan: Plan, model: str, jobs: list[Node], facts: list[str], problems: list[str]) -> None:
     """GPU hours and memory of some jobs, and whether there are the GPUs."""
     facts.append(f"{len(jobs)} jobs on a GPU")
-    gpus = SUSTAINED
+    spec, rates, source = plan.model(model), None, "measured here, with random weights"
     try:
         cuda.require_gpus(max(plan.resources(model, node.stage.uses)["gpu"] for node in jobs))
-        gpus = {"measured here": {precision: measured(precision) for precision in get_args(Precision)}}
+        rates = measured(spec, spec["finetuning"], plan.resources(model, "finetuning").get("micro_batch_size"))
     except TallmasksError as error:
         problems.append(str(error))
-    for gpu, speeds in gpus.items():
-        hours, unknown = gpu_hours(plan, model, jobs, speeds)
+        rates = rates_of_an_h100(spec)
+        source = f"measured on an H100; an A100 is taken to need {A100_FACTOR} times as long"
+    if rates is None:
+        facts.append("GPU hours: nobody measured this model; `tallmasks doctor` on a machine with a GPU does")
+    else:
+        hours, unknown = gpu_hours(jobs, rates)
         parts = ", ".join(f"{kind} {count:.2g}" for kind, count in hours.items())
-        facts.append(f"computed at {speeds['bfloat16']:.0f} TFLOP/s ({gpu}): {sum(hours.values()):.2g} hours: {parts}")
-    if unknown:
-        facts.append(f"not counted: {', '.join(sorted(unknown))}")
+        facts.append(
+            f"{sum(hours.values()):.2g} GPU hours ({parts}), {START_SECONDS:.0f} s of each job's start included"
+        )
+        speeds = f"{rates.training:,.0f} {family(spec).unit}/s in training, {rates.evaluation:,.0f} in evaluation"
+        facts.append(f"by {speeds}: {source}")
+        if unknown:
+            facts.append(f"counted by their start alone: {', '.join(sorted(unknown))}")
     trainable, frozen = family(plan.model(model)).architecture_counts(plan.model(model))
     held = FLOAT * (4 * trainable + frozen)
     facts.append(f"a fine-tuning holds at least {held / 1e9:.3g} GB of weights, gradients, moments; activations on top")

@@ -138,8 +138,8 @@ class Family(Protocol):
     """A kind of network.  torch is imported only when a network is needed.
 
     It may have three further methods.  ``statistics(spec)``: the `STATISTICS` that its networks, as `WatchedModel`s,
-    can give.  ``counts_frozen(spec)``: see `counts_frozen`.  ``operations(spec, training)``: those of a forward pass
-    over one example.
+    can give.  ``counts_frozen(spec)``: see `counts_frozen`.  ``trial(spec, precision, device, count)``: a `Model` with
+    random weights and ``count`` random `Examples` of the real shapes, which `tallmasks doctor` times.
 
     Attributes:
         unit: What people call its examples, in the plural.

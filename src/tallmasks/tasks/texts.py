@@ -57,6 +57,30 @@ class Texts(Sequence[Text]):
     spans: NDArray[np.int64]
     right: NDArray[np.int64]
 
+    @classmethod
+    def of(cls, examples: Iterable[Text]) -> Texts:
+        """The examples in memory.  Equal strings are stored once."""
+        strings: dict[str, int] = {}
+        inputs: list[int] = []
+        answers: list[int] = []
+        spans: list[tuple[int, int]] = []
+        right: list[int] = []
+        for example in examples:
+            inputs.append(strings.setdefault(example.input, len(strings)))
+            start = len(answers)
+            answers += [strings.setdefault(answer, len(strings)) for answer in example.answers]
+            spans.append((start, len(answers)))
+            right.append(example.answer)
+        encoded = [string.encode() for string in strings]
+        return cls(
+            letters=np.frombuffer(b"".join(encoded), np.uint8),
+            ends=np.cumsum([len(letters) for letters in encoded], dtype=np.int64),
+            inputs=np.array(inputs, np.int64),
+            answers=np.array(answers, np.int64),
+            spans=np.array(spans, np.int64).reshape(-1, 2),
+            right=np.array(right, np.int64),
+        )
+
     def __len__(self) -> int:
         return len(self.right)
 
@@ -74,29 +98,10 @@ class Texts(Sequence[Text]):
 
 
 def write_texts(path: Path, examples: Iterable[Text], metadata: Mapping[str, str]) -> int:
-    """Write examples, whole or not at all, and return their number.  Equal strings are stored once."""
-    strings: dict[str, int] = {}
-    inputs: list[int] = []
-    answers: list[int] = []
-    spans: list[tuple[int, int]] = []
-    right: list[int] = []
-    for example in examples:
-        inputs.append(strings.setdefault(example.input, len(strings)))
-        start = len(answers)
-        answers += [strings.setdefault(answer, len(strings)) for answer in example.answers]
-        spans.append((start, len(answers)))
-        right.append(example.answer)
-    encoded = [string.encode() for string in strings]
-    tensors: dict[str, NDArray[Any]] = {
-        "letters": np.frombuffer(b"".join(encoded), np.uint8),
-        "ends": np.cumsum([len(letters) for letters in encoded], dtype=np.int64),
-        "inputs": np.array(inputs, np.int64),
-        "answers": np.array(answers, np.int64),
-        "spans": np.array(spans, np.int64).reshape(-1, 2),
-        "right": np.array(right, np.int64),
-    }
-    write_tensors(path, tensors, metadata)
-    return len(right)
+    """Write examples, whole or not at all, and return their number."""
+    texts = Texts.of(examples)
+    write_tensors(path, vars(texts), metadata)
+    return len(texts)
 
 
 def open_texts(path: Path) -> Texts:

@@ -10,6 +10,7 @@ import pytest
 
 from conftest import ROOT
 from tallmasks.commands import doctor
+from tallmasks.commands.gpu_rates import Rates, measured
 from tallmasks.commands.main import main
 from tallmasks.models import cuda
 from tallmasks.plan import chain, preflight
@@ -39,22 +40,33 @@ def test_what_a_model_lacks_is_said_with_what_to_do(
 
     target = "results/vit_b32/20tasks/table.csv"
     assert main(["doctor", target]) == 1
-    assert "93 jobs on a GPU" in capsys.readouterr().out
-    assert 0 < doctor.measured("bfloat16", "cpu", batch=1, seconds=0) < 1e3
+    output = capsys.readouterr().out
+    assert "93 jobs on a GPU" in output and "measured on an H100; an A100 is taken to need 2.5 times as long" in output
     monkeypatch.setattr(cuda, "require_gpus", lambda count: None)
-    monkeypatch.setattr(doctor, "measured", lambda precision: 50.0)
+    monkeypatch.setattr(doctor, "measured", lambda spec, settings, at_once: Rates(394.2, 1560.0))
     main(["doctor", target])
-    assert "computed at 50 TFLOP/s (measured here): 1.2 hours" in capsys.readouterr().out
+    output = capsys.readouterr().out
+    assert "5.3 GPU hours (finetune 3.6" in output and "measured here, with random weights" in output
 
     assert main(["doctor", "vit_b31"]) == 1
     assert "did you mean 'vit_b32'?" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("model", ["tiny", "tiny_t5"])
+def test_a_models_own_training_and_evaluation_are_timed(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hours on a GPU would be those of another network, or the first `doctor` on one would end in an error."""
+    monkeypatch.setattr("tallmasks.commands.gpu_rates.TRIAL_SECONDS", 0.0)
+    monkeypatch.setattr("tallmasks.commands.gpu_rates._EXAMPLES", 32)
+    spec = doctor.open_plan().model(model)
+    rates = measured(spec, spec["finetuning"], 16, "cpu")
+    assert rates and rates.training > 0 and rates.evaluation > 0
+
+
 @pytest.mark.parametrize(
     ("model", "parts"),
     [
-        ("vit_b32", ["21 repositories to download, 63 GB", "55.5 GB of examples", "0.8 hours: finetune 0.38"]),
-        ("t5_large", ["masks, 96 GB of saves of unfinished trainings", "42 hours: finetune 40"]),
+        ("vit_b32", ["21 repositories to download, 63 GB", "55.5 GB of examples", "0.76 GPU hours (finetune 0.38"]),
+        ("t5_large", ["masks, 96 GB of saves of unfinished trainings", "44 GPU hours (finetune 43"]),
     ],
 )
 def test_a_disk_holds_all_that_is_made_and_downloaded(

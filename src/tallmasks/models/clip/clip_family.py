@@ -76,10 +76,12 @@ class Clip:
 
         return network.architecture_counts(spec)
 
-    def operations(self, spec: Spec, training: bool) -> float:
+    def trial(
+        self, spec: Spec, precision: Precision, device: Wanted | None, count: int
+    ) -> tuple[ClipModel, ClipExamples]:
         from tallmasks.models.clip import network
 
-        return network.operations(spec)
+        return network.trial(spec, precision, device, count)
 
     def place(self, tensor: str) -> tuple[str, str]:
         return tensor_names.place(tensor)

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from open_clip.model import CLIP, CustomTextCLIP
 from open_clip.tokenizer import SimpleTokenizer
 from torch.nn import functional
-from torch.utils.flop_counter import FlopCounterMode
 
 from tallmasks.models import cuda
 from tallmasks.models.clip import tensor_names
@@ -246,9 +245,20 @@ def load(
     trainable = {name: tensors.pop(name).to(expected[name].dtype) for name in names}
     network.load_state_dict(trainable, strict=False, assign=True)
     network.load_state_dict(tensors, strict=False)  # copies into float32
+    return _assembled(spec, network, precision, place, vocabulary)
+
+
+def _assembled(
+    spec: Mapping[str, Any],
+    network: CLIP | CustomTextCLIP,
+    precision: Precision,
+    place: torch.device,
+    vocabulary: list[int] | None = None,
+) -> ClipModel:
+    """A model on its device.  Raises TallmasksError where images are prepared in another size than the network's."""
     if place.type == "cuda":
         cuda.make_repeatable(tf32=precision == "tf32")
-    settings = spec.get("preprocess")
+    settings, architecture = spec.get("preprocess"), spec["architecture"]
     preprocess = prepare if settings is None else Preprocess(settings["size"], settings["mean"], settings["std"])
     tokenizer = functools.partial(_tokenizer, architecture, network.context_length, vocabulary)
     if place.type == "cpu":
@@ -259,6 +269,18 @@ def load(
             f"params.yaml: preprocess.size is {preprocess.size}, and {architecture} takes {model.image_size} pixels"
         )
     return model
+
+
+def trial(
+    spec: Mapping[str, Any], precision: Precision, device: cuda.Wanted | None, count: int
+) -> tuple[ClipModel, ClipExamples]:
+    """Random weights and random images of 100 classes; see `Family`."""
+    network = build(spec["architecture"])
+    model = _assembled(spec, network, precision, cuda.choose(device))
+    draw, side = np.random.default_rng(0), model.image_size
+    head = draw.standard_normal((100, network.visual.output_dim), dtype=np.float32)
+    images = draw.integers(0, 256, (count, side, side, 3), np.uint8)
+    return model, ClipExamples(images, draw.integers(0, len(head), count), head)
 
 
 def _tokenizer(architecture: str | Mapping[str, Any], context_length: int, vocabulary: list[int] | None) -> Tokenize:
@@ -277,11 +299,3 @@ def architecture_counts(spec: Mapping[str, Any]) -> tuple[int, int]:
     with torch.device("meta"):
         network = build(spec["architecture"])
     return tensor_names.parameter_counts({name: tuple(p.shape) for name, p in network.named_parameters()})
-
-
-def operations(spec: Mapping[str, Any]) -> float:
-    """Operations of a forward pass over one image, by torch's own counter, without memory for weights."""
-    with torch.device("meta"), torch.no_grad(), FlopCounterMode(display=False) as counter:
-        network = build(spec["architecture"])
-        network.encode_image(torch.zeros(1, 3, *network.visual.image_size))
-    return counter.get_total_flops()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
     from tallmasks.models.cuda import Wanted
     from tallmasks.models.t5.t5_network import T5Model
+    from tallmasks.tasks.texts import Texts
 
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 
@@ -61,12 +61,10 @@ class T5(TextFamily):
     def architecture_counts(self, spec: Spec) -> tuple[int, int]:
         return Architecture.of(spec["architecture"]).counts(spec.get("adapter"))
 
-    def operations(self, spec: Spec, training: bool) -> float:
-        """Two for each weight and token.  Nobody counted the tokens: 128 of an input, 8 of each of 3 answers."""
-        sizes = {name: math.prod(shape) for name, shape in Architecture.of(spec["architecture"]).shapes.items()}
-        reading = sum(size for name, size in sizes.items() if name.startswith("encoder."))
-        writing = sum(size for name, size in sizes.items() if name.startswith(("decoder.", "lm_head.")))
-        return 2 * (128 * reading + (1 if training else 3) * 8 * writing)
+    def trial(self, spec: Spec, precision: Precision, device: Wanted | None, count: int) -> tuple[T5Model, Texts]:
+        from tallmasks.models.t5 import t5_loading
+
+        return t5_loading.trial(spec, precision, device, count)
 
     def place(self, tensor: str) -> tuple[str, str]:
         return t5_architectures.place(tensor)

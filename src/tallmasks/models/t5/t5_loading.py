@@ -10,17 +10,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
 from transformers import T5Config, T5ForConditionalGeneration
 
 from tallmasks.models import cuda
 from tallmasks.models.families import Precision
 from tallmasks.models.language.text_scoring import Scoring
-from tallmasks.models.language.text_tokenizer import stored_tokenizer
+from tallmasks.models.language.text_tokenizer import END, PAD, TextTokenizer, stored_tokenizer
 from tallmasks.models.pretrained_files import check_tensors, read_pretrained
 from tallmasks.models.t5.ia3 import Ia3Model
 from tallmasks.models.t5.t5_architectures import Architecture
 from tallmasks.models.t5.t5_network import T5Model
+from tallmasks.tasks.texts import Text, Texts
 
 
 def t5_network(architecture: Architecture, tensors: Mapping[str, torch.Tensor]) -> T5ForConditionalGeneration:
@@ -46,7 +51,18 @@ def load(
     tensors = read_pretrained(weights)
     tokenizer = stored_tokenizer(tensors, weights, architecture.vocab_size)
     check_tensors(weights, architecture.shapes, tensors)
-    network = t5_network(architecture, tensors)
+    return _assembled(spec, architecture, t5_network(architecture, tensors), tokenizer, precision, place)
+
+
+def _assembled(
+    spec: Mapping[str, Any],
+    architecture: Architecture,
+    network: T5ForConditionalGeneration,
+    tokenizer: TextTokenizer,
+    precision: Precision,
+    place: torch.device,
+) -> T5Model:
+    """A model on its device."""
     torch.nn.Module.to(network, place)
     if place.type == "cuda":
         cuda.make_repeatable(tf32=precision == "tf32")
@@ -56,3 +72,30 @@ def load(
     named = dict(network.named_parameters())
     trained = {name: named[name] for name in architecture.trainable()}
     return T5Model(network, trained, tokenizer, scoring, precision)
+
+
+def trial(
+    spec: Mapping[str, Any], precision: Precision, device: cuda.Wanted | None, count: int
+) -> tuple[T5Model, Texts]:
+    """Random weights, and questions of 128 tokens with three answers of 1 to 8 tokens; see `Family`."""
+    place, architecture = cuda.choose(device), Architecture.of(spec["architecture"])
+    with torch.device(place):
+        tensors = {
+            name: torch.ones(shape) if len(shape) == 1 else torch.randn(shape) * shape[-1] ** -0.5
+            for name, shape in architecture.shapes.items()
+        }
+    words = [f"w{number}" for number in range(min(1000, architecture.vocab_size - 2))]
+    numbers = {word: number for number, word in enumerate((PAD, END, *words))}
+    tokenizer = Tokenizer(WordLevel(numbers, words[0]))
+    tokenizer.pre_tokenizer = WhitespaceSplit()
+    draw = np.random.default_rng(0)
+    examples = Texts.of(
+        Text(
+            " ".join(draw.choice(words, 127)),
+            tuple(" ".join(draw.choice(words, draw.integers(1, 8))) for _ in "abc"),
+            0,
+        )
+        for _ in range(count)
+    )
+    own = TextTokenizer(tokenizer.to_str(), Path("trial"), architecture.vocab_size)
+    return _assembled(spec, architecture, t5_network(architecture, tensors), own, precision, place), examples
