@@ -117,6 +117,7 @@ def small_model(params: dict[str, Any], model: str, benchmarks: dict[str, list[s
     entry["finetuning"].update(iterations=2, batch_size=4, precision="float32", learning_rate=1e-3)
     if "warmup_iterations" in entry["finetuning"]:
         entry["finetuning"]["warmup_iterations"] = 1
+    entry["resources"].pop("jobs_per_gpu", None)
     for step in entry["resources"].values():
         step.update(threads=1, gpu=0, mem_mb=2000)
 

@@ -29,6 +29,8 @@ for table in sys.argv[1:]:
 """
 pytestmark = pytest.mark.xdist_group("clip")  # a group starts early
 
+STEPS = ("arrays", "one_task", "evaluation", "finetuning")
+
 
 def one_model(params: dict[str, Any]) -> None:
     """The project's own entry of this model alone, and three tasks."""
@@ -63,7 +65,8 @@ def test_no_job_of_any_table_asks_slurm_for_more_than_a_day(project: Project, tm
 def test_a_run_without_a_network_stops_at_once(project: Project, tmp_path: Path) -> None:
     """Jobs would fail one by one over hours, each with a traceback of its own."""
     project.change(one_model)
-    project.change(lambda params: [step.update(gpu=0) for step in params["models"]["vit_b32"]["resources"].values()])
+    on_a_cpu = {name: {"threads": 1, "gpu": 0, "mem_mb": 1000, "runtime": 1} for name in STEPS}
+    project.change(lambda params: params["models"]["vit_b32"].update(resources=on_a_cpu))
     run = Project(project.root, offline(tmp_path)).snakemake("results/vit_b32/three/table.csv", fails=True)
     named = set(re.findall(r"huggingface\.co/(\S+)", run.output))
     data = {f"datasets/{name}" for name in ("tanganke/eurosat", "ufldl-stanford/svhn", "ylecun/mnist")}
