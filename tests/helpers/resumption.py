@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from tallmasks.store.artifacts import as_metadata, facts_of
+from tallmasks.store.artifacts import as_metadata
 from tallmasks.training.finetuning import FinetuneResult
 from tallmasks.training.unfinished import TrainingState
 
@@ -35,7 +35,7 @@ def ends_as_undisturbed(run: Run, folder: Path, stop: int) -> FinetuneResult:
             raise Killed
 
     undisturbed = run(None, lambda progress: None)
-    state = always_due(folder / "training.safetensors", as_metadata(facts_of({}, {}, 1)))
+    state = always_due(folder / "training.safetensors", as_metadata({}))
     with pytest.raises(Killed):
         run(state, kill)
     assert state.path.exists()

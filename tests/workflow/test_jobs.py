@@ -12,10 +12,9 @@ import pytest
 from conftest import ROOT
 from processes import job_command
 from tallmasks import methods
-from tallmasks.plan import figure_views  # noqa: F401
-from tallmasks.plan.node import STAGES, Node
-from tallmasks.plan.recipes import stage_versions
-from tallmasks.store.artifacts import as_metadata, digest_of, facts_of
+from tallmasks.plan import index  # noqa: F401
+from tallmasks.plan.node import STAGES, Node, stage_versions
+from tallmasks.store.artifacts import as_metadata, digest_of
 from tallmasks.store.tensor_files import open_tensors, write_tensors
 
 TRIMS = [0.1, 0.2]
@@ -89,7 +88,7 @@ def merge_job(folder: Path, **changes: object) -> tuple[Node, dict]:
     vectors = [Node(STAGES["task_vector"], "tiny", name, {"task": name}) for name in ("mnist", "svhn")]
     for number, vector in enumerate(vectors):
         if not (folder / vector.path).exists():
-            made = as_metadata(facts_of(vector.recipe, {}, 1))
+            made = as_metadata(vector.recipe)
             facts = {"format": "tallmasks/task_vector/1", "thresholds": "{}", "frozen": "0"}
             write_tensors(folder / vector.path, {"a": np.full(6, number + 1, np.float32)}, made | facts)
     params = {"merge": "sum", "code": {"merges": {"sum": methods.get_merge("sum").code}}}

@@ -21,9 +21,10 @@ from safetensors.numpy import load_file, save_file
 from conftest import PARAMS
 from project import METHODS, ROOT, Project, Run, read_json
 from tallmasks import methods
-from tallmasks.plan.recipes import stage_versions
+from tallmasks.plan.index import Index  # noqa: F401  (declares every stage)
+from tallmasks.plan.node import stage_versions
 from tallmasks.store.artifacts import digest_of, read_label
-from tallmasks.store.seals import CONTENT, MAKING
+from tallmasks.store.seals import NOT_CONTENT
 
 pytestmark = pytest.mark.xdist_group("paper")  # goes on from every table and figure of the paper
 RECORD = Path(__file__).with_name("stages.json")
@@ -101,19 +102,19 @@ def test_the_long_table_has_every_method_and_the_benchmarks_table_does_not(
     assert "would not be rebuilt" in project.tallmasks("why", FIELD).output
 
 
-def made(project: Project) -> Iterator[tuple[str, str, str, str, list[float]]]:
-    """Of every artifact and results folder: its stage, its recipe's digest, its content, the kind of machine that made
-    it, and the means of its values."""
+def made(project: Project) -> Iterator[tuple[str, str, str, list[float]]]:
+    """Of every artifact and every set of results: its stage, its recipe's digest, the digest of its values, and means
+    of its values."""
     for path in sorted(project.path("store").rglob("*-*.*")):
         label = read_label(path)
         means = tensor_means(path) if path.suffix == ".safetensors" else json_means(path)
-        yield label.recipe["kind"], digest_of(label.recipe), label.content, label.machine, means
+        yield label.recipe["kind"], digest_of(label.recipe), label.content, means
     for path in sorted(project.path("results").rglob("*provenance.json")):
         provenance = read_json(path)
         tables = [path.parent / name for name in provenance["sha256"] if name.endswith(".csv")]
         means = [pd.read_csv(table).select_dtypes("number").abs().stack().mean() for table in tables]
-        kind = provenance["recipe"]["kind"].removesuffix("_view")
-        yield kind, provenance["recipe"]["digest"], provenance[CONTENT], provenance["machine"], means
+        recipe = provenance["recipe"]
+        yield recipe["kind"], digest_of(recipe), digest_of(provenance["sha256"]), means
 
 
 def tensor_means(path: Path) -> list[float]:
@@ -129,24 +130,22 @@ def json_means(path: Path) -> list[float]:
         elif isinstance(value, int | float):
             yield float(value)
 
-    return [float(np.mean(list(numbers({key: v for key, v in read_json(path).items() if key not in MAKING}))))]
+    return [float(np.mean(list(numbers({key: v for key, v in read_json(path).items() if key not in NOT_CONTENT}))))]
 
 
 def summary(project: Project) -> dict[str, Any]:
     """What there is to record: by stage its number, the mean of all values, and the content by recipe."""
     stages: dict[str, Any] = {}
     means: dict[str, list[float]] = {}
-    machines = set()
-    for kind, recipe, content, machine, values in made(project):
-        machines.add(hashlib.sha256(machine.encode()).hexdigest()[:8])
+    for kind, recipe, content, values in made(project):
         stages.setdefault(kind, {"version": stage_versions()[kind], "mean": 0.0, "contents": {}})
         stages[kind]["contents"][recipe] = content[:8]
         means.setdefault(kind, []).extend(values)
     for kind, values in means.items():
         numbers = [value for value in values if np.isfinite(value)]
         stages[kind]["mean"] = float(f"{np.mean(numbers):.6g}") if numbers else 0.0
-    (machine,) = machines
-    return {"machine": machine, "stages": dict(sorted(stages.items()))}
+    (machine, *_) = {read_json(path)["machine"] for path in project.path("results").rglob("*provenance.json")}
+    return {"machine": hashlib.sha256(machine.encode()).hexdigest()[:8], "stages": dict(sorted(stages.items()))}
 
 
 def record(now: dict[str, Any]) -> None:

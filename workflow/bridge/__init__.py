@@ -12,13 +12,13 @@ from typing import Any
 from snakemake.exceptions import WorkflowError
 
 from bridge import run
-from bridge.jobs import ResultJobs, StoreJobs, job_file, stale_marker
 from bridge.run import InputFunction, Run, for_users
+from bridge.steps import RuleFunctions, Steps, job_file, newer_input
 from tallmasks.plan import preflight
+from tallmasks.plan.node import STAGES
 from tallmasks.plan.params import FILE, from_command_line, overridden, read_params
 from tallmasks.plan.planner import Plan
-from tallmasks.plan.project import Results, Store
-from tallmasks.store.folders import RESULTS, SCRATCH, STORE, set_aside
+from tallmasks.store.folders import RESULTS, SCRATCH, STORE
 
 
 def configuration(workflow: Any) -> dict[str, Any]:
@@ -39,23 +39,20 @@ class Bridge:
     """What rules are written with."""
 
     def __init__(self, workflow: Any, plan: Plan) -> None:
-        self.plan, self.store = plan, StoreJobs(Run(workflow), plan, Store())
-        self._results = Results(plan, self.store.store)
+        self.plan, self.steps = plan, Steps(Run(workflow), plan)
+        self.artifact = RuleFunctions(
+            self.steps, lambda wildcards: self.steps.index.find(wildcards.model, wildcards.name)
+        )
+        """The functions of the rules that make artifacts of the store."""
 
-    def view(self, name: str, checkpoints: Any = None) -> ResultJobs:
-        """The functions of the rule that writes a view."""
-        find = lambda wildcards: self._results.view(name, wildcards.model, wildcards.benchmark)  # noqa: E731
-        return ResultJobs(self.store, self._results, find, checkpoints)
+    def view(self, name: str, checkpoints: Any = None) -> RuleFunctions:
+        """The functions of the rule that writes a view of a benchmark."""
+        find = lambda wildcards: STAGES[name](self.plan, wildcards.model, wildcards.benchmark)  # noqa: E731
+        return RuleFunctions(self.steps, find, checkpoints)
 
-    def drawing(self, kind: str, name: str) -> ResultJobs:
+    def drawing(self, kind: str, name: str) -> RuleFunctions:
         """The functions of the rule that draws a figure ("figure") or writes a table of the paper ("paper_table")."""
-        find = lambda wildcards: self._results.drawing(kind, wildcards.model, name)  # noqa: E731
-        return ResultJobs(self.store, self._results, find)
-
-    @property
-    def arrays(self) -> dict[str, Any]:
-        """The `resources` of a rule that makes no artifact."""
-        return {"gpu": 0, "mem_mb": self.store.resource("mem_mb"), "runtime": self.store.resource("runtime")}
+        return RuleFunctions(self.steps, lambda wildcards: STAGES[kind](self.plan, wildcards.model, name))
 
     def tables(self, models: Iterable[str]) -> list[str]:
         """The table of every benchmark that `models` have the tasks of."""
@@ -66,22 +63,27 @@ class Bridge:
 
         @for_users
         def files(wildcards: Any) -> list[str]:
-            drawn = [self._results.drawing(kind, model, name) for model in self.plan.params["build"] for name in names]
-            return sorted({str(view.vouching) for one in drawn for view in one.views.values()})
+            drawn = [STAGES[kind](self.plan, model, name) for model in self.plan.params["build"] for name in names]
+            return sorted({view.path for one in drawn for view in one.all_inputs})
 
         return files
+
+    def arrays(self, name: str) -> InputFunction:
+        """What params.yaml gives the work on arrays of a model; see `RuleFunctions.resource`."""
+        return for_users(lambda wildcards: self.plan.resources(wildcards.model, "arrays")[name])
 
     @for_users
     def about(self, wildcards: Any, threads: int) -> str:
         """Params function: the file that tells a script to write what a report says of a model as a whole."""
-        outputs = {"folder": Path("results", wildcards.model, "report")}
-        return job_file(self.store.run, {"params": {"model": wildcards.model}}, {}, outputs, threads, wildcards.model)
+        outputs = {"provenance": f"results/{wildcards.model}/report/provenance.html"}
+        recipe = {"params": {"model": wildcards.model}}
+        return job_file(self.steps.run, recipe=recipe, outputs=outputs, threads=threads, model=wildcards.model)
 
     @staticmethod
     @for_users
     def always(wildcards: Any) -> list[str]:
         """Input function of what is to be made anew whenever it is asked for: a file that is newer than any other."""
-        return stale_marker(Path("results", wildcards.model, "report"), "always")
+        return newer_input(map(str, Path("results", wildcards.model, "report").glob("*")), "always")
 
 
 @for_users
@@ -110,23 +112,20 @@ def begin(workflow: Any) -> tuple[dict[str, Any], Bridge]:
 
 
 @for_users
-def before_first_job(workflow: Any, store: StoreJobs) -> None:
+def before_first_job(workflow: Any, steps: Steps) -> None:
     """What the Snakemake that the user called does once, before its first job."""
-    if store.run.submitted:
+    if steps.run.submitted:
         return
     run.check_settings(workflow)
     run.be_the_only_writer(workflow)
-    if needed := store.needed():
+    if needed := steps.planned():
         run.check_room(STORE)
     if workflow.local_exec:
-        run.check_gpus(max((store.plan.resources(n.model, n.stage.uses)["gpu"] for n in needed), default=0))
+        run.check_gpus(max((steps.resources(node)["gpu"] for node in needed), default=0))
     if workflow.executor_plugin.name == "slurm":
-        run.check_slurm(workflow, store.plan.params["longest_job"])
+        run.check_slurm(workflow, steps.plan.params["longest_job"])
     if problems := preflight.unavailable(needed):
         raise WorkflowError("\n".join(["nothing was started, since it is not all on this machine:", *problems]))
-    for node in needed:
-        if (wrong := store.store.wrong(node)) and (done := set_aside(Path(node.path))):
-            print(f"{wrong}: {done}, and made again", file=sys.stderr)
     run.date_now({Path(file) for job in workflow.dag.needrun_jobs() for file in job.input})
     if workflow.local_exec and needed:
         run.start_warm_python()

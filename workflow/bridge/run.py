@@ -61,22 +61,19 @@ class Run:
         return bool(self.submitted or (self.workflow.executor_plugin and not self.workflow.dryrun))
 
     @property
-    def looking(self) -> bool:
-        """Whether the DAG is only looked at as a whole (--report, --dag); a dry run is something else."""
+    def inspects_dag(self) -> bool:
+        """Whether the whole DAG is only shown (--report, --dag); a dry run is something else."""
         return not self.submitted and not self.workflow.executor_plugin
 
     @property
-    def forcing(self) -> bool:
+    def forces(self) -> bool:
         """Whether the user forces any job (-f, -F, -R)."""
         return bool(self.workflow.dag.forcefiles or self.workflow.dag.forcerules)
 
-    def is_forced(self, path: Path, prefix: str | None = None) -> bool:
-        """Whether the user forces the job that writes `path`, and what lies beside it and begins with `prefix`."""
-        dag, begins = self.workflow.dag, path.name if prefix is None else prefix
-        files = map(Path, dag.forcefiles)
-        return any(rule.is_producer(str(path)) for rule in dag.forcerules) or any(
-            file.parent == path.parent and file.name.startswith(begins) for file in files
-        )
+    def is_forced(self, file: str) -> bool:
+        """Whether the user forces the job that writes a file."""
+        dag = self.workflow.dag
+        return file in dag.forcefiles or any(rule.is_producer(file) for rule in dag.forcerules)
 
 
 # -- before the first job -------------------------------------------------------------------------------------

@@ -1,8 +1,7 @@
 # a seed, the hub or a local folder -> images and labels of one split of one task
 use rule artifact as examples with:
     input:
-        data=BRIDGE.store.inputs_but(),
-        stale=BRIDGE.store.stale,
+        data=BRIDGE.artifact.inputs_but(),
     output:
         "store/data/{model}/examples/{name}.safetensors",
     log:
@@ -12,8 +11,7 @@ use rule artifact as examples with:
 # pretrained weights, class names, prompts -> the zero-shot head of one task
 use rule artifact as head with:
     input:
-        pretrained=BRIDGE.store.input("pretrained"),
-        stale=BRIDGE.store.stale,
+        pretrained=BRIDGE.artifact.input("pretrained"),
     output:
         "store/{model}/head/{name}.safetensors",
     log:
@@ -23,8 +21,7 @@ use rule artifact as head with:
 # the hub's or a local file of weights -> the project's own format
 use rule artifact as pretrained with:
     input:
-        weights=BRIDGE.store.input("weights"),
-        stale=BRIDGE.store.stale,
+        weights=BRIDGE.artifact.input("weights"),
     output:
         "store/{model}/checkpoints/pretrained/{name}.safetensors",
     log:
@@ -34,9 +31,8 @@ use rule artifact as pretrained with:
 # somebody else's checkpoint, pretrained weights -> the trainable tensors
 use rule artifact as import_checkpoint with:
     input:
-        weights=BRIDGE.store.input("weights"),
-        pretrained=BRIDGE.store.input("pretrained"),
-        stale=BRIDGE.store.stale,
+        weights=BRIDGE.artifact.input("weights"),
+        pretrained=BRIDGE.artifact.input("pretrained"),
     output:
         "store/{model}/checkpoints/import_checkpoint/{name}.safetensors",
     log:
@@ -46,25 +42,23 @@ use rule artifact as import_checkpoint with:
 # training examples, head, pretrained weights -> the trainable tensors after fine-tuning
 use rule artifact as finetune with:
     input:
-        examples=BRIDGE.store.input("examples"),
-        validation=BRIDGE.store.input("validation"),
-        head=BRIDGE.store.input("head"),
-        pretrained=BRIDGE.store.input("pretrained"),
-        stale=BRIDGE.store.stale,
+        examples=BRIDGE.artifact.input("examples"),
+        validation=BRIDGE.artifact.input("validation"),
+        head=BRIDGE.artifact.input("head"),
+        pretrained=BRIDGE.artifact.input("pretrained"),
     output:
         "store/{model}/checkpoints/finetune/{name}.safetensors",
     log:
         "logs/{model}/finetune/{name}.log",
     params:
-        job=BRIDGE.store.job(loss="logs/{model}/finetune/{name}.loss.csv"),
+        job=BRIDGE.artifact.job(loss="logs/{model}/finetune/{name}.loss.csv"),
 
 
 # checkpoint, pretrained weights -> their difference, with the thresholds of the kept fractions
 use rule artifact as task_vector with:
     input:
-        checkpoint=BRIDGE.store.input("checkpoint"),
-        pretrained=BRIDGE.store.input("pretrained"),
-        stale=BRIDGE.store.stale,
+        checkpoint=BRIDGE.artifact.input("checkpoint"),
+        pretrained=BRIDGE.artifact.input("pretrained"),
     output:
         "store/{model}/derived/task_vector/{name}.safetensors",
     log:

@@ -12,10 +12,11 @@ except TallmasksError as error:  # of a method's file, say
     sys.exit(f"error: {error}")
 
 config, BRIDGE = begin(workflow)
+ARRAYS = {"gpu": 0, "mem_mb": BRIDGE.arrays("mem_mb"), "runtime": BRIDGE.arrays("runtime")}
 
 
 onstart:
-    before_first_job(workflow, BRIDGE.store)
+    before_first_job(workflow, BRIDGE.steps)
 
 
 wildcard_constraints:
@@ -30,12 +31,12 @@ rule artifact:
         "store/.artifact/{model}/{name}",
     log:
         "logs/{model}/artifact/{name}.log",
-    threads: BRIDGE.store.resource("threads")
+    threads: BRIDGE.artifact.resource("threads")
     resources:
-        gpu=BRIDGE.store.resource("gpu"),
-        mem_mb=BRIDGE.store.resource("mem_mb"),
-        runtime=BRIDGE.store.resource("runtime"),
+        gpu=BRIDGE.artifact.resource("gpu"),
+        mem_mb=BRIDGE.artifact.resource("mem_mb"),
+        runtime=BRIDGE.artifact.resource("runtime"),
     params:
-        job=BRIDGE.store.job(),
+        job=BRIDGE.artifact.job(),
     shell:
         "exec python workflow/runner/warm.py workflow/scripts/{rule}.py {params.job} {input} {output} > {log} 2>&1"

@@ -1,12 +1,11 @@
 # examples of one task, its head, its checkpoint or the pretrained weights -> counts of right answers
 use rule artifact as evaluate_task with:
     input:
-        validation=BRIDGE.store.input("validation"),
-        test=BRIDGE.store.input("test"),
-        head=BRIDGE.store.input("head"),
-        checkpoint=BRIDGE.store.input("checkpoint"),
-        pretrained=BRIDGE.store.input("pretrained"),
-        stale=BRIDGE.store.stale,
+        validation=BRIDGE.artifact.input("validation"),
+        test=BRIDGE.artifact.input("test"),
+        head=BRIDGE.artifact.input("head"),
+        checkpoint=BRIDGE.artifact.input("checkpoint"),
+        pretrained=BRIDGE.artifact.input("pretrained"),
     output:
         "store/{model}/derived/evaluate_task/{name}.json",
     log:
@@ -18,14 +17,13 @@ use rule artifact as evaluate_task with:
 # examples of all tasks, heads, the method's vectors and masks -> counts, the choice on validation data, the test
 use rule artifact as evaluate with:
     input:
-        validation=BRIDGE.store.input("validation"),
-        test=BRIDGE.store.input("test"),
-        heads=BRIDGE.store.input("heads"),
-        pretrained=BRIDGE.store.input("pretrained"),
-        zero_shot=BRIDGE.store.input("zero_shot"),
-        fine_tuned=BRIDGE.store.input("fine_tuned"),
-        method=BRIDGE.store.inputs_but("validation", "test", "heads", "pretrained", "zero_shot", "fine_tuned"),
-        stale=BRIDGE.store.stale,
+        validation=BRIDGE.artifact.input("validation"),
+        test=BRIDGE.artifact.input("test"),
+        heads=BRIDGE.artifact.input("heads"),
+        pretrained=BRIDGE.artifact.input("pretrained"),
+        zero_shot=BRIDGE.artifact.input("zero_shot"),
+        fine_tuned=BRIDGE.artifact.input("fine_tuned"),
+        method=BRIDGE.artifact.inputs_but("validation", "test", "heads", "pretrained", "zero_shot", "fine_tuned"),
     output:
         "store/{model}/derived/evaluate/{name}.json",
     log:
@@ -35,13 +33,12 @@ use rule artifact as evaluate with:
 # examples of the tasks, heads, the vectors of other tasks' merge, its evaluation -> counts
 use rule artifact as evaluate_unseen with:
     input:
-        validation=BRIDGE.store.input("validation"),
-        test=BRIDGE.store.input("test"),
-        heads=BRIDGE.store.input("heads"),
-        pretrained=BRIDGE.store.input("pretrained"),
-        selection=BRIDGE.store.input("selection"),
-        method=BRIDGE.store.inputs_but("validation", "test", "heads", "pretrained", "selection"),
-        stale=BRIDGE.store.stale,
+        validation=BRIDGE.artifact.input("validation"),
+        test=BRIDGE.artifact.input("test"),
+        heads=BRIDGE.artifact.input("heads"),
+        pretrained=BRIDGE.artifact.input("pretrained"),
+        selection=BRIDGE.artifact.input("selection"),
+        method=BRIDGE.artifact.inputs_but("validation", "test", "heads", "pretrained", "selection"),
     output:
         "store/{model}/derived/evaluate_unseen/{name}.json",
     log:

@@ -22,8 +22,8 @@ for _kind, (_specs, _file, _endings) in DRAWINGS.items():
             name:
                 f"{_kind}_{_name}"
             input:
-                results=BRIDGE.drawing(_kind, _name).inputs,
-                stale=BRIDGE.drawing(_kind, _name).stale,
+                results=BRIDGE.drawing(_kind, _name).inputs_but(),
+                outdated=BRIDGE.drawing(_kind, _name).outdated,
             output:
                 report(
                     update(_file.replace("{name}", _name)),
@@ -37,10 +37,10 @@ for _kind, (_specs, _file, _endings) in DRAWINGS.items():
                 f"logs/{{model}}/{_kind}/{_name}.log",
             threads: 1
             resources:
-                **BRIDGE.arrays,
+                **ARRAYS,
             params:
                 script=_kind,
-                job=BRIDGE.drawing(_kind, _name).job,
+                job=BRIDGE.drawing(_kind, _name).job(),
             shell:
                 "exec python workflow/runner/warm.py workflow/scripts/{params.script}.py {params.job} {input} {output} > {log} 2>&1"
 

@@ -1,9 +1,8 @@
 # task vectors, and what some merges have to know of the tasks' data -> multi-task vector
 use rule artifact as merge with:
     input:
-        task_vectors=BRIDGE.store.input("task_vectors"),
-        statistics=BRIDGE.store.input("statistics"),
-        stale=BRIDGE.store.stale,
+        task_vectors=BRIDGE.artifact.input("task_vectors"),
+        statistics=BRIDGE.artifact.input("statistics"),
     output:
         "store/{model}/derived/merge/{name}.safetensors",
     log:
@@ -13,9 +12,8 @@ use rule artifact as merge with:
 # task vectors, multi-task vector -> masks of every task for every lambda
 use rule artifact as mask with:
     input:
-        task_vectors=BRIDGE.store.input("task_vectors"),
-        multi_task_vector=BRIDGE.store.input("multi_task_vector"),
-        stale=BRIDGE.store.stale,
+        task_vectors=BRIDGE.artifact.input("task_vectors"),
+        multi_task_vector=BRIDGE.artifact.input("multi_task_vector"),
     output:
         "store/{model}/derived/mask/{name}.safetensors",
     log:
@@ -25,10 +23,9 @@ use rule artifact as mask with:
 # multi-task vector, masks, the evaluation that selects them -> how many tasks' masks hold each weight
 use rule artifact as consensus with:
     input:
-        multi_task_vector=BRIDGE.store.input("multi_task_vector"),
-        mask_bundle=BRIDGE.store.input("mask_bundle"),
-        selection=BRIDGE.store.input("selection"),
-        stale=BRIDGE.store.stale,
+        multi_task_vector=BRIDGE.artifact.input("multi_task_vector"),
+        mask_bundle=BRIDGE.artifact.input("mask_bundle"),
+        selection=BRIDGE.artifact.input("selection"),
     output:
         "store/{model}/derived/consensus/{name}.safetensors",
     log:
@@ -38,12 +35,11 @@ use rule artifact as consensus with:
 # multi-task vector, masks, the evaluation that selects them, or task vectors; pretrained weights -> every task's model
 use rule artifact as bundle_archive with:
     input:
-        multi_task_vector=BRIDGE.store.input("multi_task_vector"),
-        mask_bundle=BRIDGE.store.input("mask_bundle"),
-        selection=BRIDGE.store.input("selection"),
-        task_vectors=BRIDGE.store.input("task_vectors"),
-        pretrained=BRIDGE.store.input("pretrained"),
-        stale=BRIDGE.store.stale,
+        multi_task_vector=BRIDGE.artifact.input("multi_task_vector"),
+        mask_bundle=BRIDGE.artifact.input("mask_bundle"),
+        selection=BRIDGE.artifact.input("selection"),
+        task_vectors=BRIDGE.artifact.input("task_vectors"),
+        pretrained=BRIDGE.artifact.input("pretrained"),
     output:
         "store/{model}/derived/bundle_archive/{name}.safetensors",
     log:

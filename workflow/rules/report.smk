@@ -30,7 +30,7 @@ rule about:
         "logs/{model}/about/about.log",
     threads: 1
     resources:
-        **BRIDGE.arrays,
+        **ARRAYS,
     params:
         job=BRIDGE.about,
     shell:

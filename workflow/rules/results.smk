@@ -2,41 +2,37 @@
 # Beside these, `tables` writes vs_paper.csv where the paper has numbers, and `bundle` the tensors that bundle.json names.
 from tallmasks.plan.views import VIEWS
 
-REPORTED = ("table.csv", "field.csv", "held_out.csv")
+REPORTED = ("/{benchmark}/table.csv", "/{benchmark}/field.csv", "/{benchmark}/held_out.csv")
 
 
-for _view, _folder, _files in [
-    (name, f"{name}/" if view.own_folder else "", (*view.files, view.provenance)) for name, view in VIEWS.items()
+for _view, _files in [
+    (name, [file.replace("{name}", "{benchmark}") for file in view.files]) for name, view in VIEWS.items()
 ]:
 
     rule:
         name:
             _view
         input:
-            artifacts=BRIDGE.view(_view, checkpoints).inputs,
-            stale=BRIDGE.view(_view).stale,
+            artifacts=BRIDGE.view(_view, checkpoints).inputs_but(),
+            outdated=BRIDGE.view(_view).outdated,
         output:
-            [
-                update(f"results/{{model}}/{{benchmark}}/{_folder}{file}")
-                for file in _files
-                if _folder + file not in REPORTED
-            ],
+            [update(file) for file in _files if not file.endswith(REPORTED)],
             [
                 report(
-                    update(f"results/{{model}}/{{benchmark}}/{_folder}{file}"),
+                    update(file),
                     category="Result files",
                     subcategory="{model}",
-                    labels={"benchmark": "{benchmark}", "file": file},
+                    labels={"benchmark": "{benchmark}", "file": Path(file).name},
                 )
                 for file in _files
-                if _folder + file in REPORTED
+                if file.endswith(REPORTED)
             ],
         log:
             f"logs/{{model}}/{_view}/{{benchmark}}.log",
         threads: 1
         resources:
-            **BRIDGE.arrays,
+            **ARRAYS,
         params:
-            job=BRIDGE.view(_view).job,
+            job=BRIDGE.view(_view).job(),
         shell:
             "exec python workflow/runner/warm.py workflow/scripts/{rule}.py {params.job} {input} {output} > {log} 2>&1"

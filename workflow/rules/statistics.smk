@@ -4,11 +4,10 @@
 # checkpoint, training examples -> second moments of what enters each linear layer
 use rule artifact as grams with:
     input:
-        checkpoint=BRIDGE.store.input("checkpoint"),
-        examples=BRIDGE.store.input("examples"),
-        head=BRIDGE.store.input("head"),
-        pretrained=BRIDGE.store.input("pretrained"),
-        stale=BRIDGE.store.stale,
+        checkpoint=BRIDGE.artifact.input("checkpoint"),
+        examples=BRIDGE.artifact.input("examples"),
+        head=BRIDGE.artifact.input("head"),
+        pretrained=BRIDGE.artifact.input("pretrained"),
     output:
         "store/{model}/derived/grams/{name}.safetensors",
     log:
@@ -18,11 +17,10 @@ use rule artifact as grams with:
 # checkpoint, training examples -> squared gradients of log-probabilities
 use rule artifact as fisher with:
     input:
-        checkpoint=BRIDGE.store.input("checkpoint"),
-        examples=BRIDGE.store.input("examples"),
-        head=BRIDGE.store.input("head"),
-        pretrained=BRIDGE.store.input("pretrained"),
-        stale=BRIDGE.store.stale,
+        checkpoint=BRIDGE.artifact.input("checkpoint"),
+        examples=BRIDGE.artifact.input("examples"),
+        head=BRIDGE.artifact.input("head"),
+        pretrained=BRIDGE.artifact.input("pretrained"),
     output:
         "store/{model}/derived/fisher/{name}.safetensors",
     log:
@@ -32,11 +30,10 @@ use rule artifact as fisher with:
 # task vectors, validation examples without labels -> what a merge learns from all tasks at once
 use rule artifact as learn with:
     input:
-        task_vectors=BRIDGE.store.input("task_vectors"),
-        validation=BRIDGE.store.input("validation"),
-        heads=BRIDGE.store.input("heads"),
-        pretrained=BRIDGE.store.input("pretrained"),
-        stale=BRIDGE.store.stale,
+        task_vectors=BRIDGE.artifact.input("task_vectors"),
+        validation=BRIDGE.artifact.input("validation"),
+        heads=BRIDGE.artifact.input("heads"),
+        pretrained=BRIDGE.artifact.input("pretrained"),
     output:
         "store/{model}/derived/learn/{name}.safetensors",
     log:

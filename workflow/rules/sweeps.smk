@@ -4,14 +4,14 @@
 # as an evaluation of consensus merging -> one at every threshold k (figure 6)
 use rule artifact as evaluate_thresholds with:
     input:
-        validation=BRIDGE.store.input("validation"),
-        test=BRIDGE.store.input("test"),
-        heads=BRIDGE.store.input("heads"),
-        pretrained=BRIDGE.store.input("pretrained"),
-        fine_tuned=BRIDGE.store.input("fine_tuned"),
-        multi_task_vector=BRIDGE.store.input("multi_task_vector"),
-        agreement=BRIDGE.store.input("agreement"),
-        stale=BRIDGE.store.stale,
+        validation=BRIDGE.artifact.input("validation"),
+        test=BRIDGE.artifact.input("test"),
+        heads=BRIDGE.artifact.input("heads"),
+        pretrained=BRIDGE.artifact.input("pretrained"),
+        zero_shot=BRIDGE.artifact.input("zero_shot"),
+        fine_tuned=BRIDGE.artifact.input("fine_tuned"),
+        multi_task_vector=BRIDGE.artifact.input("multi_task_vector"),
+        agreement=BRIDGE.artifact.input("agreement"),
     output:
         "store/{model}/derived/evaluate_thresholds/{name}.json",
     log:
@@ -22,18 +22,17 @@ use rule artifact as evaluate_thresholds with:
 # zero-shot accuracies -> the tasks in figure 5's orders
 checkpoint task_orders:
     input:
-        zeroshot=BRIDGE.store.input("zeroshot"),
-        lost=BRIDGE.store.lost,
-        stale=BRIDGE.store.stale,
+        zeroshot=BRIDGE.artifact.input("zeroshot"),
+        orders_missing=BRIDGE.artifact.orders_missing,
     output:
         "store/{model}/derived/task_orders/{name}.json",
     log:
         "logs/{model}/task_orders/{name}.log",
     threads: 1
     resources:
-        **BRIDGE.arrays,
+        **ARRAYS,
     params:
-        job=BRIDGE.store.job(),
+        job=BRIDGE.artifact.job(),
     shell:
         "exec python workflow/runner/warm.py workflow/scripts/{rule}.py {params.job} {input} {output} > {log} 2>&1"
 
@@ -41,13 +40,12 @@ checkpoint task_orders:
 # task vectors and examples of a subset -> evaluations of several methods (figure 5)
 use rule artifact as evaluate_subset with:
     input:
-        validation=BRIDGE.store.input("validation"),
-        test=BRIDGE.store.input("test"),
-        heads=BRIDGE.store.input("heads"),
-        pretrained=BRIDGE.store.input("pretrained"),
-        fine_tuned=BRIDGE.store.input("fine_tuned"),
-        task_vectors=BRIDGE.store.input("task_vectors"),
-        stale=BRIDGE.store.stale,
+        validation=BRIDGE.artifact.input("validation"),
+        test=BRIDGE.artifact.input("test"),
+        heads=BRIDGE.artifact.input("heads"),
+        pretrained=BRIDGE.artifact.input("pretrained"),
+        fine_tuned=BRIDGE.artifact.input("fine_tuned"),
+        task_vectors=BRIDGE.artifact.input("task_vectors"),
     output:
         "store/{model}/derived/evaluate_subset/{name}.json",
     log:

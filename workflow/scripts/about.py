@@ -8,6 +8,7 @@ from pathlib import Path
 
 from job import Job, main
 from tallmasks.results.typesetting import Cell, TableLayout, html_page
+from tallmasks.store.artifacts import digest_of
 from tallmasks.store.atomic_files import atomic_write_text
 
 
@@ -18,7 +19,7 @@ def run(job: Job) -> None:
         "provenance": html_page(provenance(model, Path("results") / model)),
     }
     for name, page in pages.items():
-        atomic_write_text(job.outputs["folder"] / f"{name}.html", page)
+        atomic_write_text(job.folder / f"{name}.html", page)
 
 
 def opening(model: str, folder: Path) -> str:
@@ -36,7 +37,7 @@ def opening(model: str, folder: Path) -> str:
 def provenance(model: str, folder: Path) -> TableLayout:
     """Every provenance file of a model's results."""
     records = {path: json.loads(path.read_text()) for path in sorted(folder.rglob("*provenance.json"))}
-    digests = {path.relative_to(folder): record["recipe"]["digest"] for path, record in records.items()}
+    digests = {path.relative_to(folder): digest_of(record["recipe"]) for path, record in records.items()}
     rows = [[Cell(f"{p}".removesuffix("provenance.json").rstrip("./")), Cell(one)] for p, one in digests.items()]
     versions = dict.fromkeys(f"{n} {value}" for record in records.values() for n, value in record["versions"].items())
     machines = dict.fromkeys(record["machine"].split(", ")[0] for record in records.values())

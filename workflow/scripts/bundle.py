@@ -8,7 +8,7 @@ from tallmasks.store.file_archives import archived_files
 def run(job: Job) -> None:
     files = archived_files(job.input("bundle"))
     publish(job, files)
-    folder = job.outputs["folder"]
+    folder = job.folder
     for path in [*folder.glob("masks/*"), *folder.glob("updates/*"), *folder.glob("merged.safetensors")]:
         if path.relative_to(folder).as_posix() not in files:  # of a set of tasks, or a method, that it had before
             path.unlink()

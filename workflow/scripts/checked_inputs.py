@@ -12,24 +12,22 @@ from pathlib import Path
 from typing import Any
 
 from tallmasks import methods
-from tallmasks.plan.recipes import version_of
+from tallmasks.plan.index import Index  # noqa: F401  (declares every stage)
+from tallmasks.plan.node import stage_versions
 from tallmasks.store.artifacts import ARTIFACT, Damaged, check
 from tallmasks.store.errors import TallmasksError, naming
 from tallmasks.store.fingerprints import fingerprint_of_module
-from tallmasks.store.folders import CHECKED, DAMAGED, PROVENANCE, STORE, provenance_of, set_aside
+from tallmasks.store.folders import CHECKED, DAMAGED, PROVENANCE, STORE, set_aside
 from tallmasks.store.parallel import parallel
-from tallmasks.store.seals import CONTENT
 
 AGAIN = "call the same command again"
 
 
-def checked(
-    recipe: Mapping[str, Any], inputs: Mapping[str, Sequence[Path]], model: str, threads: int
-) -> dict[str, list[str]]:
-    """What an artifact records of the artifacts and results that it is made from, by role.
+def check_all(recipe: Mapping[str, Any], inputs: Mapping[str, Sequence[Path]], model: str, threads: int) -> None:
+    """Check the code at hand, and the files that a job reads, by role.
 
-    Raises TallmasksError where the code at hand is another than the recipe's, or an input is damaged, lost or another
-    than the recipe's; in one line that names all of these files and what to do.
+    Raises TallmasksError where the code is another than the recipe's, or an input is damaged, lost or another than the
+    recipe's; in one line that names all of these files and what to do.
     """
     _check_code(recipe, model)
     expected = {
@@ -37,16 +35,15 @@ def checked(
         for role, paths in inputs.items()
         for path, digest in zip(paths, _digests(recipe, role, len(paths)), strict=True)
     }
-    found = dict(zip(expected, parallel(lambda path: _found(path, expected[path]), expected, threads), strict=True))
-    if errors := dict.fromkeys(str(one) for one in found.values() if isinstance(one, TallmasksError)):
-        raise TallmasksError(f"{'; '.join(errors)}. {AGAIN.capitalize()}: what is damaged or lost is made again")
-    return {role: [str(found[path]) for path in paths] for role, paths in inputs.items() if paths and found[paths[0]]}
+    problems = parallel(lambda path: _problem(path, expected[path]), expected, threads)
+    if problems := list(dict.fromkeys(filter(None, problems))):
+        raise TallmasksError(f"{'; '.join(problems)}. {AGAIN.capitalize()}: what is damaged or lost is made again")
 
 
 def _check_code(recipe: Mapping[str, Any], model: str) -> None:
     """Refuse to make, under a name that says one thing, what other code makes: of another branch, say."""
     params, changed = recipe.get("params", {}), []
-    if "version" in recipe and (number := version_of(recipe["kind"])) != recipe["version"]:
+    if "version" in recipe and (number := stage_versions().get(recipe["kind"])) != recipe["version"]:
         changed.append(f"stage {recipe['kind']} has number {number} here, not {recipe['version']}")
     for name, key in ((params.get("family"), "family_code"), (model, "catalogue_code")):
         if key in params and fingerprint_of_module(name) != params[key]:
@@ -74,40 +71,31 @@ def _digests(recipe: Mapping[str, Any], role: str, count: int) -> Sequence[str |
     return digests if len(digests) == count else [None] * count
 
 
-def _found(path: Path, digest: str | None) -> str | TallmasksError | None:
-    """What an artifact records of an input, which is None of a source file: its content is in the recipe itself.
+def _problem(path: Path, digest: str | None) -> str | None:
+    """Why a file is not the input that a recipe asks for; None where it is.
 
-    Errors are given back, so that all damaged inputs of a job are found at once, and not one with every run.
+    All problems of a job are found at once, and not one with every run.
     """
+    named = ARTIFACT.fullmatch(path.name) if STORE.name in path.parts else None
     try:
-        if ARTIFACT.fullmatch(path.name) and STORE.name in path.parts:
-            return _artifact(path, digest)
-        if path.name.endswith(PROVENANCE):
-            return str(provenance_of(path.parent, path.name)[CONTENT])
-        if digest is not None and path.is_file():
+        if named and digest is not None and named["digest"] != digest:
+            return f"{path} was given to this job where its recipe asks for one with the digest {digest}"
+        if named or path.name.endswith(PROVENANCE):
+            check(path, CHECKED)
+        elif digest is not None and path.is_file():
             with naming(path), path.open("rb") as file:
                 if hashlib.file_digest(file, "sha256").hexdigest() != digest:
-                    raise TallmasksError(f"{path} has changed since this run was planned")
-    except TallmasksError as error:
-        return error
-    return None
-
-
-def _artifact(path: Path, digest: str | None) -> str:
-    named = ARTIFACT.fullmatch(path.name)
-    if digest is not None and (named is None or named["digest"] != digest):
-        raise TallmasksError(f"{path} was given to this job where its recipe asks for one with the digest {digest}")
-    try:
-        return check(path, CHECKED).identity
+                    return f"{path} has changed since this run was planned"
     except FileNotFoundError:
-        raise TallmasksError(f"{path} is not there any more") from None
+        return f"{path} is not there any more"
     except Damaged as damaged:
-        raise TallmasksError(_put_away(damaged)) from None
+        return _put_away(damaged) if named else str(damaged)
+    return None
 
 
 @contextmanager
 def damage_put_away() -> Iterator[None]:
-    """Likewise where a step itself finds out that an artifact, whole and sealed, is not what its recipe makes."""
+    """Move an artifact away that is whole, and of which a step finds out that it is not what its recipe makes."""
     try:
         yield
     except Damaged as damaged:

@@ -8,7 +8,6 @@ from tallmasks.results.paper import published_name
 from tallmasks.results.reference import beside_families, family_of
 from tallmasks.results.stored_files import starting_point, stored_gigabits
 from tallmasks.results.typesetting import latex, markdown
-from tallmasks.store.folders import PROVENANCE
 
 PUBLISHED = "vs_published.csv"
 
@@ -31,9 +30,9 @@ def run(job: Job) -> None:
     }
     if len(compared) and "merged" not in job.params:
         files[PUBLISHED] = compared.to_csv(index=False)
-    publish(job, files, {"origins": origins}, f"field.{PROVENANCE}")
+    publish(job, files, {"origins": origins})
     if PUBLISHED not in files:
-        (job.outputs["folder"] / PUBLISHED).unlink(missing_ok=True)  # of a set of tasks that it had before
+        (job.folder / PUBLISHED).unlink(missing_ok=True)  # of a set of tasks that it had before
     print(files["field.md"])
 
 

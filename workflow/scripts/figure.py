@@ -9,14 +9,14 @@ from tallmasks.results.figures import style
 
 
 def run(job: Job) -> None:
-    name, folder = job.params["name"], job.outputs["folder"]
+    name, folder = job.params["name"], job.folder
     module = figures.figure_module(name)
     benchmarks = {benchmark: tuple(tasks) for benchmark, tasks in job.params["benchmarks"]}
     data = module.data(figures.ResultFiles(folder.parent, benchmarks))
     figure = module.draw(data)
     files = {f"{name}.{kind}": style.rendered(figure, kind) for kind in figures.FORMATS}
     plt.close(figure)
-    publish(job, {f"{name}.csv": data.to_csv(index=False), **files}, {}, f"{name}.provenance.json")
+    publish(job, {f"{name}.csv": data.to_csv(index=False), **files})
 
 
 if __name__ == "__main__":

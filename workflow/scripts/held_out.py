@@ -4,7 +4,6 @@ from job import Job, main
 from results_io import publish
 from tallmasks.evaluation.records import read_evaluation
 from tallmasks.results.sweep_tables import held_out_for_people, held_out_table
-from tallmasks.store.folders import PROVENANCE
 
 
 def run(job: Job) -> None:
@@ -15,7 +14,7 @@ def run(job: Job) -> None:
     table = held_out_table(rows, {task: by_row["fine_tuned", task] for task in tasks})
     title = f"{job.params['model']}: each task of {job.params['benchmark']} left out of the merge"
     files = {"held_out.csv": table.to_csv(index=False), "held_out.md": held_out_for_people(table, title)}
-    publish(job, files, {}, f"held_out.{PROVENANCE}")
+    publish(job, files)
     print(files["held_out.md"])
 
 

@@ -16,7 +16,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from threadpoolctl import threadpool_limits
 
 import checked_inputs
 import gpu
-from tallmasks.store.artifacts import as_metadata, facts_of, write_json
+from tallmasks.store.artifacts import as_metadata, write_json
 from tallmasks.store.errors import TallmasksError, in_words
 
 
@@ -48,8 +48,6 @@ class Job:
     """Whether a cluster's scheduler started it, and assigned its GPUs."""
     micro_batch_size: int | None = None
     """The largest examples per pass of a fine-tuning."""
-    made_from: Mapping[str, list[str]] = field(default_factory=dict)
-    """The identities of the input artifacts by role, once they have been checked."""
 
     @classmethod
     def read(cls, file: str, copies: Sequence[str] = ()) -> Job:
@@ -74,18 +72,18 @@ class Job:
         return path
 
     @property
-    def facts(self) -> dict[str, Any]:
-        """What an artifact says of its own making."""
-        return facts_of(self.recipe, self.made_from, self.threads)
+    def folder(self) -> Path:
+        """The folder of its results files."""
+        return self.outputs["provenance"].parent
 
     @property
     def metadata(self) -> dict[str, str]:
-        """The same for a safetensors file."""
-        return as_metadata(self.facts)
+        """What a safetensors file of the store says of its making."""
+        return as_metadata(self.recipe)
 
     def write_json(self, value: Mapping[str, Any]) -> None:
         """Write the one output of a step whose artifact is JSON."""
-        write_json(self.output, value, self.facts)
+        write_json(self.output, value, self.recipe)
 
 
 def main(run: Callable[[Job], None]) -> None:
@@ -97,8 +95,8 @@ def main(run: Callable[[Job], None]) -> None:
     try:
         with in_words(), checked_inputs.damage_put_away():
             gpu.lease(job.gpus, job.submitted, job.jobs_per_gpu)
-            made_from = checked_inputs.checked(job.recipe, job.inputs, job.model, job.threads)
-            run(replace(job, made_from=made_from))
+            checked_inputs.check_all(job.recipe, job.inputs, job.model, job.threads)
+            run(job)
     except Exception as error:
         print(f"error: {error}", file=sys.stderr) if isinstance(error, TallmasksError) else traceback.print_exc()
         if stat.S_ISREG(os.fstat(1).st_mode):  # in a log

@@ -11,7 +11,7 @@ FILES = {"controlled": "controlled/controlled.csv"}
 
 
 def run(job: Job) -> None:
-    name, model, folder = job.params["name"], job.params["model"], job.outputs["folder"]
+    name, model, folder = job.params["name"], job.params["model"], job.folder
     tasks = dict(job.params["benchmarks"])
     file = FILES.get(name, "table.csv")
     ours = {benchmark: pd.read_csv(folder.parent / benchmark / file) for benchmark in tasks}
@@ -24,7 +24,7 @@ def run(job: Job) -> None:
         f"{name}.tex": latex(layout, name),
         f"{name}.html": html_page(layout),
     }
-    publish(job, files, {}, f"{name}.provenance.json")
+    publish(job, files)
     print(files[f"{name}.md"])
 
 

@@ -14,9 +14,8 @@ from job import Job
 from tallmasks import __version__
 from tallmasks.evaluation.records import Evaluation, read_evaluation, read_origins
 from tallmasks.models.families import family
+from tallmasks.store.artifacts import FILES, as_json, machine
 from tallmasks.store.atomic_files import whole
-from tallmasks.store.folders import PROVENANCE
-from tallmasks.store.seals import CONTENT, SEAL, content_of_json, seal_of
 from tallmasks.store.tensor_files import read_metadata
 
 PACKAGES = ("torch", "open_clip_torch", "numpy", "numba", "safetensors", "snakemake", "dvc", "pandas")
@@ -53,22 +52,20 @@ def versions(params: Mapping[str, Any]) -> dict[str, str]:
     return by_package
 
 
-def publish(
-    job: Job, files: Mapping[str, Any], facts: Mapping[str, Any] = {}, provenance_name: str = PROVENANCE
-) -> None:
-    """Write a results folder, or some files of it: the files, then the provenance that vouches for them.
+def publish(job: Job, files: Mapping[str, Any], facts: Mapping[str, Any] = {}) -> None:
+    """Write results files of a folder, then the provenance with their digests.
 
     Each is text, bytes, or the array of its bytes, mapped into memory.  No file takes the place of an older one
     before all of them are on the disk.  Empty facts are left out.
     """
-    folder = job.outputs["folder"]
     contents = {name: one.encode() if isinstance(one, str) else memoryview(one) for name, one in files.items()}
-    vouched = {"sha256": {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}}
-    facts = {name: fact for name, fact in {"finetuning_seeds": job.params.get("seeds"), **facts}.items() if fact}
-    provenance = {**job.facts, **vouched, "versions": versions(job.params), **facts}
-    provenance[CONTENT] = content_of_json(vouched)
-    provenance[SEAL] = seal_of(provenance)
-    text = json.dumps(provenance, indent=1) + "\n"
+    provenance = {
+        FILES: {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()},
+        "versions": versions(job.params),
+        "machine": machine(job.threads),
+        **{name: fact for name, fact in {"finetuning_seeds": job.params.get("seeds"), **facts}.items() if fact},
+    }
+    text = json.dumps(as_json(provenance, job.recipe), indent=1) + "\n"
     with ExitStack() as renamed:  # in the opposite order
-        for name, content in {provenance_name: text.encode(), **contents}.items():
-            renamed.enter_context(whole(folder / name, len(content))).write_bytes(content)
+        for name, content in {job.outputs["provenance"].name: text.encode(), **contents}.items():
+            renamed.enter_context(whole(job.folder / name, len(content))).write_bytes(content)

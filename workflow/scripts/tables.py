@@ -50,7 +50,7 @@ def run(job: Job) -> None:
     seen = seen_validation(known, family(job.params).publishers)
     publish(job, files, {"origins": origins, "notes": [seen] if seen else []})
     for name in compared.keys() - files.keys():
-        (job.outputs["folder"] / name).unlink(missing_ok=True)  # of a set of tasks that it had before
+        (job.folder / name).unlink(missing_ok=True)  # of a set of tasks that it had before
     print(files["table.md"] + (f"\nNote: {seen}." if seen else ""))
 
 

@@ -15,7 +15,7 @@ def run(job: Job) -> None:
     )
     table = beside_published(ours, published_name(job.params))
     origins = read_origins(job.inputs["task_evaluations"])
-    publish(job, {"zeroshot.csv": table.to_csv(index=False)}, {"origins": origins}, "zeroshot.provenance.json")
+    publish(job, {"zeroshot.csv": table.to_csv(index=False)}, {"origins": origins})
     print(table.to_string(index=False))
     print(f"mean over {len(ours)} tasks: {ours['accuracy'].mean():.2f}")
 

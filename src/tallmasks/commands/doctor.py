@@ -23,14 +23,14 @@ from importlib.metadata import version
 from pathlib import Path
 
 from tallmasks.commands.gpu_rates import A100_FACTOR, START_SECONDS, Rates, measured, rates_of_an_h100
-from tallmasks.commands.why import files_with
+from tallmasks.commands.why import results_with
 from tallmasks.models import cuda
 from tallmasks.models.families import family
 from tallmasks.plan import preflight
 from tallmasks.plan.index import closure
 from tallmasks.plan.node import Node
 from tallmasks.plan.planner import Plan
-from tallmasks.plan.project import Results, Store, open_plan
+from tallmasks.plan.project import Files, open_plan
 from tallmasks.store import hub
 from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.store.folders import RESULTS
@@ -76,8 +76,8 @@ def behind(plan: Plan, target: str) -> tuple[str, list[Node] | TallmasksError]:
     """
     place = Path(target)
     if place.parts[:1] == (RESULTS.name,) and len(place.parts) > 2:
-        tops = files_with(Results(plan, Store(plan.root)), place).behind()
-        return place.parts[1], list({node.path: node for top in tops for node in top.walk()}.values())
+        behind = results_with(plan, place).walk()
+        return place.parts[1], [node for node in behind if not node.stage.is_result]
     if target not in plan.models:
         raise TallmasksError(f"params.yaml has no model {target}{nearest(target, plan.models)}")
     try:
@@ -90,7 +90,7 @@ def of_target(plan: Plan, model: str, nodes: list[Node] | TallmasksError) -> tup
     """Facts of what the artifacts of a target need, and the problems that keep it from running on this machine."""
     if isinstance(nodes, TallmasksError):
         return [], [str(nodes)]
-    missing = Store(plan.root).missing(nodes)
+    missing = Files(plan.root).missing(nodes)
     facts, problems = [f"{len(nodes) - len(missing)} of {len(nodes)} artifacts are there; to be made:"], list[str]()
     if not missing:
         return [f"all {len(nodes)} artifacts are there"], []

@@ -5,9 +5,9 @@
     tallmasks verify file.safetensors
     tallmasks verify ./bundle                     of `tallmasks compress`
 
-An artifact's values and metadata must have the digests that were recorded.  Its recipe must have the digest in its
-name.  Its inputs, if they are there, must have the recorded content.  Results files must match their provenance.
-Missing artifacts are no problem: Snakemake makes them when a job needs them.
+An artifact's values and metadata must have the digest that was recorded.  Its recipe must have the digest in its name.
+Results files must match their provenance.  Missing artifacts are no problem: Snakemake makes them when a job needs
+them.
 
 A damaged file of store/ is moved to .tallmasks/damaged/, and the line says how DVC brings it back.  Dangling links and
 named pipes are removed from store/ and results/, since DVC cannot read them.  Nothing else is changed.  The exit status
@@ -23,7 +23,7 @@ from itertools import chain
 from pathlib import Path
 
 from tallmasks.commands.progress import work_progress
-from tallmasks.store.artifacts import ARTIFACT, Damaged, Label, check
+from tallmasks.store.artifacts import ARTIFACT, Damaged, check
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.folders import (
     CHECKED,
@@ -32,7 +32,6 @@ from tallmasks.store.folders import (
     STORE,
     entries_under,
     leads_nowhere,
-    provenance_of,
     set_aside,
 )
 
@@ -140,10 +139,9 @@ def _damage(
     artifacts: list[Path], provenances: list[Path], remembered: Path | None, done: Callable[[Path], None]
 ) -> Iterator[str]:
     """What is wrong with the content of artifacts and of results, a line each; ``done`` gets every file."""
-    labels: dict[Path, Label] = {}
     for path in artifacts:
         try:
-            labels[path] = check(path, remembered)
+            check(path, remembered)
         except Damaged as damaged:
             yield f"{damaged}{_away(path)}"
         except FileNotFoundError as error:
@@ -151,17 +149,10 @@ def _damage(
         done(path)
     for path in provenances:
         try:
-            provenance_of(path.parent, path.name)
+            check(path)
         except Damaged as damaged:
             yield str(damaged)
         done(path)
-    by_digest = {named["digest"]: path for path in labels if (named := ARTIFACT.fullmatch(path.name))}
-    for path, label in () if remembered else labels.items():
-        for role, digests in label.recipe.get("inputs", {}).items():
-            for digest, recorded in zip(digests, label.made_from.get(role, ()), strict=False):
-                now = by_digest.get(digest)
-                if now is not None and not labels[now].is_still(recorded):
-                    yield f"{path} was made from another content than {now} has now"
 
 
 def _vouches(path: Path) -> bool:

@@ -19,9 +19,9 @@ from typing import Any
 
 from tallmasks.plan.drawings import DRAWINGS
 from tallmasks.plan.index import Index
-from tallmasks.plan.node import Node
+from tallmasks.plan.node import STAGES, Node
 from tallmasks.plan.planner import Plan
-from tallmasks.plan.project import Results, Store, Vouched, open_plan
+from tallmasks.plan.project import Files, open_plan
 from tallmasks.plan.views import VIEWS
 from tallmasks.store.artifacts import ARTIFACT, Damaged, load_json, read_label
 from tallmasks.store.errors import TallmasksError, nearest, short
@@ -43,54 +43,52 @@ def run(arguments: argparse.Namespace) -> int:
 
 def explain(plan: Plan, target: Path) -> Iterator[str]:
     """The answer, line by line."""
-    store = Store(plan.root)
+    files = Files(plan.root)
     if target.parts[:1] == (RESULTS.name,) and len(target.parts) > 2:
-        yield from _explain_results(Results(plan, store), target)
-        return
-    declared = Index(plan).declared()
-    node = declared.get(str(target))
-    if node is None:
-        near = nearest(str(target), declared)
-        raise TallmasksError(f"{target}: expected results/<model>/<benchmark>/... or an artifact of params.yaml{near}")
-    if store.there(node):
-        yield f"{target} would not be rebuilt: it is there, and its name is the digest of its recipe."
-        return
-    yield f"{target} would be made: {store.wrong(node) or 'it is not there'}."
-    yield from _explain_missing(plan, store.missing([node]))
+        node = results_with(plan, target)
+        if files.there(node):
+            yield f"{target} would not be rebuilt: it is what params.yaml asks for, byte for byte."
+            return
+        yield f"{target} would be rebuilt: {files.problem(node)}."
+        with suppress(FileNotFoundError, Damaged, KeyError):
+            before = load_json(plan.root / node.path)["recipe"]
+            yield from (f"    {line}" for line in _differences(before, node.recipe))
+    else:
+        declared = Index(plan).declared()
+        if str(target) not in declared:
+            near = nearest(str(target), declared)
+            raise TallmasksError(
+                f"{target}: expected results/<model>/<benchmark>/... or an artifact of params.yaml{near}"
+            )
+        node = declared[str(target)]
+        if files.there(node):
+            yield f"{target} would not be rebuilt: it is there, and its name is the digest of its recipe."
+            return
+        yield f"{target} would be made: {files.problem(node)}."
+    yield from _explain_missing(plan, files.missing([node]))
 
 
-def files_with(results: Results, target: Path) -> Vouched:
-    """The files that are written together with a file or folder below results/<model>/, and what they show.
+def results_with(plan: Plan, target: Path) -> Node:
+    """The results with a file or folder below results/<model>/.
 
     Raises TallmasksError where no rule writes it.
     """
     _, model, place, *rest = target.parts
     name = rest[0].split(".")[0] if rest else ""
-    if kind := next((kind for kind, drawing in DRAWINGS.items() if drawing.folder == place), None):
-        known = DRAWINGS[kind].known
-        if name not in known:
-            names = ", ".join(known)
-            raise TallmasksError(f"{target}: expected one of the {place} {names}{nearest(name, known)}")
-        return results.drawing(kind, model, name)
-    folders = [(view, view.folder(model, place)) for view in reversed(VIEWS.values())]
-    files = {str(folder / file): view for view, folder in folders for file in ("", *view.files, view.provenance)}
-    if str(target) not in files and not (results.plan.root / target).exists():
-        raise TallmasksError(f"{target}: no such file{nearest(str(target), files)}")
-    return results.view(files.get(str(target), VIEWS[name if name in VIEWS else "tables"]).name, model, place)
-
-
-def _explain_results(results: Results, target: Path) -> Iterator[str]:
-    plan, written = results.plan, files_with(results, target)
-    stale = results.stale(written)
-    if stale is None:
-        yield f"{target} would not be rebuilt: it is what params.yaml asks for, byte for byte."
-        return
-    yield f"{target} would be rebuilt: {stale}."
-    with suppress(FileNotFoundError, Damaged, KeyError):
-        yield from (
-            f"    {line}" for line in _differences(load_json(plan.root / written.vouching)["recipe"], written.recipe)
-        )
-    yield from _explain_missing(plan, results.store.missing(written.behind()))
+    for kind, (folder, known) in DRAWINGS.items():
+        if folder == place:
+            if name not in known:
+                names = ", ".join(known)
+                raise TallmasksError(f"{target}: expected one of the {place} {names}{nearest(name, known)}")
+            return STAGES[kind](plan, model, name)
+    by_file: dict[str, str] = {}
+    for view, stage in VIEWS.items():
+        paths = [Path(file.format(model=model, name=place)) for file in stage.files]
+        for path in (*paths, paths[0].parent):
+            by_file.setdefault(str(path), view)
+    if str(target) not in by_file and not (plan.root / target).exists():
+        raise TallmasksError(f"{target}: no such file{nearest(str(target), by_file)}")
+    return VIEWS[by_file.get(str(target), name if name in VIEWS else "tables")](plan, model, place)
 
 
 def _explain_missing(plan: Plan, nodes: list[Node]) -> Iterator[str]:
@@ -130,7 +128,7 @@ def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterato
     """One line per value that differs, but for other digests of an input, which follow from what lies behind it."""
     old, new = dict(_flat(before)), dict(_flat(after))
     for key in sorted(old.keys() | new.keys()):
-        follows = key == "digest" or (key.startswith("inputs.") and key in old and key in new)
+        follows = key.startswith("inputs.") and key in old and key in new
         if not follows and old.get(key) != new.get(key):
             then, now = (short(values[key]) if key in values else "nothing" for values in (old, new))
             yield f"{key}: {then} then, {now} now"

@@ -15,7 +15,7 @@ from tallmasks.methods.merges import LEARNED
 from tallmasks.models.checkpoint_sources import FINETUNE, locate, source_of
 from tallmasks.models.families import STATISTICS, counts_frozen, family, statistics_of
 from tallmasks.plan import preflight
-from tallmasks.plan.node import STAGES, Made, Node, stage
+from tallmasks.plan.node import STAGES, Node, Spec, stage
 from tallmasks.plan.planner import Plan
 from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.tasks.catalogues import CATALOGUES, catalogue, outside_code
@@ -45,22 +45,22 @@ def slug_of_tasks(name: str, tasks: Tasks, seed: Seed) -> str:
     uses="arrays",
     missing=lambda node: catalogue(node.model).missing(node.params),
 )
-def examples(plan: Plan, model: str, task: str, split: str) -> Made:
+def examples(plan: Plan, model: str, task: str, split: str) -> Spec:
     """One split of one task, shared by all models with the same examples."""
     spec = plan.model(model)
     made = catalogue(spec["tasks"]).recipe(plan.params, spec, task, split, plan.root)
     code = outside_code(spec["tasks"], CATALOGUES)
     params = {**made.params, **({"catalogue_code": code} if code else {})}
-    return Made(f"{task}-{split}", params, sources=made.sources, owner=spec["tasks"])
+    return Spec(f"{task}-{split}", params, sources=made.sources, owner=spec["tasks"])
 
 
 @stage(version=2, folder=CHECKPOINTS, uses="arrays", missing=preflight.missing_file)
-def pretrained(plan: Plan, model: str) -> Made:
+def pretrained(plan: Plan, model: str) -> Spec:
     """Pretrained weights of another format, converted once."""
     named = plan.model(model)["pretrained"]
     if isinstance(named, str):
-        return Made("pretrained", plan.architecture(model), sources={"weights": plan.named_path(named)})
-    return Made("pretrained", {**plan.architecture(model), "pretrained": dict(named)})
+        return Spec("pretrained", plan.architecture(model), sources={"weights": plan.named_path(named)})
+    return Spec("pretrained", {**plan.architecture(model), "pretrained": dict(named)})
 
 
 def pretrained_source(plan: Plan, model: str) -> dict[str, Path | Node]:
@@ -72,14 +72,14 @@ def pretrained_source(plan: Plan, model: str) -> dict[str, Path | Node]:
 
 
 @stage(version=2, folder="store/{model}/{stage}", uses="one_task")
-def head(plan: Plan, model: str, task: str) -> Made:
+def head(plan: Plan, model: str, task: str) -> Spec:
     """The frozen zero-shot classification head of one task."""
     spec = plan.model(model)
     wording, source = spec.get("wording", {}), source_of(spec.get("checkpoints", FINETUNE), task)
     chosen = wording if isinstance(wording, str) else wording.get(task, source)
     prompts = plan.catalogue_of(model)[task].worded_for(chosen)
     params = {**plan.architecture(model), "classes": list(prompts.classes), "templates": list(prompts.templates)}
-    return Made(task, params, sources=pretrained_source(plan, model))
+    return Spec(task, params, sources=pretrained_source(plan, model))
 
 
 def task_inputs(plan: Plan, model: str, task: str) -> dict[str, list[Node]]:
@@ -94,7 +94,7 @@ def inputs_of_tasks(plan: Plan, model: str, tasks: Iterable[str]) -> dict[str, l
 
 
 @stage(version=3, folder=CHECKPOINTS, uses="finetuning")
-def finetune(plan: Plan, model: str, task: str, seed: Seed) -> Made | Node:
+def finetune(plan: Plan, model: str, task: str, seed: Seed) -> Spec | Node:
     """The trainable tensors after fine-tuning on one task, here or by somebody else."""
     spec = plan.model(model)
     publishers = family(spec).publishers
@@ -108,21 +108,21 @@ def finetune(plan: Plan, model: str, task: str, seed: Seed) -> Made | Node:
     inputs = {"examples": [examples(plan, model, task, "train")], **task_inputs(plan, model, task)}
     if looks:
         inputs["validation"] = [examples(plan, model, task, "validation")]
-    return Made(f"{task}-s{seed}", params, inputs, pretrained_source(plan, model))
+    return Spec(f"{task}-s{seed}", params, inputs, pretrained_source(plan, model))
 
 
 @stage(version=3, folder=CHECKPOINTS, uses="arrays", missing=preflight.missing_file)
-def import_checkpoint(plan: Plan, model: str, task: str, origin: Any) -> Made:
+def import_checkpoint(plan: Plan, model: str, task: str, origin: Any) -> Spec:
     """The trainable tensors of somebody else's checkpoint, the same for every seed."""
     params = {**plan.architecture(model), "task": task, "checkpoint": origin.recipe}
     sources = pretrained_source(plan, model) | ({"weights": origin.local} if origin.local else {})
-    return Made(task, params, sources=sources)
+    return Spec(task, params, sources=sources)
 
 
 # -- statistics of a task's data ------------------------------------------------------------------------------
 
 
-def statistic_from(plan: Plan, model: str, task: str, seed: Seed, statistic: str) -> Made:
+def statistic_from(plan: Plan, model: str, task: str, seed: Seed, statistic: str) -> Spec:
     """A statistic of a fine-tuned checkpoint on some of its training examples.
 
     Raises TallmasksError where the model's family cannot compute it.
@@ -135,7 +135,7 @@ def statistic_from(plan: Plan, model: str, task: str, seed: Seed, statistic: str
         **task_inputs(plan, model, task),
         "checkpoint": [finetune(plan, model, task, seed)],
     }
-    return Made(f"{task}-s{seed}", params, inputs, pretrained_source(plan, model))
+    return Spec(f"{task}-s{seed}", params, inputs, pretrained_source(plan, model))
 
 
 def _check_statistic(plan: Plan, model: str, statistic: str) -> None:
@@ -147,19 +147,19 @@ def _check_statistic(plan: Plan, model: str, statistic: str) -> None:
 
 
 @stage(version=1, uses="evaluation")
-def grams(plan: Plan, model: str, task: str, seed: Seed) -> Made:
+def grams(plan: Plan, model: str, task: str, seed: Seed) -> Spec:
     """The second moments of each linear layer's inputs in the fine-tuned network, for RegMean."""
     return statistic_from(plan, model, task, seed, "grams")
 
 
 @stage(version=1, uses="evaluation")
-def fisher(plan: Plan, model: str, task: str, seed: Seed) -> Made:
+def fisher(plan: Plan, model: str, task: str, seed: Seed) -> Spec:
     """The squared gradients of the fine-tuned network's log-probabilities, for Fisher merging."""
     return statistic_from(plan, model, task, seed, "fisher")
 
 
 @stage(version=1, uses="evaluation", joint=True)
-def learn(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed) -> Made:
+def learn(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed) -> Spec:
     """What a merge learns from all tasks at once: their task vectors, and validation examples without labels.
 
     Raises TallmasksError where the model's family cannot.
@@ -172,7 +172,7 @@ def learn(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed) -> 
         "validation": [examples(plan, model, task, "validation") for task in tasks],
         "task_vectors": task_vectors(plan, model, tasks, seed),
     }
-    return Made(slug_of_tasks(learning, tasks, seed), params, inputs, pretrained_source(plan, model))
+    return Spec(slug_of_tasks(learning, tasks, seed), params, inputs, pretrained_source(plan, model))
 
 
 # -- vectors, masks, consensus --------------------------------------------------------------------------------
@@ -194,12 +194,12 @@ def artifacts_of(plan: Plan, stage: str, model: str, tasks: Tasks, seed: Seed, n
 
 
 @stage(version=3, uses="arrays")
-def task_vector(plan: Plan, model: str, task: str, seed: Seed) -> Made:
+def task_vector(plan: Plan, model: str, task: str, seed: Seed) -> Spec:
     """What fine-tuning changed, with the exact trim thresholds of the fractions that methods keep by default."""
     params = {**plan.architecture(model), "fractions": list(methods.kept_fractions())}
     params["fractions_of"] = plan.params["kept_fractions_of"] if counts_frozen(plan.model(model)) else "trainable"
     inputs = {"checkpoint": [finetune(plan, model, task, seed)]}
-    return Made(f"{task}-s{seed}", params, inputs, pretrained_source(plan, model))
+    return Spec(f"{task}-s{seed}", params, inputs, pretrained_source(plan, model))
 
 
 def task_vectors(plan: Plan, model: str, tasks: Iterable[str], seed: Seed) -> list[Node]:
@@ -208,25 +208,25 @@ def task_vectors(plan: Plan, model: str, tasks: Iterable[str], seed: Seed) -> li
 
 
 @stage(version=2, uses="arrays", joint=True)
-def merge(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed) -> Made:
+def merge(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed) -> Spec:
     """The task vectors of a set of tasks, merged; with statistics of their data if the merge needs them."""
     inputs = {"task_vectors": task_vectors(plan, model, tasks, seed)}
     merging = methods.get_merge(merge_name)
     if merging.statistics:
         inputs["statistics"] = artifacts_of(plan, merging.statistics, model, tasks, seed, merging)
     params = {"merge": merge_name, "code": methods.code(merges=[merge_name])}
-    return Made(slug_of_tasks(merge_name, tasks, seed), params, inputs)
+    return Spec(slug_of_tasks(merge_name, tasks, seed), params, inputs)
 
 
 @stage(version=2, uses="arrays", joint=True)
-def mask(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed) -> Made:
+def mask(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed) -> Spec:
     """The masks of every task for every lambda of the grid."""
     params = {"tasks": list(tasks), "mask_lambda": list(plan.grids(model)["mask_lambda"])}
     inputs = {
         "task_vectors": task_vectors(plan, model, tasks, seed),
         "multi_task_vector": [merge(plan, model, tasks, merge_name, seed)],
     }
-    return Made(slug_of_tasks(merge_name, tasks, seed), params, inputs)
+    return Spec(slug_of_tasks(merge_name, tasks, seed), params, inputs)
 
 
 def masking_inputs(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> dict[str, Iterable[Node]]:
@@ -240,17 +240,17 @@ def masking_inputs(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed
 
 
 @stage(version=2, uses="arrays", joint=True)
-def consensus(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed) -> Made:
+def consensus(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed) -> Spec:
     """How many tasks' selected masks hold each weight; the selection is that of the TALL-mask method."""
     inputs = masking_inputs(plan, model, tasks, methods.masking(merge_name).name, seed)
-    return Made(slug_of_tasks(merge_name, tasks, seed), {"tasks": list(tasks)}, inputs)
+    return Spec(slug_of_tasks(merge_name, tasks, seed), {"tasks": list(tasks)}, inputs)
 
 
 # -- evaluations ----------------------------------------------------------------------------------------------
 
 
 @stage(version=3, uses="one_task", ending="json")
-def evaluate_task(plan: Plan, model: str, task: str, method: str, seed: Seed) -> Made:
+def evaluate_task(plan: Plan, model: str, task: str, method: str, seed: Seed) -> Spec:
     """One task's accuracy under a method that looks at no other task; every benchmark with the task shares it."""
     inputs: dict[str, Iterable[Node]] = {
         **task_inputs(plan, model, task),
@@ -262,7 +262,7 @@ def evaluate_task(plan: Plan, model: str, task: str, method: str, seed: Seed) ->
         inputs["checkpoint"] = [finetune(plan, model, task, seed)]
         name += f"-s{seed}"
     params = {**plan.evaluator(model), "method": method, "code": methods.code([method]), "task": task}
-    return Made(name, params, inputs, pretrained_source(plan, model))
+    return Spec(name, params, inputs, pretrained_source(plan, model))
 
 
 def evaluation_data(plan: Plan, model: str, tasks: Tasks) -> dict[str, Iterable[Node]]:
@@ -294,7 +294,7 @@ def method_inputs(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed)
 
 
 @stage(version=3, uses="evaluation", ending="json")
-def evaluate(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> Made:
+def evaluate(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> Spec:
     """Every coefficient of one method on every task's validation data, and the best one on the test data."""
     chosen = methods.get(method)
     inputs = evaluation_inputs(plan, model, tasks, seed) | method_inputs(plan, model, tasks, method, seed)
@@ -308,22 +308,22 @@ def evaluate(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> M
         params["grid"] = list(grid)
         if isinstance(chosen.protocol, methods.Scaled) and not (chosen.tuned or grid[0]):  # alpha = 0
             inputs["zero_shot"] = [evaluate_task(plan, model, task, "zeroshot", seed) for task in tasks]
-    return Made(slug_of_tasks(method, tasks, seed), params, inputs, pretrained_source(plan, model))
+    return Spec(slug_of_tasks(method, tasks, seed), params, inputs, pretrained_source(plan, model))
 
 
 @stage(version=1, uses="evaluation", ending="json")
-def evaluate_unseen(plan: Plan, model: str, merged: Tasks, tasks: Tasks, method: str, seed: Seed) -> Made:
+def evaluate_unseen(plan: Plan, model: str, merged: Tasks, tasks: Tasks, method: str, seed: Seed) -> Spec:
     """The merged model of some tasks, as their validation data chose it, on other tasks."""
     chosen = evaluate(plan, model, merged, method, seed)
     inputs = evaluation_data(plan, model, tasks) | method_inputs(plan, model, merged, method, seed)
     inputs["selection"] = [chosen]
     params = {**plan.evaluator(model), **{key: chosen.params[key] for key in ("method", "code")}}
     params |= {"merged": list(merged), "tasks": list(tasks)}
-    return Made(slug_of_tasks(method, tasks, seed), params, inputs, pretrained_source(plan, model))
+    return Spec(slug_of_tasks(method, tasks, seed), params, inputs, pretrained_source(plan, model))
 
 
 @stage(version=2, uses="arrays")
-def bundle_archive(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> Made:
+def bundle_archive(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> Spec:
     """The models of a masking row, or of a method with own tensors, as a bundle; its base is the pretrained file."""
     (theta0,) = pretrained_source(plan, model).values()
     base = theta0.path if isinstance(theta0, Node) else os.path.relpath(theta0, plan.root)
@@ -333,4 +333,4 @@ def bundle_archive(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed
         inputs: dict[str, Iterable[Node]] = {"task_vectors": task_vectors(plan, model, tasks, seed)}
     else:
         inputs = masking_inputs(plan, model, tasks, method, seed)
-    return Made(slug_of_tasks(method, tasks, seed), params, inputs, pretrained_source(plan, model))
+    return Spec(slug_of_tasks(method, tasks, seed), params, inputs, pretrained_source(plan, model))

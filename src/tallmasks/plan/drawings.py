@@ -1,31 +1,58 @@
-"""Figures, and the paper's tables: what is drawn from views."""
+"""Figures, and the paper's tables: what is drawn from views, one file in several formats for each name."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from tallmasks.plan import figure_views  # noqa: F401  (declares views that figures show)
+from tallmasks.plan.node import Spec, results
+from tallmasks.plan.planner import Plan
+from tallmasks.plan.views import VIEWS
 from tallmasks.results import figures, paper
+from tallmasks.store.errors import TallmasksError, nearest
+from tallmasks.store.folders import PROVENANCE
+
+DRAWINGS: dict[str, tuple[str, Mapping[str, Any]]] = {
+    "figure": ("figures", figures.FIGURES),
+    "paper_table": ("tables", paper.TABLES),
+}
+"""By stage: the folder below results/<model>/, and what is drawn there by name."""
 
 
-@dataclass(frozen=True)
-class Drawing:
-    """Figures, or the paper's tables: files in a folder of results/<model>/ that are drawn from views.
-
-    Attributes:
-        name: of its script in workflow/scripts/; in recipes.
-        version: raised when a change of code changes what is drawn.
-        folder: below results/<model>/.
-        known: each figure or table, by name.
-    """
-
-    name: str
-    version: int
-    folder: str
-    known: Mapping[str, Any]
+@results(version=10, files=[f"figures/{{name}}.{ending}" for ending in ("svg", "pdf", "png", "csv", PROVENANCE)])
+def figure(plan: Plan, model: str, name: str) -> Spec:
+    """One figure of the results of a model.  Raises TallmasksError where there are none that it shows."""
+    return _drawn(plan, model, "figure", name)
 
 
-FIGURE = Drawing("figure", 10, "figures", figures.FIGURES)
-PAPER_TABLE = Drawing("paper_table", 5, "tables", paper.TABLES)
-DRAWINGS = {drawing.name: drawing for drawing in (FIGURE, PAPER_TABLE)}
+@results(version=5, files=[f"tables/{{name}}.{ending}" for ending in ("html", "csv", "md", "tex", PROVENANCE)])
+def paper_table(plan: Plan, model: str, name: str) -> Spec:
+    """One of the paper's tables.  Raises as `figure`."""
+    return _drawn(plan, model, "paper_table", name)
+
+
+def _drawn(plan: Plan, model: str, kind: str, name: str) -> Spec:
+    folder, known = DRAWINGS[kind]
+    drawn = known[name]
+    if unknown := [view for view in drawn.views if view not in VIEWS]:
+        raise TallmasksError(f"{kind} {name}: there is no view {unknown[0]!r}{nearest(unknown[0], VIEWS)}")
+    shown = figures.in_scope(drawn.scope, plan.paper_benchmarks(model))
+    if not shown:
+        able = plan.benchmarks(model)
+        raise TallmasksError(
+            f"results/{model}/{folder}/{name}: paper.benchmarks in params.yaml names no benchmark whose tasks "
+            f"{model} has; it has those of {', '.join(able) or 'none'}"
+        )
+    published = paper.published_name(plan.model(model))
+    is_compared = published or model in paper.PUBLISHED.values()
+    params = {
+        "model": model,
+        "name": name,
+        "benchmarks": [[benchmark, list(tasks)] for benchmark, tasks in shown.items()],
+        **({"published": published} if published != model and is_compared else {}),
+    }
+    inputs = {
+        f"{benchmark}/{view}": [VIEWS[view](plan, model, benchmark)] for benchmark in shown for view in drawn.views
+    }
+    return Spec(name, params, inputs)

@@ -7,13 +7,13 @@ from tallmasks.evaluation.records import read_orders
 from tallmasks.evaluation.subsets import Subset, distinct_subsets
 from tallmasks.plan import chain
 from tallmasks.plan.chain import Seed, Tasks, pretrained_source
-from tallmasks.plan.node import Made, Node, stage
+from tallmasks.plan.node import Node, Spec, stage
 from tallmasks.plan.planner import Plan
 from tallmasks.store.artifacts import Damaged
 
 
 @stage(version=3, uses="evaluation", ending="json")
-def evaluate_thresholds(plan: Plan, model: str, tasks: Tasks, merge: str, seed: Seed) -> Made:
+def evaluate_thresholds(plan: Plan, model: str, tasks: Tasks, merge: str, seed: Seed) -> Spec:
     """Consensus merging at every threshold k from 0 to T + 1 that has no row, alpha tuned (figure 6)."""
     consensus = methods.consensus(merge)
     params = {
@@ -26,18 +26,18 @@ def evaluate_thresholds(plan: Plan, model: str, tasks: Tasks, merge: str, seed: 
         "grid": list(consensus.protocol.grid(plan.grids(model))),
     }
     inputs = chain.evaluate(plan, model, tasks, consensus.name, seed).inputs
-    return Made(chain.slug_of_tasks(merge, tasks, seed), params, inputs, pretrained_source(plan, model))
+    return Spec(chain.slug_of_tasks(merge, tasks, seed), params, inputs, pretrained_source(plan, model))
 
 
 @stage(version=2, uses="arrays", ending="json")
-def task_orders(plan: Plan, model: str, tasks: Tasks) -> Made:
+def task_orders(plan: Plan, model: str, tasks: Tasks) -> Spec:
     """The tasks in figure 5's orders, by zero-shot accuracies."""
     inputs = {"zeroshot": [chain.evaluate_task(plan, model, task, "zeroshot", plan.seeds[0]) for task in tasks]}
-    return Made(f"{len(tasks)}tasks", {"tasks": list(tasks)}, inputs)
+    return Spec(f"{len(tasks)}tasks", {"tasks": list(tasks)}, inputs)
 
 
 @stage(version=3, uses="evaluation", ending="json")
-def evaluate_subset(plan: Plan, model: str, tasks: Tasks, seed: Seed) -> Made:
+def evaluate_subset(plan: Plan, model: str, tasks: Tasks, seed: Seed) -> Spec:
     """Figure 5's methods on one set of tasks, from its task vectors; merges and masks are made in memory."""
     names = plan.params["paper"]["subsets"]["methods"]
     merges = sorted({merge for name in names if (merge := methods.get(name).merge)})
@@ -51,7 +51,7 @@ def evaluate_subset(plan: Plan, model: str, tasks: Tasks, seed: Seed) -> Made:
     }
     vectors = {"task_vectors": chain.task_vectors(plan, model, tasks, seed)}
     inputs = chain.evaluation_inputs(plan, model, tasks, seed) | vectors
-    return Made(f"{len(tasks)}tasks-s{seed}", params, inputs, pretrained_source(plan, model))
+    return Spec(f"{len(tasks)}tasks-s{seed}", params, inputs, pretrained_source(plan, model))
 
 
 def known_subsets(plan: Plan, model: str, benchmark: str) -> list[tuple[Subset, Node]] | None:
@@ -62,3 +62,9 @@ def known_subsets(plan: Plan, model: str, benchmark: str) -> list[tuple[Subset, 
         return None
     chosen = {order: ordered[order] for order in plan.subset_orders}
     return [(subset, evaluate_subset(plan, model, subset.tasks, plan.seeds[0])) for subset in distinct_subsets(chosen)]
+
+
+def subset_evaluations(plan: Plan, model: str, benchmark: str) -> dict[str, list[Node]] | None:
+    """The evaluations of these subsets, by role; None before zero-shot accuracies are there."""
+    subsets = known_subsets(plan, model, benchmark)
+    return None if subsets is None else {"subsets": [node for _, node in subsets]}

@@ -71,7 +71,7 @@ def controlled(plan: Plan, model: str, name: str) -> Artifacts:
 @view(
     version=2,
     files=("accuracy.csv", "orders.json"),
-    grows=True,
+    late_inputs=lambda plan, model, benchmark: figure_stages.subset_evaluations(plan, model, benchmark),
     params=lambda plan, model, benchmark: {"orders": list(plan.subset_orders)},
 )
 def subsets(plan: Plan, model: str, name: str) -> Artifacts:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
-from functools import partial
-from itertools import chain
 
-from tallmasks.plan import figure_stages, figure_views  # noqa: F401  (declares the other views)
+from tallmasks.plan import drawings  # noqa: F401  (declares the other stages and views)
 from tallmasks.plan.node import Node
 from tallmasks.plan.planner import Plan
-from tallmasks.plan.views import VIEWS, View, results_of
+from tallmasks.plan.views import VIEWS, NotOfThisBenchmark, results_of
 from tallmasks.store.errors import TallmasksError
 
 
@@ -20,12 +18,12 @@ class Index:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._nodes: dict[tuple[str, str], Node] = {}
-        self._left = self._built(plan.models)
+        self._left = self._views(plan.models)
 
     def add(self, node: Node) -> None:
-        """Add an artifact with all that it is made from.  Raises TallmasksError where a source file is not there."""
+        """Add all that a node is made from.  Raises TallmasksError where a source file is not there."""
         if (node.model, node.name) not in self._nodes:
-            self._nodes |= {(one.model, one.name): one for one in node.walk()}
+            self._nodes |= {(one.model, one.name): one for one in node.walk() if not one.stage.is_result}
 
     def find(self, model: str, name: str) -> Node:
         """The artifact of a file name, whatever was added before.
@@ -38,11 +36,10 @@ class Index:
                     f"{name}: no recipe declared in params.yaml yields this artifact; its parameters have changed "
                     "since it was named: ask for the results file instead"
                 )
-            for artifacts in self._behind(*self._left.pop(0)):
-                with suppress(TallmasksError):  # of another model, whose files are not there, say
-                    for node in artifacts():
-                        with suppress(TallmasksError):
-                            self.add(node)
+            with suppress(TallmasksError):  # of another model, whose files are not there, say
+                for node in self._artifacts(*self._left.pop(0)):
+                    with suppress(TallmasksError):
+                        self.add(node)
         return self._nodes[model, name]
 
     def declared(self, models: Iterable[str] | None = None) -> dict[str, Node]:
@@ -50,24 +47,21 @@ class Index:
 
         Raises TallmasksError where a source file is not there.
         """
-        for model, benchmark in self._built(models or self._plan.models):
-            for artifacts in self._behind(model, benchmark):
-                for node in artifacts():
-                    self.add(node)
+        for view, model, benchmark in self._views(models or self._plan.models):
+            for node in self._artifacts(view, model, benchmark):
+                self.add(node)
         return {node.path: node for node in self._nodes.values()}
 
-    def _built(self, models: Iterable[str]) -> list[tuple[str, str]]:
-        return [(model, benchmark) for model in models for benchmark in self._plan.benchmarks(model)]
+    def _views(self, models: Iterable[str]) -> list[tuple[str, str, str]]:
+        plan = self._plan
+        return [(view, model, name) for model in models for name in plan.benchmarks(model) for view in VIEWS]
 
-    def _behind(self, model: str, benchmark: str) -> list[Callable[[], Iterable[Node]]]:
-        """What gives the artifacts of each view of a benchmark."""
-        tasks = self._plan.benchmark(benchmark)
-        return [partial(self._of_view, view, model, benchmark) for view in VIEWS.values() if not view.refused(tasks)]
-
-    def _of_view(self, view: View, model: str, benchmark: str) -> Iterable[Node]:
-        subsets = figure_stages.known_subsets(self._plan, model, benchmark) if view.grows else ()
-        artifacts = view.artifacts(self._plan, model, benchmark).values()
-        return [*chain.from_iterable(artifacts), *(node for _, node in subsets or ())]
+    def _artifacts(self, view: str, model: str, benchmark: str) -> list[Node]:
+        """What a view is written from; nothing where it cannot be made of the benchmark."""
+        try:
+            return VIEWS[view](self._plan, model, benchmark).all_inputs
+        except NotOfThisBenchmark:
+            return []
 
 
 def closure(plan: Plan, model: str) -> list[Node]:

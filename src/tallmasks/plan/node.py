@@ -1,6 +1,7 @@
-"""An artifact of the store before it is made, and the declaration of the stage that makes it.
+"""A step of the workflow before it runs: what it is made from, what decides its content, and where its files are.
 
-A stage is declared once, in `tallmasks.plan.chain` or `figure_stages`.
+Artifacts of the store and files of results/ are declared in the same way, as stages: artifacts in
+`tallmasks.plan.chain` and `figure_stages`, results in `views`, `figure_views` and `drawings`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, Generic, Literal, ParamSpec
 
 from tallmasks.store.artifacts import digest_of
 from tallmasks.store.errors import TallmasksError
+from tallmasks.store.folders import RESULTS
 from tallmasks.store.source_digests import sha256_of_file, sha256_of_folder
 
 Which = ParamSpec("Which")
@@ -23,62 +25,63 @@ Uses = Literal["arrays", "one_task", "evaluation", "finetuning"]
 
 
 @dataclass(frozen=True)
-class Made:
-    """What one artifact of a stage is made from.
+class Spec:
+    """What one artifact, or one set of results files, is made from.
 
     Attributes:
-        slug: the part of its name before the digest.
-        params: plain JSON values that decide its content.
-        inputs: artifacts by role; their order counts.
+        name: of an artifact the part before the digest; of results the benchmark, figure or table.
+        params: plain JSON values that decide the content.
+        inputs: artifacts and results by role; their order counts.
         sources: the user's files and folders by role, or an artifact instead.
-        owner: the owner of its folder, if not the model.
+        owner: the owner of the artifact's folder, if not the model.
+        late_inputs: further inputs by role, which are known once some inputs are there; None before.
     """
 
-    slug: str
+    name: str
     params: Mapping[str, Any]
     inputs: Mapping[str, Iterable[Node]] = field(default_factory=dict)
     sources: Mapping[str, Path | Node] = field(default_factory=dict)
     owner: str | None = None
+    late_inputs: Callable[[], Mapping[str, list[Node]] | None] = dict
 
 
 @dataclass(frozen=True)
 class Stage(Generic[Which]):
-    """One kind of artifact; called with a plan and what the artifact is of, it gives the artifact.
+    """One kind of step.  Called with a plan, a model and what else the declaration takes, it gives a `Node`.
 
     Attributes:
-        name: of the stage, of its rule, of its script in workflow/scripts/ and of its folder; in recipes.
-        version: raised when a change of code changes what the stage makes.
+        name: of the stage, its rule, and its script in workflow/scripts/; in recipes.
+        version: raised when a change of code changes what is made.
+        declare: the function that was decorated; it may return the node of another stage instead.
+        files: the paths of its files, with {model} and {name}.  The last one carries the recipe.
         uses: what its jobs may use.
-        declare: the function that was decorated.
-        folder: of its artifacts; ``{model}`` stands for the owner and ``{stage}`` for the name.
-        ending: of its files.
         joint: whether it is made from all tasks at once, where a merge or an input names it.
         missing: the message for an artifact that cannot be made on this machine now; None where it can.
     """
 
     name: str
     version: int
-    uses: Uses
-    declare: Callable[Which, Made | Node]
-    folder: str = "store/{model}/derived/{stage}"
-    ending: str = "safetensors"
+    declare: Callable[Which, Spec | Node]
+    files: tuple[str, ...]
+    uses: Uses = "arrays"
     joint: bool = False
     missing: Callable[[Node], str | None] | None = None
 
     def __call__(self, *which: Which.args, **options: Which.kwargs) -> Node:
-        """The artifact; the same arguments give the same object."""
+        """The node; the same arguments give the same object."""
         of: tuple[Any, ...] = which
         plan, model, *_ = of
         key = (self.name, of[1:], tuple(options.items()))
-        made: dict[Any, Node] = plan.artifacts
-        if key not in made:
+        nodes: dict[Any, Node] = plan.nodes
+        if key not in nodes:
             declared = self.declare(*which, **options)
-            made[key] = declared if isinstance(declared, Node) else Node.of(self, model, declared)
-        return made[key]
+            nodes[key] = declared if isinstance(declared, Node) else Node.of(self, model, declared)
+        return nodes[key]
 
-    def path(self, model: str, name: str) -> str:
-        """The path of an artifact; with Snakemake's wildcards in the place of both, of all of them."""
-        return f"{self.folder.format(model=model, stage=self.name)}/{name}.{self.ending}"
+    @property
+    def is_result(self) -> bool:
+        """Whether its files are in results/, under names without a digest."""
+        return self.files[0].startswith(RESULTS.name)
 
     @functools.cached_property
     def options(self) -> tuple[str, ...]:
@@ -88,20 +91,45 @@ class Stage(Generic[Which]):
 
 
 STAGES: dict[str, Stage[Any]] = {}
+"""All stages by name, once `tallmasks.plan.index` is imported."""
 
 
-def stage(**fields: Any) -> Callable[[Callable[Which, Made | Node]], Stage[Which]]:
-    """Decorator: declare a stage, named after a function ``(plan, model, ...) -> what one artifact is made from``.
+def stage(
+    *,
+    version: int,
+    uses: Uses,
+    folder: str = "store/{model}/derived/{stage}",
+    ending: str = "safetensors",
+    **fields: Any,
+) -> Callable[[Callable[Which, Spec | Node]], Stage[Which]]:
+    """Decorator: declare a kind of artifact, named after a function ``(plan, model, ...) -> Spec``."""
 
-    The function may return the artifact of another stage instead.
-    """
-
-    def register(declare: Callable[Which, Made | Node]) -> Stage[Which]:
+    def register(declare: Callable[Which, Spec | Node]) -> Stage[Which]:
         name = getattr(declare, "__name__")  # noqa: B009
-        STAGES[name] = Stage(name=name, declare=declare, **fields)
+        file = f"{folder.replace('{stage}', name)}/{{name}}.{ending}"
+        STAGES[name] = Stage(name, version, declare, (file,), uses, **fields)
         return STAGES[name]
 
     return register
+
+
+def results(*, version: int, files: Iterable[str]) -> Callable[[Callable[Which, Spec | Node]], Stage[Which]]:
+    """Decorator: declare a kind of results, named after a function ``(plan, model, name) -> Spec``.
+
+    ``files``: paths below results/{model}/, with {name}; the last one is the provenance.
+    """
+
+    def register(declare: Callable[Which, Spec | Node]) -> Stage[Which]:
+        name = getattr(declare, "__name__")  # noqa: B009
+        STAGES[name] = Stage(name, version, declare, tuple(f"{RESULTS}/{{model}}/{file}" for file in files))
+        return STAGES[name]
+
+    return register
+
+
+def stage_versions() -> dict[str, int]:
+    """The version of every stage, by name."""
+    return {name: one.version for name, one in STAGES.items()}
 
 
 def sha256_of_source(path: Path) -> str:
@@ -113,7 +141,7 @@ def sha256_of_source(path: Path) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """One artifact of the store."""
+    """One artifact of the store, or one set of results files that are written together."""
 
     stage: Stage[Any]
     model: str
@@ -121,13 +149,14 @@ class Node:
     params: Mapping[str, Any]
     inputs: Mapping[str, tuple[Node, ...]] = field(default_factory=dict)
     sources: Mapping[str, Path] = field(default_factory=dict)
+    late_inputs: Callable[[], Mapping[str, list[Node]] | None] = dict
 
     @classmethod
-    def of(cls, stage: Stage[Any], model: str, made: Made) -> Node:
-        artifacts = {role: (source,) for role, source in made.sources.items() if isinstance(source, Node)}
-        files = {role: source for role, source in made.sources.items() if isinstance(source, Path)}
-        inputs = {role: tuple(nodes) for role, nodes in made.inputs.items()} | artifacts
-        return cls(stage, made.owner or model, made.slug, made.params, inputs, files)
+    def of(cls, stage: Stage[Any], model: str, spec: Spec) -> Node:
+        artifacts = {role: (source,) for role, source in spec.sources.items() if isinstance(source, Node)}
+        files = {role: source for role, source in spec.sources.items() if isinstance(source, Path)}
+        inputs = {role: tuple(nodes) for role, nodes in spec.inputs.items()} | artifacts
+        return cls(stage, spec.owner or model, spec.name, spec.params, inputs, files, spec.late_inputs)
 
     @property
     def kind(self) -> str:
@@ -151,11 +180,23 @@ class Node:
 
     @functools.cached_property
     def name(self) -> str:
-        return f"{self.slug}-{self.digest}"
+        return self.slug if self.stage.is_result else f"{self.slug}-{self.digest}"
 
     @functools.cached_property
+    def files(self) -> tuple[str, ...]:
+        """The paths of its files, from the project's folder."""
+        return tuple(file.format(model=self.model, name=self.name) for file in self.stage.files)
+
+    @property
     def path(self) -> str:
-        return self.stage.path(self.model, self.name)
+        """The file with the recipe: the artifact, or the provenance of results."""
+        return self.files[-1]
+
+    @property
+    def all_inputs(self) -> list[Node]:
+        """Its inputs of every role, with the late ones that are known."""
+        late = self.late_inputs() or {}
+        return [node for nodes in (*self.inputs.values(), *late.values()) for node in nodes]
 
     def walk(self) -> Iterator[Node]:
         """This node and everything that it is made from, each once."""
@@ -166,4 +207,4 @@ class Node:
             if id(node) not in visited:
                 visited.add(id(node))
                 yield node
-                waiting.extend(needed for nodes in node.inputs.values() for needed in nodes)
+                waiting.extend(node.all_inputs)

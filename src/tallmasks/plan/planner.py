@@ -20,7 +20,7 @@ class Plan:
     """The settings of params.yaml as recipes have them.
 
     ``params``: the content of params.yaml; ``root``: the folder of relative paths in it;
-    ``artifacts``: those that stages have given (`tallmasks.plan.node.Stage`).
+    ``nodes``: those that stages have given (`tallmasks.plan.node.Stage`).
 
     Raises TallmasksError as `check_params`.
     """
@@ -28,7 +28,7 @@ class Plan:
     def __init__(self, params: Params, root: Path | str = ".") -> None:
         self.params = params
         self.root = Path(root)
-        self.artifacts: dict[Any, Node] = {}
+        self.nodes: dict[Any, Node] = {}
         check_params(params)
 
     @property

@@ -1,93 +1,99 @@
-"""The folders of results/: what each shows of a model, and the artifacts that it is written from.
+"""The results of a benchmark: what each view shows of a model, and the artifacts that it is written from.
 
 A view's recipe has the benchmark's name and the order of its tasks, because its files show them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from tallmasks import methods
 from tallmasks.methods.merges import LEARNED
+from tallmasks.models.checkpoint_sources import FINETUNE, source_of
 from tallmasks.models.families import STATISTICS, statistics_of
 from tallmasks.plan import chain
 from tallmasks.plan.chain import Seed
-from tallmasks.plan.node import STAGES, Node
-from tallmasks.plan.params import Benchmark, bundled_row
+from tallmasks.plan.node import STAGES, Node, Spec, Stage, results
+from tallmasks.plan.params import bundled_row
 from tallmasks.plan.planner import Plan
 from tallmasks.store.errors import TallmasksError
-from tallmasks.store.folders import PROVENANCE, RESULTS
+from tallmasks.store.folders import PROVENANCE
 
 Artifacts = dict[str, list[Node]]
 WrittenFrom = Callable[[Plan, str, str], Artifacts]
 ShownParams = Callable[[Plan, str, str], dict[str, Any]]
 
-
-@dataclass(frozen=True)
-class View:
-    """Some files of results/<model>/<benchmark>/.
-
-    Attributes:
-        name: of the view, of its rule, of its script in workflow/scripts/ and of its own folder; in recipes.
-        version: raised when a change of code changes what is written.
-        artifacts: ``(plan, model, benchmark) -> the artifacts that it is written from``, by role.
-        params: ``(plan, model, benchmark) -> the parameters that it depends on``.
-        seeds: how many of the fine-tuning seeds it shows.
-        files: what it always writes, without the provenance; some benchmarks have more.
-        own_folder: whether it has a folder of its own, below the benchmark's.
-        provenance: the file that vouches for its files.
-        grows: whether it is written from more artifacts once some of them are there.
-        any_tasks: whether a benchmark may evaluate other tasks than it merges.
-        least_tasks: how many tasks a benchmark must have.
-    """
-
-    name: str
-    version: int
-    artifacts: WrittenFrom
-    params: ShownParams
-    files: Sequence[str]
-    seeds: Literal["none", "first", "all"] = "first"
-    own_folder: bool = True
-    provenance: str = PROVENANCE
-    grows: bool = False
-    any_tasks: bool = False
-    least_tasks: int = 1
-
-    def folder(self, model: str, benchmark: str) -> Path:
-        """Where its files lie."""
-        folder = RESULTS / model / benchmark
-        return folder / self.name if self.own_folder else folder
-
-    def seeds_of(self, plan: Plan) -> tuple[int, ...]:
-        """The fine-tuning seeds that it shows."""
-        return {"none": (), "first": plan.seeds[:1], "all": plan.seeds}[self.seeds]
-
-    def refused(self, benchmark: Benchmark) -> str | None:
-        """Why it cannot be made of a benchmark; None where it can."""
-        if benchmark.unseen and not self.any_tasks:
-            return (
-                "it shows models or masks of each task's own, and this benchmark evaluates other tasks than it merges; "
-                "expected a benchmark that is a list of tasks"
-            )
-        if len(benchmark.merge) < self.least_tasks:
-            return f"it needs {self.least_tasks} tasks, and this benchmark has {len(benchmark.merge)}; add tasks"
-        return None
+VIEWS: dict[str, Stage[Any]] = {}
+"""The views of a benchmark, by name."""
 
 
-VIEWS: dict[str, View] = {}
+class NotOfThisBenchmark(TallmasksError):
+    """A view cannot be made of a benchmark."""
 
 
 def view(
-    *, version: int, params: ShownParams = lambda plan, model, benchmark: {}, **fields: Any
+    *,
+    version: int,
+    files: Sequence[str],
+    params: ShownParams = lambda plan, model, benchmark: {},
+    seeds: Literal["none", "first", "all"] = "first",
+    own_folder: bool = True,
+    provenance: str = PROVENANCE,
+    any_tasks: bool = False,
+    least_tasks: int = 1,
+    late_inputs: Callable[[Plan, str, str], Mapping[str, list[Node]] | None] = lambda plan, model, benchmark: {},
 ) -> Callable[[WrittenFrom], WrittenFrom]:
-    """Decorator: declare a view, named after a function ``(plan, model, benchmark) -> its artifacts``."""
+    """Decorator: declare a view, named after a function ``(plan, model, benchmark) -> its artifacts by role``.
+
+    Args:
+        files: what it always writes; some benchmarks have more.
+        params: ``(plan, model, benchmark) -> the parameters that it depends on``.
+        seeds: which of the fine-tuning seeds it shows.
+        own_folder: whether it has a folder of its own, below the benchmark's.
+        provenance: the file with the recipe and the digests of its files.
+        any_tasks: whether a benchmark may evaluate other tasks than it merges.
+        least_tasks: how many tasks a benchmark must have.
+        late_inputs: ``(plan, model, benchmark) -> `` see `Spec`.
+    """
 
     def register(artifacts: WrittenFrom) -> WrittenFrom:
         name = getattr(artifacts, "__name__")  # noqa: B009
-        VIEWS[name] = View(name, version, artifacts, params, **fields)
+
+        def declare(plan: Plan, model: str, benchmark: str) -> Spec:
+            tasks = plan.tasks_for(model, benchmark)
+            shown = {"none": (), "first": plan.seeds[:1], "all": plan.seeds}[seeds]
+            if reason := _refused(plan, model, benchmark, shown):
+                raise NotOfThisBenchmark(f"results/{model}/{benchmark}/{name}: {reason}")
+            settings = {
+                "model": model,
+                "benchmark": benchmark,
+                "tasks": list(tasks),
+                **params(plan, model, benchmark),
+                "seeds": list(shown),
+                **plan.architecture(model),
+            }
+            inputs, sources = artifacts(plan, model, benchmark), chain.pretrained_source(plan, model)
+            return Spec(benchmark, settings, inputs, sources, None, lambda: late_inputs(plan, model, benchmark))
+
+        def _refused(plan: Plan, model: str, benchmark: str, shown: Sequence[int]) -> str | None:
+            tasks, sources = plan.benchmark(benchmark), plan.model(model).get("checkpoints", FINETUNE)
+            if len(shown) > 1 and any(source_of(sources, task) != FINETUNE for task in tasks.evaluate):
+                return (
+                    f"checkpoints that were imported have no seeds; it needs `checkpoints: {FINETUNE}` in params.yaml"
+                )
+            if tasks.unseen and not any_tasks:
+                return (
+                    "it shows models or masks of each task's own, and this benchmark evaluates other tasks than it"
+                    " merges; expected a benchmark that is a list of tasks"
+                )
+            if len(tasks.merge) < least_tasks:
+                return f"it needs {least_tasks} tasks, and this benchmark has {len(tasks.merge)}; add tasks"
+            return None
+
+        declare.__name__ = name
+        folder = f"{{name}}/{name}" if own_folder else "{name}"
+        VIEWS[name] = results(version=version, files=[f"{folder}/{file}" for file in (*files, provenance)])(declare)
         return artifacts
 
     return register

@@ -1,8 +1,7 @@
-"""Artifacts of the store: their labels, whether they are whole, and how new ones are sealed.
+"""Labels: what an artifact of the store, or the provenance of results, says of itself, and whether it is whole.
 
-An artifact's *label* is its recipe, its content, its kind of machine, and the *identities* of what it was made from.
-The recipe's digest is in its name; an identity is a content and a machine.  `read_label` reads the file's header;
-`check` reads all of the file.
+A label is a recipe and the digest of the content.  The recipe's digest is in an artifact's name.  `read_label` reads
+the header of a safetensors file, and JSON files whole; `check` reads all of a file.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import re
 import stat
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -25,7 +24,7 @@ from typing import Any
 
 from tallmasks.store.atomic_files import atomic_write_text
 from tallmasks.store.errors import TallmasksError
-from tallmasks.store.seals import CONTENT, SEAL, canonical, content_of_json, content_of_tensors, seal_of
+from tallmasks.store.seals import CONTENT, canonical, content_of_json, content_of_tensors
 from tallmasks.store.tensor_files import open_tensors, read_metadata
 
 DIGEST_LENGTH = 12
@@ -34,6 +33,8 @@ DECIDING = ("numpy", "numba", "torch", "open_clip_torch", "pillow", "transformer
 """The libraries whose versions can change the last bits of what is computed."""
 DECIDING_VARIABLES = ("OPENBLAS_CORETYPE", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_CBWR")
 CHANGED = "has other values than were written there"
+FILES = "sha256"
+"""The key of a provenance with the sha256 of each results file, by name."""
 CLOCK_NS = 1_000_000_000  # a file that changed within this time may change once more under the same time of change
 
 
@@ -51,23 +52,6 @@ class Label:
 
     recipe: Mapping[str, Any]
     content: str
-    machine: str
-    made_from: Mapping[str, Sequence[str]]
-    """Identities by role, in the recipe's order."""
-
-    @property
-    def identity(self) -> str:
-        """`<content>/<digest of the kind of machine>`, as artifacts that are made from it record it."""
-        return f"{self.content}/{hashlib.sha256(self.machine.encode()).hexdigest()[:8]}"
-
-    def is_still(self, recorded: str) -> bool:
-        """Whether this counts as the input whose identity was ``recorded``.
-
-        Another content from the same kind of machine is damage.  From another kind it is rounding, and nothing is
-        redone.
-        """
-        content, machine = recorded.split("/")
-        return content == self.content or machine != self.identity.split("/")[1]
 
 
 def digest_of(value: object) -> str:
@@ -76,10 +60,11 @@ def digest_of(value: object) -> str:
 
 
 def read_label(path: Path) -> Label:
-    """The label of an artifact, from its header (of a JSON artifact, from all of it).
+    """The label of an artifact, from its header; or that of results, from their provenance.
 
     Raises FileNotFoundError or NotADirectoryError where there is no such path.  Raises Damaged where it is no regular
-    file, cannot be read, is not whole or not sealed.  Also for another recipe's digest in its name.
+    file, cannot be read, or is not whole.  Also for another recipe's digest in its name, and for results files that are
+    not those of their provenance.
     """
     try:
         if not stat.S_ISREG(path.stat().st_mode):
@@ -100,16 +85,21 @@ def _read_label(path: Path) -> Label:
         raise Damaged(path, str(error).removeprefix(f"{path} ")) from None
     named = ARTIFACT.fullmatch(path.name)
     try:
-        if facts[SEAL] != seal_of(facts):
-            raise Damaged(path, "says of itself what was not written there: its seal is broken")
-        recipe = _parsed(facts["recipe"])
-        label = Label(recipe, facts[CONTENT], facts["machine"], _parsed(facts["made_from"]))
+        label = Label(_parsed(facts["recipe"]), facts[CONTENT])
+        files = dict(facts.get(FILES, {})) if path.suffix == ".json" else {}
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
         raise Damaged(path, "says nothing of how it was made, or not as this workflow does") from None
     if path.suffix == ".json" and content_of_json(facts) != label.content:
         raise Damaged(path, CHANGED)
-    if named and digest_of(recipe) != named["digest"]:
+    if named and digest_of(label.recipe) != named["digest"]:
         raise Damaged(path, "holds what another recipe makes than the one that its name carries")
+    for name, expected in files.items():
+        file = path.parent / name
+        if not file.is_file():
+            raise Damaged(file, "is not there")
+        with file.open("rb") as content:
+            if hashlib.file_digest(content, "sha256").hexdigest() != expected:
+                raise Damaged(file, f"is not what was written there: its sha256 is not the one in {path.name}")
     return label
 
 
@@ -130,7 +120,7 @@ def check(path: Path, remembered: Path | None = None) -> Label:
                 return label
     try:
         tensors = open_tensors(path)
-        content = content_of_tensors(tensors.described, tensors.data)
+        content = content_of_tensors(tensors.described, tensors.data, tensors.metadata)
     except TallmasksError as error:
         raise Damaged(path, f"is not whole: {error}") from None
     if content != label.content:
@@ -190,27 +180,17 @@ def _hardware() -> str:
 _version = functools.cache(version)
 
 
-def facts_of(recipe: Mapping[str, Any], made_from: Mapping[str, Iterable[str]], threads: int) -> dict[str, Any]:
-    """What a new artifact says of its making: all but its content and seal."""
-    return {
-        "recipe": recipe,
-        "made_from": {role: list(identities) for role, identities in made_from.items()},
-        "machine": machine(threads),
-    }
+def as_metadata(recipe: Mapping[str, Any]) -> dict[str, str]:
+    """A recipe as the metadata of a safetensors file, which holds text only."""
+    return {"recipe": canonical(recipe)}
 
 
-def as_metadata(facts: Mapping[str, Any]) -> dict[str, str]:
-    """`facts_of` as the metadata of a safetensors file, which holds text only."""
-    return {key: value if isinstance(value, str) else canonical(value) for key, value in facts.items()}
+def as_json(value: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON artifact of a value: with its recipe and the digest of its content."""
+    plain = json.loads(canonical({**value, "recipe": recipe}))  # as it is read back: tuples become lists
+    return {**plain, CONTENT: content_of_json(plain)}
 
 
-def sealed(value: Mapping[str, Any]) -> dict[str, Any]:
-    """A JSON object with its content and its seal."""
-    plain = json.loads(canonical(value))  # tuples become lists, keys become text: what is read back is what is sealed
-    plain |= {CONTENT: content_of_json(plain)}
-    return plain | {SEAL: seal_of(plain)}
-
-
-def write_json(path: Path, value: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
-    """Write a JSON artifact with the facts of its making (`facts_of`), whole or not at all."""
-    atomic_write_text(path, json.dumps(sealed({**value, **facts}), ensure_ascii=False))
+def write_json(path: Path, value: Mapping[str, Any], recipe: Mapping[str, Any]) -> None:
+    """Write a JSON artifact, whole or not at all."""
+    atomic_write_text(path, json.dumps(as_json(value, recipe), ensure_ascii=False))

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import hashlib
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-from tallmasks.store.artifacts import ARTIFACT, Damaged, load_json, read_label
+from tallmasks.store.artifacts import ARTIFACT, Damaged, read_label
 from tallmasks.store.errors import TallmasksError
-from tallmasks.store.seals import SEAL, seal_of
 
 SCRATCH = Path(".tallmasks")
 DAMAGED = SCRATCH / "damaged"
@@ -69,31 +66,6 @@ def set_aside(path: Path, root: Path = Path()) -> str | None:
         return f"moved to {target.relative_to(root)}"
     except FileNotFoundError:
         return None
-
-
-def provenance_of(folder: Path, name: str = PROVENANCE) -> dict[str, Any]:
-    """A provenance in a results folder, checked with all files that it vouches for.
-
-    Raises Damaged where it or one of the files is not there or not what was written.
-    """
-    path = folder / name
-    try:
-        if not path.is_file():
-            raise Damaged(path, "is not there")
-        provenance = load_json(path)
-        if provenance[SEAL] != seal_of(provenance):
-            raise Damaged(path, "is not what was written there: its seal is broken")
-        for name_of_file, expected in provenance["sha256"].items():
-            file = folder / name_of_file
-            if not file.is_file():
-                raise Damaged(file, "is not there")
-            with file.open("rb") as content:
-                digest = hashlib.file_digest(content, "sha256").hexdigest()
-            if digest != expected:
-                raise Damaged(file, f"is not what was written there: its sha256 is not the one in {name}")
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OSError):
-        raise Damaged(path, "cannot be read, or does not say what it vouches for and what that was made from") from None
-    return provenance
 
 
 @contextmanager

@@ -1,11 +1,7 @@
-"""Seals: digests by which an artifact vouches for its own content.
+"""The digest of an artifact's content: XXH3, 128 bits, in a safetensors file's metadata or as a key of a JSON object.
 
-An artifact has two digests (XXH3, 128 bits) in a safetensors file's metadata or as keys of a JSON object:
-
-- `content` is of its values: names, dtypes, shapes and bytes of tensors, or a JSON object without the keys in `MAKING`.
-- `seal` is of all the rest, `content` included.
-
-They find accidental damage at the speed of memory, but nothing that somebody forged.
+It is of everything in the file but the recipe, whose own digest is in the file's name.  It finds accidental damage at
+the speed of memory, but nothing that somebody forged.
 """
 
 from __future__ import annotations
@@ -18,9 +14,8 @@ import xxhash
 from numpy.typing import NDArray
 
 CONTENT = "content"
-SEAL = "seal"
-MAKING = ("recipe", "made_from", "machine", "origins", CONTENT, SEAL)
-"""The keys of a JSON artifact that are no part of its content."""
+NOT_CONTENT = ("recipe", "made_from", "machine", CONTENT, "seal")
+"""Keys that are no part of the content; earlier releases wrote ``made_from``, ``machine`` and ``seal``."""
 
 
 def canonical(value: object) -> str:
@@ -28,25 +23,26 @@ def canonical(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
-def content_of_tensors(tensors: Sequence[tuple[str, str, Sequence[int]]], data: NDArray) -> str:
-    """The content of a safetensors file, from its data section, uint8 [bytes].
+def content_of_tensors(
+    tensors: Sequence[tuple[str, str, Sequence[int]]], data: NDArray, metadata: Mapping[str, str]
+) -> str:
+    """The content of a safetensors file.
 
-    ``tensors``: name, safetensors' dtype and shape of every tensor, in the order of their bytes.
+    Args:
+        tensors: name, safetensors' dtype and shape of every tensor, in the order of their bytes.
+        data: its data section, uint8 [bytes].
+        metadata: of the file.
     """
     digest = xxhash.xxh3_128(canonical([[name, dtype, list(shape)] for name, dtype, shape in tensors]).encode())
     digest.update(data.data)
+    facts = {key: value for key, value in metadata.items() if key not in NOT_CONTENT}
+    if facts and "seal" not in metadata:  # with which earlier releases covered the metadata
+        digest.update(canonical(facts).encode())
     return digest.hexdigest()
 
 
 def content_of_json(value: Mapping[str, Any]) -> str:
     """The content of a JSON artifact."""
-    return _digest({key: inner for key, inner in value.items() if key not in MAKING})
-
-
-def seal_of(facts: Mapping[str, Any]) -> str:
-    """The seal of what an artifact says of itself, whatever seal stands in it."""
-    return _digest({key: inner for key, inner in facts.items() if key != SEAL})
-
-
-def _digest(value: object) -> str:
-    return xxhash.xxh3_128(canonical(value).encode()).hexdigest()
+    without = (*NOT_CONTENT, *(["origins"] if "seal" in value else []))
+    content = {key: inner for key, inner in value.items() if key not in without}
+    return xxhash.xxh3_128(canonical(content).encode()).hexdigest()

@@ -24,7 +24,7 @@ from tallmasks.store.atomic_files import whole
 from tallmasks.store.dtypes import DTYPES, code_of
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.plain_files import open_plain
-from tallmasks.store.seals import CONTENT, SEAL, content_of_tensors, seal_of
+from tallmasks.store.seals import CONTENT, content_of_tensors
 
 LARGEST_HEADER = 1 << 24
 """Bytes of a file's header at most: parsed, it takes some 25 times as many."""
@@ -256,7 +256,7 @@ class NewTensors:
 
 @contextmanager
 def new_tensors(path: Path | str, specs: Mapping[str, TensorSpec], metadata: Mapping[str, str]) -> Iterator[NewTensors]:
-    """Create a safetensors file and fill it in pieces; it appears at ``path``, sealed, only on a clean exit.
+    """Create a safetensors file and fill it in pieces; it appears at ``path`` only on a clean exit.
 
     ``new.metadata`` may grow by 1 KiB until the exit. Use the arrays only inside the ``with`` block.
     Raises TallmasksError before the first value is written where the disk has no room.
@@ -272,7 +272,8 @@ def new_tensors(path: Path | str, specs: Mapping[str, TensorSpec], metadata: Map
         }
         new = NewTensors(dict(metadata), tensors, data)
         yield new
-        _seal(specs, new)
+        layout = [(name, specs[name].code, specs[name].shape) for name in _placed(specs)]
+        new.metadata[CONTENT] = content_of_tensors(layout, new.data, new.metadata)
         header = _encode_header(specs, new.metadata).ljust(room - 8)
         mapped[:room] = np.frombuffer(len(header).to_bytes(8, "little") + header, np.uint8)
         mapped.flush()
@@ -282,13 +283,6 @@ def bytes_of_file(specs: Mapping[str, TensorSpec], metadata: Mapping[str, str]) 
     """The size of the file that :func:`new_tensors` makes, its header included."""
     header = 8 + len(_encode_header(specs, metadata)) + _LATE_METADATA
     return -(-header // _ALIGNMENT) * _ALIGNMENT + sum(spec.nbytes for spec in specs.values())
-
-
-def _seal(specs: Mapping[str, TensorSpec], new: NewTensors) -> None:
-    """Add the digests of a file's values and of all that it says of itself."""
-    tensors = [(name, specs[name].code, specs[name].shape) for name in _placed(specs)]
-    new.metadata[CONTENT] = content_of_tensors(tensors, new.data)
-    new.metadata[SEAL] = seal_of(new.metadata)
 
 
 def new_flat(

@@ -1,7 +1,6 @@
 """An unfinished training on disk: after a kill it continues as if it had never stopped.
 
-Its file has the label of the checkpoint: the recipe, and the content of what the training reads.  A damaged state, or
-one of another training, is refused.
+Its file has the recipe of the checkpoint.  A damaged state, or one of another training, is refused.
 """
 
 from __future__ import annotations
@@ -109,7 +108,7 @@ class TrainingState:
     As a context manager it waits, at the end, for the save that is being written.
 
     Attributes:
-        making: The checkpoint's label as metadata (see `tallmasks.store.artifacts.as_metadata`).
+        making: The checkpoint's recipe as metadata (see `tallmasks.store.artifacts.as_metadata`).
         seconds: Between two saves, at least.
         clock: Seconds since any moment.
     """
@@ -161,9 +160,8 @@ class TrainingState:
             return None
         except Damaged as damaged:
             return damaged
-        making = as_metadata({"recipe": label.recipe, "made_from": label.made_from})
-        if any(self.making[key] != value for key, value in making.items()):
-            return Damaged(self.path, "is of another training, or of other data")
+        if as_metadata(label.recipe) != self.making:
+            return Damaged(self.path, "is of another training")
         return None
 
     def restore(self, training: Underway) -> None:

@@ -13,8 +13,9 @@ from conftest import ROOT, shipped_params
 from plans import paths
 from tallmasks import methods
 from tallmasks.models.t5 import FAMILY
-from tallmasks.plan import chain, recipes
-from tallmasks.plan.drawings import DRAWINGS
+from tallmasks.plan import chain
+from tallmasks.plan.drawings import DRAWINGS, figure
+from tallmasks.plan.node import STAGES
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.views import VIEWS
 from tallmasks.store.errors import TallmasksError
@@ -39,7 +40,7 @@ def test_a_benchmark_belongs_to_a_catalogue(params: Params) -> None:
         ("t5_large", "8tasks", "cars", {*params["models"]} - readers),
     ):
         with pytest.raises(TallmasksError, match=f"results/{model}/{benchmark}: .* no task .*'{task}'") as refused:
-            recipes.of_view(plan, VIEWS["tables"], model, benchmark)
+            VIEWS["tables"](plan, model, benchmark)
         assert able == set(str(refused.value).rpartition(": ")[2].split(", "))
 
 
@@ -121,15 +122,15 @@ def test_a_fine_tuning_depends_on_the_scoring_that_it_uses(
 def test_figures_and_tables_show_a_models_own_benchmarks(params: Params) -> None:
     """`make paper` would draw the figure of CLIP's tasks for a language model."""
     plan = Plan(params, ROOT)
-    for drawing in DRAWINGS.values():
-        for name in drawing.known:
+    for kind, (_, known) in DRAWINGS.items():
+        for name in known:
             shown = {
-                model: [each for each, _ in recipes.of_drawing(plan, drawing, model, name)["params"]["benchmarks"]]
+                model: [each for each, _ in STAGES[kind](plan, model, name).params["benchmarks"]]
                 for model in ("tiny", "tiny_t5")
             }
             assert shown["tiny_t5"] and {*shown["tiny_t5"]} <= {*MEMBERS} and not {*shown["tiny"]} & {*MEMBERS}
-    largest = recipes.of_drawing(plan, DRAWINGS["figure"], "tiny_t5", "task_count")
+    largest = figure(plan, "tiny_t5", "task_count").recipe
     assert [name for name, _ in largest["params"]["benchmarks"]] == ["11nlp"]
     params["paper"]["benchmarks"] = ["8tasks"]
     with pytest.raises(TallmasksError, match=r"tiny_t5/figures/per_task: paper.benchmarks .* it has .* 7nlp, 8qa,"):
-        recipes.of_drawing(Plan(params, ROOT), DRAWINGS["figure"], "tiny_t5", "per_task")
+        figure(Plan(params, ROOT), "tiny_t5", "per_task")

@@ -8,17 +8,17 @@ from conftest import ROOT
 from tallmasks.methods import INPUTS, Input, Merge, PerTask, bits, registry
 from tallmasks.methods.contract import Method
 from tallmasks.plan import chain
-from tallmasks.plan.node import STAGES, Made, Node, Stage
+from tallmasks.plan.node import STAGES, Node, Spec, Stage
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.views import field_methods
 
 TASKS = ("mnist", "svhn")
 
 
-def overlaps(plan: Plan, model: str, tasks: tuple[str, ...], merge: str | None, seed: int, *, share: float) -> Made:
+def overlaps(plan: Plan, model: str, tasks: tuple[str, ...], merge: str | None, seed: int, *, share: float) -> Spec:
     inputs = {"task_vectors": chain.task_vectors(plan, model, tasks, seed)}
     params = {"tasks": list(tasks), "merge": merge, "share": share}
-    return Made(f"overlaps-{len(tasks)}-s{seed}", params, inputs)
+    return Spec(f"overlaps-{len(tasks)}-s{seed}", params, inputs)
 
 
 def largest(rows: Any, place: Any, facts: Any) -> Any:
@@ -40,7 +40,7 @@ def scaled(task_vector: Any, overlap: float) -> Any:
 @pytest.fixture
 def plan(params: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Plan:
     """With a joint stage, a merge and a method that name it, and no merge for the method."""
-    made = Stage("overlaps", 1, "arrays", overlaps, joint=True)
+    made = Stage("overlaps", 1, overlaps, ("store/{model}/derived/overlaps/{name}.safetensors",), joint=True)
     monkeypatch.setitem(STAGES, "overlaps", made)
     own = Input("overlap", "one", "benchmark", overlap, stage="overlaps", role="overlaps")
     monkeypatch.setitem(INPUTS, "overlap", own)

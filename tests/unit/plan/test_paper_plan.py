@@ -7,13 +7,13 @@ import pytest
 
 from conftest import ROOT
 from tallmasks.evaluation.subsets import orders
-from tallmasks.plan import chain, figure_stages, recipes
-from tallmasks.plan.drawings import FIGURE
+from tallmasks.plan import chain, figure_stages
+from tallmasks.plan.drawings import figure
 from tallmasks.plan.index import Index
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.views import VIEWS, results_of
 from tallmasks.results.figures import FIGURES
-from tallmasks.store.artifacts import facts_of, write_json
+from tallmasks.store.artifacts import write_json
 from tallmasks.training.controlled import Controlled
 
 Params = dict[str, Any]
@@ -22,8 +22,8 @@ Params = dict[str, Any]
 def digests(params: Params) -> dict[str, str]:
     """Of every results folder of 8tasks behind a figure, and of every figure."""
     plan = Plan(params, ROOT)
-    views = {kind: recipes.of_view(plan, VIEWS[kind], "tiny", "8tasks")["digest"] for kind in VIEWS}
-    return views | {name: recipes.of_drawing(plan, FIGURE, "tiny", name)["digest"] for name in FIGURES}
+    views = {kind: VIEWS[kind](plan, "tiny", "8tasks").digest for kind in VIEWS}
+    return views | {name: figure(plan, "tiny", name).digest for name in FIGURES}
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_a_parameter_redraws_what_shows_it_and_nothing_else(
 def test_figures_show_what_params_name(params: Params) -> None:
     """A benchmark of a user's own would miss in the figures, or one that he left out come back."""
     params["paper"]["benchmarks"] = ["14tasks", "8tasks"]
-    shown = dict(recipes.of_drawing(Plan(params, ROOT), FIGURE, "tiny", "per_task")["params"]["benchmarks"])
+    shown = dict(figure(Plan(params, ROOT), "tiny", "per_task").recipe["params"]["benchmarks"])
     assert list(shown) == ["8tasks", "14tasks"]
     assert len(shown["14tasks"]) == 14
 
@@ -65,7 +65,7 @@ def test_controlled_checkpoints_are_other_checkpoints(params: Params) -> None:
     standard, other = chain.finetune(plan, "tiny", "mnist", 0), chain.finetune(plan, "tiny", "mnist", controlled)
     assert other.path != standard.path and "s0-controlled8" in other.path
     assert dict(other.params) == {**standard.params, "partition": {"seed": 0, "parts": 8, "part": 4}}
-    artifacts = VIEWS["controlled"].artifacts(plan, "tiny", "8tasks")
+    artifacts = VIEWS["controlled"](plan, "tiny", "8tasks").inputs
     behind = {node.path for top in artifacts["controlled"] for node in top.walk() if node.kind == "finetune"}
     assert len(behind) == 8 and all("controlled" in path for path in behind)
 
@@ -79,7 +79,7 @@ def test_subsets_follow_the_zeroshot_accuracies(params: Params, tmp_path: Path) 
     assert figure_stages.known_subsets(plan, "tiny", "six") is None
     zeroshot = {task: place / 10 for place, task in enumerate(params["benchmarks"]["six"])}
     node = figure_stages.task_orders(plan, "tiny", plan.members(zeroshot))
-    write_json(tmp_path / node.path, {"zeroshot": zeroshot, "orders": orders(zeroshot)}, facts_of(node.recipe, {}, 1))
+    write_json(tmp_path / node.path, {"zeroshot": zeroshot, "orders": orders(zeroshot)}, node.recipe)
     found = figure_stages.known_subsets(plan, "tiny", "six")
     assert found is not None
     assert sum(len(subset.places) for subset, _ in found) == 18
@@ -92,7 +92,7 @@ def test_subsets_follow_the_zeroshot_accuracies(params: Params, tmp_path: Path) 
 def test_thresholds_that_the_tables_have_are_not_evaluated_again(params: Params) -> None:
     """Figure 6 would differ from the tables at k = 2, and cost more."""
     plan = Plan(params, ROOT)
-    artifacts = VIEWS["thresholds"].artifacts(plan, "tiny", "8tasks")
+    artifacts = VIEWS["thresholds"](plan, "tiny", "8tasks").inputs
     evaluated = {node.params["merge"]: node.params["thresholds"] for node in artifacts["thresholds"]}
     assert evaluated == {"sum": [3, 4, 5, 6, 7, 8, 9], "ties_sum": [0, 3, 4, 5, 6, 7, 8, 9]}
     rows = {str(node.params["method"]) for node in artifacts["rows"]}

@@ -19,7 +19,6 @@ from ruamel.yaml import YAML
 
 from conftest import PARAMS, ROOT
 from tallmasks.models.clip.clip_family import architectures, configuration_keys
-from tallmasks.plan import recipes
 from tallmasks.plan.params import check_params, read_params
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.project import open_plan
@@ -132,7 +131,7 @@ def test_any_number_changed_is_refused_or_planned(
     else:
         json.dumps(params, allow_nan=False)
         for model in plan.models:
-            assert recipes.of_view(plan, VIEWS["tables"], model, plan.benchmarks(model)[0])["digest"]
+            assert VIEWS["tables"](plan, model, plan.benchmarks(model)[0]).digest
 
 
 def test_the_page_of_keys_follows_the_models() -> None:

@@ -10,7 +10,7 @@ import pytest
 from conftest import ROOT
 from plans import paths
 from tallmasks import methods
-from tallmasks.plan import chain, recipes
+from tallmasks.plan import chain
 from tallmasks.plan.index import Index, closure
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.views import VIEWS
@@ -130,26 +130,26 @@ def test_home_is_where_a_shell_says(params: Params, tmp_path: Path, monkeypatch:
 
 def test_a_view_knows_its_name_and_its_order(params: Params) -> None:
     """A table with the tasks in the old order would pass for fresh."""
-    first = recipes.of_view(Plan(params, ROOT), VIEWS["tables"], "tiny", "8tasks")["digest"]
+    first = VIEWS["tables"](Plan(params, ROOT), "tiny", "8tasks").digest
     params["benchmarks"]["8tasks"].reverse()
-    assert recipes.of_view(Plan(params, ROOT), VIEWS["tables"], "tiny", "8tasks")["digest"] != first
+    assert VIEWS["tables"](Plan(params, ROOT), "tiny", "8tasks").digest != first
 
 
 def test_a_bundle_follows_from_its_row_and_is_made_only_when_it_is_asked_for(params: Params) -> None:
     """Every table would wait for bundles; or a bundle would hold masks of other lambdas than its evaluation chose."""
     plan = Plan(params, ROOT)
     assert "bundle_archive" not in {node.kind for node in closure(plan, "tiny")}
-    (node,) = VIEWS["bundle"].artifacts(plan, "tiny", "8tasks")["bundle"]
+    (node,) = VIEWS["bundle"](plan, "tiny", "8tasks").inputs["bundle"]
     members = plan.members(plan.tasks("8tasks"))
     assert node.inputs["selection"] == (chain.evaluate(plan, "tiny", members, "tall_mask_ties", 0),)
     assert node.params["base"] == "models/tiny.safetensors" and node.path in Index(plan).declared(["tiny"])
-    (clip,) = VIEWS["bundle"].artifacts(plan, "vit_b32", "8tasks")["bundle"]
+    (clip,) = VIEWS["bundle"](plan, "vit_b32", "8tasks").inputs["bundle"]
     assert clip.params["base"] == chain.pretrained(plan, "vit_b32").path
     params["bundle"] = {"tall_mask_ties": {"keep": 0.1}}
-    (other,) = VIEWS["bundle"].artifacts(Plan(params, ROOT), "tiny", "8tasks")["bundle"]
+    (other,) = VIEWS["bundle"](Plan(params, ROOT), "tiny", "8tasks").inputs["bundle"]
     assert other.params["method"] == "tall_mask_ties:keep=0.1" and other.path != node.path
     params["bundle"] = {"t_switch": {"drop": 0.5}}
     own_plan = Plan(params, ROOT)
-    (own,) = VIEWS["bundle"].artifacts(own_plan, "tiny", "8tasks")["bundle"]
+    (own,) = VIEWS["bundle"](own_plan, "tiny", "8tasks").inputs["bundle"]
     vectors = tuple(chain.task_vector(own_plan, "tiny", task, 0) for task in members)
     assert own.inputs == {"task_vectors": vectors} and own.params["code"] == methods.code(["t_switch:drop=0.5"])

@@ -7,7 +7,7 @@ import pytest
 
 from conftest import ROOT, shipped_params
 from plans import paths
-from tallmasks.plan import chain, recipes
+from tallmasks.plan import chain
 from tallmasks.plan.index import Index, closure
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.views import VIEWS
@@ -39,7 +39,7 @@ def test_imported_checkpoints_take_the_place_of_fine_tuning(params: Params) -> N
     assert chain.head(plan, "vit_b32", "mnist").path == before["head/mnist"]
     assert chain.head(plan, "vit_b32", "fer2013").path != before["head/fer2013"], "its classes are in another order"
     with pytest.raises(TallmasksError, match="imported have no seeds"):
-        recipes.of_view(plan, VIEWS["seeds"], "vit_b32", "two")
+        VIEWS["seeds"](plan, "vit_b32", "two")
 
 
 def test_a_local_file_enters_by_its_content(params: Params, tmp_path: Path) -> None:
@@ -100,13 +100,13 @@ def test_published_checkpoints_are_pinned(params: Params) -> None:
 
 def test_zero_shot_needs_no_checkpoint(params: Params, tmp_path: Path) -> None:
     """The first look at a new machine would wait for checkpoints, or be stale for another seed."""
-    before = recipes.of_view(Plan(params, ROOT), VIEWS["zeroshot"], "vit_b32", "two")
+    before = VIEWS["zeroshot"](Plan(params, ROOT), "vit_b32", "two").recipe
     finetuning = {**params["models"]["vit_b32"]["finetuning"], "iterations": 1}
     for settings in ({"checkpoints": str(tmp_path / "nowhere")}, {"finetuning": finetuning}):
         params["models"]["vit_b32"] |= settings
         plan = Plan({**params, "seeds": [7]}, ROOT)
-        assert recipes.of_view(plan, VIEWS["zeroshot"], "vit_b32", "two") == before
-        (top, *_) = VIEWS["zeroshot"].artifacts(plan, "vit_b32", "two")["task_evaluations"]
+        assert VIEWS["zeroshot"](plan, "vit_b32", "two").recipe == before
+        (top, *_) = VIEWS["zeroshot"](plan, "vit_b32", "two").inputs["task_evaluations"]
         assert {node.kind for node in top.walk()} == {"evaluate_task", "head", "examples", "pretrained"}
         assert Index(Plan(params, ROOT)).find("vit_b32", top.name).digest == top.digest
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from conftest import ROOT
-from tallmasks.plan import chain, recipes
+from tallmasks.plan import chain
 from tallmasks.plan.node import STAGES
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.views import VIEWS
@@ -65,9 +65,9 @@ def test_what_a_model_cannot_give_is_no_row_and_is_said_in_one_line(
     """Jobs would fail one by one, after hours of fine-tuning; or there would be no long table at all."""
     toy = {"family": "toys.numbers_toy", "tasks": "toys.numbers_toy", "architecture": "linear"}
     params["models"]["own"], params["benchmarks"]["own"] = params["models"]["tiny"] | toy, ["north", "east"]
-    shown = recipes.of_view(Plan(params, ROOT), VIEWS["field"], model, benchmark)["params"]["methods"]
+    shown = VIEWS["field"](Plan(params, ROOT), model, benchmark).recipe["params"]["methods"]
     assert merge not in shown and ("fisher" in shown or model == "own")
     params["methods"] = ["task_arithmetic", merge]
     with pytest.raises(TallmasksError, match=said) as refused:
-        recipes.of_view(Plan(params, ROOT), VIEWS["tables"], model, benchmark)
+        VIEWS["tables"](Plan(params, ROOT), model, benchmark)
     assert "\n" not in str(refused.value)

@@ -6,7 +6,6 @@ import pytest
 
 from conftest import ROOT
 from tallmasks import methods
-from tallmasks.plan import recipes
 from tallmasks.plan.index import Index, closure
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.views import VIEWS
@@ -19,12 +18,12 @@ def test_no_merge_knows_the_task_that_it_is_evaluated_on(params: Params) -> None
     """The accuracy on an unseen task would be that of a model that was fine-tuned on it, or chosen by its data."""
     params["benchmarks"]["unseen"] = {"merge": ["cars", "dtd"], "evaluate": ["svhn", "mnist"]}
     plan = Plan(params, ROOT)
-    recipe = recipes.of_view(plan, VIEWS["tables"], "tiny", "unseen")["params"]
+    recipe = VIEWS["tables"](plan, "tiny", "unseen").recipe["params"]
     assert recipe["tasks"] == ["svhn", "mnist"] and recipe["merged"] == ["cars", "dtd"] and not recipe["agreements"]
     merging = [name for name in methods.names("paper") if methods.get(name).section == "merging"]
     assert recipe["methods"] == [*merging, "fine_tuned"], "what has masks of its own is no row"
-    of_table = VIEWS["tables"].artifacts(plan, "tiny", "unseen")["0/evaluations"]
-    left_out = VIEWS["held_out"].artifacts(plan, "tiny", "8tasks")["evaluations"]
+    of_table = VIEWS["tables"](plan, "tiny", "unseen").inputs["0/evaluations"]
+    left_out = VIEWS["held_out"](plan, "tiny", "8tasks").inputs["evaluations"]
     assert len(of_table) == len(merging) - 1 and len(left_out) == 8 * (len(merging) - 1)
     for node in (*of_table, *left_out):
         evaluated = set(node.params["tasks"])
@@ -52,4 +51,5 @@ def test_what_an_unseen_task_has_not_is_refused(params: Params, change: Any, vie
     params["benchmarks"]["unseen"] = {"merge": ["cars", "dtd"], "evaluate": ["mnist"]}
     change(params)
     with pytest.raises(TallmasksError, match=message):
-        recipes.of_view(Plan(params, ROOT), VIEWS[view], "tiny", "unseen")
+        plan = Plan(params, ROOT)
+        VIEWS[view](plan, "tiny", "unseen")

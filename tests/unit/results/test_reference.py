@@ -5,8 +5,7 @@ import pytest
 
 from conftest import ROOT
 from tallmasks import methods
-from tallmasks.plan import recipes
-from tallmasks.plan.drawings import PAPER_TABLE
+from tallmasks.plan import drawings
 from tallmasks.plan.planner import Plan
 from tallmasks.results.paper import published_name
 from tallmasks.results.reference import (
@@ -88,7 +87,7 @@ def test_a_table_of_the_paper_knows_whose_numbers_it_shows(params):
     models = params["models"]
     models["mine"] = models["vit_b32"]
     models["vit_b16"] = models["vit_b32"] | {"architecture": "RN50"}
-    drawn = {name: recipes.of_drawing(Plan(params, ROOT), PAPER_TABLE, name, "methods")["params"] for name in models}
+    drawn = {name: drawings.paper_table(Plan(params, ROOT), name, "methods").recipe["params"] for name in models}
     said = {name: shown["published"] for name, shown in drawn.items() if "published" in shown}
     assert said == {"mine": "vit_b32", "vit_b16": ""}
     assert paper_rows("", PAPER_TASKS[:8]) is None and dtd_excess("", PAPER_TASKS[:8]) == 0

@@ -1,6 +1,7 @@
 """What an artifact says of itself, and what becomes of one that was damaged: it is refused, or nothing was lost."""
 
 import errno
+import hashlib
 import json
 import os
 from collections.abc import Iterator
@@ -16,10 +17,11 @@ from safetensors.numpy import load_file, save_file
 from strategies import no_deadline
 from tallmasks.commands import verify  # noqa: F401  (main imports it, which nobody may not)
 from tallmasks.commands.main import main
+from tallmasks.plan.index import Index  # noqa: F401  (declares every stage)
 from tallmasks.plan.node import STAGES, Node
-from tallmasks.plan.project import Store
+from tallmasks.plan.project import Files, damaged_artifacts
 from tallmasks.store import artifacts
-from tallmasks.store.artifacts import Damaged, as_metadata, check, digest_of, facts_of, read_label, write_json
+from tallmasks.store.artifacts import Damaged, as_metadata, check, digest_of, read_label, write_json
 from tallmasks.store.errors import TallmasksError, in_words
 from tallmasks.store.folders import set_aside
 from tallmasks.store.tensor_files import load_state, open_tensors, write_tensors
@@ -48,7 +50,7 @@ def tensors_at(folder, made=None, seed=0, extra=None):
     draw = np.random.default_rng(seed)
     state = {"a": draw.standard_normal((4, 3), np.float32), "b": draw.standard_normal((4, 3), np.float32)}
     path = folder / f"thing-{digest_of(made)}.safetensors"
-    write_tensors(path, state, as_metadata(facts_of(made, {}, 1)) | (extra or {"thresholds": '{"0.2": 0.5}'}))
+    write_tensors(path, state, as_metadata(made) | (extra or {"thresholds": '{"0.2": 0.5}'}))
     path.chmod(0o644)
     return path
 
@@ -56,7 +58,7 @@ def tensors_at(folder, made=None, seed=0, extra=None):
 def evaluation_at(folder, value=EVALUATION, **params):
     made = recipe("evaluation", **(params or PARAMS))
     path = folder / f"thing-{digest_of(made)}.json"
-    write_json(path, value, facts_of(made, {"heads": ["0" * 32 + "/12345678"]}, 1))
+    write_json(path, value, made)
     path.chmod(0o644)
     return path
 
@@ -106,8 +108,8 @@ def test_a_right_header_does_not_vouch_for_other_values(tmp_path):
     for values, facts, said in (
         ({**state, "a": 0 * state["a"]}, metadata, "has other values"),
         ({"a": state["b"], "b": state["a"]}, metadata, "has other values"),
-        (state, metadata | {"thresholds": '{"0.2": 0.1}'}, "seal is broken"),
-        (state, {key: fact for key, fact in metadata.items() if key != "seal"}, "says nothing"),
+        (state, metadata | {"thresholds": '{"0.2": 0.1}'}, "has other values"),
+        (state, {key: fact for key, fact in metadata.items() if key != "content"}, "says nothing"),
     ):
         save_file(values, path, facts)
         with pytest.raises(Damaged, match=said):
@@ -194,68 +196,55 @@ def test_verify_does_not_pass_what_it_did_not_look_at(tmp_path, capsys):
 
 
 def chain(folder: Path) -> dict[str, Node]:
-    """Nodes a -> b -> c and d, all on disk, each recording what it was made from."""
-    found: dict[str, Node] = {}
-    for name, needed in (("a", ""), ("b", "a"), ("c", "b"), ("d", "")):
-        inputs = {"task_vectors": (found[needed],)} if needed else {}
-        found[name] = Node(STAGES["task_vector"], "tiny", name, {"name": name}, inputs)
-    for node in found.values():
-        write(folder, node, seed=len(found))
-    return found
+    """Nodes a -> b -> c, all on disk."""
+    nodes: dict[str, Node] = {}
+    for name, needed in (("a", ""), ("b", "a"), ("c", "b")):
+        inputs = {"task_vectors": (nodes[needed],)} if needed else {}
+        nodes[name] = Node(STAGES["task_vector"], "tiny", name, {"name": name}, inputs)
+        write(folder, nodes[name], seed=0)
+    return nodes
 
 
-def write(folder: Path, node: Node, seed: int, machine: str = "") -> None:
-    made_from = {
-        role: [read_label(folder / needed.path).identity for needed in nodes] for role, nodes in node.inputs.items()
-    }
-    facts = facts_of(node.recipe, made_from, 1) | ({"machine": machine} if machine else {})
+def write(folder: Path, node: Node, seed: int) -> None:
     draw = np.random.default_rng(seed)
-    write_tensors(folder / node.path, {"a": draw.standard_normal(3)}, as_metadata(facts))
+    write_tensors(folder / node.path, {"a": draw.standard_normal(3)}, as_metadata(node.recipe))
 
 
-def test_what_followed_from_damage_is_wrong_and_nothing_else(tmp_path):
-    """A table made from a damaged task vector would stay after the vector was set right."""
-    nodes = chain(tmp_path)
-    good = (tmp_path / nodes["a"].path).read_bytes()
-    assert not any(Store(tmp_path).wrong(node) for node in nodes.values())
-    write(tmp_path, nodes["a"], seed=99)  # whole, sealed, and not what its recipe makes
-    for name in "bc":
-        write(tmp_path, nodes[name], seed=98)
-    assert not any(Store(tmp_path).wrong(node) for node in nodes.values())
-    (tmp_path / nodes["a"].path).unlink()
-    (tmp_path / nodes["a"].path).write_bytes(good)
-    store = Store(tmp_path)
-    assert store.wrong(nodes["b"]) == f"{nodes['b'].path} was made from another content than {nodes['a'].path} has now"
-    assert "has to be made anew" in str(store.wrong(nodes["c"]))
-    assert store.wrong(nodes["a"]) is None and store.wrong(nodes["d"]) is None
-    assert [node.slug for node in store.missing([nodes["c"], nodes["d"]])] == ["b", "c"]
-    (tmp_path / nodes["b"].path).unlink()  # as it is moved away to be made again
-    assert "has to be made anew" in str(store.wrong(nodes["c"]))
-    write(tmp_path, nodes["b"], seed=4)
-    assert store.there(nodes["b"]) and not store.there(nodes["c"])  # seen in the same process
-
-
-def test_an_artifact_that_is_made_again_concerns_nobody(tmp_path):
-    """A lost or damaged input, remade with the same bytes or with another machine's, would cost the whole chain."""
+@pytest.mark.parametrize("damage", ["cut", "link", "of another recipe"])
+def test_a_damaged_artifact_is_missing_and_what_was_made_from_it_is_not(tmp_path, damage):
+    """A damaged input would be used; or, remade with the same bytes or with another machine's, cost the whole chain."""
     nodes = chain(tmp_path)
     path = tmp_path / nodes["a"].path
+    assert not Files(tmp_path).missing(nodes.values()) and not damaged_artifacts(tmp_path)
     path.chmod(0o644)
-    path.write_bytes(path.read_bytes()[:-1])
-    store = Store(tmp_path)
-    assert "whole" in str(store.wrong(nodes["a"])) and store.wrong(nodes["b"]) is None
+    content = path.read_bytes()
     path.unlink()
-    path.symlink_to(path.name)
-    assert "is a link to" in str(store.wrong(nodes["a"])) and store.wrong(nodes["b"]) is None
+    if damage == "link":
+        path.symlink_to(path.name)
+    else:
+        path.write_bytes(content[:-1] if damage == "cut" else (tmp_path / nodes["b"].path).read_bytes())
+    assert [one.path for one in damaged_artifacts(tmp_path)] == [path]
+    assert [node.slug for node in Files(tmp_path).missing(nodes.values())] == ["a"]
     path.unlink()
-    assert [node.slug for node in Store(tmp_path).missing(nodes.values())] == ["a"]
-    write(tmp_path, nodes["a"], seed=4)
-    assert not Store(tmp_path).missing(nodes.values())
-    path.unlink()
-    write(tmp_path, nodes["a"], seed=77, machine="another processor")
-    assert not Store(tmp_path).missing(nodes.values())
-    path.unlink()
-    write(tmp_path, nodes["a"], seed=77)  # on this one only damage gives other bits
-    assert [node.slug for node in Store(tmp_path).missing(nodes.values())] == ["b", "c"]
+    files = Files(tmp_path)
+    assert files.problem(nodes["a"]) == f"{nodes['a'].path} is not there"
+    write(tmp_path, nodes["a"], seed=99)
+    assert not files.missing(nodes.values()), "seen in the same process"
+
+
+def test_results_are_right_with_all_their_files_and_their_recipe(tmp_path):
+    """A table of other parameters, or one that somebody edited, would pass for the result."""
+    node, other = (Node(STAGES["zeroshot"], "tiny", "two", {"tasks": tasks}) for tasks in (["a"], ["b"]))
+    table, provenance = (tmp_path / file for file in node.files)
+    table.parent.mkdir(parents=True)
+    table.write_text("task,accuracy")
+    write_json(provenance, {artifacts.FILES: {table.name: hashlib.sha256(table.read_bytes()).hexdigest()}}, node.recipe)
+    files = Files(tmp_path)
+    assert files.there(node) and "is of other parameters" in str(files.problem(other))
+    table.write_text("task,accuracy,edited")
+    assert "its sha256 is not the one in zeroshot.provenance.json" in str(files.problem(node))
+    table.unlink()
+    assert "zeroshot.csv is not there" in str(files.problem(node))
 
 
 def test_the_machine_is_named_with_all_that_decides_bits(monkeypatch):

@@ -13,7 +13,7 @@ from small_clip import SPEC, save_random
 from tallmasks.models.clip.augmentation import augment
 from tallmasks.models.clip.clip_examples import ClipExamples
 from tallmasks.models.families import load
-from tallmasks.store.artifacts import as_metadata, facts_of
+from tallmasks.store.artifacts import as_metadata
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import write_tensors
 from tallmasks.tasks.drawn import TASKS, examples
@@ -96,9 +96,7 @@ def test_a_loss_that_explodes_is_reported(weights: Path, data: ClipExamples) -> 
         finetune(load(SPEC, weights), "cars", odd, config())
 
 
-MAKING, OF_ANOTHER = (
-    as_metadata(facts_of({"kind": "finetune", "params": {"task": task}}, {}, 1)) for task in ("mnist", "svhn")
-)
+MAKING, OF_ANOTHER = (as_metadata({"kind": "finetune", "params": {"task": task}}) for task in ("mnist", "svhn"))
 
 
 @pytest.fixture

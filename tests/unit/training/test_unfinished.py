@@ -10,14 +10,14 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tallmasks.models.flat_weights import FlatWeights
-from tallmasks.store.artifacts import as_metadata, facts_of
+from tallmasks.store.artifacts import as_metadata
 from tallmasks.store.errors import TallmasksError
 from tallmasks.training import unfinished
 from tallmasks.training.batches import ShuffledBatches
 from tallmasks.training.finetuning import adamw
 from tallmasks.training.unfinished import TrainingState, Underway
 
-MAKING = as_metadata(facts_of({}, {}, 1))
+MAKING = as_metadata({})
 
 
 class Standing:

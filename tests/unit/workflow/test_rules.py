@@ -1,34 +1,55 @@
-"""The rules: one for each stage and view, and Snakemake as it is."""
+"""The rules: one for each stage, with every input that the stage declares."""
 
-import ast
 import re
 
-from conftest import ROOT
-from tallmasks.plan import figure_stages, figure_views  # noqa: F401  (declares the others)
-from tallmasks.plan.node import STAGES
-from tallmasks.plan.views import VIEWS
+import pytest
 
-RULES = {path: path.read_text() for path in (ROOT / "Snakefile", *(ROOT / "workflow" / "rules").glob("*.smk"))}
+from conftest import ROOT, shipped_params
+from tallmasks import methods
+from tallmasks.plan.index import Index
+from tallmasks.plan.node import STAGES
+from tallmasks.plan.planner import Plan
+
+TEXT = "\n".join(path.read_text() for path in (ROOT / "workflow" / "rules").glob("*.smk"))
+RULES = dict(re.findall(r"^(?:use rule \w+ as|checkpoint|rule) (\w+)\b(.*?)^\S", TEXT, re.M | re.S))
+ARTIFACTS = [name for name, stage in STAGES.items() if not stage.is_result]
 
 
 def test_a_stage_is_a_rule_and_a_script_of_its_name() -> None:
     """A reader would look for the rule of a stage, or the script of a rule, under another name; or it would be made by
     no rule."""
-    text = "\n".join(RULES.values())
-    rules = set(re.findall(r"^(?:use rule \w+ as|checkpoint|rule) (\w+)\b", text, re.M))
     scripts = {path.stem for path in (ROOT / "workflow" / "scripts").glob("*.py")}
-    assert STAGES.keys() <= rules & scripts and VIEWS.keys() <= scripts
-    assert all(stage.path("{model}", "{name}") in text for stage in STAGES.values())
+    assert STAGES.keys() <= scripts and {*ARTIFACTS} <= RULES.keys()
+    for name in ARTIFACTS:
+        (file,) = STAGES[name].files
+        assert f'"{file}"' in RULES[name]
 
 
-def test_nothing_of_snakemake_is_replaced() -> None:
-    """The project would work with one version of Snakemake alone."""
-    scripts = {path: path.read_text() for path in (ROOT / "workflow").rglob("*.py")}
-    assert not [path for path, text in (RULES | scripts).items() if "setattr(" in text]
-    theirs = r"\b(workflow|Job|dag|persistence)(\.\w+)+"
-    assert not [found for text in RULES.values() for found in re.findall(rf"{theirs} *[-+|&]?=[^=]", text)]
-    nodes = [node for text in scripts.values() for node in ast.walk(ast.parse(text))]
-    changed = [
-        ast.unparse(node) for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
-    ]
-    assert changed and not [name for name in changed if re.search(theirs, name)]
+@pytest.fixture(scope="module")
+def roles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
+    """The roles that inputs of each stage have, in a plan of every method."""
+    folder = tmp_path_factory.mktemp("local")
+    for name in ("weights", "mnist", "svhn", "dtd"):
+        (folder / f"{name}.pt").touch()
+    params = shipped_params()
+    params["models"] = {name: params["models"][name] for name in ("tiny", "vit_b32", "tiny_t5", "t5_large")}
+    local = {"pretrained": str(folder / "weights.pt"), "checkpoints": str(folder)}
+    params["models"]["local"] = params["models"]["vit_b32"] | local
+    params["benchmarks"] = {"two": ["mnist", "svhn"], "unseen": {"merge": ["mnist", "svhn"], "evaluate": ["dtd"]}}
+    params["benchmarks"] |= {"texts": ["qasc", "paws"]}
+    params["methods"] = [*methods.names()]
+    plan, declared = Plan(params, ROOT), dict[str, set[str]]()
+    bundle = STAGES["bundle_archive"](plan, "tiny", ("mnist", "svhn"), "t_switch", 0)
+    for node in (bundle, *Index(plan).declared().values()):
+        declared.setdefault(node.kind, set()).update(node.inputs, node.sources)
+    return declared
+
+
+@pytest.mark.parametrize("name", ARTIFACTS)
+def test_a_rule_asks_for_the_roles_of_its_stage(roles: dict[str, set[str]], name: str) -> None:
+    """A job would run before what it reads is there, or a misspelt role be no input, in silence."""
+    asked = {*re.findall(r'BRIDGE\.artifact\.input\("(\w+)"\)', RULES[name])}
+    if others := re.search(r"inputs_but\(([^)]*)\)", RULES[name]):
+        assert {*re.findall(r'"(\w+)"', others[1])} <= asked and asked <= roles[name]
+    else:
+        assert asked == roles[name]
