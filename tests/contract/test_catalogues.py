@@ -57,6 +57,9 @@ def test_a_model_without_examples_is_refused(name: str, tmp_path: Path) -> None:
     """A forgotten key would end in a traceback."""
     with pytest.raises(TallmasksError, match="needs `examples`"):
         catalogue(name).recipe({}, {}, next(iter(catalogue(name).tasks({}))), "test", tmp_path)
+    some = {"seed": 0, "train": 1}
+    with pytest.raises(TallmasksError, match=r"models\.small needs `examples`.*; add validation, test$"):
+        catalogue(name).check({"models": {"other": {"tasks": "vision"}, "small": {"tasks": name, "examples": some}}})
 
 
 FILES: dict[str, Any] = {"vision": image_files, "text": text_data}
