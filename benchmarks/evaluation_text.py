@@ -29,7 +29,10 @@ from tallmasks.models.t5.t5_architectures import Architecture
 from tallmasks.models.t5.t5_loading import t5_network
 from tallmasks.models.t5.t5_network import T5Model
 from tallmasks.tasks.texts import FREE, Text, open_texts, write_texts
-from tallmasks.tasks.written.lexicon import lexicon, tokenizer_json
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+from tiny_worlds.written.lexicon import lexicon, tokenizer_json
 
 VOCABULARY = 32_128  # T5's, of whose words the written world's are used
 CHOICES = 3

@@ -24,6 +24,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # before anybody imports torch or NumPy
     os.environ["OMP_NUM_THREADS"] = "1"  # as there are cores wait for each other most of the time
 
 ROOT = Path(__file__).parent.parent
+sys.path.append(str(ROOT))  # for tiny_worlds, where pytest is not called as `python -m pytest`
 
 
 def _shipped() -> Path:

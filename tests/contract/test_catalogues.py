@@ -19,7 +19,7 @@ from tallmasks.tasks.text import TASKS as TEXTS
 from tallmasks.tasks.texts import open_texts
 from tallmasks.tasks.vision import TASKS as IMAGES
 
-MADE = [(name, task) for name in ("drawn", "written") for task in catalogue(name).tasks({})]
+MADE = [(name, task) for name in ("tiny_worlds.drawn", "tiny_worlds.written") for task in catalogue(name).tasks({})]
 COUNT = 24
 
 
@@ -52,11 +52,14 @@ def test_examples_follow_from_the_recipe_and_splits_share_none(name: str, task: 
         assert made(tmp_path, name, task, "test", 6).read_bytes() != content
 
 
-@pytest.mark.parametrize("name", ["drawn", "written"])
+@pytest.mark.parametrize("name", ["tiny_worlds.drawn", "tiny_worlds.written"])
 def test_a_model_without_examples_is_refused(name: str, tmp_path: Path) -> None:
     """A forgotten key would end in a traceback."""
     with pytest.raises(TallmasksError, match="needs `examples`"):
         catalogue(name).recipe({}, {}, next(iter(catalogue(name).tasks({}))), "test", tmp_path)
+    some = {"seed": 0, "train": 1}
+    with pytest.raises(TallmasksError, match=r"models\.small needs `examples`.*; add validation, test$"):
+        catalogue(name).check({"models": {"other": {"tasks": "vision"}, "small": {"tasks": name, "examples": some}}})
 
 
 FILES: dict[str, Any] = {"vision": image_files, "text": text_data}

@@ -23,8 +23,8 @@ from tallmasks.models.clip.clip_examples import ClipExamples
 from tallmasks.models.families import family, load
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import write_tensors
-from tallmasks.tasks.drawn import examples
 from tallmasks.tasks.texts import open_texts, write_texts
+from tiny_worlds.drawn import examples
 from toys import llama_network, questions_toy
 from toys.numbers_toy import Numbers
 

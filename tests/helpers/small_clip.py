@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 
 from tallmasks.models.clip import network as clip
 from tallmasks.models.clip import tokenizer
-from tallmasks.tasks.drawn import TASKS
+from tiny_worlds.drawn import TASKS
 
 ARCHITECTURE: dict[str, Any] = {
     "embed_dim": 16,

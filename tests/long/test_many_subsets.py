@@ -14,7 +14,7 @@ from tallmasks.tasks.catalogues import catalogue
 def test_160_benchmarks_of_every_method_share_their_jobs(tmp_path: Path) -> None:
     """A large experiment could not even be planned, or would do shared work once per subset."""
     project = lay_out(tmp_path / "project")
-    tasks, draw = sorted(catalogue("drawn").tasks({})), random.Random(5)
+    tasks, draw = sorted(catalogue("tiny_worlds.drawn").tasks({})), random.Random(5)
     sets = {tuple(sorted(draw.sample(tasks, size))) for size in itertools.chain(*[range(2, 20)] * 40)}
     benchmarks = {f"set{n}": list(names) for n, names in enumerate([*draw.sample(sorted(sets), 159), tasks])}
     project.change(lambda params: params.update(methods="all", benchmarks=benchmarks))

@@ -14,7 +14,7 @@ import tallmasks
 from tallmasks.store.errors import EXTRAS
 
 PACKAGE = Path(tallmasks.__file__).parent
-WORKFLOW = PACKAGE.parents[1] / "workflow"
+WORKFLOW, WORLDS = (PACKAGE.parents[1] / folder for folder in ("workflow", "tiny_worlds"))
 ROOMS = (
     "store",
     "vectors",
@@ -38,7 +38,7 @@ INTERFACES = {
     *("apply_mask", "coding", "elect", "kept_fraction", "pruned"),  # in the digests of rows
 }
 """The names that several public functions share."""
-DATA = {"tasks/drawn/objects.py", "tasks/drawn/scenes.py", "tasks/drawn/canvas.py"}
+DATA = {WORLDS / "drawn" / name for name in ("objects.py", "scenes.py", "canvas.py")}
 """Tables of data, and pictures that are drawn."""
 
 
@@ -93,6 +93,12 @@ def test_a_room_imports_only_what_lies_below_it(room: str) -> None:
     assert not wrong
 
 
+def test_the_package_knows_no_world() -> None:
+    """An installation would carry tasks and examples that only a clone of the project has a use for."""
+    sources = "\n".join(path.read_text() for folder in (PACKAGE, WORKFLOW) for path in folder.rglob("*.py"))
+    assert WORLDS.is_dir() and WORLDS.name not in sources
+
+
 def test_what_is_imported_is_declared() -> None:
     """An installation would work by luck: as long as some other library brings along what the package needs.  Or the
     command line would name the wrong extra for what is missing."""
@@ -110,7 +116,7 @@ def test_what_is_imported_is_declared() -> None:
 
 def test_no_two_things_have_one_name() -> None:
     """A reader, a search and a traceback would not say which is meant.  A script has the name of its stage."""
-    files = [path for folder in (PACKAGE, WORKFLOW) for path in folder.rglob("*.py")]
+    files = [path for folder in (PACKAGE, WORKFLOW, WORLDS) for path in folder.rglob("*.py")]
     stems = ((path.parent if path.stem == "__init__" else path).stem for path in files if path.parent.name != "scripts")
     names = Counter(stems)
     for tree in (ast.parse(path.read_text()) for path in files):
@@ -122,10 +128,10 @@ def test_no_two_things_have_one_name() -> None:
 
 def test_modules_and_classes_can_be_read_at_once() -> None:
     """Nobody would see what belongs together."""
-    files = [path for folder in (PACKAGE, WORKFLOW) for path in folder.rglob("*.py")]
+    files = [path for folder in (PACKAGE, WORKFLOW, WORLDS) for path in folder.rglob("*.py")]
     large = {}
     for path in files:
-        if path.is_relative_to(PACKAGE) and path.relative_to(PACKAGE).as_posix() in DATA:
+        if path in DATA:
             continue
         text = path.read_text()
         if (lines := text.count("\n")) > 400:

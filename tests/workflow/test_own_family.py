@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from project import ROOT, Project, lay_out
+from project import ROOT, lay_out
 from tallmasks.store.tensor_files import write_tensors
 
 OWN: dict[str, Any] = {
@@ -29,9 +29,8 @@ OWN: dict[str, Any] = {
 @pytest.mark.long
 def test_a_family_and_a_catalogue_of_ones_own_give_a_table(tmp_path: Path) -> None:
     """Whoever brings another kind of model would have to change the package in a dozen places."""
-    laid_out = lay_out(tmp_path / "project")
-    shutil.copytree(ROOT / "tests/helpers/toys", laid_out.path("own/toys"))
-    project = Project(laid_out.root, {"PYTHONPATH": f"{laid_out.path('src')}:{laid_out.path('own')}"})
+    project = lay_out(tmp_path / "project")
+    shutil.copytree(ROOT / "tests/helpers/toys", project.path("toys"))
     project.change(lambda params: params["models"].update(own=OWN))
     project.benchmark("own", ["north", "east", "south"])
     draw = np.random.default_rng(0)
@@ -47,8 +46,8 @@ def test_a_family_and_a_catalogue_of_ones_own_give_a_table(tmp_path: Path) -> No
     table = pd.read_csv(project.path("results/own/own/table.csv")).set_index("method")["accuracy"]
     assert table["fine_tuned"] > 85 > 60 > table["zeroshot"]
     assert table["tall_mask_task_arithmetic"] > table["task_arithmetic"]
-    project.replace("own/toys/numbers_toy.py", "# -- the family", "# -- the family, in which nothing changed")
+    project.replace("toys/numbers_toy.py", "# -- the family", "# -- the family, in which nothing changed")
     assert project.dry_run("results/own/own/table.csv").planned == {}
-    project.replace("own/toys/numbers_toy.py", "draw.normal(size=", "2 * draw.normal(size=")
+    project.replace("toys/numbers_toy.py", "draw.normal(size=", "2 * draw.normal(size=")
     planned = project.dry_run("results/own/own/table.csv").planned
     assert (planned["finetune"], planned["examples"]) == (3, 9), "of a changed generator"

@@ -12,7 +12,7 @@ import pytest
 
 from project import ROOT, Project
 
-FOLDERS = {"half_sum": "src/tallmasks/methods/rows", "dots": "src/tallmasks/tasks/drawn/own"}
+FOLDERS = {"half_sum": "src/tallmasks/methods/rows", "dots": "tiny_worlds/drawn/own"}
 PAGE = "docs/change.md"
 TABLES = ("README.md", "docs/first_run.md", "docs/tiny_model.md")
 """The pages that show tables of docs/tiny."""
@@ -52,7 +52,7 @@ def test_the_examples_of_the_page_give_a_table(with_examples: Project) -> None:
     assert [line.split(",")[1] for line in table.splitlines()[1:]] == ["zeroshot", "half_sum", "fine_tuned"]
     others = with_examples.dry_run("results/tiny/two/table.csv").planned
     assert others == {"evaluate": 1, "tables": 1}, "nothing of anybody else's is made again"
-    with_examples.replace("src/tallmasks/tasks/drawn/own/dots.py", "between(4, 7)", "between(4, 8)")
+    with_examples.replace("tiny_worlds/drawn/own/dots.py", "between(4, 7)", "between(4, 8)")
     again = with_examples.dry_run("results/tiny/dotted/table.csv").planned
     assert (again["examples"], again["finetune"]) == (3, 1), "a task that is drawn otherwise is drawn anew"
 

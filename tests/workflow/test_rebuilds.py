@@ -38,10 +38,10 @@ def test_a_change_costs_what_lies_downstream_and_views_on_the_way_back(project: 
     assert project.dry_run("all").planned == {"consensus": 2, "evaluate": 6, "tables": 2}
     project.git("checkout", "-q", "src")
     project.change(lambda params: params["grids"].update(mask_lambda=[0.2, 0.3]))
-    project.replace("src/tallmasks/tasks/drawn/drawn_tasks.py", '"{} texture"', '"{} picture"')
+    project.replace("tiny_worlds/drawn/drawn_tasks.py", '"{} texture"', '"{} picture"')
     of_one_task = {"head": 1, "finetune": 1, "task_vector": 1, "evaluate_task": 2, "merge": 1}
     both = {**of_one_task, "mask": 2, "consensus": 2, "evaluate": 5, "tables": 2}
     assert project.snakemake("all").jobs == both
-    project.git("checkout", "-q", "params.yaml", "src")
+    project.git("checkout", "-q", "params.yaml", "tiny_worlds")
     assert project.snakemake("all").jobs == {"tables": 2}
     assert project.sha256("results") == before

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.jobs import LIBRARIES
+from bridge.steps import LIBRARIES
 from processes import WARM, gone, job_command, serve, wait_for
 from project import ROOT, warm_python
 

@@ -46,7 +46,7 @@ class Steps:
         self._has_begun = False
 
     def begin(self) -> None:
-        """Before the DAG is built: move damaged artifacts away, which makes them missing.  A dry run only counts them."""
+        """Move damaged artifacts away before the DAG is built, so that they are missing; a dry run only counts them."""
         if self._has_begun or self.run.submitted or self.run.inspects_dag:
             return
         self._has_begun = True

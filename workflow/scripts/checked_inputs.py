@@ -16,9 +16,9 @@ from tallmasks.plan.index import Index  # noqa: F401  (declares every stage)
 from tallmasks.plan.node import stage_versions
 from tallmasks.store.artifacts import ARTIFACT, Damaged, check
 from tallmasks.store.errors import TallmasksError, naming
-from tallmasks.store.fingerprints import fingerprint_of_module
 from tallmasks.store.folders import CHECKED, DAMAGED, PROVENANCE, STORE, set_aside
 from tallmasks.store.parallel import parallel
+from tallmasks.tasks.catalogues import outside_code
 
 AGAIN = "call the same command again"
 
@@ -46,9 +46,9 @@ def _check_code(recipe: Mapping[str, Any], model: str) -> None:
     if "version" in recipe and (number := stage_versions().get(recipe["kind"])) != recipe["version"]:
         changed.append(f"stage {recipe['kind']} has number {number} here, not {recipe['version']}")
     for name, key in ((params.get("family"), "family_code"), (model, "catalogue_code")):
-        if key in params and fingerprint_of_module(name) != params[key]:
+        if key in params and outside_code(name, {}) != params[key]:
             changed.append(f"the module {name} is another one here")
-    if isinstance(code := params.get("code"), Mapping):  # of a drawn task it is one digest
+    if isinstance(code := params.get("code"), Mapping):  # of a catalogue's task it is one digest
         here = methods.code(code.get("methods", ()), code.get("merges", ()))
         changed += [
             f"{name} of {what} is another one here"

@@ -48,8 +48,9 @@ def slug_of_tasks(name: str, tasks: Tasks, seed: Seed) -> str:
 def examples(plan: Plan, model: str, task: str, split: str) -> Spec:
     """One split of one task, shared by all models with the same examples."""
     spec = plan.model(model)
-    made = catalogue(spec["tasks"]).recipe(plan.params, spec, task, split, plan.root)
-    code = outside_code(spec["tasks"], CATALOGUES)
+    source = catalogue(spec["tasks"])
+    made = source.recipe(plan.params, spec, task, split, plan.root)
+    code = None if getattr(source, "numbered", False) else outside_code(spec["tasks"], CATALOGUES)
     params = {**made.params, **({"catalogue_code": code} if code else {})}
     return Spec(f"{task}-{split}", params, sources=made.sources, owner=spec["tasks"])
 

@@ -132,7 +132,8 @@ def check_params(params: Params) -> None:
     if repeated := sorted({spec for spec in specs if specs.count(spec) > 1}):
         raise refusal("methods", f"{', '.join(repeated)} listed twice; list each once")
     bundled_row(params)
-    for name in CATALOGUES:
+    used = {model["tasks"]: None for model in params["models"].values()}
+    for name in dict.fromkeys((*CATALOGUES, *used)):
         catalogue(name).check(params)
     downloaded = [task for one in map(catalogue, CATALOGUES) if not one.versioned for task in one.tasks({})]
     _check_names("data", params.get("data", {}), downloaded)
@@ -148,7 +149,6 @@ def check_params(params: Params) -> None:
         why = "results/<model>/ has a folder of that name already; give the benchmark another one"
         raise refusal("benchmarks", f"{', '.join(sorted(taken))}: {why}")
     tasks_of = {name: known_tasks(params, model).keys() for name, model in params["models"].items()}
-    used = {model["tasks"] for model in params["models"].values()}
     tasks_of |= {f"`tasks: {name}`": catalogue(name).tasks(params).keys() for name in CATALOGUES if name not in used}
     for name, benchmark in benchmarks.items():
         _check_tasks(f"benchmarks.{name}", benchmark.tasks, tasks_of)

@@ -41,7 +41,7 @@ Grid = Annotated[  # a bundle of masks counts its levels in a byte
     AfterValidator(_ascending),
     Field(min_length=1, max_length=255, description="different numbers in ascending order"),
 ]
-Examples = Annotated[int, Field(ge=1, le=10**7)]  # 30 GB of drawn images
+Examples = Annotated[int, Field(ge=1, le=10**7)]  # 30 GB of images of 32 by 32
 SplitImages = dict[Literal["validation", "test"], Annotated[int, Field(ge=1, le=10**9)]]
 Steps = Annotated[int, Field(ge=1, le=10**8)]  # a day even at 1,000 steps a second
 Warmup = Annotated[int, Field(ge=0, le=10**8)]
@@ -65,7 +65,7 @@ Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="of the file
 Registered = Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z_][A-Za-z0-9_.]*$")]
 Wording = Annotated[Literal["ours", "published", "fusionbench"], Field(description="class names")]
 Origin = Annotated[Path, Field(description="finetune, published, fusionbench, or a folder of checkpoints")]
-AUGMENTATION = "crop (open_clip's training transform), or how far a drawn image may be changed"
+AUGMENTATION = "crop (open_clip's training transform), or how far an image may be changed"
 Prompt = Annotated[str, Field(pattern=r"^[^{}]*\{\}[^{}]*$", description="a prompt with one {} for the class name")]
 
 # of a network, in an open_clip configuration; a list for a ResNet's stages or an image that is no square
@@ -175,7 +175,7 @@ class NumbersOfExamples(Section):
 
 
 class Changes(Section):
-    """random changes of a drawn image"""
+    """random changes of an image"""
 
     rotation: Annotated[float, Field(ge=0, le=360, description="degrees")]
     scale: Share
@@ -265,9 +265,7 @@ class Resources(Section):
 
 class ModelEntry(Section):
     family: Annotated[Registered, Field(description="clip, t5, or the module of a family of your own")]
-    tasks: Annotated[
-        Registered, Field(description="drawn, vision, written, text, or the module of a catalogue of your own")
-    ]
+    tasks: Annotated[Registered, Field(description="vision, text, or the module of another catalogue")]
     pretrained: Annotated[
         Annotated[Path, Tag("Path")] | Annotated[Hub, Tag("Hub")] | Annotated[Tagged, Tag("Tagged")],
         Discriminator(_pretrained),
@@ -297,10 +295,7 @@ class ModelEntry(Section):
     resources: Resources
 
     @model_validator(mode="after")
-    def _examples(self) -> ModelEntry:
-        made = self.tasks in ("drawn", "written")
-        if made and (self.examples is None or None in self.examples.model_dump().values()):
-            raise ValueError(f"examples: {self.tasks} tasks need seed, train, validation and test; add the rest")
+    def _images(self) -> ModelEntry:
         if self.tasks == "vision" and self.preprocess is None:
             raise ValueError("preprocess: vision tasks need size, mean and std of their images; add it")
         return self

@@ -62,12 +62,6 @@ class Plan:
         (first, *_) = (spec for spec in self.models.values() if spec["tasks"] == model)
         return first["resources"][step]
 
-    def pretraining(self, model: str) -> tuple[dict[str, Any], Path]:
-        """The recipe and the path of the pretrained weights that ship with the project."""
-        spec = self.model(model)
-        params = {**self.architecture(model), "pretraining": dict(spec["pretraining"]), "tasks": spec["tasks"]}
-        return {"kind": "pretrained", "params": params}, self.named_path(spec["pretrained"])
-
     def catalogue_of(self, model: str) -> Mapping[str, Task]:
         return known_tasks(self.params, self.model(model))
 

@@ -16,7 +16,7 @@ EXTRAS = {
     "torch": "torch",
     **dict.fromkeys(("datasets", "open_clip", "torchvision"), "clip"),
     **dict.fromkeys(("jinja2", "pyarrow", "tokenizers", "transformers", "yaml"), "t5"),
-    **dict.fromkeys(("PIL", "dvc", "matplotlib", "pandas", "pynvml", "scipy", "sklearn"), "workflow"),
+    **dict.fromkeys(("PIL", "dvc", "matplotlib", "pandas", "pynvml", "scipy"), "workflow"),
     "typing_extensions": "workflow",
 }
 """The libraries that a plain installation may lack, and the extra of pyproject.toml that brings each."""

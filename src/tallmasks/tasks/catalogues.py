@@ -1,12 +1,13 @@
 """The contract of a catalogue of tasks and their examples.
 
-A catalogue is a package with an object `CATALOGUE`.  A new one is a folder and a line in `CATALOGUES`; params.yaml
-names one from outside by its module (`tasks: my_package.my_tasks`).
+A catalogue is a module with an object `CATALOGUE`.  Those in `CATALOGUES` have short names; params.yaml names any other
+by its module (`tasks: my_package.my_tasks`), which is in the project's folder or installed.
 """
 
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,10 +18,8 @@ from tallmasks.store.fingerprints import fingerprint_of_module
 from tallmasks.tasks.task import Task
 
 CATALOGUES = {
-    "drawn": "tallmasks.tasks.drawn",
     "vision": "tallmasks.tasks.vision",
     "text": "tallmasks.tasks.text",
-    "written": "tallmasks.tasks.written",
 }
 Params = Mapping[str, Any]
 
@@ -49,6 +48,10 @@ class Catalogue(Protocol):
     It may have two further methods.  ``count(recipe)``: how many examples a recipe gives, as published.
     ``example_bytes(recipe)``: about how many bytes they take.
 
+    The code of a catalogue from outside joins every recipe: its module and what that imports from beside it.  So any
+    changed line remakes all examples.  A catalogue with ``numbered = True`` prevents that.  Its recipes then hold what
+    decides the examples, such as a number that is raised whenever one recipe gives other examples.
+
     Attributes:
         versioned: Whether DVC keeps the examples, as nobody else can download them.
     """
@@ -60,12 +63,12 @@ class Catalogue(Protocol):
         """The tasks by name, with those that params.yaml describes."""
 
     def check(self, params: Params) -> None:
-        """Refuse wrong values in params.yaml with a TallmasksError of one line."""
+        """Refuse wrong values in params.yaml, also of its models' entries, with a TallmasksError of one line."""
 
     def recipe(self, params: Params, model: Params, task: str, split: str, root: Path) -> ExamplesRecipe:
         """The recipe of one split of a task for a model, from its entry in params.yaml.
 
-        Paths in params.yaml are relative to `root`.  The code of a catalogue from outside joins the recipe later.
+        Paths in params.yaml are relative to `root`.
         """
 
     def write(self, recipe: Params, sources: Mapping[str, Path], out: ExamplesFile) -> None:
@@ -92,6 +95,8 @@ def registered(what: str, name: str, packages: Mapping[str, str], attribute: str
     Raises TallmasksError where there is no such module or object, or its import ends in an error.
     """
     module, problem = packages.get(name, name), ""
+    if name not in packages:
+        _look_in_project()
     try:
         if all(module.split(".")):  # importlib has errors of other kinds for "", ".x" and "x."
             with needed_for(f"{what} {name!r}"):
@@ -114,4 +119,11 @@ def outside_code(name: str, packages: Mapping[str, str]) -> str | None:
     """The fingerprint of a module from outside, for recipes; None for the package's own, as stages have versions."""
     if packages.get(name, name).partition(".")[0] == __name__.partition(".")[0]:
         return None
+    _look_in_project()
     return fingerprint_of_module(name)
+
+
+def _look_in_project() -> None:
+    """Find modules in the project's folder, where everything that reads params.yaml runs."""
+    if (folder := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, folder)

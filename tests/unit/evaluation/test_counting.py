@@ -10,7 +10,7 @@ from tallmasks.evaluation import counting
 from tallmasks.evaluation.counting import Evaluator, TaskData, unpack_mask
 from tallmasks.models.clip.clip_examples import ClipExamples
 from tallmasks.models.families import Model, load
-from tallmasks.tasks.drawn import TASKS, examples
+from tiny_worlds.drawn import TASKS, examples
 
 COEFFICIENTS = [0.0, 0.5, 1.0, 2.0, 4.0]
 

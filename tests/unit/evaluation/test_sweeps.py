@@ -18,8 +18,8 @@ from tallmasks.evaluation.sweeps import TaskSubset, sample, share
 from tallmasks.models.clip.clip_examples import ClipExamples
 from tallmasks.models.families import Model, load
 from tallmasks.store.tensor_files import Layout
-from tallmasks.tasks.drawn import examples
 from tallmasks.vectors.task_vectors import TaskVector
+from tiny_worlds.drawn import examples
 
 NAMES = ("cars", "mnist")
 ALPHAS = [0.0, 0.5, 1.0]

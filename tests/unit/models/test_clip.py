@@ -20,7 +20,7 @@ from tallmasks.models.clip import network as clip
 from tallmasks.models.clip.onednn import use_onednn
 from tallmasks.models.families import load
 from tallmasks.store.errors import TallmasksError
-from tallmasks.tasks.drawn import NAMES, TASKS, examples
+from tiny_worlds.drawn import NAMES, TASKS, examples
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from tallmasks.plan.index import Index, closure
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.views import VIEWS
 from tallmasks.store.errors import TallmasksError
-from tallmasks.tasks.drawn import TASKS
+from tiny_worlds.drawn import TASKS
 
 Params = dict[str, Any]
 EVALUATED = {"evaluate", "evaluate_task", "consensus"}
@@ -117,12 +117,10 @@ def test_home_is_where_a_shell_says(params: Params, tmp_path: Path, monkeypatch:
     clip = params["models"]["vit_b32"]
     params["data"] = {"mnist": {"path": "~/data/mnist"}}
     clip |= {"pretrained": "~/weights.safetensors", "checkpoints": {"source": "~/mine"}}
-    params["models"]["tiny"]["pretrained"] = "~/tiny.safetensors"
     plan = Plan(params, ROOT)
     assert chain.pretrained_source(plan, "vit_b32") == {"pretrained": tmp_path / "weights.safetensors"}
     assert chain.examples(plan, "vit_b32", "mnist", "train").sources["data"] == tmp_path / "data" / "mnist"
     assert chain.finetune(plan, "vit_b32", "mnist", 0).sources["weights"] == tmp_path / "mine" / "mnist.pt"
-    assert plan.pretraining("tiny")[1] == tmp_path / "tiny.safetensors"
     clip["checkpoints"] = {"source": "published", "path": "~/copy"}
     with pytest.raises(TallmasksError, match=f"{tmp_path}/copy/single_task/.* is not there"):
         chain.finetune(Plan(params, ROOT), "vit_b32", "mnist", 0)

@@ -39,6 +39,8 @@ OAK = {"path": "x", "classes": ["oak", "elm"], "templates": ["a {}"]}
         ("data", {"story_cloze": {"revision": "a" * 40}}, "data.story_cloze: found revision, expected path"),
         ("vision_tasks", {"leaves": {**OAK, "classes": ["oak", "oak"]}}, "vision_tasks"),
         ("vision_tasks", {"leaves": {**OAK, "templates": ["a photo"]}}, "vision_tasks"),
+        ("models tiny examples", {"seed": 0, "train": 9}, "models.tiny needs `examples`: .*; add validation, test$"),
+        ("models tiny tasks", "drawn", "no task catalogue 'drawn'; there are: vision, text, and every importable"),
         ("models tiny pretrained", "models/none.safetensors", "none.safetensors: no such"),
         ("models tiny finetuning iterations", 150.0, "iterations: .* integer; found 150.0"),
         ("models tiny finetuning iterations", "150", "integer; found '150'"),

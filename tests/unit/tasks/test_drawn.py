@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tallmasks.tasks.drawn import NAMES, SPLITS, TASKS, examples, picture
-from tallmasks.tasks.drawn.shift import SHIFTS
+from tiny_worlds.drawn import NAMES, SPLITS, TASKS, examples, picture
+from tiny_worlds.drawn.shift import SHIFTS
 
 
 @pytest.mark.parametrize("task", NAMES)

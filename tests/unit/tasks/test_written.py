@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallmasks.tasks.texts import FREE, Text
-from tallmasks.tasks.written import SPLITS, TASKS, examples
-from tallmasks.tasks.written.documents import begun, problem, with_gaps
-from tallmasks.tasks.written.lexicon import lexicon
-from tallmasks.tasks.written.world import DIALECTS
+from tiny_worlds.written import SPLITS, TASKS, examples
+from tiny_worlds.written.documents import begun, problem, with_gaps
+from tiny_worlds.written.lexicon import lexicon
+from tiny_worlds.written.world import DIALECTS
 
 SMALL = 60
 MANY = 1000

@@ -16,12 +16,12 @@ from tallmasks.models.families import load
 from tallmasks.store.artifacts import as_metadata
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import write_tensors
-from tallmasks.tasks.drawn import TASKS, examples
 from tallmasks.training.batches import ShuffledBatches
 from tallmasks.training.controlled import Controlled, part_mask
 from tallmasks.training.finetuning import FinetuneConfig, Progress, cosine_schedule, finetune, plateau_schedule
-from tallmasks.training.tiny_pretraining import all_captions, contrastive_loss, draw_pairs
 from tallmasks.training.unfinished import TrainingState
+from tiny_worlds.drawn import TASKS, examples
+from tiny_worlds.pretraining.tiny_clip import all_captions, contrastive_loss, draw_pairs
 
 STILL = dict.fromkeys(("rotation", "scale", "shift", "brightness", "noise"), 0.0)
 MOVING: dict[str, float] = {"rotation": 7.0, "scale": 0.1, "shift": 0.08, "brightness": 0.2, "noise": 0.2}

@@ -15,10 +15,10 @@ from tallmasks.evaluation.protocols import InMemory, Tuner, evaluate
 from tallmasks.models.clip.clip_examples import ClipExamples
 from tallmasks.models.families import load
 from tallmasks.store.tensor_files import Layout
-from tallmasks.tasks.drawn import examples
 from tallmasks.training.finetuning import FinetuneConfig, finetune
 from tallmasks.training.unfinished import Underway
 from tallmasks.vectors.task_vectors import TaskVector
+from tiny_worlds.drawn import examples
 
 TEXT = {**small_t5.SPEC, "scoring": {"max_input_tokens": 20, "max_new_tokens": 2, "free_answers": "mean"}}
 IMAGES = {**small_clip.SPEC, "preprocess": {"size": 32, "mean": [0.5] * 3, "std": [0.5] * 3}}

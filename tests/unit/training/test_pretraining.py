@@ -15,11 +15,11 @@ from tallmasks.models.language.text_tokenizer import TextTokenizer
 from tallmasks.models.t5.t5_architectures import Architecture
 from tallmasks.models.t5.t5_loading import t5_network
 from tallmasks.store.tensor_files import open_tensors
-from tallmasks.tasks.drawn import TASKS
-from tallmasks.tasks.written.lexicon import tokenizer_json
-from tallmasks.tasks.written.world import DEED_WORDS
-from tallmasks.training.tiny_pretraining import pretrain_tiny
-from tallmasks.training.tiny_t5_pretraining import initial, pretrain_tiny_t5
+from tiny_worlds.drawn import TASKS
+from tiny_worlds.pretraining.tiny_clip import pretrain_tiny
+from tiny_worlds.pretraining.tiny_t5 import initial, pretrain_tiny_t5
+from tiny_worlds.written.lexicon import tokenizer_json
+from tiny_worlds.written.world import DEED_WORDS
 
 SPEC = shipped_params()["models"]["tiny_t5"]
 ARCHITECTURE = SPEC["architecture"] = SPEC["architecture"] | {"d_model": 16, "d_ff": 24, "num_heads": 2}

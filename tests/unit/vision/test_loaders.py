@@ -56,7 +56,7 @@ def test_every_dataset_is_read_as_it_is_on_the_hub(name: str, tmp_path: Path) ->
 
 def test_the_catalogue_is_the_papers() -> None:
     """A benchmark would miss a task, or a head would be built for other classes."""
-    assert list(catalogue("vision").tasks({})) == list(catalogue("drawn").tasks({}))
+    assert list(catalogue("vision").tasks({})) == list(catalogue("tiny_worlds.drawn").tasks({}))
     classes = [len(task.classes) for task in TASKS.values()]
     assert classes == [196, 47, 10, 43, 10, 45, 397, 10, 100, 10, 102, 37, 2, 7, 10, 10, 101, 10, 2, 10]
     assert all(len(set(task.classes)) == len(task.classes) for task in TASKS.values())

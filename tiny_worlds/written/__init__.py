@@ -1,6 +1,6 @@
 """The written world: 11 small language tasks, each named after the role it plays among the paper's."""
 
-from tallmasks.tasks.written.written_catalogue import CATALOGUE
-from tallmasks.tasks.written.written_tasks import SPLITS, TASKS, WrittenTask, examples
+from tiny_worlds.written.written_catalogue import CATALOGUE
+from tiny_worlds.written.written_tasks import SPLITS, TASKS, WrittenTask, examples
 
 __all__ = ["CATALOGUE", "SPLITS", "TASKS", "WrittenTask", "examples"]

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from tallmasks.tasks.drawn.canvas import CENTRE, IMAGE_SIDE, Canvas
+from tiny_worlds.drawn.canvas import CENTRE, IMAGE_SIDE, Canvas
 
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 LETTERS = tuple("abcdefghjk")  # no i, which is only a bar

@@ -29,9 +29,9 @@ from tallmasks.models.clip import network as clip
 from tallmasks.models.clip import tokenizer
 from tallmasks.models.clip.augmentation import augment
 from tallmasks.models.pretrained_files import write_pretrained
-from tallmasks.tasks.drawn import NAMES, TASKS, picture
-from tallmasks.tasks.drawn.canvas import IMAGE_SIDE
 from tallmasks.training.finetuning import plateau_schedule, progress_at
+from tiny_worlds.drawn import NAMES, TASKS, picture
+from tiny_worlds.drawn.canvas import IMAGE_SIDE
 
 PROGRESS_EVERY = 100  # steps
 Recipe = Mapping[str, Any]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from tallmasks.store.errors import TallmasksError
 from tallmasks.tasks.catalogues import ExamplesFile, ExamplesRecipe, Params
 from tallmasks.tasks.task import Task
 from tallmasks.tasks.texts import write_texts
-from tallmasks.tasks.written import written_tasks
+from tiny_worlds.examples_section import check_examples, examples_of
+from tiny_worlds.written import written_tasks
 
 EDITION = 2  # raised where other texts come out of the same recipe
 
@@ -18,17 +18,16 @@ class Written:
     """Examples are written from a seed, so nothing is downloaded; satisfies `tallmasks.tasks.catalogues.Catalogue`."""
 
     versioned = True
+    numbered = True
 
     def tasks(self, params: Params) -> Mapping[str, Task]:
         return written_tasks.TASKS
 
     def check(self, params: Params) -> None:
-        """Nothing in params.yaml is this catalogue's alone."""
+        check_examples(params, "tiny_worlds.written")
 
     def recipe(self, params: Params, model: Params, task: str, split: str, root: Path) -> ExamplesRecipe:
-        if "examples" not in model:
-            raise TallmasksError("params.yaml: a model of written tasks needs `examples`: a seed and numbers of texts")
-        asked = model["examples"]
+        asked = examples_of(model, "a model")
         return ExamplesRecipe(
             {"task": task, "split": split, "count": asked[split], "seed": asked["seed"], "edition": EDITION}
         )

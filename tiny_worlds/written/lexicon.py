@@ -6,10 +6,10 @@ from string import Formatter
 
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from tallmasks.tasks.written import world
-from tallmasks.tasks.written.documents import CLAUSES, GAPS
-from tallmasks.tasks.written.questions import ANSWERS, NAMES
-from tallmasks.tasks.written.written_tasks import TASKS
+from tiny_worlds.written import world
+from tiny_worlds.written.documents import CLAUSES, GAPS
+from tiny_worlds.written.questions import ANSWERS, NAMES
+from tiny_worlds.written.written_tasks import TASKS
 
 PADDING, END, UNKNOWN_WORD = "<pad>", "</s>", "<unk>"  # numbers 0, 1 and 2, as T5 has them
 

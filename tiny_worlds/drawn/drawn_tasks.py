@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from tallmasks.store.errors import TallmasksError
 from tallmasks.store.fingerprints import fingerprint_of_file
-from tallmasks.tasks.drawn import glyphs, objects, own, scenes
-from tallmasks.tasks.drawn.canvas import Canvas, Draw
-from tallmasks.tasks.drawn.shift import SHIFTS, Step, shifted
 from tallmasks.tasks.task import Task
+from tiny_worlds.drawn import glyphs, objects, own, scenes
+from tiny_worlds.drawn.canvas import Canvas, Draw
+from tiny_worlds.drawn.shift import SHIFTS, Step, shifted
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)

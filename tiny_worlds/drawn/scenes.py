@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from tallmasks.tasks.drawn.canvas import CENTRE, SIDE, WHITE, Canvas
+from tiny_worlds.drawn.canvas import CENTRE, SIDE, WHITE, Canvas
 
 TEXTURES = (
     "horizontal stripes",

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from tallmasks.tasks.drawn.canvas import BLACK, WHITE, Canvas, Colour, blend, luminance
+from tiny_worlds.drawn.canvas import BLACK, WHITE, Canvas, Colour, blend, luminance
 
 GREEN_LEAF: Colour = (60, 140, 60)
 

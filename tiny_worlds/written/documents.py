@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tallmasks.tasks.written import world
-from tallmasks.tasks.written.questions import UNKNOWN
-from tallmasks.tasks.written.written_tasks import TASKS
+from tiny_worlds.written import world
+from tiny_worlds.written.questions import UNKNOWN
+from tiny_worlds.written.written_tasks import TASKS
 
 GAPS = tuple(f"<extra_id_{number}>" for number in range(8))
 

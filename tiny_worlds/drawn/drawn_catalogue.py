@@ -4,31 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from tallmasks.store.errors import TallmasksError
 from tallmasks.store.tensor_files import write_tensors
 from tallmasks.tasks.catalogues import ExamplesFile, ExamplesRecipe, Params
-from tallmasks.tasks.drawn import drawn_tasks
 from tallmasks.tasks.task import Task
+from tiny_worlds.drawn import drawn_tasks
+from tiny_worlds.examples_section import check_examples, examples_of
+
+EDITION = 1  # raised where other images come out of the same recipe
 
 
 class Drawn:
     """Examples are drawn from a seed, so nothing is downloaded; satisfies `tallmasks.tasks.catalogues.Catalogue`."""
 
     versioned = True
+    numbered = True
 
     def tasks(self, params: Params) -> Mapping[str, Task]:
         return drawn_tasks.TASKS
 
     def check(self, params: Params) -> None:
-        """Nothing in params.yaml is this catalogue's alone."""
+        check_examples(params, "tiny_worlds.drawn")
 
     def recipe(self, params: Params, model: Params, task: str, split: str, root: Path) -> ExamplesRecipe:
-        if "examples" not in model:
-            raise TallmasksError("params.yaml: a model of drawn tasks needs `examples`: a seed and numbers of images")
-        found = {"task": task, "split": split, "count": model["examples"][split], "seed": model["examples"]["seed"]}
-        code = drawn_tasks.TASKS[task].code
-        return ExamplesRecipe({**found, "code": code} if code else found)
+        asked, code = examples_of(model, "a model"), drawn_tasks.TASKS[task].code
+        recipe: dict[str, Any] = {"task": task, "split": split, "count": asked[split], "seed": asked["seed"]}
+        if EDITION > 1:
+            recipe["edition"] = EDITION
+        return ExamplesRecipe({**recipe, "code": code} if code else recipe)
 
     def write(self, recipe: Params, sources: Mapping[str, Path], out: ExamplesFile) -> None:
         images, labels = drawn_tasks.examples(recipe["task"], recipe["split"], recipe["count"], recipe["seed"])

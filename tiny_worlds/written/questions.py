@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tallmasks.tasks.texts import FREE
-from tallmasks.tasks.written.world import DEED_WORDS, DEEDS, FOODS, NOTHING, THING_WORDS, THINGS, VALUES, Speech
+from tiny_worlds.written.world import DEED_WORDS, DEEDS, FOODS, NOTHING, THING_WORDS, THINGS, VALUES, Speech
 
 NAMES = (
     "mia", "leo", "ada", "tom", "eva", "max", "ida", "ben", "zoe", "sam", "lia", "jon",

@@ -19,9 +19,9 @@ from tallmasks.models.language.text_tokenizer import TENSOR, TextTokenizer
 from tallmasks.models.pretrained_files import write_pretrained
 from tallmasks.models.t5.t5_architectures import TABLES, Architecture
 from tallmasks.models.t5.t5_loading import t5_network
-from tallmasks.tasks.written.documents import Pair, begun, problem, with_gaps
-from tallmasks.tasks.written.lexicon import tokenizer_json
 from tallmasks.training.finetuning import plateau_schedule, progress_at
+from tiny_worlds.written.documents import Pair, begun, problem, with_gaps
+from tiny_worlds.written.lexicon import tokenizer_json
 
 PROGRESS_EVERY = 100  # steps
 Recipe = Mapping[str, Any]

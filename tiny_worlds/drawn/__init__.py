@@ -1,6 +1,6 @@
 """The drawn world: 20 small tasks, each named after the role it plays among the paper's 20."""
 
-from tallmasks.tasks.drawn.drawn_catalogue import CATALOGUE
-from tallmasks.tasks.drawn.drawn_tasks import NAMES, SPLITS, TASKS, DrawnTask, examples, picture
+from tiny_worlds.drawn.drawn_catalogue import CATALOGUE
+from tiny_worlds.drawn.drawn_tasks import NAMES, SPLITS, TASKS, DrawnTask, examples, picture
 
 __all__ = ["CATALOGUE", "NAMES", "SPLITS", "TASKS", "DrawnTask", "examples", "picture"]

@@ -13,9 +13,9 @@ import numpy as np
 
 from tallmasks.tasks.task import SPLITS, Split, Task
 from tallmasks.tasks.texts import Text
-from tallmasks.tasks.written import questions
-from tallmasks.tasks.written.questions import NAMES, Ask
-from tallmasks.tasks.written.world import SPEECHES
+from tiny_worlds.written import questions
+from tiny_worlds.written.questions import NAMES, Ask
+from tiny_worlds.written.world import SPEECHES
 
 SHARES: Mapping[Split, range] = {"train": range(5), "validation": range(5, 6), "test": range(6, 8)}  # eighths of inputs
 

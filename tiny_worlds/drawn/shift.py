@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.tasks.drawn.canvas import IMAGE_SIDE
+from tiny_worlds.drawn.canvas import IMAGE_SIDE
 
 Levels = NDArray[np.float32]  # pictures [N, 32, 32, 3], 0 to 255 before clipping
 Step = Callable[[Levels, np.random.Generator], Levels]

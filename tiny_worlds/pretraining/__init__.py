@@ -1,0 +1,1 @@
+"""How the weights of the tiny models, models/*.safetensors, were made; no part of the workflow."""
