@@ -100,7 +100,7 @@ class Steps:
         inputs = {role: [one.path for one in nodes] for role, nodes in _inputs(node).items()}
         inputs |= {role: [str(path)] for role, path in node.sources.items()}
         files = set(given)
-        if not self.run.inspects_dag and not self.is_done(node):
+        if not (self.run.inspects_dag or self.is_done(node) or node.late_inputs() is None):
             for role, paths in inputs.items():
                 lacking = {
                     path for path in set(paths).difference(files) if not any(one.endswith(path) for one in files)
