@@ -84,7 +84,7 @@ def test_the_long_table_has_every_method_and_the_benchmarks_table_does_not(
     figure of all methods would be drawn before its table is there."""
     project, run = field
     assert run.jobs["field"] == 1 and run.jobs["finetune"] == run.jobs["task_vector"] == run.jobs["tables"] == 0
-    assert run.jobs["grams"] == run.jobs["fisher"] == 3, "what RegMean and Fisher merging look at of each task's data"
+    assert run.jobs["statistic"] == 6, "what RegMean and Fisher merging look at of each task's data"
     table = pd.read_csv(project.path(FIELD)).set_index("method")
     assert set(table.index) == set(methods.names()) - set(methods.needing("learn"))
     before = paper.path("results/tiny/three/table.csv")

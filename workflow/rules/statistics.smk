@@ -1,30 +1,17 @@
 # What is known of a task's data beside its checkpoint; made for the merges that ask for it.
 
 
-# checkpoint, training examples -> second moments of what enters each linear layer
-use rule artifact as grams with:
+# checkpoint, training examples -> a statistic of them, such as second moments of what enters each linear layer
+use rule artifact as statistic with:
     input:
         checkpoint=BRIDGE.artifact.input("checkpoint"),
         examples=BRIDGE.artifact.input("examples"),
         head=BRIDGE.artifact.input("head"),
         pretrained=BRIDGE.artifact.input("pretrained"),
     output:
-        "store/{model}/derived/grams/{name}.safetensors",
+        "store/{model}/derived/statistic/{name}.safetensors",
     log:
-        "logs/{model}/grams/{name}.log",
-
-
-# checkpoint, training examples -> squared gradients of log-probabilities
-use rule artifact as fisher with:
-    input:
-        checkpoint=BRIDGE.artifact.input("checkpoint"),
-        examples=BRIDGE.artifact.input("examples"),
-        head=BRIDGE.artifact.input("head"),
-        pretrained=BRIDGE.artifact.input("pretrained"),
-    output:
-        "store/{model}/derived/fisher/{name}.safetensors",
-    log:
-        "logs/{model}/fisher/{name}.log",
+        "logs/{model}/statistic/{name}.log",
 
 
 # task vectors, validation examples without labels -> what a merge learns from all tasks at once

@@ -6,7 +6,7 @@ Both take one example at a time, so that nothing is padding and no result depend
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -68,3 +68,11 @@ def squared_gradients(model: WatchedModel, examples: Examples) -> dict[str, NDAr
 
 def _one_by_one(model: WatchedModel, examples: Examples) -> Iterator[Batch]:
     return (model.prepare(examples[place : place + 1]) for place in range(len(examples)))
+
+
+COMPUTED: dict[str, Callable[[WatchedModel, Examples], dict[str, NDArray[np.float32]]]] = {
+    "grams": layer_grams,
+    "fisher": squared_gradients,
+}
+"""The functions of the statistics, by the names that merges ask for.  A new one also has its line in
+`tallmasks.models.families.STATISTICS`."""

@@ -123,40 +123,29 @@ def import_checkpoint(plan: Plan, model: str, task: str, origin: Any) -> Spec:
 # -- statistics of a task's data ------------------------------------------------------------------------------
 
 
-def statistic_from(plan: Plan, model: str, task: str, seed: Seed, statistic: str) -> Spec:
-    """A statistic of a fine-tuned checkpoint on some of its training examples.
+@stage(version=1, uses="evaluation")
+def statistic(plan: Plan, model: str, task: str, seed: Seed, name: str) -> Spec:
+    """One of `STATISTICS`, of a fine-tuned checkpoint on some of its training examples.
 
     Raises TallmasksError where the model's family cannot compute it.
     """
-    _check_statistic(plan, model, statistic)
+    _check_statistic(plan, model, name)
     count = int(plan.params.get("statistics", {}).get("examples", STATISTICS_EXAMPLES))
-    params = {**plan.network(model), "task": task, "count": count}
+    params = {**plan.network(model), "statistic": name, "task": task, "count": count}
     inputs = {
         "examples": [examples(plan, model, task, "train")],
         **task_inputs(plan, model, task),
         "checkpoint": [finetune(plan, model, task, seed)],
     }
-    return Spec(f"{task}-s{seed}", params, inputs, pretrained_source(plan, model))
+    return Spec(f"{name}-{task}-s{seed}", params, inputs, pretrained_source(plan, model))
 
 
-def _check_statistic(plan: Plan, model: str, statistic: str) -> None:
-    if statistic not in statistics_of(plan.model(model)):
+def _check_statistic(plan: Plan, model: str, name: str) -> None:
+    if name not in statistics_of(plan.model(model)):
         raise TallmasksError(
-            f"params.yaml: models.{model}: {STATISTICS[statistic]}; leave out methods that need it: "
-            f"{', '.join(methods.needing(statistic))}"
+            f"params.yaml: models.{model}: {STATISTICS[name]}; leave out methods that need it: "
+            f"{', '.join(methods.needing(name))}"
         )
-
-
-@stage(version=1, uses="evaluation")
-def grams(plan: Plan, model: str, task: str, seed: Seed) -> Spec:
-    """The second moments of each linear layer's inputs in the fine-tuned network, for RegMean."""
-    return statistic_from(plan, model, task, seed, "grams")
-
-
-@stage(version=1, uses="evaluation")
-def fisher(plan: Plan, model: str, task: str, seed: Seed) -> Spec:
-    """The squared gradients of the fine-tuned network's log-probabilities, for Fisher merging."""
-    return statistic_from(plan, model, task, seed, "fisher")
 
 
 @stage(version=1, uses="evaluation", joint=True)
@@ -182,8 +171,11 @@ def learn(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed) -> 
 def artifacts_of(plan: Plan, stage: str, model: str, tasks: Tasks, seed: Seed, namer: Namer) -> list[Node]:
     """The artifacts of a stage that a merge or a method names: one of all tasks if it is joint, else one a task.
 
-    Its function gets those options of the merge or the method that are its keyword-only parameters.
+    The stage's function gets those options of the merge or the method that are its keyword-only parameters.  The name
+    of a statistic stands for its artifacts.
     """
+    if stage in STATISTICS and stage not in STAGES:
+        return [statistic(plan, model, task, seed, stage) for task in tasks]
     if stage not in STAGES:
         raise TallmasksError(f"there is no stage {stage!r}{nearest(stage, STAGES)}; see plan/chain.py")
     values = {name: option.default for name, option in namer.options.items()} | dict(namer.chosen)

@@ -211,7 +211,7 @@ def field_methods(plan: Plan, model: str) -> list[str]:
     learning = methods.needing(LEARNED)
     names = [name for name in methods.names() if name not in learning or name in plan.method_names]
     names += [name for name in plan.method_names if name not in methods.names()]
-    able = STAGES.keys() - (STATISTICS.keys() - statistics_of(plan.model(model)))
+    able = (STAGES.keys() | STATISTICS.keys()) - (STATISTICS.keys() - statistics_of(plan.model(model)))
     return [name for name in names if methods.stages_behind(methods.get(name)) <= able]
 
 

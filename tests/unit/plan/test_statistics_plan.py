@@ -6,7 +6,6 @@ import pytest
 
 from conftest import ROOT
 from tallmasks.plan import chain
-from tallmasks.plan.node import STAGES
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.views import VIEWS
 from tallmasks.store.errors import TallmasksError
@@ -18,7 +17,8 @@ TASKS = ("mnist", "svhn")
 def nodes(params: Params) -> dict[str, str]:
     """The digests of what leads from examples to the rows, and of one of the paper's."""
     plan = Plan(params, ROOT)
-    found = {stage: STAGES[stage](plan, "tiny", "mnist", 0) for stage in ("finetune", "grams", "fisher")}
+    found = {name: chain.statistic(plan, "tiny", "mnist", 0, name) for name in ("grams", "fisher")}
+    found["finetune"] = chain.finetune(plan, "tiny", "mnist", 0)
     for merge in ("sum", "regmean", "fisher"):
         found[f"merge {merge}"] = chain.merge(plan, "tiny", TASKS, merge, 0)
     for name in ("task_arithmetic", "regmean", "fisher"):
@@ -29,15 +29,14 @@ def nodes(params: Params) -> dict[str, str]:
 def test_statistics_are_of_the_checkpoint_and_of_training_examples(params: Params) -> None:
     """A merge would have seen validation or test data, or the statistics of another seed's models."""
     plan = Plan(params, ROOT)
-    for stage in ("grams", "fisher"):
-        node = STAGES[stage](plan, "tiny", "mnist", 1)
+    for name, merge in {"grams": "regmean", "fisher": "fisher"}.items():
+        node = chain.statistic(plan, "tiny", "mnist", 1, name)
         assert node.inputs["checkpoint"] == (chain.finetune(plan, "tiny", "mnist", 1),)
         assert node.inputs["head"] == (chain.head(plan, "tiny", "mnist"),)
         splits = [one.params["split"] for one in node.walk() if one.kind == "examples"]
         assert splits == ["train"]
-        merge = {"grams": "regmean", "fisher": "fisher"}[stage]
         merged = chain.merge(plan, "tiny", TASKS, merge, 1)
-        assert merged.inputs["statistics"] == tuple(STAGES[stage](plan, "tiny", task, 1) for task in TASKS)
+        assert merged.inputs["statistics"] == tuple(chain.statistic(plan, "tiny", task, 1, name) for task in TASKS)
 
 
 def test_more_examples_are_other_statistics_and_nothing_else(params: Params) -> None:
