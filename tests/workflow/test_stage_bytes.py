@@ -23,8 +23,9 @@ from project import METHODS, ROOT, Project, Run, read_json
 from tallmasks import methods
 from tallmasks.plan.index import Index  # noqa: F401  (declares every stage)
 from tallmasks.plan.node import stage_versions
-from tallmasks.store.artifacts import digest_of, read_label
-from tallmasks.store.seals import NOT_CONTENT
+from tallmasks.store.artifacts import FILES, digest_of, read_label
+from tallmasks.store.seals import NOT_CONTENT, content_of_json, content_of_tensors
+from tallmasks.store.tensor_files import open_tensors
 
 pytestmark = pytest.mark.xdist_group("paper")  # goes on from every table and figure of the paper
 RECORD = Path(__file__).with_name("stages.json")
@@ -107,14 +108,17 @@ def made(project: Project) -> Iterator[tuple[str, str, str, list[float]]]:
     of its values."""
     for path in sorted(project.path("store").rglob("*-*.*")):
         label = read_label(path)
-        means = tensor_means(path) if path.suffix == ".safetensors" else json_means(path)
-        yield label.recipe["kind"], digest_of(label.recipe), label.content, means
+        content, means = label.content, json_means
+        if path.suffix == ".safetensors":  # without the metadata
+            tensors, means = open_tensors(path), tensor_means
+            content = content_of_tensors(tensors.described, tensors.data, {})
+        yield label.recipe["kind"], digest_of(label.recipe), content, means(path)
     for path in sorted(project.path("results").rglob("*provenance.json")):
         provenance = read_json(path)
-        tables = [path.parent / name for name in provenance["sha256"] if name.endswith(".csv")]
+        tables = [path.parent / name for name in provenance[FILES] if name.endswith(".csv")]
         means = [pd.read_csv(table).select_dtypes("number").abs().stack().mean() for table in tables]
         recipe = provenance["recipe"]
-        yield recipe["kind"], digest_of(recipe), digest_of(provenance["sha256"]), means
+        yield recipe["kind"], digest_of(recipe), content_of_json({FILES: provenance[FILES]}), means
 
 
 def tensor_means(path: Path) -> list[float]:
