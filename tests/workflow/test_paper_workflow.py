@@ -14,6 +14,7 @@ import pytest
 from project import ORDERS, Project
 from tallmasks.results.figures import FIGURES, FORMATS
 from tallmasks.results.paper import TABLES
+from tallmasks.store.artifacts import digest_of
 
 pytestmark = pytest.mark.xdist_group("paper")  # builds every table and figure of a small model first, once
 TARGETS = {"figures", "sweep", "paper", "report", "reported"}
@@ -127,5 +128,6 @@ def test_the_report_holds_every_table_and_figure(paper: Project) -> None:
 def test_the_report_says_what_it_is_made_of(paper: Project) -> None:
     """A reader could not tell from which parameters and with which libraries the results are."""
     page = paper.path("results/tiny/report/provenance.html").read_text()
-    digest = json.loads(paper.path("results/tiny/figures/per_task.provenance.json").read_text())["recipe"]["digest"]
+    provenance = json.loads(paper.path("results/tiny/figures/per_task.provenance.json").read_text())
+    digest = digest_of(provenance["recipe"])
     assert f"<td>figures/per_task</td><td>{digest}</td>" in page and "torch" in page
